@@ -1,0 +1,1 @@
+"""Settings: schema, recipes, tables of names. No tensor library is imported here."""

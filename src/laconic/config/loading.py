@@ -1,0 +1,146 @@
+"""From a YAML recipe, a row, a size and the user's overrides to one validated `RunConfig`."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from laconic.config.schema import Recipe, RunConfig
+from laconic.config.section import validate
+from laconic.errors import ConfigError, unknown_choice
+
+RECIPES = Path(__file__).parent.parent / "recipes"
+
+
+def recipe_names() -> list[str]:
+    """The names of the recipes that come with the toolkit."""
+    return sorted(path.stem for path in RECIPES.glob("*.yaml"))
+
+
+def load_recipe(name_or_path: str | Path) -> Recipe:
+    """Read a recipe by name (``headline_writer``) or from a YAML file; ``extends`` names a parent.
+
+    Raises:
+        ConfigError: no such recipe, invalid YAML (with the line), an unknown key or a wrong value.
+    """
+    return validate(Recipe, _read(name_or_path, seen=()), where="")
+
+
+def resolve_run(
+    recipe: Recipe,
+    row: str | None = None,
+    size: str | None = None,
+    overrides: Iterable[str] | Mapping[str, Any] = (),
+) -> RunConfig:
+    """Apply row, size and overrides to a recipe's base.
+
+    ``overrides`` is a nested mapping or ``key.path=value`` strings (the value is read as YAML).
+
+    Raises:
+        ConfigError: unknown row, size or key, or a value that does not fit.
+    """
+    row, size = row or recipe.default_row, size or recipe.default_size
+    if row not in recipe.rows:
+        raise ConfigError(unknown_choice(f"row of recipe '{recipe.name}'", row, recipe.rows))
+    if size not in recipe.sizes:
+        raise ConfigError(unknown_choice(f"size of recipe '{recipe.name}'", size, recipe.sizes))
+    merged = merge(recipe.base, recipe.rows[row].set)
+    merged = merge(merged, recipe.sizes[size].set)
+    merged = merge(merged, recipe.sizes[size].rows.get(row, {}))
+    given = overrides if isinstance(overrides, Mapping) else parse_overrides(overrides)
+    merged = merge(merged, given, revive=True)
+    merged |= {"name": recipe.name, "row": row, "size": size, "published": recipe.rows[row].published}
+    merged.setdefault("description", recipe.rows[row].label)
+    return validate(RunConfig, merged, where="")
+
+
+def load_run(path: Path) -> RunConfig:
+    """Read the resolved ``recipe.yaml`` of a run or model folder."""
+    return validate(RunConfig, _read_yaml(path), where="")
+
+
+def dump_run(config: RunConfig) -> str:
+    """The YAML text of a resolved run, in a form `load_run` reads back to an equal object."""
+    return yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
+
+
+def parse_overrides(pairs: Iterable[str]) -> dict[str, Any]:
+    """Turn ``["training.batch_size=8", ...]`` into a nested dictionary.
+
+    Raises:
+        ConfigError: an entry without ``=`` or with a value that is not YAML.
+    """
+    result: dict[str, Any] = {}
+    for pair in pairs:
+        key, equals, text = pair.partition("=")
+        if not equals or not key.strip():
+            raise ConfigError(f"--set '{pair}' is not of the form key=value, for example training.batch_size=16.")
+        try:
+            value = yaml.safe_load(text)
+        except yaml.YAMLError:
+            raise ConfigError(f"--set '{pair}': the value is not valid YAML; quote it.") from None
+        nested: Any = value
+        for part in reversed(key.strip().split(".")):
+            nested = {part: nested}
+        result = merge(result, nested, revive=True)
+    return result
+
+
+def merge(base: Mapping[str, Any], changes: Mapping[str, Any], *, revive: bool = False) -> dict[str, Any]:
+    """Return ``base`` changed by ``changes``, deeply; keys may be dotted.
+
+    A component whose ``type`` changes is replaced whole. A component that ``base`` set to null stays
+    null unless the change names a ``type`` (so that a size's numbers do not bring back what a row took
+    away), or ``revive`` is set.
+    """
+    result = copy.deepcopy(dict(base))
+    for dotted, value in changes.items():
+        key, _, rest = dotted.partition(".")
+        if rest:
+            value = {rest: value}
+        old = result.get(key)
+        if not isinstance(value, Mapping):
+            result[key] = copy.deepcopy(value)
+        elif old is None and key in result and "type" not in value and not revive:
+            continue
+        elif isinstance(old, Mapping) and not ("type" in value and value["type"] != old.get("type")):
+            result[key] = merge(old, value, revive=revive)
+        else:
+            result[key] = merge({}, value, revive=revive)
+    return result
+
+
+def _read(name_or_path: str | Path, seen: tuple[str, ...]) -> dict[str, Any]:
+    path = Path(name_or_path)
+    if not path.suffix and not path.is_file():
+        path = RECIPES / f"{name_or_path}.yaml"
+        if not path.is_file():
+            raise ConfigError(unknown_choice("recipe", str(name_or_path), recipe_names()))
+    if str(path) in seen:
+        raise ConfigError(f"Recipe {path} extends itself through {' -> '.join(seen)}.")
+    values = _read_yaml(path)
+    parent = values.pop("extends", None)
+    if parent is None:
+        return values
+    beside = path.parent / str(parent)
+    return merge(_read(beside if beside.is_file() else parent, (*seen, str(path))), values)
+
+
+def _read_yaml(path: Path) -> dict[str, Any]:
+    try:
+        values = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ConfigError(f"There is no recipe file {path}.") from None
+    except UnicodeDecodeError:
+        raise ConfigError(f"{path} is not UTF-8 text; save it as UTF-8.") from None
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f" at line {mark.line + 1}" if mark else ""
+        raise ConfigError(f"{path} is not valid YAML{where}: {getattr(error, 'problem', error)}.") from None
+    if not isinstance(values, dict):
+        raise ConfigError(f"{path} does not hold a mapping of keys; see `laconic recipes show headline_writer`.")
+    return values

@@ -1,0 +1,82 @@
+"""The tables of names: what a recipe may ask for, and the class that answers.
+
+A table maps a name to ``"module:Class"``; classes are imported when asked for, so this file costs
+nothing to import. Nothing else in the toolkit compares names. A class from outside needs no entry:
+``type: my_package.module:MyAttention``.
+
+Every class named here has a nested ``Config`` (a ``Section``) that refuses unknown keys, and a
+constructor ``Class(config, **context)`` with what only the caller knows (sizes, a tokenizer).
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from typing import Any
+
+from laconic.config.section import Section, validate
+from laconic.errors import ConfigError, unknown_choice
+
+Table = Mapping[str, str]
+
+MODELS: Table = {
+    "bart": "laconic.models.bart:BartSummarizer",
+    "seq2seq": "laconic.models.seq2seq:Seq2Seq",
+}
+ATTENTIONS: Table = {
+    "additive": "laconic.layers.attention.additive:AdditiveAttention",
+}
+COPY_HEADS: Table = {
+    "pointer": "laconic.layers.copying.pointer:PointerHead",
+    "vocabulary": "laconic.layers.copying.vocabulary:VocabularyHead",
+}
+OBJECTIVES: Table = {
+    "coverage": "laconic.objectives.coverage:CoverageLoss",
+    "nll": "laconic.objectives.nll:NegativeLogLikelihood",
+}
+SCORERS: Table = {
+    "coverage_penalty": "laconic.search.scorers.coverage:CoveragePenalty",
+    "diverse_groups": "laconic.search.scorers.diversity:DiverseGroups",
+    "forbid_tokens": "laconic.search.scorers.constraints:ForbidTokens",
+    "length_bounds": "laconic.search.scorers.length:LengthBounds",
+    "length_normalisation": "laconic.search.scorers.length:LengthNormalisation",
+    "ngram_blocking": "laconic.search.scorers.ngram:NgramBlocking",
+}
+TOKENIZERS: Table = {
+    "bpe": "laconic.text.tokenizer:BpeTokenizer",
+    "character": "laconic.text.tokenizer:CharacterTokenizer",
+    "pretrained": "laconic.text.tokenizer:PretrainedTokenizer",
+    "word": "laconic.text.tokenizer:WordTokenizer",
+}
+
+
+def resolve(kind: str, table: Table, name: str) -> type:
+    """Return the class behind ``name``; ``package.module:Class`` names one outside the tables.
+
+    Raises:
+        ConfigError: the name is in no table, or the module or class does not exist.
+    """
+    target = table.get(name, name)
+    if ":" not in target:
+        raise ConfigError(unknown_choice(kind, name, table))
+    module_name, class_name = target.split(":", 1)
+    try:
+        return getattr(importlib.import_module(module_name), class_name)
+    except (ModuleNotFoundError, AttributeError) as error:
+        raise ConfigError(f"The {kind} '{name}' could not be loaded: {error}.") from error
+
+
+def parse(kind: str, table: Table, spec: Mapping[str, Any]) -> tuple[type, Section]:
+    """Split ``{"type": name, **options}`` into the class and its validated ``Config``."""
+    options = dict(spec)
+    name = options.pop("type", None)
+    if not isinstance(name, str):
+        raise ConfigError(f"A {kind} needs a 'type'; known: {', '.join(sorted(table))}.")
+    cls = resolve(kind, table, name)
+    return cls, validate(cls.Config, options, where=kind)
+
+
+def build(kind: str, table: Table, spec: Mapping[str, Any], **context: Any) -> Any:
+    """Construct the component that ``spec`` describes: ``Class(Class.Config(**options), **context)``."""
+    cls, config = parse(kind, table, spec)
+    return cls(config, **context)

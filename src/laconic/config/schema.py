@@ -1,0 +1,239 @@
+"""What a recipe may say. Sections are frozen, unknown keys are refused, each default lives here once.
+
+Sections whose content depends on a class (model, tokenizer, objectives, scorers) are dictionaries with
+a ``type``; the class's own ``Config`` validates the rest when it is built (`laconic.config.names`).
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field, model_validator
+
+from laconic.config.section import Section
+
+Spec = dict[str, Any]  # {"type": name, **options}
+
+
+class DataConfig(Section):
+    """Where the pairs are and how to read them."""
+
+    train: str | None = None
+    validation: str | None = None
+    test: str | None = None
+    format: str = "auto"
+    document_column: str | None = None
+    summary_column: str | None = None
+    skip_bad: bool = False
+    max_train_records: int | None = Field(None, ge=1)
+    max_validation_records: int | None = Field(None, ge=1)
+    strip_publication_suffix: bool = False
+
+
+class TextConfig(Section):
+    """Tokenization and truncation, in tokens. ``source_specials`` wraps the source in BOS and EOS."""
+
+    tokenizer: Spec = Field(default_factory=lambda: {"type": "word"})
+    max_source_tokens: int = Field(400, ge=1)
+    max_target_tokens: int = Field(100, ge=1)
+    source_specials: bool = False
+    eos_on_truncation: bool = True
+    oov_copy: Literal["extended", "unk"] = "extended"
+    pretrained_embeddings: str | None = None
+    pretrained_missing: Literal["normal", "zeros"] = "normal"
+
+
+class OptimizerConfig(Section):
+    """``adam``, ``adamw``, ``adagrad`` or ``sgd`` with torch's own options."""
+
+    type: Literal["adam", "adamw", "adagrad", "sgd"] = "adam"
+    learning_rate: float = Field(1e-3, gt=0)
+    weight_decay: float = Field(0.0, ge=0)
+    betas: tuple[float, float] = (0.9, 0.999)
+    epsilon: float = Field(1e-8, gt=0)
+    initial_accumulator: float = Field(0.1, ge=0)  # adagrad
+    momentum: float = Field(0.0, ge=0)  # sgd
+
+
+class ScheduleConfig(Section):
+    """The learning rate's factor over updates. ``linear`` and ``cosine`` fall to ``final_factor``."""
+
+    type: Literal["constant", "linear", "cosine", "inverse_sqrt", "plateau"] = "constant"
+    warmup_updates: int = Field(0, ge=0)
+    final_factor: float = Field(0.0, ge=0)
+    plateau_factor: float = Field(0.5, gt=0, lt=1)
+    plateau_patience: int = Field(1, ge=0)
+
+
+class TeacherForcingConfig(Section):
+    """How often the decoder reads the gold token (paper section 3.3.4; specification b.5).
+
+    ``ratio`` is the probability that the next decoder input is the gold token, ``scope`` what shares
+    one coin, ``feed`` what is read otherwise.
+    """
+
+    ratio: float = Field(1.0, ge=0, le=1)
+    scope: Literal["step", "example_step", "sequence"] = "step"
+    feed: Literal["argmax", "sample"] = "argmax"
+
+
+class PhaseConfig(Section):
+    """A stretch of training with its own settings; what is not named keeps its value.
+
+    ``until`` is the update at which the phase ends (none: the last phase). ``model`` holds switches of
+    the model (``coverage: true``); ``objective_weights`` replaces weights by objective name; ``freeze``
+    lists parameter-name patterns (fnmatch) that are not trained.
+    """
+
+    name: str
+    until: int | None = Field(None, ge=1)
+    max_source_tokens: int | None = Field(None, ge=1)
+    max_target_tokens: int | None = Field(None, ge=1)
+    learning_rate: float | None = Field(None, gt=0)
+    model: dict[str, Any] = Field(default_factory=dict)
+    objective_weights: dict[str, float] = Field(default_factory=dict)
+    freeze: tuple[str, ...] = ()
+    reset_optimizer: bool = False
+
+
+class ValidationConfig(Section):
+    """``every_updates`` none means at each epoch's end. ``metric`` is what best and early stopping watch."""
+
+    every_updates: int | None = Field(None, ge=1)
+    metric: Literal["val_loss_tf", "val_loss_free", "rouge1", "rouge2", "rougeL"] = "val_loss_tf"
+    free_running: bool = False
+    decode_records: int = Field(0, ge=0)
+    batch_size: int | None = Field(None, ge=1)
+
+
+class EarlyStoppingConfig(Section):
+    patience: int | None = Field(None, ge=1)  # validations without improvement; none: never stop early
+    min_delta: float = Field(0.0, ge=0)
+
+
+class CheckpointConfig(Section):
+    every_updates: int | None = Field(None, ge=1)  # none: at each epoch's end
+    every_minutes: float | None = Field(None, gt=0)
+    keep: int = Field(2, ge=1)
+
+
+class TrainingConfig(Section):
+    """The loop. It ends at whichever of ``max_updates``, ``max_epochs``, ``max_minutes`` comes first."""
+
+    batch_size: int = Field(32, ge=1)
+    accumulation: int = Field(1, ge=1)
+    max_updates: int | None = Field(None, ge=1)
+    max_epochs: int | None = Field(None, ge=1)
+    max_minutes: float | None = Field(None, gt=0)
+    optimizer: OptimizerConfig = OptimizerConfig()
+    schedule: ScheduleConfig = ScheduleConfig()
+    clip_norm: float | None = Field(None, gt=0)
+    seed: int = 1
+    precision: Literal["fp32", "bf16"] = "fp32"
+    teacher_forcing: TeacherForcingConfig = TeacherForcingConfig()
+    phases: tuple[PhaseConfig, ...] = ()
+    validation: ValidationConfig = ValidationConfig()
+    early_stopping: EarlyStoppingConfig = EarlyStoppingConfig()
+    checkpoint: CheckpointConfig = CheckpointConfig()
+    average_last: int = Field(0, ge=0)  # 0: no weight averaging
+    workers: int = Field(0, ge=0)
+    log_every: int = Field(20, ge=1)
+    trackers: tuple[str, ...] = ()
+
+    @model_validator(mode="after")
+    def _ends(self) -> TrainingConfig:
+        if self.max_updates is None and self.max_epochs is None and self.max_minutes is None:
+            raise ValueError("training never ends: set one of max_updates, max_epochs, max_minutes")
+        return self
+
+
+class SearchConfig(Section):
+    """Decoding. ``length_normalisation``: ``average`` divides by the length in the way of See et al.
+    (start and stop tokens counted), ``gnmt`` is Wu et al.'s, with ``length_alpha``."""
+
+    beam_size: int = Field(1, ge=1)
+    num_return: int = Field(1, ge=1)
+    min_length: int = Field(0, ge=0)
+    max_length: int = Field(50, ge=1)
+    length_normalisation: Literal["none", "average", "gnmt"] = "average"
+    length_alpha: float = 1.0
+    no_repeat_ngram: int = Field(0, ge=0)
+    coverage_penalty: Literal["none", "wu", "summary"] = "none"
+    coverage_beta: float = 0.0
+    forbid_unk: bool = True
+    replace_unk: bool = False
+    diverse_groups: int = Field(1, ge=1)
+    diversity_strength: float = Field(0.0, ge=0)
+    early_stopping: bool = True
+    scorers: tuple[Spec, ...] = ()
+
+    @model_validator(mode="after")
+    def _fits(self) -> SearchConfig:
+        if self.num_return > self.beam_size:
+            raise ValueError(f"num_return {self.num_return} is more than beam_size {self.beam_size}")
+        if self.min_length > self.max_length:
+            raise ValueError(f"min_length {self.min_length} is more than max_length {self.max_length}")
+        if self.beam_size % self.diverse_groups:
+            raise ValueError(f"beam_size {self.beam_size} is not a multiple of diverse_groups {self.diverse_groups}")
+        return self
+
+
+class EvaluationConfig(Section):
+    """What is scored and against which baselines."""
+
+    batch_size: int = Field(32, ge=1)
+    rouge: Spec = Field(default_factory=dict)  # options of laconic.rouge
+    baselines: tuple[str, ...] = ("lead",)
+    max_records: int | None = Field(None, ge=1)
+
+
+class RunConfig(Section):
+    """One run, fully resolved: this is what is stored as ``recipe.yaml`` in the run and model folders."""
+
+    name: str
+    row: str = ""
+    size: str = ""
+    description: str = ""
+    data: DataConfig = DataConfig()
+    text: TextConfig = TextConfig()
+    model: Spec
+    objectives: tuple[Spec, ...] = ({"type": "nll"},)
+    training: TrainingConfig
+    search: SearchConfig = SearchConfig()
+    evaluation: EvaluationConfig = EvaluationConfig()
+    published: dict[str, Any] = Field(default_factory=dict)
+
+
+class RowConfig(Section):
+    """A named row of a paper's table: what it changes, and the scores that were published for it."""
+
+    label: str
+    set: dict[str, Any] = Field(default_factory=dict)
+    published: dict[str, Any] = Field(default_factory=dict)
+
+
+class SizeConfig(Section):
+    """A scale. ``rows`` adds changes for single rows at this scale."""
+
+    description: str = ""
+    set: dict[str, Any] = Field(default_factory=dict)
+    rows: dict[str, dict[str, Any]] = Field(default_factory=dict)
+
+
+class Recipe(Section):
+    """A paper's file: the base settings, the rows of its tables and the sizes.
+
+    A run is the base, changed by the row, then by the size, then by the size's entry for the row, then
+    by the user's ``--set``.
+    """
+
+    name: str
+    title: str
+    description: str = ""
+    citation: str = ""
+    base: dict[str, Any]
+    rows: dict[str, RowConfig]
+    sizes: dict[str, SizeConfig]
+    default_row: str
+    default_size: str = "small"
+    extractive_rows: tuple[str, ...] = ()

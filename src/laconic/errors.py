@@ -1,0 +1,58 @@
+"""Errors a user can meet. Each message is one sentence or two: what is wrong, where, and what to do.
+
+The command line prints the message without a traceback and exits with ``exit_code``.
+Broken invariants of our own raise ``AssertionError``; they are bugs, not user errors.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class LaconicError(Exception):
+    """Base of every error that is the input's fault, not the program's."""
+
+    exit_code = 1
+
+
+class ConfigError(LaconicError):
+    """A recipe, an option or a name is wrong."""
+
+    exit_code = 2
+
+
+class DataError(LaconicError):
+    """A data file is missing, unreadable or holds a bad record."""
+
+    exit_code = 3
+
+
+class ModelError(LaconicError):
+    """A model folder is missing, damaged or of an unknown kind."""
+
+    exit_code = 4
+
+
+class CheckpointError(LaconicError):
+    """A checkpoint is missing, damaged or does not fit the run."""
+
+    exit_code = 5
+
+
+class TrainingError(LaconicError):
+    """Training cannot go on (for example a loss that is not finite)."""
+
+    exit_code = 6
+
+
+def did_you_mean(name: str, choices: Iterable[str]) -> str:
+    """Return ``" Did you mean 'x'?"`` for the closest of ``choices``, or an empty string."""
+    close = difflib.get_close_matches(name, list(choices), n=1, cutoff=0.6)
+    return f" Did you mean '{close[0]}'?" if close else ""
+
+
+def unknown_choice(kind: str, name: str, choices: Iterable[str]) -> str:
+    """A message for a name that is not in a table: what was given, the nearest name, all names."""
+    known = sorted(choices)
+    return f"Unknown {kind} '{name}'.{did_you_mean(name, known)} Known: {', '.join(known)}."

@@ -1,0 +1,68 @@
+"""What every summarization model offers: encode once, then start and step, or a teacher-forced pass.
+
+Search sees `step` only. A decoder state is a nested structure (dict, tuple, list, dataclass) of tensors
+with N = B * K decoder rows in front; what belongs to the document is wrapped in `Shared` and keeps B in
+front, so that beams never copy the encoder's memory. Row ``b * K + k`` belongs to document ``b``.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from typing import Any
+
+from torch import Tensor, nn
+
+from laconic.config.section import Section
+from laconic.errors import ConfigError, did_you_mean
+from laconic.types import Batch, Memory, ModelOutput, StepOutput
+
+
+class SummarizationModel(nn.Module):
+    """Base class of the models. ``Class(config, vocab_size=V, pad_id=..., unk_id=..., bos_id=..., eos_id=...)``."""
+
+    class Config(Section):
+        """Options of the model, as they stand below ``model`` in a recipe."""
+
+    config: Section
+    vocab_size: int
+
+    @abstractmethod
+    def encode(self, batch: Batch) -> Memory:
+        """Read the source: ``source_ids``, ``source_mask``, ``source_extended_ids`` of ``batch``."""
+
+    @abstractmethod
+    def start(self, memory: Memory) -> Any:
+        """The decoder state before the first step, one row a document (K = 1)."""
+
+    @abstractmethod
+    def step(self, last_ids: Tensor, state: Any) -> tuple[StepOutput, Any]:
+        """One step for N rows. ``last_ids`` (N,) may hold extended ids; they are embedded as UNK."""
+
+    @abstractmethod
+    def forward(self, batch: Batch) -> ModelOutput:
+        """Teacher-forced pass; where ``batch.forced_mask`` is false the model reads its own prediction."""
+
+    def load_embeddings(self, matrix: Tensor) -> None:
+        """Replace the word embeddings (V, E) before training; models without any refuse."""
+        raise ConfigError(f"{type(self).__name__} does not take pre-trained word embeddings.")
+
+    def switch(self, options: Mapping[str, Any]) -> None:
+        """Apply a training phase's model switches, for example ``{"coverage": True}``.
+
+        Switching changes neither parameters nor optimizer state. Unknown names are refused.
+        """
+        known = self.switches()
+        for name, value in options.items():
+            if name not in known:
+                raise ConfigError(
+                    f"The model has no switch '{name}'.{did_you_mean(name, known)} Known: {sorted(known) or 'none'}."
+                )
+            self._set_switch(name, value)
+
+    def switches(self) -> dict[str, Any]:
+        """The switches and their present values (stored in checkpoints and in config.json)."""
+        return {}
+
+    def _set_switch(self, name: str, value: Any) -> None:
+        raise AssertionError(name)

@@ -1,0 +1,267 @@
+"""The records that travel between the parts of the toolkit.
+
+This file imports no tensor library: tensors appear in annotations only, so that text, metrics
+and the command line stay quick to import.
+
+Dimension letters, here and everywhere: B batch, K beams, N = B * K decoder rows, S source tokens,
+T target tokens, D memory width, V vocabulary, X extended vocabulary (V plus the batch's source
+words that V lacks). Masks are boolean and **true at real tokens**.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import numpy as np
+    from torch import Tensor
+
+
+# ------------------------------------------------------------------------------------------ text
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One pair of a corpus, as the readers deliver it.
+
+    ``summary`` is empty when the file has none. ``references`` holds every reference summary,
+    ``summary`` first; ``sentences`` the document already split, when the file says so;
+    ``origin`` is ``file:line`` for messages.
+    """
+
+    document: str
+    summary: str = ""
+    id: str = ""
+    references: tuple[str, ...] = ()
+    sentences: tuple[str, ...] = ()
+    origin: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TokenizedText:
+    """Token ids with the strings they stand for and the characters they came from.
+
+    ``offsets[i] = (start, end)`` are character positions in the text that was tokenized, before any
+    normalisation, so that ``text[start:end]`` is what the user wrote. ``tokens`` are the normalised
+    strings (lower-cased, for example), also for tokens outside the vocabulary, whose id is UNK.
+    Special tokens, where asked for, have the empty span ``(p, p)``. ``truncated`` says that tokens were cut;
+    ``total`` is the number of tokens before the cut, specials not counted.
+    """
+
+    ids: tuple[int, ...]
+    tokens: tuple[str, ...]
+    offsets: tuple[tuple[int, int], ...]
+    truncated: bool = False
+    total: int = 0
+
+
+# --------------------------------------------------------------------------------------- tensors
+
+
+@dataclass(slots=True)
+class Batch:
+    """Padded tensors for a list of records; the collate function is the only place padding is added.
+
+    Padding positions hold ``pad_id`` in every id tensor. Target tensors are ``None`` when decoding.
+    """
+
+    source_ids: Tensor  # (B, S) int64, words outside V are UNK
+    source_extended_ids: Tensor  # (B, S) int64, words outside V are V + k, numbered per example
+    source_mask: Tensor  # (B, S) bool
+    extended_vocab_size: int  # X = V + the largest number of source words outside V in one example
+    oov_words: list[list[str]] = field(default_factory=list)  # per example: the strings of V, V + 1, ...
+    record_ids: list[str] = field(default_factory=list)
+    target_input_ids: Tensor | None = None  # (B, T) BOS, y_1, ..., words outside V are UNK
+    target_ids: Tensor | None = None  # (B, T) y_1, ..., EOS in extended ids
+    target_mask: Tensor | None = None  # (B, T) bool
+    forced_mask: Tensor | None = None  # (B, T) bool: is the input at step t the gold token? None: always
+    indices: list[int] = field(default_factory=list)  # positions of the examples in their data set
+
+    def to(self, device: Any, non_blocking: bool = False) -> Batch:
+        """Return a copy whose tensors are on ``device``."""
+        moved = {
+            name: value.to(device, non_blocking=non_blocking)
+            for name in _TENSOR_FIELDS
+            if (value := getattr(self, name)) is not None
+        }
+        rest = {name: getattr(self, name) for name in self.__slots__ if name not in moved}
+        return Batch(**rest, **moved)
+
+    def pin_memory(self) -> Batch:
+        """Return a copy in pinned host memory (called by torch's ``DataLoader``)."""
+        pinned = {n: v.pin_memory() for n in _TENSOR_FIELDS if (v := getattr(self, n)) is not None}
+        rest = {name: getattr(self, name) for name in self.__slots__ if name not in pinned}
+        return Batch(**rest, **pinned)
+
+
+_TENSOR_FIELDS = (
+    "source_ids",
+    "source_extended_ids",
+    "source_mask",
+    "target_input_ids",
+    "target_ids",
+    "target_mask",
+    "forced_mask",
+)
+
+
+@dataclass(slots=True)
+class Shared:
+    """A part of a decoder state that belongs to the document, not to a beam.
+
+    ``tree`` is any nested structure of tensors with B in front. Re-ordering beams leaves it alone;
+    the beams of one document read the same memory.
+    """
+
+    tree: Any
+
+
+@dataclass(slots=True)
+class Memory:
+    """What the encoder leaves for the decoder."""
+
+    states: Tensor  # (B, S, D)
+    mask: Tensor  # (B, S) bool
+    extended_ids: Tensor  # (B, S) int64
+    extended_vocab_size: int  # X
+    final: Any = None  # what `start` needs to make the first decoder state, B in front
+    extra: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def batch_size(self) -> int:
+        return int(self.mask.shape[0])
+
+
+@dataclass(slots=True)
+class AttentionOutput:
+    """One reading of the memory by Q queries a document (Q is T in training, K in search)."""
+
+    context: Tensor  # (B, Q, D)
+    weights: Tensor  # (B, Q, S), zero at padding, rows sum to one
+    scores: Tensor | None = None  # (B, Q, S) before the softmax, -inf at padding
+    aux: dict[str, Tensor] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class StepOutput:
+    """What one decoding step is worth.
+
+    ``scores`` is what search adds up; ``log_probs`` what the model believes. They are the same
+    tensor for most models; ``scores`` need not be normalised and search never renormalises it.
+    ``details`` holds what explains the step (``p_gen`` (N,), ``copy_probs`` (N, S), ...).
+    """
+
+    scores: Tensor  # (N, X)
+    log_probs: Tensor  # (N, X)
+    attention: Tensor | None = None  # (N, S)
+    details: dict[str, Tensor] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class ModelOutput:
+    """A teacher-forced pass. Only the gold tokens' log-probabilities exist, never (B, T, X)."""
+
+    gold_log_probs: Tensor  # (B, T), zero at padding
+    attention: Tensor | None = None  # (B, T, S)
+    coverage_losses: Tensor | None = None  # (B, T), zero at padding
+    details: dict[str, Tensor] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Term:
+    """One objective's sum over a micro-batch and what to divide it by, once, over all micro-batches.
+
+    ``weight`` scales the divided term in the total loss; the unweighted quotient is what is logged.
+    """
+
+    name: str
+    sum: Tensor  # scalar, differentiable
+    count: Tensor  # scalar
+    weight: float = 1.0
+
+
+# ---------------------------------------------------------------------------------------- search
+
+
+@dataclass(slots=True)
+class Hypothesis:
+    """One decoded sequence with everything that explains it, already on its own path.
+
+    ``ids`` are extended ids without BOS and without the final EOS; the arrays have one row more than
+    ``ids`` when ``finished`` (the row of EOS). ``score`` is the final, normalised score; ``log_prob``
+    the plain sum of the model's token log-probabilities; ``terms`` each scorer's share of the score.
+    """
+
+    ids: list[int]
+    score: float
+    log_prob: float
+    token_log_probs: list[float]
+    finished: bool
+    attention: np.ndarray | None = None  # (T, S)
+    details: dict[str, np.ndarray] = field(default_factory=dict)  # p_gen (T,), copy_probs (T, S), ...
+    terms: dict[str, float] = field(default_factory=dict)
+
+
+# ------------------------------------------------------------------------------------- summaries
+
+
+@dataclass(frozen=True, slots=True)
+class SourceSpan:
+    """A piece of the user's own text: ``document[start:end] == text``, with its share of attention."""
+
+    start: int
+    end: int
+    text: str
+    weight: float
+
+
+@dataclass(frozen=True, slots=True)
+class SummaryWord:
+    """One word of a summary and where it came from.
+
+    ``probability`` is the model's probability of the word; ``copy_share`` how much of that probability
+    was copied from the source rather than generated (0 for models that cannot copy); ``copied`` is
+    ``copy_share > 0.5``; ``sources`` the spans it was copied from, heaviest first; ``attention`` the
+    weights over the source tokens.
+    """
+
+    text: str
+    start: int  # character span in the summary's text
+    end: int
+    probability: float
+    copied: bool
+    copy_share: float
+    p_gen: float | None
+    sources: tuple[SourceSpan, ...]
+    attention: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """A summary, its score, and the provenance of each word.
+
+    ``source_offsets`` are the character spans of the source tokens that ``SummaryWord.attention``
+    indexes; ``words`` is empty for summaries asked for without explanation.
+    """
+
+    text: str
+    score: float = 0.0
+    log_prob: float = 0.0
+    id: str = ""
+    model: str = ""
+    document: str = ""
+    words: tuple[SummaryWord, ...] = ()
+    source_offsets: tuple[tuple[int, int], ...] = ()
+    tokens_read: int = 0
+    tokens_given: int = 0
+    truncated: bool = False
+    finished: bool = True
+    terms: dict[str, float] = field(default_factory=dict)
+    alternatives: tuple[Summary, ...] = ()
+
+
+def references_of(record: Record) -> Sequence[str]:
+    """Every reference summary of a record, at least its own ``summary``."""
+    return record.references or (record.summary,)
