@@ -1,0 +1,49 @@
+# `make demo` and `make test` need Python 3.11+ and nothing else: they make .venv and install everything into it.
+# The stamp file makes that happen once, and again when the pins change.
+.DEFAULT_GOAL := help
+.PHONY: help install demo test test-all check bench clean
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+TORCH := $(shell sed -n 's/^\(torch==.*\)/\1/p' constraints.txt)
+MINUTES ?= 6
+WORKERS ?= 2
+export TEXT
+
+help:  ## this list
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{ printf "%-18s %s\n", $$1, $$2 }'
+
+$(STAMP): pyproject.toml constraints.txt
+	@found=; for python in $(PYTHON) python3.14 python3.13 python3.12 python3.11; do \
+	  if $$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; then found=$$python; break; fi; \
+	done; \
+	if [ -z "$$found" ]; then echo "Laconic needs Python 3.11 or newer; name one with: make PYTHON=/path/to/python3" >&2; exit 1; fi; \
+	test -x $(BIN)/python || $$found -m venv $(VENV)
+	$(BIN)/python -m pip install -c constraints.txt $(TORCH)
+	$(BIN)/python -m pip install -c constraints.txt -e ".[dev,track]"
+	@touch $(STAMP)
+
+install: $(STAMP)  ## make .venv and install Laconic and what it needs
+
+demo: $(STAMP)  ## train on docstrings, score, explain, write demo/report.html; TEXT="..." summarizes your text
+	@if [ -n "$$TEXT" ]; then $(BIN)/laconic demo --minutes $(MINUTES) -- "$$TEXT"; else $(BIN)/laconic demo --minutes $(MINUTES); fi
+
+test: $(STAMP)  ## the fast tests
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS)
+
+test-all: $(STAMP)  ## every test, the slow ones too
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) -m ""
+
+check: $(STAMP)  ## lint, format and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: $(STAMP)  ## every benchmark with short settings
+	@for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python $$script --short || exit 1; done
+
+clean:  ## remove the environment, caches and built files
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +

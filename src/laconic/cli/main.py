@@ -1,0 +1,211 @@
+"""``laconic``: command names and one-line helps as literals; a command is imported when it is asked for.
+
+Help and ``--version`` therefore import neither torch nor typer. What a command raises becomes one sentence
+on stderr and an exit code:
+
+====  ==========================================================================
+0     done
+1     an error outside the classes below (a file that cannot be opened, ...)
+2     a wrong command, option, recipe or name (`ConfigError`)
+3     bad data (`DataError`)
+4     a missing or damaged model (`ModelError`)
+5     a missing or damaged checkpoint (`CheckpointError`)
+6     training cannot go on (`TrainingError`)
+7     the disk is full
+130   interrupted by Ctrl-C
+141   the reader of our output went away (``laconic ... | head``)
+====  ==========================================================================
+
+``LACONIC_TRACEBACK=1`` prints the Python traceback as well.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from laconic import __version__
+from laconic.errors import ConfigError, LaconicError, unknown_choice
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+EXIT_DISK_FULL = 7
+EXIT_INTERRUPTED = 130
+EXIT_BROKEN_PIPE = 141
+
+# name -> (module:attribute, one line of help). The attribute is a function with typer's annotations, or a
+# `typer.Typer` with sub-commands.
+COMMANDS: dict[str, tuple[str, str]] = {
+    "demo": ("laconic.cli.demo:command", "Train on docstrings, score, summarize your text, write a report page."),
+    "train": ("laconic.cli.train:command", "Train a recipe's row on your pairs."),
+    "resume": ("laconic.cli.resume:command", "Go on with an interrupted run, bit for bit."),
+    "summarize": ("laconic.cli.summarize:command", "Summarize text, files, JSON lines or standard input."),
+    "evaluate": ("laconic.cli.evaluate:command", "Score models and extractive methods on a data set."),
+    "explain": ("laconic.cli.explain:command", "Show where each word of a summary came from."),
+    "rouge": ("laconic.cli.rouge:command", "ROUGE of a file of summaries against references."),
+    "data": ("laconic.cli.data:command", "Check, describe or build data sets."),
+    "recipes": ("laconic.cli.recipes:command", "List, show and check the recipes."),
+    "plot": ("laconic.cli.plot:command", "Draw the training curves of one or several runs."),
+}
+
+ABOUT = "Train, compare, explain and serve attention- and copy-based abstractive summarizers."
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; return its exit code. ``argv`` defaults to the process's arguments."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    try:
+        code = _dispatch(arguments)
+        sys.stdout.flush()
+    except Exception as error:
+        code = _report(error)
+    except KeyboardInterrupt:
+        _say("Interrupted.")
+        code = EXIT_INTERRUPTED
+    if code == EXIT_BROKEN_PIPE:
+        _abandon_stdout()
+    return code
+
+
+def _dispatch(arguments: list[str]) -> int:
+    while arguments and arguments[0].startswith("-"):
+        option = arguments.pop(0)
+        if option in {"--help", "-h"}:
+            print(help_text())
+            return 0
+        if option in {"--version", "-V"}:
+            print(f"laconic {__version__}")
+            return 0
+        if option not in {"--quiet", "-q"}:
+            raise ConfigError(unknown_choice("option", option, ["--help", "--version", "--quiet"]))
+        os.environ["LACONIC_QUIET"] = "1"
+    if arguments[:1] == ["help"]:
+        arguments = [*arguments[1:], "--help"]
+        return _dispatch(arguments)
+    if not arguments:
+        print(help_text())
+        return 0
+    return _run(arguments[0], arguments[1:])
+
+
+def help_text() -> str:
+    """The text of ``laconic --help``."""
+    width = max(map(len, COMMANDS)) + 2
+    commands = "\n".join(f"  {name:<{width}}{line}" for name, (_, line) in COMMANDS.items())
+    return (
+        f"Usage: laconic [OPTIONS] COMMAND [ARGUMENTS]...\n\n{ABOUT}\n\nCommands:\n{commands}\n\n"
+        "Options:\n"
+        f"  {'--quiet':<{width}}No progress on stderr.\n"
+        f"  {'--version':<{width}}Print the version.\n"
+        f"  {'--help':<{width}}This text; `laconic COMMAND --help` describes a command.\n\n"
+        "Start with: laconic demo, or laconic summarize lexrank article.txt"
+    )
+
+
+def load_command(name: str) -> Any:
+    """Import the command called ``name`` and return typer's command object for it.
+
+    Raises:
+        ConfigError: there is no such command.
+    """
+    import importlib
+
+    import typer
+    from typer.main import get_command
+
+    if name not in COMMANDS:
+        raise ConfigError(unknown_choice("command", name, COMMANDS))
+    module_name, attribute = COMMANDS[name][0].split(":")
+    module: ModuleType = importlib.import_module(module_name)
+    command = getattr(module, attribute)
+    if not isinstance(command, typer.Typer):
+        app = typer.Typer(add_completion=False, context_settings={"help_option_names": ["--help", "-h"]})
+        app.command(name)(command)
+        command = app
+    return get_command(command)
+
+
+def _run(name: str, arguments: list[str]) -> int:
+    command = load_command(name)
+    from typer import Abort, Exit, TyperException
+
+    try:
+        with command.make_context(f"laconic {name}", arguments) as context:
+            command.invoke(context)
+    except Exit as stop:
+        return int(stop.exit_code)
+    except Abort:
+        _say("Interrupted.")
+        return EXIT_INTERRUPTED
+    except TyperException as error:  # a wrong option or argument
+        message = error.format_message()
+        if message:
+            _say(f"{message} See `laconic {name} --help`.")
+        return 2
+    return 0
+
+
+def _report(error: Exception) -> int:
+    """Print one sentence for ``error`` and return the exit code; errors of our own keep their traceback."""
+    if os.environ.get("LACONIC_TRACEBACK"):
+        traceback.print_exception(error)
+    if isinstance(error, LaconicError):
+        _say(str(error))
+        return error.exit_code
+    if isinstance(error, BrokenPipeError):
+        return EXIT_BROKEN_PIPE
+    if _is_disk_full(error):
+        where = f" while writing {error.filename}" if isinstance(error, OSError) and error.filename else ""
+        _say(
+            f"The disk is full{where}. What was complete before is kept; free some space and run the command again "
+            "(`laconic resume RUN` for training)."
+        )
+        return EXIT_DISK_FULL
+    if isinstance(error, OSError) and error.filename is not None:
+        _say(f"Cannot use {error.filename}: {(error.strerror or str(error)).lower()}.")
+        return 1
+    if isinstance(error, MemoryError):
+        _say("There is not enough memory; use a smaller batch size, shorter texts or a smaller size of the recipe.")
+        return 1
+    if not os.environ.get("LACONIC_TRACEBACK"):
+        traceback.print_exception(error)
+    _say("This is a bug in Laconic; please report it with the lines above.")
+    return 1
+
+
+def _is_disk_full(error: BaseException) -> bool:
+    """Writers in native code report a full disk as a plain message, so the text counts too."""
+    seen: BaseException | None = error
+    while seen is not None:
+        if isinstance(seen, OSError) and seen.errno in {errno.ENOSPC, errno.EDQUOT}:
+            return True
+        if "No space left on device" in str(seen) or "Disk quota exceeded" in str(seen):
+            return True
+        seen = seen.__cause__ or seen.__context__
+    return False
+
+
+def _say(message: str) -> None:
+    print(f"laconic: {message}", file=sys.stderr)
+
+
+def _abandon_stdout() -> None:
+    """Keep the interpreter's own flush at exit from complaining about the closed pipe."""
+    try:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (OSError, ValueError):
+        return
+
+
+def entry() -> None:
+    """The console script."""
+    sys.exit(main())
+
+
+if __name__ == "__main__":
+    entry()

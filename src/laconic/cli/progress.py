@@ -1,0 +1,138 @@
+"""Progress on stderr: a bar on a terminal, sparse lines in a log file, nothing with ``--quiet``.
+
+    with progress("Encoding", total=len(records)) as bar:
+        for record in records:
+            ...
+            bar.advance()
+
+The object is also a callback: ``bar()`` or ``bar(n)`` advances, so it can be handed to any function that
+takes ``progress: Callable[[int], None]``. Standard output is never touched.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+LOG_EVERY_SECONDS = 15.0
+
+
+class Progress:
+    """Counts; the subclasses show. ``total`` may be unknown (None) and may change."""
+
+    def __init__(self, description: str, total: float | None = None) -> None:
+        self.description = description
+        self.total = total
+        self.completed = 0.0
+        self.note = ""
+        self.start()
+
+    def __call__(self, amount: float = 1) -> None:
+        self.advance(amount)
+
+    def advance(self, amount: float = 1) -> None:
+        """Count ``amount`` more."""
+        self.completed += amount
+        self.show()
+
+    def update(
+        self,
+        completed: float | None = None,
+        *,
+        total: float | None = None,
+        description: str | None = None,
+        note: str | None = None,
+    ) -> None:
+        """Set what is given; ``note`` is a short text at the end of the line, such as the loss."""
+        self.completed = self.completed if completed is None else completed
+        self.total = self.total if total is None else total
+        self.description = self.description if description is None else description
+        self.note = self.note if note is None else note
+        self.show()
+
+    def start(self) -> None:
+        """Begin to show."""
+
+    def show(self) -> None:
+        """Show the present state."""
+
+    def stop(self) -> None:
+        """End; called once, also after an error."""
+
+
+class LineProgress(Progress):
+    """For log files and pipes: a line at the start, one every 15 seconds, and one at the end."""
+
+    def start(self) -> None:
+        self._started_at = self._shown_at = time.monotonic()
+        self._last = ""
+        self._line()
+
+    def show(self) -> None:
+        if time.monotonic() - self._shown_at >= LOG_EVERY_SECONDS:
+            self._line()
+
+    def stop(self) -> None:
+        self._line()
+
+    def _line(self) -> None:
+        self._shown_at = time.monotonic()
+        count = f"{self.completed:,.0f}" + (f" of {self.total:,.0f}" if self.total else "")
+        text = f"{self.description}: {count}{', ' + self.note if self.note else ''}"
+        if text != self._last:
+            print(f"{text} ({self._shown_at - self._started_at:.0f} s)", file=sys.stderr, flush=True)
+        self._last = text
+
+
+class BarProgress(Progress):
+    """For terminals: rich's bar with the count, the time spent and the time left."""
+
+    def start(self) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+        from rich.progress import Progress as RichProgress
+
+        self._bar = RichProgress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=30),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TimeRemainingColumn(),
+            TextColumn("{task.fields[note]}"),
+            console=Console(stderr=True),
+            redirect_stdout=False,
+        )
+        self._task = self._bar.add_task(self.description, total=self.total, note="")
+        self._bar.start()
+
+    def show(self) -> None:
+        self._bar.update(
+            self._task, completed=self.completed, total=self.total, description=self.description, note=self.note
+        )
+
+    def stop(self) -> None:
+        self._bar.stop()
+
+
+def quiet() -> bool:
+    """Was ``laconic --quiet`` (or ``LACONIC_QUIET``) given?"""
+    return bool(os.environ.get("LACONIC_QUIET"))
+
+
+@contextmanager
+def progress(description: str, total: float | None = None, *, silent: bool = False) -> Iterator[Progress]:
+    """Show the progress of something long on stderr; yields a `Progress`.
+
+    ``silent`` shows nothing, as ``--quiet`` does for everything. On a terminal a bar is drawn, elsewhere
+    lines are written now and then.
+    """
+    kind: type[Any] = Progress if silent or quiet() else BarProgress if sys.stderr.isatty() else LineProgress
+    shown = kind(description, total)
+    try:
+        yield shown
+    finally:
+        shown.stop()

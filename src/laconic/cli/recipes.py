@@ -1,0 +1,98 @@
+"""``laconic recipes``: which recipes there are, what one of their rows resolves to, and whether all are sound."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+import typer
+
+from laconic.cli.tables import aligned
+from laconic.config.checking import check_run
+from laconic.config.loading import dump_run, load_recipe, recipe_names, resolve_run
+from laconic.config.schema import Recipe
+from laconic.errors import ConfigError, LaconicError
+
+command = typer.Typer(
+    add_completion=False,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["--help", "-h"]},
+    help="List, show and check the recipes.",
+)
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+@command.callback()
+def list_recipes(context: typer.Context, as_json: Json = False) -> None:
+    """List the recipes with their rows and sizes; see also `show` and `check`."""
+    if context.invoked_subcommand is not None:
+        return
+    recipes = [load_recipe(name) for name in recipe_names()]
+    if as_json:
+        print(json.dumps([_summary(recipe) for recipe in recipes], ensure_ascii=False, indent=2))
+        return
+    for recipe in recipes:
+        print(_description(recipe))
+    if not recipes:
+        print("No recipes are installed.")
+
+
+@command.command("show")
+def show(
+    name: Annotated[str, typer.Argument(help="A recipe's name or a YAML file.")],
+    row: Annotated[str | None, typer.Option(help="A row of the recipe; its default row if not given.")] = None,
+    size: Annotated[str | None, typer.Option(help="A size of the recipe; its default size if not given.")] = None,
+    overrides: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a key.")] = None,
+) -> None:
+    """Print the settings that a recipe, a row, a size and --set come to, as YAML."""
+    run = resolve_run(load_recipe(name), row, size, overrides or [])
+    check_run(run)
+    print(dump_run(run), end="")
+
+
+@command.command("check")
+def check(
+    file: Annotated[
+        str | None, typer.Argument(help="A recipe's name or a YAML file; all recipes if not given.")
+    ] = None,
+) -> None:
+    """Resolve every row in every size and build the configuration of every component."""
+    problems, checked = [], 0
+    for name in [file] if file else recipe_names():
+        recipe = load_recipe(name)
+        for row in recipe.rows:
+            for size in recipe.sizes:
+                checked += 1
+                try:
+                    check_run(resolve_run(recipe, row, size))
+                except LaconicError as error:
+                    problems.append(f"{name}, row {row}, size {size}: {error}")
+    if problems:
+        raise ConfigError("\n".join([f"{len(problems)} of {checked} combinations are wrong:", *problems]))
+    print(f"{checked} combinations of recipe, row and size are sound.")
+
+
+def _summary(recipe: Recipe) -> dict[str, object]:
+    return {
+        "name": recipe.name,
+        "title": recipe.title,
+        "rows": {name: row.label for name, row in recipe.rows.items()},
+        "sizes": {name: size.description for name, size in recipe.sizes.items()},
+        "default_row": recipe.default_row,
+        "default_size": recipe.default_size,
+        "extractive_rows": list(recipe.extractive_rows),
+    }
+
+
+def _description(recipe: Recipe) -> str:
+    def lines(entries: dict[str, str], default: str) -> str:
+        table = aligned(
+            ("", ""), [(f"  {name}{' *' if name == default else ''}", text) for name, text in entries.items()], left=2
+        )
+        return "\n".join(table.splitlines()[2:])
+
+    rows = lines({name: row.label for name, row in recipe.rows.items()}, recipe.default_row)
+    sizes = lines({name: size.description for name, size in recipe.sizes.items()}, recipe.default_size)
+    extractive = f"\n extractive rows: {', '.join(recipe.extractive_rows)}" if recipe.extractive_rows else ""
+    return f"{recipe.name}: {recipe.title}\n rows (* default)\n{rows}\n sizes\n{sizes}{extractive}\n"

@@ -1,0 +1,1 @@
+"""Decoding and scoring data sets, and comparing systems on them."""
