@@ -50,7 +50,7 @@ TOKENIZERS: Table = {
 }
 
 
-def resolve(kind: str, table: Table, name: str) -> type:
+def resolve(kind: str, table: Table, name: str) -> type[Any]:
     """Return the class behind ``name``; ``package.module:Class`` names one outside the tables.
 
     Raises:
@@ -66,7 +66,7 @@ def resolve(kind: str, table: Table, name: str) -> type:
         raise ConfigError(f"The {kind} '{name}' could not be loaded: {error}.") from error
 
 
-def parse(kind: str, table: Table, spec: Mapping[str, Any]) -> tuple[type, Section]:
+def parse(kind: str, table: Table, spec: Mapping[str, Any]) -> tuple[type[Any], Section]:
     """Split ``{"type": name, **options}`` into the class and its validated ``Config``."""
     options = dict(spec)
     name = options.pop("type", None)
