@@ -113,13 +113,13 @@ def load_command(name: str) -> Any:
     Raises:
         ConfigError: there is no such command.
     """
+    if name not in COMMANDS:
+        raise ConfigError(unknown_choice("command", name, COMMANDS))
     import importlib
 
     import typer
     from typer.main import get_command
 
-    if name not in COMMANDS:
-        raise ConfigError(unknown_choice("command", name, COMMANDS))
     module_name, attribute = COMMANDS[name][0].split(":")
     module: ModuleType = importlib.import_module(module_name)
     command = getattr(module, attribute)

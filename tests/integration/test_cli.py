@@ -1,0 +1,256 @@
+"""The command line's edges: help without torch, one sentence for each error, exit codes, closed pipes."""
+
+from __future__ import annotations
+
+import errno
+import importlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from laconic.cli import main as cli
+from laconic.errors import CheckpointError, ConfigError, DataError, ModelError, TrainingError
+
+HEAVY = {"torch", "transformers", "accelerate", "scipy", "numpy", "typer", "rich", "pydantic"}
+
+
+def python(code: str, **options: Any) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, **options)
+
+
+def laconic(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "laconic.cli.main", *arguments], capture_output=True, text=True, timeout=120, **options
+    )
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"], [], ["help"], ["nonsense"]])
+def test_help_imports_nothing_heavy(arguments: list[str]) -> None:
+    code = (
+        "import sys; from laconic.cli.main import main; "
+        f"main({arguments!r}); print('MODULES', *sorted({{m.split('.')[0] for m in sys.modules}}))"
+    )
+    modules = python(code).stdout.split("MODULES", 1)[1].split()
+    assert not HEAVY & set(modules)
+
+
+def test_importing_the_package_imports_nothing_heavy() -> None:
+    done = python("import sys, laconic; print(*sorted({m.split('.')[0] for m in sys.modules}))")
+    assert not HEAVY & set(done.stdout.split())
+
+
+def test_help_names_every_command() -> None:
+    done = laconic("--help")
+    assert done.returncode == 0
+    assert not done.stderr
+    for name, (_, line) in cli.COMMANDS.items():
+        assert name in done.stdout
+        assert line in done.stdout
+    assert all(len(line) <= 100 for line in done.stdout.splitlines())
+
+
+def test_version() -> None:
+    assert laconic("--version").stdout.strip() == f"laconic {cli.__version__}"
+
+
+@pytest.mark.parametrize("name", list(cli.COMMANDS))
+def test_every_command_describes_itself(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main([name, "--help"]) == 0
+    assert "Usage" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", ["evaluate", "recipes", "rouge", "plot", "data"])
+def test_help_of_a_command_does_not_import_torch(name: str) -> None:
+    code = (
+        f"import sys; from laconic.cli.main import main; main(['{name}', '--help']); assert 'torch' not in sys.modules"
+    )
+    assert python(code).returncode == 0
+
+
+def test_unknown_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["sumarize", "x.txt"]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("laconic: Unknown command 'sumarize'. Did you mean 'summarize'?")
+    assert error.count("\n") == 1
+
+
+def test_unknown_option(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["recipes", "show", "--rwo", "x"]) == 2
+    assert "--row" in capsys.readouterr().err
+
+
+# ------------------------------------------------------------------- what a command raises
+
+
+@pytest.fixture
+def failing(monkeypatch: pytest.MonkeyPatch) -> Callable[[BaseException], int]:
+    """Run a command that raises what it is told to."""
+    module = importlib.import_module("laconic.cli.recipes")
+
+    def run(error: BaseException) -> int:
+        def command() -> None:
+            raise error
+
+        monkeypatch.setattr(module, "command", command)
+        return cli.main(["recipes"])
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (ConfigError("Unknown key 'a'."), 2),
+        (DataError("x.jsonl:3: empty document."), 3),
+        (ModelError("No model in x."), 4),
+        (CheckpointError("checkpoint-3 is not complete."), 5),
+        (TrainingError("The loss is not finite."), 6),
+    ],
+)
+def test_our_errors_are_one_sentence(
+    error: Exception, code: int, failing: Callable[[BaseException], int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert failing(error) == code
+    captured = capsys.readouterr()
+    assert captured.err == f"laconic: {error}\n"
+    assert not captured.out
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError(errno.ENOSPC, "No space left on device", "runs/model.safetensors"),
+        RuntimeError("Error while serializing: I/O error: No space left on device (os error 28)"),
+    ],
+)
+def test_a_full_disk(
+    error: Exception, failing: Callable[[BaseException], int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert failing(error) == cli.EXIT_DISK_FULL
+    message = capsys.readouterr().err
+    assert message.startswith("laconic: The disk is full")
+    assert "Traceback" not in message
+
+
+def test_a_file_that_may_not_be_read(
+    failing: Callable[[BaseException], int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert failing(PermissionError(errno.EACCES, "Permission denied", "secret.txt")) == 1
+    assert capsys.readouterr().err == "laconic: Cannot use secret.txt: permission denied.\n"
+
+
+def test_control_c(failing: Callable[[BaseException], int], capsys: pytest.CaptureFixture[str]) -> None:
+    assert failing(KeyboardInterrupt()) == 130
+    assert capsys.readouterr().err == "laconic: Interrupted.\n"
+
+
+def test_our_own_bugs_keep_their_traceback(
+    failing: Callable[[BaseException], int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert failing(AssertionError("rows differ")) == 1
+    message = capsys.readouterr().err
+    assert "Traceback" in message
+    assert "bug in Laconic" in message
+
+
+def test_a_traceback_can_be_asked_for(
+    failing: Callable[[BaseException], int], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LACONIC_TRACEBACK", "1")
+    failing(DataError("x.jsonl:3: empty document."))
+    assert "Traceback" in capsys.readouterr().err
+
+
+def test_a_real_control_c_ends_without_a_traceback(tmp_path: Path) -> None:
+    flag = tmp_path / "started"
+    code = (
+        "import sys, time, pathlib, laconic.cli.recipes as r\n"
+        f"def command():\n    pathlib.Path({str(flag)!r}).touch()\n    time.sleep(60)\n"
+        "r.command = command\n"
+        "from laconic.cli.main import main\nsys.exit(main(['recipes']))"
+    )
+    process = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 60
+    while not flag.exists() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    process.send_signal(signal.SIGINT)
+    _, error = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert error == "laconic: Interrupted.\n"
+
+
+def test_a_closed_pipe_is_quiet() -> None:
+    code = (
+        "import sys, laconic.cli.recipes as r\n"
+        "def command():\n    for n in range(100000): print('line', n)\n"
+        "r.command = command\n"
+        "from laconic.cli.main import main\nsys.exit(main(['recipes']))"
+    )
+    reader, writer = os.pipe()
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=writer, stderr=subprocess.PIPE, text=True)
+    os.close(writer)
+    os.read(reader, 100)
+    os.close(reader)
+    _, error = process.communicate(timeout=60)
+    assert error == ""
+    assert process.returncode == cli.EXIT_BROKEN_PIPE
+
+
+# ----------------------------------------------------------------------------------- recipes
+
+RECIPE = """
+name: toy
+title: A toy
+base: {model: {type: seq2seq}, training: {max_epochs: 1}}
+rows:
+  plain: {label: Plain}
+  fast: {label: Fast, set: {training.batch_size: 64}}
+sizes: {small: {description: small}, tiny: {set: {training.max_epochs: 2}}}
+default_row: plain
+"""
+
+
+@pytest.fixture
+def recipe(tmp_path: Path) -> Path:
+    path = tmp_path / "toy.yaml"
+    path.write_text(RECIPE)
+    return path
+
+
+def test_recipes_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["recipes"]) == 0
+    assert "headline_writer" in capsys.readouterr().out
+    assert cli.main(["recipes", "--json"]) == 0
+    listed = json.loads(capsys.readouterr().out)
+    assert {"headline_writer"} <= {entry["name"] for entry in listed}
+    assert all(entry["rows"] and entry["sizes"] for entry in listed)
+
+
+def test_a_recipe_is_shown_resolved(recipe: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["--row", "fast", "--size", "tiny", "--set", "training.seed=7"]
+    assert cli.main(["recipes", "show", str(recipe), *arguments]) == 0
+    text = capsys.readouterr().out
+    assert "batch_size: 64" in text
+    assert "max_epochs: 2" in text
+    assert "seed: 7" in text
+
+
+def test_a_misspelt_key_gets_a_suggestion(recipe: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["recipes", "show", str(recipe), "--set", "training.batchsize=8"]) == 2
+    assert "Did you mean 'batch_size'?" in capsys.readouterr().err
+
+
+def test_recipes_check_finds_a_wrong_component(recipe: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["recipes", "check", str(recipe)]) == 0
+    assert "4 combinations" in capsys.readouterr().out
+    recipe.write_text(RECIPE.replace("{type: seq2seq}", "{type: seq2seq, hiden_size: 3}"))
+    assert cli.main(["recipes", "check", str(recipe)]) == 2
+    assert "row fast, size tiny" in capsys.readouterr().err

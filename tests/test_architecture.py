@@ -1,0 +1,371 @@
+"""The house rules, checked from syntax trees: who imports whom, no cycles, no drawers, files of a readable size.
+
+Each rule is a function from ``{module name: source}`` to a list of complaints, so that this file can also show
+every rule failing on a small bad example.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import textwrap
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from laconic.config import names
+
+SOURCE = Path(__file__).parent.parent / "src"
+
+MAX_FILE_LINES, MAX_FUNCTION_LINES, MAX_PARAMETERS = 500, 80, 8
+
+# From the bottom up; a package imports packages of lower layers, and within its layer only those named below.
+LAYERS: list[set[str]] = [
+    {"", "errors", "types"},  # "" is laconic/__init__.py
+    {"config", "text"},
+    {"layers", "data", "metrics", "search"},
+    {"models", "objectives", "extractive", "explain"},
+    {"training", "summarizer"},
+    {"evaluation"},
+    {"server", "cli"},
+]
+SAME_LAYER = {("text", "config"), ("errors", ""), ("types", "errors")}
+NEVER = {("models", "search"), ("search", "models"), ("layers", "data")}
+TORCH_FREE = {"", "errors", "types", "config", "text", "metrics", "extractive", "explain"}
+TORCH_FREE_FILES = {
+    "laconic.data.readers",
+    "laconic.data.columns",
+    "laconic.data.checks",
+    "laconic.data.docstrings",
+    "laconic.cli.main",
+    "laconic.cli.progress",
+    "laconic.cli.recipes",
+    "laconic.cli.tables",
+}
+TENSOR_LIBRARIES = {"torch", "transformers", "accelerate"}
+LAZY_TABLES = {"laconic", "laconic.config.names"}
+# Not among the dependencies of the core; imported where used, with a sentence that says what to install.
+OPTIONAL = {"datasets", "pyarrow", "tensorboard", "fastapi", "uvicorn", "ray", "nltk"}
+DRAWERS = {"utils", "util", "helpers", "helper", "common", "misc", "tools"}
+
+Tree = dict[str, str]
+
+
+@dataclass(frozen=True)
+class Import:
+    """One imported module: absolute name, line, and whether the statement stands inside a function."""
+
+    target: str
+    line: int
+    in_function: bool
+    star: bool = False
+
+
+def read_tree(root: Path = SOURCE) -> Tree:
+    """Every module below ``root``; packages under their own name."""
+    tree = {}
+    for path in sorted(root.rglob("*.py")):
+        parts = list(path.relative_to(root).with_suffix("").parts)
+        if parts[-1] == "__init__":
+            parts.pop()
+        tree[".".join(parts)] = path.read_text(encoding="utf-8")
+    return tree
+
+
+def imports_of(source: str, known: set[str] | None = None) -> Iterator[Import]:
+    """The imports of a module, those below ``if TYPE_CHECKING`` left out.
+
+    ``from package import name`` counts as an import of ``package.name`` where that is a module.
+    """
+
+    def walk(node: ast.AST, in_function: bool) -> Iterator[Import]:
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
+            for child in node.orelse:
+                yield from walk(child, in_function)
+            return
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield Import(alias.name, node.lineno, in_function)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, "imports are absolute"
+            module = node.module or ""
+            for alias in node.names:
+                full = f"{module}.{alias.name}"
+                target = full if full in (known or ()) else module
+                yield Import(target, node.lineno, in_function, star=alias.name == "*")
+        inside = in_function or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+        for child in ast.iter_child_nodes(node):
+            yield from walk(child, inside)
+
+    yield from walk(ast.parse(source), False)
+
+
+def package_of(module: str) -> str:
+    """``laconic.text.sentences`` -> ``text``; the package itself is ``""``."""
+    return [*module.split("."), ""][1]
+
+
+def layer_of(package: str) -> int | None:
+    return next((level for level, packages in enumerate(LAYERS) if package in packages), None)
+
+
+# ------------------------------------------------------------------------------------------- the rules
+
+
+def wrong_directions(tree: Tree) -> list[str]:
+    """A module imports only layers below its own."""
+    found = []
+    for module, source in tree.items():
+        here = package_of(module)
+        level = layer_of(here)
+        if level is None:
+            found.append(f"{module}: the package '{here}' is in no layer")
+            continue
+        for item in imports_of(source, set(tree)):
+            if item.target.split(".")[0] != "laconic":
+                continue
+            there = package_of(item.target)
+            other = layer_of(there)
+            allowed = there in {here, ""} or (other is not None and other < level) or (here, there) in SAME_LAYER
+            if not allowed or (here, there) in NEVER:
+                found.append(f"{module}:{item.line} imports {item.target}: '{here}' may not use '{there}'")
+    return found
+
+
+def cycles(tree: Tree) -> list[str]:
+    """Modules that import each other in a circle, imports inside functions included."""
+    graph = {
+        module: {i.target for i in imports_of(source, set(tree)) if i.target in tree and i.target != module}
+        for module, source in tree.items()
+    }
+    found: list[str] = []
+    done: set[str] = set()
+
+    def visit(module: str, path: list[str]) -> None:
+        if module in path:
+            found.append(" -> ".join([*path[path.index(module) :], module]))
+            return
+        if module in done:
+            return
+        for target in sorted(graph[module]):
+            visit(target, [*path, module])
+        done.add(module)
+
+    for module in sorted(graph):
+        visit(module, [])
+    return found
+
+
+def star_imports(tree: Tree) -> list[str]:
+    return [
+        f"{m}:{i.line} from {i.target} import *" for m, source in tree.items() for i in imports_of(source) if i.star
+    ]
+
+
+def imports_inside_functions(tree: Tree) -> list[str]:
+    """Only the command line, the lazy tables and optional dependencies may import late."""
+    return [
+        f"{module}:{item.line} imports {item.target} inside a function"
+        for module, source in tree.items()
+        if package_of(module) != "cli" and module not in LAZY_TABLES
+        for item in imports_of(source)
+        if item.in_function and item.target.split(".")[0] not in OPTIONAL
+    ]
+
+
+def tensor_imports(tree: Tree) -> list[str]:
+    """The parts that must stay quick to import name no tensor library, not even late; and import none indirectly."""
+    found = []
+    graph = {module: list(imports_of(source, set(tree))) for module, source in tree.items()}
+    heavy = {module for module, items in graph.items() if any(_root(i.target) in TENSOR_LIBRARIES for i in items)}
+
+    def reaches(module: str, seen: set[str]) -> str | None:
+        if module in heavy:
+            return module
+        seen.add(module)
+        for item in graph.get(module, []):
+            if item.target in tree and item.target not in seen and not item.in_function:
+                hit = reaches(item.target, seen)
+                if hit:
+                    return hit
+        return None
+
+    for module in tree:
+        if package_of(module) in TORCH_FREE or module in TORCH_FREE_FILES:
+            hit = reaches(module, set())
+            if hit:
+                found.append(f"{module} must not need a tensor library, but {hit} imports one")
+    return found
+
+
+def _root(module: str) -> str:
+    return module.split(".")[0]
+
+
+def over_budget(tree: Tree) -> list[str]:
+    """500 lines a file, 80 a function, 8 parameters (self not counted)."""
+    found = []
+    for module, source in tree.items():
+        if len(source.splitlines()) > MAX_FILE_LINES:
+            found.append(f"{module}: {len(source.splitlines())} lines, budget {MAX_FILE_LINES}")
+        for node in ast.walk(ast.parse(source)):
+            if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                continue
+            lines = (node.end_lineno or node.lineno) - node.lineno + 1
+            if lines > MAX_FUNCTION_LINES:
+                found.append(f"{module}:{node.lineno} {node.name}: {lines} lines, budget {MAX_FUNCTION_LINES}")
+            arguments = node.args
+            names_ = [a.arg for a in [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]]
+            count = len([n for n in names_ if n not in {"self", "cls"}])
+            # The parameters of a command are its options: typer reads them one by one.
+            if count > MAX_PARAMETERS and package_of(module) != "cli":
+                found.append(f"{module}:{node.lineno} {node.name}: {count} parameters, budget {MAX_PARAMETERS}")
+    return found
+
+
+def drawers(tree: Tree) -> list[str]:
+    """A file is called after what is in it."""
+    return [f"{module}: a drawer" for module in tree if DRAWERS & set(module.split("."))]
+
+
+def fat_packages(tree: Tree, packages: set[str]) -> list[str]:
+    """A package's ``__init__`` is a docstring: importing one module must not import its neighbours."""
+    return [
+        f"{module}/__init__.py holds more than a docstring"
+        for module in packages
+        if module != "laconic" and any(not _is_docstring(node) for node in ast.parse(tree[module]).body)
+    ]
+
+
+def _is_docstring(node: ast.stmt) -> bool:
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+
+
+RULES: list[Callable[[Tree], list[str]]] = [
+    wrong_directions,
+    cycles,
+    star_imports,
+    imports_inside_functions,
+    tensor_imports,
+    over_budget,
+    drawers,
+]
+
+
+# --------------------------------------------------------------------------------------- the real tree
+
+
+@pytest.fixture(scope="module")
+def tree() -> Tree:
+    found = read_tree()
+    assert "laconic.types" in found
+    assert len(found) > 8
+    return found
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
+def test_the_house_keeps_its_rules(rule: Callable[[Tree], list[str]], tree: Tree) -> None:
+    complaints = rule(tree)
+    assert not complaints, "\n".join(complaints)
+
+
+def test_packages_are_empty(tree: Tree) -> None:
+    packages = {".".join(p.relative_to(SOURCE).parent.parts) for p in SOURCE.rglob("__init__.py")}
+    assert not fat_packages(tree, packages)
+
+
+def test_every_folder_with_modules_is_a_package() -> None:
+    folders = {path.parent for path in (SOURCE / "laconic").rglob("*.py")}
+    missing = [str(folder.relative_to(SOURCE)) for folder in folders if not (folder / "__init__.py").is_file()]
+    assert not missing
+
+
+TABLES = {name: value for name, value in vars(names).items() if name.isupper() and isinstance(value, dict)}
+
+
+@pytest.mark.parametrize(("table", "name"), [(t, n) for t, entries in TABLES.items() for n in entries])
+def test_every_name_resolves_to_a_class_with_a_config(table: str, name: str) -> None:
+    cls = names.resolve(table, TABLES[table], name)
+    assert issubclass(cls.Config, names.Section)
+    module_name = TABLES[table][name].split(":")[0]
+    assert importlib.import_module(module_name).__doc__
+
+
+def test_tables_are_sorted() -> None:
+    for table, entries in TABLES.items():
+        assert list(entries) == sorted(entries), table
+
+
+# ---------------------------------------------------------------------------- each rule is able to fail
+
+BAD: dict[str, tuple[Callable[[Tree], list[str]], Tree]] = {
+    "upwards": (wrong_directions, {"laconic.text.a": "from laconic.models.base import X"}),
+    "upwards in a function": (
+        wrong_directions,
+        {"laconic.layers.a": "def f():\n    import laconic.training.loop"},
+    ),
+    "search and models": (wrong_directions, {"laconic.models.a": "from laconic.search import beam"}),
+    "models and search": (wrong_directions, {"laconic.search.a": "import laconic.models.base"}),
+    "neighbours of a layer": (wrong_directions, {"laconic.metrics.a": "import laconic.data.readers"}),
+    "an unknown package": (wrong_directions, {"laconic.stuff.a": ""}),
+    "a circle": (
+        cycles,
+        {
+            "laconic.text.a": "from laconic.text import b",
+            "laconic.text.b": "def f():\n    from laconic.text.c import x",
+            "laconic.text.c": "import laconic.text.a",
+        },
+    ),
+    "a star": (star_imports, {"laconic.text.a": "from os.path import *"}),
+    "a late import": (imports_inside_functions, {"laconic.text.a": "def f():\n    import json"}),
+    "a late import in a method": (
+        imports_inside_functions,
+        {"laconic.text.a": "class A:\n    def f(self):\n        from json import loads"},
+    ),
+    "torch in text": (tensor_imports, {"laconic.text.a": "import torch.nn"}),
+    "torch in text, late": (tensor_imports, {"laconic.text.a": "def f():\n    from torch import nn"}),
+    "torch behind another module": (
+        tensor_imports,
+        {"laconic.explain.a": "from laconic.data.b import x", "laconic.data.b": "import torch"},
+    ),
+    "a long file": (over_budget, {"laconic.text.a": "x = 1\n" * 501}),
+    "a long function": (over_budget, {"laconic.text.a": "def f():\n" + "    x = 1\n" * 80}),
+    "nine parameters": (over_budget, {"laconic.text.a": "def f(a, b, c, d, e, *, f, g, h, i): ..."}),
+    "a drawer": (drawers, {"laconic.text.utils": ""}),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_each_rule_can_fail(case: str) -> None:
+    rule, tree = BAD[case]
+    assert rule({name: textwrap.dedent(source) for name, source in tree.items()})
+
+
+GOOD: list[tuple[Callable[[Tree], list[str]], Tree]] = [
+    (
+        wrong_directions,
+        {"laconic.models.a": "import torch\nfrom laconic.layers.b import c\nfrom laconic.types import X"},
+    ),
+    (
+        wrong_directions,
+        {"laconic.text.a": "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from laconic.models import b"},
+    ),
+    (imports_inside_functions, {"laconic.cli.a": "def f():\n    import torch", "laconic.text.b": "import json"}),
+    (imports_inside_functions, {"laconic.data.a": "def f():\n    import datasets"}),
+    (tensor_imports, {"laconic.types": "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import torch"}),
+    (over_budget, {"laconic.text.a": "def f(self, a, b, c, d, e, f, g, h): ..."}),
+    (cycles, {"laconic.a": "import laconic.b\nimport laconic.c", "laconic.b": "import laconic.c", "laconic.c": ""}),
+]
+
+
+@pytest.mark.parametrize("number", range(len(GOOD)))
+def test_rules_let_good_code_pass(number: int) -> None:
+    rule, tree = GOOD[number]
+    assert not rule(tree)
+
+
+def test_fat_packages_are_found() -> None:
+    assert fat_packages({"laconic.text": '"""Text."""\nfrom laconic.text import a'}, {"laconic.text"})
+    assert not fat_packages({"laconic.text": '"""Text."""'}, {"laconic.text"})
