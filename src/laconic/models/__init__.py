@@ -1,0 +1,1 @@
+"""The summarization models: encode, start, step, forward."""

@@ -1,0 +1,368 @@
+"""Any BART-family checkpoint (BART, mBART, Marian, Pegasus) behind ``encode / start / step / forward``.
+
+The layers are those of transformers; only the attention function and the cache are ours.
+
+* **The memory is never copied per beam.** Keys and values of the cross attention are projected once a
+  document, (B, heads, S, head width). In a step with N = B * K rows the queries (N, heads, 1, width) are
+  folded to (B, heads, K, width), so the beams of a document are K queries into one memory.
+* The cache of the decoder's self attention is a plain tree of tensors with N in front, which search
+  re-orders like any other state.
+* The weights that explain a step are those of one decoder layer (the last by default), averaged over
+  the heads: our reading, the same as most published BART alignments.
+
+Copy heads on this backbone come with their own class; here X = V.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from transformers import AttentionInterface, AutoConfig, AutoModelForSeq2SeqLM, PreTrainedModel
+from transformers.cache_utils import DynamicCache, DynamicLayer, EncoderDecoderCache
+from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
+from transformers.models.bart.modeling_bart import shift_tokens_right
+
+from laconic.config.section import Section
+from laconic.errors import ConfigError, DataError, ModelError
+from laconic.models.base import SummarizationModel
+from laconic.types import Batch, Memory, ModelOutput, Shared, StepOutput
+
+FAMILY = ("bart", "marian", "mbart", "pegasus")
+ATTENTION = "laconic_folded"
+LEARNED_POSITIONS = ("bart", "mbart")
+NOT_ARCHITECTURE = ("transformers_version", "dtype", "architectures", "id2label", "label2id")
+LOGITS_AT_ONCE = 2**24  # numbers of (rows, V) held at a time when only the gold log-probabilities are wanted
+
+Layers = list[tuple[Tensor, Tensor]]  # per decoder layer: keys and values
+
+
+class AttentionTrace:
+    """Collects one attention layer's weights, averaged over heads, while a pass runs."""
+
+    def __init__(self, module: nn.Module) -> None:
+        self.module = module
+        self.weights: Tensor | None = None  # (B, Q, S)
+
+
+def folded_attention(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    dropout: float = 0.0,
+    scaling: float | None = None,
+    **kwargs: Any,
+) -> tuple[Tensor, None]:
+    """Scaled dot-product attention in which several query rows may share one document's keys.
+
+    ``query`` (N, heads, Q, width); ``key`` and ``value`` (B, heads, S, width) with N = B * K. With K > 1
+    (then Q = 1) the rows become queries of their document. ``attention_mask`` is boolean, true where a
+    query may look, (B, 1, Q, S). Returns (N, Q, heads, width), as transformers wants it.
+    """
+    rows, heads, length, width = query.shape
+    documents = key.shape[0]
+    trace = kwargs.get("trace")
+    if rows != documents:
+        query = query.view(documents, rows // documents, heads, width).transpose(1, 2)  # (B, heads, K, width)
+    causal = attention_mask is None and length > 1 and bool(getattr(module, "is_causal", False))
+    if trace is not None and trace.module is module:
+        scale = width**-0.5 if scaling is None else scaling
+        scores = torch.matmul(query, key.transpose(2, 3)) * scale  # (B, heads, Q or K, S)
+        if attention_mask is not None:
+            scores = scores.masked_fill(~attention_mask, torch.finfo(scores.dtype).min)
+        weights = scores.softmax(-1)
+        trace.weights = weights.mean(1)
+        output = torch.matmul(F.dropout(weights, dropout), value)
+    else:
+        output = F.scaled_dot_product_attention(
+            query, key, value, attn_mask=attention_mask, dropout_p=dropout, scale=scaling, is_causal=causal
+        )
+    if rows != documents:
+        return output.transpose(1, 2).reshape(rows, 1, heads, width), None
+    return output.transpose(1, 2).contiguous(), None
+
+
+AttentionInterface.register(ATTENTION, folded_attention)
+AttentionMaskInterface.register(ATTENTION, sdpa_mask)
+
+
+class BartSummarizer(SummarizationModel):
+    """A sequence-to-sequence Transformer of transformers as a `SummarizationModel`.
+
+    Decoding starts from the checkpoint's ``decoder_start_token_id`` whatever ``bos_id`` says, and begins
+    with ``forced_bos_token_id`` where the checkpoint asks for it. Padding is never generated.
+    """
+
+    class Config(Section):
+        """``pretrained``: a hub id or folder to start from; or ``architecture``: a transformers configuration.
+
+        ``attention_layer`` is the decoder layer whose cross attention explains the summary.
+        """
+
+        pretrained: str | None = None
+        architecture: dict[str, Any] | None = None
+        attention_layer: int = -1
+
+    config: BartSummarizer.Config
+
+    def __init__(
+        self,
+        config: Config,
+        *,
+        vocab_size: int | None = None,
+        pad_id: int | None = None,
+        unk_id: int | None = None,
+        bos_id: int | None = None,
+        eos_id: int | None = None,
+    ) -> None:
+        """Build from ``config``; the ids of the tokenizer, where given, fill what the architecture leaves open.
+
+        Raises:
+            ConfigError: neither or both of ``pretrained`` and ``architecture``, or no such model type.
+            ModelError: the checkpoint cannot be opened or is not of the BART family.
+        """
+        super().__init__()
+        ids = {"vocab_size": vocab_size, "pad_token_id": pad_id, "bos_token_id": bos_id, "eos_token_id": eos_id}
+        network = _build(config, {name: value for name, value in ids.items() if value is not None})
+        self._adopt(network, config)
+        self.unk_id = unk_id
+
+    @classmethod
+    def from_checkpoint(cls, name_or_path: str | Path, *, attention_layer: int = -1) -> BartSummarizer:
+        """Open a checkpoint of the hub or of a local folder, in 32-bit floats.
+
+        Raises:
+            ModelError: it cannot be read, or is not of the BART family.
+        """
+        return cls(cls.Config(pretrained=str(name_or_path), attention_layer=attention_layer))
+
+    def _adopt(self, network: PreTrainedModel, config: Config) -> None:
+        options = network.config
+        self.network = network
+        self.config = config.model_copy(update={"pretrained": None, "architecture": _portable(options)})
+        self.vocab_size = int(network.lm_head.out_features)
+        self.pad_id = int(options.pad_token_id)
+        self.eos_id = _first_id(options.eos_token_id)
+        self.decoder_start_id = int(
+            options.decoder_start_token_id if options.decoder_start_token_id is not None else options.bos_token_id
+        )
+        settings = getattr(network, "generation_config", None)
+        forced = getattr(settings, "forced_bos_token_id", None)
+        forced = getattr(options, "forced_bos_token_id", None) if forced is None else forced
+        self.forced_bos_id = None if forced is None else _first_id(forced)
+        limited = options.model_type in LEARNED_POSITIONS
+        self.max_source_tokens = int(options.max_position_embeddings) if limited else None
+        self.max_target_tokens = self.max_source_tokens
+        if not -options.decoder_layers <= config.attention_layer < options.decoder_layers:
+            raise ConfigError(
+                f"model.attention_layer {config.attention_layer} is outside the {options.decoder_layers} decoder layers."
+            )
+
+    @property
+    def bos_id(self) -> int:
+        """The id decoding starts from."""
+        return self.decoder_start_id
+
+    def encode(self, batch: Batch) -> Memory:
+        """Run the encoder; ``final`` is empty because the decoder starts from nothing but the memory.
+
+        Raises:
+            DataError: the source is longer than the checkpoint's position table.
+        """
+        length = batch.source_ids.shape[1]
+        if self.max_source_tokens is not None and length > self.max_source_tokens:
+            raise DataError(
+                f"A source of {length} tokens does not fit this model, which reads {self.max_source_tokens};"
+                " set text.max_source_tokens lower."
+            )
+        encoder = self.network.get_encoder()
+        states = encoder(input_ids=batch.source_ids, attention_mask=batch.source_mask).last_hidden_state
+        return Memory(
+            states=states,
+            mask=batch.source_mask,
+            extended_ids=batch.source_extended_ids,
+            extended_vocab_size=self.vocab_size,
+        )
+
+    def start(self, memory: Memory) -> dict[str, Any]:
+        """An empty self-attention cache (B rows) and, shared by the beams, each layer's keys and values."""
+        cross: Layers = []
+        cache: Layers = []
+        for layer in self._decoder.layers:
+            attention = layer.encoder_attn
+            keys, values = attention.k_proj(memory.states), attention.v_proj(memory.states)  # (B, S, D)
+            heads, width = attention.num_heads, attention.head_dim
+            cross.append(tuple(x.unflatten(-1, (heads, width)).transpose(1, 2) for x in (keys, values)))  # type: ignore[arg-type]
+            empty = keys.new_zeros(memory.batch_size, layer.self_attn.num_heads, 0, layer.self_attn.head_dim)
+            cache.append((empty, empty))
+        return {"cache": cache, "memory": Shared({"states": memory.states, "mask": memory.mask, "cross": cross})}
+
+    def step(self, last_ids: Tensor, state: dict[str, Any]) -> tuple[StepOutput, dict[str, Any]]:
+        """One token for N rows: scores and log-probabilities (N, V), attention (N, S).
+
+        ``scores`` are the log-probabilities with padding excluded and, in the first step, everything but
+        ``forced_bos_id`` excluded where the checkpoint has one.
+        """
+        shared = state["memory"].tree
+        first = state["cache"][0][0].shape[2] == 0
+        last_ids = self._known(last_ids)
+        if first:
+            last_ids = torch.full_like(last_ids, self.decoder_start_id)
+        cache = EncoderDecoderCache(_filled(state["cache"]), _filled(shared["cross"]))
+        trace = AttentionTrace(self._explaining)
+        hidden = self._decoder(
+            input_ids=last_ids[:, None],
+            encoder_hidden_states=shared["states"],
+            encoder_attention_mask=shared["mask"],
+            past_key_values=cache,
+            use_cache=True,
+            trace=trace,
+        ).last_hidden_state  # (N, 1, D)
+        log_probs = self._logits(hidden[:, 0]).log_softmax(-1)
+        assert trace.weights is not None, "the decoder ran without the traced layer"
+        output = StepOutput(
+            scores=self._constrained(log_probs, first),
+            log_probs=log_probs,
+            attention=trace.weights.reshape(last_ids.shape[0], -1),
+        )
+        grown = [(layer.keys, layer.values) for layer in cache.self_attention_cache.layers]
+        return output, {"cache": grown, "memory": state["memory"]}
+
+    def forward(self, batch: Batch) -> ModelOutput:
+        """Teacher-forced pass: gold log-probabilities (B, T), attention (B, T, S).
+
+        Inputs are ``target_ids`` shifted right from ``decoder_start_token_id``, as transformers shifts
+        labels; ``target_input_ids`` is not read. Where ``forced_mask`` is false the model reads its own
+        prediction, which needs the step loop.
+        """
+        assert batch.target_ids is not None, "a teacher-forced pass needs targets"
+        assert batch.target_mask is not None, "a teacher-forced pass needs a target mask"
+        memory = self.encode(batch)
+        gold = self._known(batch.target_ids)
+        if batch.forced_mask is not None and not bool(batch.forced_mask.all()):
+            log_probs, weights = self._free_running(memory, gold, batch.forced_mask)
+        else:
+            trace = AttentionTrace(self._explaining)
+            hidden = self._decoder(
+                input_ids=shift_tokens_right(gold, self.pad_id, self.decoder_start_id),
+                encoder_hidden_states=memory.states,
+                encoder_attention_mask=memory.mask,
+                use_cache=False,
+                trace=trace,
+            ).last_hidden_state  # (B, T, D)
+            assert trace.weights is not None, "the decoder ran without the traced layer"
+            log_probs, weights = self._gold_log_probs(hidden, gold), trace.weights
+        return ModelOutput(gold_log_probs=log_probs.masked_fill(~batch.target_mask, 0.0), attention=weights)
+
+    # ------------------------------------------------------------------------------------- inside
+
+    @property
+    def _decoder(self) -> Any:
+        return self.network.get_decoder()
+
+    @property
+    def _explaining(self) -> nn.Module:
+        return self._decoder.layers[self.config.attention_layer].encoder_attn
+
+    def _known(self, ids: Tensor) -> Tensor:
+        """Ids outside V (another tokenizer's extended ids) become UNK, or padding where there is none."""
+        return torch.where(ids < self.vocab_size, ids, self.pad_id if self.unk_id is None else self.unk_id)
+
+    def _logits(self, hidden: Tensor) -> Tensor:
+        return self.network.lm_head(hidden) + self.network.final_logits_bias
+
+    def _constrained(self, log_probs: Tensor, first: bool) -> Tensor:
+        scores = log_probs.clone()
+        if first and self.forced_bos_id is not None:
+            scores.fill_(-torch.inf)
+            scores[:, self.forced_bos_id] = 0.0
+        elif self.pad_id != self.eos_id:
+            scores[:, self.pad_id] = -torch.inf
+        return scores
+
+    def _gold_log_probs(self, hidden: Tensor, gold: Tensor) -> Tensor:
+        """log P(gold), holding at most `LOGITS_AT_ONCE` logits at a time when no gradient is wanted."""
+        rows = hidden.shape[0] * hidden.shape[1]
+        flat, ids = hidden.reshape(rows, -1), gold.reshape(rows)
+        pieces = rows if torch.is_grad_enabled() else max(1, LOGITS_AT_ONCE // self.vocab_size)
+        losses = [
+            F.cross_entropy(self._logits(part), wanted, reduction="none")
+            for part, wanted in zip(flat.split(pieces), ids.split(pieces), strict=True)
+        ]
+        return -torch.cat(losses).view_as(gold)
+
+    def _free_running(self, memory: Memory, gold: Tensor, forced: Tensor) -> tuple[Tensor, Tensor]:
+        state = self.start(memory)
+        last = torch.full_like(gold[:, 0], self.decoder_start_id)
+        log_probs, weights = [], []
+        for step in range(gold.shape[1]):
+            if step:
+                last = torch.where(forced[:, step], gold[:, step - 1], own)
+            output, state = self.step(last, state)
+            log_probs.append(output.log_probs.gather(1, gold[:, step, None])[:, 0])
+            weights.append(output.attention)
+            own = output.log_probs.detach().argmax(-1)
+        return torch.stack(log_probs, 1), torch.stack(weights, 1)  # type: ignore[arg-type]
+
+
+def is_bart_family(config: Mapping[str, Any]) -> bool:
+    """Does this ``config.json`` of transformers describe a model that `BartSummarizer` opens?"""
+    return config.get("model_type") in FAMILY and "laconic" not in config
+
+
+def _filled(layers: Layers) -> DynamicCache:
+    """A transformers cache that holds these tensors (no copy); empty ones are left to be begun."""
+    cache = DynamicCache()
+    for keys, values in layers:
+        layer = DynamicLayer()
+        if keys.shape[2]:
+            layer.lazy_initialization(keys, values)
+            layer.keys, layer.values = keys, values
+        cache.layers.append(layer)
+    return cache
+
+
+def _build(config: BartSummarizer.Config, ids: dict[str, int]) -> PreTrainedModel:
+    if (config.pretrained is None) == (config.architecture is None):
+        raise ConfigError("A model of type 'bart' needs either 'pretrained' or 'architecture' (and not both).")
+    if config.pretrained is not None:
+        network = _open(config.pretrained)
+    else:
+        values = {**ids, **(config.architecture or {})}
+        kind = values.pop("model_type", "bart")
+        if kind not in FAMILY:
+            raise ConfigError(f"model.architecture.model_type '{kind}' is not one of {', '.join(FAMILY)}.")
+        network = AutoModelForSeq2SeqLM.from_config(AutoConfig.for_model(kind, **values))
+    network.set_attn_implementation(ATTENTION)
+    return network
+
+
+def _portable(options: Any) -> dict[str, Any]:
+    """Everything that describes the network, and nothing of where it came from."""
+    values = options.to_dict()
+    return {key: value for key, value in values.items() if not key.startswith("_") and key not in NOT_ARCHITECTURE}
+
+
+def _open(name_or_path: str) -> PreTrainedModel:
+    try:
+        options = AutoConfig.from_pretrained(name_or_path)
+        if options.model_type not in FAMILY:
+            raise ModelError(
+                f"{name_or_path} holds a '{options.model_type}' model; laconic opens {', '.join(FAMILY)} checkpoints."
+            )
+        return AutoModelForSeq2SeqLM.from_pretrained(name_or_path, dtype=torch.float32)
+    except ModelError:
+        raise
+    except Exception as error:  # transformers, safetensors and the hub client raise their own kinds each
+        first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise ModelError(f"The checkpoint {name_or_path} could not be opened: {first}") from error
+
+
+def _first_id(value: Any) -> int:
+    return int(value[0] if isinstance(value, (list, tuple)) else value)

@@ -1,0 +1,463 @@
+"""The model folder: what a trained summarizer is on disk and on the hub (no pickle anywhere).
+
+```
+config.json            architecture, format version, model and text sections, special ids, switches
+model.safetensors      the weights
+tokenizer.json         the tokenizer (and tokenizer_config.json)
+generation_config.json the decoding defaults (SearchConfig)
+README.md              the model card
+recipe.yaml            the resolved run that made it
+metrics.json           its scores, with the metric's signature
+environment.json       versions, seed, platform
+```
+
+A folder is written beside its final place and renamed. While an older folder is being replaced it waits
+as ``NAME.previous``; whoever opens NAME after a crash finds it there and puts it back.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import re
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import safetensors.torch
+import yaml
+from huggingface_hub import ModelCardData, ModelHubMixin, hf_hub_download, snapshot_download
+from safetensors import SafetensorError
+from torch import nn
+
+from laconic.config.loading import dump_run, load_run
+from laconic.config.names import MODELS, build
+from laconic.config.schema import RunConfig, SearchConfig, TextConfig
+from laconic.config.section import validate
+from laconic.errors import LaconicError, ModelError
+from laconic.models.bart import FAMILY, BartSummarizer, is_bart_family
+from laconic.models.base import SummarizationModel
+from laconic.text.tokenizer import Tokenizer
+
+FORMAT = 1
+FILES = (
+    "config.json",
+    "model.safetensors",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "generation_config.json",
+    "README.md",
+    "recipe.yaml",
+    "metrics.json",
+    "environment.json",
+)
+HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
+PACKAGES = ("torch", "transformers", "tokenizers", "safetensors", "numpy")
+
+
+class LoadedModel(ModelHubMixin, library_name="laconic", pipeline_tag="summarization", tags=["summarization"]):
+    """A model with all it needs to be used: tokenizer, text limits, decoding defaults, its run.
+
+    ``save_pretrained(folder)``, ``push_to_hub("owner/name")`` and ``from_pretrained(...)`` are those of
+    huggingface_hub's model mixin.
+    """
+
+    def __init__(
+        self,
+        model: SummarizationModel,
+        tokenizer: Tokenizer,
+        *,
+        run: RunConfig | None = None,
+        text: TextConfig | None = None,
+        search: SearchConfig | None = None,
+        metrics: Mapping[str, Any] | None = None,
+        name: str = "",
+    ) -> None:
+        self.model = model
+        self.tokenizer = tokenizer
+        self.run = run
+        self.text = text or (run.text if run else TextConfig())
+        self.search = search or (run.search if run else SearchConfig())
+        self.metrics = dict(metrics or {})
+        self.name = name
+
+    @property
+    def start_id(self) -> int:
+        """The id decoding starts from."""
+        return int(getattr(self.model, "decoder_start_id", self.tokenizer.bos_id))
+
+    def save_pretrained(self, save_directory: str | Path, **options: Any) -> str | None:
+        """Write the folder as a whole (beside and renamed); with ``push_to_hub=True`` upload it too."""
+        if options.pop("push_to_hub", False):
+            repo_id = options.pop("repo_id", None) or Path(save_directory).name
+            self.save_pretrained(save_directory)
+            return self.push_to_hub(repo_id, **options)
+        self._save_pretrained(Path(save_directory))
+        return None
+
+    def _save_pretrained(self, save_directory: Path) -> None:
+        with _replacing(save_directory) as folder:
+            _write(folder, self)
+
+    @classmethod
+    def _from_pretrained(cls, *, model_id: str, **options: Any) -> LoadedModel:  # type: ignore[override]
+        wanted = ("revision", "token", "cache_dir", "force_download", "local_files_only")
+        return load_model_folder(model_id, **{name: options[name] for name in wanted if options.get(name)})
+
+
+def save_model_folder(
+    folder: str | Path,
+    *,
+    model: SummarizationModel,
+    tokenizer: Tokenizer,
+    run: RunConfig | None = None,
+    metrics: Mapping[str, Any] | None = None,
+    name: str = "",
+) -> Path:
+    """Write ``folder`` (replaced when it exists) and return its path."""
+    LoadedModel(model, tokenizer, run=run, metrics=metrics, name=name).save_pretrained(folder)
+    return Path(folder)
+
+
+def load_model_folder(folder_or_hub_id: str | Path, device: Any = "cpu", **hub_options: Any) -> LoadedModel:
+    """Open a model folder, a run folder, a BART-family folder, or the hub id of either.
+
+    The network is used only for an id of the form ``owner/name`` that is no local folder.
+
+    Raises:
+        ModelError: nothing there, a file missing or damaged, a newer format, or weights that do not fit.
+    """
+    folder = _find(folder_or_hub_id, hub_options)
+    config = _read_json(folder / "config.json")
+    name = _name(folder_or_hub_id)
+    if "laconic" in config:
+        loaded = _load_own(folder, config, name)
+    elif is_bart_family(config):
+        loaded = _load_family(folder, name)
+    else:
+        raise ModelError(
+            f"{folder_or_hub_id} holds a model of type '{config.get('model_type', 'unknown')}'; laconic opens its own"
+            f" model folders and {', '.join(FAMILY)} checkpoints."
+        )
+    loaded.model.to(device).eval()
+    return loaded
+
+
+# --------------------------------------------------------------------------------------------- finding
+
+
+def _find(name: str | Path, hub_options: Mapping[str, Any]) -> Path:
+    folder = Path(name).expanduser()
+    _put_back(folder)
+    for candidate in (folder, folder / "model"):
+        _put_back(candidate)
+        if (candidate / "config.json").is_file():
+            return candidate
+    if folder.is_dir():
+        raise ModelError(f"{name} holds no config.json: it is neither a model folder nor a finished run folder.")
+    if folder.exists():
+        raise ModelError(f"{name} is a file; give the model folder it lies in.")
+    text = str(name)
+    if not HUB_ID.fullmatch(text) or folder.parent.is_dir():
+        raise ModelError(
+            f"There is no model folder {name}; give a folder made by `laconic train`, a hub id of the form owner/name,"
+            " or an extractive method such as lead or lexrank."
+        )
+    return _download(text, hub_options)
+
+
+def _download(hub_id: str, options: Mapping[str, Any]) -> Path:
+    try:
+        config = hf_hub_download(hub_id, "config.json", **options)
+        own = "laconic" in _read_json(Path(config))
+        patterns = [*FILES] if own else ["*.json", "*.safetensors", "*.txt", "*.model", "*.spm"]
+        folder = Path(snapshot_download(hub_id, allow_patterns=patterns, **options))
+        if not own and not list(folder.glob("*.safetensors")):
+            snapshot_download(hub_id, allow_patterns=["pytorch_model*.bin*"], **options)
+        return folder
+    except LaconicError:
+        raise
+    except Exception as error:  # the hub client's errors, httpx's and OSError have no common base
+        reason = f"{type(error).__name__}: {_first_line(error)}"
+        raise ModelError(
+            f"There is no local folder {hub_id}, and it could not be fetched from the hub ({reason}); check the name,"
+            " the connection, and HF_HUB_OFFLINE."
+        ) from error
+
+
+def _name(folder_or_hub_id: str | Path) -> str:
+    path = Path(folder_or_hub_id)
+    if path.is_dir():
+        path = path.resolve()
+        return path.parent.name if path.name == "model" else path.name
+    return str(folder_or_hub_id)
+
+
+# --------------------------------------------------------------------------------------------- loading
+
+
+def _load_own(folder: Path, config: dict[str, Any], name: str) -> LoadedModel:
+    version = config["laconic"].get("format")
+    if not isinstance(version, int) or version > FORMAT:
+        raise ModelError(
+            f"{folder} was written in model format {version}; this version of laconic reads up to {FORMAT}:"
+            " upgrade laconic."
+        )
+    missing = [key for key in ("model", "vocab_size", "special_ids", "text") if key not in config]
+    if missing:
+        raise ModelError(f"{folder / 'config.json'} lacks {', '.join(missing)}; the folder is damaged: save it again.")
+    tokenizer = _load_tokenizer(folder)
+    try:
+        model = build("model", MODELS, config["model"], vocab_size=config["vocab_size"], **config["special_ids"])
+        text = validate(TextConfig, config["text"], where="text")
+        generation = folder / "generation_config.json"
+        search = validate(SearchConfig, _read_json(generation), where="search") if generation.is_file() else None
+        run = load_run(folder / "recipe.yaml") if (folder / "recipe.yaml").is_file() else None
+    except ModelError:
+        raise
+    except LaconicError as error:
+        raise ModelError(f"{folder} cannot be opened: {error}") from None
+    _load_weights(model, folder / "model.safetensors")
+    model.switch(config.get("switches", {}))
+    metrics = _read_json(folder / "metrics.json") if (folder / "metrics.json").is_file() else {}
+    return LoadedModel(
+        model, tokenizer, run=run, text=text, search=search, metrics=metrics, name=config.get("name") or name
+    )
+
+
+def _load_family(folder: Path, name: str) -> LoadedModel:
+    """A checkpoint of transformers: its own decoding settings become the defaults."""
+    tokenizer = _load_tokenizer(folder)
+    model = BartSummarizer.from_checkpoint(folder)
+    model.unk_id = tokenizer.unk_id
+    settings = model.network.generation_config.to_dict()
+    limit = model.max_source_tokens or 1024
+    text = TextConfig(
+        tokenizer={"type": "pretrained"},
+        max_source_tokens=limit,
+        max_target_tokens=min(limit, 256),
+        source_specials=True,
+        oov_copy="unk",
+    )
+    return LoadedModel(model, tokenizer, text=text, search=_search_from(settings, limit), name=name)
+
+
+def _search_from(settings: Mapping[str, Any], limit: int) -> SearchConfig:
+    """transformers' generation settings in our words. ``length_penalty`` has no counterpart in sums: average."""
+    beams = int(settings.get("num_beams") or 1)
+    longest = min(int(settings.get("max_length") or 142), limit)
+    return SearchConfig(
+        beam_size=beams,
+        min_length=min(int(settings.get("min_length") or 0), longest),
+        max_length=max(longest, 1),
+        no_repeat_ngram=int(settings.get("no_repeat_ngram_size") or 0),
+        length_normalisation="average" if settings.get("length_penalty") != 0 else "none",
+    )
+
+
+def _load_tokenizer(folder: Path) -> Tokenizer:
+    if not (folder / "tokenizer.json").is_file():
+        raise ModelError(
+            f"{folder} has no tokenizer.json; copy it from where the model was trained, or save the checkpoint's"
+            " fast tokenizer there."
+        )
+    try:
+        return Tokenizer.load(folder)
+    except LaconicError as error:
+        raise ModelError(f"The tokenizer in {folder} cannot be read: {error}") from None
+    except Exception as error:  # the tokenizers library raises plain Exception
+        raise ModelError(f"{folder / 'tokenizer.json'} is damaged: {_first_line(error)}.") from error
+
+
+def _load_weights(model: nn.Module, path: Path) -> None:
+    if not path.is_file():
+        raise ModelError(f"{path.parent} has no model.safetensors; the folder is incomplete: save or copy it again.")
+    try:
+        missing, unexpected = safetensors.torch.load_model(model, path, strict=False)
+    except SafetensorError as error:
+        raise ModelError(f"{path} is damaged or truncated ({_first_line(error)}); save or copy it again.") from error
+    except RuntimeError as error:
+        shapes = [line.strip() for line in str(error).splitlines() if "size mismatch" in line]
+        detail = shapes[0].rstrip(".") if shapes else _first_line(error)
+        raise ModelError(f"The weights in {path} do not fit config.json: {detail}.") from error
+    if missing or unexpected:
+        kind, names = ("lacks", sorted(missing)) if missing else ("has unknown weights", sorted(unexpected))
+        raise ModelError(
+            f"The weights in {path} do not fit config.json: it {kind} {', '.join(names[:3])}"
+            f"{' and more' if len(names) > 3 else ''}."
+        )
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise ModelError(f"{path} is not valid JSON ({error}); the file is damaged: save or copy it again.") from None
+    if not isinstance(values, dict):
+        raise ModelError(f"{path} does not hold a JSON object; the file is damaged: save or copy it again.")
+    return values
+
+
+def _first_line(error: BaseException) -> str:
+    text = str(error).strip()
+    return text.splitlines()[0].rstrip(".") if text else type(error).__name__
+
+
+# --------------------------------------------------------------------------------------------- writing
+
+
+def _write(folder: Path, loaded: LoadedModel) -> None:
+    model, run = loaded.model, _without_places(loaded.run) if loaded.run else None
+    config = {
+        "architectures": [type(model).__name__],
+        "model_type": "laconic",
+        "laconic": {"format": FORMAT, "version": _version("laconic")},
+        "name": loaded.name or (run.name if run else ""),
+        "vocab_size": model.vocab_size,
+        "special_ids": {name: getattr(loaded.tokenizer, name) for name in ("pad_id", "unk_id", "bos_id", "eos_id")},
+        "switches": model.switches(),
+        "model": {"type": _type_name(type(model)), **model.config.model_dump(mode="json")},
+        "text": (run.text if run else loaded.text).model_dump(mode="json"),
+    }
+    _write_json(folder / "config.json", config)
+    safetensors.torch.save_model(model, str(folder / "model.safetensors"), metadata={"format": "pt"})
+    loaded.tokenizer.save(folder)
+    _write_json(folder / "generation_config.json", loaded.search.model_dump(mode="json"))
+    _write_json(folder / "metrics.json", loaded.metrics)
+    _write_json(folder / "environment.json", environment(loaded.run.training.seed if loaded.run else None))
+    if run is not None:
+        (folder / "recipe.yaml").write_text(dump_run(run), encoding="utf-8")
+    (folder / "README.md").write_text(model_card(loaded), encoding="utf-8")
+
+
+def environment(seed: int | None = None) -> dict[str, Any]:
+    """Versions, seed and platform; no paths and no names of people or machines."""
+    versions = {name: _version(name) for name in ("laconic", *PACKAGES)}
+    return {
+        "python": platform.python_version(),
+        **versions,
+        "platform": f"{platform.system()} {platform.machine()}",
+        "seed": seed,
+    }
+
+
+def model_card(loaded: LoadedModel) -> str:
+    """The README of a model folder: hub metadata, what it is, how to use it, how it scored."""
+    run = loaded.run
+    kind = _type_name(type(loaded.model))
+    title = loaded.name or (f"{run.name} {run.row}".strip() if run else kind)
+    data = ModelCardData(
+        library_name="laconic",
+        pipeline_tag="summarization",
+        tags=sorted({"summarization", "laconic", kind, *([run.name.replace("_", "-")] if run else [])}),
+        metrics=["rouge"] if loaded.metrics else None,
+        model_name=title,
+    )
+    size = sum(p.numel() for p in loaded.model.parameters())
+    lines = [f"---\n{data.to_yaml()}\n---", f"# {title}", ""]
+    if run and run.description:
+        lines += [run.description, ""]
+    lines += [
+        f"A `{kind}` summarizer with {size:,} parameters, made with laconic {_version('laconic')}.",
+        f"It reads up to {loaded.text.max_source_tokens} tokens of a document and writes up to"
+        f" {loaded.search.max_length} (beam {loaded.search.beam_size}).",
+        "",
+        "```python",
+        "from laconic import Summarizer",
+        "",
+        'summarizer = Summarizer.from_pretrained("PATH_OR_HUB_ID")',
+        'print(summarizer.summarize("Your text.").text)',
+        "```",
+        "",
+        "```",
+        "laconic summarize PATH_OR_HUB_ID article.txt",
+        "laconic explain PATH_OR_HUB_ID article.txt --html why.html",
+        "```",
+    ]
+    if loaded.metrics:
+        block = yaml.safe_dump(dict(loaded.metrics), sort_keys=False, allow_unicode=True).rstrip()
+        lines += ["", "## Scores", "", "With the signature of the metric:", "", "```yaml", block, "```"]
+    lines += [
+        "",
+        "## Limits",
+        "",
+        "The summary may state what the document does not. `laconic explain` shows for each word whether it was",
+        "copied and from where. `recipe.yaml` holds every setting of the training run, `environment.json` the versions.",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _type_name(cls: type) -> str:
+    target = f"{cls.__module__}:{cls.__qualname__}"
+    return next((name for name, entry in MODELS.items() if entry == target), target)
+
+
+def _without_places(run: RunConfig) -> RunConfig:
+    """The run with absolute paths cut to their last part: a folder that travels names no machine."""
+    data = {
+        key: Path(value).name if isinstance(value, str) and os.path.isabs(value) else value
+        for key, value in run.data.model_dump().items()
+    }
+    vectors = run.text.pretrained_embeddings
+    text = {"pretrained_embeddings": Path(vectors).name} if vectors and os.path.isabs(vectors) else {}
+    return run.model_copy(update={"data": run.data.model_copy(update=data), "text": run.text.model_copy(update=text)})
+
+
+def _version(package: str) -> str:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return "unknown"
+
+
+def _write_json(path: Path, values: Mapping[str, Any]) -> None:
+    path.write_text(json.dumps(values, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+@contextmanager
+def _replacing(folder: Path) -> Iterator[Path]:
+    """Give an empty folder beside ``folder``; when the block ends well, it takes the name ``folder``.
+
+    At every moment either the old or the new content exists whole: as ``folder`` or, between the two
+    renames, the old one as ``folder.previous`` (`_put_back` finds it).
+    """
+    folder = folder.expanduser().absolute()
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    _put_back(folder)
+    draft = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", suffix=".partial", dir=folder.parent))
+    try:
+        draft.chmod(0o755)
+        yield draft
+        for path in (*draft.iterdir(), draft):
+            _flush(path)
+        previous = _previous(folder)
+        if folder.exists():
+            shutil.rmtree(previous, ignore_errors=True)
+            folder.rename(previous)
+        draft.rename(folder)
+        _flush(folder.parent)
+        shutil.rmtree(previous, ignore_errors=True)
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+
+
+def _previous(folder: Path) -> Path:
+    return folder.with_name(folder.name + ".previous")
+
+
+def _put_back(folder: Path) -> None:
+    if folder.name and not folder.exists() and (_previous(folder) / "config.json").is_file():
+        _previous(folder).rename(folder)
+
+
+def _flush(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
