@@ -1,0 +1,8 @@
+"""Settings of the whole suite: property tests draw the same examples every time and mind no clock."""
+
+from __future__ import annotations
+
+from hypothesis import HealthCheck, settings
+
+settings.register_profile("laconic", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("laconic")

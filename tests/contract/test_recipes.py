@@ -1,0 +1,70 @@
+"""Every recipe, in every row and size, resolves; its components parse; its YAML reads back equal."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from laconic.config.checking import check_run
+from laconic.config.loading import dump_run, load_recipe, load_run, recipe_names, resolve_run
+from laconic.config.schema import Recipe
+from laconic.errors import ConfigError
+
+RECIPES = {name: load_recipe(name) for name in recipe_names()}
+CASES = [(name, row, size) for name, recipe in RECIPES.items() for row in recipe.rows for size in recipe.sizes]
+
+
+@pytest.mark.parametrize(("name", "row", "size"), CASES)
+def test_every_combination_is_sound(name: str, row: str, size: str, tmp_path: Path) -> None:
+    run = resolve_run(RECIPES[name], row, size)
+    assert (run.name, run.row, run.size) == (name, row, size)
+    assert len(check_run(run)["objectives"]) >= 1
+    path = tmp_path / "recipe.yaml"
+    path.write_text(dump_run(run), encoding="utf-8")
+    again = load_run(path)
+    assert again == run
+    assert dump_run(again) == dump_run(run)
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_recipes_are_complete(name: str) -> None:
+    recipe: Recipe = RECIPES[name]
+    assert recipe.name == name
+    assert recipe.title
+    assert recipe.citation
+    assert recipe.default_row in recipe.rows
+    assert recipe.default_size in recipe.sizes
+    assert {"paper", "small", "tiny"} <= set(recipe.sizes)
+    assert all(row.label for row in recipe.rows.values())
+    assert all(set(size.rows) <= set(recipe.rows) for size in recipe.sizes.values())
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_rows_differ(name: str) -> None:
+    """Two rows that resolve to the same settings would be one row with two names."""
+    recipe = RECIPES[name]
+    runs = {row: resolve_run(recipe, row) for row in recipe.rows}
+    same = [
+        (a, b)
+        for a in runs
+        for b in runs
+        if a < b and _settings(runs[a].model_dump()) == _settings(runs[b].model_dump())
+    ]
+    assert not same
+
+
+def _settings(dump: dict[str, object]) -> dict[str, object]:
+    return {key: value for key, value in dump.items() if key not in {"row", "description", "published"}}
+
+
+def test_there_is_a_recipe() -> None:
+    assert "headline_writer" in RECIPES
+
+
+def test_a_wrong_option_of_a_component_is_found() -> None:
+    recipe = RECIPES["headline_writer"]
+    with pytest.raises(ConfigError, match="objective"):
+        check_run(resolve_run(recipe, overrides={"objectives": [{"type": "nll", "smoothness": 1}]}))
+    with pytest.raises(ConfigError, match="Did you mean 'word'"):
+        check_run(resolve_run(recipe, overrides={"text": {"tokenizer": {"type": "wrd"}}}))

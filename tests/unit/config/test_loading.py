@@ -1,0 +1,177 @@
+"""Recipes: merging, rows and sizes, `extends`, overrides, and what is said about mistakes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from laconic.config.loading import dump_run, load_recipe, load_run, merge, parse_overrides, resolve_run
+from laconic.config.schema import Recipe, RunConfig
+from laconic.config.section import validate
+from laconic.errors import ConfigError
+
+PARENT = """
+name: parent
+title: Parent
+base:
+  model: {type: seq2seq, hidden_size: 8, attention: {type: additive, size: 4}}
+  training: {max_epochs: 1, batch_size: 4}
+rows:
+  plain:
+    label: Plain
+    set: {model.attention: null}
+  attention:
+    label: With attention
+    published: {bleu: 0.1}
+sizes:
+  small: {set: {model.hidden_size: 16, model.attention.size: 6}}
+  tiny:
+    set: {model.hidden_size: 2}
+    rows: {attention: {training.batch_size: 2}}
+default_row: attention
+"""
+
+
+@pytest.fixture
+def recipe(tmp_path: Path) -> Recipe:
+    path = tmp_path / "parent.yaml"
+    path.write_text(PARENT)
+    return load_recipe(path)
+
+
+def test_row_then_size_then_the_sizes_row_then_overrides(recipe: Recipe) -> None:
+    assert resolve_run(recipe).model == {
+        "type": "seq2seq",
+        "hidden_size": 16,
+        "attention": {"type": "additive", "size": 6},
+    }
+    tiny = resolve_run(recipe, "attention", "tiny")
+    assert tiny.training.batch_size == 2
+    assert resolve_run(recipe, "attention", "tiny", ["training.batch_size=9"]).training.batch_size == 9
+    assert resolve_run(recipe, "plain", "tiny").training.batch_size == 4
+    assert tiny.published == {"bleu": 0.1}
+    assert (tiny.name, tiny.row, tiny.size) == ("parent", "attention", "tiny")
+
+
+def test_a_size_does_not_bring_back_what_a_row_took_away(recipe: Recipe) -> None:
+    assert resolve_run(recipe, "plain", "small").model["attention"] is None
+
+
+def test_the_user_may_bring_it_back(recipe: Recipe) -> None:
+    run = resolve_run(recipe, "plain", "small", ["model.attention.type=additive"])
+    assert run.model["attention"] == {"type": "additive"}
+
+
+def test_a_new_type_replaces_the_component_whole() -> None:
+    base = {"attention": {"type": "additive", "size": 4}}
+    assert merge(base, {"attention": {"type": "dot"}}) == {"attention": {"type": "dot"}}
+    assert merge(base, {"attention": {"size": 5}}) == {"attention": {"type": "additive", "size": 5}}
+    assert base == {"attention": {"type": "additive", "size": 4}}
+
+
+def test_extends(tmp_path: Path) -> None:
+    (tmp_path / "parent.yaml").write_text(PARENT)
+    child = tmp_path / "child.yaml"
+    child.write_text("extends: parent.yaml\nname: child\nbase: {training: {max_epochs: 7}}\n")
+    run = resolve_run(load_recipe(child))
+    assert (run.name, run.training.max_epochs, run.training.batch_size) == ("child", 7, 4)
+
+
+def test_extends_in_a_circle(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text("extends: b.yaml\n")
+    (tmp_path / "b.yaml").write_text("extends: a.yaml\n")
+    with pytest.raises(ConfigError, match="extends itself"):
+        load_recipe(tmp_path / "a.yaml")
+
+
+def test_overrides_are_read_as_yaml() -> None:
+    assert parse_overrides(["a.b=1", "a.c=[x, y]", "d=null", "e=text with = sign", "f=1e-3"]) == {
+        "a": {"b": 1, "c": ["x", "y"]},
+        "d": None,
+        "e": "text with = sign",
+        "f": "1e-3",
+    }
+
+
+def test_scientific_notation_reaches_a_number(recipe: Recipe) -> None:
+    run = resolve_run(recipe, overrides=["training.optimizer.learning_rate=1e-3"])
+    assert run.training.optimizer.learning_rate == 1e-3
+
+
+@pytest.mark.parametrize("pair", ["novalue", "=3", "a=[1"])
+def test_wrong_overrides(pair: str) -> None:
+    with pytest.raises(ConfigError, match="--set"):
+        parse_overrides([pair])
+
+
+def check(recipe: Recipe, *overrides: str) -> str:
+    with pytest.raises(ConfigError) as caught:
+        resolve_run(recipe, overrides=overrides)
+    return str(caught.value)
+
+
+def test_messages_name_the_key_and_the_nearest_one(recipe: Recipe) -> None:
+    message = check(recipe, "training.optimizer.learning_rat=1")
+    assert "Unknown key 'training.optimizer.learning_rat'. Did you mean 'learning_rate'?" in message
+    message = check(recipe, "training.batch_size=many")
+    assert "'training.batch_size'" in message
+    assert "'many'" in message
+    assert "never ends" in check(recipe, "training.max_epochs=null")
+    assert "num_return 3" in check(recipe, "search.num_return=3")
+
+
+def test_unknown_row_size_and_recipe(recipe: Recipe) -> None:
+    with pytest.raises(ConfigError, match="Did you mean 'attention'"):
+        resolve_run(recipe, "atention")
+    with pytest.raises(ConfigError, match="Known: small, tiny"):
+        resolve_run(recipe, size="huge")
+    with pytest.raises(ConfigError, match="Unknown recipe"):
+        load_recipe("headlne_writer")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [("a: [1", "line"), ("- 1\n", "mapping"), ("\xff", "UTF-8")],
+)
+def test_broken_files(text: str, said: str, tmp_path: Path) -> None:
+    path = tmp_path / "broken.yaml"
+    path.write_bytes(text.encode("latin-1"))
+    with pytest.raises(ConfigError, match=said):
+        load_recipe(path)
+    with pytest.raises(ConfigError, match="no recipe file"):
+        load_recipe(tmp_path / "absent.yaml")
+
+
+def test_a_run_reads_back_equal(recipe: Recipe, tmp_path: Path) -> None:
+    run = resolve_run(recipe, overrides=["description=für Überschriften", "training.precision=bf16"])
+    path = tmp_path / "recipe.yaml"
+    path.write_text(dump_run(run), encoding="utf-8")
+    assert load_run(path) == run
+
+
+keys = st.sampled_from("abcd")
+trees = st.recursive(
+    st.one_of(st.integers(), st.none(), st.text(max_size=3)), lambda c: st.dictionaries(keys, c, max_size=3)
+)
+mappings = st.dictionaries(keys, trees, max_size=3)
+
+
+@given(mappings, mappings)
+def test_merging_changes_neither_argument_and_is_idempotent(base: dict[str, Any], changes: dict[str, Any]) -> None:
+    before = repr(base), repr(changes)
+    once = merge(base, changes, revive=True)
+    assert (repr(base), repr(changes)) == before
+    assert merge(once, changes, revive=True) == once
+    assert merge(base, {}) == base
+
+
+def test_sections_are_frozen(recipe: Recipe) -> None:
+    run = resolve_run(recipe)
+    with pytest.raises(Exception, match="frozen"):
+        run.name = "x"  # type: ignore[misc]
+    with pytest.raises(ConfigError, match="'training'"):
+        validate(RunConfig, {"name": "x", "model": {}}, where="")

@@ -1,0 +1,55 @@
+"""The lazy tables: resolving, classes from outside, and what is said about unknown names."""
+
+from __future__ import annotations
+
+import pytest
+
+from laconic.config import names
+from laconic.config.section import Section
+from laconic.errors import ConfigError
+
+
+class Outside:
+    class Config(Section):
+        size: int = 3
+
+    def __init__(self, config: Config, *, width: int = 0) -> None:
+        self.config, self.width = config, width
+
+
+TABLE = {"outside": f"{__name__}:Outside", "lost": "laconic.nowhere:Lost", "gone": "laconic.types:Gone"}
+
+
+def test_a_name_is_resolved_and_built() -> None:
+    built = names.build("thing", TABLE, {"type": "outside", "size": 5}, width=7)
+    assert isinstance(built, Outside)
+    assert (built.config.size, built.width) == (5, 7)
+
+
+def test_a_class_outside_the_tables_needs_no_entry() -> None:
+    cls, config = names.parse("thing", {}, {"type": f"{__name__}:Outside"})
+    assert cls is Outside
+    assert config == Outside.Config(size=3)
+
+
+def test_the_spec_is_left_alone() -> None:
+    spec = {"type": "outside", "size": 5}
+    names.parse("thing", TABLE, spec)
+    assert spec == {"type": "outside", "size": 5}
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        ({"type": "outsid"}, "Unknown thing 'outsid'. Did you mean 'outside'?"),
+        ({"size": 1}, "A thing needs a 'type'"),
+        ({"type": "outside", "sise": 1}, "Unknown key 'thing.sise'. Did you mean 'size'?"),
+        ({"type": "outside", "size": "big"}, "'thing.size'"),
+        ({"type": "lost"}, "could not be loaded"),
+        ({"type": "gone"}, "could not be loaded"),
+    ],
+)
+def test_mistakes(spec: dict[str, object], said: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        names.parse("thing", TABLE, spec)
+    assert said in str(caught.value)
