@@ -1,0 +1,1 @@
+"""Data: readers, column detection, checks, corpora, encoding, collation and sampling."""

@@ -1,0 +1,1 @@
+"""Text: normalisation, tokenizers, extended vocabulary, sentences. No tensor library is imported here."""

@@ -1,0 +1,284 @@
+"""What every tokenizer offers: text to ids with the way back to the user's characters, and ids to text."""
+
+from __future__ import annotations
+
+import json
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+import tokenizers
+
+from laconic.config.names import TOKENIZERS, parse
+from laconic.config.section import Section
+from laconic.errors import ConfigError, ModelError
+from laconic.text.detokenize import Detokenized
+from laconic.text.normalization import encodable, extend_over_marks
+from laconic.types import TokenizedText
+
+PAD, UNK, BOS, EOS = "<pad>", "<unk>", "<s>", "</s>"
+SPECIAL_TOKENS = (PAD, UNK, BOS, EOS)  # ids 0 to 3 of the tokenizers trained here
+
+TOKENIZER_FILE = "tokenizer.json"
+CONFIG_FILE = "tokenizer_config.json"
+_CHUNK = 512  # texts a call of the library
+
+
+class Tokenizer(ABC):
+    """Base of the tokenizers. ``Class(config)``, then `train`; or `Tokenizer.load` from a folder.
+
+    Special tokens are not looked for in the text: a user who writes ``</s>`` gets those four characters.
+    """
+
+    class Config(Section):
+        """Options, as they stand below ``text.tokenizer`` in a recipe."""
+
+    name: ClassVar[str] = ""
+
+    def __init__(self, config: Section) -> None:
+        self.config = config
+        self._backend: tokenizers.Tokenizer | None = None
+        self._tokens: list[str] = []
+
+    # ------------------------------------------------------------------------------- vocabulary
+
+    pad_id: int = 0
+    unk_id: int = 1
+    bos_id: int = 2
+    eos_id: int = 3
+
+    @property
+    def vocab_size(self) -> int:
+        """V: ids below it are tokens of the vocabulary, ids from it on are an example's own words."""
+        return len(self._tokens)
+
+    @property
+    def vocabulary(self) -> Sequence[str]:
+        """The token of every id."""
+        return self._tokens
+
+    @property
+    def special_ids(self) -> frozenset[int]:
+        """Ids that `decode` drops."""
+        return frozenset((self.pad_id, self.bos_id, self.eos_id))
+
+    @property
+    def decoder_start_id(self) -> int:
+        """What the decoder reads first."""
+        return self.bos_id
+
+    @property
+    def prefix_ids(self) -> tuple[int, ...]:
+        """What ``specials=True`` puts in front."""
+        return (self.bos_id,)
+
+    @property
+    def suffix_ids(self) -> tuple[int, ...]:
+        """What ``specials=True`` puts behind."""
+        return (self.eos_id,)
+
+    @property
+    def target_prefix_ids(self) -> tuple[int, ...]:
+        """What the decoder must write before a summary's first token (BART writes ``<s>``)."""
+        return ()
+
+    def token_id(self, token: str) -> int | None:
+        """The id of a token, or ``None``."""
+        return self.backend.token_to_id(token)
+
+    def token(self, token_id: int, oov_words: Sequence[str] = ()) -> str:
+        """The string of an id; ids from V on are ``oov_words[id - V]``, unknown ones are UNK."""
+        if 0 <= token_id < len(self._tokens):
+            return self._tokens[token_id]
+        place = token_id - len(self._tokens)
+        return oov_words[place] if 0 <= place < len(oov_words) else self._tokens[self.unk_id]
+
+    # --------------------------------------------------------------------------------- training
+
+    @abstractmethod
+    def train(self, texts: Iterable[str]) -> None:
+        """Learn the vocabulary. The result does not depend on the order of the texts.
+
+        Raises:
+            ConfigError: the texts hold no token.
+        """
+
+    @property
+    def backend(self) -> tokenizers.Tokenizer:
+        """The object of the `tokenizers` library."""
+        if self._backend is None:
+            raise ConfigError("The tokenizer has no vocabulary yet; train it on texts or load it from a folder.")
+        return self._backend
+
+    def _set_backend(self, backend: tokenizers.Tokenizer) -> None:
+        backend.no_truncation()
+        backend.no_padding()
+        backend.encode_special_tokens = True
+        self._backend = backend
+        size = backend.get_vocab_size(with_added_tokens=True)
+        self._tokens = [backend.id_to_token(index) or f"<unused{index}>" for index in range(size)]
+
+    # --------------------------------------------------------------------------------- encoding
+
+    def encode(self, text: str, *, max_tokens: int | None = None, specials: bool = False) -> TokenizedText:
+        """Tokenize one text.
+
+        ``max_tokens`` cuts at the end and counts the special tokens that ``specials`` adds on both sides.
+        """
+        return self.encode_batch([text], max_tokens=max_tokens, specials=specials)[0]
+
+    def encode_batch(
+        self, texts: Sequence[str], *, max_tokens: int | None = None, specials: bool = False
+    ) -> list[TokenizedText]:
+        """Tokenize many texts on all cores; results in order."""
+        return list(self.encode_stream(texts, max_tokens=max_tokens, specials=specials))
+
+    def encode_stream(
+        self, texts: Iterable[str], *, max_tokens: int | None = None, specials: bool = False
+    ) -> Iterator[TokenizedText]:
+        """Like `encode_batch` over an iterable, with only some hundred texts in memory at a time.
+
+        Raises:
+            ConfigError: ``max_tokens`` leaves no room beside the special tokens.
+        """
+        prefix, suffix = (self.prefix_ids, self.suffix_ids) if specials else ((), ())
+        room = None if max_tokens is None else max_tokens - len(prefix) - len(suffix)
+        if room is not None and room < 1:
+            raise ConfigError(f"max_tokens {max_tokens} leaves no room for text beside the special tokens.")
+        chunk: list[str] = []
+        for text in texts:
+            chunk.append(encodable(text))
+            if len(chunk) == _CHUNK:
+                yield from self._encode_chunk(chunk, room, prefix, suffix)
+                chunk = []
+        yield from self._encode_chunk(chunk, room, prefix, suffix)
+
+    def _encode_chunk(
+        self, texts: list[str], room: int | None, prefix: tuple[int, ...], suffix: tuple[int, ...]
+    ) -> Iterator[TokenizedText]:
+        if not texts:
+            return
+        encodings = self.backend.encode_batch(texts, add_special_tokens=False)
+        for text, encoding in zip(texts, encodings, strict=True):
+            total = len(encoding)
+            kept = total if room is None else min(room, total)
+            spans = encoding.offsets
+            ids, offsets = encoding.ids[:kept], spans[:kept]
+            tokens = [self._tokens[index] for index in ids]
+            if not text.isascii():
+                offsets = extend_over_marks(text, spans[: kept + 1])[:kept]
+            self._finish(text, ids, tokens, offsets)
+            if prefix or suffix:
+                end = offsets[-1][1] if offsets else 0
+                ids = [*prefix, *ids, *suffix]
+                tokens = [*map(self.token, prefix), *tokens, *map(self.token, suffix)]
+                offsets = [(0, 0)] * len(prefix) + offsets + [(end, end)] * len(suffix)
+            yield TokenizedText(tuple(ids), tuple(tokens), tuple(offsets), kept < total, total)
+
+    @abstractmethod
+    def _finish(self, text: str, ids: list[int], tokens: list[str], offsets: list[tuple[int, int]]) -> None:
+        """Correct, in place, tokens and offsets of one encoding (the string of unknown words, for example)."""
+
+    # --------------------------------------------------------------------------------- decoding
+
+    def tokens_of(self, ids: Sequence[int], oov_words: Sequence[str] = ()) -> list[str]:
+        """The strings of ids, special ones dropped."""
+        drop = self.special_ids
+        return [self.token(index, oov_words) for index in ids if index not in drop]
+
+    def decode(self, ids: Sequence[int], oov_words: Sequence[str] = ()) -> str:
+        """Ids to text as people write it; ids from V on are ``oov_words[id - V]``, special ids are dropped."""
+        return self.detokenize(self.tokens_of(ids, oov_words))[0]
+
+    @abstractmethod
+    def detokenize(self, tokens: Sequence[str]) -> Detokenized:
+        """Join tokens to a text; also the character span of each token in that text."""
+
+    @abstractmethod
+    def word_groups(self, tokens: Sequence[str]) -> list[list[int]]:
+        """Which tokens form one word: lists of positions, in order, each position once."""
+
+    # ------------------------------------------------------------------------------------- disk
+
+    def save(self, folder: str | Path) -> None:
+        """Write ``tokenizer.json`` and ``tokenizer_config.json``; transformers' ``AutoTokenizer`` reads them too."""
+        path = Path(folder)
+        path.mkdir(parents=True, exist_ok=True)
+        (path / TOKENIZER_FILE).write_text(self.backend.to_str(pretty=True), encoding="utf-8")
+        config = self._hub_config() | {"laconic": {"type": self.name, **self.config.model_dump(mode="json")}}
+        text = json.dumps(config, ensure_ascii=False, indent=2, sort_keys=True)
+        (path / CONFIG_FILE).write_text(text + "\n", encoding="utf-8")
+
+    def _hub_config(self) -> dict[str, Any]:
+        return {
+            "tokenizer_class": "PreTrainedTokenizerFast",
+            "pad_token": PAD,
+            "unk_token": UNK,
+            "bos_token": BOS,
+            "eos_token": EOS,
+        }
+
+    @staticmethod
+    def load(folder: str | Path) -> Tokenizer:
+        """Open the tokenizer of a folder; a folder that is not ours opens as a pretrained tokenizer.
+
+        Raises:
+            ModelError: no ``tokenizer.json``, or a damaged file.
+        """
+        path = Path(folder)
+        described = read_json(path / CONFIG_FILE) if (path / CONFIG_FILE).exists() else {}
+        spec = described.get("laconic") or {"type": "pretrained", "path": str(path)}
+        if spec["type"] == "pretrained":
+            spec = spec | {"path": str(path)}
+        cls, config = parse("tokenizer", TOKENIZERS, spec)
+        tokenizer: Tokenizer = cls(config)
+        if tokenizer._backend is None:
+            tokenizer._set_backend(read_backend(path / TOKENIZER_FILE))
+        return tokenizer
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Read a JSON object. Raises ModelError when the file is damaged."""
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ModelError(f"{path} does not exist; the folder holds no tokenizer.") from None
+    except (UnicodeDecodeError, ValueError) as error:
+        raise ModelError(f"{path} is damaged ({error}); copy the model folder again.") from None
+    if not isinstance(value, dict):
+        raise ModelError(f"{path} is not a JSON object; copy the model folder again.")
+    return value
+
+
+def read_backend(path: Path) -> tokenizers.Tokenizer:
+    """Read a ``tokenizer.json``. Raises ModelError when it is missing or damaged."""
+    if not path.is_file():
+        raise ModelError(f"{path} does not exist; a model folder needs a tokenizer.json.")
+    try:
+        return tokenizers.Tokenizer.from_file(str(path))
+    except Exception as error:  # the library raises bare Exception
+        raise ModelError(f"{path} could not be read ({error}); copy the model folder again.") from None
+
+
+# The library warns when a process that used its threads forks (a data loader's workers do). The workers only
+# collate; say so to the library, in the child, unless the user has decided.
+_PARALLELISM = "TOKENIZERS_PARALLELISM"
+
+
+def _before_fork() -> None:
+    if _PARALLELISM not in os.environ:
+        os.environ[_PARALLELISM] = "false"
+        _state.append(True)
+
+
+def _after_fork_in_parent() -> None:
+    if _state:
+        _state.clear()
+        os.environ.pop(_PARALLELISM, None)
+
+
+_state: list[bool] = []
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent)

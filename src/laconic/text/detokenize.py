@@ -1,0 +1,111 @@
+"""From tokens to text as people write it, with the character span of each token in that text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+
+from laconic.text.rules import SPACE_MARK
+
+Detokenized = tuple[str, list[tuple[int, int]]]
+
+_CJK_CLOSING, _CJK_OPENING = "。，、；：！？）】》」』〉", "（【《「『〈"
+_NO_SPACE_BEFORE = {*".,;:!?)]}%'’…”»™®°", *_CJK_CLOSING, "..", "...", "....", "''"}
+_NO_SPACE_AFTER = {*"([{#$£€¥“«", *_CJK_OPENING, *_CJK_CLOSING, "``"}
+_NO_SPACE_AROUND = frozenset("/")
+_CLITIC = re.compile(r"(?:['’](?:s|re|ve|ll|d|m)|n['’]t)\Z", re.IGNORECASE)
+_BRACKETS = {"-lrb-": "(", "-rrb-": ")", "-lsb-": "[", "-rsb-": "]", "-lcb-": "{", "-rcb-": "}"}
+_UNSPACED = re.compile(
+    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff"
+    "\uf900-\ufaff\U00020000-\U0003ffff]"
+)
+
+
+def join_words(tokens: Sequence[str]) -> Detokenized:
+    """Join word tokens: punctuation and clitics close up, quotation marks alternate, Han and Thai get no spaces."""
+    parts: list[str] = []
+    spans: list[tuple[int, int]] = []
+    position = 0
+    glue_next = True  # nothing before the first token
+    open_quotes: set[str] = set()
+    for index, token in enumerate(tokens):
+        written = _BRACKETS.get(token.lower(), token)
+        previous = tokens[index - 1] if index else ""
+        glue_here, glue_after = _glue(written, previous, open_quotes)
+        if not (glue_here or glue_next or _both_unspaced(previous, written)):
+            parts.append(" ")
+            position += 1
+        parts.append(written)
+        spans.append((position, position + len(written)))
+        position += len(written)
+        glue_next = glue_after
+    return "".join(parts), spans
+
+
+def _glue(token: str, previous: str, open_quotes: set[str]) -> tuple[bool, bool]:
+    """Does ``token`` close up to the token before it, and does the next one close up to it?"""
+    if token == '"' or (token == "'" and not (previous.endswith("s") and "'" not in open_quotes)):
+        if token in open_quotes:
+            open_quotes.discard(token)
+            return True, False
+        open_quotes.add(token)
+        return False, True
+    if token in _NO_SPACE_AROUND:
+        return True, True
+    return token in _NO_SPACE_BEFORE or bool(_CLITIC.match(token)), token in _NO_SPACE_AFTER
+
+
+def _both_unspaced(previous: str, token: str) -> bool:
+    return bool(previous) and bool(_UNSPACED.match(previous[-1])) and bool(_UNSPACED.match(token[:1]))
+
+
+def join_marked(tokens: Sequence[str]) -> Detokenized:
+    """Join tokens that carry their space as ``▁``. Spans leave the space out."""
+    parts: list[str] = []
+    spans: list[tuple[int, int]] = []
+    position = 0
+    for token in tokens:
+        bare = token.lstrip(SPACE_MARK)
+        if len(bare) < len(token) and position and not (parts and parts[-1] == " "):
+            parts.append(" ")
+            position += 1
+        if bare:
+            bare = bare.replace(SPACE_MARK, " ")
+            parts.append(bare)
+        spans.append((position, position + len(bare)))
+        position += len(bare)
+    text = "".join(parts)
+    stripped = text.rstrip()
+    return stripped, [(min(start, len(stripped)), min(end, len(stripped))) for start, end in spans]
+
+
+def join_with(decode: Callable[[list[str]], str], tokens: Sequence[str]) -> Detokenized:
+    """Join tokens by a library's decoder; the span of a token is what it adds to the text before it.
+
+    A token that ends inside a character (byte-level tokenizers) gets the span of the whole character once
+    it is complete.
+    """
+    text = decode(list(tokens))
+    ends: list[int] = []
+    for count in range(1, len(tokens) + 1):
+        prefix = decode(list(tokens[:count])).rstrip("\ufffd")
+        ends.append(min(max(len(prefix), ends[-1] if ends else 0), len(text)))
+    spans = []
+    start = 0
+    for end in ends:
+        inner = start
+        while inner < end and text[inner].isspace():
+            inner += 1
+        spans.append((inner, end))
+        start = end
+    return text, spans
+
+
+def groups_by_mark(tokens: Sequence[str], starts_word: Callable[[str, str], bool]) -> list[list[int]]:
+    """Group token positions; ``starts_word(previous, token)`` says where a new word begins."""
+    groups: list[list[int]] = []
+    for index, token in enumerate(tokens):
+        if not groups or starts_word(tokens[index - 1], token):
+            groups.append([])
+        groups[-1].append(index)
+    return groups

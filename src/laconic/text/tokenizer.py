@@ -1,0 +1,204 @@
+"""The tokenizers trained here: words, subwords (byte-pair encoding) and characters.
+
+All keep the strings of what their vocabulary lacks, so that a pointer can copy it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import ClassVar, Literal
+
+import tokenizers
+from pydantic import Field
+from tokenizers import Regex, decoders, models, pre_tokenizers, trainers
+
+from laconic.errors import ConfigError
+from laconic.text.base import SPECIAL_TOKENS, UNK, Tokenizer
+from laconic.text.detokenize import Detokenized, groups_by_mark, join_marked, join_words
+from laconic.text.normalization import NormalizationConfig, build_normalizer, encodable
+from laconic.text.pretrained import PretrainedTokenizer
+from laconic.text.rules import CHARACTER_PATTERN, SPACE_MARK, SUBWORD_PATTERN, WORD_PATTERN
+
+__all__ = ["BpeTokenizer", "CharacterTokenizer", "PretrainedTokenizer", "Tokenizer", "WordTokenizer"]
+
+
+class _OpenTokenizer(Tokenizer):
+    """A tokenizer whose tokens are pieces of the normalised text, also those outside the vocabulary."""
+
+    pattern: ClassVar[str]
+    spaces_to_marks: ClassVar[bool] = False
+
+    config: NormalizationConfig
+
+    def _blank(self, model: models.Model) -> tokenizers.Tokenizer:
+        backend = tokenizers.Tokenizer(model)
+        backend.normalizer = build_normalizer(self.config, spaces_to_marks=self.spaces_to_marks)
+        backend.pre_tokenizer = pre_tokenizers.Split(Regex(self.pattern), "removed", invert=True)
+        return backend
+
+    def _pieces(self, backend: tokenizers.Tokenizer, text: str) -> list[str]:
+        normalised = backend.normalizer.normalize_str(text)
+        return [piece for piece, _ in backend.pre_tokenizer.pre_tokenize_str(normalised)]
+
+    def _train_word_level(self, texts: Iterable[str], size: int, min_frequency: int) -> None:
+        backend = self._blank(models.WordLevel({UNK: 0}, unk_token=UNK))
+        counts: Counter[str] = Counter()
+        for text in texts:
+            counts.update(self._pieces(backend, encodable(text)))
+        if not counts:
+            raise ConfigError("The texts to train the tokenizer on hold no token.")
+        for special in SPECIAL_TOKENS:
+            counts.pop(special, None)
+        frequent = [(-count, token) for token, count in counts.items() if count >= min_frequency]
+        words = [token for _, token in sorted(frequent)[: max(0, size - len(SPECIAL_TOKENS))]]
+        vocabulary = {token: index for index, token in enumerate([*SPECIAL_TOKENS, *words])}
+        self._set_backend(self._blank(models.WordLevel(vocabulary, unk_token=UNK)))
+
+    def _finish(self, text: str, ids: list[int], tokens: list[str], offsets: list[tuple[int, int]]) -> None:
+        unknown = [index for index, value in enumerate(ids) if value == self.unk_id]
+        if not unknown:
+            return
+        normalise = self.backend.normalizer.normalize_str
+        pieces: list[str] | None = None
+        for index in unknown:
+            start, end = offsets[index]
+            if _shares_characters(offsets, index):
+                # one character became several tokens (½ under NFKC): read the piece off the normalised text
+                pieces = self._pieces(self.backend, text) if pieces is None else pieces
+                tokens[index] = pieces[index]
+            else:
+                tokens[index] = normalise(text[start:end])
+
+
+def _shares_characters(offsets: list[tuple[int, int]], index: int) -> bool:
+    start, end = offsets[index]
+    before = index > 0 and offsets[index - 1][1] > start
+    after = index + 1 < len(offsets) and offsets[index + 1][0] < end
+    return before or after
+
+
+class WordTokenizer(_OpenTokenizer):
+    """Words, numbers and punctuation by rule (`laconic.text.rules`); a closed vocabulary by frequency.
+
+    Clitics are split (``do n't``), words keep inner hyphens and apostrophes, addresses and identifiers stay
+    whole, Han characters stand alone.
+    """
+
+    class Config(NormalizationConfig):
+        """``max_vocabulary`` counts the four special tokens."""
+
+        lowercase: bool = True
+        max_vocabulary: int = Field(50_000, ge=5)
+        min_frequency: int = Field(2, ge=1)
+
+    name = "word"
+    pattern = WORD_PATTERN
+    config: Config
+
+    def train(self, texts: Iterable[str]) -> None:
+        """Keep the most frequent words; equal counts are ordered by the word itself."""
+        self._train_word_level(texts, self.config.max_vocabulary, self.config.min_frequency)
+
+    def detokenize(self, tokens: Sequence[str]) -> Detokenized:
+        return join_words(tokens)
+
+    def word_groups(self, tokens: Sequence[str]) -> list[list[int]]:
+        return [[index] for index in range(len(tokens))]
+
+
+class CharacterTokenizer(_OpenTokenizer):
+    """What a reader sees as one character is one token (a flag, an accented letter); white space is ``▁``."""
+
+    class Config(NormalizationConfig):
+        """``max_vocabulary`` counts the four special tokens."""
+
+        max_vocabulary: int = Field(10_000, ge=5)
+        min_frequency: int = Field(1, ge=1)
+
+    name = "character"
+    pattern = CHARACTER_PATTERN
+    spaces_to_marks = True
+    config: Config
+
+    def train(self, texts: Iterable[str]) -> None:
+        """Keep the most frequent characters; equal counts are ordered by the character itself."""
+        self._train_word_level(texts, self.config.max_vocabulary, self.config.min_frequency)
+
+    def _blank(self, model: models.Model) -> tokenizers.Tokenizer:
+        backend = super()._blank(model)
+        backend.normalizer = build_normalizer(self.config, spaces_to_marks=True, mark_in_front=False)
+        backend.decoder = decoders.Fuse()
+        return backend
+
+    def detokenize(self, tokens: Sequence[str]) -> Detokenized:
+        return join_marked(tokens)
+
+    def word_groups(self, tokens: Sequence[str]) -> list[list[int]]:
+        return groups_by_mark(tokens, _character_starts_word)
+
+
+def _character_starts_word(previous: str, token: str) -> bool:
+    together = (previous[:1].isalnum() and token[:1].isalnum()) and (previous + token).isascii()
+    alphabetic = previous[:1].isalpha() and token[:1].isalpha() and max(previous[0], token[0]) < "\u0e00"
+    return not (together or alphabetic)
+
+
+class BpeTokenizer(_OpenTokenizer):
+    """Byte-pair encoding over words with the space in front written as ``▁``.
+
+    Characters that training did not see are unknown, one a token, and can be copied like unknown words.
+    """
+
+    class Config(NormalizationConfig):
+        """``vocab_size`` counts the four special tokens; fewer come out when the texts hold no more."""
+
+        vocab_size: int = Field(16_000, ge=5)
+        min_frequency: int = Field(2, ge=1)
+        unicode_form: Literal["none", "NFC", "NFKC"] = "NFC"
+
+    name = "bpe"
+    pattern = SUBWORD_PATTERN
+    spaces_to_marks = True
+    config: Config
+
+    def train(self, texts: Iterable[str]) -> None:
+        backend = self._blank(models.BPE(unk_token=UNK))
+        trainer = trainers.BpeTrainer(
+            vocab_size=self.config.vocab_size,
+            min_frequency=self.config.min_frequency,
+            special_tokens=list(SPECIAL_TOKENS),
+            show_progress=False,
+        )
+        backend.train_from_iterator((encodable(text) for text in texts), trainer)
+        if backend.get_vocab_size() <= len(SPECIAL_TOKENS):
+            raise ConfigError("The texts to train the tokenizer on hold no token.")
+        # The trainer registers the special tokens as strings to look for in text; ours are ids only.
+        described = json.loads(backend.to_str())
+        described["added_tokens"] = []
+        self._set_backend(tokenizers.Tokenizer.from_str(json.dumps(described)))
+
+    def _finish(self, text: str, ids: list[int], tokens: list[str], offsets: list[tuple[int, int]]) -> None:
+        for index, token in enumerate(tokens):
+            start, end = offsets[index]
+            if token.startswith(SPACE_MARK):
+                while start < end and text[start].isspace():
+                    start += 1
+                offsets[index] = (start, end)
+            elif ids[index] == self.unk_id:
+                tokens[index] = self.backend.normalizer.normalize_str(text[start:end]).lstrip(SPACE_MARK)
+
+    def detokenize(self, tokens: Sequence[str]) -> Detokenized:
+        return join_marked(tokens)
+
+    def word_groups(self, tokens: Sequence[str]) -> list[list[int]]:
+        return groups_by_mark(tokens, _subword_starts_word)
+
+
+def _subword_starts_word(previous: str, token: str) -> bool:
+    if token.startswith(SPACE_MARK):
+        return True
+    if previous == SPACE_MARK:
+        return False
+    return not (previous[-1:].isalnum() and token[:1].isalnum())
