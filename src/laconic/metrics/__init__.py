@@ -1,0 +1,1 @@
+"""Measures of summaries. No tensor library is imported here."""

@@ -1,0 +1,148 @@
+"""Longest common subsequences for ROUGE: length, union over sentences, and the weighted kind.
+
+Lengths come from rapidfuzz's bit-parallel algorithm. Where it matters *which* words match, the matrix of
+the dynamic programme is kept as one big integer a column (bit i says that the LCS grows at row i; Hyyrö
+2004), and the way back through it prefers, as ROUGE-1.5.5 does, to drop a word of the reference.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+from rapidfuzz.distance import LCSseq
+
+Sentence = Sequence[Any]
+
+
+def lcs_length(reference: Sentence, hypothesis: Sentence) -> int:
+    """The length of a longest common subsequence."""
+    return LCSseq.similarity(reference, hypothesis)
+
+
+def lcs_positions(reference: Sentence, hypothesis: Sentence) -> int:
+    """The reference positions of one LCS, as the bits of an integer.
+
+    Among the longest subsequences this is the one found from the end by taking a match where the two words
+    are equal, else dropping the reference's word unless dropping the hypothesis's is strictly better.
+    """
+    rows: dict[Hashable, int] = {}
+    bit = 1
+    for word in reference:
+        rows[word] = rows.get(word, 0) | bit
+        bit <<= 1
+    full = bit - 1
+    if not any(word in rows for word in hypothesis):
+        return 0
+    column = full  # a zero bit: the LCS of the prefixes grows here
+    columns: list[tuple[int, int]] = []
+    for word in hypothesis:
+        matches = rows.get(word, 0)
+        common = column & matches
+        column = ((column + common) | (column - common)) & full
+        columns.append((matches, full ^ column))
+    found = 0
+    below = full  # rows that are still to be walked
+    for matches, grows in reversed(columns):
+        here = (matches | grows) & below
+        if not here:
+            break
+        top = 1 << (here.bit_length() - 1)
+        if matches & top:
+            found |= top
+            below = top - 1
+        else:
+            below = (top << 1) - 1
+    return found
+
+
+def union_hits(
+    references: Sequence[Sentence],
+    hypotheses: Sequence[Sentence],
+    reference_counts: Counter,
+    hypothesis_counts: Counter,
+) -> int:
+    """Summary-level LCS hits: for each reference sentence the union of its LCS with every hypothesis sentence.
+
+    A word counts at most as often as each side has it (the counts given; they may come from a shorter text
+    than the sentences, as they do in ROUGE-1.5.5 under a length limit).
+    """
+    left, right = dict(reference_counts), dict(hypothesis_counts)
+    hits = 0
+    for sentence in references:
+        marked = _union_marks(sentence, hypotheses)
+        while marked:
+            lowest = marked & -marked
+            word = sentence[lowest.bit_length() - 1]
+            marked ^= lowest
+            if left.get(word, 0) > 0 and right.get(word, 0) > 0:
+                hits += 1
+                left[word] -= 1
+                right[word] -= 1
+    return hits
+
+
+def _union_marks(sentence: Sentence, hypotheses: Sequence[Sentence]) -> int:
+    marked = 0
+    for hypothesis in hypotheses:
+        marked |= lcs_positions(sentence, hypothesis)
+    return marked
+
+
+def weighted_positions(reference: Sentence, hypothesis: Sentence, weight: float) -> list[int]:
+    """The reference positions of the weighted LCS (Lin 2004): runs of k matches are worth ``k ** weight``."""
+    rows, columns = len(reference), len(hypothesis)
+    score = [[0.0] * (columns + 1) for _ in range(rows + 1)]
+    run = [[0] * (columns + 1) for _ in range(rows + 1)]
+    powers = [k**weight for k in range(min(rows, columns) + 2)]
+    for i in range(1, rows + 1):
+        word, above, here = reference[i - 1], score[i - 1], score[i]
+        for j in range(1, columns + 1):
+            if word == hypothesis[j - 1]:
+                k = run[i - 1][j - 1]
+                here[j] = above[j - 1] + powers[k + 1] - powers[k]
+                run[i][j] = k + 1
+            else:
+                here[j] = max(above[j], here[j - 1])
+    found = []
+    i, j = rows, columns
+    while i and j:
+        if reference[i - 1] == hypothesis[j - 1]:
+            i, j = i - 1, j - 1
+            found.append(i)
+        elif score[i - 1][j] >= score[i][j - 1]:
+            i -= 1
+        else:
+            j -= 1
+    return found[::-1]
+
+
+def weighted_hits(
+    references: Sequence[Sentence],
+    hypotheses: Sequence[Sentence],
+    counts: tuple[Counter, Counter],
+    weight: float,
+) -> float:
+    """ROUGE-1.5.5's hits for ROUGE-W: union of the weighted LCS, runs of marked words each worth their weight.
+
+    A marked word that is clipped away neither adds to a run nor ends it; only an unmarked word does.
+    """
+    left, right = dict(counts[0]), dict(counts[1])
+    hits = 0.0
+    for sentence in references:
+        marked: set[int] = set()
+        for hypothesis in hypotheses:
+            marked.update(weighted_positions(sentence, hypothesis, weight))
+        run = 0
+        for position in sorted(marked):
+            word = sentence[position]
+            if left.get(word, 0) <= 0 or right.get(word, 0) <= 0:
+                continue
+            left[word] -= 1
+            right[word] -= 1
+            run += 1
+            if position + 1 not in marked:
+                hits += run**weight
+                run = 0
+    return hits

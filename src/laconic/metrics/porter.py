@@ -1,0 +1,181 @@
+"""Porter's stemmer (Program 14(3), 1980) in the two dialects that ROUGE scorers use.
+
+A word is seen as ``[C](VC)^m[V]`` where C and V are runs of consonants and vowels; a, e, i, o, u are
+vowels, y is one after a consonant, every other character (digits too) is a consonant; m is the measure.
+
+* `stem_rouge155` is the stemmer inside ROUGE-1.5.5. It departs from the paper in step 4: after the list of
+  suffixes it tries ``-ment``, then ``-ent`` or ``-(s|t)ion`` on whatever is left, so that several suffixes may
+  go ("fundamental" becomes "fundam"); ``-bli`` and ``-logi`` are its only other additions.
+* `stem_nltk` is what rouge-score uses: NLTK's extended variant, with a few irregular words, ``-ies`` and
+  ``-ied`` after one letter, ``-fulli``, and a step for ``-y`` after a consonant only.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+_VOWELS = frozenset("aeiou")
+_STEP_2 = {
+    "ational": "ate", "tional": "tion", "enci": "ence", "anci": "ance", "izer": "ize", "bli": "ble",
+    "alli": "al", "entli": "ent", "eli": "e", "ousli": "ous", "ization": "ize", "ation": "ate",
+    "ator": "ate", "alism": "al", "iveness": "ive", "fulness": "ful", "ousness": "ous", "aliti": "al",
+    "iviti": "ive", "biliti": "ble", "logi": "log",
+}  # fmt: skip
+_STEP_3 = {"icate": "ic", "ative": "", "alize": "al", "iciti": "ic", "ical": "ic", "ful": "", "ness": ""}
+_STEP_4 = (
+    "ance", "ence", "able", "ible", "ement", "al", "er", "ic", "ant", "ou", "ism", "ate", "iti", "ous", "ive", "ize",
+)  # fmt: skip
+
+
+def _longest_suffix(suffixes: tuple[str, ...]) -> re.Pattern[str]:
+    return re.compile("(?:" + "|".join(sorted(suffixes, key=len, reverse=True)) + ")$")
+
+
+_SUFFIX_2 = _longest_suffix(tuple(_STEP_2))
+_SUFFIX_2_NLTK = _longest_suffix((*_STEP_2, "fulli"))
+_SUFFIX_3 = _longest_suffix(tuple(_STEP_3))
+_SUFFIX_4 = _longest_suffix(_STEP_4)
+_SUFFIX_4_NLTK = _longest_suffix((*_STEP_4, "ment", "ent", "ion"))
+_IRREGULAR = {
+    form: base
+    for base, forms in {
+        "sky": ("sky", "skies"), "die": ("dying",), "lie": ("lying",), "tie": ("tying",), "news": ("news",),
+        "inning": ("innings", "inning"), "outing": ("outings", "outing"), "canning": ("cannings", "canning"),
+        "howe": ("howe",), "proceed": ("proceed",), "exceed": ("exceed",), "succeed": ("succeed",),
+    }.items()
+    for form in forms
+}  # fmt: skip
+
+
+def _shape(word: str) -> str:
+    """One letter a character: ``v`` for vowels, ``c`` for consonants."""
+    kinds: list[str] = []
+    for character in word:
+        vowel = character in _VOWELS or (character == "y" and bool(kinds) and kinds[-1] == "c")
+        kinds.append("v" if vowel else "c")
+    return "".join(kinds)
+
+
+def _measure(word: str) -> int:
+    return _shape(word).count("vc")
+
+
+def _has_vowel(word: str) -> bool:
+    return "v" in _shape(word)
+
+
+def _ends_cvc(word: str) -> bool:
+    """Porter's condition *o: consonant, vowel, consonant, the last of them not w, x or y."""
+    return word[-1] not in "wxy" and _shape(word)[-3:] == "cvc"
+
+
+def _ends_cvc_nltk(word: str) -> bool:
+    """The same, and also true of a vowel and a consonant that are the whole word."""
+    return _ends_cvc(word) or _shape(word) == "vc"
+
+
+def _step_1b(word: str, doubles_kept: str, short: Callable[[str], bool]) -> str:
+    """``-eed``, ``-ed``, ``-ing`` and the repairs after them; ``short`` is condition *o."""
+    if word.endswith("eed"):
+        return word[:-1] if _measure(word[:-3]) > 0 else word
+    stem = word[:-2] if word.endswith("ed") else word[:-3] if word.endswith("ing") else ""
+    if not stem or not _has_vowel(stem):
+        return word
+    if stem.endswith(("at", "bl", "iz")):
+        return stem + "e"
+    shape = _shape(stem)
+    if len(stem) >= 2 and stem[-1] == stem[-2] and shape[-1] == "c" and stem[-1] not in doubles_kept:
+        return stem[:-1]
+    if _measure(stem) == 1 and short(stem):
+        return stem + "e"
+    return stem
+
+
+def _replace(word: str, pattern: re.Pattern[str], endings: dict[str, str], least: int) -> str:
+    """Replace the longest listed suffix if the stem before it has a measure of more than ``least``."""
+    found = pattern.search(word)
+    if found is None:
+        return word
+    stem = word[: found.start()]
+    return stem + endings.get(found.group(), "") if _measure(stem) > least else word
+
+
+def _step_5(word: str, short: Callable[[str], bool]) -> str:
+    if word.endswith("e"):
+        stem = word[:-1]
+        measure = _measure(stem)
+        if measure > 1 or (measure == 1 and not short(stem)):
+            word = stem
+    if word.endswith("ll") and _measure(word[:-1]) > 1:
+        word = word[:-1]
+    return word
+
+
+def stem_rouge155(word: str) -> str:
+    """Stem a lower-case ASCII word as ROUGE-1.5.5 does (exception lists are looked up before, not here)."""
+    if len(word) < 3:
+        return word
+    if word.endswith(("sses", "ies")):
+        word = word[:-2]
+    elif word.endswith("s") and word[-2] != "s":
+        word = word[:-1]
+    word = _step_1b(word, "lszy", _ends_cvc)
+    if word.endswith("y") and _has_vowel(word[:-1]):
+        word = word[:-1] + "i"
+    word = _replace(word, _SUFFIX_2, _STEP_2, 0)
+    word = _replace(word, _SUFFIX_3, _STEP_3, 0)
+    word = _replace(word, _SUFFIX_4, {}, 1)
+    if word.endswith("ment") and _measure(word[:-4]) > 1:
+        word = word[:-4]
+    if word.endswith("ent"):
+        word = word[:-3] if _measure(word[:-3]) > 1 else word
+    elif word.endswith(("sion", "tion")) and _measure(word[:-3]) > 1:
+        word = word[:-3]
+    return _step_5(word, _ends_cvc)
+
+
+def stem_nltk(word: str) -> str:
+    """Stem a lower-case word as NLTK's ``PorterStemmer`` does in its default (extended) mode."""
+    if word in _IRREGULAR:
+        return _IRREGULAR[word]
+    if len(word) <= 2:
+        return word
+    word = _step_1a_nltk(word)
+    if word.endswith("ied"):
+        word = word[:-1] if len(word) == 4 else word[:-2]
+    else:
+        word = _step_1b(word, "lsz", _ends_cvc_nltk)
+    if word.endswith("y") and len(word) > 2 and _shape(word)[-2] == "c":
+        word = word[:-1] + "i"
+    word = _step_2_nltk(word)
+    word = _replace(word, _SUFFIX_3, _STEP_3, 0)
+    found = _SUFFIX_4_NLTK.search(word)
+    if found is not None:
+        stem = word[: found.start()]
+        if _measure(stem) > 1 and (found.group() != "ion" or stem[-1] in "st"):
+            word = stem
+    return _step_5(word, _ends_cvc_nltk)
+
+
+def _step_1a_nltk(word: str) -> str:
+    if word.endswith("ies"):
+        return word[:-1] if len(word) == 4 else word[:-2]
+    if word.endswith("sses"):
+        return word[:-2]
+    return word[:-1] if word.endswith("s") and not word.endswith("ss") else word
+
+
+def _step_2_nltk(word: str) -> str:
+    if word.endswith("alli") and _measure(word[:-4]) > 0:
+        return _step_2_nltk(word[:-2])
+    found = _SUFFIX_2_NLTK.search(word)
+    if found is None:
+        return word
+    suffix = found.group()
+    stem = word[: found.start()]
+    if suffix == "logi":  # the l counts as part of the stem
+        return stem + "log" if _measure(stem + "l") > 0 else word
+    if _measure(stem) > 0:
+        return stem + ("ful" if suffix == "fulli" else _STEP_2[suffix])
+    return word

@@ -1,0 +1,166 @@
+"""ROUGE without Perl: exact, fast, and signed.
+
+``rouge(hypotheses, references)`` scores one summary against one or several references, a document each.
+A summary's sentences are its lines; they matter to ``Lsum`` and ``W`` only. What ROUGE-1.5.5 prints as
+ROUGE-L is ``Lsum`` here when a summary has several lines; ``L`` reads the summary as one sentence.
+
+Profiles: ``rouge155`` equals the Perl tool run with ``-m`` to its five decimals; ``google`` equals
+rouge-score with stemming; ``plain`` is the scorer of the distraction paper (blank-separated words, case and
+punctuation count); ``unicode`` is ``rouge155`` on words of any script, characters where a script has no blanks.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
+
+from laconic.errors import DataError
+from laconic.metrics.rouge_engine import RougeEngine, Score
+from laconic.metrics.rouge_interval import RougeInterval, rouge_interval
+from laconic.metrics.rouge_options import Kind, RougeOptions, make_options, parse_kind, signature
+
+__all__ = ["RougeCounts", "RougeInterval", "RougeOptions", "RougeResult", "Score", "rouge"]
+
+Row = tuple[list[Score], bool, bool]
+Pair = tuple[str, Sequence[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class RougeCounts:
+    """How many documents were scored, and how many of them could not score.
+
+    ``empty`` texts have no characters but blanks; ``wordless`` ones have text but nothing the profile counts as
+    a word (an emoji, Chinese under ``rouge155``). Both score zero; neither is dropped.
+    """
+
+    documents: int
+    empty_hypotheses: int
+    empty_references: int
+    wordless_hypotheses: int
+    wordless_references: int
+
+
+@dataclass(frozen=True, slots=True)
+class RougeResult:
+    """Scores from 0 to 1 by kind, keyed as they were asked for.
+
+    ``mean`` is the mean over documents; ``interval`` (when asked for) has the tool's bootstrap ends and its
+    resampled mean; ``signature`` goes with every number that is quoted.
+    """
+
+    mean: dict[str, Score]
+    per_document: dict[str, list[Score]]
+    signature: str
+    counts: RougeCounts
+    interval: dict[str, RougeInterval] = field(default_factory=dict)
+
+    def as_dict(self) -> dict[str, Any]:
+        """A JSON-ready summary: means, intervals, counts and signature (documents left out)."""
+        result: dict[str, Any] = {
+            "scores": {kind: score._asdict() for kind, score in self.mean.items()},
+            "signature": self.signature,
+            "counts": {name: getattr(self.counts, name) for name in RougeCounts.__slots__},
+        }
+        if self.interval:
+            result["intervals"] = {
+                kind: {"low": ends.low._asdict(), "high": ends.high._asdict(), "mean": ends.mean._asdict()}
+                for kind, ends in self.interval.items()
+            }
+        return result
+
+
+def rouge(
+    hypotheses: Iterable[str],
+    references: Iterable[str | Sequence[str]],
+    *,
+    kinds: Sequence[str] = ("1", "2", "L"),
+    profile: str = "rouge155",
+    **options: Any,
+) -> RougeResult:
+    """Score ``hypotheses`` against ``references`` (a string, or several for one document).
+
+    Args:
+        kinds: ``1`` to ``9``, ``L``, ``Lsum``, ``W``, ``S``, ``SU`` (also ``rouge1``, ``S4``, ``SU*``, ``W1.2``).
+        profile: ``rouge155``, ``google``, ``plain`` or ``unicode``.
+        options: fields of `RougeOptions` (``stem``, ``max_bytes``, ``multi``, ``interval``, ``processes``, ...).
+
+    Raises:
+        ConfigError: an unknown kind, profile or option.
+        DataError: no documents, different numbers of hypotheses and references, or a document without reference.
+    """
+    chosen = make_options(profile, options)
+    parsed = tuple(parse_kind(kind, chosen) for kind in ([kinds] if isinstance(kinds, str) else kinds))
+    pairs = _pairs(hypotheses, references)
+    rows = _score_all(parsed, profile, chosen, pairs)
+    per_document = {kind.label: [row[0][place] for row in rows] for place, kind in enumerate(parsed)}
+    intervals = {}
+    if chosen.interval:
+        intervals = {
+            label: rouge_interval(scores, chosen.confidence, chosen.samples) for label, scores in per_document.items()
+        }
+    return RougeResult(
+        mean={label: _mean(scores) for label, scores in per_document.items()},
+        per_document=per_document,
+        signature=signature(profile, parsed, chosen, len(pairs)),
+        counts=_counts(pairs, rows),
+        interval=intervals,
+    )
+
+
+def _pairs(hypotheses: Iterable[str], references: Iterable[str | Sequence[str]]) -> list[Pair]:
+    if isinstance(hypotheses, str) or isinstance(references, str):
+        raise DataError("rouge() takes lists of texts, one entry a document; wrap a single text in a list.")
+    systems = list(hypotheses)
+    models = [(entry,) if isinstance(entry, str) else tuple(entry) for entry in references]
+    if len(systems) != len(models):
+        raise DataError(
+            f"There are {len(systems)} hypotheses but {len(models)} references; each document needs one of both."
+        )
+    if not systems:
+        raise DataError("There is nothing to score: no hypotheses were given.")
+    for number, (system, model) in enumerate(zip(systems, models, strict=True), 1):
+        if not model:
+            raise DataError(f"Document {number} has no reference; give at least one, even an empty text.")
+        if not isinstance(system, str) or not all(isinstance(text, str) for text in model):
+            raise DataError(f"Document {number}: hypothesis and references must be texts, not {type(system).__name__}.")
+    return list(zip(systems, models, strict=True))
+
+
+def _score_all(kinds: tuple[Kind, ...], profile: str, options: RougeOptions, pairs: list[Pair]) -> list[Row]:
+    processes = min(options.processes, len(pairs))
+    if processes <= 1:
+        return _score_chunk(kinds, profile, options, pairs)
+    # Several chunks a process even out long documents; forking spares the workers the imports where it exists.
+    size = max(1, -(-len(pairs) // (processes * 4)))
+    chunks = [pairs[start : start + size] for start in range(0, len(pairs), size)]
+    method = "fork" if "fork" in multiprocessing.get_all_start_methods() else None
+    with ProcessPoolExecutor(processes, mp_context=multiprocessing.get_context(method)) as pool:
+        parts = pool.map(_score_chunk, *zip(*((kinds, profile, options, chunk) for chunk in chunks), strict=True))
+        return [row for part in parts for row in part]
+
+
+def _score_chunk(kinds: tuple[Kind, ...], profile: str, options: RougeOptions, pairs: Sequence[Pair]) -> list[Row]:
+    engine = RougeEngine(kinds, profile, options)
+    return [engine.score(hypothesis, references) for hypothesis, references in pairs]
+
+
+def _mean(scores: Sequence[Score]) -> Score:
+    return Score(*(sum(values) / len(scores) for values in zip(*scores, strict=True)))
+
+
+def _counts(pairs: Sequence[Pair], rows: Sequence[Row]) -> RougeCounts:
+    def count(flags: Iterator[bool]) -> int:
+        return sum(map(bool, flags))
+
+    empty_system = [not hypothesis.strip() for hypothesis, _ in pairs]
+    empty_model = [not all(reference.strip() for reference in references) for _, references in pairs]
+    return RougeCounts(
+        documents=len(pairs),
+        empty_hypotheses=sum(empty_system),
+        empty_references=sum(empty_model),
+        wordless_hypotheses=count(not row[1] and not empty for row, empty in zip(rows, empty_system, strict=True)),
+        wordless_references=count(not row[2] and not empty for row, empty in zip(rows, empty_model, strict=True)),
+    )
