@@ -77,6 +77,7 @@ class Batch:
     target_ids: Tensor | None = None  # (B, T) y_1, ..., EOS in extended ids
     target_mask: Tensor | None = None  # (B, T) bool
     forced_mask: Tensor | None = None  # (B, T) bool: is the input at step t the gold token? None: always
+    token_weights: Tensor | None = None  # (B, T) a hint: what each target token will weigh in the loss
     indices: list[int] = field(default_factory=list)  # positions of the examples in their data set
 
     def to(self, device: Any, non_blocking: bool = False) -> Batch:
@@ -104,6 +105,7 @@ _TENSOR_FIELDS = (
     "target_ids",
     "target_mask",
     "forced_mask",
+    "token_weights",
 )
 
 
@@ -166,6 +168,7 @@ class ModelOutput:
     gold_log_probs: Tensor  # (B, T), zero at padding
     attention: Tensor | None = None  # (B, T, S)
     coverage_losses: Tensor | None = None  # (B, T), zero at padding
+    token_mask: Tensor | None = None  # (B, T) bool: the tokens that count in the loss; None: target_mask
     details: dict[str, Tensor] = field(default_factory=dict)
 
 

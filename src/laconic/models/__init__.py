@@ -1,1 +1,1 @@
-"""The summarization models: encode, start, step, forward."""
+"""Whole models. Names: `laconic.config.names.MODELS`."""

@@ -161,7 +161,8 @@ class BartSummarizer(SummarizationModel):
         self.max_target_tokens = self.max_source_tokens
         if not -options.decoder_layers <= config.attention_layer < options.decoder_layers:
             raise ConfigError(
-                f"model.attention_layer {config.attention_layer} is outside the {options.decoder_layers} decoder layers."
+                f"model.attention_layer {config.attention_layer} does not exist:"
+                f" the decoder has {options.decoder_layers} layers."
             )
 
     @property
@@ -198,7 +199,7 @@ class BartSummarizer(SummarizationModel):
             attention = layer.encoder_attn
             keys, values = attention.k_proj(memory.states), attention.v_proj(memory.states)  # (B, S, D)
             heads, width = attention.num_heads, attention.head_dim
-            cross.append(tuple(x.unflatten(-1, (heads, width)).transpose(1, 2) for x in (keys, values)))  # type: ignore[arg-type]
+            cross.append(tuple(x.unflatten(-1, (heads, width)).transpose(1, 2) for x in (keys, values)))
             empty = keys.new_zeros(memory.batch_size, layer.self_attn.num_heads, 0, layer.self_attn.head_dim)
             cache.append((empty, empty))
         return {"cache": cache, "memory": Shared({"states": memory.states, "mask": memory.mask, "cross": cross})}
@@ -231,7 +232,8 @@ class BartSummarizer(SummarizationModel):
             log_probs=log_probs,
             attention=trace.weights.reshape(last_ids.shape[0], -1),
         )
-        grown = [(layer.keys, layer.values) for layer in cache.self_attention_cache.layers]
+        layers: list[Any] = cache.self_attention_cache.layers
+        grown = [(layer.keys, layer.values) for layer in layers]
         return output, {"cache": grown, "memory": state["memory"]}
 
     def forward(self, batch: Batch) -> ModelOutput:
@@ -302,12 +304,12 @@ class BartSummarizer(SummarizationModel):
         last = torch.full_like(gold[:, 0], self.decoder_start_id)
         log_probs, weights = [], []
         for step in range(gold.shape[1]):
-            if step:
-                last = torch.where(forced[:, step], gold[:, step - 1], own)
             output, state = self.step(last, state)
             log_probs.append(output.log_probs.gather(1, gold[:, step, None])[:, 0])
             weights.append(output.attention)
-            own = output.log_probs.detach().argmax(-1)
+            if step + 1 < gold.shape[1]:
+                own = output.log_probs.detach().argmax(-1)
+                last = torch.where(forced[:, step + 1], gold[:, step], own)
         return torch.stack(log_probs, 1), torch.stack(weights, 1)  # type: ignore[arg-type]
 
 

@@ -21,9 +21,7 @@ from laconic.types import Batch, Memory, ModelOutput, StepOutput
 class SummarizationModel(nn.Module):
     """Base class of the models. ``Class(config, vocab_size=V, pad_id=..., unk_id=..., bos_id=..., eos_id=...)``."""
 
-    class Config(Section):
-        """Options of the model, as they stand below ``model`` in a recipe."""
-
+    Config: type[Section] = Section  # options of the model, as they stand below ``model`` in a recipe
     config: Section
     vocab_size: int
 

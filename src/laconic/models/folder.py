@@ -387,7 +387,8 @@ def model_card(loaded: LoadedModel) -> str:
         "## Limits",
         "",
         "The summary may state what the document does not. `laconic explain` shows for each word whether it was",
-        "copied and from where. `recipe.yaml` holds every setting of the training run, `environment.json` the versions.",
+        "copied and from where. `recipe.yaml` holds every setting of the training run, `environment.json` the",
+        "versions.",
     ]
     return "\n".join(lines) + "\n"
 

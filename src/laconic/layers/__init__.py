@@ -1,0 +1,1 @@
+"""Neural building blocks: modules hold parameters, equations are pure functions of tensors."""

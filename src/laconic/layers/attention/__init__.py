@@ -1,0 +1,1 @@
+"""Attention mechanisms, one a file. Names: `laconic.config.names.ATTENTIONS`."""

@@ -1,0 +1,42 @@
+"""The interface of attention mechanisms."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from typing import Any
+
+from torch import Tensor, nn
+
+from laconic.config.section import Section
+from laconic.types import AttentionOutput, Memory
+
+
+class Attention(nn.Module):
+    """Reads the encoder's memory. ``Class(config, memory_size=D, query_size=Q)``.
+
+    A state goes in and comes out; nothing about a batch is kept on the module. Tensors of the state
+    have N = B * Q rows in front, what belongs to the document is `Shared`.
+    """
+
+    class Config(Section):
+        """Options of the mechanism."""
+
+    config: Section
+    recurrent: bool = False  # does a reading depend on the readings before it (now, with present switches)?
+
+    @abstractmethod
+    def init_state(self, memory: Memory) -> Any:
+        """Project the keys once; return the state before the first reading, one row a document."""
+
+    @abstractmethod
+    def forward(self, query: Tensor, state: Any) -> tuple[AttentionOutput, Any]:
+        """Read with queries (B, Q, query_size). A recurrent mechanism carries Q rows a document through
+        the state: Q are then beams of one step, never the steps of a sequence."""
+
+    def switches(self) -> dict[str, Any]:
+        """What a training phase may switch, and the present values."""
+        return {}
+
+    def switch(self, options: Mapping[str, Any]) -> None:
+        """Set switches (names are checked by the model)."""

@@ -1,0 +1,76 @@
+"""The interface of copy heads, and the mixture every one of them computes."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor, nn
+
+from laconic.config.section import Section
+from laconic.layers.vocabulary import VocabularyProjection
+from laconic.types import AttentionOutput
+
+
+@dataclass(slots=True)
+class HeadInput:
+    """What a head reads of the decoder: ``hidden`` (..., F) for the vocabulary, ``gate`` (..., G) for p_gen."""
+
+    hidden: Tensor
+    gate: Tensor
+
+
+@dataclass(slots=True)
+class CopySource:
+    """The source side of copying. ``extended_ids`` (B, S), ``mask`` (B, S), ``extended_vocab_size`` X.
+
+    ``first`` (B, S) is the position where each token's id occurs first in its document: the address under
+    which the copy probabilities of repeated words are summed (None until decoding needs it).
+    """
+
+    extended_ids: Tensor
+    mask: Tensor
+    extended_vocab_size: int
+    first: Tensor | None = None
+
+
+class CopyHead(nn.Module):
+    """Turns decoder features into word probabilities. ``Class(config, projection=..., gate_size=G)``.
+
+    In decoding `forward` gives the distribution of one step over the extended vocabulary; in training
+    `gold_log_probs` gives the gold tokens' log-probabilities of all steps and nothing else, so that no
+    (B, T, X) tensor exists.
+    """
+
+    class Config(Section):
+        """Options of the head."""
+
+    config: Section
+    copies: bool = True  # does it need attention and the source's ids?
+    projection: VocabularyProjection
+
+    @abstractmethod
+    def forward(
+        self, inputs: HeadInput, attention: AttentionOutput | None, source: CopySource, state: Any = None
+    ) -> tuple[Tensor, dict[str, Tensor], Any]:
+        """One step: inputs (B, Q, ...) -> log-probabilities (B, Q, X), details, the head's next state."""
+
+    @abstractmethod
+    def gold_log_probs(
+        self, inputs: HeadInput, scores: Tensor | None, source: CopySource, gold: GoldTokens
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        """Training: M real target tokens, inputs (M, ...), attention ``scores`` (M, S) -> (M,), details (M,)."""
+
+
+@dataclass(slots=True)
+class GoldTokens:
+    """M target tokens: extended ``ids`` (M,), the document ``rows`` (M,) each belongs to, loss ``weights`` (M,).
+
+    ``weights`` are what each token will weigh in the loss, up to one common factor: a hint for the
+    vocabulary projection's backward pass, never part of the result.
+    """
+
+    ids: Tensor
+    rows: Tensor
+    weights: Tensor | None = None

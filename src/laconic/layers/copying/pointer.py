@@ -1,0 +1,148 @@
+"""The pointer-generator: generate a word from the vocabulary, or copy one from the source.
+
+See et al. 2017; equations (4) and (5) of "Headline Writer".
+
+    (4)  p_gen = sigmoid(w_h* . h*_t + w_s . s_t + w_x . x_t + b_ptr)
+    (5)  P(w)  = p_gen P_vocab(w) + (1 - p_gen) sum_{i: w_i = w} a^t_i
+
+| paper | here |
+| --- | --- |
+| [h*_t; s_t; x_t] | ``inputs.gate`` (..., G), in this order |
+| [w_h*; w_s; w_x], b_ptr | ``gate.weight``, ``gate.bias`` |
+| e^t_i, a^t_i | ``attention.scores``, ``attention.weights`` (..., S) |
+| w_i | ``source.extended_ids`` (B, S): words outside V have ids V, V + 1, ... of their own |
+
+Our reading: the paper says nothing about words outside the vocabulary; as in See et al. they get ids of
+their own in each example, P_vocab is zero there, and the sum is empty for words not in the source. Both
+equations are evaluated in log space: p_gen saturates and attention underflows, their logarithms do not.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import logsigmoid
+
+from laconic.config.section import Section
+from laconic.layers.copying.base import CopyHead, CopySource, GoldTokens, HeadInput
+from laconic.layers.masking import NEGATIVE_INFINITY, masked_logsumexp
+from laconic.layers.vocabulary import VocabularyProjection
+from laconic.types import AttentionOutput
+
+
+def generation_gate(features: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """The argument of the sigmoid of equation (4): (..., G) -> (...), in float32 at least."""
+    gate = nn.functional.linear(features, weight, bias).squeeze(-1)
+    return gate.float() if gate.dtype.itemsize < 4 else gate
+
+
+def final_distribution(
+    vocabulary_logits: Tensor, gate: Tensor, copy_probs: Tensor, source_ids: Tensor, extended_vocab_size: int
+) -> Tensor:
+    """Equation (5), written out: ``log P(w)`` over all X words.
+
+    Logits (..., V), gate (...), copy_probs (..., S) = a^t, source_ids (..., S) -> (..., X). The plain form,
+    for tests and readers; decoding uses `mixture`, which touches the copied words only.
+    """
+    p_gen = torch.sigmoid(gate).unsqueeze(-1)
+    shape = (*vocabulary_logits.shape[:-1], extended_vocab_size)
+    probs = vocabulary_logits.new_zeros(shape)
+    probs[..., : vocabulary_logits.shape[-1]] = p_gen * torch.softmax(vocabulary_logits, dim=-1)
+    return probs.scatter_add(-1, source_ids, (1 - p_gen) * copy_probs).log()
+
+
+def mixture(vocabulary_logits: Tensor, gate: Tensor, copy_probs: Tensor, source: CopySource) -> Tensor:
+    """Equation (5) for one step of decoding: ``log P(w)``, (B, Q, V) and (B, Q, S) -> (B, Q, X).
+
+    All words get log p_gen + log P_vocab(w) in one pass; then the words of the source, and only they,
+    get their copy probability added. The result has one (B, Q, X) tensor and nothing else of that size.
+    """
+    assert source.first is not None
+    batch, queries, vocab_size = vocabulary_logits.shape
+    peak = vocabulary_logits.amax(dim=-1, keepdim=True)
+    normaliser = (vocabulary_logits - peak).exp_().sum(dim=-1, keepdim=True).log_().add_(peak)
+    log_gen, log_copy = logsigmoid(gate).unsqueeze(-1), logsigmoid(-gate).unsqueeze(-1)
+    shift = normaliser - log_gen
+    if source.extended_vocab_size == vocab_size:
+        log_probs = vocabulary_logits.sub_(shift)
+    else:
+        log_probs = vocabulary_logits.new_empty(batch, queries, source.extended_vocab_size)
+        torch.sub(vocabulary_logits, shift, out=log_probs[..., :vocab_size])
+        log_probs[..., vocab_size:] = NEGATIVE_INFINITY
+    # The copy probabilities of a repeated word meet at its first position and are read from there by all
+    # its positions, so that the scatter below writes equal values where it writes twice.
+    first = source.first.unsqueeze(1).expand(-1, queries, -1)
+    ids = source.extended_ids.unsqueeze(1).expand(-1, queries, -1)
+    summed = torch.zeros_like(copy_probs).scatter_add_(-1, first, copy_probs).gather(-1, first)
+    both = torch.logaddexp(log_probs.gather(-1, ids), log_copy + summed.to(log_probs.dtype).log())
+    return log_probs.scatter_(-1, ids, both)
+
+
+def gold_log_prob(gate: Tensor, log_vocab: Tensor, log_copy: Tensor) -> Tensor:
+    """Equation (5) for the gold word: ``logaddexp(log p_gen + log P_vocab, log(1 - p_gen) + log copy)``.
+
+    All (M,); a word outside the vocabulary has ``log_vocab`` -inf, one outside the source ``log_copy`` -inf.
+    Gradients stay finite when one of the two is -inf, as long as not both are.
+    """
+    generated, copied = logsigmoid(gate) + log_vocab, logsigmoid(-gate) + log_copy
+    return torch.logaddexp(generated, copied)
+
+
+def gold_copy_log_prob(scores: Tensor, gold: Tensor, source_ids: Tensor, mask: Tensor) -> Tensor:
+    """``log sum_{i: w_i = gold} a_i`` from attention scores: (M, S), (M,), (M, S), (M, S) -> (M,).
+
+    The match is ANDed with the mask: padding carries an id too, and it may be the gold one.
+    """
+    matches = (source_ids == gold.unsqueeze(-1)) & mask
+    return masked_logsumexp(scores, matches) - masked_logsumexp(scores, mask)
+
+
+class PointerHead(CopyHead):
+    """p_gen and the mixture; see the file's table of symbols."""
+
+    class Config(Section):
+        """``unk_loss`` ``ignore`` takes target words that are neither in V nor in the source out of the loss."""
+
+    def __init__(self, config: Section, *, projection: VocabularyProjection, gate_size: int, unk_id: int) -> None:
+        super().__init__()
+        self.config, self.projection, self.unk_id = config, projection, unk_id
+        self.gate = nn.Linear(gate_size, 1)
+
+    def forward(
+        self, inputs: HeadInput, attention: AttentionOutput | None, source: CopySource, state: Any = None
+    ) -> tuple[Tensor, dict[str, Tensor], Any]:
+        """One step: log P(w) (B, Q, X); details p_gen (B, Q) and copy_probs (B, Q, S) = (1 - p_gen) a^t."""
+        assert attention is not None
+        gate = generation_gate(inputs.gate, self.gate.weight, self.gate.bias)
+        logits = self.projection(inputs.hidden)
+        log_probs = mixture(logits.to(gate.dtype), gate, attention.weights.to(gate.dtype), source)
+        copy_probs = torch.sigmoid(-gate).unsqueeze(-1) * attention.weights
+        return log_probs, {"p_gen": torch.sigmoid(gate), "copy_probs": copy_probs}, state
+
+    def gold_log_probs(
+        self, inputs: HeadInput, scores: Tensor | None, source: CopySource, gold: GoldTokens
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        """M target tokens: log P(gold) (M,), details p_gen (M,)."""
+        assert scores is not None
+        gate = generation_gate(inputs.gate, self.gate.weight, self.gate.bias)
+        log_copy = gold_copy_log_prob(
+            scores.to(gate.dtype), gold.ids, source.extended_ids[gold.rows], source.mask[gold.rows]
+        )
+        outside = gold.ids >= self.projection.vocab_size
+        ids = gold.ids.masked_fill(outside, self.unk_id)
+        with torch.no_grad():
+            frozen_gate, frozen_copy = gate.detach(), log_copy.detach()
+
+        def derivative(log_vocab: Tensor, rows: slice) -> Tensor:
+            """d log P / d log P_vocab: the share of P(gold) that was generated; none for words outside V."""
+            generated = logsigmoid(frozen_gate[rows]) + log_vocab.masked_fill(outside[rows], NEGATIVE_INFINITY)
+            share = torch.exp(
+                generated - torch.logaddexp(generated, logsigmoid(-frozen_gate[rows]) + frozen_copy[rows])
+            )
+            return share if gold.weights is None else share * gold.weights[rows]
+
+        log_vocab = self.projection.gold_log_probs(inputs.hidden, ids, derivative)
+        log_vocab = log_vocab.masked_fill(outside, NEGATIVE_INFINITY)
+        return gold_log_prob(gate, log_vocab, log_copy), {"p_gen": torch.sigmoid(gate)}

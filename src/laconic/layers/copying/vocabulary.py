@@ -1,0 +1,41 @@
+"""No copying: ``P(w) = softmax(W_o x + b_o)[w]``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from laconic.config.section import Section
+from laconic.layers.copying.base import CopyHead, CopySource, GoldTokens, HeadInput
+from laconic.layers.vocabulary import VocabularyProjection
+from laconic.types import AttentionOutput
+
+
+class VocabularyHead(CopyHead):
+    """The plain output layer. Target words outside the vocabulary count as UNK."""
+
+    class Config(Section):
+        """No options."""
+
+    copies = False
+
+    def __init__(self, config: Section, *, projection: VocabularyProjection, gate_size: int, unk_id: int) -> None:
+        super().__init__()
+        self.config, self.projection, self.unk_id = config, projection, unk_id
+
+    def forward(
+        self, inputs: HeadInput, attention: AttentionOutput | None, source: CopySource, state: Any = None
+    ) -> tuple[Tensor, dict[str, Tensor], Any]:
+        """(B, Q, F) -> log-probabilities (B, Q, V)."""
+        return torch.log_softmax(self.projection(inputs.hidden), dim=-1), {}, state
+
+    def gold_log_probs(
+        self, inputs: HeadInput, scores: Tensor | None, source: CopySource, gold: GoldTokens
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        """(M, F) -> (M,)."""
+        ids = gold.ids.masked_fill(gold.ids >= self.projection.vocab_size, self.unk_id)
+        weights = gold.weights
+        derivative = None if weights is None else (lambda _, rows: weights[rows])
+        return self.projection.gold_log_probs(inputs.hidden, ids, derivative), {}

@@ -1,0 +1,100 @@
+"""Recurrent layers: one-layer LSTM and GRU over sequences or step by step, encoder and bridge.
+
+Cells follow torch's convention (gates i, f, g, o; the GRU's reset gate after the product).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+RecurrentState = tuple[Tensor, ...]  # (h, c) of an LSTM or (h,) of a GRU, each (N, H)
+
+_LAYERS: dict[str, Callable[..., nn.RNNBase]] = {"gru": nn.GRU, "lstm": nn.LSTM}
+_STEPS: dict[str, Callable[..., Tensor | tuple[Tensor, Tensor]]] = {"gru": torch.gru_cell, "lstm": torch.lstm_cell}
+_ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"none": lambda x: x, "relu": torch.relu, "tanh": torch.tanh}
+
+
+class Recurrence(nn.Module):
+    """A recurrent layer that runs over a whole sequence in one call, or one step, with the same weights.
+
+    ``two_biases`` false keeps one bias vector a direction (torch has two whose sum is what counts; See et
+    al. have one); only the LSTM allows it, since in torch's GRU the two play different roles.
+    ``forget_bias`` is added to the LSTM's forget gate at initialisation.
+    """
+
+    def __init__(
+        self, cell: str, input_size: int, hidden_size: int, *, bidirectional: bool = False, two_biases: bool = True
+    ) -> None:
+        super().__init__()
+        self.cell, self.hidden_size = cell, hidden_size
+        self.layer = _LAYERS[cell](input_size, hidden_size, batch_first=True, bidirectional=bidirectional)
+        if not two_biases and cell == "lstm":
+            for name in [n for n, _ in self.layer.named_parameters() if n.startswith("bias_hh")]:
+                zeros = torch.zeros_like(getattr(self.layer, name))
+                delattr(self.layer, name)
+                self.layer.register_buffer(name, zeros)
+            self.layer._init_flat_weights()
+
+    def add_forget_bias(self, value: float) -> None:
+        """Add ``value`` to the forget gate's bias of every direction (LSTM)."""
+        if self.cell == "lstm" and value:
+            with torch.no_grad():
+                for name, bias in self.layer.named_parameters():
+                    if name.startswith("bias_ih"):
+                        bias[self.hidden_size : 2 * self.hidden_size] += value
+
+    def forward(self, inputs: Tensor, state: RecurrentState | None = None) -> tuple[Tensor, RecurrentState]:
+        """(B, T, I) -> outputs (B, T, H) and the last state; every position counts as real."""
+        hidden = None if state is None else tuple(part.unsqueeze(0) for part in state)
+        outputs, last = self.layer(inputs, hidden if hidden is None or len(hidden) > 1 else hidden[0])
+        return outputs, tuple(part[-1] for part in (last if isinstance(last, tuple) else (last,)))
+
+    def over_real_tokens(self, inputs: Tensor, mask: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """(B, S, I) under a (B, S) mask -> outputs (B, S, D), zero at padding, and final states (dirs, B, H).
+
+        The backward direction starts at the last real token; its final state is that of the first token.
+        """
+        lengths = mask.sum(dim=1)
+        if bool((lengths == mask.shape[1]).all()):  # nothing to skip: packing would only cost time
+            outputs, last = self.layer(inputs)
+        else:
+            packed = pack_padded_sequence(inputs, lengths.cpu(), batch_first=True, enforce_sorted=False)
+            outputs, last = self.layer(packed)
+            outputs, _ = pad_packed_sequence(outputs, batch_first=True, total_length=mask.shape[1])
+        return outputs, last if isinstance(last, tuple) else (last,)
+
+    def step(self, inputs: Tensor, state: RecurrentState) -> RecurrentState:
+        """One step: (N, I) and a state of (N, H) tensors -> the next state."""
+        weights = (self.layer.weight_ih_l0, self.layer.weight_hh_l0, self.layer.bias_ih_l0, self.layer.bias_hh_l0)
+        result = _STEPS[self.cell](inputs, state if len(state) > 1 else state[0], *weights)
+        return tuple(result) if isinstance(result, tuple) else (result,)
+
+
+class Bridge(nn.Module):
+    """From the encoder's final states to the decoder's first: ``act(W [forward; backward] + b)`` each.
+
+    One linear layer for each part of the state (h, and c of an LSTM). Identity for a unidirectional
+    encoder as wide as the decoder (specification b.2).
+    """
+
+    def __init__(self, parts: int, directions: int, encoder_size: int, size: int, activations: Sequence[str]) -> None:
+        super().__init__()
+        self.activations = list(activations)[:parts]
+        identity = directions == 1 and encoder_size == size
+        self.layers = nn.ModuleList(
+            [] if identity else [nn.Linear(directions * encoder_size, size) for _ in range(parts)]
+        )
+
+    def forward(self, final: tuple[Tensor, ...]) -> RecurrentState:
+        """Each of ``final`` (directions, B, He) -> (B, H)."""
+        flat = [torch.cat(tuple(part), dim=-1) for part in final]
+        if not self.layers:
+            return tuple(flat)
+        return tuple(
+            _ACTIVATIONS[name](layer(part))
+            for name, layer, part in zip(self.activations, self.layers, flat, strict=True)
+        )

@@ -1,0 +1,179 @@
+"""The vocabulary projection: ``softmax(W_o x + b_o)``, where most of a summarizer's time goes.
+
+In training only the gold tokens' log-probabilities are wanted. Forward and backward need three products
+of (M tokens x F x V), and that is the floor. The usual ways cost more: logits kept for the backward pass
+are M * V numbers several times over; logits computed again there are a fourth product. Here a chunk of
+rows is projected, normalised and turned into its gradient at once, while it is in the cache, so that
+neither is needed. That takes the loss's derivative before the loss is known; it is known up to one
+factor, because the loss is a weighted sum of the rows' log-probabilities (see `gold_log_probs`), and where
+that guess proves wrong the backward pass computes the chunk again and is exact all the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+
+Derivative = Callable[[Tensor, slice], Tensor]  # log P_vocab(gold) of some rows -> expected dL/d of it
+_CHUNK_ELEMENTS = 2**24  # logits made at a time: 64 MiB in float32
+
+
+class VocabularyProjection(nn.Module):
+    """One linear layer (the paper), two without nonlinearity (See et al.), or tied to the embedding.
+
+    ``layers`` 2 puts a linear layer ``hidden_size`` wide before the output layer. ``tied`` is an embedding
+    matrix (V, E) used as W_o; the layer before it then leads to E.
+    """
+
+    def __init__(self, input_size: int, vocab_size: int, *, hidden_size: int | None = None, tied: Any = None) -> None:
+        super().__init__()
+        self.hidden = None if hidden_size is None else nn.Linear(input_size, hidden_size)
+        width = input_size if hidden_size is None else hidden_size
+        self.weight = nn.Parameter(torch.empty(vocab_size, width)) if tied is None else tied
+        self.bias = nn.Parameter(torch.empty(vocab_size))
+        if tied is None:
+            nn.init.uniform_(self.weight, -(width**-0.5), width**-0.5)
+        nn.init.uniform_(self.bias, -(width**-0.5), width**-0.5)
+
+    @property
+    def vocab_size(self) -> int:
+        return int(self.weight.shape[0])
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Logits of one decoding step: (..., F) -> (..., V)."""
+        features = inputs if self.hidden is None else self.hidden(inputs)
+        return nn.functional.linear(features, self.weight, self.bias)
+
+    def gold_log_probs(self, inputs: Tensor, gold: Tensor, derivative: Derivative | None = None) -> Tensor:
+        """``log softmax(W_o x + b_o)[gold]`` for M rows: (M, F), (M,) -> (M,) in float32 at least.
+
+        ``gold`` must be below V (callers clamp extended ids and mask the value). ``derivative`` maps the
+        log-probabilities of a slice of rows to the expected derivative of the loss by them, up to one
+        factor common to all rows; none means that all rows count alike.
+        """
+        features = inputs if self.hidden is None else self.hidden(inputs)
+        if torch.is_autocast_enabled(features.device.type):
+            low = torch.get_autocast_dtype(features.device.type)
+            weight, features = self.weight.to(low), features.to(low)
+        else:
+            weight = self.weight
+        if not torch.is_grad_enabled():
+            return _without_gradient(features, weight, self.bias, gold)
+        return _GoldLogProbs.apply(features, weight, self.bias, gold, derivative or _all_alike)
+
+
+def _all_alike(log_probs: Tensor, rows: slice) -> Tensor:
+    return torch.ones_like(log_probs)
+
+
+def _chunks(num_rows: int, vocab_size: int) -> Iterator[slice]:
+    size = max(16, _CHUNK_ELEMENTS // vocab_size)
+    for begin in range(0, num_rows, size):
+        yield slice(begin, min(begin + size, num_rows))
+
+
+def _logits(features: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """In float32 at least, whatever the product was computed in."""
+    if features.dtype == bias.dtype:
+        return torch.addmm(bias, features, weight.t())
+    return (features @ weight.t()).to(bias.dtype).add_(bias)
+
+
+def _gold_of(logits: Tensor, probs: Tensor, gold: Tensor) -> Tensor:
+    """``log_softmax(logits)[gold]`` from the softmax; where it underflows, from the most probable word's."""
+    index = gold.unsqueeze(-1)
+    value = probs.gather(-1, index).squeeze(-1)
+    tiny = value < torch.finfo(value.dtype).tiny * 1e8
+    if not bool(tiny.any()):
+        return value.log()
+    rows = tiny.nonzero().squeeze(-1)
+    value = value.masked_fill(tiny, 1.0).log()
+    value[rows] = torch.log_softmax(logits[rows], dim=-1).gather(-1, index[rows]).squeeze(-1)
+    return value
+
+
+def _without_gradient(features: Tensor, weight: Tensor, bias: Tensor, gold: Tensor) -> Tensor:
+    result = bias.new_empty(features.shape[0])
+    for rows in _chunks(features.shape[0], weight.shape[0]):
+        logits = _logits(features[rows], weight, bias)
+        result[rows] = _gold_of(logits, torch.softmax(logits, dim=-1), gold[rows])
+    return result
+
+
+def _add_gradient(
+    rows: slice, probs: Tensor, wanted: Tensor, saved: tuple[Tensor, ...], gradients: list[Tensor | None]
+) -> None:
+    """Add what a chunk sends to features, weight and bias; ``wanted`` is dL/d log P(gold); uses up ``probs``."""
+    features, weight, _, gold = saved
+    d_features, d_weight, d_bias = gradients
+    # d log softmax[gold] / d logits = onehot(gold) - softmax
+    probs.mul_(-wanted.unsqueeze(-1))
+    probs.scatter_add_(-1, gold[rows].unsqueeze(-1), wanted.to(probs.dtype).unsqueeze(-1))
+    low = probs.to(features.dtype)
+    if d_features is not None:
+        torch.mm(low, weight, out=d_features[rows])
+    if d_weight is not None:
+        if d_weight.dtype == low.dtype:
+            d_weight.addmm_(low.t(), features[rows])
+        else:
+            d_weight += low.t() @ features[rows]
+    if d_bias is not None:
+        d_bias += probs.sum(dim=0)
+
+
+def _empty_gradients(features: Tensor, weight: Tensor, bias: Tensor, needed: tuple[bool, ...]) -> list[Tensor | None]:
+    return [
+        torch.empty_like(features) if needed[0] else None,
+        torch.zeros_like(weight, dtype=bias.dtype) if needed[1] else None,
+        torch.zeros_like(bias) if needed[2] else None,
+    ]
+
+
+class _GoldLogProbs(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, features: Tensor, weight: Tensor, bias: Tensor, gold: Tensor, derivative: Derivative
+    ) -> Tensor:
+        gradients = _empty_gradients(features, weight, bias, ctx.needs_input_grad[:3])
+        result, expected = bias.new_empty(features.shape[0]), bias.new_empty(features.shape[0])
+        saved = (features, weight, bias, gold)
+        for rows in _chunks(features.shape[0], weight.shape[0]):
+            logits = _logits(features[rows], weight, bias)
+            probs = torch.softmax(logits, dim=-1)
+            result[rows] = _gold_of(logits, probs, gold[rows])
+            del logits
+            expected[rows] = derivative(result[rows], rows)
+            _add_gradient(rows, probs, expected[rows], saved, gradients)
+        ctx.save_for_backward(*saved)
+        ctx.expected, ctx.gradients = expected, gradients
+        return result
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, wanted: Tensor) -> tuple[Tensor | None, ...]:
+        gradients, ctx.gradients = ctx.gradients, None
+        factor = (wanted @ ctx.expected) / (ctx.expected @ ctx.expected).clamp_min(torch.finfo(wanted.dtype).tiny)
+        error = (wanted - factor * ctx.expected).abs().max() if wanted.numel() else wanted.sum()
+        limit = 64 * torch.finfo(wanted.dtype).eps * (wanted.abs().max() if wanted.numel() else 1)
+        if gradients is not None and bool(error <= limit):
+            scaled = [None if g is None else g.mul_(factor.to(g.dtype)) for g in gradients]
+            if scaled[1] is not None:
+                scaled[1] = scaled[1].to(ctx.saved_tensors[1].dtype)
+            return (*scaled, None, None)
+        return (*_again(ctx.saved_tensors, wanted, ctx.needs_input_grad[:3]), None, None)
+
+
+def _again(saved: tuple[Tensor, ...], wanted: Tensor, needed: tuple[bool, ...]) -> list[Tensor | None]:
+    """The gradients for a derivative that was not foreseen: project every chunk once more."""
+    features, weight, bias, _ = saved
+    gradients = _empty_gradients(features, weight, bias, needed)
+    for rows in _chunks(features.shape[0], weight.shape[0]):
+        probs = torch.softmax(_logits(features[rows], weight, bias), dim=-1)
+        _add_gradient(rows, probs, wanted[rows], saved, gradients)
+    if gradients[1] is not None:
+        gradients[1] = gradients[1].to(weight.dtype)
+    return gradients

@@ -1,0 +1,1 @@
+"""Training objectives. Names: `laconic.config.names.OBJECTIVES`."""

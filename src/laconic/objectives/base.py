@@ -1,0 +1,56 @@
+"""The interface of training objectives."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from laconic.config.section import Section
+from laconic.types import Batch, ModelOutput, Term
+
+Reduction = Literal["token", "example", "sentence", "sum"]
+
+
+class Objective(nn.Module):
+    """A sum and what to divide it by. ``Class(config)``; the loop adds ``weight * sum / count``.
+
+    The loop divides once, by the counts summed over all micro-batches and ranks.
+    """
+
+    class Config(Section):
+        weight: float = 1.0
+        reduction: Reduction = "token"
+
+    config: Config
+    name: str = ""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.config = config
+
+    @abstractmethod
+    def forward(self, output: ModelOutput, batch: Batch) -> Term:
+        """The term of one micro-batch."""
+
+
+def token_weights(mask: Tensor, reduction: Reduction, dtype: torch.dtype = torch.float32) -> Tensor:
+    """What each token of a (B, T) mask weighs in the sum: 1, or 1 / T_b for ``example`` (specification c.25)."""
+    weights = mask.to(dtype)
+    return weights / weights.sum(dim=1, keepdim=True).clamp_min(1) if reduction == "example" else weights
+
+
+def reduce(name: str, values: Tensor, mask: Tensor, config: Objective.Config) -> Term:
+    """Sum per-token ``values`` (B, T) over real tokens.
+
+    ``token``: mean over tokens. ``example``: mean over each example's tokens, then over examples (See et al.).
+    ``sentence``: sum over each example's tokens, mean over examples. ``sum``: the plain sum.
+    """
+    total = (values * token_weights(mask, config.reduction, values.dtype)).sum()
+    if config.reduction == "sum":
+        count = torch.ones((), device=values.device)
+    else:
+        count = mask.sum() if config.reduction == "token" else mask.any(dim=1).sum()
+    return Term(name, total, count.to(values.dtype), config.weight)
