@@ -30,6 +30,22 @@ COPY_HEADS: Table = {
     "pointer": "laconic.layers.copying.pointer:PointerHead",
     "vocabulary": "laconic.layers.copying.vocabulary:VocabularyHead",
 }
+EXTRACTIVE: Table = {
+    "concept_ilp": "laconic.extractive.concepts:ConceptIlp",
+    "edmundson": "laconic.extractive.edmundson:Edmundson",
+    "first": "laconic.extractive.positional:First",
+    "first_words": "laconic.extractive.positional:FirstWords",
+    "kl": "laconic.extractive.kl:KlSum",
+    "lead": "laconic.extractive.positional:Lead",
+    "lexrank": "laconic.extractive.lexrank:LexRank",
+    "longest": "laconic.extractive.positional:Longest",
+    "lsa": "laconic.extractive.lsa:Lsa",
+    "luhn": "laconic.extractive.luhn:Luhn",
+    "oracle": "laconic.extractive.oracle:Oracle",
+    "reduction": "laconic.extractive.reduction:Reduction",
+    "sumbasic": "laconic.extractive.sumbasic:SumBasic",
+    "textrank": "laconic.extractive.textrank:TextRank",
+}
 OBJECTIVES: Table = {
     "coverage": "laconic.objectives.coverage:CoverageLoss",
     "nll": "laconic.objectives.nll:NegativeLogLikelihood",
