@@ -1,0 +1,244 @@
+"""From a decoded hypothesis to a `Summary` that says of each word where it came from.
+
+What is computed, for the token w at step t (See et al. 2017, equation 9):
+P(w) = p_gen P_vocab(w) + (1 - p_gen) * (copy probability of the source positions that hold w).
+The copy share of the token is the second summand over the sum. A word of several tokens has the
+product of their probabilities and the mean of their copy shares (our reading: the product of shares would
+call a long word generated only because it is long).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from laconic.explain.alignment import merge_spans
+from laconic.text.extended import extend_source
+from laconic.text.tokenizer import Tokenizer
+from laconic.types import Hypothesis, SourceSpan, Summary, SummaryWord, TokenizedText
+
+COPIED = 0.5  # a word is called copied when more than this share of its probability was copied
+MIN_WEIGHT = 0.01  # spans that carry less attention are not worth showing
+MAX_SOURCES = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """The document as the model read it. ``extended_ids`` number its tokens as the batch did."""
+
+    document: str
+    encoding: TokenizedText
+    extended_ids: tuple[int, ...]
+    joined: tuple[bool, ...]  # does the token go on with the word of the token before?
+
+
+@dataclass(frozen=True, slots=True)
+class _Steps:
+    """Arrays over the tokens that are shown (T) and the source tokens (S)."""
+
+    probability: np.ndarray  # (T,)
+    attention: np.ndarray  # (T, S)
+    p_gen: np.ndarray | None  # (T,)
+    copied: np.ndarray  # (T, S) the copy probability that went to the token, zero where another word stands
+    share: np.ndarray  # (T,)
+
+
+def build_summary(
+    hypothesis: Hypothesis,
+    *,
+    document: str,
+    source_encoding: TokenizedText,
+    tokenizer: Tokenizer,
+    oov_words: Sequence[str] = (),
+    model_name: str = "",
+    record_id: str = "",
+    replace_unk: bool = False,
+    explain: bool = True,
+) -> Summary:
+    """Turn search's answer into text with provenance.
+
+    ``oov_words`` are the strings of the ids from V on, as the batch numbered them. ``replace_unk`` puts the
+    most attended source token where the model wrote UNK (such a word counts as copied in whole). With
+    ``explain=False`` only the text and the scores are made.
+
+    ``SummaryWord.sources`` of a word that was copied are the places it was copied from; of any other word
+    the places that were most attended to.
+    """
+    source = _source(document, source_encoding, tokenizer, oov_words)
+    specials = tokenizer.special_ids - {tokenizer.unk_id}
+    shown = [t for t, id in enumerate(hypothesis.ids) if id not in specials]
+    ids = [hypothesis.ids[t] for t in shown]
+    attention = _attention(hypothesis, shown, len(source_encoding.ids))
+    replaced = _replacements(ids, attention, source, tokenizer.unk_id) if replace_unk else {}
+    tokens = [
+        source.encoding.tokens[replaced[t]] if t in replaced else tokenizer.token(id, oov_words)
+        for t, id in enumerate(ids)
+    ]
+    text, spans = tokenizer.detokenize(tokens)
+    words: tuple[SummaryWord, ...] = ()
+    if explain and tokens:
+        steps = _steps(hypothesis, shown, ids, attention, source, replaced)
+        groups = [group for group in tokenizer.word_groups(tokens) if group]
+        words = tuple(_word(group, text, spans, steps, source) for group in groups)
+    return Summary(
+        text=text,
+        score=hypothesis.score,
+        log_prob=hypothesis.log_prob,
+        id=record_id,
+        model=model_name,
+        document=document,
+        words=tuple(word for word in words if word.end > word.start),
+        source_offsets=source.encoding.offsets if explain else (),
+        tokens_read=sum(1 for start, end in source.encoding.offsets if end > start),
+        tokens_given=source.encoding.total,
+        truncated=source.encoding.truncated,
+        finished=hypothesis.finished,
+        terms=dict(hypothesis.terms),
+    )
+
+
+def extractive_summary(
+    document: str,
+    spans: Sequence[tuple[int, int]],
+    *,
+    model_name: str,
+    record_id: str = "",
+) -> Summary:
+    """The summary that consists of these pieces of ``document``; every word points to where it stands."""
+    parts: list[str] = []
+    words: list[SummaryWord] = []
+    position = 0
+    for start, end in spans:
+        sentence = document[start:end]
+        flat = " ".join(sentence.split())
+        for found in _words_of(sentence):
+            at = position + len(" ".join(sentence[: found[0]].split())) + (1 if sentence[: found[0]].split() else 0)
+            word = sentence[found[0] : found[1]]
+            place = SourceSpan(start + found[0], start + found[1], word, 1.0)
+            words.append(SummaryWord(word, at, at + len(word), 1.0, True, 1.0, None, (place,), ()))
+        parts.append(flat)
+        position += len(flat) + 1
+    read = len(document.split())
+    return Summary(
+        text=" ".join(parts),
+        id=record_id,
+        model=model_name,
+        document=document,
+        words=tuple(words),
+        source_offsets=tuple(spans),
+        tokens_read=read,
+        tokens_given=read,
+    )
+
+
+def _words_of(text: str) -> list[tuple[int, int]]:
+    spans, position = [], 0
+    for word in text.split():
+        position = text.index(word, position)
+        spans.append((position, position + len(word)))
+        position += len(word)
+    return spans
+
+
+def _source(document: str, encoding: TokenizedText, tokenizer: Tokenizer, oov_words: Sequence[str]) -> Source:
+    if oov_words:
+        extended, _ = extend_source(encoding, tokenizer.vocab_size, tokenizer.unk_id)
+    else:
+        extended = list(encoding.ids)
+    joined = [False] * len(extended)
+    for group in tokenizer.word_groups(encoding.tokens):
+        for position in group[1:]:
+            joined[position] = True
+    return Source(document, encoding, tuple(extended), tuple(joined))
+
+
+def _attention(hypothesis: Hypothesis, shown: list[int], length: int) -> np.ndarray:
+    if hypothesis.attention is None:
+        return np.zeros((len(shown), length))
+    return np.asarray(hypothesis.attention, dtype=np.float64)[shown, :length]
+
+
+def _replacements(ids: list[int], attention: np.ndarray, source: Source, unk_id: int) -> dict[int, int]:
+    """For each UNK the source position with the most attention among real tokens."""
+    real = np.array([end > start for start, end in source.encoding.offsets], dtype=bool)
+    if not real.any():
+        return {}
+    return {
+        t: int(np.where(real, attention[t], -1.0).argmax())
+        for t, id in enumerate(ids)
+        if id == unk_id and attention[t].max(initial=0.0) > 0
+    }
+
+
+def _steps(
+    hypothesis: Hypothesis,
+    shown: list[int],
+    ids: list[int],
+    attention: np.ndarray,
+    source: Source,
+    replaced: dict[int, int],
+) -> _Steps:
+    probability = np.exp(np.minimum(np.array([hypothesis.token_log_probs[t] for t in shown], dtype=np.float64), 0.0))
+    length = attention.shape[1]
+    details = hypothesis.details
+    p_gen = np.asarray(details["p_gen"], dtype=np.float64).reshape(-1)[shown] if "p_gen" in details else None
+    copied = np.zeros_like(attention)
+    share = np.zeros(len(ids))
+    if p_gen is not None or "copy_probs" in details:
+        copy_probs = (
+            np.asarray(details["copy_probs"], dtype=np.float64)[shown, :length]
+            if "copy_probs" in details
+            else attention
+        )
+        holds = np.asarray(source.extended_ids)[None, :] == np.asarray(ids)[:, None]  # (T, S)
+        copied = np.where(holds, copy_probs, 0.0)
+        copying = 1.0 - p_gen if p_gen is not None else np.ones(len(ids))
+        share = np.clip(copying * copied.sum(1) / np.maximum(probability, 1e-30), 0.0, 1.0)
+    for t, position in replaced.items():
+        copied[t] = 0.0
+        copied[t, position] = 1.0
+        share[t] = 1.0
+    return _Steps(probability, attention, p_gen, copied, share)
+
+
+def _word(group: list[int], text: str, spans: list[tuple[int, int]], steps: _Steps, source: Source) -> SummaryWord:
+    start, end = _bounds(text, min(spans[t][0] for t in group), max(spans[t][1] for t in group))
+    share = float(steps.share[group].mean())
+    attention = steps.attention[group].mean(0)
+    weights = steps.copied[group]
+    if share > COPIED and weights.sum() > 0:
+        total = weights.sum(1, keepdims=True)
+        weights = np.divide(weights, total, out=np.zeros_like(weights), where=total > 0).mean(0)
+    else:
+        weights = attention
+    sources = merge_spans(
+        weights,
+        source.encoding.offsets,
+        source.document,
+        joined=source.joined,
+        limit=MAX_SOURCES,
+        min_weight=MIN_WEIGHT * float(weights.max(initial=0.0)),
+    )
+    return SummaryWord(
+        text=text[start:end],
+        start=start,
+        end=end,
+        probability=float(math.prod(steps.probability[group].tolist())),
+        copied=share > COPIED,
+        copy_share=share,
+        p_gen=None if steps.p_gen is None else float(steps.p_gen[group].mean()),
+        sources=sources,
+        attention=tuple(attention.tolist()),
+    )
+
+
+def _bounds(text: str, start: int, end: int) -> tuple[int, int]:
+    """The span without the blanks that some tokenizers count to a word."""
+    while start < end and text[start].isspace():
+        start += 1
+    while end > start and text[end - 1].isspace():
+        end -= 1
+    return start, end

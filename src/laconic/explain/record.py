@@ -1,0 +1,112 @@
+"""A `Summary` as plain JSON values and back, so that stored predictions can be shown again anywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from laconic.errors import DataError
+from laconic.types import SourceSpan, Summary, SummaryWord
+
+DIGITS = 5
+
+
+def to_dict(summary: Summary, *, document: bool = True, attention: bool = True) -> dict[str, Any]:
+    """The summary as JSON values; weights and probabilities are rounded to five digits.
+
+    ``document=False`` and ``attention=False`` leave the two large parts out.
+    """
+    values: dict[str, Any] = {
+        "id": summary.id,
+        "summary": summary.text,
+        "model": summary.model,
+        "score": _number(summary.score),
+        "log_prob": _number(summary.log_prob),
+        "tokens_read": summary.tokens_read,
+        "tokens_given": summary.tokens_given,
+        "truncated": summary.truncated,
+        "finished": summary.finished,
+    }
+    if summary.terms:
+        values["terms"] = {name: _number(term) for name, term in summary.terms.items()}
+    if summary.words:
+        values["words"] = [_word_to_dict(word, attention) for word in summary.words]
+        if attention:
+            values["source_offsets"] = [list(span) for span in summary.source_offsets]
+    if document:
+        values["document"] = summary.document
+    if summary.alternatives:
+        values["alternatives"] = [to_dict(one, document=False, attention=False) for one in summary.alternatives]
+    return values
+
+
+def from_dict(values: Mapping[str, Any]) -> Summary:
+    """The summary that `to_dict` described.
+
+    Raises:
+        DataError: not such a record.
+    """
+    try:
+        return Summary(
+            text=values["summary"],
+            score=float(values.get("score") or 0.0),
+            log_prob=float(values.get("log_prob") or 0.0),
+            id=str(values.get("id", "")),
+            model=str(values.get("model", "")),
+            document=values.get("document", ""),
+            words=tuple(_word_from_dict(word) for word in values.get("words", ())),
+            source_offsets=tuple((int(start), int(end)) for start, end in values.get("source_offsets", ())),
+            tokens_read=int(values.get("tokens_read", 0)),
+            tokens_given=int(values.get("tokens_given", 0)),
+            truncated=bool(values.get("truncated", False)),
+            finished=bool(values.get("finished", True)),
+            terms=dict(values.get("terms", {})),
+            alternatives=tuple(from_dict(one) for one in values.get("alternatives", ())),
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise DataError(
+            f"This is not a stored summary ({type(error).__name__}: {error}); `laconic summarize --json` writes such."
+        ) from None
+
+
+def _word_to_dict(word: SummaryWord, attention: bool) -> dict[str, Any]:
+    values: dict[str, Any] = {
+        "text": word.text,
+        "start": word.start,
+        "end": word.end,
+        "probability": _number(word.probability),
+        "copied": word.copied,
+        "copy_share": _number(word.copy_share),
+        "p_gen": None if word.p_gen is None else _number(word.p_gen),
+        "sources": [
+            {"start": span.start, "end": span.end, "text": span.text, "weight": _number(span.weight)}
+            for span in word.sources
+        ],
+    }
+    if attention and word.attention:
+        values["attention"] = [_number(weight) for weight in word.attention]
+    return values
+
+
+def _word_from_dict(values: Mapping[str, Any]) -> SummaryWord:
+    p_gen = values.get("p_gen")
+    return SummaryWord(
+        text=values["text"],
+        start=int(values["start"]),
+        end=int(values["end"]),
+        probability=float(values.get("probability", 0.0)),
+        copied=bool(values.get("copied", False)),
+        copy_share=float(values.get("copy_share", 0.0)),
+        p_gen=None if p_gen is None else float(p_gen),
+        sources=tuple(
+            SourceSpan(int(s["start"]), int(s["end"]), s["text"], float(s["weight"])) for s in values.get("sources", ())
+        ),
+        attention=tuple(float(weight) for weight in values.get("attention", ())),
+    )
+
+
+def _number(value: float) -> float:
+    """Five digits after the point, five significant ones for small numbers; what JSON cannot say becomes 0."""
+    if value != value or value in (float("inf"), float("-inf")):
+        return 0.0
+    return round(value, DIGITS) if abs(value) >= 1e-3 or value == 0 else float(f"{value:.{DIGITS - 1}g}")

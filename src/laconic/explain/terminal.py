@@ -1,0 +1,163 @@
+"""A summary in the terminal: copied words in colour, the unknown word marked, a legend, and the sources.
+
+Colour is used when the output is a terminal and ``NO_COLOR`` is not set. Without colour a copied word stands
+in [brackets] and an unknown word in {braces}, so the view survives pipes and files.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from laconic.types import Summary, SummaryWord
+
+UNKNOWN = ("<unk>", "[UNK]", "UNK", "⁇")
+COPIED_STYLE, UNKNOWN_STYLE, SOURCE_STYLE = "bold green", "bold red reverse", "cyan"
+MAX_QUOTE = 30
+
+
+# A document may hold control characters; none of them may reach the user's terminal.
+_CONTROL = {code: 0xFFFD for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
+
+
+def is_unknown(word: SummaryWord) -> bool:
+    """Did the model write its unknown-word token here?"""
+    return word.text in UNKNOWN
+
+
+def use_colour(console: Console) -> bool:
+    """Colour only where it is seen: a terminal, and ``NO_COLOR`` not set."""
+    return console.is_terminal and not console.no_color and console.color_system is not None
+
+
+def show(summary: Summary, console: Console, *, words: bool = False, document: bool = False) -> None:
+    """Print the summary with its provenance; ``words`` lists every word with its sources.
+
+    ``document`` also prints the document with the copied-from places marked.
+    """
+    summary = _harmless(summary)
+    colour = use_colour(console)
+    if summary.model or summary.id:
+        heading = " · ".join(part for part in (summary.model, summary.id) if part)
+        console.print(Text(heading, style="bold" if colour else ""))
+    console.print(marked_summary(summary, colour=colour))
+    console.print(Text(facts(summary), style="dim" if colour else ""))
+    if summary.words:
+        console.print(legend(colour=colour))
+    if document and summary.document:
+        console.print()
+        console.print(marked_document(summary, colour=colour))
+    if words and summary.words:
+        console.print()
+        console.print(word_table(summary, colour=colour))
+
+
+def marked_summary(summary: Summary, *, colour: bool) -> Text:
+    """The text of the summary, each word marked by where it came from."""
+    text, position = Text(), 0
+    for word in summary.words:
+        text.append(summary.text[position : word.start])
+        body = summary.text[word.start : word.end]
+        unknown = is_unknown(word)
+        if colour:
+            text.append(body, style=UNKNOWN_STYLE if unknown else COPIED_STYLE if word.copied else "")
+        else:
+            text.append(f"{{{body}}}" if unknown else f"[{body}]" if word.copied else body)
+        position = word.end
+    text.append(summary.text[position:])
+    return text
+
+
+def marked_document(summary: Summary, *, colour: bool) -> Text:
+    """The document with the places that copied words came from marked, and the unread end dimmed."""
+    spans = sorted({(span.start, span.end) for word in summary.words if word.copied for span in word.sources[:1]})
+    text, position = Text(), 0
+    for start, end in spans:
+        if start < position:
+            continue
+        text.append(summary.document[position:start])
+        body = summary.document[start:end]
+        text.append(body, style=COPIED_STYLE) if colour else text.append(f"[{body}]")
+        position = end
+    read = max((end for _, end in summary.source_offsets), default=len(summary.document))
+    read = max(read, position) if summary.truncated else len(summary.document)
+    text.append(summary.document[position:read])
+    if read < len(summary.document):
+        text.append(f" ... ({len(summary.document) - read:,} more characters were not read)", style="dim")
+    return text
+
+
+def legend(*, colour: bool) -> Text:
+    """What the marks mean."""
+    if not colour:
+        return Text("[word] copied from the document   word generated   {word} not in the vocabulary")
+    text = Text()
+    text.append("word", style=COPIED_STYLE)
+    text.append(" copied from the document   word generated   ", style="dim")
+    text.append("word", style=UNKNOWN_STYLE)
+    text.append(" not in the vocabulary", style="dim")
+    return text
+
+
+def facts(summary: Summary) -> str:
+    """One line: share of copied words, score, how much of the document was read."""
+    parts = []
+    if summary.words:
+        copied = sum(word.copied for word in summary.words)
+        parts.append(f"{copied} of {len(summary.words)} words copied")
+    if summary.score or summary.log_prob:
+        parts.append(f"score {summary.score:.3f}")
+        parts.append(f"log-probability {summary.log_prob:.2f}")
+    if summary.tokens_given:
+        parts.append(f"read {summary.tokens_read:,} of {summary.tokens_given:,} tokens")
+    if not summary.finished:
+        parts.append("cut at the longest length allowed")
+    return ", ".join(parts)
+
+
+def word_table(summary: Summary, *, colour: bool) -> Table:
+    """A row a word: probability, p_gen, share copied, and the sources with their places and weights."""
+    table = Table(box=None, pad_edge=False, header_style="bold" if colour else "", show_edge=False)
+    with_gate = any(word.p_gen is not None for word in summary.words)
+    table.add_column("word", overflow="fold")
+    table.add_column("P", justify="right")
+    if with_gate:
+        table.add_column("p_gen", justify="right")
+    table.add_column("copied", justify="right")
+    table.add_column("sources: text @ first-last character (weight)", overflow="fold")
+    for word in summary.words:
+        style = (UNKNOWN_STYLE if is_unknown(word) else COPIED_STYLE if word.copied else "") if colour else ""
+        sources = Text("  ".join(_quote(span.text, span.start, span.end, span.weight) for span in word.sources))
+        sources.stylize(SOURCE_STYLE if colour else "")
+        gate = [Text("" if word.p_gen is None else f"{word.p_gen:.2f}")] if with_gate else []
+        table.add_row(
+            Text(word.text, style=style), Text(_probability(word)), *gate, Text(f"{word.copy_share:.0%}"), sources
+        )
+    return table
+
+
+def _harmless(summary: Summary) -> Summary:
+    """The same summary without control characters (each is replaced by one character: spans stay true)."""
+    words = tuple(
+        replace(
+            word,
+            text=word.text.translate(_CONTROL),
+            sources=tuple(replace(span, text=span.text.translate(_CONTROL)) for span in word.sources),
+        )
+        for word in summary.words
+    )
+    text, document = summary.text.translate(_CONTROL), summary.document.translate(_CONTROL)
+    return replace(summary, text=text, document=document, words=words)
+
+
+def _probability(word: SummaryWord) -> str:
+    return f"{word.probability:.2f}" if word.probability >= 0.005 else f"{word.probability:.0e}"
+
+
+def _quote(text: str, start: int, end: int, weight: float) -> str:
+    flat = " ".join(text.split())
+    flat = flat if len(flat) <= MAX_QUOTE else flat[: MAX_QUOTE - 1] + "…"
+    return f"{flat} @ {start}-{end} ({weight:.2f})"
