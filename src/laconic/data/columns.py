@@ -1,0 +1,149 @@
+"""Which column is the document and which the summary: a published table, never a guess.
+
+Within each side the strong names win over the weak ones; two names of the same strength are an error that
+lists the columns, and so is none. Names are compared without case, spaces or dashes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from laconic.errors import DataError, did_you_mean
+
+# The names seen in public corpora (cnn_dailymail, xsum, samsum, dialogsum, multi_news, gigaword, aeslc,
+# all-the-news, big_patent, arxiv, scitldr, billsum, amazon_reviews, orange_sum, xglue, thaisum, LCSTS, CSL).
+DOCUMENT_STRONG = (
+    "document",
+    "article",
+    "dialogue",
+    "dialog",
+    "text",
+    "body",
+    "content",
+    "source",
+    "src",
+    "email_body",
+    "news_body",
+    "review_body",
+    "short_text",
+)
+DOCUMENT_WEAK = ("input", "description", "report", "abstract", "abst", "transcript", "story", "email")
+SUMMARY_STRONG = ("summary", "highlights", "tldr", "target", "tgt", "subject_line")
+SUMMARY_WEAK = ("title", "headline", "subject", "abstract", "review_title", "news_title", "output", "label")
+
+ID_NAMES = ("id", "guid", "fname", "paper_id", "doc_id", "document_id", "article_id", "bill_id")
+REFERENCE_NAMES = ("references", "summaries")
+SENTENCE_NAMES = ("sentences",)
+PUBLICATION_NAMES = ("publication", "publisher")
+_NUMBERED_SUMMARY = re.compile(r"summary_?\d+\Z")
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """The chosen columns, as they are spelled in the file; ``None`` where the file has none."""
+
+    document: str
+    summary: str | None
+    id: str | None = None
+    references: tuple[str, ...] = ()
+    sentences: str | None = None
+    publication: str | None = None
+    note: str = ""
+
+    def describe(self) -> str:
+        """One sentence for the user."""
+        summary = f"'{self.summary}'" if self.summary else "none"
+        return f"document: '{self.document}', summary: {summary}{self.note}"
+
+
+def detect_columns(
+    names: Sequence[str],
+    *,
+    where: str,
+    document: str | None = None,
+    summary: str | None = None,
+    need_summary: bool = True,
+) -> Columns:
+    """Choose the columns among ``names``; ``document`` and ``summary`` are the user's own choice.
+
+    Raises:
+        DataError: a chosen column does not exist, none fits, or several fit equally well.
+    """
+    folded = {_fold(name): name for name in names}
+    chosen = _given("document", document, names, where) or _choose(
+        "document", (DOCUMENT_STRONG, DOCUMENT_WEAK), folded, where, taken=summary
+    )
+    assert chosen is not None
+    numbered = [name for name in names if _NUMBERED_SUMMARY.match(_fold(name))]
+    target = _given("summary", summary, names, where)
+    note = "" if document or summary else " (detected; choose with --document-column and --summary-column)"
+    if target is None and numbered and not any(name in folded for name in SUMMARY_STRONG):
+        target = numbered[0]
+    elif target is None:
+        target = _choose("summary", (SUMMARY_STRONG, SUMMARY_WEAK), folded, where, taken=chosen, required=need_summary)
+    return Columns(
+        document=chosen,
+        summary=target,
+        id=_first(ID_NAMES, folded),
+        references=tuple(numbered) if target in numbered else tuple(filter(None, [_first(REFERENCE_NAMES, folded)])),
+        sentences=_first(SENTENCE_NAMES, folded),
+        publication=_first(PUBLICATION_NAMES, folded),
+        note=note,
+    )
+
+
+def column_table() -> list[tuple[str, str, tuple[str, ...]]]:
+    """The published table, as ``laconic data columns`` prints it: side, strength, names."""
+    return [
+        ("document", "first", DOCUMENT_STRONG),
+        ("document", "then", DOCUMENT_WEAK),
+        ("summary", "first", SUMMARY_STRONG),
+        ("summary", "then", SUMMARY_WEAK),
+    ]
+
+
+def _fold(name: str) -> str:
+    return re.sub(r"[\s\-]+", "_", name.strip().lower())
+
+
+def _first(names: Iterable[str], folded: dict[str, str]) -> str | None:
+    return next((folded[name] for name in names if name in folded), None)
+
+
+def _given(side: str, name: str | None, names: Sequence[str], where: str) -> str | None:
+    if name is not None and name not in names:
+        raise DataError(f"{where}: there is no column '{name}'.{did_you_mean(name, names)} Columns: {_list(names)}.")
+    return name
+
+
+def _choose(
+    side: str,
+    tiers: Sequence[Sequence[str]],
+    folded: dict[str, str],
+    where: str,
+    *,
+    taken: str | None,
+    required: bool = True,
+) -> str | None:
+    for tier in tiers:
+        fitting = [folded[name] for name in tier if name in folded and folded[name] != taken]
+        if len(fitting) == 1:
+            return fitting[0]
+        if fitting and required:
+            raise DataError(
+                f"{where}: the {side} could be any of {_list(fitting)}; choose with --{side}-column "
+                f"(data.{side}_column). Columns: {_list(folded.values())}."
+            )
+    if not required:
+        return None
+    raise DataError(
+        f"{where}: no column is known to hold the {side}; name it with --{side}-column (data.{side}_column). "
+        f"Columns: {_list(folded.values()) or 'none'}."
+    )
+
+
+def _list(names: Iterable[str]) -> str:
+    shown = [f"'{name}'" for name in names]
+    return ", ".join(shown[:30]) + (f" and {len(shown) - 30} more" if len(shown) > 30 else "")

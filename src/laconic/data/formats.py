@@ -1,0 +1,186 @@
+"""Formats that are plain text: aligned files, CNN/DailyMail stories, LCSTS."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from laconic.data.lines import BadRecordError, bare_name, raw_lines, read_text, text_lines
+from laconic.errors import DataError
+
+if TYPE_CHECKING:
+    from laconic.data.tables import TableOptions
+
+# (part of a document file's name, part of its summary file's name)
+_PAIR_PARTS = (
+    (".source", ".target"),
+    (".article", ".title"),
+    (".document", ".summary"),
+    (".src", ".tgt"),
+    ("_source", "_target"),
+    ("_article", "_title"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What a format delivers, before it is checked. ``references`` are all summaries."""
+
+    document: str
+    references: tuple[str, ...]
+    id: str
+    origin: str
+    sentences: tuple[str, ...] = ()
+    publication: str = ""
+
+
+# ----------------------------------------------------------------------------------- aligned files
+
+
+def partner_name(path: Path) -> str:
+    """The name of the other half of an aligned pair; empty when ``path`` is not named like one."""
+    for source, target in _PAIR_PARTS:
+        for here, there in ((source, target), (target, source)):
+            if re.search(rf"{re.escape(here)}(?=[._\-]|\Z)", path.name):
+                return re.sub(rf"{re.escape(here)}(?=[._\-]|\Z)", there, path.name)
+    return ""
+
+
+def is_pair_target(path: Path) -> bool:
+    """Is this the summary half of a pair, by its name?"""
+    return any(re.search(rf"{re.escape(target)}(?=[._\-]|\Z)", path.name) for _, target in _PAIR_PARTS)
+
+
+def is_pair_source(path: Path) -> bool:
+    """Is this the document half of a pair, by its name?"""
+    return any(re.search(rf"{re.escape(source)}(?=[._\-]|\Z)", path.name) for source, _ in _PAIR_PARTS)
+
+
+def pair_partner(path: Path) -> Path | None:
+    """The existing other half, compressed or not."""
+    name = partner_name(path)
+    for candidate in (name, name + ".gz", name.removesuffix(".gz")):
+        if name and (path.parent / candidate).is_file():
+            return path.parent / candidate
+    return None
+
+
+def pair_of_prefix(prefix: Path) -> Path | None:
+    """``data/train`` stands for ``data/train.source`` and ``data/train.target`` where those exist."""
+    for source, _ in _PAIR_PARTS:
+        for ending in ("", ".txt", ".gz", ".txt.gz"):
+            candidate = prefix.with_name(prefix.name + source + ending)
+            if candidate.is_file() and pair_partner(candidate) is not None:
+                return candidate
+    return None
+
+
+def read_pair(path: Path, options: TableOptions) -> Iterator[Entry | BadRecordError]:
+    """Two files with one text a line, line n of one belonging to line n of the other.
+
+    Raises:
+        DataError: the other half is missing, or the files have different numbers of lines.
+    """
+    partner = pair_partner(path)
+    if partner is None:
+        raise DataError(f"{path}: its other half is missing; expected {partner_name(path) or 'a .target file'}.")
+    documents, summaries = (partner, path) if is_pair_target(path) else (path, partner)
+    return _pairs(documents, summaries, options)
+
+
+def _pairs(documents: Path, summaries: Path, options: TableOptions) -> Iterator[Entry | BadRecordError]:
+    counts = [sum(1 for _ in raw_lines(path)) for path in (documents, summaries)]
+    if counts[0] != counts[1]:
+        raise DataError(
+            f"{documents} has {counts[0]:,} lines but {summaries.name} has {counts[1]:,}: the pairs are misaligned, "
+            "and which line is missing cannot be known; write both files again."
+        )
+    options.on_choice(f"{documents}: pairs with {summaries.name}")
+    for (number, document), (_, summary) in zip(text_lines(documents), text_lines(summaries), strict=True):
+        if isinstance(document, BadRecordError):
+            yield document
+        elif isinstance(summary, BadRecordError):
+            yield summary
+        else:
+            yield Entry(document, (summary,), str(number), f"{documents}:{number}")
+
+
+# -------------------------------------------------------------------------------- CNN / DailyMail
+
+
+def read_story(path: Path, options: TableOptions) -> Iterator[Entry | BadRecordError]:
+    """``.story`` files: paragraphs, then highlights, each after a line ``@highlight``.
+
+    Paragraphs and highlights are joined by line breaks. A folder is read in the order of the names.
+    """
+    names = (
+        sorted(entry for entry in path.iterdir() if bare_name(entry).endswith(".story")) if path.is_dir() else [path]
+    )
+    options.on_choice(f"{path}: {len(names):,} story file{'s' if len(names) != 1 else ''}")
+    for name in names:
+        try:
+            yield _story(name)
+        except BadRecordError as problem:
+            yield problem
+
+
+def _story(path: Path) -> Entry:
+    body: list[str] = []
+    highlights: list[str] = []
+    current = body
+    for line in read_text(path).split("\n"):
+        if line.strip() == "@highlight":
+            current = highlights
+        elif line.strip():
+            current.append(line.strip())
+    name = bare_name(path).removesuffix(".story")
+    return Entry("\n".join(body), ("\n".join(highlights),), name, str(path))
+
+
+# ------------------------------------------------------------------------------------------ LCSTS
+
+_DOC = re.compile(r"<doc(?:\s+id\s*=\s*\"?([^\s\">]+)\"?)?\s*>")
+_FIELDS = {
+    "summary": re.compile(r"<summary>(.*?)</summary>", re.DOTALL),
+    "short_text": re.compile(r"<short_text>(.*?)</short_text>", re.DOTALL),
+}
+
+
+def read_lcsts(path: Path, options: TableOptions) -> Iterator[Entry | BadRecordError]:
+    """``<doc id=0> <summary>...</summary> <short_text>...</short_text> </doc>``, tags on lines of their own or not.
+
+    The files are not XML (no quotes, no root), so they are read by their tags.
+    """
+    options.on_choice(f"{path}: LCSTS blocks")
+    block: list[str] = []
+    start = 0
+    broken: BadRecordError | None = None
+    for number, line in itertools.chain(text_lines(path), [(0, "<doc>")]):
+        if isinstance(line, BadRecordError):
+            broken = broken or line
+            continue
+        if _DOC.match(line.strip()) and block:
+            yield broken or _lcsts_block("\n".join(block), path, start)
+            block, broken = [], None
+        if not block:
+            start = number
+            if not line.strip():
+                continue
+        block.append(line)
+
+
+def _lcsts_block(block: str, path: Path, line: int) -> Entry | BadRecordError:
+    origin = f"{path}:{line}"
+    found = {name: pattern.search(block) for name, pattern in _FIELDS.items()}
+    for name, match in found.items():
+        if match is None:
+            return BadRecordError(origin, f"a <doc> block without <{name}>", "the file is damaged here")
+    opened = _DOC.search(block)
+    summary, text = found["summary"], found["short_text"]
+    assert summary is not None
+    assert text is not None
+    return Entry(text[1].strip(), (summary[1].strip(),), (opened[1] if opened else None) or str(line), origin)

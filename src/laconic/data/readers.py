@@ -1,0 +1,328 @@
+"""Pairs of documents and summaries from the file formats of the field, as a stream of records.
+
+==============  ==========================================================================================
+format          what it reads
+==============  ==========================================================================================
+``jsonl``       one JSON object a line (SAMSum and DialogSum distributions too)
+``json``        an array of objects, or an object with one array
+``csv``         CSV and TSV with a header; quoted line breaks; the separator by extension or header
+``pair``        two aligned text files: ``x.source``/``x.target``, ``x.article.txt``/``x.title.txt``, ...
+``story``       CNN/DailyMail ``.story`` files, one or a folder of them
+``lcsts``       LCSTS's ``<doc> <summary> <short_text>`` blocks
+``sqlite``      one table of an SQLite file (All the news 1.0: ``longform``)
+``parquet``     Parquet files (needs the extra ``hf``)
+``hub``         a data set of the Hugging Face hub, ``hub:owner/name`` (needs the extra ``hf``)
+==============  ==========================================================================================
+
+All but the last two may be compressed (``.gz``), SQLite excepted. A bad record stops the reading with one
+sentence that names file and line, or is counted and left out with ``skip_bad``.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from laconic.config.schema import DataConfig
+from laconic.data import formats, hub, tables
+from laconic.data.lines import BadRecordError, bare_name, open_bytes
+from laconic.errors import DataError, unknown_choice
+from laconic.types import Record
+
+__all__ = [
+    "BadRecordError",
+    "ReadOptions",
+    "SkipCounter",
+    "find_splits",
+    "read_configured",
+    "read_records",
+    "read_with",
+]
+
+Entries = Iterator["formats.Entry | BadRecordError"]
+FORMATS: dict[str, Callable[[Path, tables.TableOptions], Entries]] = {
+    "jsonl": tables.read_jsonl,
+    "json": tables.read_json,
+    "csv": tables.read_csv,
+    "sqlite": tables.read_sqlite,
+    "pair": formats.read_pair,
+    "story": formats.read_story,
+    "lcsts": formats.read_lcsts,
+    "parquet": hub.read_parquet,
+    "hub": hub.read_hub,
+}
+_BY_SUFFIX = {
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".json": "json",
+    ".csv": "csv",
+    ".tsv": "csv",
+    ".tab": "csv",
+    ".story": "story",
+    ".db": "sqlite",
+    ".sqlite": "sqlite",
+    ".sqlite3": "sqlite",
+    ".parquet": "parquet",
+    ".arrow": "parquet",
+}
+_SPLIT_NAMES = {
+    "train": ("train", "training"),
+    "validation": ("validation", "valid", "dev", "val"),
+    "test": ("test", "testing"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOptions:
+    """How to read: see `read_records`. ``strip_publication_suffix`` cuts " - The New York Times" off summaries."""
+
+    format: str = "auto"
+    document_column: str | None = None
+    summary_column: str | None = None
+    skip_bad: bool = False
+    need_summary: bool = True
+    strip_publication_suffix: bool = False
+
+
+@dataclass(slots=True)
+class SkipCounter:
+    """A callable for ``on_skip``: counts reasons and keeps the first messages."""
+
+    counts: Counter[str] = field(default_factory=Counter)
+    examples: list[str] = field(default_factory=list)
+
+    def __call__(self, problem: BadRecordError) -> None:
+        self.counts[problem.reason] += 1
+        if len(self.examples) < 5:
+            self.examples.append(str(problem))
+
+    @property
+    def total(self) -> int:
+        return sum(self.counts.values())
+
+    def describe(self) -> str:
+        """``12 records skipped: 7 empty summary, 5 not UTF-8``, or an empty string."""
+        if not self.counts:
+            return ""
+        parts = ", ".join(f"{count:,} {reason}" for reason, count in self.counts.most_common())
+        return f"{self.total:,} record{'s' if self.total > 1 else ''} skipped: {parts}"
+
+
+def read_records(
+    path: str | Path,
+    *,
+    format: str = "auto",
+    document_column: str | None = None,
+    summary_column: str | None = None,
+    skip_bad: bool = False,
+    need_summary: bool = True,
+    on_skip: Callable[[BadRecordError], object] | None = None,
+    on_choice: Callable[[str], object] | None = None,
+) -> Iterator[Record]:
+    """Stream the records of a file or folder.
+
+    Args:
+        path: a file, a folder of ``.story`` files, the common part of two aligned files, or ``hub:owner/name``.
+        format: a name of the table above; ``auto`` goes by the file's name and first bytes.
+        document_column: the column of the documents; detected by `laconic.data.columns` when not given.
+        summary_column: likewise for the summaries.
+        skip_bad: leave bad records out and report each to ``on_skip`` instead of stopping.
+        need_summary: refuse records without a summary.
+        on_skip: receives each record left out; a `SkipCounter` counts them.
+        on_choice: receives one sentence a file on the format and columns chosen.
+
+    Raises:
+        DataError: the file cannot be read, or a record is bad (one sentence with file and line).
+    """
+    options = ReadOptions(format, document_column, summary_column, skip_bad, need_summary)
+    return read_with(path, options, on_skip=on_skip, on_choice=on_choice)
+
+
+def read_configured(
+    path: str | Path,
+    config: DataConfig,
+    *,
+    need_summary: bool = True,
+    on_skip: Callable[[BadRecordError], object] | None = None,
+    on_choice: Callable[[str], object] | None = None,
+) -> Iterator[Record]:
+    """Like `read_records`, with the options of a recipe's ``data`` section."""
+    options = ReadOptions(
+        config.format,
+        config.document_column,
+        config.summary_column,
+        config.skip_bad,
+        need_summary,
+        config.strip_publication_suffix,
+    )
+    return read_with(path, options, on_skip=on_skip, on_choice=on_choice)
+
+
+def read_with(
+    path: str | Path,
+    options: ReadOptions,
+    *,
+    on_skip: Callable[[BadRecordError], object] | None = None,
+    on_choice: Callable[[str], object] | None = None,
+) -> Iterator[Record]:
+    """Like `read_records`, with all options. What can be refused at once is refused before the first record."""
+    kind, place = _locate(str(path), options.format)
+    table = tables.TableOptions(
+        options.document_column, options.summary_column, options.need_summary, on_choice or (lambda _: None)
+    )
+    return _records(FORMATS[kind](place, table), options, on_skip or (lambda _: None), str(path))
+
+
+def _records(
+    entries: Entries, options: ReadOptions, on_skip: Callable[[BadRecordError], object], path: str
+) -> Iterator[Record]:
+    good = bad = 0
+    for entry in entries:
+        try:
+            record = _record(entry, options)
+        except BadRecordError as problem:
+            if not options.skip_bad:
+                raise
+            bad += 1
+            on_skip(problem)
+            continue
+        good += 1
+        yield record
+    if not good:
+        raise DataError(
+            f"{path}: no usable record ({bad:,} bad ones were skipped)." if bad else f"{path}: the file has no record."
+        )
+
+
+def _record(entry: formats.Entry | BadRecordError, options: ReadOptions) -> Record:
+    if isinstance(entry, BadRecordError):
+        raise entry
+    document = entry.document.strip()
+    references = tuple(reference.strip() for reference in entry.references)
+    if options.strip_publication_suffix:
+        references = tuple(strip_publication_suffix(text, entry.publication) for text in references)
+    references = tuple(filter(None, references))
+    if not document:
+        raise BadRecordError(entry.origin, "empty document", "remove the record or use --skip-bad")
+    if options.need_summary and not references:
+        raise BadRecordError(entry.origin, "empty summary", "remove the record or use --skip-bad")
+    summary = references[0] if references else ""
+    more = references if len(references) > 1 else ()
+    return Record(document, summary, entry.id, more, entry.sentences, entry.origin)
+
+
+_PUBLICATIONS = (
+    "The New York Times|Breitbart|The Washington Post|Washington Post|New York Post|Los Angeles Times|The Guardian|"
+    "The Atlantic|Business Insider|BuzzFeed News|BuzzFeed|CNN.com|CNN|Fox News|National Review|NPR|Reuters|"
+    "Talking Points Memo|Vox|CNNPolitics.com|CNBC|TechCrunch|The Verge|WIRED|Axios|Politico|The Hill|Vice|People|"
+    "Mashable|Economist|Hyperallergic|Gizmodo|TMZ|Refinery 29|New Republic|New Yorker"
+)
+
+
+def strip_publication_suffix(title: str, publication: str = "") -> str:
+    """Cut the newspaper's name and the dash before it off the end of a headline; never the whole headline."""
+    names = "|".join(filter(None, [re.escape(publication.strip()), _PUBLICATIONS.replace(".", r"\.")]))
+    return re.sub(rf"(?<=\S)\s+[-–—|]\s+(?:{names})\s*\Z", "", title, flags=re.IGNORECASE)
+
+
+# ------------------------------------------------------------------------------------ finding files
+
+
+def find_splits(folder: str | Path) -> dict[str, Path]:
+    """The ``train``, ``validation`` and ``test`` files (or sub-folders) of a folder, by their usual names.
+
+    Raises:
+        DataError: not a folder, nothing found, or two files for one split.
+    """
+    place = Path(folder)
+    if not place.is_dir():
+        raise DataError(f"{place} is not a folder.")
+    found: dict[str, list[Path]] = {}
+    for path in sorted(place.iterdir()):
+        words = re.split(r"[^a-z]+", bare_name(path).lower())
+        for split, names in _SPLIT_NAMES.items():
+            if words[0] in names and _usable(path) and not path.name.startswith("."):
+                found.setdefault(split, []).append(path)
+    for split, paths in found.items():
+        if len(paths) > 1:
+            raise DataError(
+                f"{place} has several files for the {split} split ({', '.join(path.name for path in paths)}); "
+                "name the file to use."
+            )
+    if not found:
+        raise DataError(f"{place} has no file named train, validation (valid, dev, val) or test.")
+    return {split: found[split][0] for split in _SPLIT_NAMES if split in found}
+
+
+def _usable(path: Path) -> bool:
+    if path.is_dir():
+        return any(path.iterdir())
+    name = bare_name(path)
+    if formats.is_pair_target(path):
+        return False
+    return Path(name).suffix in _BY_SUFFIX or formats.pair_partner(path) is not None or _is_lcsts(path)
+
+
+def _locate(path: str, kind: str) -> tuple[str, Path]:
+    """The format and the place to read."""
+    if kind != "auto" and kind not in FORMATS:
+        raise DataError(unknown_choice("data format", kind, ["auto", *FORMATS]))
+    if path.startswith("hub:") or kind == "hub":
+        return "hub", Path(path.removeprefix("hub:"))
+    place = Path(path)
+    if place.is_dir():
+        return _locate_folder(place, kind)
+    if not place.exists():
+        prefixed = formats.pair_of_prefix(place)
+        if prefixed is not None:
+            return "pair", prefixed
+        raise DataError(_missing(path))
+    if kind != "auto":
+        return kind, place
+    suffix = Path(bare_name(place)).suffix.lower()
+    if suffix in _BY_SUFFIX:
+        return _BY_SUFFIX[suffix], place
+    if formats.pair_partner(place) is not None:
+        return "pair", place
+    if formats.is_pair_target(place) or formats.is_pair_source(place):
+        raise DataError(f"{place}: its other half is missing; expected {formats.partner_name(place)} beside it.")
+    if _is_lcsts(place):
+        return "lcsts", place
+    raise DataError(
+        f"{place}: the format is not known from the name; choose one with --format (data.format): {', '.join(FORMATS)}."
+    )
+
+
+def _locate_folder(place: Path, kind: str) -> tuple[str, Path]:
+    if kind == "story" or next(place.glob("*.story*"), None) is not None:
+        return "story", place
+    files = [path for path in sorted(place.iterdir()) if path.is_file() and _usable(path)]
+    if len(files) == 1:
+        return _locate(str(files[0]), kind)
+    names = ", ".join(path.name for path in files[:8])
+    raise DataError(
+        f"{place} is a folder with {len(files)} data files ({names}); name the one to read."
+        if files
+        else f"{place} is a folder without data files that can be read."
+    )
+
+
+def _is_lcsts(path: Path) -> bool:
+    if not path.is_file() or Path(bare_name(path)).suffix not in {".txt", ".xml", ""}:
+        return False
+    with open_bytes(path) as handle:
+        return b"<doc" in handle.read(200)
+
+
+def _missing(path: str) -> str:
+    place = Path(path)
+    names = [entry.name for entry in place.parent.iterdir()] if place.parent.is_dir() else []
+    close = difflib.get_close_matches(place.name, names, n=1)
+    if close:
+        return f"{path} does not exist. Did you mean '{place.parent / close[0]}'?"
+    hint = f" A data set of the hub is written hub:{path}." if re.fullmatch(r"[\w.\-]+/[\w.\-]+", path) else ""
+    return f"{path} does not exist.{hint}"

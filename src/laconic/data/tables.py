@@ -1,0 +1,268 @@
+"""Formats with named columns: JSON lines, JSON arrays, CSV and TSV, SQLite."""
+
+from __future__ import annotations
+
+import csv
+import json
+import sqlite3
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from laconic.data.columns import Columns, detect_columns
+from laconic.data.formats import Entry
+from laconic.data.lines import BadRecordError, bad_byte, bare_name, check_nul, raw_lines, read_text, text_lines
+from laconic.errors import DataError
+
+_LARGEST_FIELD = 2**31 - 1
+_NEWS_TABLE = "longform"  # All the news 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class TableOptions:
+    """The user's columns, and where to say what was chosen."""
+
+    document_column: str | None = None
+    summary_column: str | None = None
+    need_summary: bool = True
+    on_choice: Callable[[str], object] = lambda _: None
+
+    def choose(self, names: Sequence[str], where: str) -> Columns:
+        """Detect the columns and report the choice once."""
+        columns = detect_columns(
+            names,
+            where=where,
+            document=self.document_column,
+            summary=self.summary_column,
+            need_summary=self.need_summary,
+        )
+        self.on_choice(f"{where}: {columns.describe()}")
+        return columns
+
+
+# ------------------------------------------------------------------------------------------- JSON
+
+
+def read_jsonl(path: Path, options: TableOptions) -> Iterator[Entry | BadRecordError]:
+    """One JSON object a line; blank lines are passed over."""
+    columns: Columns | None = None
+    for number, line in text_lines(path):
+        origin = f"{path}:{number}"
+        if isinstance(line, BadRecordError):
+            yield line
+            continue
+        if not line.strip():
+            continue
+        try:
+            value = json.loads(line)
+        except ValueError as error:
+            yield BadRecordError(origin, f"broken JSON: {_json_problem(error)}", "repair the line or use --skip-bad")
+            continue
+        except RecursionError:
+            yield BadRecordError(origin, "broken JSON: nested too deeply")
+            continue
+        if isinstance(value, dict) and columns is None:
+            columns = options.choose(list(value), str(path))
+        yield _object_entry(value, columns, origin, str(number))
+
+
+def read_json(path: Path, options: TableOptions) -> Iterator[Entry | BadRecordError]:
+    """An array of objects, an object that holds one array, or (by its first line) JSON lines."""
+    if _is_json_lines(path):
+        yield from read_jsonl(path, options)
+        return
+    try:
+        value = json.loads(read_text(path))
+    except json.JSONDecodeError as error:
+        raise DataError(f"{path}:{error.lineno}: broken JSON: {_json_problem(error)}; repair the file.") from None
+    if isinstance(value, dict):
+        arrays = {name: rows for name, rows in value.items() if isinstance(rows, list)}
+        if len(arrays) != 1:
+            raise DataError(
+                f"{path}: a JSON object with {len(arrays)} arrays ({', '.join(arrays) or 'none'}) where one array of "
+                "records was expected; write the records as JSON lines."
+            )
+        value = next(iter(arrays.values()))
+    columns: Columns | None = None
+    for number, row in enumerate(value, start=1):
+        if isinstance(row, dict) and columns is None:
+            columns = options.choose(list(row), str(path))
+        yield _object_entry(row, columns, f"{path}: record {number}", str(number))
+
+
+def _is_json_lines(path: Path) -> bool:
+    for _, line in raw_lines(path):
+        if not line.strip():
+            continue
+        try:
+            value = json.loads(line)
+        except ValueError:
+            return False
+        # {"data": [...]} on one line is an object with an array, anything else is the first record
+        return isinstance(value, dict) and not (len(value) == 1 and isinstance(next(iter(value.values())), list))
+    return False
+
+
+def _json_problem(error: ValueError) -> str:
+    if isinstance(error, json.JSONDecodeError):
+        return f"{error.msg[:1].lower()}{error.msg[1:]} at column {error.colno}"
+    return str(error)
+
+
+def _object_entry(value: Any, columns: Columns | None, origin: str, number: str) -> Entry | BadRecordError:
+    if not isinstance(value, dict) or columns is None:
+        return BadRecordError(origin, f"a JSON {_kind(value)} where an object was expected")
+    return mapping_entry(value, columns, origin, number)
+
+
+def mapping_entry(row: Mapping[str, Any], columns: Columns, origin: str, number: str) -> Entry | BadRecordError:
+    """Turn a row into an entry; lists of strings are sentences of a document, or several summaries."""
+    try:
+        document = _strings(row, columns.document, origin)
+        references = _strings(row, columns.summary, origin) if columns.summary else []
+        for name in columns.references:
+            references += _strings(row, name, origin) if row.get(name) is not None else []
+        sentences = _strings(row, columns.sentences, origin) if columns.sentences and row.get(columns.sentences) else []
+    except BadRecordError as problem:
+        return problem
+    if not sentences and len(document) > 1:
+        sentences = document
+    given = row.get(columns.id) if columns.id else None
+    publication = row.get(columns.publication) if columns.publication else None
+    return Entry(
+        document="\n".join(document),
+        references=tuple(dict.fromkeys(references)),
+        id=number if given is None or given == "" else str(given),
+        origin=origin,
+        sentences=tuple(sentences),
+        publication=publication if isinstance(publication, str) else "",
+    )
+
+
+def _strings(row: Mapping[str, Any], name: str, origin: str) -> list[str]:
+    if name not in row:
+        raise BadRecordError(origin, f"no field '{name}' (fields: {', '.join(map(str, row))})")
+    value = row[name]
+    if value is None:
+        return []
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return [str(value)]
+    values = value if isinstance(value, list) else [value]
+    if not all(isinstance(item, str) for item in values):
+        raise BadRecordError(origin, f"the field '{name}' is a JSON {_kind(value)} where text was expected")
+    for item in values:
+        check_nul(origin, item)
+    return list(values)
+
+
+def _kind(value: Any) -> str:
+    kinds = {dict: "object", list: "array", str: "string", bool: "boolean", type(None): "null"}
+    return kinds.get(type(value), "number")
+
+
+# -------------------------------------------------------------------------------------------- CSV
+
+
+def read_csv(path: Path, options: TableOptions) -> Iterator[Entry | BadRecordError]:
+    """CSV or TSV with a header line. Line numbers are those on which a record starts."""
+    csv.field_size_limit(_LARGEST_FIELD)
+    lines = (line.decode("utf-8", errors="surrogateescape") for _, line in raw_lines(path))
+    first = next(lines, "")
+    if not first.strip():
+        raise DataError(f"{path}: the file has no header line.")
+    check_nul(f"{path}:1", first)
+    reader = csv.reader(_chain(first, lines), delimiter=_delimiter(path, first))
+    header = next(reader)
+    if any(problem := _undecodable(name) for name in header):
+        raise bad_byte(f"{path}:1", problem or 0)
+    columns = options.choose(header, str(path))
+    return _csv_rows(path, reader, header, columns)
+
+
+def _csv_rows(path: Path, reader: Any, header: list[str], columns: Columns) -> Iterator[Entry | BadRecordError]:
+    number = 0
+    while True:
+        origin = f"{path}:{reader.line_num + 1}"
+        try:
+            row = next(reader)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            yield BadRecordError(origin, f"broken CSV: {error}")
+            continue
+        if not row or (len(row) == 1 and not row[0].strip() and len(header) > 1):
+            continue
+        number += 1
+        if len(row) != len(header):
+            yield BadRecordError(
+                origin,
+                f"wrong number of fields ({len(row)} where the header has {len(header)})",
+                "a quotation mark or separator is probably missing",
+            )
+            continue
+        bad = next(filter(None, map(_undecodable, row)), None)
+        yield (
+            bad_byte(origin, bad)
+            if bad
+            else mapping_entry(dict(zip(header, row, strict=True)), columns, origin, str(number))
+        )
+
+
+def _chain(first: str, rest: Iterator[str]) -> Iterator[str]:
+    yield first
+    yield from rest
+
+
+def _delimiter(path: Path, header: str) -> str:
+    if Path(bare_name(path)).suffix.lower() in {".tsv", ".tab"}:
+        return "\t"
+    return "," if "," in header else max("\t;|", key=header.count) if any(c in header for c in "\t;|") else ","
+
+
+def _undecodable(text: str) -> int | None:
+    """The first byte that was not UTF-8 (``surrogateescape`` keeps it as U+DC80 to U+DCFF)."""
+    if text.isascii():
+        return None
+    return next((ord(character) - 0xDC00 for character in text if "\udc80" <= character <= "\udcff"), None)
+
+
+# ----------------------------------------------------------------------------------------- SQLite
+
+
+def read_sqlite(path: Path, options: TableOptions) -> Iterator[Entry | BadRecordError]:
+    """One table of an SQLite file: the only one, or ``longform`` (All the news 1.0)."""
+    connection = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)
+    connection.text_factory = bytes
+    try:
+        tables = [
+            name.decode()
+            for (name,) in connection.execute(
+                "SELECT name FROM sqlite_master WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite_%'"
+            )
+        ]
+        if _NEWS_TABLE not in tables and len(tables) != 1:
+            raise DataError(f"{path}: {len(tables)} tables ({', '.join(tables) or 'none'}) where one was expected.")
+        table = _NEWS_TABLE if _NEWS_TABLE in tables else tables[0]
+        cursor = connection.execute(f'SELECT * FROM "{table}"')
+        names = [column[0] for column in cursor.description]
+        columns = options.choose(names, str(path))
+        for number, row in enumerate(cursor, start=1):
+            yield _sqlite_entry(dict(zip(names, row, strict=True)), columns, f"{path}: {table} row {number}", number)
+    except sqlite3.DatabaseError as error:
+        raise DataError(f"{path} could not be read as SQLite ({error}).") from None
+    finally:
+        connection.close()
+
+
+def _sqlite_entry(row: dict[str, Any], columns: Columns, origin: str, number: int) -> Entry | BadRecordError:
+    decoded: dict[str, Any] = {}
+    for name, value in row.items():
+        if isinstance(value, bytes):
+            try:
+                decoded[name] = value.decode("utf-8")
+            except UnicodeDecodeError as error:
+                return bad_byte(origin, value[error.start], f" in '{name}'")
+        else:
+            decoded[name] = value
+    return mapping_entry(decoded, columns, origin, str(number))
