@@ -42,14 +42,6 @@ __all__ = [
     "read_records",
     "read_with",
 ]
-    "BadRecordError",
-    "ReadOptions",
-    "SkipCounter",
-    "find_splits",
-    "read_configured",
-    "read_records",
-    "read_with",
-]
 
 Entries = Iterator["formats.Entry | BadRecordError"]
 FORMATS: dict[str, Callable[[Path, tables.TableOptions], Entries]] = {
