@@ -31,7 +31,7 @@ LAYERS: list[set[str]] = [
     {"evaluation"},
     {"server", "cli"},
 ]
-SAME_LAYER = {("text", "config"), ("errors", ""), ("types", "errors")}
+SAME_LAYER = {("text", "config"), ("types", "errors"), ("models", "objectives")}
 NEVER = {("models", "search"), ("search", "models"), ("layers", "data")}
 TORCH_FREE = {"", "errors", "types", "config", "text", "metrics", "extractive", "explain"}
 TORCH_FREE_FILES = {

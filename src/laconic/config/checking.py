@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
-from laconic.config.names import MODELS, OBJECTIVES, SCORERS, TOKENIZERS, parse
+from laconic.config.names import ATTENTIONS, COPY_HEADS, MODELS, OBJECTIVES, SCORERS, TOKENIZERS, parse
 from laconic.config.schema import RunConfig
 from laconic.config.section import Section
 
+# The keys of a model's options that hold components themselves, and the tables these are named in.
+PARTS = {"attention": ("attention", ATTENTIONS), "head": ("copy head", COPY_HEADS)}
+
 
 def check_run(run: RunConfig) -> dict[str, list[Section]]:
-    """The validated ``Config`` of the model, tokenizer, objectives and scorers that ``run`` names.
+    """The validated ``Config`` of the model, its parts, the tokenizer, objectives and scorers ``run`` names.
 
     Raises:
         ConfigError: a component is unknown, or one of its options is.
     """
     return {
         "model": [parse("model", MODELS, run.model)[1]],
+        "parts": [
+            parse(*PARTS[key], value)[1]
+            for key, value in run.model.items()
+            if key in PARTS and isinstance(value, dict) and "type" in value
+        ],
         "tokenizer": [parse("tokenizer", TOKENIZERS, run.text.tokenizer)[1]],
         "objectives": [parse("objective", OBJECTIVES, spec)[1] for spec in run.objectives],
         "scorers": [parse("scorer", SCORERS, spec)[1] for spec in run.search.scorers],

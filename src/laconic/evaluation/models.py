@@ -1,0 +1,59 @@
+"""Trained models as systems that can be evaluated."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from laconic.config.names import EXTRACTIVE
+from laconic.errors import ModelError, did_you_mean
+from laconic.summarizer import Summarizer
+from laconic.types import Record, Summary
+
+
+class ModelSystem:
+    """A trained model; ``search`` changes its decoding settings."""
+
+    def __init__(self, name: str, summarizer: Summarizer, identity: str, search: Mapping[str, Any]) -> None:
+        self.name, self._summarizer, self._search = name, summarizer, dict(search)
+        self.identity = json.dumps([identity, self._search], sort_keys=True)
+        tokenizer = summarizer.tokenizer
+        self.unk_text: str | None = tokenizer.token(tokenizer.unk_id)
+
+    def summarize(self, records: Sequence[Record]) -> list[Summary]:
+        texts = [record.document for record in records]
+        return self._summarizer.summarize(texts, explain=True, batch_size=len(texts), **self._search)
+
+
+def open_model(name: str, *, device: str = "cpu", search: Mapping[str, Any] | None = None) -> ModelSystem:
+    """Open a model by its folder, its run's folder or its id on the hub; ``search`` are decoding settings.
+
+    Raises:
+        ModelError: there is no such model (the message lists the extractive methods, for a misspelt one).
+    """
+    folder = Path(name)
+    if (folder / "model").is_dir():
+        folder = folder / "model"
+    if not folder.is_dir() and "/" not in name:
+        raise ModelError(
+            f"'{name}' is neither a model folder nor an extractive method.{did_you_mean(name, EXTRACTIVE)} "
+            f"Methods: {', '.join(sorted(EXTRACTIVE))}."
+        )
+    summarizer = Summarizer.from_pretrained(str(folder) if folder.is_dir() else name, device=device)
+    return ModelSystem(name, summarizer, _identity(folder, name), search or {})
+
+
+def _identity(folder: Path, name: str) -> str:
+    """A digest of a local model's files; the id of a model on the hub."""
+    if not folder.is_dir():
+        return name
+    digest = hashlib.sha256()
+    for path in sorted(folder.glob("*")):
+        if path.suffix in {".json", ".safetensors"} and path.name not in {"metrics.json", "environment.json"}:
+            digest.update(path.name.encode())
+            with path.open("rb") as file:
+                digest.update(hashlib.file_digest(file, "sha256").digest())
+    return digest.hexdigest()

@@ -1,0 +1,184 @@
+"""Scoring a split: measures, intervals, several references, and the resumable file of predictions."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from laconic.errors import DataError
+from laconic.evaluation.compare import compared, result_table
+from laconic.evaluation.measures import measure, words_of
+from laconic.evaluation.run import EvaluationOptions, evaluate, score
+from laconic.evaluation.systems import ExtractiveSystem, is_method, method_spec
+from laconic.metrics.rouge import rouge
+from laconic.types import Record, Summary, SummaryWord
+
+RECORDS = [
+    Record(f"The {animal} sat on the mat. It was {colour}. Nobody saw it.", f"{animal} on mat", id=str(number))
+    for number, (animal, colour) in enumerate([("cat", "red"), ("dog", "blue"), ("owl", "grey"), ("fox", "white")])
+]
+
+
+class FirstWords:
+    """A system that notes what it is asked and can be told to stop."""
+
+    name, identity, unk_text = "first words", "first words, 4", "<unk>"
+
+    def __init__(self, stop_after: int | None = None) -> None:
+        self.asked: list[str] = []
+        self._stop_after = stop_after
+
+    def summarize(self, records: Sequence[Record]) -> list[Summary]:
+        if self._stop_after is not None and len(self.asked) >= self._stop_after:
+            raise KeyboardInterrupt
+        self.asked += [record.id for record in records]
+        word = SummaryWord("x", 0, 1, 0.5, True, 0.6, 0.25, (), ())
+        return [Summary(" ".join(record.document.split()[:4]), id=record.id, words=(word,)) for record in records]
+
+
+def test_scores_are_those_of_rouge_itself() -> None:
+    result = evaluate(FirstWords(), RECORDS)
+    hypotheses = [" ".join(record.document.split()[:4]) for record in RECORDS]
+    expected = rouge(hypotheses, [record.summary for record in RECORDS], interval=True)
+    for kind in ("1", "2", "L"):
+        assert result.rouge[kind].f == expected.mean[kind].f
+        assert result.rouge[kind].low == expected.interval[kind].low.f
+        assert result.per_document[kind] == tuple(score.f for score in expected.per_document[kind])
+    assert result.signature == expected.signature
+    assert result.measures["p_gen"] == 0.25
+    assert result.records == 4
+    json.dumps(result.as_dict())
+
+
+def test_every_reference_counts() -> None:
+    record = Record("one two three", "one", references=("one", "three four"))
+    result = score("x", [record], [{"summary": "three four"}], options=EvaluationOptions(rouge={"multi": "max"}))
+    assert result.rouge["1"].f == 1.0
+
+
+def test_measures_by_hand() -> None:
+    found = measure(["a b c d"], ["a b x a b"], [["p q"]], unk_text=None)
+    assert found["copy_rate"] == pytest.approx(4 / 5)
+    assert found["novel_2"] == pytest.approx(2 / 3)  # a-b is there, b-x and x-a are not
+    assert found["repetition"] == pytest.approx(1 / 4)  # a-b twice among four
+    assert found["length_ratio"] == pytest.approx(5 / 2)
+    assert found["words"] == 5
+
+
+def test_unknown_words_are_counted_and_are_not_words() -> None:
+    found = measure(["a b"], ["a <unk> b <unk>"], [["a b"]], unk_text="<unk>")
+    assert found["unk_rate"] == 0.5
+    assert found["words"] == 2
+    assert found["copy_rate"] == 1.0
+
+
+def test_empty_summaries_count_as_empty() -> None:
+    found = measure(["a b", "c d"], ["", "c"], [["a"], ["c"]])
+    assert found["empty"] == 0.5
+    assert found["copy_rate"] == 1.0
+    assert evaluate_texts("", "") == 0.0
+
+
+def evaluate_texts(*texts: str) -> float:
+    records = [Record("a b c", "a b")] * len(texts)
+    return score("x", records, [{"summary": text} for text in texts]).rouge["1"].f
+
+
+def test_words_of_any_script() -> None:
+    assert words_of("Don't stop, EU-27!") == ["don't", "stop", "eu", "27"]
+    assert words_of("中文 abc") == ["中", "文", "abc"]
+    assert words_of("naïve café") == ["naïve", "café"]
+
+
+# ------------------------------------------------------------------------------- the file
+
+
+def test_predictions_are_written_in_order(tmp_path: Path) -> None:
+    out = tmp_path / "deep" / "predictions.jsonl"
+    evaluate(FirstWords(), RECORDS, options=EvaluationOptions(batch_size=3), out=out)
+    lines = [json.loads(line) for line in out.read_text().splitlines()]
+    assert [line["id"] for line in lines] == ["0", "1", "2", "3"]
+    assert lines[1]["summary"] == "The dog sat on"
+    assert lines[1]["references"] == ["dog on mat"]
+    assert list(out.parent.iterdir()) == [out]
+
+
+def test_an_interrupted_evaluation_goes_on(tmp_path: Path) -> None:
+    out, options = tmp_path / "predictions.jsonl", EvaluationOptions(batch_size=1)
+    with pytest.raises(KeyboardInterrupt):
+        evaluate(FirstWords(stop_after=2), RECORDS, options=options, out=out)
+    assert not out.exists()
+    second, counted = FirstWords(), []
+    result = evaluate(second, RECORDS, options=options, out=out, progress=counted.append)
+    assert second.asked == ["2", "3"]
+    assert sum(counted) == 4
+    assert result.as_dict()["rouge"] == evaluate(FirstWords(), RECORDS).as_dict()["rouge"]
+
+
+def test_a_line_cut_short_is_decoded_again(tmp_path: Path) -> None:
+    out, options = tmp_path / "predictions.jsonl", EvaluationOptions(batch_size=1)
+    with pytest.raises(KeyboardInterrupt):
+        evaluate(FirstWords(stop_after=3), RECORDS, options=options, out=out)
+    partial = out.with_name(out.name + ".partial")
+    partial.write_bytes(partial.read_bytes()[:-5])
+    second = FirstWords()
+    evaluate(second, RECORDS, options=options, out=out)
+    assert second.asked == ["2", "3"]
+    assert len(out.read_text().splitlines()) == 4
+
+
+@pytest.mark.parametrize("change", ["system", "records"])
+def test_another_system_or_other_records_start_over(change: str, tmp_path: Path) -> None:
+    out, options = tmp_path / "predictions.jsonl", EvaluationOptions(batch_size=1)
+    with pytest.raises(KeyboardInterrupt):
+        evaluate(FirstWords(stop_after=2), RECORDS, options=options, out=out)
+    system, records = FirstWords(), list(RECORDS)
+    if change == "system":
+        system.identity = "first words, 5"  # type: ignore[misc]
+    else:
+        records[3] = Record("Another document.", "another")
+    evaluate(system, records, options=options, out=out)
+    assert len(system.asked) == 4
+
+
+def test_what_cannot_be_scored_is_refused() -> None:
+    with pytest.raises(DataError, match="no records"):
+        evaluate(FirstWords(), [])
+    with pytest.raises(DataError, match=r"x\.jsonl:3 has no summary"):
+        evaluate(FirstWords(), [Record("a b", "", origin="x.jsonl:3")])
+
+
+# ------------------------------------------------------------------- systems, splits, tables
+
+
+def test_extractive_methods_by_name() -> None:
+    assert method_spec("lead") == {"type": "lead"}
+    assert method_spec("lead-2") == {"type": "lead", "sentences": 2}
+    assert method_spec("lead:sentences=2,language=de") == {"type": "lead", "sentences": 2, "language": "de"}
+    assert is_method("lead-1")
+    assert not is_method("runs/a")
+    [summary] = ExtractiveSystem("lead-1").summarize(RECORDS[:1])
+    assert summary.text == "The cat sat on the mat."
+    assert ExtractiveSystem("lead-1").identity != ExtractiveSystem("lead-2").identity
+
+
+def test_sentences_of_the_record_are_used() -> None:
+    record = Record("a b. c d.", "a", sentences=("a b. c d.",))
+    assert ExtractiveSystem("lead-1").summarize([record])[0].text == "a b. c d."
+
+
+def test_tables_compare_with_the_first() -> None:
+    results = [evaluate(ExtractiveSystem("lead-1"), RECORDS), evaluate(FirstWords(), RECORDS)]
+    first, second = compared(results)
+    assert "difference" not in first
+    assert second["difference"]["1"] == pytest.approx(results[1].rouge["1"].f - results[0].rouge["1"].f)
+    header, rows, notes = result_table(results)
+    assert header[:4] == ["system", "ROUGE-1", "ROUGE-2", "ROUGE-L"]
+    assert header[-1] == "p_gen"
+    assert all(len(row) == len(header) for row in rows)
+    assert results[0].signature in notes
+    with pytest.raises(DataError, match="2 records but lead-1 on 4"):
+        compared([results[0], evaluate(FirstWords(), RECORDS[:2])])
