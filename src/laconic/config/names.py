@@ -54,6 +54,7 @@ SCORERS: Table = {
     "coverage_penalty": "laconic.search.scorers.coverage:CoveragePenalty",
     "diverse_groups": "laconic.search.scorers.diversity:DiverseGroups",
     "forbid_tokens": "laconic.search.scorers.constraints:ForbidTokens",
+    "forced_prefix": "laconic.search.scorers.constraints:ForcedPrefix",
     "length_bounds": "laconic.search.scorers.length:LengthBounds",
     "length_normalisation": "laconic.search.scorers.length:LengthNormalisation",
     "ngram_blocking": "laconic.search.scorers.ngram:NgramBlocking",

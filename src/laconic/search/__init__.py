@@ -1,0 +1,1 @@
+"""Beam search and greedy decoding over a step function."""

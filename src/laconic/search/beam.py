@@ -1,0 +1,256 @@
+"""Batched beam search over a step function.
+
+Row ``b * K + k`` is hypothesis k of document b. A step is: (1) ask the model, (2) let the scorers speak,
+(3) take the best candidates of each document, (4) put those that end in EOS aside, (5) go on with the best K
+others, (6) stop documents that are done and drop them from the batch when enough of them are.
+
+The reading of See et al. (2017), whose code this follows where papers are silent: 2K candidates a document; an
+EOS candidate finishes if it ranks before the K-th candidate that goes on; search ends when K have finished;
+hypotheses cut at the maximum length count only as far as finished ones are missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from laconic.config.schema import SearchConfig
+from laconic.search.candidates import Candidates, TokenScores, choose
+from laconic.search.finished import (
+    END_LOG_PROB,
+    FINAL,
+    FIXED_COLUMNS,
+    LOG_PROB,
+    MODEL,
+    ROW,
+    STEP,
+    FinishedTable,
+    Ranked,
+    rank,
+)
+from laconic.search.history import History
+from laconic.search.results import collect
+from laconic.search.scorers.base import HypothesesView, Scorer, SpecialIds
+from laconic.search.scorers.build import build_scorers
+from laconic.search.state import rows_of_documents, select, select_documents
+from laconic.types import Hypothesis, Memory, StepOutput
+
+StepFunction = Callable[[Tensor, Any], tuple[StepOutput, Any]]
+COMPACT_BELOW = 0.75  # drop finished documents when fewer than this share of the batch is still alive
+
+
+@torch.inference_mode()
+def beam_search(
+    step: StepFunction,
+    state: Any,
+    *,
+    memory: Memory,
+    config: SearchConfig,
+    specials: SpecialIds,
+    scorers: Sequence[Scorer] | None = None,
+) -> list[list[Hypothesis]]:
+    """The best ``config.num_return`` hypotheses of each document, best first.
+
+    Args:
+        step: ``step(last_ids (N,), state) -> (StepOutput, state)``. The tensors it returns belong to the search,
+            which may write minus infinity into ``scores``.
+        state: the state before the first step, with one row a document.
+        memory: what the encoder left; search reads its size and mask only.
+        config: beam and lengths; with ``early_stopping`` a document ends when K hypotheses have finished,
+            without when no prefix can beat the worst hypothesis it will return (exact as long as token scores
+            are not positive; once one is, the document is searched up to the maximum length).
+        specials: the ids of UNK, BOS, EOS and PAD.
+        scorers: by default those that ``config`` asks for.
+
+    Raises:
+        ModelError: the model gave a score that is not a number.
+    """
+    scorers = build_scorers(config, specials) if scorers is None else list(scorers)
+    return _Search(step, state, memory, config, specials, scorers).run()
+
+
+@dataclass(slots=True)
+class _Rows:
+    """The N = D * K prefixes under way."""
+
+    last_ids: Tensor  # (N,)
+    prefix: Tensor  # (N, t)
+    totals: Tensor  # (N,) float64, minus infinity for rows that hold no hypothesis
+    sums: Tensor  # (N, 2 + scorers) float64: log-probabilities, model scores, what each scorer added
+    origin: Tensor  # (N,) node of the last step
+
+    def keep(self, index: Tensor) -> _Rows:
+        return _Rows(*(getattr(self, name).index_select(0, index) for name in self.__slots__))
+
+
+class _Search:
+    """One run. Q = D * groups beams of K / groups rows are searched side by side."""
+
+    def __init__(
+        self, step: StepFunction, state: Any, memory: Memory, config: SearchConfig, specials: SpecialIds, scorers: list
+    ):
+        self.step, self.config, self.eos_id, self.scorers = step, config, specials.eos_id, scorers
+        self.device = memory.mask.device
+        self.groups = max([1, *(scorer.num_groups for scorer in scorers)])
+        self.group_size = config.beam_size // self.groups
+        self.documents = torch.arange(memory.batch_size, device=self.device)  # those still in the batch
+        self.history = History()
+        beams = memory.batch_size * self.groups
+        self.finished = FinishedTable(beams, self.group_size, len(scorers), self.device)
+        self.cut = FinishedTable(beams, self.group_size, len(scorers), self.device)
+        self.has_grown = False  # has any token ever added something positive?
+        self.state = select(state, self.documents.repeat_interleave(config.beam_size))
+        for scorer in scorers:
+            scorer.start(memory, memory.batch_size * config.beam_size)
+        self.rows = self._first_rows(memory.batch_size * config.beam_size, specials.bos_id)
+
+    def run(self) -> list[list[Hypothesis]]:
+        """All steps, then the paths of the winners."""
+        for length in range(self.config.max_length + 1):
+            last = length == self.config.max_length
+            cut_scores = self._rank(self.rows.totals, ended=False) if last else None
+            candidates = self._candidates()
+            ended = self._finish(candidates, length)
+            self._cut(candidates, ended, length, cut_scores)
+            if last:
+                break
+            self._advance(candidates)
+            self._mark_done(length + 1)
+            if not self._drop_done():
+                break
+        return collect(
+            self.history,
+            self.finished.table,
+            self.cut.table,
+            groups=self.groups,
+            num_return=self.config.num_return,
+            scorers=self.scorers,
+        )
+
+    def _first_rows(self, count: int, bos_id: int) -> _Rows:
+        totals = torch.full((count,), -torch.inf, dtype=torch.float64, device=self.device)
+        totals[:: self.group_size] = 0.0  # one hypothesis a group: the others would repeat it
+        return _Rows(
+            last_ids=torch.full((count,), bos_id, device=self.device),
+            prefix=torch.zeros(count, 0, dtype=torch.int64, device=self.device),
+            totals=totals,
+            sums=torch.zeros(count, 2 + len(self.scorers), dtype=torch.float64, device=self.device),
+            origin=torch.arange(count, device=self.device),
+        )
+
+    def _beams(self) -> Tensor:
+        """(Q,) the beams of the documents that are still in the batch."""
+        return rows_of_documents(self.documents, self.groups)
+
+    def _candidates(self) -> Candidates:
+        """(1) Ask the model, (2) let the scorers speak, (3) take the best candidates of each beam."""
+        rows = self.rows
+        output, self.state = self.step(rows.last_ids, self.state)
+        self.history.open_step(rows.origin, output)
+        view = HypothesesView(rows.prefix, output)
+        before = rows.totals
+        for column, scorer in enumerate(self.scorers):
+            totals = scorer.on_rows(rows.totals, view)
+            if totals is not rows.totals:
+                rows.sums[:, 2 + column] += torch.where(rows.totals > -torch.inf, totals - rows.totals, 0.0)
+                rows.totals = torch.where(rows.totals > -torch.inf, totals, -torch.inf)
+        scores = TokenScores.of(output, view, self.scorers)
+        candidates = choose(
+            scores, rows.totals, rows.sums, beam_size=self.config.beam_size, scorers=self.scorers, eos_id=self.eos_id
+        )
+        self.has_grown |= bool((candidates.totals > before[candidates.rows]).any())
+        return candidates
+
+    def _finish(self, candidates: Candidates, length: int) -> Tensor:
+        """(4) Put aside the candidates in EOS that rank before the K-th that goes on; (Q, C) which ones."""
+        going = candidates.going_on(self.eos_id).long()
+        ended = (candidates.ids == self.eos_id) & (candidates.totals > -torch.inf)
+        ended &= going.cumsum(1) - going < self.group_size
+        if not bool(ended.any()):
+            return ended
+        beams = self._beams()
+        if self.config.early_stopping:
+            ended &= self.finished.count(beams)[:, None] + ended.cumsum(1) <= self.group_size
+        row_totals = torch.full_like(self.rows.totals, -torch.inf)
+        row_totals[candidates.rows[ended]] = candidates.totals[ended]
+        ranked = self._rank(row_totals, ended=True)
+        self.finished.add(beams, self._entries(candidates, ended, ranked, length))
+        return ended
+
+    def _cut(self, candidates: Candidates, ended: Tensor, length: int, ranked: Ranked | None) -> None:
+        """Keep, as unfinished, the rows that end at the maximum length or because nothing may follow them."""
+        stuck = ~candidates.going_on(self.eos_id).any(1) if ranked is None else ended.new_ones(len(ended))
+        if not bool(stuck.any()):
+            return
+        ranked = self._rank(self.rows.totals, ended=False) if ranked is None else ranked
+        alive = self.rows.totals > -torch.inf
+        alive[candidates.rows[ended]] = False  # finished instead
+        index = torch.arange(len(alive), device=self.device).view(-1, self.group_size)
+        nothing = torch.zeros(index.shape, dtype=torch.float64, device=self.device)
+        as_candidates = Candidates(index, index, nothing, nothing, self.rows.sums[index])
+        entries = self._entries(as_candidates, alive[index] & stuck[:, None], ranked, length)
+        self.cut.add(self._beams(), entries)
+
+    def _rank(self, totals: Tensor, *, ended: bool) -> Ranked:
+        return rank(self.scorers, totals, HypothesesView(self.rows.prefix, ended=ended))
+
+    def _entries(self, candidates: Candidates, wanted: Tensor, ranked: Ranked, length: int) -> Tensor:
+        """(Q, C, F) rows of the table of finished hypotheses; minus infinity where not wanted."""
+        entries = torch.empty(*wanted.shape, FIXED_COLUMNS + len(self.scorers), dtype=torch.float64, device=self.device)
+        entries[:, :, FINAL] = torch.where(wanted, ranked.scores[candidates.rows], -torch.inf)
+        entries[:, :, STEP] = length
+        entries[:, :, ROW] = candidates.rows.double()
+        entries[:, :, END_LOG_PROB] = candidates.log_probs
+        entries[:, :, LOG_PROB] = candidates.sums[:, :, 0]
+        entries[:, :, MODEL] = candidates.sums[:, :, 1]
+        entries[:, :, FIXED_COLUMNS:] = candidates.sums[:, :, 2:] + ranked.shares[candidates.rows]
+        return entries
+
+    def _advance(self, candidates: Candidates) -> None:
+        """(5) Go on with the best K / groups of each beam; everything that has rows follows its parent."""
+        chosen, alive = candidates.first(candidates.going_on(self.eos_id), self.group_size)
+        parents, tokens = chosen.rows.flatten(), chosen.ids.flatten()
+        self.history.close_step(parents, tokens, chosen.log_probs.flatten())
+        self.state = select(self.state, parents)
+        for scorer in self.scorers:
+            scorer.select(parents)
+        self.rows = _Rows(
+            last_ids=tokens,
+            prefix=torch.cat([self.rows.prefix.index_select(0, parents), tokens[:, None]], dim=1),
+            totals=torch.where(alive, chosen.totals, -torch.inf).flatten(),
+            sums=chosen.sums.flatten(0, 1),
+            origin=torch.arange(len(tokens), device=self.device),
+        )
+
+    def _mark_done(self, length: int) -> None:
+        """(6) Beams that need no further step lose their hypotheses."""
+        beams, totals = self._beams(), self.rows.totals.view(-1, self.group_size)
+        if self.config.early_stopping:
+            done = self.finished.count(beams) >= self.group_size
+        elif self.has_grown:
+            return
+        else:
+            bounds = self.rows.totals
+            for scorer in self.scorers:
+                bounds = scorer.bound(bounds, length, self.config.max_length)
+            best = bounds.view_as(totals).amax(1)
+            done = self.finished.worst_of_best(beams, min(self.config.num_return, self.group_size)) >= best
+        totals[done] = -torch.inf
+
+    def _drop_done(self) -> bool:
+        """Drop documents without hypotheses once they are a quarter of the batch; are any others left?"""
+        alive = (self.rows.totals > -torch.inf).view(-1, self.config.beam_size).any(1)
+        count = int(alive.sum())
+        if 0 < count <= COMPACT_BELOW * len(alive):
+            keep = alive.nonzero()[:, 0]
+            rows = rows_of_documents(keep, self.config.beam_size)
+            self.state = select_documents(self.state, keep, self.config.beam_size)
+            self.rows = self.rows.keep(rows)
+            for scorer in self.scorers:
+                scorer.select(rows)
+            self.documents = self.documents[keep]
+        return count > 0

@@ -1,0 +1,1 @@
+"""What changes or ranks hypotheses during search, one mechanism a file."""

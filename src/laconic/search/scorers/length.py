@@ -1,0 +1,85 @@
+"""Lengths: bounds on them, and normalisation of the score by them."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from pydantic import Field, model_validator
+from torch import Tensor
+
+from laconic.config.section import Section
+from laconic.search.scorers.base import HypothesesView, Scorer, SpecialIds
+
+
+class LengthBounds(Scorer):
+    """No EOS before ``min_length`` tokens, and nothing but EOS after ``max_length``.
+
+    Both count tokens before EOS. The reading taken for the minimum: EOS is forbidden (See et al.'s code
+    lets short hypotheses finish and then drops them, which wastes their places in the beam).
+    """
+
+    class Config(Section):
+        """``max_length`` none leaves the maximum to the search, which cuts there instead of forcing EOS."""
+
+        min_length: int = Field(0, ge=0)
+        max_length: int | None = Field(None, ge=1)
+
+        @model_validator(mode="after")
+        def _fits(self) -> LengthBounds.Config:
+            if self.max_length is not None and self.min_length > self.max_length:
+                raise ValueError(f"min_length {self.min_length} is more than max_length {self.max_length}")
+            return self
+
+    name = "length_bounds"
+    config: LengthBounds.Config
+
+    def on_tokens(self, scores: Tensor, view: HypothesesView) -> Tensor:
+        eos_id = self.specials.eos_id
+        if view.length < self.config.min_length:
+            scores[:, eos_id] = -torch.inf
+        elif self.config.max_length is not None and view.length >= self.config.max_length:
+            kept = scores[:, eos_id].clone()
+            scores.fill_(-torch.inf)
+            scores[:, eos_id] = kept
+        return scores
+
+
+class LengthNormalisation(Scorer):
+    """Rank hypotheses by their total divided by a function of their length.
+
+    * ``average``: the number of tokens including start and stop (See et al. 2017, released code:
+      ``log_prob / len(tokens)``). A hypothesis cut at the maximum length has no stop token.
+    * ``gnmt``: ``lp(Y) = (5 + |Y|)^alpha / (5 + 1)^alpha`` (Wu et al. 2016, equation 14). Our reading:
+      ``|Y|`` counts the predicted tokens, EOS included.
+    * ``none``: the total itself.
+    """
+
+    class Config(Section):
+        """``alpha`` belongs to ``gnmt``."""
+
+        kind: Literal["none", "average", "gnmt"] = "average"
+        alpha: float = 1.0
+
+    name = "length_normalisation"
+    config: LengthNormalisation.Config
+
+    def __init__(self, config: Section, *, specials: SpecialIds):
+        super().__init__(config, specials=specials)
+        self._divisor = {"none": self._one, "average": self._average, "gnmt": self._gnmt}[self.config.kind]
+
+    def on_hypotheses(self, scores: Tensor, view: HypothesesView) -> Tensor:
+        return scores / self._divisor(view.length + view.ended)
+
+    def bound(self, scores: Tensor, length: int, max_length: int) -> Tensor:
+        # The divisor is monotone in the length, so the best end is the shortest or the longest.
+        return torch.maximum(scores / self._divisor(length + 1), scores / self._divisor(max_length + 1))
+
+    def _one(self, predicted: int) -> float:
+        return 1.0
+
+    def _average(self, predicted: int) -> float:
+        return predicted + 1.0
+
+    def _gnmt(self, predicted: int) -> float:
+        return float(((5.0 + predicted) / 6.0) ** self.config.alpha)
