@@ -36,10 +36,10 @@ from safetensors import SafetensorError
 from torch import nn
 
 from laconic.config.loading import dump_run, load_run
-from laconic.config.names import MODELS, build
+from laconic.config.names import EXTRACTIVE, MODELS, build
 from laconic.config.schema import RunConfig, SearchConfig, TextConfig
 from laconic.config.section import validate
-from laconic.errors import LaconicError, ModelError
+from laconic.errors import LaconicError, ModelError, did_you_mean
 from laconic.models.bart import FAMILY, BartSummarizer, is_bart_family
 from laconic.models.base import SummarizationModel
 from laconic.text.tokenizer import Tokenizer
@@ -57,6 +57,7 @@ FILES = (
     "environment.json",
 )
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
+PLACES = ("tokenizer", "pretrained_embeddings")  # keys of the text section that may hold a path
 PACKAGES = ("torch", "transformers", "tokenizers", "safetensors", "numpy")
 
 
@@ -105,7 +106,7 @@ class LoadedModel(ModelHubMixin, library_name="laconic", pipeline_tag="summariza
             _write(folder, self)
 
     @classmethod
-    def _from_pretrained(cls, *, model_id: str, **options: Any) -> LoadedModel:  # type: ignore[override]
+    def _from_pretrained(cls, *, model_id: str, **options: Any) -> LoadedModel:
         wanted = ("revision", "token", "cache_dir", "force_download", "local_files_only")
         return load_model_folder(model_id, **{name: options[name] for name in wanted if options.get(name)})
 
@@ -166,7 +167,7 @@ def _find(name: str | Path, hub_options: Mapping[str, Any]) -> Path:
     if not HUB_ID.fullmatch(text) or folder.parent.is_dir():
         raise ModelError(
             f"There is no model folder {name}; give a folder made by `laconic train`, a hub id of the form owner/name,"
-            " or an extractive method such as lead or lexrank."
+            f" or an extractive method such as lead or lexrank.{did_you_mean(text, EXTRACTIVE)}"
         )
     return _download(text, hub_options)
 
@@ -322,7 +323,7 @@ def _write(folder: Path, loaded: LoadedModel) -> None:
         "special_ids": {name: getattr(loaded.tokenizer, name) for name in ("pad_id", "unk_id", "bos_id", "eos_id")},
         "switches": model.switches(),
         "model": {"type": _type_name(type(model)), **model.config.model_dump(mode="json")},
-        "text": (run.text if run else loaded.text).model_dump(mode="json"),
+        "text": _cut_paths((run.text if run else loaded.text).model_dump(mode="json")),
     }
     _write_json(folder / "config.json", config)
     safetensors.torch.save_model(model, str(folder / "model.safetensors"), metadata={"format": "pt"})
@@ -400,13 +401,19 @@ def _type_name(cls: type) -> str:
 
 def _without_places(run: RunConfig) -> RunConfig:
     """The run with absolute paths cut to their last part: a folder that travels names no machine."""
-    data = {
-        key: Path(value).name if isinstance(value, str) and os.path.isabs(value) else value
-        for key, value in run.data.model_dump().items()
-    }
-    vectors = run.text.pretrained_embeddings
-    text = {"pretrained_embeddings": Path(vectors).name} if vectors and os.path.isabs(vectors) else {}
-    return run.model_copy(update={"data": run.data.model_copy(update=data), "text": run.text.model_copy(update=text)})
+    values = _cut_paths(run.model_dump(mode="json"))
+    return run.model_copy(
+        update={
+            "data": run.data.model_copy(update=values["data"]),
+            "text": run.text.model_copy(update={key: values["text"][key] for key in PLACES}),
+        }
+    )
+
+
+def _cut_paths(values: Any) -> Any:
+    if isinstance(values, dict):
+        return {key: _cut_paths(value) for key, value in values.items()}
+    return Path(values).name if isinstance(values, str) and os.path.isabs(values) else values
 
 
 def _version(package: str) -> str:

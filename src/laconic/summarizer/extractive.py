@@ -1,0 +1,89 @@
+"""An extractive method behind the interface of `Summarizer`: its provenance is the place of each sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from laconic.config.names import EXTRACTIVE, parse
+from laconic.errors import ConfigError
+from laconic.explain.provenance import extractive_summary
+from laconic.extractive.base import Extractor
+from laconic.summarizer.facade import Progress
+from laconic.types import Record, Summary
+
+
+class ExtractiveSystem:
+    """``name`` is an entry of the table EXTRACTIVE, ``settings`` its options."""
+
+    def __init__(self, name: str, settings: Mapping[str, Any]) -> None:
+        self.name = name
+        self.settings = dict(settings)
+        self.options({})
+
+    def options(self, overrides: Mapping[str, Any]) -> Extractor:
+        """The method with its settings changed by ``overrides``.
+
+        Raises:
+            ConfigError: an unknown option, or the oracle, which needs the reference.
+        """
+        cls, config = parse("extractive method", EXTRACTIVE, {"type": self.name, **self.settings, **overrides})
+        if getattr(cls, "needs_reference", self.name == "oracle"):
+            raise ConfigError(f"'{self.name}' picks by the reference summary: it can be evaluated, not used.")
+        return cls(config)
+
+    def describe(self, options: Extractor) -> dict[str, Any]:
+        """The settings, for records of results."""
+        return {"method": self.name, **options.config.model_dump(mode="json")}
+
+    def summarize_batch(self, records: Sequence[Record], *, explain: bool, options: Extractor) -> list[Summary]:
+        """Pick the sentences of each document."""
+        return [self._one(record, options) for record in records]
+
+    def _one(self, record: Record, extractor: Extractor) -> Summary:
+        document = record.document
+        given: str | list[str] = list(record.sentences) if record.sentences else document
+        sentences = extractor.sentences(given)
+        places = locate(document, sentences)
+        picked = [places[index] for index in extractor.pick_from(sentences)]
+        spans = [place for place in picked if place is not None]
+        spans = shorten(document, spans, len(extractor.text(given).split()))
+        return extractive_summary(document, spans, model_name=self.name, record_id=record.id)
+
+    def score(self, records: Sequence[Record], batch_size: int, progress: Progress | None) -> list[float]:
+        """Refuse: there is no probability model."""
+        raise ConfigError(f"'{self.name}' is extractive and gives summaries no probability; score with a model.")
+
+    def to(self, device: Any) -> None:
+        """Nothing to move."""
+
+
+def locate(document: str, sentences: Sequence[str]) -> list[tuple[int, int] | None]:
+    """The span of each sentence in the document, in order; ``None`` for what does not stand there."""
+    places: list[tuple[int, int] | None] = []
+    position = 0
+    for sentence in sentences:
+        text = sentence.strip()
+        start = document.find(text, position) if text else -1
+        if start < 0:
+            places.append(None)
+            continue
+        position = start + len(text)
+        places.append((start, position))
+    return places
+
+
+def shorten(document: str, spans: Sequence[tuple[int, int]], num_words: int) -> list[tuple[int, int]]:
+    """The spans up to their ``num_words``-th word (methods that count words cut the last sentence)."""
+    kept: list[tuple[int, int]] = []
+    for start, end in spans:
+        words = document[start:end].split()
+        if len(words) > num_words:
+            position = start
+            for word in words[:num_words]:
+                position = document.index(word, position) + len(word)
+            end = position
+        if num_words > 0:
+            kept.append((start, end))
+        num_words -= len(words)
+    return kept

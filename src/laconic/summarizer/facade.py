@@ -1,0 +1,243 @@
+"""`Summarizer`: the same few methods for a trained model and for an extractive method.
+
+No tensor library is imported until a model is opened, so ``Summarizer.from_pretrained("lexrank")`` is quick.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any, Literal, Protocol, overload
+
+from laconic.config.names import EXTRACTIVE, resolve
+from laconic.errors import ConfigError, DataError, LaconicError
+from laconic.types import Record, Summary
+
+SYSTEMS = {
+    "extractive": "laconic.summarizer.extractive:ExtractiveSystem",
+    "neural": "laconic.summarizer.neural:NeuralSystem",
+}
+WINDOW_BATCHES = 32  # so many batches of documents are read ahead and sorted by length
+
+Progress = Callable[[int], object]
+OnError = Literal["raise", "skip"]
+Document = str | Record
+
+
+class System(Protocol):
+    """What makes summaries of a batch; the two kinds are in `SYSTEMS`."""
+
+    name: str
+
+    def summarize_batch(self, records: Sequence[Record], *, explain: bool, options: Any) -> list[Summary]: ...
+    def options(self, overrides: Mapping[str, Any]) -> Any: ...
+    def describe(self, options: Any) -> dict[str, Any]: ...
+    def score(self, records: Sequence[Record], batch_size: int, progress: Progress | None) -> list[float]: ...
+    def to(self, device: Any) -> None: ...
+
+
+class Summarizer:
+    """Summarize, explain and score.
+
+    ::
+
+        summarizer = Summarizer.from_pretrained("runs/demo")  # or a hub id, or "lexrank"
+        summary = summarizer.explain("Your text ...")
+        for word in summary.words:
+            print(word.text, word.copied, [span.text for span in word.sources])
+    """
+
+    def __init__(self, system: System) -> None:
+        self.system = system
+
+    @classmethod
+    def from_pretrained(cls, folder_or_id: str | Path, device: Any = "cpu", **options: Any) -> Summarizer:
+        """Open a model folder, a run folder, a BART-family checkpoint, a hub id, or an extractive method.
+
+        ``options`` are settings of the method (``sentences=2``) or new decoding defaults (``beam_size=8``).
+
+        Raises:
+            ModelError: no such model, or a damaged one.
+            ConfigError: an option that does not exist or does not fit.
+        """
+        name = os.fspath(folder_or_id)
+        if name in EXTRACTIVE:
+            return cls(resolve("system", SYSTEMS, "extractive")(name, options))
+        system = resolve("system", SYSTEMS, "neural").from_pretrained(folder_or_id, device)
+        system.set_defaults(options)
+        return cls(system)
+
+    @classmethod
+    def from_loaded(cls, loaded: Any, device: Any = None, **options: Any) -> Summarizer:
+        """Wrap a `laconic.models.folder.LoadedModel` (or anything with its attributes) that is in memory."""
+        system = resolve("system", SYSTEMS, "neural")(loaded)
+        if device is not None:
+            system.to(device)
+        system.set_defaults(options)
+        return cls(system)
+
+    @property
+    def name(self) -> str:
+        """The name of the model or method."""
+        return self.system.name
+
+    @overload
+    def summarize(self, texts: Document, **options: Any) -> Summary: ...
+    @overload
+    def summarize(self, texts: Iterable[Document], **options: Any) -> list[Summary]: ...
+    def summarize(self, texts: Document | Iterable[Document], **options: Any) -> Any:
+        """Summarize one text (gives a `Summary`) or many (gives a list in the same order).
+
+        Options:
+            explain: fill ``Summary.words``, where each word came from.
+            batch_size: documents decoded together (16).
+            progress: called with the number of newly finished documents.
+            on_error: ``"raise"``, or ``"skip"``: a document that cannot be summarized gives ``None``.
+            anything else: the decoding (``beam_size``, ``min_length``, ``max_length``, ``num_return``, ...) or,
+                for extractive methods, the method's settings (``sentences``).
+
+        A long document is cut at the model's limit; ``tokens_read``, ``tokens_given`` and ``truncated`` say so.
+
+        Raises:
+            DataError: a document is empty or not a text (the message says which).
+            ConfigError: an unknown option or a value that does not fit.
+        """
+        if isinstance(texts, (str, Record)):
+            return next(self.stream([texts], **options))
+        return list(self.stream(texts, **options))
+
+    def explain(self, text: Document, **options: Any) -> Summary:
+        """Summarize one text and say of each word where it came from."""
+        return self.summarize(text, **{**options, "explain": True})
+
+    def stream(
+        self,
+        texts: Iterable[Document],
+        *,
+        explain: bool = False,
+        batch_size: int = 16,
+        progress: Progress | None = None,
+        on_error: OnError = "raise",
+        on_skip: Callable[[Record, LaconicError], object] | None = None,
+        **overrides: Any,
+    ) -> Iterator[Any]:
+        """Like `summarize` over an iterable of any length: read ahead, batched by length, given back in order.
+
+        ``on_skip(record, error)`` is told about each document that ``on_error="skip"`` passes over.
+        """
+        if on_error not in ("raise", "skip"):
+            raise ConfigError(f"on_error is 'raise' or 'skip', not '{on_error}'.")
+        if batch_size < 1:
+            raise ConfigError(f"batch_size must be at least 1 (given: {batch_size}).")
+        options = self.system.options(overrides)
+        return self._stream(
+            texts, explain, batch_size, progress, on_skip if on_error == "skip" else None, options, on_error
+        )
+
+    def _stream(
+        self,
+        texts: Iterable[Document],
+        explain: bool,
+        batch_size: int,
+        progress: Progress | None,
+        on_skip: Callable[[Record, LaconicError], object] | None,
+        options: Any,
+        on_error: OnError,
+    ) -> Iterator[Any]:
+        incoming = iter(texts)
+        position = 0
+        while window := list(islice(incoming, WINDOW_BATCHES * batch_size)):
+            results: list[Summary | None] = [None] * len(window)
+            records: list[tuple[int, Record]] = []
+            for index, given in enumerate(window):
+                try:
+                    records.append((index, as_record(given, position + index)))
+                except LaconicError as error:
+                    if on_error == "raise":
+                        raise
+                    if on_skip:
+                        on_skip(given if isinstance(given, Record) else Record("", id=str(position + index + 1)), error)
+            records.sort(key=lambda pair: -len(pair[1].document))
+            for start in range(0, len(records), batch_size):
+                batch = records[start : start + batch_size]
+                made = self._batch([record for _, record in batch], explain, options, on_error, on_skip)
+                for (index, _), summary in zip(batch, made, strict=True):
+                    results[index] = summary
+                if progress:
+                    progress(len(batch))
+            if progress and len(window) > len(records):
+                progress(len(window) - len(records))
+            position += len(window)
+            yield from results
+
+    def _batch(
+        self,
+        records: list[Record],
+        explain: bool,
+        options: Any,
+        on_error: OnError,
+        on_skip: Callable[[Record, LaconicError], object] | None,
+    ) -> Sequence[Summary | None]:
+        try:
+            return self.system.summarize_batch(records, explain=explain, options=options)
+        except LaconicError as error:
+            if on_error == "raise":
+                raise
+            if len(records) == 1:
+                if on_skip:
+                    on_skip(records[0], error)
+                return [None]
+        return [one for record in records for one in self._batch([record], explain, options, on_error, on_skip)]
+
+    def score(
+        self,
+        documents: Sequence[str],
+        summaries: Sequence[str],
+        *,
+        batch_size: int = 16,
+        progress: Progress | None = None,
+    ) -> list[float]:
+        """log P(summary | document) of each pair, end token included.
+
+        Raises:
+            DataError: not as many documents as summaries, or an empty one.
+            ConfigError: an extractive method has no probabilities.
+        """
+        if isinstance(documents, str) or isinstance(summaries, str):
+            raise ConfigError("score takes lists: score([document], [summary]).")
+        if len(documents) != len(summaries):
+            raise DataError(f"There are {len(documents)} documents and {len(summaries)} summaries.")
+        records = []
+        for index, (document, summary) in enumerate(zip(documents, summaries, strict=True)):
+            record = as_record(document, index)
+            if not summary.strip():
+                raise DataError(f"Summary {index + 1} is empty; there is nothing to score.")
+            records.append(Record(record.document, summary, origin=f"pair {index + 1}"))
+        return self.system.score(records, batch_size, progress) if records else []
+
+    def decoding(self, **overrides: Any) -> dict[str, Any]:
+        """The decoding (or the method's settings) that these overrides lead to, for records of results."""
+        return self.system.describe(self.system.options(overrides))
+
+    def to(self, device: Any) -> Summarizer:
+        """Move the model to a device; gives back the summarizer itself."""
+        self.system.to(device)
+        return self
+
+
+def as_record(given: Any, position: int) -> Record:
+    """Check one document; ``position`` counts from 0 and names it in messages.
+
+    Raises:
+        DataError: not a text, or nothing but white space.
+    """
+    record = Record(given) if isinstance(given, str) else given
+    if not isinstance(record, Record):
+        raise DataError(f"Document {position + 1} is of type {type(given).__name__}; a document is a text.")
+    if not record.document.strip():
+        label = f"Document {position + 1}" + (f" (id '{record.id}')" if record.id else "")
+        where = f"{record.origin}: " if record.origin else ""
+        raise DataError(f"{where}{label} is empty; there is nothing to summarize.")
+    return record

@@ -1,0 +1,184 @@
+"""A trained model behind the interface of `Summarizer`: tokenize, decode, say where the words came from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from laconic.config.schema import SearchConfig, TextConfig
+from laconic.config.section import validate
+from laconic.data.collate import Collator
+from laconic.data.dataset import EncodedDataset, encode_documents
+from laconic.errors import ConfigError
+from laconic.explain.provenance import build_summary
+from laconic.models.folder import LoadedModel, load_model_folder
+from laconic.search.decode import decode
+from laconic.summarizer.facade import Progress
+from laconic.types import Record, Summary
+
+
+class NeuralSystem:
+    """A `LoadedModel` ready to decode."""
+
+    def __init__(self, loaded: LoadedModel) -> None:
+        self.loaded = loaded
+        self.model = loaded.model.eval()
+        self.tokenizer = loaded.tokenizer
+        self.text = _within(loaded.text, getattr(loaded.model, "max_source_tokens", None))
+        self.search: SearchConfig = loaded.search
+        self.name = loaded.name
+        self._collator = Collator(self.tokenizer, self.text)
+
+    @classmethod
+    def from_pretrained(cls, folder_or_id: str | Path, device: Any) -> NeuralSystem:
+        """Open a folder or hub id.
+
+        Raises:
+            ModelError: nothing there, or damaged.
+            ConfigError: there is no such device.
+        """
+        return cls(load_model_folder(folder_or_id, device=as_device(device)))
+
+    def set_defaults(self, overrides: Mapping[str, Any]) -> None:
+        """Change the decoding that is used when nothing else is asked for."""
+        self.search = self.options(overrides)
+
+    def options(self, overrides: Mapping[str, Any]) -> SearchConfig:
+        """The decoding defaults changed by ``overrides``.
+
+        A beam grows to hold ``num_return``, and the least length follows a smaller ``max_length``, unless
+        they are given too.
+
+        Raises:
+            ConfigError: an unknown key, a value that does not fit, or a summary longer than the model can write.
+        """
+        if not overrides:
+            return self.search
+        values = {**self.search.model_dump(), **overrides}
+        if "beam_size" not in overrides:
+            values["beam_size"] = max(values["beam_size"], _number(overrides.get("num_return")))
+        elif "num_return" not in overrides:
+            values["num_return"] = min(values["num_return"], _number(overrides["beam_size"]) or 1)
+        if "min_length" not in overrides and (longest := _number(overrides.get("max_length"))):
+            values["min_length"] = min(values["min_length"], longest)
+        config = validate(SearchConfig, values, where="search")
+        limit = getattr(self.model, "max_target_tokens", None)
+        if limit is not None and config.max_length > limit:
+            raise ConfigError(
+                f"search.max_length {config.max_length} is more than the {limit} tokens this model can write."
+            )
+        return config
+
+    def describe(self, options: SearchConfig) -> dict[str, Any]:
+        """The settings that differ from the schema's defaults, and always beam and lengths."""
+        always = ("beam_size", "min_length", "max_length")
+        values, usual = options.model_dump(mode="json"), SearchConfig().model_dump(mode="json")
+        return {key: value for key, value in values.items() if key in always or value != usual[key]}
+
+    def summarize_batch(self, records: Sequence[Record], *, explain: bool, options: SearchConfig) -> list[Summary]:
+        """Decode the documents together.
+
+        Raises:
+            DataError: a document without any token.
+        """
+        documents = [record.document for record in records]
+        labels = [record.id or record.origin for record in records]
+        examples, encodings = encode_documents(documents, self.tokenizer, self.text, labels)
+        batch = self._collator(examples).to(self.device)
+        tokenizer = self.tokenizer
+        # replaced in `build_summary`, which knows the source's own strings, also outside the vocabulary
+        config = options.model_copy(update={"replace_unk": False}) if options.replace_unk else options
+        found = decode(
+            self.model,
+            batch,
+            config,
+            unk_id=tokenizer.unk_id,
+            bos_id=self.loaded.start_id,
+            eos_id=tokenizer.eos_id,
+            pad_id=tokenizer.pad_id,
+        )
+        results = []
+        for record, example, encoding, hypotheses in zip(records, examples, encodings, found, strict=True):
+            made = [
+                build_summary(
+                    hypothesis,
+                    document=record.document,
+                    source_encoding=encoding,
+                    tokenizer=tokenizer,
+                    oov_words=example.oov_words,
+                    model_name=self.name,
+                    record_id=record.id,
+                    replace_unk=options.replace_unk,
+                    explain=explain,
+                )
+                for hypothesis in hypotheses
+            ]
+            results.append(_with_alternatives(made))
+        return results
+
+    @torch.inference_mode()
+    def score(self, records: Sequence[Record], batch_size: int, progress: Progress | None) -> list[float]:
+        """Teacher-forced log-probabilities, batched by length, in the given order."""
+        data = EncodedDataset.build(records, self.tokenizer, self.text)
+        lengths = data.source_lengths
+        order = sorted(range(len(data)), key=lambda index: -lengths[index])
+        scores = [0.0] * len(data)
+        for start in range(0, len(order), batch_size):
+            chosen = order[start : start + batch_size]
+            batch = self._collator([data[index] for index in chosen]).to(self.device)
+            sums = self.model(batch).gold_log_probs.double().sum(-1).tolist()
+            for index, value in zip(chosen, sums, strict=True):
+                scores[index] = value
+            if progress:
+                progress(len(chosen))
+        return scores
+
+    @property
+    def device(self) -> torch.device:
+        """Where the parameters are."""
+        return next(self.model.parameters()).device
+
+    def to(self, device: Any) -> None:
+        """Move the parameters.
+
+        Raises:
+            ConfigError: there is no such device.
+        """
+        self.model.to(as_device(device))
+
+
+def as_device(device: Any) -> torch.device:
+    """``"cpu"``, ``"cuda"``, ``"cuda:1"``, ``"mps"``, or ``"auto"``: the best there is.
+
+    Raises:
+        ConfigError: no such device on this machine.
+    """
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
+    try:
+        chosen = torch.device(device)
+        torch.empty(0, device=chosen)
+    except (RuntimeError, AssertionError, ValueError):
+        raise ConfigError(f"There is no device '{device}' here; use cpu, or auto for the best there is.") from None
+    return chosen
+
+
+def _within(text: TextConfig, limit: int | None) -> TextConfig:
+    if limit is None or text.max_source_tokens <= limit:
+        return text
+    return text.model_copy(update={"max_source_tokens": limit})
+
+
+def _with_alternatives(made: list[Summary]) -> Summary:
+    best, *others = made
+    if not others:
+        return best
+    return replace(best, alternatives=tuple(others))
+
+
+def _number(value: Any) -> int:
+    return value if isinstance(value, int) else 0
