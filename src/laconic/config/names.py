@@ -40,6 +40,7 @@ EXTRACTIVE: Table = {
     "lexrank": "laconic.extractive.lexrank:LexRank",
     "longest": "laconic.extractive.positional:Longest",
     "lsa": "laconic.extractive.lsa:Lsa",
+    "lsa_first": "laconic.extractive.lsa:LsaFirst",
     "luhn": "laconic.extractive.luhn:Luhn",
     "oracle": "laconic.extractive.oracle:Oracle",
     "reduction": "laconic.extractive.reduction:Reduction",

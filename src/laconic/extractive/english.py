@@ -148,10 +148,9 @@ def _step_5(word: str, r1: int, r2: int) -> str:
     return word
 
 
-def _r2_after(word: str, shorter: str, r2: int) -> int:
-    """NLTK empties R2 when a suffix longer than R2 is exchanged in these two cases ("realization": "realize")."""
-    same = next((i for i, pair in enumerate(zip(word, shorter, strict=False)) if pair[0] != pair[1]), len(shorter))
-    return len(word) if shorter != word and same < r2 else r2
+def _r2_after(before: str, after: str, r2: int, suffixes: tuple[str, ...]) -> int:
+    suffix = _longest(before, suffixes)
+    return len(before) if suffix and before != after and len(before) - len(suffix) < r2 else r2
 
 
 def stem_english(word: str) -> str:
@@ -166,12 +165,11 @@ def stem_english(word: str) -> str:
     word = _step_1b(word, r1)
     if len(word) > 2 and word[-1] in "yY" and word[-2] not in _VOWELS:
         word = word[:-1] + "i"
-    shorter = _step_2(word, r1)
-    if word.endswith(("izer", "ization")):
-        r2 = _r2_after(word, shorter, r2)
-    word = _step_3(shorter, r1, r2)
-    if shorter.endswith("ational"):
-        r2 = _r2_after(shorter, word, r2)
+    # NLTK empties R2 where one of these suffixes is exchanged and R2 is the shorter ("realization": "realize").
+    before, word = word, _step_2(word, r1)
+    r2 = _r2_after(before, word, r2, ("ization", "izer"))
+    before, word = word, _step_3(word, r1, r2)
+    r2 = _r2_after(before, word, r2, ("ational",))
     word = _step_4(word, r2)
     word = _step_5(word, r1, r2)
     return word.replace("Y", "y")

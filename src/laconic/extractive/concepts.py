@@ -1,0 +1,122 @@
+"""Concept coverage as an integer linear programme (Gillick and Favre 2009; Berkeley's bigram baseline).
+
+Choose sentences s_j within a budget of words so that the concepts they cover weigh most:
+
+    max  sum_c w_c z_c - eps sum_j j s_j    with  sum_j len_j s_j <= L,  z_c <= sum_{j contains c} s_j
+
+Concepts are bigrams of stems after stop words and punctuation are dropped (``skip``), or adjacent bigrams that
+are not two stop words (``adjacent``); a concept weighs the number of sentences that contain it, times ``lead_prior``
+to the power of the first such sentence's position. With positive weights z may be continuous: it sits at
+min(1, sum s). The solver is HiGHS through scipy; when time runs out its best solution is taken, else a greedy one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any, Literal
+
+import numpy as np
+from pydantic import Field
+from scipy.optimize import Bounds, LinearConstraint, milp
+from scipy.sparse import csr_array, hstack, vstack
+
+from laconic.extractive.base import Extractor, WordsConfig
+from laconic.extractive.terms import SentenceTerms
+
+_EARLIER = 1e-6
+
+
+class ConceptIlp(Extractor):
+    """``max_words`` is the budget in blank-separated words; ``sentences`` is not used.
+
+    When not even one sentence fits, the shortest is taken.
+    """
+
+    class Config(WordsConfig):
+        max_words: int = Field(50, ge=1)
+        concepts: Literal["skip", "adjacent"] = "skip"
+        lead_prior: float = Field(1.0, gt=0, le=1)
+        time_limit: float = Field(5.0, gt=0)
+
+    def pick(self, sentences: list[str]) -> Sequence[int]:
+        lengths = np.array([len(sentence.split()) for sentence in sentences], dtype=np.float64)
+        if lengths.min() > self.config.max_words:
+            return [int(lengths.argmin())]
+        terms = SentenceTerms(sentences, self.config)
+        weights, occurrence = self._concepts(terms)
+        chosen = solve_coverage(weights, occurrence, lengths, self.config.max_words, self.config.time_limit)
+        if chosen is None:
+            chosen = greedy_coverage(weights, occurrence, lengths, self.config.max_words)
+        return chosen or [int(np.flatnonzero(lengths <= self.config.max_words)[0])]
+
+    def _concepts(self, terms: SentenceTerms) -> tuple[np.ndarray, csr_array]:
+        rows: list[list[tuple[Any, Any]]]
+        if self.config.concepts == "skip":
+            rows = [list(pairwise(row)) for row in terms.content]
+        else:
+            rows = [
+                [
+                    (left, right)
+                    for (left, one), (right, two) in pairwise(zip(stems, words, strict=True))
+                    if one not in terms.stops or two not in terms.stops
+                ]
+                for stems, words in zip(terms.stems, terms.lowered, strict=True)
+            ]
+        numbers: dict[object, int] = {}
+        pairs = [(index, numbers.setdefault(pair, len(numbers))) for index, row in enumerate(rows) for pair in set(row)]
+        pairs.sort()
+        sentence_of = np.array([index for index, _ in pairs], dtype=np.int64)
+        concept_of = np.array([concept for _, concept in pairs], dtype=np.int64)
+        shape = (len(numbers), len(terms))
+        occurrence = csr_array((np.ones(len(pairs)), (concept_of, sentence_of)), shape=shape)
+        weights = np.bincount(concept_of, minlength=len(numbers)).astype(np.float64)
+        first = np.full(len(numbers), len(terms), dtype=np.float64)
+        np.minimum.at(first, concept_of, sentence_of)
+        return weights * self.config.lead_prior**first, occurrence
+
+
+def solve_coverage(
+    weights: np.ndarray, occurrence: csr_array, lengths: np.ndarray, budget: float, time_limit: float
+) -> list[int] | None:
+    """The sentences of the best solution found in time, or None when there is none.
+
+    Args:
+        weights: (concepts,), positive.
+        occurrence: (concepts, sentences), 1 where the sentence contains the concept.
+        lengths: (sentences,).
+    """
+    concepts, total = occurrence.shape
+    cost = np.concatenate([_EARLIER * np.arange(total), -weights])
+    length_row = csr_array(np.concatenate([lengths, np.zeros(concepts)])[None, :])
+    cover = hstack([-occurrence, csr_array((np.ones(concepts), (range(concepts), range(concepts))))])
+    matrix = vstack([length_row, cover]) if concepts else length_row
+    limits = np.concatenate([[budget], np.zeros(concepts)])
+    solution = milp(
+        cost,
+        integrality=np.concatenate([np.ones(total), np.zeros(concepts)]),
+        bounds=Bounds(0, 1),
+        constraints=LinearConstraint(matrix, -np.inf, limits),
+        options={"time_limit": time_limit},
+    )
+    if solution.x is None:
+        return None
+    return np.flatnonzero(solution.x[:total] > 0.5).tolist()
+
+
+def greedy_coverage(weights: np.ndarray, occurrence: csr_array, lengths: np.ndarray, budget: float) -> list[int]:
+    """Add the sentence with the most new weight a word until nothing fits or nothing is new."""
+    contains = occurrence.toarray() > 0  # (concepts, sentences)
+    open_ = weights.copy()
+    picked: list[int] = []
+    room = budget
+    while True:
+        gain = open_ @ contains
+        gain[lengths > room] = 0.0
+        density = gain / np.maximum(lengths, 1.0)
+        chosen = int(density.argmax()) if len(density) else 0
+        if not len(density) or density[chosen] <= 0:
+            return sorted(picked)
+        picked.append(chosen)
+        room -= lengths[chosen]
+        open_[contains[:, chosen]] = 0.0
