@@ -1,0 +1,1 @@
+"""Training: the loop, its state, checkpoints, optimizers, phases, validation and logs."""

@@ -1,0 +1,186 @@
+"""The run's log. ``log.jsonl`` holds only what training determines, so a resumed run's log equals an
+uninterrupted one's byte for byte; ``timing.jsonl`` holds what the clock determines.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any, Protocol
+
+from accelerate import Accelerator
+
+from laconic.training.state import TrainState
+
+LOG, TIMING = "log.jsonl", "timing.jsonl"
+SHOW_EVERY_SECONDS = 0.2
+
+
+class Reporter(Protocol):
+    """Where a person sees how far training is; `laconic.cli.progress` has one."""
+
+    def update(
+        self,
+        completed: float | None = None,
+        *,
+        total: float | None = None,
+        description: str | None = None,
+        note: str | None = None,
+    ) -> None:
+        """Show what is given."""
+
+
+class Silent:
+    """A reporter that shows nothing."""
+
+    def update(
+        self,
+        completed: float | None = None,
+        *,
+        total: float | None = None,
+        description: str | None = None,
+        note: str | None = None,
+    ) -> None:
+        """Show nothing."""
+
+
+def _to_stderr(message: str) -> None:
+    print(message, file=sys.stderr, flush=True)
+
+
+def _ignore(entry: dict[str, Any]) -> None:
+    return
+
+
+@dataclass(frozen=True)
+class Outlets:
+    """Where a run speaks: a progress display, a callback for each line of the log, and sentences for a person."""
+
+    reporter: Reporter = field(default_factory=Silent)
+    on_log: Callable[[dict[str, Any]], None] = _ignore
+    on_message: Callable[[str], None] = _to_stderr
+
+
+class LogFile:
+    """A file of JSON lines that a checkpoint can cut back to the length it had then."""
+
+    def __init__(self, path: Path, keep_bytes: int = 0) -> None:
+        self.path = path
+        self._file: IO[bytes] = open(path, "ab")  # noqa: SIM115 - closed by `close`
+        if os.fstat(self._file.fileno()).st_size > keep_bytes:
+            self._file.truncate(keep_bytes)
+
+    def write(self, entry: dict[str, Any]) -> None:
+        """Append one line; it is in the operating system's hands when this returns."""
+        self._file.write(json.dumps(entry, ensure_ascii=False).encode() + b"\n")
+        self._file.flush()
+
+    def sync(self) -> int:
+        """Force the file to the disk; return its length in bytes."""
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        return os.fstat(self._file.fileno()).st_size
+
+    def close(self) -> None:
+        self._file.close()
+
+
+def read_log(path: Path) -> list[dict[str, Any]]:
+    """The entries of a ``log.jsonl``; a last line cut off by a crash is left out."""
+    lines = path.read_text(encoding="utf-8").split("\n")
+    return [json.loads(line) for line in lines[:-1]]
+
+
+class RunLog:
+    """Everything that leaves the loop while it runs: both files, the trackers, the callback and the bar.
+
+    Only the first process writes; on the others every method does nothing but keep the window.
+    """
+
+    def __init__(self, out: Path, state: TrainState, accelerator: Accelerator, outlets: Outlets) -> None:
+        self._state, self._accelerator, self._outlets = state, accelerator, outlets
+        self._log: LogFile | None = None
+        self._timing: LogFile | None = None
+        if accelerator.is_main_process:
+            self._log = LogFile(out / LOG, state.log_bytes)
+            self._timing = LogFile(out / TIMING, state.timing_bytes)
+        self._window_at = self._shown_at = time.perf_counter()
+        self._read_tokens = self._rate = 0.0
+
+    def update(self, values: dict[str, float], place: dict[str, Any], log_every: int) -> None:
+        """Take in one update's figures; every ``log_every`` updates their means become a line.
+
+        ``values`` (loss, gradient norm, objectives) are averaged over the updates since the last line, ``tokens``
+        added up; the sums live in the training state, so a resumed run closes the same window.
+        """
+        window = self._state.window
+        for name, value in values.items():
+            window[name] = window.get(name, 0.0) + value
+        window["updates"] = window.get("updates", 0) + 1
+        self._read_tokens += values["tokens"]
+        if self._state.update % log_every == 0:
+            self.close_window(place)
+        self._show(values["loss"])
+
+    def close_window(self, place: dict[str, Any]) -> None:
+        """Write the window's line, if any update is in it."""
+        window, self._state.window = self._state.window, {}
+        count = window.pop("updates", 0)
+        if not count:
+            return
+        tokens = int(window.pop("tokens"))
+        self._state.tokens += tokens
+        means = {name: total / count for name, total in window.items()}
+        self._write({"kind": "train", **place, **means, "tokens": tokens})
+        now = time.perf_counter()
+        self._rate = self._read_tokens / max(now - self._window_at, 1e-9)
+        if self._timing:
+            self._timing.write(
+                {
+                    "update": self._state.update,
+                    "elapsed_seconds": round(self._state.elapsed_seconds, 3),
+                    "tokens_per_second": round(self._rate, 1),
+                }
+            )
+        self._window_at, self._read_tokens = now, 0.0
+
+    def validation(self, values: dict[str, float], place: dict[str, Any], *, best: bool) -> None:
+        """Write a validation's line. The time it took is in no training rate."""
+        self._write({"kind": "validation", **place, **values, "best": best})
+
+    def resume_clock(self) -> None:
+        """Do not count what just happened (validation, checkpoint) into tokens per second."""
+        self._window_at, self._read_tokens = time.perf_counter(), 0.0
+
+    def sync(self) -> None:
+        """Force the files to the disk and note their lengths in the training state."""
+        if self._log and self._timing:
+            self._state.log_bytes, self._state.timing_bytes = self._log.sync(), self._timing.sync()
+
+    def close(self) -> None:
+        for file in (self._log, self._timing):
+            if file:
+                file.close()
+        for tracker in self._accelerator.trackers:
+            tracker.finish()
+
+    def _write(self, entry: dict[str, Any]) -> None:
+        if self._log:
+            self._log.write(entry)
+            self._outlets.on_log(entry)
+        if self._accelerator.trackers:
+            prefix = "" if entry["kind"] == "train" else "validation/"
+            numbers = {prefix + k: v for k, v in entry.items() if isinstance(v, float) and not isinstance(v, bool)}
+            self._accelerator.log(numbers, step=entry["update"])
+
+    def _show(self, loss: float) -> None:
+        now = time.perf_counter()
+        if now - self._shown_at >= SHOW_EVERY_SECONDS:
+            self._shown_at = now
+            rate = self._rate or self._read_tokens / max(now - self._window_at, 1e-9)
+            self._outlets.reporter.update(self._state.update, note=f"loss {loss:.3f}, {rate:,.0f} tokens/s")

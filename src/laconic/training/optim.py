@@ -1,0 +1,77 @@
+"""Optimizers, the learning rate as a pure function of the update, and clipping.
+
+All four optimizers run torch's fused kernels: on a CPU, for an embedding of 50,000 x 128 and an output layer of
+the same size, a fused Adam step takes 13 ms against 62 (foreach) and 120 (plain), Adagrad 10 against 99 and 31.
+Embedding gradients are dense here; TensorFlow's sparse ones, on which See et al. measured their norm, are not
+merged over repeated rows, so its clipping is not exactly this one (specification c.40).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from laconic.config.schema import OptimizerConfig, ScheduleConfig, TrainingConfig
+from laconic.errors import ConfigError
+
+
+def build_optimizer(config: OptimizerConfig, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
+    """The optimizer that ``config`` describes. Frozen parameters may be among ``parameters``: without a gradient
+    they are left alone, and are trained once a phase thaws them."""
+    parameters, rate = list(parameters), config.learning_rate
+    shared: dict[str, Any] = {"lr": rate, "weight_decay": config.weight_decay, "fused": True}
+    if config.type == "adam":
+        return torch.optim.Adam(parameters, betas=config.betas, eps=config.epsilon, **shared)
+    if config.type == "adamw":
+        return torch.optim.AdamW(parameters, betas=config.betas, eps=config.epsilon, **shared)
+    if config.type == "adagrad":
+        start = config.initial_accumulator
+        return torch.optim.Adagrad(parameters, initial_accumulator_value=start, eps=config.epsilon, **shared)
+    return torch.optim.SGD(parameters, momentum=config.momentum, **shared)
+
+
+def total_updates(config: TrainingConfig, updates_per_epoch: int) -> int | None:
+    """How many updates the run will make, as far as its settings say; None if only the clock ends it."""
+    limits = [config.max_updates, config.max_epochs and config.max_epochs * updates_per_epoch]
+    return min((limit for limit in limits if limit), default=None)
+
+
+def schedule_factor(config: ScheduleConfig, update: int, total: int | None, plateau_factor: float = 1.0) -> float:
+    """What the base learning rate is multiplied with in the update after ``update`` completed ones.
+
+    The warm-up rises linearly and reaches 1 at update ``warmup_updates``. Then ``linear`` and ``cosine`` fall from
+    1 to ``final_factor`` at ``total``; ``inverse_sqrt`` is sqrt(warmup / update); ``plateau`` is
+    ``plateau_factor``, which validation lowers.
+
+    Raises:
+        ConfigError: ``linear`` or ``cosine`` without a known end.
+    """
+    warmup, count = config.warmup_updates, update + 1
+    if count <= warmup:
+        return count / warmup
+    if config.type == "inverse_sqrt":
+        return math.sqrt(max(warmup, 1) / count)
+    if config.type == "plateau":
+        return plateau_factor
+    if config.type == "constant":
+        return 1.0
+    if total is None:
+        raise ConfigError(
+            f"The schedule '{config.type}' needs to know the end: set training.max_updates or training.max_epochs "
+            "besides max_minutes, or choose the schedule 'constant' or 'inverse_sqrt'."
+        )
+    done = min(max(count - warmup, 0) / max(total - warmup, 1), 1.0)
+    share = 1.0 - done if config.type == "linear" else 0.5 * (1.0 + math.cos(math.pi * done))
+    return config.final_factor + (1.0 - config.final_factor) * share
+
+
+def clip_gradients(parameters: Iterable[nn.Parameter], clip_norm: float | None) -> Tensor:
+    """Scale all gradients so that their global norm is at most ``clip_norm``; return the norm before that.
+
+    The norm stays on the device: whether it is finite is asked once an update, with everything else.
+    """
+    return nn.utils.clip_grad_norm_(parameters, math.inf if clip_norm is None else clip_norm, foreach=True)

@@ -1,0 +1,110 @@
+"""Phases: coverage switch-on, curricula, freezing, soft-attention pre-training.
+
+Which phase holds is a pure function of the number of completed updates. What a phase does not name keeps the
+value of the phase before (limits, learning rate, switches, weights); ``freeze`` is each phase's own list, so an
+empty one thaws everything. After the last ``until`` the last phase stays.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from typing import Any
+
+from torch import nn
+
+from laconic.config.schema import PhaseConfig, RunConfig
+from laconic.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class PhaseSettings:
+    """Everything a phase settles, the values kept from earlier phases included."""
+
+    index: int
+    name: str
+    max_source_tokens: int
+    max_target_tokens: int
+    learning_rate: float
+    model: dict[str, Any] = field(default_factory=dict)
+    objective_weights: dict[str, float] = field(default_factory=dict)
+    freeze: tuple[str, ...] = ()
+    reset_optimizer: bool = False
+
+    @property
+    def limits(self) -> tuple[int, int]:
+        return self.max_source_tokens, self.max_target_tokens
+
+
+class Phases:
+    """The phases of a run.
+
+    Raises:
+        ConfigError: the ends do not rise, a phase after an endless one, or limits above the text's own.
+    """
+
+    def __init__(self, run: RunConfig) -> None:
+        self._settings = _fold(run)
+        self._ends = [phase.until for phase in run.training.phases]
+        for earlier, later in zip(self._ends, self._ends[1:], strict=False):
+            if earlier is None or (later is not None and later <= earlier):
+                raise ConfigError(
+                    "training.phases: each phase but the last needs 'until', and each 'until' must be larger than "
+                    f"the one before (given: {self._ends})."
+                )
+
+    def at(self, update: int) -> PhaseSettings:
+        """The settings for the update after ``update`` completed ones."""
+        for index, end in enumerate(self._ends):
+            if end is None or update < end:
+                return self._settings[index]
+        return self._settings[-1]
+
+    def __getitem__(self, index: int) -> PhaseSettings:
+        return self._settings[index]
+
+
+def _fold(run: RunConfig) -> list[PhaseSettings]:
+    text = run.text
+    now = PhaseSettings(0, "", text.max_source_tokens, text.max_target_tokens, run.training.optimizer.learning_rate)
+    settings: list[PhaseSettings] = []
+    for index, phase in enumerate(run.training.phases):
+        _check_limits(phase, run)
+        now = PhaseSettings(
+            index=index,
+            name=phase.name,
+            max_source_tokens=phase.max_source_tokens or now.max_source_tokens,
+            max_target_tokens=phase.max_target_tokens or now.max_target_tokens,
+            learning_rate=phase.learning_rate or now.learning_rate,
+            model=now.model | phase.model,
+            objective_weights=now.objective_weights | phase.objective_weights,
+            freeze=phase.freeze,
+            reset_optimizer=phase.reset_optimizer,
+        )
+        settings.append(now)
+    return settings or [now]
+
+
+def _check_limits(phase: PhaseConfig, run: RunConfig) -> None:
+    for name in ("max_source_tokens", "max_target_tokens"):
+        asked, most = getattr(phase, name), getattr(run.text, name)
+        if asked is not None and asked > most:
+            raise ConfigError(
+                f"Phase '{phase.name}' asks for {name} {asked}, but the texts are cut to "
+                f"text.{name} = {most}; raise that."
+            )
+
+
+def freeze(model: nn.Module, patterns: tuple[str, ...], trainable: frozenset[str]) -> None:
+    """Train exactly the parameters of ``trainable`` whose name matches no pattern.
+
+    Raises:
+        ConfigError: a pattern matches no parameter.
+    """
+    names = [name for name, _ in model.named_parameters()]
+    for pattern in patterns:
+        if not any(fnmatchcase(name, pattern) for name in names):
+            known = ", ".join(names)
+            raise ConfigError(f"The pattern '{pattern}' of 'freeze' matches no parameter; there are: {known}.")
+    for name, parameter in model.named_parameters():
+        parameter.requires_grad_(name in trainable and not any(fnmatchcase(name, p) for p in patterns))

@@ -1,0 +1,149 @@
+"""From a run's settings to the parts the loop works with: data, tokenizer, model, objectives."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+
+from accelerate import Accelerator
+
+from laconic.config.names import MODELS, OBJECTIVES, TOKENIZERS, build
+from laconic.config.schema import RunConfig
+from laconic.data.collate import Collator
+from laconic.data.dataset import EncodedDataset
+from laconic.data.readers import SkipCounter, read_configured
+from laconic.errors import ConfigError, DataError
+from laconic.models.base import SummarizationModel
+from laconic.objectives.base import Objective
+from laconic.text.tokenizer import Tokenizer
+from laconic.training.embeddings import read_embeddings
+from laconic.training.logging import Reporter, Silent
+from laconic.types import Record
+
+TOKENIZER_FOLDER = "tokenizer"
+
+
+@dataclass
+class Parts:
+    """What `laconic.training.loop.Trainer` needs; ``data_digest`` identifies the training texts."""
+
+    tokenizer: Tokenizer
+    model: SummarizationModel
+    objectives: list[Objective]
+    train_set: EncodedDataset
+    validation_set: EncodedDataset | None
+    collator: Collator
+    data_digest: str = ""
+    notes: list[str] = field(default_factory=list)
+
+
+def prepare(run: RunConfig, out: Path, accelerator: Accelerator, reporter: Reporter | None = None) -> Parts:
+    """Read the data, train (or, on resume, load) the tokenizer, encode, build the model and the objectives.
+
+    The tokenizer is kept in the run folder, so a resumed run reads the same ids.
+
+    Raises:
+        ConfigError, DataError: the settings name no training data, or the data is not usable.
+    """
+    reporter = reporter or Silent()
+    reporter.update(description="Reading")
+    notes: list[str] = []
+    train_records = read_split(run, "train", run.data.max_train_records, notes)
+    validation_records = read_split(run, "validation", run.data.max_validation_records, notes)
+    if not train_records:
+        raise DataError(f"{run.data.train} holds no records to train on.")
+    tokenizer = _tokenizer(run, out, train_records, accelerator, reporter)
+    train_set = encode(train_records, tokenizer, run, reporter, "training")
+    validation_set = encode(validation_records, tokenizer, run, reporter, "validation") if validation_records else None
+    return Parts(
+        tokenizer=tokenizer,
+        model=build_model(run, tokenizer),
+        objectives=[build("objective", OBJECTIVES, spec) for spec in run.objectives],
+        train_set=train_set,
+        validation_set=validation_set,
+        collator=Collator(tokenizer, run.text),
+        data_digest=_digest(train_records),
+        notes=list(dict.fromkeys(notes)),
+    )
+
+
+def read_split(run: RunConfig, split: str, most: int | None, notes: list[str]) -> list[Record]:
+    """The records of one split; empty when the run names none. What was chosen or skipped goes to ``notes``.
+
+    Raises:
+        ConfigError: there is no training split.
+    """
+    path = getattr(run.data, split)
+    if path is None:
+        if split == "train":
+            raise ConfigError("The run names no training data: set data.train, or give --data DIR.")
+        return []
+    skipped = SkipCounter()
+    records = list(islice(read_configured(path, run.data, on_skip=skipped, on_choice=notes.append), most))
+    if skipped.total:
+        notes.append(f"{path}: {skipped.total} bad records skipped, for example: {skipped.examples[0]}")
+    return records
+
+
+def encode(
+    records: list[Record], tokenizer: Tokenizer, run: RunConfig, reporter: Reporter, name: str
+) -> EncodedDataset:
+    """Tokenize ``records`` once, with progress."""
+    done = 0
+
+    def advance(amount: int) -> None:
+        nonlocal done
+        done += amount
+        reporter.update(done)
+
+    reporter.update(0, total=len(records), description=f"Encoding {name} data")
+    return EncodedDataset.build(records, tokenizer, run.text, progress=advance)
+
+
+def build_model(run: RunConfig, tokenizer: Tokenizer) -> SummarizationModel:
+    """The model that ``run`` describes for this vocabulary, with pre-trained word vectors where it asks for them."""
+    model: SummarizationModel = build(
+        "model",
+        MODELS,
+        run.model,
+        vocab_size=tokenizer.vocab_size,
+        pad_id=tokenizer.pad_id,
+        unk_id=tokenizer.unk_id,
+        bos_id=tokenizer.bos_id,
+        eos_id=tokenizer.eos_id,
+    )
+    if run.text.pretrained_embeddings is not None:
+        path = Path(run.text.pretrained_embeddings)
+        model.load_embeddings(read_embeddings(path, tokenizer.vocabulary, missing=run.text.pretrained_missing))
+    return model
+
+
+def _tokenizer(
+    run: RunConfig, out: Path, records: list[Record], accelerator: Accelerator, reporter: Reporter
+) -> Tokenizer:
+    """The first process trains and saves it, all load it: one tokenizer, whatever happens."""
+    folder = out / TOKENIZER_FOLDER
+    if accelerator.is_main_process and not (folder / "tokenizer.json").is_file():
+        reporter.update(description="Training the tokenizer")
+        tokenizer: Tokenizer = build("tokenizer", TOKENIZERS, run.text.tokenizer)
+        tokenizer.train(_texts(records))
+        tokenizer.save(folder)
+    accelerator.wait_for_everyone()
+    return Tokenizer.load(folder)
+
+
+def _texts(records: list[Record]) -> Iterator[str]:
+    for record in records:
+        yield record.document
+        yield record.summary
+
+
+def _digest(records: list[Record]) -> str:
+    digest = hashlib.sha256()
+    for record in records:
+        digest.update(record.document.encode("utf-8", "surrogatepass") + b"\0")
+        digest.update(record.summary.encode("utf-8", "surrogatepass") + b"\1")
+    return digest.hexdigest()

@@ -1,0 +1,120 @@
+"""What goes into a checkpoint and back: model, optimizer, generators, training state (see `checkpoint`)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from accelerate import Accelerator
+from accelerate.utils import gather_object
+from torch import Tensor, nn
+
+from laconic.errors import CheckpointError
+from laconic.models.base import SummarizationModel
+from laconic.training import rng
+from laconic.training.averaging import WeightAverage
+from laconic.training.checkpoint import Snapshot
+from laconic.training.state import TrainState
+
+
+def take(
+    *,
+    model: SummarizationModel,
+    optimizer: torch.optim.Optimizer,
+    average: WeightAverage | None,
+    state: TrainState,
+    identity: dict[str, Any],
+    accelerator: Accelerator,
+) -> Snapshot:
+    """Gather everything; every process must call this. ``identity`` is compared when the run is resumed."""
+    tensors, structure = _optimizer_state(optimizer, model)
+    snapshot = Snapshot(tensors={"model": model.state_dict(), "optimizer": tensors})
+    if average is not None:
+        snapshot.tensors["average"] = average.mean
+    snapshot.values = {
+        "switches": model.switches(),
+        "optimizer": structure,
+        "generators": gather_object([rng.capture()]) if accelerator.num_processes > 1 else [rng.capture()],
+        "train_state": state.state_dict(),
+        "identity": identity,
+    }
+    return snapshot
+
+
+def check_identity(snapshot: Snapshot, identity: dict[str, Any]) -> None:
+    """Refuse to resume with other data or another number of processes.
+
+    Raises:
+        CheckpointError: says what differs.
+    """
+    stored = snapshot.values["identity"]
+    if stored.get("processes") != identity["processes"]:
+        raise CheckpointError(
+            f"The run was made by {stored.get('processes')} process(es) and is resumed by {identity['processes']}; "
+            "an exact continuation needs the same number (see accelerate launch --num_processes)."
+        )
+    if stored.get("data") != identity["data"]:
+        raise CheckpointError(
+            "The training data is not what the run was started with, so it cannot continue exactly; "
+            "put the old files back, or start a new run."
+        )
+
+
+def restore(
+    snapshot: Snapshot,
+    *,
+    model: SummarizationModel,
+    optimizer: torch.optim.Optimizer,
+    average: WeightAverage | None,
+) -> None:
+    """Put model, optimizer and averaged weights back; the generators come last, by `restore_generators`.
+
+    Raises:
+        CheckpointError: the tensors do not fit the model.
+    """
+    model.switch(snapshot.values["switches"])
+    try:
+        model.load_state_dict(snapshot.tensors["model"], strict=True)
+        _load_optimizer(optimizer, model, snapshot.tensors.get("optimizer", {}), snapshot.values["optimizer"])
+        if average is not None:
+            updates = snapshot.values["train_state"]["averaged_updates"]
+            average.load(snapshot.tensors["average"], updates)
+    except (RuntimeError, KeyError, ValueError) as error:
+        raise CheckpointError(f"The checkpoint does not fit the run's model: {str(error).splitlines()[0]}") from error
+
+
+def restore_generators(snapshot: Snapshot, accelerator: Accelerator) -> None:
+    """Put this process's random number generators back; the last thing before the next update."""
+    rng.restore(snapshot.values["generators"][accelerator.process_index])
+
+
+def _names(model: nn.Module) -> list[str]:
+    return [name for name, _ in model.named_parameters()]
+
+
+def _optimizer_state(optimizer: torch.optim.Optimizer, model: nn.Module) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """The optimizer's tensors as ``parameter.key`` and, for each parameter, the keys; numbers stay numbers."""
+    state = optimizer.state_dict()["state"]
+    tensors: dict[str, Tensor] = {}
+    structure: dict[str, dict[str, Any]] = {}
+    for index, name in enumerate(_names(model)):
+        entry: dict[str, Any] = {}
+        for key, value in state.get(index, {}).items():
+            entry[key] = None if isinstance(value, Tensor) else value
+            if isinstance(value, Tensor):
+                tensors[f"{name}.{key}"] = value
+        structure[name] = entry
+    return tensors, structure
+
+
+def _load_optimizer(
+    optimizer: torch.optim.Optimizer, model: nn.Module, tensors: dict[str, Tensor], structure: dict[str, Any]
+) -> None:
+    whole = optimizer.state_dict()
+    state: dict[int, dict[str, Any]] = {}
+    for index, name in enumerate(_names(model)):
+        entry = structure[name]
+        if entry:
+            keys = {key: (tensors[f"{name}.{key}"] if value is None else value) for key, value in entry.items()}
+            state[index] = keys
+    optimizer.load_state_dict({"state": state, "param_groups": whole["param_groups"]})

@@ -1,0 +1,173 @@
+"""Gradients of one update: forward, objectives, one division, sums over micro-batches and processes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from accelerate import Accelerator
+from accelerate.utils import gather_object
+from torch import Tensor
+
+from laconic.config.schema import RunConfig
+from laconic.errors import ConfigError, TrainingError, unknown_choice
+from laconic.models.base import SummarizationModel
+from laconic.objectives.base import Objective
+from laconic.training.checkpoint import last_good
+from laconic.training.forcing import forced_mask
+from laconic.training.gradients import sum_gradients, sum_over_processes
+from laconic.training.optim import clip_gradients
+from laconic.types import Batch, Term
+
+_NAMED_RECORDS = 20
+
+
+@dataclass(frozen=True)
+class UpdateFigures:
+    """One update in numbers, the same on every process. ``flags`` are the processes' flags added up."""
+
+    loss: float
+    values: dict[str, float]
+    grad_norm: float
+    tokens: int
+    flags: list[float]
+
+
+class UpdateStep:
+    """Leaves an update's clipped gradients on the model's parameters; the loop steps the optimizer."""
+
+    def __init__(
+        self, run: RunConfig, model: SummarizationModel, objectives: Sequence[Objective], accelerator: Accelerator
+    ) -> None:
+        self.run, self.model, self.accelerator = run, model, accelerator
+        self._objectives = list(objectives)
+        names = [objective.name for objective in objectives]
+        if len(set(names)) != len(names):
+            raise ConfigError(f"objectives: each may be named once (given: {', '.join(names)}).")
+        self._parameters = list(model.parameters())
+        self._weights: dict[str, float] = {}
+        self.active = self._objectives
+
+    def set_weights(self, weights: Mapping[str, float]) -> None:
+        """Replace weights by objective name; an objective of weight 0 is not computed.
+
+        Raises:
+            ConfigError: there is no objective of that name, or none is left.
+        """
+        names = [objective.name for objective in self._objectives]
+        for name in weights:
+            if name not in names:
+                raise ConfigError(unknown_choice("objective in objective_weights", name, names))
+        self._weights = dict(weights)
+        own = {objective.name: objective.config.weight for objective in self._objectives}
+        self.active = [o for o in self._objectives if (own | self._weights)[o.name] != 0]
+        if not self.active:
+            raise ConfigError("All objectives have weight 0; there is nothing to train.")
+
+    def terms(self, batch: Batch) -> list[Term]:
+        """Forward pass (under autocast for bf16) and the active objectives, with their present weights."""
+        with torch.autocast(
+            self.accelerator.device.type, torch.bfloat16, enabled=self.run.training.precision == "bf16"
+        ):
+            output = self.model(batch)
+        terms = [objective(output, batch) for objective in self.active]
+        return [replace(term, weight=self._weights.get(term.name, term.weight)) for term in terms]
+
+    def __call__(self, batches: Sequence[Batch], update: int, flags: Sequence[float], out: Path) -> UpdateFigures:
+        """Compute the gradients of the update after ``update`` completed ones.
+
+        Raises:
+            TrainingError: loss or gradient norm is not finite; nothing has been stepped.
+        """
+        device = self.accelerator.device
+        tokens = sum(int(batch.target_mask.sum()) for batch in batches if batch.target_mask is not None)
+        batches = [self._ready(batch, update, number) for number, batch in enumerate(batches)]
+        several = len(batches) > 1 or self.accelerator.num_processes > 1
+        # One objective: divide the summed gradients. More: each has its own count, needed before the backward pass.
+        late = several and len(self.active) == 1
+        counts = self._count(batches) if len(batches) > 1 and not late else None
+        sums = torch.zeros(len(self.active), device=device)
+        seen = torch.zeros(len(self.active), device=device)
+        losses: list[Tensor] = []
+        for batch in batches:
+            terms = self.terms(batch)
+            weights = [term.weight for term in terms]
+            own = torch.stack([term.count.detach().float() for term in terms])
+            if counts is None and not late:
+                counts = self._shared(own)
+            loss = _total(terms, torch.ones_like(own) if counts is None else counts)
+            loss.backward()
+            losses.append(loss.detach())
+            sums += torch.stack([term.sum.detach().float() for term in terms])
+            seen += own
+        figures = torch.cat([sums, seen, torch.tensor([float(tokens), *flags], device=device)])
+        figures = sum_gradients(self._parameters, figures, self.accelerator)
+        size = len(self.active)
+        if counts is None:
+            counts = figures[size : 2 * size].clamp_min(1e-8)
+            torch._foreach_div_([p.grad for p in self._parameters if p.grad is not None], counts[0])
+        norm = clip_gradients(self._parameters, self.run.training.clip_norm)
+        # the one moment of an update at which the host waits for the device
+        numbers = torch.cat([figures[:size] / counts, norm.detach().float().view(1), figures[2 * size :]]).tolist()
+        values = {o.name: value for o, value in zip(self.active, numbers[:size], strict=True)}
+        total = sum(weight * value for weight, value in zip(weights, values.values(), strict=True))
+        if not (math.isfinite(total) and math.isfinite(numbers[size])):
+            self._refuse(total, numbers[size], batches, losses, update, out)
+        return UpdateFigures(total, values, numbers[size], int(numbers[size + 1]), numbers[size + 2 :])
+
+    def _ready(self, batch: Batch, update: int, number: int) -> Batch:
+        """The batch with its coins of teacher forcing and the loss's token weights, on the device."""
+        training = self.run.training
+        assert batch.target_ids is not None, "a training record without a summary passed the readers"
+        mask = forced_mask(
+            training.teacher_forcing,
+            (batch.target_ids.shape[0], batch.target_ids.shape[1]),
+            seed=training.seed,
+            update=update,
+            micro_batch=number,
+            rank=self.accelerator.process_index,
+        )
+        hints: list[Any] = [o for o in self.active if hasattr(o, "token_weights")]
+        batch = replace(batch, forced_mask=mask, token_weights=hints[0].token_weights(batch) if hints else None)
+        return batch.to(self.accelerator.device, non_blocking=True)
+
+    def _count(self, batches: Sequence[Batch]) -> Tensor:
+        """The objectives' counts over several micro-batches, by a forward pass without gradients.
+
+        Only models know which tokens count (`ModelOutput.token_mask`), and several objectives with different
+        counts cannot be put right afterwards, so this rare combination pays for one forward pass more.
+        """
+        with torch.no_grad(), torch.random.fork_rng(devices=self._devices()):
+            terms = [self.terms(batch) for batch in batches]
+        return self._shared(torch.stack([torch.stack([t.count.float() for t in row]) for row in terms]).sum(0))
+
+    def _devices(self) -> list[torch.device]:
+        return [self.accelerator.device] if self.accelerator.device.type == "cuda" else []
+
+    def _shared(self, counts: Tensor) -> Tensor:
+        return sum_over_processes(counts, self.accelerator).clamp_min(1e-8)
+
+    def _refuse(
+        self, loss: float, norm: float, batches: Sequence[Batch], losses: Sequence[Tensor], update: int, out: Path
+    ) -> None:
+        what = f"gradient norm ({norm})" if math.isfinite(loss) else f"loss ({loss})"
+        bad = [batch for batch, value in zip(batches, losses, strict=True) if not bool(value.isfinite())] or batches
+        ids = [name for batch in bad for name in (batch.record_ids or map(str, batch.indices))]
+        if self.accelerator.num_processes > 1:
+            ids = gather_object(ids)
+        more = f" and {len(ids) - _NAMED_RECORDS} more" if len(ids) > _NAMED_RECORDS else ""
+        named = ", ".join(ids[:_NAMED_RECORDS]) + more
+        raise TrainingError(
+            f"The {what} of update {update + 1} is not finite; training stopped before the weights changed. "
+            f"Records of the batch: {named}. {last_good(out)} "
+            "Try a lower learning rate, training.clip_norm=1.0 or training.precision=fp32, or check these records."
+        )
+
+
+def _total(terms: Sequence[Term], counts: Tensor) -> Tensor:
+    """The loss: each weighted sum divided by its count."""
+    return torch.stack([term.weight * term.sum / count for term, count in zip(terms, counts, strict=True)]).sum()
