@@ -6,10 +6,13 @@ Cells follow torch's convention (gates i, f, g, o; the GRU's reset gate after th
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+from laconic.layers.stepwise import StepLinear
 
 RecurrentState = tuple[Tensor, ...]  # (h, c) of an LSTM or (h,) of a GRU, each (N, H)
 
@@ -69,9 +72,34 @@ class Recurrence(nn.Module):
 
     def step(self, inputs: Tensor, state: RecurrentState) -> RecurrentState:
         """One step: (N, I) and a state of (N, H) tensors -> the next state."""
-        weights = (self.layer.weight_ih_l0, self.layer.weight_hh_l0, self.layer.bias_ih_l0, self.layer.bias_hh_l0)
-        result = _STEPS[self.cell](inputs, state if len(state) > 1 else state[0], *weights)
+        result = _STEPS[self.cell](inputs, state if len(state) > 1 else state[0], *self._weights())
         return tuple(result) if isinstance(result, tuple) else (result,)
+
+    def stepper(self) -> Callable[[Tensor, RecurrentState], RecurrentState]:
+        """`step` for the many steps of one training pass: the weights' gradients are made once, at the end."""
+        weight_ih, weight_hh, bias_ih, bias_hh = self._weights()
+        of_input, of_state = StepLinear.of(weight_ih, bias_ih), StepLinear.of(weight_hh, bias_hh)
+        gates = {"gru": gru_gates, "lstm": lstm_gates}[self.cell]
+        return lambda inputs, state: gates(of_input(inputs), of_state(state[0]), state)
+
+    def _weights(self) -> tuple[Tensor, ...]:
+        layer: Any = self.layer
+        return layer.weight_ih_l0, layer.weight_hh_l0, layer.bias_ih_l0, layer.bias_hh_l0
+
+
+def lstm_gates(from_input: Tensor, from_state: Tensor, state: RecurrentState) -> RecurrentState:
+    """``c' = f c + i g``, ``h' = o tanh(c')``; the pre-activations (N, 4H) are in the order i, f, g, o."""
+    i, f, g, o = (from_input + from_state).chunk(4, dim=-1)
+    cell = torch.addcmul(torch.sigmoid(f) * state[1], torch.sigmoid(i), torch.tanh(g))
+    return torch.sigmoid(o) * torch.tanh(cell), cell
+
+
+def gru_gates(from_input: Tensor, from_state: Tensor, state: RecurrentState) -> RecurrentState:
+    """``n = tanh(x_n + r h_n)``, ``h' = (1 - z) n + z h``; the pre-activations (N, 3H) are in the order r, z, n."""
+    size = state[0].shape[-1]
+    r, z = torch.sigmoid(from_input[:, : 2 * size] + from_state[:, : 2 * size]).chunk(2, dim=-1)
+    n = torch.tanh(torch.addcmul(from_input[:, 2 * size :], r, from_state[:, 2 * size :]))
+    return (torch.lerp(n, state[0], z),)
 
 
 class Bridge(nn.Module):

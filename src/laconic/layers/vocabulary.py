@@ -76,11 +76,31 @@ def _chunks(num_rows: int, vocab_size: int) -> Iterator[slice]:
         yield slice(begin, min(begin + size, num_rows))
 
 
-def _logits(features: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """In float32 at least, whatever the product was computed in."""
-    if features.dtype == bias.dtype:
-        return torch.addmm(bias, features, weight.t())
-    return (features @ weight.t()).to(bias.dtype).add_(bias)
+class _Workspace:
+    """Two chunk-sized buffers used for every chunk: fresh ones would cost more in page faults than the
+    arithmetic that fills them."""
+
+    def __init__(self, features: Tensor, weight: Tensor, bias: Tensor, num_rows: int) -> None:
+        rows = max((part.stop - part.start for part in _chunks(num_rows, weight.shape[0])), default=0)
+        self.weight, self.bias = weight, bias
+        self.product = features.new_empty(rows, weight.shape[0])
+        self.logits_buffer = self.product if features.dtype == bias.dtype else bias.new_empty(self.product.shape)
+        self.probs_buffer = bias.new_empty(self.product.shape)
+
+    def softmax(self, features: Tensor) -> tuple[Tensor, Tensor]:
+        """Logits and probabilities of a chunk (m, F), in float32 at least whatever the product was computed in.
+
+        Both are overwritten by the next call.
+        """
+        m = features.shape[0]
+        logits, probs = self.logits_buffer[:m], self.probs_buffer[:m]
+        if self.product is self.logits_buffer:
+            torch.addmm(self.bias, features, self.weight.t(), out=logits)
+        else:
+            torch.mm(features, self.weight.t(), out=self.product[:m])
+            torch.add(self.product[:m], self.bias, out=logits)
+        torch.softmax(logits, dim=-1, out=probs)
+        return logits, probs
 
 
 def _gold_of(logits: Tensor, probs: Tensor, gold: Tensor) -> Tensor:
@@ -97,10 +117,11 @@ def _gold_of(logits: Tensor, probs: Tensor, gold: Tensor) -> Tensor:
 
 
 def _without_gradient(features: Tensor, weight: Tensor, bias: Tensor, gold: Tensor) -> Tensor:
-    result = bias.new_empty(features.shape[0])
-    for rows in _chunks(features.shape[0], weight.shape[0]):
-        logits = _logits(features[rows], weight, bias)
-        result[rows] = _gold_of(logits, torch.softmax(logits, dim=-1), gold[rows])
+    with torch.no_grad():
+        work = _Workspace(features, weight, bias, features.shape[0])
+        result = bias.new_empty(features.shape[0])
+        for rows in _chunks(features.shape[0], weight.shape[0]):
+            result[rows] = _gold_of(*work.softmax(features[rows]), gold[rows])
     return result
 
 
@@ -117,10 +138,12 @@ def _add_gradient(
     if d_features is not None:
         torch.mm(low, weight, out=d_features[rows])
     if d_weight is not None:
-        if d_weight.dtype == low.dtype:
-            d_weight.addmm_(low.t(), features[rows])
-        else:
+        if low.dtype != d_weight.dtype:
             d_weight += low.t() @ features[rows]
+        elif rows.start == 0:  # writes what zeros would only be added to
+            torch.mm(low.t(), features[rows], out=d_weight)
+        else:
+            d_weight.addmm_(low.t(), features[rows])
     if d_bias is not None:
         d_bias += probs.sum(dim=0)
 
@@ -128,7 +151,11 @@ def _add_gradient(
 def _empty_gradients(features: Tensor, weight: Tensor, bias: Tensor, needed: tuple[bool, ...]) -> list[Tensor | None]:
     return [
         torch.empty_like(features) if needed[0] else None,
-        torch.zeros_like(weight, dtype=bias.dtype) if needed[1] else None,
+        (torch.empty_like if weight.dtype == bias.dtype and len(features) else torch.zeros_like)(
+            weight, dtype=bias.dtype
+        )
+        if needed[1]
+        else None,
         torch.zeros_like(bias) if needed[2] else None,
     ]
 
@@ -141,11 +168,10 @@ class _GoldLogProbs(torch.autograd.Function):
         gradients = _empty_gradients(features, weight, bias, ctx.needs_input_grad[:3])
         result, expected = bias.new_empty(features.shape[0]), bias.new_empty(features.shape[0])
         saved = (features, weight, bias, gold)
+        work = _Workspace(features, weight, bias, features.shape[0])
         for rows in _chunks(features.shape[0], weight.shape[0]):
-            logits = _logits(features[rows], weight, bias)
-            probs = torch.softmax(logits, dim=-1)
+            logits, probs = work.softmax(features[rows])
             result[rows] = _gold_of(logits, probs, gold[rows])
-            del logits
             expected[rows] = derivative(result[rows], rows)
             _add_gradient(rows, probs, expected[rows], saved, gradients)
         ctx.save_for_backward(*saved)
@@ -171,8 +197,9 @@ def _again(saved: tuple[Tensor, ...], wanted: Tensor, needed: tuple[bool, ...]) 
     """The gradients for a derivative that was not foreseen: project every chunk once more."""
     features, weight, bias, _ = saved
     gradients = _empty_gradients(features, weight, bias, needed)
+    work = _Workspace(features, weight, bias, features.shape[0])
     for rows in _chunks(features.shape[0], weight.shape[0]):
-        probs = torch.softmax(_logits(features[rows], weight, bias), dim=-1)
+        _, probs = work.softmax(features[rows])
         _add_gradient(rows, probs, wanted[rows], saved, gradients)
     if gradients[1] is not None:
         gradients[1] = gradients[1].to(weight.dtype)

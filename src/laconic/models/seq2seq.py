@@ -28,7 +28,8 @@ from laconic.config.section import Section
 from laconic.errors import ConfigError
 from laconic.layers.attention.base import Attention
 from laconic.layers.copying.base import CopyHead, CopySource, GoldTokens, HeadInput
-from laconic.layers.recurrent import Bridge, Recurrence
+from laconic.layers.recurrent import Bridge, Recurrence, RecurrentState
+from laconic.layers.stepwise import StepLinear
 from laconic.layers.vocabulary import VocabularyProjection
 from laconic.models.base import SummarizationModel
 from laconic.models.initialisation import initialise
@@ -100,6 +101,14 @@ class _Trace:
         self.scores.append(reading.scores)
         if "coverage" in reading.aux:
             self.coverage.append(reading.aux["coverage"])
+
+
+@dataclass(slots=True)
+class _Applied:
+    """The functions of a step: as they are in decoding, with gathered weight gradients in training."""
+
+    cell: Callable[[Tensor, RecurrentState], RecurrentState]
+    merge: Callable[[Tensor], Tensor] | None
 
 
 class Seq2Seq(SummarizationModel):
@@ -209,13 +218,14 @@ class Seq2Seq(SummarizationModel):
         """Teacher-forced (or, where ``forced_mask`` says so, self-fed) pass: gold log-probabilities (B, T)."""
         if batch.target_input_ids is None or batch.target_ids is None or batch.target_mask is None:
             raise AssertionError("forward needs a batch with targets")
-        memory = self.encode(batch)
-        state = self._first_state(memory)
-        if batch.forced_mask is None:
-            embedded = self.dropout(self.target_embedding(batch.target_input_ids))
-            trace = self._fused(embedded, state) if self._can_fuse else self._loop(embedded, state)
-        else:
-            trace = self._free_running(batch, memory, state)
+        with torch.autocast(batch.source_ids.device.type, enabled=False):  # only the vocabulary is worth it
+            memory = self.encode(batch)
+            state = self._first_state(memory)
+            if batch.forced_mask is None:
+                embedded = self.dropout(self.target_embedding(batch.target_input_ids))
+                trace = self._fused(embedded, state) if self._can_fuse else self._loop(embedded, state)
+            else:
+                trace = self._free_running(batch, memory, state)
         return self._project(trace, batch, memory)
 
     @property
@@ -247,8 +257,9 @@ class Seq2Seq(SummarizationModel):
     def _loop(self, embedded: Tensor, state: dict[str, Any]) -> _Trace:
         """Step by step, for models whose next input or attention needs the step before."""
         trace = _Trace(embedded=[embedded])
+        run = self._prepared()
         for one in embedded.unbind(dim=1):
-            state = self._traced(one, state, trace)
+            state = self._traced(one, state, trace, run)
         return trace
 
     def _free_running(self, batch: Batch, memory: Memory, state: dict[str, Any]) -> _Trace:
@@ -261,11 +272,11 @@ class Seq2Seq(SummarizationModel):
         source = CopySource(memory.extended_ids, memory.mask, memory.extended_vocab_size, first)
         gold, forced = batch.target_input_ids, batch.forced_mask
         needs_own = (~forced & (batch.target_mask if batch.target_mask is not None else True)).any(dim=0).tolist()
-        last_ids = gold[:, 0]
+        last_ids, run = gold[:, 0], self._prepared()
         for t in range(gold.shape[1]):
             embedded = self.dropout(self.target_embedding(last_ids))
             trace.embedded.append(embedded.unsqueeze(1))
-            state = self._traced(embedded, state, trace)
+            state = self._traced(embedded, state, trace, run)
             if t + 1 == gold.shape[1]:
                 break
             last_ids = gold[:, t + 1]
@@ -314,13 +325,18 @@ class Seq2Seq(SummarizationModel):
     ) -> tuple[HeadInput, AttentionOutput | None, dict[str, Any]]:
         """One step on (N, E) embeddings: what the head reads, the attention, the next state."""
         trace = _Trace(embedded=[embedded.unsqueeze(1)])
-        state = self._traced(embedded, state, trace)
+        state = self._traced(embedded, state, trace, _Applied(self.decoder.step, self.merge))
         inputs = self._head_inputs(trace, lambda part: part[-1].flatten(0, 1))
         if self.attention is None:
             return inputs, None, state
         return inputs, AttentionOutput(trace.contexts[-1], trace.weights[-1]), state
 
-    def _traced(self, embedded: Tensor, state: dict[str, Any], trace: _Trace) -> dict[str, Any]:
+    def _prepared(self) -> _Applied:
+        """The cell and the merge layer for the steps of one training pass."""
+        merge = None if self.merge is None else StepLinear.of(self.merge.weight, self.merge.bias)
+        return _Applied(self.decoder.stepper(), merge)
+
+    def _traced(self, embedded: Tensor, state: dict[str, Any], trace: _Trace, run: _Applied) -> dict[str, Any]:
         """Run one step on (N, E) embeddings and append what the output layer will need to ``trace``."""
         c = self.config
         output = None
@@ -331,9 +347,9 @@ class Seq2Seq(SummarizationModel):
         if self._feeds_fixed_context or c.input_feeding != "none":
             inputs = torch.cat([embedded, state["context"]], dim=-1)
         merged = embedded
-        if self.merge is not None:
-            inputs = merged = self.merge(inputs)
-        state = state | {"recurrent": self.decoder.step(inputs, state["recurrent"])}
+        if run.merge is not None:
+            inputs = merged = run.merge(inputs)
+        state = state | {"recurrent": run.cell(inputs, state["recurrent"])}
         if self.attention is not None and c.attention_timing == "after":
             output, attention = self._attend(state)
             state = state | {"attention": attention, "context": output.context.flatten(0, 1)}

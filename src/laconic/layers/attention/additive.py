@@ -21,6 +21,7 @@ kept for the backward pass: it is computed again there, which costs less than wr
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
@@ -30,10 +31,10 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from laconic.config.section import Section
-from laconic.layers import reading
+from laconic.layers import stepwise
 from laconic.layers.attention.base import Attention
 from laconic.layers.masking import mask_scores, masked_softmax
-from laconic.types import AttentionOutput, Memory
+from laconic.types import AttentionOutput, Memory, Shared
 
 # Elements of a (block, S, A) tensor that is made at a time: the second-level cache of one core on a CPU,
 # enough to fill the device elsewhere, where each launch costs more than the memory.
@@ -82,7 +83,10 @@ class AdditiveAttention(Attention):
     def init_state(self, memory: Memory) -> dict[str, Any]:
         """Keys are projected once a batch; c^0 = 0 (equation 6), kept in float32 at least."""
         keys = nn.functional.linear(memory.states, 2 * self.memory_projection.weight)
-        state: dict[str, Any] = {"memory": reading.prepare(keys, memory.states, memory.mask)}
+        state: dict[str, Any] = {"memory": stepwise.prepare(keys, memory.states, memory.mask)}
+        if torch.is_grad_enabled():
+            projection = stepwise.StepLinear.of(self.query_projection.weight, self.query_projection.bias)
+            state["query_projection"] = Shared(projection)
         if self.coverage_on:
             dtype = torch.promote_types(memory.states.dtype, torch.float32)
             state["coverage"] = torch.zeros(memory.mask.shape, dtype=dtype, device=memory.mask.device)
@@ -94,9 +98,10 @@ class AdditiveAttention(Attention):
         Returns context (B, Q, D), weights and scores (B, Q, S). With coverage the new state's coverage is
         c^{t+1} = c^t + a^t (equation 6: c^t excludes a^t) and ``aux["coverage"]`` is c^t (B, Q, S).
         """
-        memory = reading.opened(state["memory"])
+        memory = stepwise.opened(state["memory"])
         rows = (query.shape[0], query.shape[1])
-        doubled = 2 * self.query_projection(query)
+        project = state["query_projection"].tree if "query_projection" in state else self.query_projection
+        doubled = 2 * project(query.flatten(0, 1)).unflatten(0, rows)
         coverage, coverage_vector = None, None
         if self.coverage_on:
             assert self.coverage_vector is not None
@@ -107,7 +112,7 @@ class AdditiveAttention(Attention):
         scores = additive_scores(memory, doubled, self.score_vector, coverage, coverage_vector)
         mask = memory.mask.unsqueeze(1)
         weights = masked_softmax(scores, mask)
-        output = AttentionOutput(reading.context(weights, memory), weights, mask_scores(scores, mask))
+        output = AttentionOutput(stepwise.context(weights, memory), weights, mask_scores(scores, mask))
         if coverage is None:
             return output, state
         output.aux["coverage"] = coverage
@@ -115,7 +120,7 @@ class AdditiveAttention(Attention):
 
 
 def additive_scores(
-    memory: reading.ReadableMemory,
+    memory: stepwise.ReadableMemory,
     queries: Tensor,
     score_vector: Tensor,
     coverage: Tensor | None = None,
@@ -155,9 +160,11 @@ class _AdditiveScores(torch.autograd.Function):
         ctx.save_for_backward(queries, score_vector, coverage, coverage_vector, keys)
         ctx.collected = collected
         scores = queries.new_empty(queries.shape[0], queries.shape[1], keys.shape[1])
-        for rows, steps in _blocks(queries.shape[0], queries.shape[1], keys):
-            squashed = _squash(rows, steps, queries, coverage, coverage_vector, keys)
-            scores[rows, steps] = squashed @ score_vector
+        block = _Block(queries, coverage, coverage_vector, keys)
+        for rows, steps in block.cuts():
+            squashed = block.squash(rows, steps)
+            torch.mv(squashed.flatten(0, 2), score_vector, out=block.column[: squashed[..., 0].numel()])
+            scores[rows, steps] = block.column[: squashed[..., 0].numel()].view(squashed.shape[:-1])
         return scores.mul_(2).sub_(score_vector.sum())
 
     @staticmethod
@@ -165,55 +172,67 @@ class _AdditiveScores(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         queries, score_vector, coverage, coverage_vector, keys = ctx.saved_tensors
         gradient = gradient.contiguous()
-        d_queries = torch.empty_like(queries)
-        d_vector = torch.zeros_like(score_vector)
-        d_coverage = None if coverage is None else torch.empty_like(coverage)
-        d_coverage_vector = None if coverage is None else torch.zeros_like(score_vector)
-        weighted = None if coverage is None else score_vector * coverage_vector
-        d_keys = None
+        d_queries, d_vector = torch.empty_like(queries), torch.zeros_like(score_vector)
+        d_keys, d_coverage, d_coverage_vector = None, None, None
         if ctx.collected is not None:
-            d_keys = reading.key_gradient(ctx.collected, keys, 2 * score_vector)
-        for rows, steps in _blocks(queries.shape[0], queries.shape[1], keys):
-            squashed = _squash(rows, steps, queries, coverage, coverage_vector, keys)  # (b, q, S, A)
+            d_keys = stepwise.key_gradient(ctx.collected, keys, 2 * score_vector)
+        if coverage is not None and coverage_vector is not None:
+            d_coverage, d_coverage_vector = torch.empty_like(coverage), torch.zeros_like(score_vector)
+            weighted = 2 * score_vector * coverage_vector
+        block = _Block(queries, coverage, coverage_vector, keys)
+        for rows, steps in block.cuts():
+            squashed = block.squash(rows, steps)  # (b, q, S, A)
             g = gradient[rows, steps]  # (b, q, S)
-            d_vector += torch.mv(squashed.flatten(0, 2).t(), g.flatten())
-            slope = torch.addcmul(squashed, squashed, squashed, value=-1)  # s (1 - s)
-            d_queries[rows, steps] = (g.unsqueeze(2) @ slope).squeeze(2)
-            if coverage is not None and d_coverage is not None and weighted is not None:
-                assert d_coverage_vector is not None
-                c = coverage[rows, steps]
-                d_coverage_vector += torch.mv(slope.flatten(0, 2).t(), (g * c).flatten())
-                d_coverage[rows, steps] = (slope @ weighted) * g
-            if d_keys is not None:
-                if slope.shape[1] == 1:
-                    d_keys[rows].addcmul_(slope[:, 0], g[:, 0, :, None])
-                else:
-                    d_keys[rows] += slope.mul_(g.unsqueeze(-1)).sum(dim=1)
+            d_vector.addmv_(squashed.flatten(0, 2).t(), g.reshape(-1))
+            slope = torch.addcmul(squashed, squashed, squashed, value=-1, out=block.second(squashed))  # s (1 - s)
+            pairs = slope.flatten(0, 1)
+            d_queries[rows, steps] = torch.bmm(g.reshape(len(pairs), 1, -1), pairs).view(*g.shape[:2], -1)
+            if coverage is not None and d_coverage is not None and d_coverage_vector is not None:
+                d_coverage_vector.addmv_(slope.flatten(0, 2).t(), (g * coverage[rows, steps]).reshape(-1))
+                d_coverage[rows, steps] = torch.mv(slope.flatten(0, 2), weighted).view(g.shape).mul_(g)
+            if d_keys is not None and g.shape[1] == 1:
+                d_keys[rows].addcmul_(slope[:, 0], g[:, 0, :, None])
+            elif d_keys is not None:
+                d_keys[rows] += slope.mul_(g.unsqueeze(-1)).sum(dim=1)
         d_queries.mul_(2 * score_vector)
         d_vector = 2 * d_vector - gradient.sum()
-        if d_coverage is not None and d_coverage_vector is not None:
-            d_coverage.mul_(2)
+        if d_coverage_vector is not None:
             d_coverage_vector.mul_(2 * score_vector)
         ticket = None if ctx.collected is None else gradient.new_zeros(())
         return ticket, d_queries, d_vector, d_coverage, d_coverage_vector, None, None
 
 
-def _squash(
-    rows: slice, steps: slice, queries: Tensor, coverage: Tensor | None, coverage_vector: Tensor | None, keys: Tensor
-) -> Tensor:
-    """sigmoid(z) of a block, (b, q, S, A)."""
-    z = keys[rows].unsqueeze(1) + queries[rows, steps].unsqueeze(2)
-    if coverage is not None and coverage_vector is not None:
-        z.addcmul_(coverage[rows, steps].unsqueeze(-1), coverage_vector)
-    return z.sigmoid_()
+class _Block:
+    """The (b, q, S, A) tensor of some documents and queries, made in buffers that every block shares."""
 
+    def __init__(self, queries: Tensor, coverage: Tensor | None, coverage_vector: Tensor | None, keys: Tensor) -> None:
+        self.queries, self.coverage, self.coverage_vector, self.keys = queries, coverage, coverage_vector, keys
+        budget = _BLOCK_ON_CPU if keys.device.type == "cpu" else _BLOCK_ELSEWHERE
+        pairs = max(1, budget // max(1, keys.shape[1] * keys.shape[2]))
+        self.steps = max(1, min(queries.shape[1], pairs))
+        self.rows = max(1, min(queries.shape[0], pairs // self.steps))
+        self.buffer = keys.new_empty(self.rows * self.steps * keys.shape[1] * keys.shape[2])
+        self.column = keys.new_empty(self.rows * self.steps * keys.shape[1])
+        self.spare: Tensor | None = None
 
-def _blocks(num_rows: int, num_steps: int, keys: Tensor) -> Iterator[tuple[slice, slice]]:
-    """Cut (B, Q) into blocks whose (b, q, S, A) tensor stays within the budget; at least one pair each."""
-    budget = _BLOCK_ON_CPU if keys.device.type == "cpu" else _BLOCK_ELSEWHERE
-    pairs = max(1, budget // max(1, keys.shape[1] * keys.shape[2]))
-    steps_at_once = min(num_steps, pairs)
-    rows_at_once = max(1, pairs // max(1, steps_at_once))
-    for row in range(0, num_rows, rows_at_once):
-        for step in range(0, num_steps, steps_at_once):
-            yield slice(row, row + rows_at_once), slice(step, step + steps_at_once)
+    def cuts(self) -> Iterator[tuple[slice, slice]]:
+        """The parts of (B, Q) that are worked on at a time; at least one pair each."""
+        batch, steps = self.queries.shape[:2]
+        for row in range(0, batch, self.rows):
+            for step in range(0, steps, self.steps):
+                yield slice(row, min(row + self.rows, batch)), slice(step, min(step + self.steps, steps))
+
+    def squash(self, rows: slice, steps: slice) -> Tensor:
+        """sigmoid(z), (b, q, S, A)."""
+        shape = (rows.stop - rows.start, steps.stop - steps.start, *self.keys.shape[1:])
+        z = self.buffer[: math.prod(shape)].view(shape)
+        torch.add(self.keys[rows].unsqueeze(1), self.queries[rows, steps].unsqueeze(2), out=z)
+        if self.coverage is not None and self.coverage_vector is not None:
+            z.addcmul_(self.coverage[rows, steps].unsqueeze(-1), self.coverage_vector)
+        return z.sigmoid_()
+
+    def second(self, like: Tensor) -> Tensor:
+        """A second buffer, shaped like a block."""
+        if self.spare is None:
+            self.spare = torch.empty_like(self.buffer)
+        return self.spare[: like.numel()].view(like.shape)

@@ -1,13 +1,13 @@
-"""Gradients of a memory that is read once a decoding step.
+"""Gradients of what every decoding step uses: the encoder's memory, and the weights of the cell.
 
-A decoder with a recurrence through its attention (coverage, input feeding) reads the same keys and
-values T times. Left to autograd, every step's backward makes a full-sized gradient of the keys and of
-the values, and adds it to the sum so far: 3 T passes over (B, S, A) and (B, S, D). Here each step adds
-its share in place, and the shares of the values become one matrix product at the end.
+A decoder whose steps depend on one another reads the same keys and values T times and multiplies by the
+same weights T times. Left to autograd, every step's backward makes a full-sized gradient of each of them
+and adds it to the sum so far: 3 T passes over (B, S, A) and (B, S, D), T small products for each weight.
+Here each step leaves its share, and the shares become one product at the end.
 
-How it stays ordinary autograd: the memory hands out a *ticket*, a zero scalar that depends on keys and
-values. Each reading takes the ticket as an input, so autograd runs the ticket's backward after that of
-every reading, and there the collected gradients are returned.
+How it stays ordinary autograd: what is shared hands out a *ticket*, a zero scalar that depends on it. Each
+use takes the ticket as an input, so autograd runs the ticket's backward after that of every use, and there
+the collected gradient is returned.
 """
 
 from __future__ import annotations
@@ -76,6 +76,9 @@ def key_gradient(collected: Collected, keys: Tensor, scale: Tensor) -> Tensor:
     return collected.keys
 
 
+# ----------------------------------------------------------------------------------------- memory
+
+
 class _Ticket(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, keys: Tensor, values: Tensor, collected: Collected) -> Tensor:
@@ -115,3 +118,68 @@ class _Context(torch.autograd.Function):
             ctx.collected.contexts.append(gradient)
             ticket = gradient.new_zeros(())
         return torch.bmm(gradient, values.transpose(1, 2)).to(weights.dtype), ticket, None, None
+
+
+# ---------------------------------------------------------------------------------------- weights
+
+
+@dataclass(slots=True)
+class StepLinear:
+    """A linear map ``x W^T + b`` that is applied once a step, its weight gradient made once."""
+
+    weight: Tensor  # (O, I), detached: gradients go through the ticket
+    bias: Tensor | None
+    ticket: Tensor | None = None
+    inputs: list[Tensor] = field(default_factory=list)
+    gradients: list[Tensor] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, weight: Tensor, bias: Tensor | None) -> StepLinear:
+        """Prepare a weight (O, I) and a bias (O,) for the steps of one forward pass."""
+        linear = cls(weight.detach(), None if bias is None else bias.detach())
+        if torch.is_grad_enabled() and weight.requires_grad:
+            linear.ticket = _WeightTicket.apply(weight, bias, linear)
+        return linear
+
+    def __call__(self, inputs: Tensor) -> Tensor:
+        """(N, I) -> (N, O)."""
+        return _StepLinear.apply(inputs, self.ticket, self)
+
+
+class _WeightTicket(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, weight: Tensor, bias: Tensor | None, linear: StepLinear) -> Tensor:
+        ctx.linear = linear
+        return weight.new_zeros(())
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, _: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
+        linear: StepLinear = ctx.linear
+        if not linear.gradients:
+            return None, None, None
+        gradients, inputs = torch.cat(linear.gradients), torch.cat(linear.inputs)
+        linear.inputs, linear.gradients = [], []
+        weight = gradients.t() @ inputs
+        bias = gradients.sum(dim=0).to(linear.bias.dtype) if linear.bias is not None else None
+        return weight.to(linear.weight.dtype), bias, None
+
+
+class _StepLinear(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, inputs: Tensor, ticket: Tensor | None, linear: StepLinear) -> Tensor:
+        ctx.linear = linear
+        ctx.save_for_backward(inputs)
+        return torch.nn.functional.linear(inputs, linear.weight, linear.bias)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
+        linear: StepLinear = ctx.linear
+        ticket = None
+        if linear.ticket is not None:
+            (inputs,) = ctx.saved_tensors
+            linear.inputs.append(inputs)
+            linear.gradients.append(gradient)
+            ticket = gradient.new_zeros(())
+        return (gradient @ linear.weight if ctx.needs_input_grad[0] else None), ticket, None
