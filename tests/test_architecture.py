@@ -27,7 +27,7 @@ LAYERS: list[set[str]] = [
     {"config", "text"},
     {"layers", "data", "metrics", "search"},
     {"models", "objectives", "extractive", "explain"},
-    {"training", "summarizer"},
+    {"training", "summarizer", "systems"},
     {"evaluation"},
     {"server", "cli"},
 ]

@@ -18,7 +18,7 @@ import numpy as np
 from laconic.explain.alignment import merge_spans
 from laconic.text.extended import extend_source
 from laconic.text.tokenizer import Tokenizer
-from laconic.types import Hypothesis, SourceSpan, Summary, SummaryWord, TokenizedText
+from laconic.types import Hypothesis, Record, SourceSpan, Summary, SummaryWord, TokenizedText
 
 COPIED = 0.5  # a word is called copied when more than this share of its probability was copied
 MIN_WEIGHT = 0.01  # spans that carry less attention are not worth showing
@@ -49,25 +49,26 @@ class _Steps:
 def build_summary(
     hypothesis: Hypothesis,
     *,
-    document: str,
+    document: str | Record,
     source_encoding: TokenizedText,
     tokenizer: Tokenizer,
     oov_words: Sequence[str] = (),
     model_name: str = "",
-    record_id: str = "",
     replace_unk: bool = False,
     explain: bool = True,
 ) -> Summary:
     """Turn search's answer into text with provenance.
 
-    ``oov_words`` are the strings of the ids from V on, as the batch numbered them. ``replace_unk`` puts the
+    ``document`` is the text that ``source_encoding`` was made of, or its record, which gives the summary its
+    id too. ``oov_words`` are the strings of the ids from V on, as the batch numbered them. ``replace_unk`` puts the
     most attended source token where the model wrote UNK (such a word counts as copied in whole). With
     ``explain=False`` only the text and the scores are made.
 
     ``SummaryWord.sources`` of a word that was copied are the places it was copied from; of any other word
     the places that were most attended to.
     """
-    source = _source(document, source_encoding, tokenizer, oov_words)
+    record = Record(document) if isinstance(document, str) else document
+    source = _source(record.document, source_encoding, tokenizer, oov_words)
     specials = tokenizer.special_ids - {tokenizer.unk_id}
     shown = [t for t, id in enumerate(hypothesis.ids) if id not in specials]
     ids = [hypothesis.ids[t] for t in shown]
@@ -87,9 +88,9 @@ def build_summary(
         text=text,
         score=hypothesis.score,
         log_prob=hypothesis.log_prob,
-        id=record_id,
+        id=record.id,
         model=model_name,
-        document=document,
+        document=record.document,
         words=tuple(word for word in words if word.end > word.start),
         source_offsets=source.encoding.offsets if explain else (),
         tokens_read=sum(1 for start, end in source.encoding.offsets if end > start),

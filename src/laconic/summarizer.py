@@ -16,8 +16,8 @@ from laconic.errors import ConfigError, DataError, LaconicError
 from laconic.types import Record, Summary
 
 SYSTEMS = {
-    "extractive": "laconic.summarizer.extractive:ExtractiveSystem",
-    "neural": "laconic.summarizer.neural:NeuralSystem",
+    "extractive": "laconic.systems.extractive:ExtractiveSystem",
+    "neural": "laconic.systems.neural:NeuralSystem",
 }
 WINDOW_BATCHES = 32  # so many batches of documents are read ahead and sorted by length
 

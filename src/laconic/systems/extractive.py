@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from laconic.config.names import EXTRACTIVE, parse
 from laconic.errors import ConfigError
 from laconic.explain.provenance import extractive_summary
 from laconic.extractive.base import Extractor
-from laconic.summarizer.facade import Progress
 from laconic.types import Record, Summary
 
 
@@ -50,7 +49,9 @@ class ExtractiveSystem:
         spans = shorten(document, spans, len(extractor.text(given).split()))
         return extractive_summary(document, spans, model_name=self.name, record_id=record.id)
 
-    def score(self, records: Sequence[Record], batch_size: int, progress: Progress | None) -> list[float]:
+    def score(
+        self, records: Sequence[Record], batch_size: int, progress: Callable[[int], object] | None
+    ) -> list[float]:
         """Refuse: there is no probability model."""
         raise ConfigError(f"'{self.name}' is extractive and gives summaries no probability; score with a model.")
 

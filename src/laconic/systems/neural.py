@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,6 @@ from laconic.errors import ConfigError
 from laconic.explain.provenance import build_summary
 from laconic.models.folder import LoadedModel, load_model_folder
 from laconic.search.decode import decode
-from laconic.summarizer.facade import Progress
 from laconic.types import Record, Summary
 
 
@@ -106,12 +105,11 @@ class NeuralSystem:
             made = [
                 build_summary(
                     hypothesis,
-                    document=record.document,
+                    document=record,
                     source_encoding=encoding,
                     tokenizer=tokenizer,
                     oov_words=example.oov_words,
                     model_name=self.name,
-                    record_id=record.id,
                     replace_unk=options.replace_unk,
                     explain=explain,
                 )
@@ -121,7 +119,9 @@ class NeuralSystem:
         return results
 
     @torch.inference_mode()
-    def score(self, records: Sequence[Record], batch_size: int, progress: Progress | None) -> list[float]:
+    def score(
+        self, records: Sequence[Record], batch_size: int, progress: Callable[[int], object] | None
+    ) -> list[float]:
         """Teacher-forced log-probabilities, batched by length, in the given order."""
         data = EncodedDataset.build(records, self.tokenizer, self.text)
         lengths = data.source_lengths

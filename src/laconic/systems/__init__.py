@@ -1,0 +1,1 @@
+"""What `Summarizer` runs: a trained model, or an extractive method."""
