@@ -64,8 +64,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
     except Exception as error:
         code = _report(error)
-    except KeyboardInterrupt:
-        _say("Interrupted.")
+    except KeyboardInterrupt as interrupt:
+        _say(str(interrupt) or "Interrupted.")
         code = EXIT_INTERRUPTED
     if code == EXIT_BROKEN_PIPE:
         _abandon_stdout()

@@ -28,22 +28,26 @@ class ModelSystem:
         return self._summarizer.summarize(texts, explain=True, batch_size=len(texts), **self._search)
 
 
-def open_model(name: str, *, device: str = "cpu", search: Mapping[str, Any] | None = None) -> ModelSystem:
-    """Open a model by its folder, its run's folder or its id on the hub; ``search`` are decoding settings.
+def open_model(
+    place: str, *, device: str = "cpu", search: Mapping[str, Any] | None = None, name: str | None = None
+) -> ModelSystem:
+    """Open a model by its folder, its run's folder or its id on the hub.
+
+    ``search`` are decoding settings, ``name`` is what tables call it (``place`` if not given).
 
     Raises:
         ModelError: there is no such model (the message lists the extractive methods, for a misspelt one).
     """
-    folder = Path(name)
+    folder = Path(place)
     if (folder / "model").is_dir():
         folder = folder / "model"
-    if not folder.is_dir() and "/" not in name:
+    if not folder.is_dir() and "/" not in place:
         raise ModelError(
-            f"'{name}' is neither a model folder nor an extractive method.{did_you_mean(name, EXTRACTIVE)} "
+            f"'{place}' is neither a model folder nor an extractive method.{did_you_mean(place, EXTRACTIVE)} "
             f"Methods: {', '.join(sorted(EXTRACTIVE))}."
         )
-    summarizer = Summarizer.from_pretrained(str(folder) if folder.is_dir() else name, device=device)
-    return ModelSystem(name, summarizer, _identity(folder, name), search or {})
+    summarizer = Summarizer.from_pretrained(str(folder) if folder.is_dir() else place, device=device)
+    return ModelSystem(name or place, summarizer, _identity(folder, place), search or {})
 
 
 def _identity(folder: Path, name: str) -> str:
