@@ -14,6 +14,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
+import torch
 from accelerate import Accelerator
 from accelerate.utils import DistributedType
 
@@ -65,7 +66,7 @@ def train(
     """
     given: dict[str, Any] = {"reporter": progress, "on_log": on_log, "on_message": on_message}
     outlets = Outlets(**{name: value for name, value in given.items() if value is not None})
-    out = Path(out)
+    out, run = Path(out), _with_absolute_paths(run)
     accelerator = _accelerator(run, out)
     if accelerator.is_main_process:
         _open_folder(run, out, resume=resume, force=force)
@@ -73,6 +74,9 @@ def train(
     with files.naming_a_full_disk(out):
         rng.seed_everything(run.training.seed)
         parts = prepare(run, out, accelerator, outlets.reporter)
+        if accelerator.is_main_process:
+            for line in plan(run, parts, accelerator):
+                outlets.on_message(line)
         return Trainer(run, out, parts, accelerator, outlets).fit()
 
 
@@ -343,6 +347,7 @@ class Trainer:
     def _finish(self, reason: str) -> TrainResult:
         """Validate once more if needed, save, and make sure that the best model is exported."""
         state = self.state
+        self.outlets.reporter.update(state.update, note="")
         self.log.close_window(self._place() | {"lr": self._learning_rate()})
         if self.validator is not None and state.validated_update != state.update:
             self._validate()
@@ -395,6 +400,30 @@ class Trainer:
         return {"update": state.update, "epoch": round(epoch, 4), "phase": self.phase.name}
 
 
+def plan(run: RunConfig, parts: Parts, accelerator: Accelerator) -> list[str]:
+    """What is going to be trained, in a few lines."""
+    training, model = run.training, parts.model
+    count = sum(p.numel() for p in model.parameters())
+    validation = f", validate on {len(parts.validation_set):,}" if parts.validation_set else ", no validation data"
+    processes = f", {accelerator.num_processes} processes" if accelerator.num_processes > 1 else ""
+    batch = f"batches of {training.batch_size}" + (f" x {training.accumulation}" if training.accumulation > 1 else "")
+    ends = {name: getattr(training, name) for name in ("max_updates", "max_epochs", "max_minutes")}
+    until = " or ".join(f"{value:,} {name.removeprefix('max_')}" for name, value in ends.items() if value)
+    return [
+        *parts.notes,
+        f"Run:   {' / '.join(part for part in (run.name, run.row, run.size) if part)}, {until}",
+        f"Data:  train on {len(parts.train_set):,} pairs{validation}; {batch}{processes}",
+        f"Model: {type(model).__name__}, {count:,} parameters, vocabulary of {parts.tokenizer.vocab_size:,}, "
+        f"on {accelerator.device} in {training.precision}",
+    ]
+
+
+def close_processes() -> None:
+    """Leave the group of processes, if there is one; the last thing a distributed program does."""
+    if torch.distributed.is_available() and torch.distributed.is_initialized():
+        torch.distributed.destroy_process_group()
+
+
 def _accelerator(run: RunConfig, out: Path) -> Accelerator:
     trackers = list(run.training.trackers)
     accelerator = Accelerator(mixed_precision="no", log_with=trackers or None, project_dir=str(out))
@@ -426,6 +455,22 @@ def _open_folder(run: RunConfig, out: Path, *, resume: bool, force: bool) -> Non
     draft = recipe.with_suffix(".tmp")
     draft.write_text(dump_run(run), encoding="utf-8")
     os.replace(draft, recipe)
+
+
+def _with_absolute_paths(run: RunConfig) -> RunConfig:
+    """The run can be resumed from any directory."""
+
+    def absolute(path: str | None) -> str | None:
+        return path if path is None or path.startswith("hub:") else os.path.abspath(path)
+
+    places = {split: absolute(getattr(run.data, split)) for split in ("train", "validation", "test")}
+    vectors = absolute(run.text.pretrained_embeddings)
+    return run.model_copy(
+        update={
+            "data": run.data.model_copy(update=places),
+            "text": run.text.model_copy(update={"pretrained_embeddings": vectors}),
+        }
+    )
 
 
 def clear_run(out: Path) -> None:

@@ -1,0 +1,118 @@
+"""``laconic train``: one row of a recipe, on your pairs."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from laconic.cli.progress import progress
+from laconic.config.checking import check_run
+from laconic.config.loading import load_recipe, merge, parse_overrides, resolve_run
+from laconic.config.schema import RunConfig
+from laconic.errors import ConfigError
+
+if TYPE_CHECKING:
+    from laconic.training.state import TrainResult
+
+INTERRUPTED = 130
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+
+
+def command(
+    recipe: Annotated[str, typer.Argument(help="A recipe's name (see `laconic recipes`) or a YAML file.")],
+    row: Annotated[str | None, typer.Option(help="A row of the recipe; its default row if not given.")] = None,
+    size: Annotated[str | None, typer.Option(help="A size of the recipe; its default size if not given.")] = None,
+    data: Annotated[
+        Path | None, typer.Option(help="A folder with train, validation and test files, or one file of pairs.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="The run folder; runs/RECIPE-ROW-SIZE if not given.")] = None,
+    overrides: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a key of the recipe.")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Empty the run folder if it holds a run.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Train a row of a recipe. The run folder then holds the model, the log and the checkpoints.
+
+    Under `accelerate launch` or `torchrun` the run uses all their processes. Ctrl-C saves; `laconic resume` goes on.
+    """
+    changes = parse_overrides(overrides or [])
+    run = resolve_run(load_recipe(recipe), row, size, merge(_data_changes(data), changes, revive=True))
+    check_run(run)
+    if run.data.train is None:
+        raise ConfigError("Which pairs? Give --data DIR (with train and validation files), or --set data.train=FILE.")
+    folder = out or Path("runs") / "-".join(part for part in (run.name, run.row, run.size) if part)
+    run_training(run, folder, force=force, as_json=as_json)
+
+
+def run_training(
+    run: RunConfig, out: Path, *, resume: bool = False, force: bool = False, as_json: bool = False
+) -> None:
+    """Train with a progress bar on stderr and say at the end where the model is.
+
+    Raises:
+        typer.Exit: with code 130 after Ctrl-C or SIGTERM.
+    """
+    from laconic.training.loop import close_processes, train
+    from laconic.training.state import TrainingInterrupted
+
+    first = _is_first_process()
+    try:
+        with progress("Starting", silent=not first) as bar:
+            result = train(run, out, resume=resume, force=force, progress=bar, on_message=_say)
+    except TrainingInterrupted as stop:
+        if first:
+            _say(str(stop))
+        raise typer.Exit(INTERRUPTED) from None
+    finally:
+        close_processes()
+    if first:
+        print(json.dumps(asdict(result), ensure_ascii=False) if as_json else _closing_words(result, run))
+
+
+def _data_changes(data: Path | None) -> dict[str, Any]:
+    """``--data`` as changes of the recipe: the splits of a folder, or one file to train on."""
+    if data is None:
+        return {}
+    from laconic.data.readers import find_splits
+
+    if not data.is_dir():
+        return {"data": {"train": str(data), "validation": None, "test": None}}
+    found = find_splits(data)
+    if "train" not in found:
+        raise ConfigError(f"{data} has no training file (only {', '.join(found)}); name it train.jsonl, for example.")
+    return {"data": {split: str(found[split]) if split in found else None for split in ("train", "validation", "test")}}
+
+
+def _closing_words(result: TrainResult, run: RunConfig) -> str:
+    scores = ", ".join(f"{name} {value:.4g}" for name, value in result.metrics.items())
+    best = f" (best: update {result.best_update:,})" if result.best_update is not None else ""
+    reasons = {
+        "max_updates": "all updates done",
+        "max_epochs": "all epochs done",
+        "max_minutes": "the time was up",
+        "early_stopping": f"no better for {run.training.early_stopping.patience} validations",
+    }
+    lines = [
+        f"Trained {result.updates:,} updates in {result.elapsed_seconds / 60:.1f} minutes; {reasons[result.stopped]}.",
+        *([f"Validation{best}: {scores}"] if scores else []),
+        f"Model: {result.model_folder}",
+        f"Next:  laconic summarize {result.model_folder} article.txt",
+        *([f"       laconic evaluate {result.model_folder} --data {run.data.test}"] if run.data.test else []),
+    ]
+    return "\n".join(lines)
+
+
+def _say(message: str) -> None:
+    typer.echo(message, err=True)
+
+
+def _is_first_process() -> bool:
+    """Known before torch is: the launchers set RANK."""
+    import os
+
+    return os.environ.get("RANK", "0") == "0"
