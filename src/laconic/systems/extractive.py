@@ -11,6 +11,8 @@ from laconic.explain.provenance import extractive_summary
 from laconic.extractive.base import Extractor
 from laconic.types import Record, Summary
 
+Progress = Callable[[int], object]
+
 
 class ExtractiveSystem:
     """``name`` is an entry of the table EXTRACTIVE, ``settings`` its options."""
@@ -44,14 +46,15 @@ class ExtractiveSystem:
         given: str | list[str] = list(record.sentences) if record.sentences else document
         sentences = extractor.sentences(given)
         places = locate(document, sentences)
+        if record.sentences and None in places:  # a split that does not fit the text: use our own
+            given, sentences = document, extractor.sentences(document)
+            places = locate(document, sentences)
         picked = [places[index] for index in extractor.pick_from(sentences)]
         spans = [place for place in picked if place is not None]
         spans = shorten(document, spans, len(extractor.text(given).split()))
         return extractive_summary(document, spans, model_name=self.name, record_id=record.id)
 
-    def score(
-        self, records: Sequence[Record], batch_size: int, progress: Callable[[int], object] | None
-    ) -> list[float]:
+    def score(self, records: Sequence[Record], batch_size: int, progress: Progress | None) -> list[float]:
         """Refuse: there is no probability model."""
         raise ConfigError(f"'{self.name}' is extractive and gives summaries no probability; score with a model.")
 

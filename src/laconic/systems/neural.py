@@ -19,6 +19,8 @@ from laconic.models.folder import LoadedModel, load_model_folder
 from laconic.search.decode import decode
 from laconic.types import Record, Summary
 
+Progress = Callable[[int], object]
+
 
 class NeuralSystem:
     """A `LoadedModel` ready to decode."""
@@ -119,9 +121,7 @@ class NeuralSystem:
         return results
 
     @torch.inference_mode()
-    def score(
-        self, records: Sequence[Record], batch_size: int, progress: Callable[[int], object] | None
-    ) -> list[float]:
+    def score(self, records: Sequence[Record], batch_size: int, progress: Progress | None) -> list[float]:
         """Teacher-forced log-probabilities, batched by length, in the given order."""
         data = EncodedDataset.build(records, self.tokenizer, self.text)
         lengths = data.source_lengths

@@ -1,0 +1,153 @@
+"""``laconic explain``: where each word of a summary came from, in the terminal, as HTML or as JSON."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from laconic.cli.summarize import Notes, is_records, read
+from laconic.config.loading import parse_overrides
+from laconic.errors import ConfigError, DataError
+from laconic.types import Record
+
+if TYPE_CHECKING:
+    from laconic.types import Summary
+
+STORED = "stored"
+
+
+def command(
+    model: Annotated[
+        str,
+        typer.Argument(
+            metavar="MODEL_OR_METHOD",
+            help="Model or run folder, hub id, extractive method; 'stored': show the file's own summaries.",
+        ),
+    ],
+    source: Annotated[
+        str, typer.Argument(metavar="[FILE|-]", help="A text, a file of records, results of summarize; -: stdin.")
+    ] = "-",
+    html: Annotated[Path | None, typer.Option(help="Write one self-contained page.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON lines.")] = False,
+    words: Annotated[bool, typer.Option("--words/--no-words", help="List every word with its sources.")] = True,
+    document: Annotated[bool, typer.Option("--document", help="Print the document with the copied places.")] = False,
+    also: Annotated[list[str] | None, typer.Option("--with", metavar="MODEL", help="Another system beside.")] = None,
+    beam_size: Annotated[int | None, typer.Option(min=1, help="Hypotheses kept at each step.")] = None,
+    max_length: Annotated[int | None, typer.Option(min=1, help="Largest number of tokens.")] = None,
+    search: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Any other setting.")] = None,
+    max_records: Annotated[int, typer.Option(min=1, help="At most so many records of a file.")] = 20,
+    document_column: Annotated[str | None, typer.Option(help="Name of the document's column.")] = None,
+    device: Annotated[str, typer.Option(help="cpu, cuda, ... or auto.")] = "cpu",
+) -> None:
+    """Show where each word of a summary came from.
+
+    `laconic summarize MODEL data.jsonl --explain --output out.jsonl` stores explanations, and
+    `laconic explain stored out.jsonl --html page.html` shows them again without the model.
+    """
+    if model == STORED:
+        summaries = stored(source, max_records)
+        references: list[Any] = [None] * len(summaries)
+    else:
+        options = {"beam_size": beam_size, "max_length": max_length}
+        extra = parse_overrides(search or [])
+        overrides = {k: v for k, v in options.items() if v is not None} | extra.get("search", extra)
+        records = first_records(source, document_column, max_records)
+        summaries, references = explained(records, [model, *(also or [])], overrides, device)
+    if html is not None:
+        write_page(html, summaries, references)
+    if as_json:
+        from laconic.explain.record import to_dict
+
+        for summary in summaries:
+            print(json.dumps(to_dict(summary), ensure_ascii=False))
+    elif html is None:
+        show_all(summaries, words=words, document=document)
+
+
+def first_records(source: str, document_column: str | None, max_records: int) -> list[Record]:
+    """The records of the input, at most ``max_records``; says so when there are more."""
+    records: list[Record] = []
+    for record in read(source, False, document_column, False, Notes()):
+        if len(records) == max_records:
+            print(f"laconic: the first {max_records} records; --max-records shows more.", file=sys.stderr)
+            break
+        records.append(record)
+    return records
+
+
+def explained(
+    records: list[Record], models: list[str], overrides: dict[str, Any], device: str
+) -> tuple[list[Summary], list[Any]]:
+    """The summaries of each record by each system, record by record; and the references beside them."""
+    from laconic.config.names import EXTRACTIVE
+    from laconic.summarizer import Summarizer
+
+    columns: list[list[Summary]] = []
+    for name in models:
+        usable = {} if name in EXTRACTIVE and len(models) > 1 else overrides
+        columns.append(Summarizer.from_pretrained(name, device=device).summarize(records, explain=True, **usable))
+    rows = list(zip(*columns, strict=True))
+    summaries = [summary for row in rows for summary in row]
+    given = [record.references or ((record.summary,) if record.summary else ()) for record in records]
+    return summaries, [references for references, row in zip(given, rows, strict=True) for _ in row]
+
+
+def stored(source: str, max_records: int) -> list[Summary]:
+    """Summaries that `laconic summarize --explain` wrote.
+
+    Raises:
+        DataError: not such a file.
+        ConfigError: standard input.
+    """
+    if source == "-" or not is_records(source, False):
+        raise ConfigError("'stored' needs a .jsonl file that `laconic summarize --explain` wrote.")
+    from laconic.explain.record import from_dict
+
+    summaries: list[Summary] = []
+    number = 0
+    try:
+        with Path(source).open(encoding="utf-8") as file:
+            for line in file:
+                number += 1
+                if len(summaries) == max_records:
+                    break
+                values = json.loads(line)
+                if values.get("summary") is not None:
+                    summaries.append(from_dict(values))
+    except FileNotFoundError:
+        raise DataError(f"There is no file {source}.") from None
+    except (json.JSONDecodeError, AttributeError, UnicodeDecodeError):
+        raise DataError(f"{source}:{number} is not a stored summary.") from None
+    except DataError as error:
+        raise DataError(f"{source}:{number}: {error}") from None
+    return summaries
+
+
+def write_page(path: Path, summaries: list[Summary], references: list[Any]) -> None:
+    """Write the page beside and rename it."""
+    from laconic.explain.html import render
+
+    names = list(dict.fromkeys(summary.model for summary in summaries if summary.model))
+    title = f"Where the words came from: {', '.join(names)}" if names else "Where the words came from"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(path.name + ".partial")
+    draft.write_text(render(summaries, title=title, references=references), encoding="utf-8")
+    draft.replace(path)
+    print(f"laconic: {path} shows {len(summaries)} summar{'y' if len(summaries) == 1 else 'ies'}.", file=sys.stderr)
+
+
+def show_all(summaries: list[Summary], *, words: bool, document: bool) -> None:
+    """The terminal view of each."""
+    from rich.console import Console
+
+    from laconic.explain.terminal import show
+
+    console = Console(highlight=False, soft_wrap=not sys.stdout.isatty())
+    for number, summary in enumerate(summaries):
+        if number:
+            console.print()
+        show(summary, console, words=words, document=document)

@@ -1,0 +1,389 @@
+"""``laconic summarize``: raw text in, summary out; records in, JSON lines out in the same order."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from itertools import chain, islice
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from laconic.cli.progress import progress
+from laconic.config.loading import parse_overrides
+from laconic.errors import ConfigError, DataError, LaconicError
+from laconic.types import Record
+
+if TYPE_CHECKING:
+    from laconic.types import Summary
+
+RECORD_SUFFIXES = {".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".parquet", ".story", ".db", ".sqlite", ".sqlite3"}
+
+
+def command(
+    model: Annotated[
+        str, typer.Argument(metavar="MODEL_OR_METHOD", help="Model or run folder, hub id, or an extractive method.")
+    ],
+    files: Annotated[
+        list[str] | None, typer.Argument(metavar="[FILE...|-]", help="Text or record files; - or nothing: stdin.")
+    ] = None,
+    jsonl: Annotated[bool, typer.Option("--jsonl", help="Standard input is JSON lines, not one text.")] = False,
+    output: Annotated[Path | None, typer.Option(help="File for the results; goes on with one that is partial.")] = None,
+    beam_size: Annotated[int | None, typer.Option(min=1, help="Hypotheses kept at each step.")] = None,
+    min_length: Annotated[int | None, typer.Option(min=0, help="Least number of tokens.")] = None,
+    max_length: Annotated[int | None, typer.Option(min=1, help="Largest number of tokens.")] = None,
+    num_return: Annotated[int | None, typer.Option(min=1, help="Summaries a document, best first.")] = None,
+    sentences: Annotated[int | None, typer.Option(min=1, help="Sentences to pick (extractive methods).")] = None,
+    search: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Any other setting.")] = None,
+    explain: Annotated[bool, typer.Option("--explain", help="Say where each word came from.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON lines for text input too.")] = False,
+    batch_size: Annotated[int, typer.Option(min=1, help="Documents decoded together.")] = 16,
+    document_column: Annotated[str | None, typer.Option(help="Name of the document's column.")] = None,
+    skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Go on after a bad record.")] = False,
+    device: Annotated[str, typer.Option(help="cpu, cuda, ... or auto.")] = "cpu",
+) -> None:
+    """Summarize text, files, JSON lines or standard input.
+
+    A text file gives its summary; a file of records (.jsonl, .json, .csv, .tsv, ...) gives one JSON line a
+    record, in order. With --output, an interrupted command goes on where it stopped.
+    """
+    given = {
+        "beam_size": beam_size,
+        "min_length": min_length,
+        "max_length": max_length,
+        "num_return": num_return,
+        "sentences": sentences,
+    }
+    overrides = {key: value for key, value in given.items() if value is not None}
+    extra = parse_overrides(search or [])
+    overrides |= extra.get("search", extra)
+    inputs = files or ["-"]
+    if inputs.count("-") > 1:
+        raise ConfigError("Standard input (-) can be read only once.")
+    of_records = {is_records(name, jsonl) for name in inputs}
+    if len(of_records) > 1:
+        raise ConfigError("Give either text files or files of records, not both in one command.")
+    notes = Notes()
+    records = chain.from_iterable(read(name, jsonl, document_column, skip_bad, notes) for name in inputs)
+    first = list(islice(records, 1))  # a missing file is told before a model is opened
+    records = chain(first, records)
+    from laconic.summarizer import Summarizer
+
+    summarizer = Summarizer.from_pretrained(model, device=device)
+    job = Job(summarizer, overrides, explain=explain, batch_size=batch_size, skip_bad=skip_bad, notes=notes)
+    if of_records == {True} or as_json:
+        total = count_lines(inputs) if of_records == {True} else len(inputs)
+        write_lines(job, records, output, total)
+    else:
+        write_texts(job, list(records), output, several=len(inputs) > 1)
+    notes.report()
+
+
+# ---------------------------------------------------------------------------------------------- input
+
+
+class Notes:
+    """Counts what was skipped, and says it once at the end."""
+
+    def __init__(self) -> None:
+        self.skipped: list[str] = []
+        self.total = 0
+
+    def __call__(self, problem: Exception) -> None:
+        self.total += 1
+        if len(self.skipped) < 5:
+            self.skipped.append(str(problem))
+
+    def report(self) -> None:
+        """Print to stderr."""
+        if self.total:
+            print(f"laconic: {self.total} record{'s' if self.total > 1 else ''} skipped:", file=sys.stderr)
+            for line in self.skipped:
+                print(f"  {line}", file=sys.stderr)
+            if self.total > len(self.skipped):
+                print(f"  ... and {self.total - len(self.skipped)} more", file=sys.stderr)
+
+
+def is_records(name: str, jsonl: bool) -> bool:
+    """Is this input a file of records rather than one text?"""
+    if name == "-":
+        return jsonl
+    path = Path(name)
+    suffixes = [suffix.lower() for suffix in path.suffixes if suffix.lower() != ".gz"]
+    return jsonl or path.is_dir() or name.startswith("hub:") or (bool(suffixes) and suffixes[-1] in RECORD_SUFFIXES)
+
+
+def read(name: str, jsonl: bool, document_column: str | None, skip_bad: bool, notes: Notes) -> Iterator[Record]:
+    """The records of one input; a text file or standard input is one record.
+
+    Raises:
+        DataError: it cannot be read.
+    """
+    if name == "-" and jsonl:
+        yield from read_json_lines(sys.stdin, document_column, skip_bad, notes)
+    elif name == "-":
+        yield Record(decoded(sys.stdin.buffer.read(), "standard input"), id="stdin", origin="standard input")
+    elif is_records(name, jsonl):
+        from laconic.data.readers import read_records
+
+        yield from read_records(
+            name,
+            format="jsonl" if jsonl else "auto",
+            document_column=document_column,
+            skip_bad=skip_bad,
+            need_summary=False,
+            on_skip=notes,
+        )
+    else:
+        try:
+            raw = Path(name).read_bytes()
+        except FileNotFoundError:
+            raise DataError(f"There is no file {name}.") from None
+        yield Record(decoded(raw, name), id=Path(name).name, origin=name)
+
+
+def decoded(raw: bytes, name: str) -> str:
+    """UTF-8 bytes as text.
+
+    Raises:
+        DataError: other bytes, with the place of the first.
+    """
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = raw[: error.start].count(b"\n") + 1
+        raise DataError(f"{name}, line {line} is not UTF-8 text; convert it, for example with iconv.") from None
+
+
+def read_json_lines(
+    lines: Iterable[str], document_column: str | None, skip_bad: bool, notes: Notes
+) -> Iterator[Record]:
+    """Records from a stream of JSON objects, one a line, as they arrive."""
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        try:
+            record = json_record(line, f"standard input:{number}", document_column)
+        except DataError as error:
+            if not skip_bad:
+                raise
+            notes(error)
+            continue
+        yield record
+
+
+def json_record(line: str, origin: str, document_column: str | None) -> Record:
+    """One JSON object as a record.
+
+    Raises:
+        DataError: not a JSON object, or no document in it.
+    """
+    from laconic.data.columns import DOCUMENT_STRONG, DOCUMENT_WEAK
+
+    try:
+        values = json.loads(line)
+    except json.JSONDecodeError as error:
+        raise DataError(f"{origin} is not valid JSON ({error.msg} at character {error.pos + 1}).") from None
+    if not isinstance(values, dict):
+        raise DataError(f"{origin} is not a JSON object with a document.")
+    known = (*DOCUMENT_STRONG, *DOCUMENT_WEAK)
+    names = [document_column] if document_column else [name for name in known if name in values][:1]
+    if not names or not isinstance(values.get(names[0]), str):
+        raise DataError(f"{origin} has no text '{names[0] if names else 'document'}'; keys: {', '.join(values)}.")
+    return Record(values[names[0]], id=str(values.get("id", "")), origin=origin)
+
+
+def count_lines(inputs: list[str]) -> int | None:
+    """How many lines there are to do, when that is quick to know."""
+    if not all(name.endswith((".jsonl", ".ndjson")) and Path(name).is_file() for name in inputs):
+        return None
+    total = 0
+    for name in inputs:
+        with Path(name).open("rb") as file:
+            total += sum(chunk.count(b"\n") for chunk in iter(lambda: file.read(1 << 20), b""))
+    return total
+
+
+# --------------------------------------------------------------------------------------------- output
+
+
+class Job:
+    """What is to be done with each record."""
+
+    def __init__(
+        self,
+        summarizer: Any,
+        overrides: dict[str, Any],
+        *,
+        explain: bool,
+        batch_size: int,
+        skip_bad: bool,
+        notes: Notes,
+    ) -> None:
+        self.summarizer, self.overrides, self.explain = summarizer, overrides, explain
+        self.batch_size, self.skip_bad, self.notes = batch_size, skip_bad, notes
+        self.decoding = summarizer.decoding(**overrides)
+
+    def run(self, records: Iterable[Record], advance: Any) -> Iterator[Summary | None]:
+        """Summaries in order; ``None`` for a record that was skipped."""
+        return self.summarizer.stream(
+            records,
+            explain=self.explain,
+            batch_size=self.batch_size,
+            progress=advance,
+            on_error="skip" if self.skip_bad else "raise",
+            on_skip=self._skipped,
+            **self.overrides,
+        )
+
+    def _skipped(self, record: Record, error: LaconicError) -> None:
+        where = "" if not record.origin or record.origin in str(error) else f"{record.origin}: "
+        self.notes(DataError(f"{where}{error}"))
+
+    def line(self, record: Record, number: int, summary: Summary | None) -> str:
+        """The JSON line of a result."""
+        from laconic.explain.record import to_dict
+
+        name = record.id or str(number)
+        if summary is None:
+            return json.dumps({"id": name, "summary": None, "model": self.summarizer.name})
+        values = to_dict(summary, document=self.explain, attention=self.explain) | {"id": name}
+        if self.explain and summary.words:
+            copied = sum(word.copied for word in summary.words)
+            values["support"] = {"copied_words": copied, "words": len(summary.words)}
+        values["decoding"] = self.decoding
+        return json.dumps(values, ensure_ascii=False)
+
+
+def write_texts(job: Job, records: list[Record], output: Path | None, *, several: bool) -> None:
+    """Print summaries as text; several files get a heading each, several hypotheses a line each."""
+    out: list[str] = []
+    with progress("Summarizing", total=len(records), silent=len(records) < 2) as bar:
+        for record, summary in zip(records, job.run(records, bar.advance), strict=True):
+            if several:
+                out.append(f"== {record.origin or record.id}")
+            if summary is None:
+                continue
+            if job.explain and output is None:
+                flush(out)
+                explained(summary)
+            else:
+                out += [one.text for one in (summary, *summary.alternatives)]
+            if summary.truncated:
+                print(
+                    f"laconic: {record.origin}: read {summary.tokens_read:,} of {summary.tokens_given:,} tokens.",
+                    file=sys.stderr,
+                )
+    if output is None:
+        flush(out)
+    else:
+        draft = partial_name(output)
+        draft.write_text("".join(f"{line}\n" for line in out), encoding="utf-8")
+        draft.replace(output)
+
+
+def flush(lines: list[str]) -> None:
+    """Print and forget the lines."""
+    for line in lines:
+        print(line)
+    lines.clear()
+    sys.stdout.flush()
+
+
+def explained(summary: Summary) -> None:
+    """The terminal view of one summary."""
+    from rich.console import Console
+
+    from laconic.explain.terminal import show
+
+    show(summary, Console(highlight=False, soft_wrap=True), words=True)
+
+
+def write_lines(job: Job, records: Iterable[Record], output: Path | None, total: int | None) -> None:
+    """JSON lines to standard output, or to a file that a later run of the command can go on with."""
+    if output is None:
+        with progress("Summarizing", total=total) as bar:
+            for line in result_lines(job, records, 0, bar.advance):
+                print(line, flush=True)
+        return
+    draft = partial_name(output)
+    done = kept_ids(output, draft)
+    stream = enumerate(records, start=1)
+    for (number, record), known in zip(stream, done, strict=False):
+        if known != (record.id or str(number)):
+            raise DataError(
+                f"{draft} holds other records: line {number} is '{known}', the input has '{record.id or number}';"
+                " give another --output, or delete that file."
+            )
+    if done:
+        print(f"laconic: {len(done)} summaries of an earlier run are kept.", file=sys.stderr)
+    try:
+        with progress("Summarizing", total=total) as bar, draft.open("a", encoding="utf-8") as file:
+            bar.advance(len(done))
+            append(file, result_lines(job, (record for _, record in stream), len(done), bar.advance))
+    except KeyboardInterrupt:
+        print(f"laconic: what is done is in {draft}; the same command goes on from there.", file=sys.stderr)
+        raise
+    draft.replace(output)
+
+
+def append(file: IO[str], lines: Iterable[str]) -> None:
+    """Write line by line, so that a killed process loses at most the line it was writing."""
+    for line in lines:
+        file.write(line + "\n")
+        file.flush()
+
+
+def result_lines(job: Job, records: Iterable[Record], done: int, advance: Any) -> Iterator[str]:
+    """The JSON lines of the results; ``done`` records came before."""
+    waiting: list[Record] = []
+
+    def remember(stream: Iterable[Record]) -> Iterator[Record]:
+        for record in stream:
+            waiting.append(record)
+            yield record
+
+    for number, summary in enumerate(job.run(remember(records), advance), start=done + 1):
+        yield job.line(waiting.pop(0), number, summary)
+
+
+def partial_name(output: Path) -> Path:
+    """Where results are until all are there."""
+    output.parent.mkdir(parents=True, exist_ok=True)
+    return output.with_name(output.name + ".partial")
+
+
+def kept_ids(output: Path, draft: Path) -> list[str]:
+    """The ids of the whole lines that an earlier run left, in order; a broken last line is cut off.
+
+    A finished ``output`` is taken as the start of a longer one.
+
+    Raises:
+        DataError: the file holds something else than results.
+    """
+    if not draft.exists():
+        if not output.exists():
+            return []
+        output.rename(draft)
+    ids: list[str] = []
+    end = 0
+    try:
+        with draft.open("rb") as file:
+            for raw in file:
+                if not raw.endswith(b"\n"):
+                    break
+                ids.append(str(json.loads(raw)["id"]))
+                end += len(raw)
+    except (ValueError, KeyError, TypeError):
+        with suppress(OSError):
+            if not output.exists():
+                draft.rename(output)
+        raise DataError(
+            f"{output} exists and line {len(ids) + 1} is not a result of laconic; give another --output."
+        ) from None
+    with draft.open("rb+") as file:
+        file.truncate(end)
+    return ids
