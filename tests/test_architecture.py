@@ -43,6 +43,10 @@ TORCH_FREE_FILES = {
     "laconic.cli.progress",
     "laconic.cli.recipes",
     "laconic.cli.tables",
+    "laconic.summarizer",
+    "laconic.systems.extractive",
+    "laconic.evaluation.systems",
+    "laconic.evaluation.run",
 }
 TENSOR_LIBRARIES = {"torch", "transformers", "accelerate"}
 LAZY_TABLES = {"laconic", "laconic.config.names"}

@@ -85,7 +85,7 @@ def _corpus(folder: Path) -> Path:
 
     if not (folder / "test.jsonl").is_file():
         with progress("Collecting docstrings") as bar:
-            build_corpus(folder, progress=bar)
+            build_corpus(folder, progress=lambda done, total: bar.update(done, total=total))
     return folder
 
 
@@ -171,7 +171,9 @@ def _report(
 
     header, rows, notes = result_table(results)
     curves = read_curves(folder)
-    drawn: dict[str, Points] = {name: curves.points(name) for name in ("nll", "val_loss_tf") if name in curves.metrics()}
+    drawn: dict[str, Points] = {
+        name: curves.points(name) for name in ("nll", "val_loss_tf") if name in curves.metrics()
+    }
     sections: list[Section] = [
         Samples("Your text", [own]),
         Table("Held-out packages", header, rows, note=f"{verdict} {notes[0]}"),

@@ -10,6 +10,7 @@ from typing import Any
 
 from laconic.config.names import EXTRACTIVE
 from laconic.errors import ModelError, did_you_mean
+from laconic.evaluation.systems import Progress
 from laconic.summarizer import Summarizer
 from laconic.types import Record, Summary
 
@@ -20,12 +21,13 @@ class ModelSystem:
     def __init__(self, name: str, summarizer: Summarizer, identity: str, search: Mapping[str, Any]) -> None:
         self.name, self._summarizer, self._search = name, summarizer, dict(search)
         self.identity = json.dumps([identity, self._search], sort_keys=True)
-        tokenizer = summarizer.tokenizer
+        tokenizer = summarizer.system.tokenizer  # type: ignore[attr-defined]
         self.unk_text: str | None = tokenizer.token(tokenizer.unk_id)
 
-    def summarize(self, records: Sequence[Record]) -> list[Summary]:
-        texts = [record.document for record in records]
-        return self._summarizer.summarize(texts, explain=True, batch_size=len(texts), **self._search)
+    def summarize(self, records: Sequence[Record], *, batch_size: int, progress: Progress) -> list[Summary]:
+        return self._summarizer.summarize(
+            records, explain=True, batch_size=batch_size, progress=progress, **self._search
+        )
 
 
 def open_model(

@@ -7,7 +7,7 @@ result.rouge["1"].f, result.rouge["1"].low, result.signature
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,9 +15,11 @@ from typing import Any
 from laconic.errors import DataError
 from laconic.evaluation.measures import measure
 from laconic.evaluation.predictions import PredictionFile, fingerprint, prediction_of
-from laconic.evaluation.systems import System
+from laconic.evaluation.systems import Progress, System
 from laconic.metrics.rouge import RougeResult, rouge
 from laconic.types import Record, references_of
+
+WINDOW_BATCHES = 8  # so many batches are decoded (sorted by length) between two writes of predictions
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +79,7 @@ def evaluate(
     *,
     options: EvaluationOptions | None = None,
     out: Path | None = None,
-    progress: Callable[[int], None] | None = None,
+    progress: Progress | None = None,
 ) -> EvaluationResult:
     """Summarize every record and compare with its references (all of them count).
 
@@ -95,12 +97,11 @@ def evaluate(
         done = len(predictions.lines)
         if progress is not None and done:
             progress(done)
-        for start_index in range(done, len(records), options.batch_size):
-            chunk = records[start_index : start_index + options.batch_size]
-            summaries = system.summarize(chunk)
+        window = WINDOW_BATCHES * options.batch_size
+        for first in range(done, len(records), window):
+            chunk = records[first : first + window]
+            summaries = system.summarize(chunk, batch_size=options.batch_size, progress=progress or _ignore)
             predictions.add(prediction_of(s, r) for s, r in zip(summaries, chunk, strict=True))
-            if progress is not None:
-                progress(len(chunk))
         predictions.finish()
         lines = predictions.lines
     seconds = time.perf_counter() - start
@@ -136,6 +137,10 @@ def score(
         seconds=seconds,
         per_document={kind: tuple(s.f for s in scores) for kind, scores in found.per_document.items()},
     )
+
+
+def _ignore(count: int) -> None:
+    return
 
 
 def _rouge_score(found: RougeResult, kind: str) -> RougeScore:

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from laconic.config.loading import parse_overrides
 from laconic.config.names import EXTRACTIVE, parse
-from laconic.types import Record, Summary
+from laconic.extractive.oracle import Oracle
+from laconic.types import Record, Summary, references_of
+
+Progress = Callable[[int], object]
 
 
 class System(Protocol):
-    """Something that turns records into summaries.
+    """Something that turns records into summaries; ``progress`` is told the number of records just done.
 
     ``identity`` says everything that decides the summaries (two systems of equal identity write equal
     ones); ``unk_text`` is what a word outside the vocabulary looks like in its output, if it can occur.
@@ -26,7 +29,7 @@ class System(Protocol):
     @property
     def unk_text(self) -> str | None: ...
 
-    def summarize(self, records: Sequence[Record]) -> list[Summary]: ...
+    def summarize(self, records: Sequence[Record], *, batch_size: int, progress: Progress) -> list[Summary]: ...
 
 
 def method_spec(name: str) -> dict[str, Any]:
@@ -40,7 +43,10 @@ def method_spec(name: str) -> dict[str, Any]:
 
 
 class ExtractiveSystem:
-    """A method of the table `EXTRACTIVE`; ``name`` may carry options, see `method_spec`."""
+    """A method of the table `EXTRACTIVE`; ``name`` may carry options, see `method_spec`.
+
+    The oracle sees the references; it is a bound, not a system.
+    """
 
     unk_text = None
 
@@ -50,11 +56,16 @@ class ExtractiveSystem:
         self._method = cls(config)
         self.identity = json.dumps(["extractive", name, config.model_dump(mode="json")])
 
-    def summarize(self, records: Sequence[Record]) -> list[Summary]:
+    def summarize(self, records: Sequence[Record], *, batch_size: int, progress: Progress) -> list[Summary]:
         summaries = []
         for record in records:
-            text = self._method.text(list(record.sentences) or record.document)
+            document = list(record.sentences) or record.document
+            if isinstance(self._method, Oracle):
+                text = self._method.text(document, references=references_of(record))
+            else:
+                text = self._method.text(document)
             summaries.append(Summary(text, id=record.id, model=self.name))
+            progress(1)
         return summaries
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,6 +23,14 @@ RECORDS = [
 ]
 
 
+CALL: dict[str, Any] = {"batch_size": 2, "progress": lambda count: None}
+
+
+@pytest.fixture(autouse=True)
+def one_batch_a_write(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("laconic.evaluation.run.WINDOW_BATCHES", 1)
+
+
 class FirstWords:
     """A system that notes what it is asked and can be told to stop."""
 
@@ -31,7 +40,10 @@ class FirstWords:
         self.asked: list[str] = []
         self._stop_after = stop_after
 
-    def summarize(self, records: Sequence[Record]) -> list[Summary]:
+    def summarize(
+        self, records: Sequence[Record], *, batch_size: int, progress: Callable[[int], object]
+    ) -> list[Summary]:
+        progress(len(records))
         if self._stop_after is not None and len(self.asked) >= self._stop_after:
             raise KeyboardInterrupt
         self.asked += [record.id for record in records]
@@ -160,14 +172,19 @@ def test_extractive_methods_by_name() -> None:
     assert method_spec("lead:sentences=2,language=de") == {"type": "lead", "sentences": 2, "language": "de"}
     assert is_method("lead-1")
     assert not is_method("runs/a")
-    [summary] = ExtractiveSystem("lead-1").summarize(RECORDS[:1])
+    [summary] = ExtractiveSystem("lead-1").summarize(RECORDS[:1], **CALL)
     assert summary.text == "The cat sat on the mat."
     assert ExtractiveSystem("lead-1").identity != ExtractiveSystem("lead-2").identity
 
 
+def test_the_oracle_sees_the_references() -> None:
+    record = Record("One two three. Cats sat on mats. Four five.", "the cats sat")
+    assert ExtractiveSystem("oracle-1").summarize([record], **CALL)[0].text == "Cats sat on mats."
+
+
 def test_sentences_of_the_record_are_used() -> None:
     record = Record("a b. c d.", "a", sentences=("a b. c d.",))
-    assert ExtractiveSystem("lead-1").summarize([record])[0].text == "a b. c d."
+    assert ExtractiveSystem("lead-1").summarize([record], **CALL)[0].text == "a b. c d."
 
 
 def test_tables_compare_with_the_first() -> None:
