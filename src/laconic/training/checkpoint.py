@@ -189,7 +189,7 @@ def _is_disk_full(error: BaseException) -> bool:
 # ---------------------------------------------------------------------------------------- reading
 
 
-def read_newest(run_folder: Path, device: Any, notify: Callable[[str], None]) -> tuple[Path, Snapshot] | None:
+def read_newest(run_folder: Path, notify: Callable[[str], None]) -> tuple[Path, Snapshot] | None:
     """The newest checkpoint that verifies, or None if the run has not written any.
 
     A damaged one is named through ``notify`` and the one before it is tried.
@@ -200,7 +200,7 @@ def read_newest(run_folder: Path, device: Any, notify: Callable[[str], None]) ->
     folders = checkpoint_folders(run_folder)
     for folder in folders:
         try:
-            return folder, read_checkpoint(folder, device)
+            return folder, read_checkpoint(folder)
         except CheckpointError as error:
             notify(f"{error} Trying the checkpoint before it.")
     if folders:
@@ -211,8 +211,8 @@ def read_newest(run_folder: Path, device: Any, notify: Callable[[str], None]) ->
     return None
 
 
-def read_checkpoint(folder: Path, device: Any = "cpu") -> Snapshot:
-    """Verify and read one checkpoint.
+def read_checkpoint(folder: Path) -> Snapshot:
+    """Verify one checkpoint and read it into main memory.
 
     Raises:
         CheckpointError: a file is missing or not what the manifest says, or the format is another version's.
@@ -221,8 +221,7 @@ def read_checkpoint(folder: Path, device: Any = "cpu") -> Snapshot:
     snapshot = Snapshot(values=json.loads((folder / STATE).read_text(encoding="utf-8")))
     for name in files:
         if name.endswith(".safetensors"):
-            tensors = safetensors.torch.load_file(folder / name, device=str(device))
-            snapshot.tensors[name.removesuffix(".safetensors")] = tensors
+            snapshot.tensors[name.removesuffix(".safetensors")] = safetensors.torch.load_file(folder / name)
     return snapshot
 
 

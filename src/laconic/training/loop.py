@@ -321,7 +321,7 @@ class Trainer:
         """Go to the newest checkpoint, if there is one."""
         main = self.accelerator.is_main_process
         notify = self.outlets.on_message if main else lambda message: None
-        found = files.read_newest(self.out, self.accelerator.device, notify)
+        found = files.read_newest(self.out, notify)
         self._elapsed_before = 0.0
         if found is None:
             return
@@ -385,7 +385,7 @@ class Trainer:
 
     def _export_checkpoint(self, update: int) -> None:
         """Export the weights of an earlier checkpoint (the model folder was lost)."""
-        content = files.read_checkpoint(self.out / f"checkpoint-{update}", self.accelerator.device)
+        content = files.read_checkpoint(self.out / f"checkpoint-{update}")
         own = {name: value.clone() for name, value in self.model.state_dict().items()}
         self.model.load_state_dict(content.tensors["model"] | content.tensors.get("average", {}))
         self._export(self.state.best_metrics)
@@ -426,7 +426,15 @@ def close_processes() -> None:
 
 def _accelerator(run: RunConfig, out: Path) -> Accelerator:
     trackers = list(run.training.trackers)
-    accelerator = Accelerator(mixed_precision="no", log_with=trackers or None, project_dir=str(out))
+    # Without cpu=True accelerate takes two processes of torchrun on a machine without a GPU for two single ones.
+    cpu = not torch.accelerator.is_available()
+    accelerator = Accelerator(mixed_precision="no", cpu=cpu, log_with=trackers or None, project_dir=str(out))
+    expected = int(os.environ.get("WORLD_SIZE", "1"))
+    if accelerator.num_processes != expected:
+        raise ConfigError(
+            f"The launcher started {expected} processes, but they did not find each other "
+            f"({accelerator.num_processes} here); start them with torchrun or accelerate launch."
+        )
     known = (DistributedType.NO, DistributedType.MULTI_CPU, DistributedType.MULTI_GPU)
     if accelerator.distributed_type not in known:
         raise ConfigError(
