@@ -32,15 +32,13 @@ class Luhn(Extractor):
 
 def best_cluster(stems: list[str], significant: set[str], gap: int) -> float:
     """The worth of a sentence's best cluster."""
-    best, first, last, inside = 0.0, 0, 0, 0
+    clusters: list[list[int]] = []
     for position, stem in enumerate(stems):
         if stem not in significant:
             continue
-        if inside and position - last <= gap:
-            inside += 1
+        if clusters and position - clusters[-1][-1] <= gap:
+            clusters[-1].append(position)
         else:
-            first, inside = position, 1
-        last = position
-        if inside > 1:
-            best = max(best, inside * inside / (last - first + 1))
-    return best
+            clusters.append([position])
+    worths = [len(cluster) ** 2 / (cluster[-1] - cluster[0] + 1) for cluster in clusters if len(cluster) > 1]
+    return max(worths, default=0.0)

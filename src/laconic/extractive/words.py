@@ -55,6 +55,7 @@ _CUTS: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"(?i) ('t)(is|was)\b"), r" \1 \2 "),
 )
 _FINAL_STOP = re.compile(r"(?<=[^.])(\.)([\])}>\"'»”’ ]*)$")
+_CLOSERS = re.compile("(?!'')[\\])}>'»”’][\\])}>\"'»”’]*")  # what may stand alone after the last full stop
 
 
 @lru_cache(maxsize=200_000)
@@ -73,10 +74,12 @@ def treebank_words(sentence: str) -> list[str]:
     chunks = sentence.split()
     if not chunks:
         return []
+    end = len(chunks) - 1
+    while end and _CLOSERS.fullmatch(chunks[end]):
+        end -= 1
     words: list[str] = []
-    for chunk in chunks[:-1]:
-        words.extend(_chunk_words(chunk, False))
-    words.extend(_chunk_words(chunks[-1], True))
+    for place, chunk in enumerate(chunks):
+        words.extend(_chunk_words(chunk, place == end))
     return words
 
 
