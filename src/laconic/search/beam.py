@@ -152,17 +152,18 @@ class _Search:
         output, self.state = self.step(rows.last_ids, self.state)
         self.history.open_step(rows.origin, output)
         view = HypothesesView(rows.prefix, output)
-        before = rows.totals
+        totals, sums = rows.totals, rows.sums.clone()
         for column, scorer in enumerate(self.scorers):
-            totals = scorer.on_rows(rows.totals, view)
-            if totals is not rows.totals:
-                rows.sums[:, 2 + column] += torch.where(rows.totals > -torch.inf, totals - rows.totals, 0.0)
-                rows.totals = torch.where(rows.totals > -torch.inf, totals, -torch.inf)
+            changed = scorer.on_rows(totals, view)
+            if changed is not totals:
+                changed = torch.where(totals > -torch.inf, changed, -torch.inf)
+                sums[:, 2 + column] += torch.where(totals > -torch.inf, changed - totals, 0.0)
+                totals = changed
         scores = TokenScores.of(output, view, self.scorers)
         candidates = choose(
-            scores, rows.totals, rows.sums, beam_size=self.config.beam_size, scorers=self.scorers, eos_id=self.eos_id
+            scores, totals, sums, beam_size=self.config.beam_size, scorers=self.scorers, eos_id=self.eos_id
         )
-        self.has_grown |= bool((candidates.totals > before[candidates.rows]).any())
+        self.has_grown |= bool((candidates.totals > rows.totals[candidates.rows]).any())
         return candidates
 
     def _finish(self, candidates: Candidates, length: int) -> Tensor:

@@ -32,7 +32,7 @@ class ForbidTokens(Scorer):
 
     def on_tokens(self, scores: Tensor, view: HypothesesView) -> Tensor:
         for id_ in self._ids:
-            if id_ < scores.shape[1]:
+            if 0 <= id_ < scores.shape[1]:
                 scores[:, id_] = -torch.inf
         return scores
 

@@ -1,0 +1,186 @@
+"""A model whose probabilities stand in a table, and slow searches to compare with.
+
+Token ids: PAD 0, UNK 1, BOS 2, EOS 3, words from 4.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from laconic.config.schema import SearchConfig
+from laconic.search.scorers.base import SpecialIds
+from laconic.types import Memory, Shared, StepOutput
+
+SPECIALS = SpecialIds(unk_id=1, bos_id=2, eos_id=3, pad_id=0)
+BOS, EOS = 2, 3
+
+
+@dataclass
+class PathState:
+    """Remembers its own path; a wrong re-ordering is noticed at the next step."""
+
+    path: Tensor  # (N, t) what this row has read so far
+    document: Tensor  # (N,)
+
+
+class TableModel:
+    """P(next | document, last two tokens) and attention by (document, last token), all from tables."""
+
+    def __init__(self, documents: int, vocab: int, source: int = 5, seed: int = 0, sharpness: float = 1.5):
+        generator = torch.Generator().manual_seed(seed)
+        self.log_probs = (
+            torch.randn(documents, vocab, vocab, vocab, generator=generator, dtype=torch.float64) * sharpness
+        ).log_softmax(-1)
+        self.attention = (
+            torch.randn(documents, vocab, source, generator=generator, dtype=torch.float64).mul(2).softmax(-1)
+        )
+        self.mask = torch.ones(documents, source, dtype=torch.bool)
+        self.steps: list[int] = []  # N of each step taken
+
+    def only(self, documents: list[int]) -> TableModel:
+        """The same model for some of its documents."""
+        other = TableModel.__new__(TableModel)
+        other.log_probs, other.attention = self.log_probs[documents], self.attention[documents]
+        other.mask, other.steps = self.mask[documents], []
+        return other
+
+    @property
+    def memory(self) -> Memory:
+        states = torch.zeros(*self.mask.shape, 1)
+        return Memory(states, self.mask, torch.zeros_like(self.mask, dtype=torch.long), self.log_probs.shape[-1])
+
+    def start(self) -> dict:
+        documents = torch.arange(len(self.mask))
+        return {
+            "rows": [PathState(torch.zeros(len(documents), 0, dtype=torch.long), documents)],
+            "shared": Shared({"document": documents, "log_probs": self.log_probs, "attention": self.attention}),
+        }
+
+    def step(self, last_ids: Tensor, state: dict) -> tuple[StepOutput, dict]:
+        (rows,), shared = state["rows"], state["shared"].tree
+        beams = len(last_ids) // len(shared["document"])
+        here = torch.arange(len(shared["document"])).repeat_interleave(beams)
+        assert torch.equal(rows.document, shared["document"][here]), "rows and documents fell apart"
+        self.steps.append(len(last_ids))
+        path = torch.cat([rows.path, last_ids[:, None]], dim=1)
+        before = path[:, -2] if path.shape[1] > 1 else torch.zeros_like(last_ids)
+        log_probs = shared["log_probs"][here, before, last_ids]
+        output = StepOutput(
+            scores=log_probs.clone(),
+            log_probs=log_probs,
+            attention=shared["attention"][here, last_ids],
+            details={"path": path.double().sum(1), "seen": last_ids.clone()},
+        )
+        return output, {"rows": [PathState(path, rows.document)], "shared": state["shared"]}
+
+    # --- the same facts for slow references, one document, one prefix at a time
+
+    def log_prob(self, document: int, prefix: tuple[int, ...], token: int) -> float:
+        """log P(token | prefix without BOS)."""
+        full = (BOS, *prefix)
+        before = full[-2] if len(full) > 1 else 0
+        return float(self.log_probs[document, before, full[-1], token])
+
+    def attention_rows(self, document: int, ids: tuple[int, ...], steps: int) -> list[list[float]]:
+        full = (BOS, *ids)
+        return [self.attention[document, full[t]].tolist() for t in range(steps)]
+
+
+def total_log_prob(model: TableModel, document: int, ids: tuple[int, ...], finished: bool) -> float:
+    tokens = (*ids, EOS) if finished else ids
+    return sum(model.log_prob(document, tokens[:t], tokens[t]) for t in range(len(tokens)))
+
+
+def repeats_ngram(ids: tuple[int, ...], size: int) -> bool:
+    grams = [ids[i : i + size] for i in range(len(ids) - size + 1)]
+    return len(set(grams)) < len(grams)
+
+
+def final_score(model: TableModel, document: int, ids: tuple[int, ...], finished: bool, config: SearchConfig) -> float:
+    """The score of a whole hypothesis, from the definitions of the scorers."""
+    score = total_log_prob(model, document, ids, finished)
+    predicted = len(ids) + finished
+    if config.length_normalisation == "average":
+        score /= predicted + 1
+    elif config.length_normalisation == "gnmt":
+        score /= ((5 + predicted) / 6) ** config.length_alpha
+    if config.coverage_penalty != "none":
+        rows = model.attention_rows(document, ids, predicted)
+        coverage = [sum(column) for column in zip(*rows, strict=True)] if rows else [0.0] * model.mask.shape[1]
+        if config.coverage_penalty == "wu":
+            score += config.coverage_beta * sum(math.log(min(c, 1.0)) for c in coverage)
+        else:
+            score += config.coverage_beta * sum(1.0 - max(c, 1.0) for c in coverage)
+    return score
+
+
+def allowed(ids: tuple[int, ...], config: SearchConfig) -> bool:
+    return not config.no_repeat_ngram or not repeats_ngram(ids, config.no_repeat_ngram)
+
+
+def words_of(model: TableModel, config: SearchConfig) -> list[int]:
+    return ([] if config.forbid_unk else [1]) + list(range(4, model.log_probs.shape[-1]))
+
+
+def exhaustive(model: TableModel, document: int, config: SearchConfig) -> list[tuple[float, tuple[int, ...]]]:
+    """Every finished sequence the configuration allows, best first."""
+    words = words_of(model, config)
+    found = [
+        (final_score(model, document, ids, True, config), ids)
+        for length in range(config.min_length, config.max_length + 1)
+        for ids in itertools.product(words, repeat=length)
+        if allowed(ids, config)
+    ]
+    return sorted(found, key=lambda pair: (-pair[0], pair[1]))
+
+
+def slow_beam(
+    model: TableModel, document: int, config: SearchConfig, penalty: Callable[[int, int], float] | None = None
+) -> list[tuple[float, tuple[int, ...], bool]]:
+    """Beam search with lists, one document, one hypothesis at a time: (final score, ids, finished).
+
+    Written from the description in See et al.'s code: walk the 2K best candidates in order, an EOS candidate
+    goes to the results, another lives on, until K live on (or, with early stopping, K have finished).
+    Without early stopping it never stops before the maximum length. ``penalty(step, token)`` is subtracted.
+    """
+    size = config.beam_size
+    live: list[tuple[float, tuple[int, ...]]] = [(0.0, ())]
+    results: list[tuple[float, tuple[int, ...], bool]] = []
+    cut: list[tuple[float, tuple[int, ...], bool]] = []
+    for length in range(config.max_length + 1):
+        candidates = []
+        for total, ids in live:
+            for token in [EOS, *words_of(model, config)]:
+                if token == EOS and length < config.min_length:
+                    continue
+                if token != EOS and not allowed((*ids, token), config):
+                    continue
+                value = total + model.log_prob(document, ids, token) - (penalty(length, token) if penalty else 0.0)
+                candidates.append((value, ids, token))
+        candidates.sort(key=lambda c: -c[0])
+        following, ended = [], set()
+        for value, ids, token in candidates[: 2 * size]:
+            if len(following) == size or (config.early_stopping and len(results) == size):
+                break
+            if token == EOS:
+                extra = value - total_log_prob(model, document, ids, True)
+                assert abs(extra) < 1e-9 or penalty
+                results.append((final_score(model, document, ids, True, config), ids, True))
+                ended.add(ids)
+            else:
+                following.append((value, (*ids, token)))
+        if length == config.max_length:
+            cut = [(final_score(model, document, i, False, config), i, False) for _, i in live if i not in ended]
+        live = following
+        if config.early_stopping and len(results) >= size:
+            cut = []
+            break
+    results.sort(key=lambda r: -r[0])
+    cut.sort(key=lambda r: -r[0])
+    return (results[:size] + cut)[: config.num_return]

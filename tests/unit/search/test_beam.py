@@ -1,0 +1,442 @@
+"""Beam search against exhaustive search, against a slow search with lists, and against sums done by hand."""
+
+from __future__ import annotations
+
+import gc
+import math
+import weakref
+
+import pytest
+import torch
+from search_tables import BOS, EOS, SPECIALS, TableModel, exhaustive, slow_beam, total_log_prob
+from torch import Tensor
+
+from laconic.config.schema import SearchConfig
+from laconic.errors import ModelError
+from laconic.search import beam
+from laconic.search.beam import beam_search
+from laconic.search.greedy import greedy_search
+from laconic.search.scorers.base import HypothesesView, Scorer
+from laconic.search.scorers.build import build_scorers
+from laconic.types import Hypothesis, StepOutput
+
+A, B, C = 4, 5, 6
+
+
+def search(model: TableModel, config: SearchConfig, scorers: list[Scorer] | None = None) -> list[list[Hypothesis]]:
+    return beam_search(
+        model.step, model.start(), memory=model.memory, config=config, specials=SPECIALS, scorers=scorers
+    )
+
+
+def same_hypothesis(one: Hypothesis, two: Hypothesis) -> None:
+    assert one.ids == two.ids
+    assert one.finished == two.finished
+    assert one.score == pytest.approx(two.score, abs=1e-9)
+    assert one.log_prob == pytest.approx(two.log_prob, abs=1e-9)
+    assert one.token_log_probs == pytest.approx(two.token_log_probs)
+    assert one.terms == pytest.approx(two.terms, abs=1e-9)
+    assert one.attention.tolist() == two.attention.tolist()
+    assert one.details.keys() == two.details.keys()
+    for name, value in one.details.items():
+        assert value.tolist() == two.details[name].tolist()
+
+
+# ------------------------------------------------------------------------------- sums done by hand
+
+
+def hand_model() -> TableModel:
+    """After BOS: A .6, B .4. After A: A .3, B .3, EOS .4. After B: B .1, EOS .9."""
+    model = TableModel(1, 6, source=2)
+    model.log_probs[:] = -torch.inf
+    model.attention[:] = torch.tensor([0.5, 0.5])
+    for last, row in {BOS: {A: 0.6, B: 0.4}, A: {A: 0.3, B: 0.3, EOS: 0.4}, B: {B: 0.1, EOS: 0.9}}.items():
+        for token, probability in row.items():
+            model.log_probs[0, :, last, token] = math.log(probability)
+    return model
+
+
+def test_products_a_human_can_multiply() -> None:
+    config = SearchConfig(beam_size=2, num_return=2, max_length=3, length_normalisation="none")
+    best, second = search(hand_model(), config)[0]
+    assert best.ids == [B]
+    assert best.score == pytest.approx(math.log(0.4 * 0.9))
+    assert best.token_log_probs == pytest.approx([math.log(0.4), math.log(0.9)])
+    assert second.ids == [A]
+    assert second.log_prob == pytest.approx(math.log(0.6 * 0.4))
+    assert best.finished
+    assert best.attention.shape == (2, 2)
+
+
+def test_greedy_takes_the_worse_path_that_a_beam_avoids() -> None:
+    model = hand_model()
+    config = SearchConfig(beam_size=1, max_length=3, length_normalisation="none")
+    hypothesis = search(model, config)[0][0]
+    assert hypothesis.ids == [A]
+    assert hypothesis.score == pytest.approx(math.log(0.6 * 0.4))
+
+
+def test_average_counts_start_and_stop() -> None:
+    config = SearchConfig(beam_size=2, max_length=3, length_normalisation="average")
+    hypothesis = search(hand_model(), config)[0][0]
+    assert hypothesis.ids == [B]
+    assert hypothesis.score == pytest.approx(math.log(0.4 * 0.9) / 3)  # BOS, B, EOS
+    assert hypothesis.terms["model"] == pytest.approx(math.log(0.36))
+
+
+# --------------------------------------------------------------------------- against all sequences
+
+CASES = {
+    "plain": {"length_normalisation": "none"},
+    "average": {},
+    "gnmt": {"length_normalisation": "gnmt", "length_alpha": 0.6},
+    "gnmt, long ones preferred": {"length_normalisation": "gnmt", "length_alpha": 2.0},
+    "at least two": {"min_length": 2},
+    "exactly three": {"min_length": 4, "length_normalisation": "none"},
+    "unigrams once": {"no_repeat_ngram": 1},
+    "bigrams once": {"no_repeat_ngram": 2},
+    "trigrams once": {"no_repeat_ngram": 3},
+    "wu": {"coverage_penalty": "wu", "coverage_beta": 0.2},
+    "summary": {"coverage_penalty": "summary", "coverage_beta": 0.5},
+    "with unk": {"forbid_unk": False, "max_length": 3},
+    "all at once": {"min_length": 1, "no_repeat_ngram": 2, "coverage_penalty": "summary", "coverage_beta": 0.3},
+}
+
+
+@pytest.mark.parametrize("early_stopping", [True, False])
+@pytest.mark.parametrize("case", CASES)
+def test_a_wide_beam_equals_exhaustive_search(case: str, early_stopping: bool) -> None:
+    model = TableModel(3, vocab=7, seed=len(case))
+    options = {"max_length": 4, **CASES[case]}
+    config = SearchConfig(beam_size=130, num_return=8, early_stopping=early_stopping, **options)
+    results = search(model, config)
+    for document, hypotheses in enumerate(results):
+        expected = exhaustive(model, document, config)[:8]
+        assert [tuple(h.ids) for h in hypotheses] == [ids for _, ids in expected]
+        assert [h.score for h in hypotheses] == pytest.approx([score for score, _ in expected], abs=1e-9)
+        for hypothesis in hypotheses:
+            assert hypothesis.finished
+            assert hypothesis.log_prob == pytest.approx(
+                total_log_prob(model, document, tuple(hypothesis.ids), True), abs=1e-9
+            )
+
+
+@pytest.mark.parametrize("early_stopping", [True, False])
+@pytest.mark.parametrize("beam_size", [1, 2, 3, 5])
+@pytest.mark.parametrize("case", CASES)
+def test_a_narrow_beam_equals_the_slow_search(case: str, beam_size: int, early_stopping: bool) -> None:
+    model = TableModel(6, vocab=9, seed=beam_size, sharpness=1.0)
+    options = {"max_length": 5, **CASES[case]}
+    config = SearchConfig(beam_size=beam_size, num_return=beam_size, early_stopping=early_stopping, **options)
+    for document, hypotheses in enumerate(search(model, config)):
+        expected = slow_beam(model, document, config)
+        assert [(tuple(h.ids), h.finished) for h in hypotheses] == [(ids, ended) for _, ids, ended in expected]
+        assert [h.score for h in hypotheses] == pytest.approx([score for score, _, _ in expected], abs=1e-9)
+
+
+@pytest.mark.parametrize("num_return", [1, 2, 4])
+@pytest.mark.parametrize("alpha", [0.0, 0.7, 1.5])
+def test_the_bound_stops_early_and_changes_nothing(num_return: int, alpha: float) -> None:
+    model = TableModel(8, vocab=9, seed=5, sharpness=1.5)
+    options = {"beam_size": 4, "num_return": num_return, "length_normalisation": "gnmt", "length_alpha": alpha}
+    config = SearchConfig(max_length=30, early_stopping=False, **options)
+    results = search(model, config)
+    for document, hypotheses in enumerate(results):
+        expected = slow_beam(model, document, config)
+        assert [tuple(h.ids) for h in hypotheses] == [ids for _, ids, _ in expected]
+    if alpha < 1.5:
+        full = 31 * 8 * config.beam_size
+        assert sum(model.steps) < full, "every document was searched up to the maximum length"
+
+
+# --------------------------------------------------------------------- what a hypothesis carries
+
+
+EVERYTHING = {
+    "beam_size": 6,
+    "num_return": 4,
+    "max_length": 6,
+    "min_length": 2,
+    "no_repeat_ngram": 2,
+    "coverage_penalty": "wu",
+    "coverage_beta": 0.1,
+    "early_stopping": False,
+}
+
+
+@pytest.mark.parametrize("groups", [1, 2, 3])
+def test_terms_sum_to_the_score(groups: int) -> None:
+    config = SearchConfig(**EVERYTHING, diverse_groups=groups, diversity_strength=0.7)
+    model = TableModel(5, vocab=9, seed=3)
+    found = [h for hypotheses in search(model, config) for h in hypotheses]
+    for hypothesis in found:
+        assert sum(hypothesis.terms.values()) == pytest.approx(hypothesis.score, abs=1e-9)
+        assert sum(hypothesis.token_log_probs) == pytest.approx(hypothesis.log_prob, abs=1e-9)
+        assert hypothesis.terms["model"] == pytest.approx(hypothesis.log_prob, abs=1e-9)
+        assert hypothesis.terms["coverage_penalty"] < 0 < hypothesis.terms["length_normalisation"]
+    assert any("diverse_groups" in h.terms for h in found) == (groups > 1)
+
+
+@pytest.mark.parametrize("early_stopping", [True, False])
+def test_everything_lies_on_the_winning_path(early_stopping: bool) -> None:
+    model = TableModel(6, vocab=9, seed=11, sharpness=1.0)
+    config = SearchConfig(**{**EVERYTHING, "early_stopping": early_stopping})
+    for document, hypotheses in enumerate(search(model, config)):
+        for hypothesis in hypotheses:
+            ids, rows = tuple(hypothesis.ids), len(hypothesis.ids) + hypothesis.finished
+            assert hypothesis.attention.tolist() == model.attention_rows(document, ids, rows)
+            read = [BOS, *ids][:rows]
+            assert hypothesis.details["seen"].tolist() == read
+            assert hypothesis.details["path"].tolist() == [sum(read[: t + 1]) for t in range(rows)]
+            tokens = [*ids, EOS][:rows]
+            assert hypothesis.token_log_probs == pytest.approx(
+                [model.log_prob(document, ids[:t], token) for t, token in enumerate(tokens)]
+            )
+
+
+def test_n_best_are_distinct_and_in_order() -> None:
+    for groups in (1, 2, 4):
+        config = SearchConfig(
+            beam_size=8, num_return=8, max_length=5, diverse_groups=groups, diversity_strength=0.1, min_length=1
+        )
+        for hypotheses in search(TableModel(6, vocab=8, seed=groups), config):
+            assert len({tuple(h.ids) for h in hypotheses}) == len(hypotheses) > 1
+            for finished in (True, False):
+                scores = [h.score for h in hypotheses if h.finished is finished]
+                assert scores == sorted(scores, reverse=True)
+
+
+def test_what_reaches_the_maximum_is_cut_and_says_so() -> None:
+    model = TableModel(1, vocab=7)
+    model.log_probs[..., EOS] = -50.0
+    config = SearchConfig(beam_size=2, num_return=2, max_length=4)
+    for hypothesis in search(model, config)[0]:
+        assert not hypothesis.finished
+        assert len(hypothesis.ids) == len(hypothesis.attention) == len(hypothesis.token_log_probs) == 4
+        assert hypothesis.score == pytest.approx(total_log_prob(model, 0, tuple(hypothesis.ids), False) / 5)
+
+
+def test_a_finished_hypothesis_goes_before_a_better_cut_one() -> None:
+    model = hand_model()
+    model.log_probs[0, :, A, EOS] = math.log(1e-4)
+    config = SearchConfig(beam_size=2, num_return=2, max_length=1, length_normalisation="none")
+    finished, cut = search(model, config)[0]
+    assert (finished.ids, finished.finished) == ([B], True)
+    assert (cut.ids, cut.finished) == ([A], False)
+    assert cut.score > finished.score
+
+
+# --------------------------------------------------------------- a document's companions do not matter
+
+
+@pytest.mark.parametrize("early_stopping", [True, False])
+@pytest.mark.parametrize("groups", [1, 2])
+def test_a_batch_equals_its_documents(early_stopping: bool, groups: int) -> None:
+    model = TableModel(9, vocab=10, seed=21, sharpness=2.0)
+    options = {**EVERYTHING, "max_length": 12, "early_stopping": early_stopping, "length_normalisation": "none"}
+    config = SearchConfig(**options, diverse_groups=groups, diversity_strength=0.4)
+    together = search(model, config)
+    assert len(set(model.steps)) > 2, "no document was dropped from the batch"
+    for document, hypotheses in enumerate(together):
+        alone = search(model.only([document]), config)[0]
+        assert len(alone) == len(hypotheses)
+        for one, two in zip(alone, hypotheses, strict=True):
+            same_hypothesis(one, two)
+
+
+def test_dropping_finished_documents_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    config = SearchConfig(**{**EVERYTHING, "max_length": 12, "length_normalisation": "none"})
+    model = TableModel(9, vocab=10, seed=22, sharpness=2.0)
+    results = []
+    for share in (0.0, 0.75, 1.0):
+        monkeypatch.setattr(beam, "COMPACT_BELOW", share)
+        model.steps.clear()
+        results.append(search(model, config))
+        assert (len(set(model.steps)) > 1) == (share > 0)
+    for others in results[1:]:
+        for one, two in zip(results[0], others, strict=True):
+            for left, right in zip(one, two, strict=True):
+                same_hypothesis(left, right)
+
+
+def test_documents_of_different_extended_vocabularies() -> None:
+    """Two documents with 3 and 1 words of their own: the others' columns hold minus infinity."""
+    model = TableModel(2, vocab=10, seed=4, sharpness=1.0)
+    model.log_probs[1, ..., 8:] = -torch.inf
+    config = SearchConfig(beam_size=4, num_return=4, max_length=4)
+    together = search(model, config)
+    narrow = model.only([1])
+    narrow.log_probs = narrow.log_probs[..., :8]
+    for one, two in zip(together[1], search(narrow, config)[0], strict=True):
+        assert one.ids == two.ids
+        assert one.score == two.score
+    assert any(id_ >= 8 for h in together[0] for id_ in h.ids)
+    assert all(id_ < 8 for h in together[1] for id_ in h.ids)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_beam_of_one_is_greedy(case: str) -> None:
+    model = TableModel(7, vocab=9, seed=31)
+    config = SearchConfig(beam_size=1, **{"max_length": 6, **CASES[case]})
+    greedy = greedy_search(model.step, model.start(), memory=model.memory, config=config, specials=SPECIALS)
+    for one, two in zip(search(model, config), greedy, strict=True):
+        same_hypothesis(one[0], two[0])
+
+
+# ------------------------------------------------------------------------------------ the edges
+
+
+@pytest.mark.parametrize("beam_size", [1, 3])
+def test_a_dead_end_gives_what_there_was(beam_size: int) -> None:
+    """Every word may occur once and EOS only after ten words: after three words nothing is left."""
+    model = TableModel(2, vocab=7)
+    config = SearchConfig(beam_size=beam_size, max_length=12, min_length=10, no_repeat_ngram=1)
+    for decode in (beam_search, greedy_search):
+        results = decode(model.step, model.start(), memory=model.memory, config=config, specials=SPECIALS)
+        for hypotheses in results:
+            assert sorted(hypotheses[0].ids) == [A, B, C]
+            assert not hypotheses[0].finished
+            assert math.isfinite(hypotheses[0].score)
+            assert len(hypotheses[0].attention) == 3
+
+
+def test_nothing_allowed_at_all() -> None:
+    model = TableModel(2, vocab=7)
+    model.log_probs[:] = -torch.inf
+    for decode in (beam_search, greedy_search):
+        config = SearchConfig(beam_size=1, max_length=5)
+        results = decode(model.step, model.start(), memory=model.memory, config=config, specials=SPECIALS)
+        assert [h.ids for hypotheses in results for h in hypotheses] == [[], []]
+
+
+def test_more_beams_than_words() -> None:
+    model = TableModel(1, vocab=6)
+    config = SearchConfig(beam_size=50, num_return=50, max_length=2, length_normalisation="none")
+    found = [tuple(h.ids) for h in search(model, config)[0]]
+    assert found == [ids for _, ids in exhaustive(model, 0, config)]
+    assert len(found) == 7  # (), A, B, AA, AB, BA, BB
+
+
+def test_ties_go_to_the_lower_id() -> None:
+    model = TableModel(1, vocab=7)
+
+    def uniform(last_ids: Tensor, state: dict) -> tuple[StepOutput, dict]:
+        log_probs = torch.full((len(last_ids), 5000), -math.log(5000))
+        return StepOutput(log_probs.clone(), log_probs), state
+
+    config = SearchConfig(beam_size=3, num_return=3, max_length=1, min_length=1, length_normalisation="none")
+    results = beam_search(uniform, {}, memory=model.memory, config=config, specials=SPECIALS)
+    assert [h.ids for h in results[0]] == [[4], [5], [6]]
+    assert results[0][0].attention is None
+
+
+def test_scores_that_are_not_numbers_are_refused() -> None:
+    model = TableModel(1, vocab=7)
+    model.log_probs[0, :, BOS, 5] = torch.nan
+    for decode in (beam_search, greedy_search):
+        with pytest.raises(ModelError, match="not a number"):
+            decode(
+                model.step,
+                model.start(),
+                memory=model.memory,
+                config=SearchConfig(beam_size=1),
+                specials=SPECIALS,
+            )
+
+
+def test_scores_are_not_log_probs() -> None:
+    """Search adds scores up as they are; log-probabilities are reported beside."""
+    model = TableModel(1, vocab=7, seed=9)
+
+    def doubled(last_ids: Tensor, state: dict) -> tuple[StepOutput, dict]:
+        output, state = model.step(last_ids, state)
+        output.scores = 2 * output.scores - 0.25
+        return output, state
+
+    config = SearchConfig(beam_size=4, num_return=4, max_length=4, length_normalisation="none")
+    results = beam_search(doubled, model.start(), memory=model.memory, config=config, specials=SPECIALS)
+    for hypothesis in results[0]:
+        log_prob = total_log_prob(model, 0, tuple(hypothesis.ids), hypothesis.finished)
+        assert hypothesis.log_prob == pytest.approx(log_prob)
+        predicted = len(hypothesis.ids) + hypothesis.finished
+        assert hypothesis.score == pytest.approx(2 * log_prob - 0.25 * predicted)
+
+
+def test_positive_scores_switch_the_bound_off() -> None:
+    model = TableModel(1, vocab=6, seed=2)
+
+    def shifted(last_ids: Tensor, state: dict) -> tuple[StepOutput, dict]:
+        output, state = model.step(last_ids, state)
+        output.scores = output.scores + 5.0  # every further token is worth having
+        return output, state
+
+    config = SearchConfig(beam_size=8, max_length=3, length_normalisation="none", early_stopping=False)
+    hypothesis = beam_search(shifted, model.start(), memory=model.memory, config=config, specials=SPECIALS)[0][0]
+    assert len(hypothesis.ids) == 3
+
+
+class RowBonus(Scorer):
+    """A term that is the same for every next word, from this step's attention."""
+
+    name = "row_bonus"
+
+    def on_rows(self, totals: Tensor, view: HypothesesView) -> Tensor:
+        assert view.output is not None
+        assert view.output.attention is not None
+        return totals - view.output.attention[:, 0]
+
+
+class WordBonus(Scorer):
+    """A finite amount for one word."""
+
+    name = "word_bonus"
+    adds_to_tokens = True
+
+    def on_tokens(self, scores: Tensor, view: HypothesesView) -> Tensor:
+        scores[:, B] -= 0.5
+        return scores
+
+
+@pytest.mark.parametrize("beam_size", [1, 40])
+def test_scorers_of_rows_and_of_tokens_are_recorded(beam_size: int) -> None:
+    model = TableModel(2, vocab=7, seed=13)
+    config = SearchConfig(beam_size=beam_size, max_length=3, length_normalisation="none", early_stopping=False)
+    extra = [RowBonus(Scorer.Config(), specials=SPECIALS), WordBonus(Scorer.Config(), specials=SPECIALS)]
+    scorers = [*build_scorers(config, SPECIALS), *extra]
+    searches = [beam_search, greedy_search] if beam_size == 1 else [beam_search]
+    for decode in searches:
+        results = decode(
+            model.step, model.start(), memory=model.memory, config=config, specials=SPECIALS, scorers=scorers
+        )
+        for document, (hypothesis,) in enumerate(results):
+            rows = model.attention_rows(document, tuple(hypothesis.ids), len(hypothesis.ids) + hypothesis.finished)
+            assert hypothesis.terms["row_bonus"] == pytest.approx(-sum(row[0] for row in rows))
+            assert hypothesis.terms.get("word_bonus", 0.0) == pytest.approx(-0.5 * hypothesis.ids.count(B))
+            assert sum(hypothesis.terms.values()) == pytest.approx(hypothesis.score)
+            if beam_size > 1:
+                assert hypothesis.ids == list(best_with_bonuses(model, document, config))
+
+
+def best_with_bonuses(model: TableModel, document: int, config: SearchConfig) -> tuple[int, ...]:
+    def score(ids: tuple[int, ...]) -> float:
+        rows = model.attention_rows(document, ids, len(ids) + 1)
+        return total_log_prob(model, document, ids, True) - sum(r[0] for r in rows) - 0.5 * ids.count(B)
+
+    return max((ids for _, ids in exhaustive(model, document, config)), key=score)
+
+
+def test_the_models_tensors_are_let_go() -> None:
+    """No (N, X) tensor of an earlier step is kept alive by the history."""
+    model, seen = TableModel(2, vocab=7), []
+
+    def step(last_ids: Tensor, state: dict) -> tuple[StepOutput, dict]:
+        gc.collect()
+        assert sum(reference() is not None for reference in seen) <= 1
+        output, state = model.step(last_ids, state)
+        output.log_probs = output.scores
+        seen.append(weakref.ref(output.scores))
+        return output, state
+
+    config = SearchConfig(beam_size=3, max_length=6, min_length=6)
+    beam_search(step, model.start(), memory=model.memory, config=config, specials=SPECIALS)
+    assert len(seen) == 7

@@ -1,0 +1,218 @@
+"""Each scorer by itself against a slow reference."""
+
+from __future__ import annotations
+
+import math
+import random
+
+import pytest
+import torch
+from search_tables import BOS, EOS, SPECIALS, TableModel, slow_beam
+
+from laconic.config.schema import SearchConfig
+from laconic.errors import ConfigError
+from laconic.search.beam import beam_search
+from laconic.search.scorers.base import HypothesesView, SpecialIds
+from laconic.search.scorers.build import build_scorers
+from laconic.search.scorers.constraints import ForbidTokens, ForcedPrefix
+from laconic.search.scorers.coverage import CoveragePenalty, summary_coverage, wu_coverage
+from laconic.search.scorers.length import LengthBounds, LengthNormalisation
+from laconic.search.scorers.ngram import NgramBlocking, repeating_tokens
+
+
+def slow_repeats(prefix: list[int], size: int) -> set[int]:
+    grams = {tuple(prefix[i : i + size]) for i in range(len(prefix) - size + 1)}
+    return {token for token in range(10) if tuple([*prefix, token][-size:]) in grams and len(prefix) + 1 >= size}
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 4])
+def test_ngrams_against_a_slow_reference(size: int) -> None:
+    random_ = random.Random(size)
+    for length in range(12):
+        prefixes = [[random_.randrange(3) for _ in range(length)] for _ in range(6)]
+        rows, ids = repeating_tokens(torch.tensor(prefixes).view(6, length).long(), size)
+        found = [{int(i) for r, i in zip(rows, ids, strict=True) if r == row} for row in range(6)]
+        assert found == [slow_repeats(prefix, size) for prefix in prefixes]
+
+
+def test_blocked_tokens_are_those_and_no_others() -> None:
+    scorer = NgramBlocking(NgramBlocking.Config(size=2), specials=SPECIALS)
+    scores = scorer.on_tokens(torch.zeros(2, 8), HypothesesView(torch.tensor([[4, 5, 4], [4, 5, 6]])))
+    assert (scores == -torch.inf).nonzero().tolist() == [[0, 5]]
+
+
+def test_length_bounds() -> None:
+    scorer = LengthBounds(LengthBounds.Config(min_length=2, max_length=3), specials=SPECIALS)
+    for length in range(5):
+        scores = scorer.on_tokens(torch.zeros(1, 6), HypothesesView(torch.zeros(1, length, dtype=torch.long)))
+        assert bool(scores[0, EOS] == 0) == (length >= 2)
+        assert bool(scores[0, 4] == 0) == (length < 3)
+
+
+@pytest.mark.parametrize(
+    ("kind", "alpha", "ended", "expected"),
+    [
+        ("none", 1.0, True, -6.0),
+        ("average", 1.0, True, -6.0 / 5),  # start, three tokens, stop
+        ("average", 1.0, False, -6.0 / 4),
+        ("gnmt", 1.0, True, -6.0 / (9 / 6)),
+        ("gnmt", 0.5, True, -6.0 / math.sqrt(9 / 6)),
+    ],
+)
+def test_length_normalisation(kind: str, alpha: float, ended: bool, expected: float) -> None:
+    scorer = LengthNormalisation(LengthNormalisation.Config(kind=kind, alpha=alpha), specials=SPECIALS)
+    view = HypothesesView(torch.zeros(1, 3, dtype=torch.long), ended=ended)
+    assert float(scorer.on_hypotheses(torch.tensor([-6.0]).double(), view)) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("kind", ["none", "average", "gnmt"])
+@pytest.mark.parametrize("alpha", [-1.0, 0.0, 2.0])
+@pytest.mark.parametrize("total", [-3.0, 4.0])
+def test_the_bound_is_one(kind: str, alpha: float, total: float) -> None:
+    scorer = LengthNormalisation(LengthNormalisation.Config(kind=kind, alpha=alpha), specials=SPECIALS)
+    bound = float(scorer.bound(torch.tensor([total]).double(), 2, 9))
+    ends = [
+        float(scorer.on_hypotheses(torch.tensor([total]).double(), HypothesesView(torch.zeros(1, n), ended=True)))
+        for n in range(2, 10)
+    ]
+    assert bound == pytest.approx(max(ends))
+
+
+def test_coverage_by_hand() -> None:
+    coverage = torch.tensor([[0.5, 1.5, 0.25, 9.0]]).double()
+    mask = torch.tensor([[True, True, True, False]])
+    assert float(wu_coverage(coverage, mask)) == pytest.approx(math.log(0.5) + math.log(0.25))
+    assert float(summary_coverage(coverage, mask)) == pytest.approx(-0.5)
+    assert math.isfinite(float(wu_coverage(torch.zeros(1, 4), mask)))
+
+
+def test_coverage_needs_attention() -> None:
+    model = TableModel(1, vocab=7)
+
+    def blind(last_ids, state):
+        output, state = model.step(last_ids, state)
+        output.attention = None
+        return output, state
+
+    config = SearchConfig(beam_size=2, coverage_penalty="wu", coverage_beta=1.0)
+    with pytest.raises(ConfigError, match="needs a model with attention"):
+        beam_search(blind, model.start(), memory=model.memory, config=config, specials=SPECIALS)
+
+
+def test_padding_is_not_covered() -> None:
+    model = TableModel(2, vocab=7)
+    model.mask[1, 3:] = False
+    model.attention[1, :, 3:] = 0.0
+    config = SearchConfig(beam_size=3, max_length=4, coverage_penalty="wu", coverage_beta=0.5)
+    result = beam_search(model.step, model.start(), memory=model.memory, config=config, specials=SPECIALS)[1][0]
+    expected = sum(math.log(min(1.0, c)) for c in result.attention[:, :3].sum(0))
+    assert result.terms["coverage_penalty"] == pytest.approx(0.5 * expected)
+    assert CoveragePenalty.Config().kind == "summary"
+
+
+def test_forbidden_tokens() -> None:
+    scorer = ForbidTokens(ForbidTokens.Config(ids=(5,)), specials=SPECIALS)
+    scores = scorer.on_tokens(torch.zeros(1, 7), HypothesesView(torch.zeros(1, 0)))
+    assert (scores[0] == -torch.inf).nonzero().flatten().tolist() == [0, 1, BOS, 5]
+    scorer = ForbidTokens(ForbidTokens.Config(unk=False), specials=SPECIALS)
+    scores = scorer.on_tokens(torch.zeros(1, 7), HypothesesView(torch.zeros(1, 0)))
+    assert (scores[0] == -torch.inf).nonzero().flatten().tolist() == [0, BOS]
+
+
+def test_eos_stays_where_it_is_also_the_start() -> None:
+    """BART starts decoding from its EOS."""
+    specials = SpecialIds(unk_id=-1, bos_id=2, eos_id=2, pad_id=1)
+    scores = ForbidTokens(ForbidTokens.Config(), specials=specials).on_tokens(
+        torch.zeros(1, 5), HypothesesView(torch.zeros(1, 0))
+    )
+    assert (scores[0] == -torch.inf).nonzero().flatten().tolist() == [1]
+
+
+def test_a_forced_prefix() -> None:
+    model = TableModel(3, vocab=8)
+    config = SearchConfig(beam_size=3, num_return=3, max_length=5, scorers=({"type": "forced_prefix", "ids": [5, 4]},))
+    results = beam_search(model.step, model.start(), memory=model.memory, config=config, specials=SPECIALS)
+    for hypotheses in results:
+        assert len(hypotheses) == 3
+        for hypothesis in hypotheses:
+            assert hypothesis.ids[:2] == [5, 4]
+            assert sum(hypothesis.token_log_probs) == pytest.approx(hypothesis.log_prob)
+    assert ForcedPrefix.Config(ids=(1,)).ids == (1,)
+
+
+def test_diverse_groups_against_searches_one_after_the_other() -> None:
+    """Group g is a beam search of its own whose tokens cost more where earlier groups chose them at that step."""
+    strength, size = 0.8, 2
+    model = TableModel(4, vocab=9, seed=17, sharpness=1.0)
+    options = {"max_length": 5, "min_length": 5, "length_normalisation": "none", "early_stopping": False}
+    grouped = SearchConfig(beam_size=4, num_return=4, diverse_groups=2, diversity_strength=strength, **options)
+    results = beam_search(model.step, model.start(), memory=model.memory, config=grouped, specials=SPECIALS)
+    alone = SearchConfig(beam_size=size, num_return=size, **options)
+    for document, hypotheses in enumerate(results):
+        chosen = live_tokens(model, document, alone)
+
+        def penalty(step: int, token: int, chosen: list[list[int]] = chosen) -> float:
+            return strength * chosen[step].count(token) if step < len(chosen) else 0.0
+
+        first = slow_beam(model, document, alone)
+        second = slow_beam(model, document, alone, penalty=penalty)
+        assert {tuple(h.ids) for h in hypotheses} == {ids for _, ids, _ in [*first, *second]}
+        for hypothesis in hypotheses:
+            if tuple(hypothesis.ids) in {ids for _, ids, _ in first}:
+                continue
+            expected = sum(penalty(step, token) for step, token in enumerate(hypothesis.ids))
+            assert hypothesis.terms.get("diverse_groups", 0.0) == pytest.approx(-expected)
+
+
+def live_tokens(model: TableModel, document: int, config: SearchConfig) -> list[list[int]]:
+    """The tokens that a beam without EOS goes on with at each step."""
+    live, chosen = [(0.0, ())], []
+    for _ in range(config.max_length):
+        grown = [
+            (total + model.log_prob(document, ids, token), (*ids, token))
+            for total, ids in live
+            for token in range(4, 9)
+        ]
+        live = sorted(grown, key=lambda pair: -pair[0])[: config.beam_size]
+        chosen.append([ids[-1] for _, ids in live])
+    return chosen
+
+
+def test_groups_without_strength_search_alike() -> None:
+    model = TableModel(4, vocab=9, seed=18)
+    plain = SearchConfig(beam_size=2, num_return=2, max_length=5)
+    grouped = SearchConfig(beam_size=4, num_return=4, max_length=5, diverse_groups=2)
+    one = beam_search(model.step, model.start(), memory=model.memory, config=plain, specials=SPECIALS)
+    two = beam_search(model.step, model.start(), memory=model.memory, config=grouped, specials=SPECIALS)
+    for few, many in zip(one, two, strict=True):
+        assert [h.ids for h in few] == [h.ids for h in many][:2]
+
+
+def test_built_from_the_configuration() -> None:
+    config = SearchConfig(
+        beam_size=4,
+        min_length=2,
+        no_repeat_ngram=3,
+        diverse_groups=2,
+        coverage_penalty="wu",
+        coverage_beta=0.1,
+        scorers=({"type": "forbid_tokens", "ids": [9]},),
+    )
+    names = [scorer.name for scorer in build_scorers(config, SPECIALS)]
+    assert names == [
+        "forbid_tokens",
+        "length_bounds",
+        "ngram_blocking",
+        "diverse_groups",
+        "length_normalisation",
+        "coverage_penalty",
+        "forbid_tokens",
+    ]
+
+
+def test_groups_that_do_not_fit_and_misspelt_options_are_refused() -> None:
+    wrong = SearchConfig(beam_size=4, scorers=({"type": "diverse_groups", "groups": 3},))
+    with pytest.raises(ConfigError, match="cannot be split"):
+        build_scorers(wrong, SPECIALS)
+    with pytest.raises(ConfigError, match="Did you mean 'size'"):
+        build_scorers(SearchConfig(scorers=({"type": "ngram_blocking", "sise": 3},)), SPECIALS)

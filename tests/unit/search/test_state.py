@@ -1,0 +1,93 @@
+"""Re-ordering of nested states."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from laconic.search.state import rows_of_documents, select, select_documents
+from laconic.types import Memory, Shared
+
+
+class Pair(NamedTuple):
+    hidden: Tensor
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Frozen:
+    rows: Tensor
+    nothing: None = None
+
+
+class Cache:
+    """Like a wrapped transformers cache: rows in the second axis."""
+
+    def __init__(self, keys: Tensor):
+        self.keys = keys
+
+    def select(self, index: Tensor) -> Cache:
+        return Cache(self.keys[:, index])
+
+    def select_documents(self, document_index: Tensor, beams: int) -> Cache:
+        return self.select(rows_of_documents(document_index, beams))
+
+
+def state() -> dict[str, Any]:
+    """Three documents, two beams: row b * 2 + k holds 10 b + k."""
+    rows = torch.tensor([0, 1, 10, 11, 20, 21])
+    documents = torch.tensor([0, 1, 2])
+    memory = Memory(torch.zeros(3, 1, 1), torch.ones(3, 1, dtype=torch.bool), documents[:, None], 7)
+    return {
+        "tensor": rows,
+        "list": [rows, (rows.view(6, 1), None, 3, "word")],
+        "pair": Pair(rows, "kept"),
+        "frozen": Frozen(rows),
+        "cache": Cache(rows[None]),
+        "scalar": torch.tensor(5),
+        "shared": Shared({"documents": documents, "memory": memory, "size": 7}),
+    }
+
+
+def everything_in_rows(tree: dict[str, Any]) -> list[list[int]]:
+    column = tree["list"][1][0]
+    assert column.shape[1] == 1
+    return [
+        part.flatten().tolist()
+        for part in (tree["tensor"], tree["list"][0], column, tree["pair"].hidden, tree["frozen"].rows)
+    ] + [tree["cache"].keys[0].tolist()]
+
+
+def test_every_tensor_is_reordered_and_shared_parts_are_the_same_objects() -> None:
+    before = state()
+    index = torch.tensor([1, 1, 2, 3, 5, 4])
+    after = select(before, index)
+    assert everything_in_rows(after) == [[1, 1, 10, 11, 21, 20]] * 6
+    assert after["shared"] is before["shared"]
+    assert after["list"][1][1:] == (None, 3, "word")
+    assert after["pair"].name == "kept"
+    assert int(after["scalar"]) == 5
+    assert everything_in_rows(before) == [[0, 1, 10, 11, 20, 21]] * 6, "the argument was modified"
+
+
+def test_one_row_a_document_is_widened_to_beams() -> None:
+    assert select([torch.tensor([7, 8])], torch.tensor([0, 0, 0, 1, 1, 1]))[0].tolist() == [7, 7, 7, 8, 8, 8]
+
+
+def test_documents_are_dropped_from_rows_and_from_shared_parts() -> None:
+    before = state()
+    after = select_documents(before, torch.tensor([0, 2]), 2)
+    assert everything_in_rows(after) == [[0, 1, 20, 21]] * 6
+    shared = after["shared"].tree
+    assert shared["documents"].tolist() == [0, 2]
+    assert shared["memory"].extended_ids.tolist() == [[0], [2]]
+    assert shared["memory"].batch_size == 2
+    assert shared["memory"].extended_vocab_size == shared["size"] == 7
+    assert before["shared"].tree["documents"].tolist() == [0, 1, 2], "the argument was modified"
+
+
+def test_the_rows_of_documents() -> None:
+    assert rows_of_documents(torch.tensor([2, 0]), 3).tolist() == [6, 7, 8, 0, 1, 2]
