@@ -387,8 +387,14 @@ class Trainer:
         """Export the weights of an earlier checkpoint (the model folder was lost)."""
         content = files.read_checkpoint(self.out / f"checkpoint-{update}")
         own = {name: value.clone() for name, value in self.model.state_dict().items()}
-        self.model.load_state_dict(content.tensors["model"] | content.tensors.get("average", {}))
-        self._export(self.state.best_metrics)
+        self.model.load_state_dict(content.tensors["model"])
+        if self.average is not None:
+            mean, self.average.mean = self.average.mean, content.tensors["average"]
+            with self.average.applied():
+                self._export(self.state.best_metrics)
+            self.average.mean = mean
+        else:
+            self._export(self.state.best_metrics)
         self.model.load_state_dict(own)
 
     def _averaged(self) -> Any:
