@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from itertools import chain, islice
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated, Any
@@ -250,6 +251,8 @@ class Job:
         name = record.id or str(number)
         if summary is None:
             return json.dumps({"id": name, "summary": None, "model": self.summarizer.name})
+        if not self.explain:
+            summary = replace(summary, words=())
         values = to_dict(summary, document=self.explain, attention=self.explain) | {"id": name}
         if self.explain and summary.words:
             copied = sum(word.copied for word in summary.words)
@@ -312,7 +315,7 @@ def write_lines(job: Job, records: Iterable[Record], output: Path | None, total:
     draft = partial_name(output)
     done = kept_ids(output, draft)
     stream = enumerate(records, start=1)
-    for (number, record), known in zip(stream, done, strict=False):
+    for known, (number, record) in zip(done, stream, strict=False):  # `done` first: it is the shorter one
         if known != (record.id or str(number)):
             raise DataError(
                 f"{draft} holds other records: line {number} is '{known}', the input has '{record.id or number}';"

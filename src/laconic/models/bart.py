@@ -15,7 +15,6 @@ Copy heads on this backbone come with their own class; here X = V.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -30,9 +29,9 @@ from transformers.models.bart.modeling_bart import shift_tokens_right
 from laconic.config.section import Section
 from laconic.errors import ConfigError, DataError, ModelError
 from laconic.models.base import SummarizationModel
+from laconic.models.family import FAMILY
 from laconic.types import Batch, Memory, ModelOutput, Shared, StepOutput
 
-FAMILY = ("bart", "marian", "mbart", "pegasus")
 ATTENTION = "laconic_folded"
 LEARNED_POSITIONS = ("bart", "mbart")
 NOT_ARCHITECTURE = ("transformers_version", "dtype", "architectures", "id2label", "label2id")
@@ -311,11 +310,6 @@ class BartSummarizer(SummarizationModel):
                 own = output.log_probs.detach().argmax(-1)
                 last = torch.where(forced[:, step + 1], gold[:, step], own)
         return torch.stack(log_probs, 1), torch.stack(weights, 1)  # type: ignore[arg-type]
-
-
-def is_bart_family(config: Mapping[str, Any]) -> bool:
-    """Does this ``config.json`` of transformers describe a model that `BartSummarizer` opens?"""
-    return config.get("model_type") in FAMILY and "laconic" not in config
 
 
 def _filled(layers: Layers) -> DynamicCache:

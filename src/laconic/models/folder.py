@@ -36,12 +36,12 @@ from safetensors import SafetensorError
 from torch import nn
 
 from laconic.config.loading import dump_run, load_run
-from laconic.config.names import EXTRACTIVE, MODELS, build
+from laconic.config.names import EXTRACTIVE, MODELS, build, resolve
 from laconic.config.schema import RunConfig, SearchConfig, TextConfig
 from laconic.config.section import validate
 from laconic.errors import LaconicError, ModelError, did_you_mean
-from laconic.models.bart import FAMILY, BartSummarizer, is_bart_family
 from laconic.models.base import SummarizationModel
+from laconic.models.family import FAMILY, is_bart_family
 from laconic.text.tokenizer import Tokenizer
 
 FORMAT = 1
@@ -184,7 +184,7 @@ def _download(hub_id: str, options: Mapping[str, Any]) -> Path:
     except LaconicError:
         raise
     except Exception as error:  # the hub client's errors, httpx's and OSError have no common base
-        reason = f"{type(error).__name__}: {_first_line(error)}"
+        reason = _first_line(error).split(". ")[0]
         raise ModelError(
             f"There is no local folder {hub_id}, and it could not be fetched from the hub ({reason}); check the name,"
             " the connection, and HF_HUB_OFFLINE."
@@ -234,7 +234,7 @@ def _load_own(folder: Path, config: dict[str, Any], name: str) -> LoadedModel:
 def _load_family(folder: Path, name: str) -> LoadedModel:
     """A checkpoint of transformers: its own decoding settings become the defaults."""
     tokenizer = _load_tokenizer(folder)
-    model = BartSummarizer.from_checkpoint(folder)
+    model = resolve("model", MODELS, "bart").from_checkpoint(folder)
     model.unk_id = tokenizer.unk_id
     settings = model.network.generation_config.to_dict()
     limit = model.max_source_tokens or 1024

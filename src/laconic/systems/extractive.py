@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from laconic.config.names import EXTRACTIVE, parse
+from laconic.config.names import EXTRACTIVE, parse, resolve
 from laconic.errors import ConfigError
 from laconic.explain.provenance import extractive_summary
 from laconic.extractive.base import Extractor
@@ -28,6 +28,10 @@ class ExtractiveSystem:
         Raises:
             ConfigError: an unknown option, or the oracle, which needs the reference.
         """
+        known = resolve("extractive method", EXTRACTIVE, self.name).Config.model_fields
+        for key in overrides:
+            if key not in known:
+                raise ConfigError(f"'{self.name}' is extractive and has no setting '{key}'; it has {', '.join(known)}.")
         cls, config = parse("extractive method", EXTRACTIVE, {"type": self.name, **self.settings, **overrides})
         if getattr(cls, "needs_reference", self.name == "oracle"):
             raise ConfigError(f"'{self.name}' picks by the reference summary: it can be evaluated, not used.")
