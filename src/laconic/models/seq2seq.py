@@ -315,7 +315,10 @@ class Seq2Seq(SummarizationModel):
             losses = coverage_loss(output.attention, torch.cat(trace.coverage, dim=1))
             output.coverage_losses = losses.masked_fill(~mask, 0.0)
         if self.config.unk_loss == "ignore":
-            output.token_mask = mask & (batch.target_ids != self.unk_id)
+            unknown = batch.target_ids == self.unk_id
+            if not self.head.copies:  # to this model a word it cannot copy is UNK, in the source or not
+                unknown = unknown | (batch.target_ids >= self.vocab_size)
+            output.token_mask = mask & ~unknown
         return output
 
     # --------------------------------------------------------------------------- one step
