@@ -1,0 +1,342 @@
+"""A corpus out of what is installed: the body of a docstring is the document, its summary line the summary.
+
+The packages' files are read and parsed, never imported; nothing is downloaded. Pairs are real: both sides are
+what the author wrote (PEP 257: a summary line, a blank line, a more elaborate description), with code,
+parameter lists and mark-up removed. A pair is left out when
+
+* what is left of the body has fewer than 10 words, or the summary is not a sentence of 3 to 25 words;
+* the body shares less than `MIN_OVERLAP` of the summary's content words (such a summary cannot be told from the
+  body by anybody);
+* the summary or the body was seen before, also in another package, or most of the body's word 5-grams were
+  (vendored copies, one docstring pasted over twenty methods).
+
+Splits are by distribution, so no package is in two splits; the standard library is in the training split.
+"""
+
+from __future__ import annotations
+
+import ast
+import gc
+import hashlib
+import json
+import os
+import re
+import sysconfig
+import time
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from importlib import metadata
+from inspect import cleandoc
+from pathlib import Path
+from statistics import mean, median
+from typing import Any
+
+from laconic.data.docstring_text import Parts, clean_docstring
+from laconic.errors import DataError
+
+STANDARD_LIBRARY = "python"
+MIN_BODY_WORDS = 10
+MAX_BODY_WORDS = 400
+MIN_OVERLAP = 0.25
+HELD_OUT = {"test": 0.1, "validation": 0.1}  # share of the pairs, about
+_NEAR = 0.5  # share of 5-grams seen before that makes a near duplicate
+_SHINGLE = 5
+_MAX_FILE_BYTES = 2_000_000
+_SKIPPED_FOLDERS = frozenset({"__pycache__", "site-packages", "dist-packages", "tests", "test", "testing", "idlelib"})
+_STOP_WORDS = frozenset(
+    """a an and are as at be been but by can do does for from has have if in into is it its not of on or such than that
+    the their then there these this those to was were when where which while will with you your""".split()  # noqa: SIM905
+)
+_WORDS = re.compile(r"[a-z0-9]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A pair with where it came from."""
+
+    package: str
+    name: str
+    parts: Parts
+
+
+@dataclass(slots=True)
+class CorpusStats:
+    """What happened on the way: counts for the user and for ``stats.json``."""
+
+    files: int = 0
+    unreadable: int = 0
+    docstrings: int = 0
+    left_out: Counter[str] = field(default_factory=Counter)
+    splits: dict[str, dict[str, Any]] = field(default_factory=dict)
+    seconds: float = 0.0
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON. The time taken is not part of it: the file is the same whenever it is made again."""
+        return {
+            "files": self.files,
+            "unreadable_files": self.unreadable,
+            "docstrings": self.docstrings,
+            "left_out": dict(sorted(self.left_out.items())),
+            "splits": self.splits,
+        }
+
+
+def build_corpus(
+    out: Path,
+    *,
+    roots: Sequence[Path] | None = None,
+    standard_library: bool = True,
+    progress: Callable[[float, float], object] | None = None,
+) -> CorpusStats:
+    """Write ``train.jsonl``, ``validation.jsonl``, ``test.jsonl`` and ``stats.json`` into ``out``.
+
+    Args:
+        roots: folders of installed packages; this interpreter's by default.
+        standard_library: read the standard library too (for the training split).
+        progress: called with the number of files read and their total.
+
+    Raises:
+        DataError: no pairs were found.
+    """
+    started = time.monotonic()
+    stats = CorpusStats()
+    files = list(find_files(installed_roots() if roots is None else roots, standard_library))
+    pairs = list(collect_pairs(files, stats, progress))
+    if not pairs:
+        raise DataError("No usable docstrings were found; give --root a folder of Python packages.")
+    splits = split_by_package(pairs)
+    out.mkdir(parents=True, exist_ok=True)
+    for split, chosen in splits.items():
+        _write_split(out / f"{split}.jsonl", chosen)
+        stats.splits[split] = describe(chosen)
+    text = json.dumps(stats.as_dict(), indent=2, ensure_ascii=False)
+    (out / "stats.json").write_text(text + "\n", encoding="utf-8")
+    stats.seconds = time.monotonic() - started
+    return stats
+
+
+def _write_split(path: Path, pairs: Sequence[Pair]) -> None:
+    with path.open("w", encoding="utf-8") as handle:
+        for pair in pairs:
+            row = {"id": pair.name, "document": pair.parts.body, "summary": pair.parts.summary, "package": pair.package}
+            handle.write(json.dumps(row, ensure_ascii=False) + "\n")
+
+
+# ------------------------------------------------------------------------------------------ files
+
+
+def installed_roots() -> list[Path]:
+    """The folders with the installed packages of this interpreter."""
+    paths = (Path(sysconfig.get_path(name)) for name in ("purelib", "platlib"))
+    return [path for path in dict.fromkeys(paths) if path.is_dir()]
+
+
+def find_files(roots: Sequence[Path], standard_library: bool = True) -> Iterator[tuple[str, str, Path]]:
+    """Yield (package, name of the file below its root, path), ordered by package: what is first wins duplicates.
+
+    The package is the distribution's name where the metadata tells it, so that ``_pytest`` and ``pytest`` are
+    one; test folders are passed over.
+    """
+    found: list[tuple[str, str, Path]] = []
+    for root in roots:
+        owners = _owners(root)
+        for path in _python_files(root):
+            name = path.relative_to(root).as_posix()
+            top = name.split("/")[0].removesuffix(".py")
+            found.append((owners.get(top, top.lower()), name, path))
+    if standard_library:
+        root = Path(sysconfig.get_path("stdlib"))
+        yield from ((STANDARD_LIBRARY, path.relative_to(root).as_posix(), path) for path in _python_files(root))
+    yield from sorted(found)
+
+
+def _owners(root: Path) -> dict[str, str]:
+    """Top-level names below ``root`` and the distribution they belong to, out of the lists of installed files."""
+    owners: dict[str, str] = {}
+    for distribution in metadata.distributions(path=[str(root)]):
+        name = (distribution.name or "").lower().replace("_", "-")
+        listed = distribution.read_text("RECORD") or distribution.read_text("SOURCES.txt") or ""
+        for top in {line.split(",", 1)[0].split("/", 1)[0].removesuffix(".py") for line in listed.splitlines()}:
+            owners[top] = min(name, owners.get(top, name))
+    return owners
+
+
+def _python_files(root: Path) -> Iterator[Path]:
+    for folder, folders, names in os.walk(root):
+        folders[:] = sorted(
+            name for name in folders if name not in _SKIPPED_FOLDERS and not name.endswith((".dist-info", ".egg-info"))
+        )
+        for name in sorted(names):
+            if name.endswith(".py") and not name.startswith("test_"):
+                yield Path(folder) / name
+
+
+# ------------------------------------------------------------------------------------------ pairs
+
+
+def collect_pairs(
+    files: Sequence[tuple[str, str, Path]],
+    stats: CorpusStats,
+    progress: Callable[[float, float], object] | None = None,
+) -> Iterator[Pair]:
+    """Parse the files, clean their docstrings and leave out what the module's description says."""
+    unique = _Unique()
+    with _without_collector():
+        yield from _collect(files, stats, unique, progress)
+
+
+@contextmanager
+def _without_collector() -> Iterator[None]:
+    """Syntax trees hold no cycles worth looking for: parsing is a third faster without the collector."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+def _collect(
+    files: Sequence[tuple[str, str, Path]],
+    stats: CorpusStats,
+    unique: _Unique,
+    progress: Callable[[float, float], object] | None,
+) -> Iterator[Pair]:
+    for number, (package, name, path) in enumerate(files, start=1):
+        stats.files += 1
+        try:
+            found = docstrings_of(path)
+        except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
+            stats.unreadable += 1
+            found = []
+        for qualified, text in found:
+            stats.docstrings += 1
+            parts, reason = judge(text)
+            reason = reason or unique.refuse(parts)
+            if reason:
+                stats.left_out[reason] += 1
+            else:
+                assert parts is not None
+                yield Pair(package, f"{name.removesuffix('.py').replace('/', '.')}:{qualified}", parts)
+        if progress and (number % 50 == 0 or number == len(files)):
+            progress(number, len(files))
+
+
+def docstrings_of(path: Path) -> list[tuple[str, str]]:
+    """The docstrings with more than one paragraph in a file: qualified name and text without indentation."""
+    source = path.read_bytes()
+    if len(source) > _MAX_FILE_BYTES or (b'"""' not in source and b"'''" not in source):
+        return []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        tree = ast.parse(source)
+    found: list[tuple[str, str]] = []
+    _visit(tree, "", found)
+    return found
+
+
+def _visit(node: ast.AST, name: str, found: list[tuple[str, str]]) -> None:
+    body: list[ast.stmt] = getattr(node, "body", [])
+    if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and body:
+        first = body[0]
+        if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and isinstance(first.value.value, str):
+            text = cleandoc(first.value.value)
+            if "\n\n" in text:
+                found.append((name or "module", text))
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+        return
+    for child in body:
+        if isinstance(child, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            _visit(child, f"{name}.{child.name}".lstrip("."), found)
+        elif isinstance(child, ast.If | ast.Try | ast.With):
+            _visit(child, name, found)
+
+
+def judge(text: str) -> tuple[Parts | None, str]:
+    """Clean one docstring; the second value says why it cannot be used, or is empty."""
+    parts = clean_docstring(text)
+    if parts is None:
+        return None, "no summary sentence"
+    words = parts.body.split()
+    if len(words) < MIN_BODY_WORDS:
+        return None, "body too short"
+    if len(words) > MAX_BODY_WORDS:
+        return None, "body too long"
+    if overlap(parts) < MIN_OVERLAP:
+        return None, "summary and body share too few words"
+    return parts, ""
+
+
+def overlap(parts: Parts) -> float:
+    """The share of the summary's content words that the body has (compared by their first six letters)."""
+    wanted = {word[:6] for word in _WORDS.findall(parts.summary.lower()) if word not in _STOP_WORDS}
+    offered = {word[:6] for word in _WORDS.findall(parts.body.lower())}
+    return len(wanted & offered) / len(wanted) if wanted else 0.0
+
+
+class _Unique:
+    """Remembers what has been kept, across all packages."""
+
+    def __init__(self) -> None:
+        self._exact: set[int] = set()
+        self._shingles: set[int] = set()
+
+    def refuse(self, parts: Parts | None) -> str:
+        if parts is None:
+            return ""
+        body = _WORDS.findall(parts.body.lower())
+        keys = {_key(["s", *_WORDS.findall(parts.summary.lower())]), _key(["b", *body])}
+        if keys & self._exact:
+            return "duplicate"
+        shingles = {_key(body[start : start + _SHINGLE]) for start in range(max(1, len(body) - _SHINGLE + 1))}
+        if len(shingles & self._shingles) > _NEAR * len(shingles):
+            return "near duplicate"
+        self._exact |= keys
+        self._shingles |= shingles
+        return ""
+
+
+def _key(words: Sequence[str]) -> int:
+    return hash(tuple(words))  # compared within one process only
+
+
+# ----------------------------------------------------------------------------------------- splits
+
+
+def split_by_package(pairs: Sequence[Pair]) -> dict[str, list[Pair]]:
+    """Assign whole packages: in the order of a hash of their names, test and validation fill up to their share.
+
+    A package that would take more than its split's share by far stays in the training split, and so does
+    the standard library.
+    """
+    counts = Counter(pair.package for pair in pairs)
+    order = sorted(counts, key=lambda package: hashlib.sha256(package.encode()).hexdigest())
+    home: dict[str, str] = {}
+    sizes: Counter[str] = Counter()
+    for package in order:
+        for split, share in HELD_OUT.items():
+            room = share * len(pairs) - sizes[split]
+            if package != STANDARD_LIBRARY and counts[package] <= 1.1 * room:
+                home[package] = split
+                sizes[split] += counts[package]
+                break
+    result: dict[str, list[Pair]] = {"train": [], "validation": [], "test": []}
+    for pair in pairs:
+        result[home.get(pair.package, "train")].append(pair)
+    return result
+
+
+def describe(pairs: Sequence[Pair]) -> dict[str, Any]:
+    """Counts and lengths of one split, its packages with the number of their pairs."""
+    bodies = [len(pair.parts.body.split()) for pair in pairs] or [0]
+    summaries = [len(pair.parts.summary.split()) for pair in pairs] or [0]
+    return {
+        "pairs": len(pairs),
+        "document_words": {"mean": round(mean(bodies), 1), "median": median(bodies), "max": max(bodies)},
+        "summary_words": {"mean": round(mean(summaries), 1), "median": median(summaries), "max": max(summaries)},
+        "packages": dict(Counter(pair.package for pair in pairs).most_common()),
+    }
