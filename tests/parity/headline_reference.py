@@ -9,8 +9,8 @@ of disagreements. Gradients come from autograd on these plain formulas.
 | --- | --- |
 | E (source, target) | ``embedding.weight``, ``target_embedding.weight`` (absent when shared) |
 | W_bh, W_bc | ``bridge.layers.0``, ``bridge.layers.1`` |
-| W_h; W_s, b_attn; v; w_c | ``attention.memory_projection``; ``attention.query_projection``; ``attention.score_vector``; \
-``attention.coverage_vector`` |
+| W_h; W_s, b_attn | ``attention.memory_projection``; ``attention.query_projection`` |
+| v; w_c | ``attention.score_vector``; ``attention.coverage_vector`` |
 | W_x of input feeding | ``merge`` |
 | W_o, b_o (and the layer before) | ``head.projection.weight``, ``.bias`` (``.hidden``) |
 | w_h*, w_s, w_x, b_ptr | ``head.gate`` |

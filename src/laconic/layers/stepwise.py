@@ -7,12 +7,13 @@ Here each step leaves its share, and the shares become one product at the end.
 
 How it stays ordinary autograd: what is shared hands out a *ticket*, a zero scalar that depends on it. Each
 use takes the ticket as an input, so autograd runs the ticket's backward after that of every use, and there
-the collected gradient is returned.
+the collected gradient is returned. A pass that does not reach the ticket (gradients of some inputs only, or
+one that failed) leaves shares behind: each share is marked with its pass, and those of another are dropped.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -22,15 +23,22 @@ from torch.autograd.function import once_differentiable
 from laconic.types import Shared
 
 
-@dataclass(slots=True)
 class Collected:
-    """What the readings of one forward pass leave for the gradient of the memory."""
+    """What the readings of one forward pass leave for the gradient of the memory.
 
-    ticket: Tensor | None = None  # scalar that depends on keys and values
-    keys: Tensor | None = None  # (B, S, A), already summed, still to be multiplied by `key_scale`
-    key_scale: Tensor | None = None  # (A,), what is common to the key gradients of all readings
-    weights: list[Tensor] = field(default_factory=list)  # (B, Q, S) of each reading
-    contexts: list[Tensor] = field(default_factory=list)  # (B, Q, D), gradients of the contexts
+    Not a dataclass, so that re-ordering a decoder state leaves it (and `StepLinear`) alone.
+    """
+
+    def __init__(self) -> None:
+        self.ticket: Tensor | None = None  # scalar that depends on keys and values
+        self.backward_pass = -1  # the pass the rest belongs to
+        self.clear()
+
+    def clear(self) -> None:
+        self.keys: Tensor | None = None  # (B, S, A), already summed, still to be multiplied by `key_scale`
+        self.key_scale: Tensor | None = None  # (A,), what is common to the key gradients of all readings
+        self.weights: list[Tensor] = []  # (B, Q, S) of each reading
+        self.contexts: list[Tensor] = []  # (B, Q, D), gradients of the contexts
 
 
 @dataclass(slots=True)
@@ -71,9 +79,18 @@ def context(weights: Tensor, memory: ReadableMemory) -> Tensor:
 
 def key_gradient(collected: Collected, keys: Tensor, scale: Tensor) -> Tensor:
     """The buffer into which a reading adds its gradient of the keys, divided by ``scale`` (A,)."""
+    _drop_other_passes(collected)
     if collected.keys is None:
         collected.keys, collected.key_scale = torch.zeros_like(keys), scale
     return collected.keys
+
+
+def _drop_other_passes(collected: Collected | StepLinear) -> None:
+    """Forget what an earlier backward pass left because it never came to the ticket."""
+    current = torch._C._current_graph_task_id()
+    if collected.backward_pass != current:
+        collected.clear()
+        collected.backward_pass = current
 
 
 # ----------------------------------------------------------------------------------------- memory
@@ -95,7 +112,7 @@ class _Ticket(torch.autograd.Function):
         if collected.weights:
             weights, contexts = torch.cat(collected.weights, dim=1), torch.cat(collected.contexts, dim=1)
             values = torch.bmm(weights.transpose(1, 2).to(contexts.dtype), contexts)
-        collected.keys, collected.key_scale, collected.weights, collected.contexts = None, None, [], []
+        collected.clear()
         return keys, values, None
 
 
@@ -114,6 +131,7 @@ class _Context(torch.autograd.Function):
         weights, values = ctx.saved_tensors
         ticket = None
         if ctx.collected is not None:
+            _drop_other_passes(ctx.collected)
             ctx.collected.weights.append(weights)
             ctx.collected.contexts.append(gradient)
             ticket = gradient.new_zeros(())
@@ -123,21 +141,25 @@ class _Context(torch.autograd.Function):
 # ---------------------------------------------------------------------------------------- weights
 
 
-@dataclass(slots=True)
 class StepLinear:
     """A linear map ``x W^T + b`` that is applied once a step, its weight gradient made once."""
 
-    weight: Tensor  # (O, I), detached: gradients go through the ticket
-    bias: Tensor | None
-    ticket: Tensor | None = None
-    inputs: list[Tensor] = field(default_factory=list)
-    gradients: list[Tensor] = field(default_factory=list)
+    def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
+        self.weight = weight.detach()  # (O, I), detached: gradients go through the ticket
+        self.bias = None if bias is None else bias.detach()
+        self.ticket: Tensor | None = None
+        self.backward_pass = -1  # the pass the rest belongs to
+        self.clear()
+
+    def clear(self) -> None:
+        self.inputs: list[Tensor] = []
+        self.gradients: list[Tensor] = []
 
     @classmethod
     def of(cls, weight: Tensor, bias: Tensor | None) -> StepLinear:
         """Prepare a weight (O, I) and a bias (O,) for the steps of one forward pass."""
-        linear = cls(weight.detach(), None if bias is None else bias.detach())
-        if torch.is_grad_enabled() and weight.requires_grad:
+        linear = cls(weight, bias)
+        if torch.is_grad_enabled() and (weight.requires_grad or (bias is not None and bias.requires_grad)):
             linear.ticket = _WeightTicket.apply(weight, bias, linear)
         return linear
 
@@ -159,7 +181,7 @@ class _WeightTicket(torch.autograd.Function):
         if not linear.gradients:
             return None, None, None
         gradients, inputs = torch.cat(linear.gradients), torch.cat(linear.inputs)
-        linear.inputs, linear.gradients = [], []
+        linear.clear()
         weight = gradients.t() @ inputs
         bias = gradients.sum(dim=0).to(linear.bias.dtype) if linear.bias is not None else None
         return weight.to(linear.weight.dtype), bias, None
@@ -178,6 +200,7 @@ class _StepLinear(torch.autograd.Function):
         linear: StepLinear = ctx.linear
         ticket = None
         if linear.ticket is not None:
+            _drop_other_passes(linear)
             (inputs,) = ctx.saved_tensors
             linear.inputs.append(inputs)
             linear.gradients.append(gradient)
