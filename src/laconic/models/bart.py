@@ -101,12 +101,14 @@ class BartSummarizer(SummarizationModel):
     class Config(Section):
         """``pretrained``: a hub id or folder to start from; or ``architecture``: a transformers configuration.
 
-        ``attention_layer`` is the decoder layer whose cross attention explains the summary.
+        ``attention_layer`` is the decoder layer whose cross attention explains the summary; ``forced_bos_id``
+        the id that every summary begins with (none: what the checkpoint's generation settings say).
         """
 
         pretrained: str | None = None
         architecture: dict[str, Any] | None = None
         attention_layer: int = -1
+        forced_bos_id: int | None = None
 
     config: BartSummarizer.Config
 
@@ -144,17 +146,17 @@ class BartSummarizer(SummarizationModel):
     def _adopt(self, network: PreTrainedModel, config: Config) -> None:
         options = network.config
         self.network = network
-        self.config = config.model_copy(update={"pretrained": None, "architecture": _portable(options)})
         self.vocab_size = int(network.lm_head.out_features)
         self.pad_id = int(options.pad_token_id)
         self.eos_id = _first_id(options.eos_token_id)
         self.decoder_start_id = int(
             options.decoder_start_token_id if options.decoder_start_token_id is not None else options.bos_token_id
         )
-        settings = getattr(network, "generation_config", None)
-        forced = getattr(settings, "forced_bos_token_id", None)
-        forced = getattr(options, "forced_bos_token_id", None) if forced is None else forced
-        self.forced_bos_id = None if forced is None else _first_id(forced)
+        forced = getattr(getattr(network, "generation_config", None), "forced_bos_token_id", None)
+        if config.forced_bos_id is None and forced is not None:
+            config = config.model_copy(update={"forced_bos_id": _first_id(forced)})
+        self.config = config.model_copy(update={"pretrained": None, "architecture": _portable(options)})
+        self.forced_bos_id = config.forced_bos_id
         limited = options.model_type in LEARNED_POSITIONS
         self.max_source_tokens = int(options.max_position_embeddings) if limited else None
         self.max_target_tokens = self.max_source_tokens

@@ -1,0 +1,291 @@
+"""The BART family against transformers itself: teacher-forced log-probabilities, greedy and beam search."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from transformers import AutoModelForSeq2SeqLM, PreTrainedModel
+
+from laconic.config.schema import SearchConfig
+from laconic.errors import ConfigError, DataError, ModelError
+from laconic.models.bart import ATTENTION, BartSummarizer, folded_attention
+from laconic.models.family import FAMILY
+from laconic.search.decode import decode
+from laconic.search.state import select
+from laconic.types import Batch
+
+BOS, PAD, EOS, UNK, VOCABULARY = 0, 1, 2, 3, 29
+LAST = -1
+
+
+def tiny(kind: str, **changes: Any) -> BartSummarizer:
+    torch.manual_seed(FAMILY.index(kind))
+    architecture: dict[str, Any] = {
+        "model_type": kind,
+        "vocab_size": VOCABULARY,
+        "d_model": 16,
+        "encoder_layers": 2,
+        "decoder_layers": 2,
+        "encoder_attention_heads": 2,
+        "decoder_attention_heads": 4,
+        "encoder_ffn_dim": 24,
+        "decoder_ffn_dim": 20,
+        "max_position_embeddings": 40,
+        "bos_token_id": BOS,
+        "pad_token_id": PAD,
+        "eos_token_id": EOS,
+        "decoder_start_token_id": EOS,
+        "forced_eos_token_id": None,
+        "scale_embedding": kind != "bart",
+        "init_std": 0.4,
+    }
+    model = BartSummarizer(BartSummarizer.Config(architecture=architecture | changes), unk_id=UNK)
+    model.network.final_logits_bias[0, EOS] = 1.0  # so that some hypotheses end
+    return model.double().eval()
+
+
+def reference(model: BartSummarizer) -> PreTrainedModel:
+    """transformers' own model with the same weights and its own attention."""
+    network = AutoModelForSeq2SeqLM.from_config(copy.deepcopy(model.network.config), attn_implementation="eager")
+    network.load_state_dict(model.network.state_dict())
+    return network.double().eval()
+
+
+def some_batch(*, targets: bool = True, lengths: tuple[int, ...] = (9, 6, 3)) -> Batch:
+    generator = torch.Generator().manual_seed(5)
+    source = torch.randint(4, VOCABULARY, (len(lengths), max(lengths)), generator=generator)
+    mask = torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]
+    batch = Batch(
+        source_ids=source.masked_fill(~mask, PAD),
+        source_extended_ids=source.masked_fill(~mask, PAD),
+        source_mask=mask,
+        extended_vocab_size=VOCABULARY,
+    )
+    if targets:
+        sizes = torch.tensor([5, 4, 2])[: len(lengths), None]
+        gold = torch.randint(4, VOCABULARY, (len(lengths), 5), generator=generator)
+        batch.target_mask = torch.arange(5) < sizes
+        batch.target_ids = gold.scatter(1, sizes - 1, EOS).masked_fill(~batch.target_mask, PAD)
+    return batch
+
+
+def shifted(ids: Tensor) -> Tensor:
+    return torch.cat([torch.full_like(ids[:, :1], EOS), ids[:, :-1]], 1)
+
+
+@pytest.mark.parametrize("kind", FAMILY)
+def test_forward_gives_the_log_probabilities_and_attention_of_transformers(kind: str) -> None:
+    model, batch = tiny(kind), some_batch()
+    network = reference(model)
+    assert batch.target_ids is not None
+    assert batch.target_mask is not None
+    with torch.no_grad():
+        ours = model(batch)
+        theirs = network(
+            input_ids=batch.source_ids,
+            attention_mask=batch.source_mask.long(),
+            decoder_input_ids=shifted(batch.target_ids),
+            output_attentions=True,
+        )
+    gold = theirs.logits.log_softmax(-1).gather(2, batch.target_ids[..., None])[..., 0]
+    assert torch.allclose(ours.gold_log_probs, gold.masked_fill(~batch.target_mask, 0.0), atol=1e-10)
+    assert torch.allclose(ours.attention, theirs.cross_attentions[LAST].mean(1), atol=1e-10)
+    assert torch.equal(ours.attention > 0, batch.source_mask[:, None].expand_as(ours.attention))
+
+
+@pytest.mark.parametrize("kind", ["bart", "marian", "pegasus"])  # mBART's own shift moves a language code to the front
+def test_labels_shift_as_in_transformers(kind: str) -> None:
+    model, batch = tiny(kind), some_batch()
+    assert batch.target_ids is not None
+    assert batch.target_mask is not None
+    labels = batch.target_ids.masked_fill(~batch.target_mask, -100)
+    with torch.no_grad():
+        loss = reference(model)(input_ids=batch.source_ids, attention_mask=batch.source_mask.long(), labels=labels).loss
+        ours = -model(batch).gold_log_probs.sum() / batch.target_mask.sum()
+    assert torch.allclose(loss, ours, atol=1e-10)
+
+
+@pytest.mark.parametrize("kind", FAMILY)
+def test_gradients_equal_those_of_transformers(kind: str) -> None:
+    model, batch = tiny(kind), some_batch()
+    network = reference(model)
+    assert batch.target_ids is not None
+    assert batch.target_mask is not None
+    (-model(batch).gold_log_probs.sum()).backward()
+    logits = network(
+        input_ids=batch.source_ids,
+        attention_mask=batch.source_mask.long(),
+        decoder_input_ids=shifted(batch.target_ids),
+    ).logits
+    gold = logits.log_softmax(-1).gather(2, batch.target_ids[..., None])[..., 0]
+    (-(gold * batch.target_mask).sum()).backward()
+    for (name, mine), (_, theirs) in zip(model.network.named_parameters(), network.named_parameters(), strict=True):
+        if theirs.grad is not None:
+            assert torch.allclose(mine.grad, theirs.grad, atol=1e-9), name
+
+
+@pytest.mark.parametrize("kind", FAMILY)
+def test_steps_equal_the_teacher_forced_pass(kind: str) -> None:
+    model, batch = tiny(kind), some_batch()
+    with torch.no_grad():
+        whole = model(batch)
+        batch.forced_mask = torch.ones_like(batch.target_mask)  # type: ignore[arg-type]
+        batch.forced_mask[:, LAST] = False  # only the last input may differ: the target is not read after it
+        batch.target_ids[:, LAST - 1] = batch.target_ids[:, LAST - 1]  # type: ignore[index]
+        stepped = model(batch)
+    assert torch.allclose(whole.gold_log_probs[:, :LAST], stepped.gold_log_probs[:, :LAST], atol=1e-10)
+    assert torch.allclose(whole.attention[:, :LAST], stepped.attention[:, :LAST], atol=1e-10)
+
+
+def test_where_the_gold_is_not_forced_the_model_reads_its_own_prediction() -> None:
+    model, batch = tiny("bart"), some_batch()
+    assert batch.target_ids is not None
+    assert batch.target_mask is not None
+    batch.forced_mask = torch.zeros_like(batch.target_mask)
+    with torch.no_grad():
+        free = model(batch).gold_log_probs
+        read = torch.full((3, 1), EOS)
+        for step in range(batch.target_ids.shape[1]):
+            logits = reference(model)(
+                input_ids=batch.source_ids, attention_mask=batch.source_mask.long(), decoder_input_ids=read
+            ).logits[:, -1]
+            expected = logits.log_softmax(-1).gather(1, batch.target_ids[:, step, None])[:, 0]
+            assert torch.allclose(free[:, step], expected * batch.target_mask[:, step], atol=1e-10)
+            read = torch.cat([read, logits.argmax(-1, keepdim=True)], 1)
+
+
+@pytest.mark.parametrize("kind", FAMILY)
+@pytest.mark.parametrize(("beams", "early"), [(1, True), (4, True), (4, False)])
+def test_search_finds_what_generate_finds(kind: str, beams: int, early: bool) -> None:
+    """Same sums of log-probabilities: ``length_normalisation`` none is ``length_penalty`` 0.
+
+    With other penalties the two differ by definition: transformers divides by a power of the number of
+    generated tokens, ours (See et al.) counts the start token too.
+    """
+    model, batch = tiny(kind), some_batch(targets=False)
+    config = SearchConfig(
+        beam_size=beams, max_length=12, length_normalisation="none", early_stopping=early, forbid_unk=False
+    )
+    found = decode(model, batch, config, unk_id=UNK, bos_id=model.bos_id, eos_id=EOS, pad_id=PAD)
+    generated = reference(model).generate(
+        batch.source_ids,
+        attention_mask=batch.source_mask.long(),
+        num_beams=beams,
+        max_new_tokens=13,
+        do_sample=False,
+        length_penalty=0.0,
+        early_stopping=early,
+        suppress_tokens=[PAD],
+        return_dict_in_generate=True,
+        output_scores=True,
+    )
+    for row, (best, *_) in zip(generated.sequences.tolist(), found, strict=True):
+        theirs = [token for token in row[1:] if token != PAD]
+        if theirs[-1] != EOS:
+            assert not best.finished  # neither ended: transformers has one more token before the cut
+            continue
+        assert best.ids == theirs[:-1]
+    if beams > 1:
+        ended = [best.finished for best, *_ in found]
+        scores = torch.tensor([best.score for best, *_ in found], dtype=torch.float64)
+        assert any(ended), "the toy model should end at least one summary"
+        assert torch.allclose(scores[ended], generated.sequences_scores[ended].double(), atol=1e-5)
+
+
+def test_the_memory_is_not_copied_for_the_beams() -> None:
+    model, batch = tiny("bart"), some_batch(targets=False)
+    with torch.no_grad():
+        state = model.start(model.encode(batch))
+        wide = select(state, torch.arange(3).repeat_interleave(4))
+        assert wide["memory"].tree["cross"][0][0] is state["memory"].tree["cross"][0][0]
+        last = torch.full((12,), EOS)
+        output, wide = model.step(last, wide)
+        assert output.attention is not None
+        assert output.attention.shape == (12, 9)
+        assert wide["cache"][0][0].shape[0] == 12
+        assert wide["memory"].tree["cross"][0][0].shape[0] == 3
+        alone, _ = model.step(torch.full((3,), EOS), state)
+    assert torch.allclose(output.log_probs, alone.log_probs.repeat_interleave(4, 0), atol=1e-12)
+
+
+def test_reordering_beams_commutes_with_stepping() -> None:
+    model, batch = tiny("marian"), some_batch(targets=False)
+    index = torch.tensor([1, 1, 0, 3, 2, 2])  # within each document's two rows
+    with torch.no_grad():
+        state = select(model.start(model.encode(batch)), torch.arange(3).repeat_interleave(2))
+        _, state = model.step(torch.full((6,), EOS), state)
+        words = torch.tensor([7, 8, 9, 10, 11, 12])
+        first, _ = model.step(words, state)
+        second, _ = model.step(words[index], select(state, index))
+    assert torch.allclose(first.log_probs[:2][index[:2]], second.log_probs[:2], atol=1e-12)
+
+
+def test_padding_and_companions_do_not_matter() -> None:
+    model = tiny("pegasus")
+    together, alone = some_batch(), some_batch()
+    for name in ("source_ids", "source_extended_ids", "source_mask"):
+        setattr(alone, name, getattr(alone, name)[1:2, :6])
+    for name in ("target_ids", "target_mask"):
+        setattr(alone, name, getattr(alone, name)[1:2])
+    with torch.no_grad():
+        assert torch.allclose(model(together).gold_log_probs[1:2], model(alone).gold_log_probs, atol=1e-10)
+
+
+def test_a_forced_first_token_is_forced_and_padding_never_chosen() -> None:
+    plain, batch = tiny("bart"), some_batch(targets=False)
+    model = BartSummarizer(plain.config.model_copy(update={"forced_bos_id": BOS})).eval()
+    with torch.no_grad():
+        state = model.start(model.encode(batch))
+        first, state = model.step(torch.full((3,), EOS), state)
+        second, _ = model.step(torch.full((3,), BOS), state)
+    assert first.scores.argmax(-1).tolist() == [BOS] * 3
+    assert torch.isinf(first.scores).sum() == 3 * (VOCABULARY - 1)
+    assert torch.isfinite(first.log_probs).all()
+    assert torch.isneginf(second.scores[:, PAD]).all()
+
+
+def test_folding_is_what_repeating_the_keys_would_give() -> None:
+    generator = torch.Generator().manual_seed(1)
+    query = torch.randn(6, 2, 1, 4, generator=generator, dtype=torch.float64)
+    key, value = (torch.randn(3, 2, 5, 4, generator=generator, dtype=torch.float64) for _ in range(2))
+    mask = torch.ones(3, 1, 1, 5, dtype=torch.bool)
+    mask[1, ..., 3:] = False
+    output, _ = folded_attention(torch.nn.Identity(), query, key, value, mask)
+    scores = (query @ key.repeat_interleave(2, 0).transpose(2, 3)) / 2.0
+    weights = scores.masked_fill(~mask.repeat_interleave(2, 0), -torch.inf).softmax(-1)
+    expected = (weights @ value.repeat_interleave(2, 0)).transpose(1, 2)
+    assert torch.allclose(output, expected, atol=1e-12)
+
+
+def test_a_source_longer_than_the_position_table_is_refused_in_one_sentence() -> None:
+    with pytest.raises(DataError, match="41 tokens does not fit this model, which reads 40"):
+        tiny("bart").encode(some_batch(targets=False, lengths=(41,)))
+
+
+def test_what_is_not_of_the_family_is_refused(tmp_path: Any) -> None:
+    with pytest.raises(ConfigError, match="either 'pretrained' or 'architecture'"):
+        BartSummarizer(BartSummarizer.Config())
+    with pytest.raises(ConfigError, match="'t5' is not one of bart"):
+        BartSummarizer(BartSummarizer.Config(architecture={"model_type": "t5"}))
+    with pytest.raises(ConfigError, match="attention_layer 2 does not exist"):
+        BartSummarizer(BartSummarizer.Config(architecture=tiny("bart").config.architecture, attention_layer=2))
+    (tmp_path / "config.json").write_text('{"model_type": "t5"}')
+    with pytest.raises(ModelError, match="holds a 't5' model"):
+        BartSummarizer.from_checkpoint(tmp_path)
+
+
+def test_a_saved_checkpoint_opens_to_the_same_numbers(tmp_path: Any) -> None:
+    model, batch = tiny("bart"), some_batch()
+    network = reference(model).float()
+    network.generation_config.forced_bos_token_id = BOS
+    network.save_pretrained(tmp_path)
+    opened = BartSummarizer.from_checkpoint(tmp_path).double().eval()
+    assert opened.network.config._attn_implementation == ATTENTION
+    assert opened.config.pretrained is None
+    assert opened.forced_bos_id == opened.config.forced_bos_id == BOS
+    with torch.no_grad():
+        assert torch.allclose(opened(batch).gold_log_probs, model(batch).gold_log_probs, atol=1e-5)
