@@ -1,0 +1,86 @@
+"""A tiny corpus and runs on it."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from laconic.config.loading import merge
+from laconic.config.schema import RunConfig
+from laconic.training.logging import Outlets
+from laconic.training.loop import Trainer, _accelerator
+from laconic.training.setup import prepare
+
+MakeRun = Callable[..., RunConfig]
+MakeTrainer = Callable[..., Trainer]
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> None:
+    torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session")
+def pairs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with 40 training and 10 validation pairs of different lengths."""
+    folder = tmp_path_factory.mktemp("pairs")
+    rng = random.Random(5)
+    words = [f"word{i}" for i in range(20)]
+    for split, count in (("train", 40), ("validation", 10)):
+        with open(folder / f"{split}.jsonl", "w", encoding="utf-8") as file:
+            for number in range(count):
+                text = [rng.choice(words) for _ in range(rng.randint(3, 9))]
+                summary = text[: rng.randint(1, 4)]
+                pair = {"id": f"{split}{number}", "document": " ".join(text), "summary": " ".join(summary)}
+                file.write(json.dumps(pair) + "\n")
+    return folder
+
+
+@pytest.fixture
+def make_run(pairs: Path) -> MakeRun:
+    """``make_run(**{"training.batch_size": 4, ...})``: a small run with changes."""
+
+    def make(**changes: Any) -> RunConfig:
+        base = {
+            "name": "tiny",
+            "data": {"train": str(pairs / "train.jsonl"), "validation": str(pairs / "validation.jsonl")},
+            "text": {
+                "max_source_tokens": 10,
+                "max_target_tokens": 5,
+                "tokenizer": {"type": "word", "min_frequency": 1},
+            },
+            "model": {
+                "type": "seq2seq",
+                "embedding_size": 6,
+                "encoder_hidden": 6,
+                "hidden_size": 6,
+                "attention": {"type": "additive", "coverage": True},
+            },
+            "objectives": [{"type": "nll"}, {"type": "coverage"}],
+            "training": {"batch_size": 8, "max_updates": 6, "log_every": 2, "seed": 3},
+        }
+        return RunConfig(**merge(base, changes, revive=True))
+
+    return make
+
+
+@pytest.fixture
+def make_trainer(make_run: MakeRun, tmp_path: Path) -> MakeTrainer:
+    """A trainer in ``tmp_path / "run"`` that has not made any update."""
+
+    def make(run: RunConfig | None = None, **changes: Any) -> Trainer:
+        run = run or make_run(**changes)
+        out = tmp_path / "run"
+        out.mkdir(exist_ok=True)
+        accelerator = _accelerator(run, out)
+        torch.manual_seed(run.training.seed)
+        parts = prepare(run, out, accelerator)
+        return Trainer(run, out, parts, accelerator, Outlets(on_message=lambda message: None))
+
+    return make

@@ -1,0 +1,208 @@
+"""Checkpoint folders: whole or absent, verified, without pickle; a full disk; half-written and damaged folders."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import random
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from laconic.errors import CheckpointError
+from laconic.training import checkpoint as files
+from laconic.training import rng
+from laconic.training.checkpoint import DiskFullError, Snapshot
+from laconic.training.state import TrainState
+
+
+def snapshot(value: float = 1.0) -> Snapshot:
+    shared = torch.full((3, 2), value)
+    return Snapshot(
+        tensors={"model": {"a": shared, "b": shared, "c": shared.t()}, "optimizer": {"a.step": torch.tensor(value)}},
+        values={"number": 0.1 + 0.2, "text": "ü"},
+    )
+
+
+def test_round_trip(tmp_path: Path) -> None:
+    folder = files.write_checkpoint(tmp_path, 7, snapshot(2.5))
+    assert folder.name == "checkpoint-7"
+    back = files.read_checkpoint(folder)
+    assert back.values == {"number": 0.1 + 0.2, "text": "ü"}
+    assert back.tensors.keys() == {"model", "optimizer"}
+    assert torch.equal(back.tensors["model"]["b"], torch.full((3, 2), 2.5))
+    assert back.tensors["model"]["c"].shape == (2, 3)
+    assert back.tensors["optimizer"]["a.step"].shape == ()
+    assert {path.suffix for path in folder.iterdir()} == {".json", ".safetensors"}
+    assert list(tmp_path.iterdir()) == [folder]
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "optimizer.safetensors", "state.json", "manifest.json"])
+@pytest.mark.parametrize("damage", ["remove", "cut", "flip"])
+def test_a_damaged_checkpoint_falls_back(tmp_path: Path, name: str, damage: str) -> None:
+    files.write_checkpoint(tmp_path, 1, snapshot(1.0))
+    path = files.write_checkpoint(tmp_path, 2, snapshot(2.0)) / name
+    content = bytearray(path.read_bytes())
+    if damage == "remove":
+        path.unlink()
+    elif damage == "cut":
+        path.write_bytes(content[: len(content) // 2])
+    else:
+        content[len(content) // 2] ^= 0x10
+        path.write_bytes(content)
+    said: list[str] = []
+    found = files.read_newest(tmp_path, said.append)
+    assert found is not None
+    assert found[0].name == "checkpoint-1"
+    assert float(found[1].tensors["model"]["a"][0, 0]) == 1.0
+    assert len(said) == 1
+    assert "checkpoint-2" in said[0]
+    assert "before it" in said[0]
+
+
+def test_all_damaged_is_an_error_and_none_is_none(tmp_path: Path) -> None:
+    assert files.read_newest(tmp_path, print) is None
+    (files.write_checkpoint(tmp_path, 1, snapshot()) / "state.json").write_text("{}")
+    with pytest.raises(CheckpointError, match="None of the 1 checkpoints"):
+        files.read_newest(tmp_path, lambda message: None)
+
+
+def test_another_format_is_refused(tmp_path: Path) -> None:
+    folder = files.write_checkpoint(tmp_path, 1, snapshot())
+    manifest = json.loads((folder / "manifest.json").read_text())
+    (folder / "manifest.json").write_text(json.dumps(manifest | {"format_version": 99}))
+    with pytest.raises(CheckpointError, match="format 99"):
+        files.read_checkpoint(folder)
+
+
+def test_half_written_folders_are_ignored_and_removed(tmp_path: Path) -> None:
+    files.write_checkpoint(tmp_path, 1, snapshot())
+    draft = tmp_path / ".draft-checkpoint-2-123"
+    draft.mkdir()
+    (draft / "model.safetensors").write_bytes(b"half")
+    assert [path.name for path in files.checkpoint_folders(tmp_path)] == ["checkpoint-1"]
+    files.remove_drafts(tmp_path)
+    assert not draft.exists()
+
+
+@pytest.mark.parametrize("call", range(6))
+def test_a_full_disk_leaves_the_last_good_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: int
+) -> None:
+    """Whichever flush of the second checkpoint fails."""
+    good = files.write_checkpoint(tmp_path, 1, snapshot(1.0))
+    real, calls = os.fsync, 0
+
+    def full(handle: int) -> None:
+        nonlocal calls
+        calls += 1
+        if calls > call:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        real(handle)
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(DiskFullError) as caught, files.naming_a_full_disk(tmp_path):
+        files.write_checkpoint(tmp_path, 2, snapshot(2.0))
+    monkeypatch.undo()
+    message = str(caught.value)
+    assert f"The last good checkpoint is {files.checkpoint_folders(tmp_path)[0]}" in message
+    assert f"laconic resume {tmp_path}" in message
+    assert "\n" not in message
+    assert caught.value.exit_code == 7
+    assert not list(tmp_path.glob(".draft*"))
+    assert float(files.read_checkpoint(good).tensors["model"]["a"][0, 0]) == 1.0
+
+
+def test_a_really_full_disk() -> None:
+    """``/dev/full`` semantics cannot be put under a folder, so a small file-size limit stands in for the device."""
+    resource = pytest.importorskip("resource")
+    import signal
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        files.write_checkpoint(folder, 1, snapshot(1.0))
+        big = Snapshot(tensors={"model": {"a": torch.zeros(40_000)}}, values={})
+        before = resource.getrlimit(resource.RLIMIT_FSIZE)
+        handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, before[1]))
+        try:
+            with pytest.raises(Exception, match="too large"):
+                files.write_checkpoint(folder, 2, big)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+            signal.signal(signal.SIGXFSZ, handler)
+        assert [path.name for path in folder.iterdir()] == ["checkpoint-1"]
+        files.read_checkpoint(folder / "checkpoint-1")
+
+
+def test_pruning_keeps_the_newest_and_the_best(tmp_path: Path) -> None:
+    for update in (2, 4, 6, 8, 10):
+        files.write_checkpoint(tmp_path, update, snapshot())
+    files.prune(tmp_path, keep=2, best_update=4)
+    assert [path.name for path in files.checkpoint_folders(tmp_path)] == [
+        "checkpoint-10",
+        "checkpoint-8",
+        "checkpoint-4",
+    ]
+
+
+def test_an_update_can_be_written_again(tmp_path: Path) -> None:
+    files.write_checkpoint(tmp_path, 3, snapshot(1.0))
+    folder = files.write_checkpoint(tmp_path, 3, snapshot(2.0))
+    assert float(files.read_checkpoint(folder).tensors["model"]["a"][0, 0]) == 2.0
+    assert [path.name for path in tmp_path.iterdir()] == ["checkpoint-3"]
+
+
+def draw() -> tuple[float, float, float]:
+    return random.random(), float(np.random.random_sample()), float(torch.rand(()))
+
+
+def test_generators_survive_json() -> None:
+    rng.seed_everything(4, rank=1)
+    draw()
+    random.gauss(0, 1)
+    np.random.standard_normal()
+    states = json.loads(json.dumps(rng.capture()))
+    expected = [draw(), random.gauss(0, 1), float(np.random.standard_normal()), draw()]
+    rng.seed_everything(5)
+    rng.restore(states)
+    assert [draw(), random.gauss(0, 1), float(np.random.standard_normal()), draw()] == expected
+
+
+def test_capturing_draws_nothing() -> None:
+    rng.seed_everything(4)
+    first = draw()
+    rng.seed_everything(4)
+    rng.capture()
+    assert draw() == first
+
+
+def test_ranks_and_seeds_differ() -> None:
+    draws = set()
+    for seed in (1, 2):
+        for rank in (0, 1):
+            rng.seed_everything(seed, rank)
+            draws.add(draw())
+    assert len(draws) == 4
+
+
+@pytest.mark.parametrize("name", ["python", "numpy", "torch"])
+def test_a_restore_that_fails_is_noticed(name: str) -> None:
+    """The probe draw: a state that is not the one captured cannot pass."""
+    states = rng.capture()
+    states["probes"][name] += 1e-9
+    with pytest.raises(CheckpointError, match=name):
+        rng.restore(states)
+
+
+def test_state_refuses_other_fields() -> None:
+    state = TrainState(update=3, window={"loss": 0.1})
+    values: dict[str, Any] = json.loads(json.dumps(state.state_dict()))
+    assert TrainState.from_state_dict(values) == state
+    with pytest.raises(CheckpointError, match="wings"):
+        TrainState.from_state_dict(values | {"wings": 2})

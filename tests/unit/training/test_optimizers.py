@@ -1,0 +1,84 @@
+"""Optimizers against their formulas, schedules against theirs."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from laconic.config.schema import OptimizerConfig, ScheduleConfig, TrainingConfig
+from laconic.errors import ConfigError
+from laconic.training.optim import build_optimizer, clip_gradients, schedule_factor, total_updates
+
+
+def step(config: OptimizerConfig, start: float, gradients: list[float]) -> float:
+    parameter = nn.Parameter(torch.tensor([start]))
+    optimizer = build_optimizer(config, [parameter])
+    for gradient in gradients:
+        parameter.grad = torch.tensor([gradient])
+        optimizer.step()
+    return float(parameter.detach())
+
+
+def test_adagrad_starts_from_its_accumulator() -> None:
+    config = OptimizerConfig(type="adagrad", learning_rate=0.15, initial_accumulator=0.1, epsilon=1e-10)
+    value, total = 1.0, 0.1
+    for gradient in (0.5, -0.2):
+        total += gradient**2
+        value -= 0.15 * gradient / math.sqrt(total)
+    assert step(config, 1.0, [0.5, -0.2]) == pytest.approx(value, rel=1e-6)
+
+
+def test_adam() -> None:
+    value, m, v = 1.0, 0.0, 0.0
+    for count, gradient in enumerate((0.5, -0.2), start=1):
+        m, v = 0.9 * m + 0.1 * gradient, 0.99 * v + 0.01 * gradient**2
+        value -= 0.01 * (m / (1 - 0.9**count)) / (math.sqrt(v / (1 - 0.99**count)) + 1e-8)
+    config = OptimizerConfig(type="adam", learning_rate=0.01, betas=(0.9, 0.99))
+    assert step(config, 1.0, [0.5, -0.2]) == pytest.approx(value, rel=1e-6)
+
+
+def test_adamw_decays_apart_from_the_gradient() -> None:
+    config = OptimizerConfig(type="adamw", learning_rate=0.1, weight_decay=0.5)
+    # a first Adam step is the sign of the gradient times the learning rate
+    assert step(config, 2.0, [3.0]) == pytest.approx(2.0 * (1 - 0.1 * 0.5) - 0.1, rel=1e-5)
+
+
+def test_sgd_with_momentum() -> None:
+    config = OptimizerConfig(type="sgd", learning_rate=0.1, momentum=0.5)
+    assert step(config, 1.0, [1.0, 1.0]) == pytest.approx(1.0 - 0.1 - 0.15, rel=1e-6)
+
+
+def test_clipping() -> None:
+    parameters = [nn.Parameter(torch.zeros(2)), nn.Parameter(torch.zeros(1))]
+    parameters[0].grad, parameters[1].grad = torch.tensor([3.0, 0.0]), torch.tensor([4.0])
+    assert float(clip_gradients(parameters, None)) == 5.0
+    assert parameters[0].grad.tolist() == [3.0, 0.0]
+    assert float(clip_gradients(parameters, 1.0)) == 5.0
+    assert parameters[1].grad.tolist() == pytest.approx([0.8], rel=1e-4)
+
+
+def test_schedules() -> None:
+    linear = ScheduleConfig(type="linear", warmup_updates=4, final_factor=0.2)
+    assert [schedule_factor(linear, update, 14) for update in (0, 3, 13, 50)] == pytest.approx([0.25, 1.0, 0.2, 0.2])
+    assert schedule_factor(linear, 8, 14) == pytest.approx(0.2 + 0.8 * 0.5)
+    cosine = ScheduleConfig(type="cosine")
+    assert schedule_factor(cosine, 4, 10) == pytest.approx(0.5)
+    root = ScheduleConfig(type="inverse_sqrt", warmup_updates=100)
+    assert schedule_factor(root, 399, None) == pytest.approx(0.5)
+    assert schedule_factor(root, 49, None) == pytest.approx(0.5)
+    assert schedule_factor(ScheduleConfig(), 12345, None) == 1.0
+    assert schedule_factor(ScheduleConfig(type="plateau"), 12345, None, 0.25) == 0.25
+
+
+def test_a_falling_schedule_needs_an_end() -> None:
+    with pytest.raises(ConfigError, match="max_updates or training.max_epochs"):
+        schedule_factor(ScheduleConfig(type="linear"), 0, None)
+
+
+def test_total_updates() -> None:
+    assert total_updates(TrainingConfig(max_updates=50, max_epochs=3), 20) == 50
+    assert total_updates(TrainingConfig(max_updates=90, max_epochs=3), 20) == 60
+    assert total_updates(TrainingConfig(max_minutes=1), 20) is None

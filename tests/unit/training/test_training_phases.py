@@ -1,0 +1,171 @@
+"""Phases: a pure function of the update; switching loses neither function nor optimizer state."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from laconic.errors import ConfigError
+from laconic.training.logging import read_log
+from laconic.training.phases import Phases
+from laconic.training.signals import StopRequest
+
+COVERAGE_LATER = {
+    "model.attention": {"coverage_from_start": False},
+    "training.phases": [
+        {"name": "plain", "until": 3, "objective_weights": {"coverage": 0.0}},
+        {"name": "coverage", "model": {"coverage": True}, "objective_weights": {"coverage": 1.0}},
+    ],
+}
+
+
+def test_what_is_not_named_is_kept(make_run: Any) -> None:
+    phases = Phases(
+        make_run(
+            **{
+                "training.phases": [
+                    {"name": "a", "until": 2, "max_source_tokens": 4, "freeze": ["embedding*"], "learning_rate": 0.5},
+                    {"name": "b", "until": 5, "max_target_tokens": 3, "objective_weights": {"coverage": 0.5}},
+                    {"name": "c", "max_source_tokens": 10, "reset_optimizer": True},
+                ]
+            }
+        )
+    )
+    assert [phases.at(update).name for update in range(7)] == ["a", "a", "b", "b", "b", "c", "c"]
+    a, b, c = (phases[index] for index in range(3))
+    assert (a.limits, b.limits, c.limits) == ((4, 5), (4, 3), (10, 3))
+    assert (a.freeze, b.freeze) == (("embedding*",), ())
+    assert (a.learning_rate, c.learning_rate) == (0.5, 0.5)
+    assert (a.objective_weights, c.objective_weights) == ({}, {"coverage": 0.5})
+    assert (b.reset_optimizer, c.reset_optimizer) == (False, True)
+
+
+def test_no_phases_is_one_nameless_phase(make_run: Any) -> None:
+    phase = Phases(make_run()).at(100)
+    assert (phase.name, phase.limits) == ("", (10, 5))
+
+
+@pytest.mark.parametrize("ends", [[3, 3], [None, 5], [4, 2]])
+def test_ends_must_rise(make_run: Any, ends: list[Any]) -> None:
+    with pytest.raises(ConfigError, match="until"):
+        Phases(make_run(**{"training.phases": [{"name": str(end), "until": end} for end in ends]}))
+
+
+def test_limits_cannot_exceed_the_texts(make_run: Any) -> None:
+    with pytest.raises(ConfigError, match=r"text.max_source_tokens = 10"):
+        Phases(make_run(**{"training.phases": [{"name": "wide", "max_source_tokens": 50}]}))
+
+
+def advance(trainer: Any, updates: int) -> None:
+    """Make some updates of the loop by hand."""
+    from laconic.training.logging import RunLog
+
+    trainer.log = RunLog(trainer.out, trainer.state, trainer.accelerator, trainer.outlets)
+    trainer._started_at = trainer._saved_at = 0.0
+    trainer.model.train()
+    with StopRequest() as stop:
+        for _ in range(updates):
+            trainer._enter_phase()
+            trainer._update(stop)
+    trainer.log.close()
+
+
+def optimizer_tensors(trainer: Any) -> dict[tuple[int, str], torch.Tensor]:
+    state = trainer.optimizer.state_dict()["state"]
+    return {(index, key): value.clone() for index, entry in state.items() for key, value in entry.items()}
+
+
+def test_coverage_switch_on_keeps_function_and_optimizer(make_trainer: Any) -> None:
+    trainer = make_trainer(**COVERAGE_LATER)
+    data = trainer.parts.train_set
+    batch = trainer.parts.collator([data[index] for index in range(6)])
+    advance(trainer, 3)
+    trainer.model.eval()
+    assert trainer.model(batch).coverage_losses is None
+    weights = {name: p.clone() for name, p in trainer.model.named_parameters()}
+    before, log_probs = optimizer_tensors(trainer), trainer.model(batch).gold_log_probs
+    trainer._enter_phase()
+    assert trainer.phase.name == "coverage"
+    assert trainer.model.switches()["coverage"] is True
+    assert all(torch.equal(p, weights[name]) for name, p in trainer.model.named_parameters())
+    after = optimizer_tensors(trainer)
+    assert before.keys() == after.keys()
+    assert all(torch.equal(before[key], after[key]) for key in before)
+    output = trainer.model(batch)
+    assert output.coverage_losses is not None
+    # w_c starts at zero, so the function is the same before the first update with coverage
+    torch.testing.assert_close(output.gold_log_probs, log_probs)
+    trainer.model.train()
+    advance(trainer, 2)
+    trained = [index for index, (name, _) in enumerate(trainer.model.named_parameters()) if "coverage" in name]
+    assert trained
+    assert all((index, "exp_avg") in optimizer_tensors(trainer) for index in trained)
+
+
+def test_reset_optimizer(make_trainer: Any) -> None:
+    trainer = make_trainer(
+        **{"training.phases": [{"name": "a", "until": 3}, {"name": "b", "reset_optimizer": True, "learning_rate": 1e-5}]}
+    )
+    advance(trainer, 3)
+    assert optimizer_tensors(trainer)
+    trainer._enter_phase()
+    assert not optimizer_tensors(trainer)
+    advance(trainer, 1)
+    assert trainer.optimizer.param_groups[0]["lr"] == 1e-5
+    assert {float(v) for (_, key), v in optimizer_tensors(trainer).items() if key == "step"} == {1.0}
+
+
+def test_freezing_and_thawing(make_trainer: Any) -> None:
+    phases = [{"name": "head", "until": 2, "freeze": ["encoder.*", "embedding.weight"]}, {"name": "all"}]
+    trainer = make_trainer(**{"training.phases": phases, "training.optimizer.weight_decay": 0.1})
+    start = {name: p.detach().clone() for name, p in trainer.model.named_parameters()}
+
+    def moved() -> set[str]:
+        return {name for name, p in trainer.model.named_parameters() if not torch.equal(p.detach(), start[name])}
+
+    advance(trainer, 2)
+    assert moved()
+    assert not any(name.startswith(("encoder.", "embedding.")) for name in moved())
+    advance(trainer, 1)
+    assert any(name.startswith("encoder.") for name in moved())
+
+
+def test_a_frozen_pattern_must_match(make_trainer: Any) -> None:
+    trainer = make_trainer(**{"training.phases": [{"name": "a", "freeze": ["encodr.*"]}]})
+    with pytest.raises(ConfigError, match="encodr"):
+        trainer._enter_phase()
+
+
+def test_parameters_frozen_by_the_model_stay_frozen(make_trainer: Any) -> None:
+    trainer = make_trainer(**{"model.freeze_embeddings": True, "training.phases": [{"name": "a", "freeze": ["bridge*"]}]})
+    trainer._enter_phase()
+    assert not trainer.model.embedding.weight.requires_grad
+
+
+def test_limits_start_a_new_pass_with_other_batches(make_trainer: Any) -> None:
+    phases = [{"name": "short", "until": 2, "max_source_tokens": 4, "max_target_tokens": 2}, {"name": "long", "max_source_tokens": 10}]
+    trainer = make_trainer(**{"training.phases": phases})
+    seen: list[Any] = []
+    take = trainer.stream.take
+    trainer.stream.take = lambda epoch, position: seen.append(((epoch, position), take(epoch, position))) or seen[-1][1]
+    advance(trainer, 3)
+    places, batches = [place for place, _ in seen], [group[0] for _, group in seen]
+    assert places == [(0, 0), (0, 1), (1, 0)]
+    assert [batch.source_ids.shape[1] <= 4 for batch in batches] == [True, True, False]
+    assert all(batch.target_ids.shape[1] <= 2 for batch in batches)
+
+
+def test_best_starts_again_when_the_loss_changes(make_trainer: Any) -> None:
+    trainer = make_trainer(
+        **COVERAGE_LATER, **{"training.validation.every_updates": 1, "training.early_stopping.patience": 50}
+    )
+    result = trainer.fit()
+    lines = [entry for entry in read_log(trainer.out / "log.jsonl") if entry["kind"] == "validation"]
+    # update 3 is validated with the plain loss, update 4 is the first of the coverage phase: best in its own right
+    assert lines[3]["val_loss_tf"] > lines[2]["val_loss_tf"]
+    assert lines[3]["best"]
+    assert result.best_update is not None
+    assert result.best_update > 3
+    assert {entry["phase"] for entry in lines} == {"plain", "coverage"}

@@ -1,0 +1,141 @@
+"""The arithmetic of an update: one division, whatever the cutting into micro-batches; nothing that is not finite."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+import torch
+
+from laconic.errors import ConfigError, TrainingError
+from laconic.types import Term
+
+TOKEN, EXAMPLE = {"type": "nll", "reduction": "token"}, {"type": "coverage", "reduction": "example", "weight": 0.7}
+
+
+def gradients(trainer: Any, batches: list[Any]) -> dict[str, torch.Tensor]:
+    trainer.model.zero_grad(set_to_none=True)
+    trainer.step(batches, 0, [0.0], trainer.out)
+    return {name: p.grad.clone() for name, p in trainer.model.named_parameters() if p.grad is not None}
+
+
+def collate(trainer: Any, *groups: range) -> list[Any]:
+    data = trainer.parts.train_set
+    return [trainer.parts.collator([data[index] for index in group]) for group in groups]
+
+
+@pytest.mark.parametrize("objectives", [[TOKEN], [TOKEN, EXAMPLE], [{"type": "nll", "reduction": "example"}]])
+def test_accumulation_equals_one_big_batch(make_trainer: Any, objectives: list[Any]) -> None:
+    trainer = make_trainer(objectives=objectives)
+    whole = gradients(trainer, collate(trainer, range(0, 12)))
+    # pieces of different size: averaging their means would give another gradient
+    pieces = gradients(trainer, collate(trainer, range(0, 2), range(2, 9), range(9, 12)))
+    assert whole.keys() == pieces.keys()
+    for name in whole:
+        torch.testing.assert_close(pieces[name], whole[name], rtol=2e-4, atol=1e-7)
+
+
+def test_the_gradient_is_that_of_the_plain_formula(make_trainer: Any) -> None:
+    trainer = make_trainer(objectives=[TOKEN, EXAMPLE])
+    (batch,) = collate(trainer, range(0, 12))
+    got = gradients(trainer, [batch])
+    trainer.model.zero_grad(set_to_none=True)
+    output = trainer.model(batch)
+    mask = batch.target_mask
+    nll = -(output.gold_log_probs * mask).sum() / mask.sum()
+    coverage = ((output.coverage_losses * mask).sum(1) / mask.sum(1)).mean()
+    (nll + 0.7 * coverage).backward()
+    for name, parameter in trainer.model.named_parameters():
+        torch.testing.assert_close(got[name], parameter.grad, rtol=2e-4, atol=1e-7)
+
+
+def test_logged_values_are_unweighted_and_the_loss_is_weighted(make_trainer: Any) -> None:
+    trainer = make_trainer(objectives=[TOKEN, EXAMPLE])
+    figures = trainer.step(collate(trainer, range(0, 3), range(3, 12)), 0, [1.0, 0.0], trainer.out)
+    assert figures.loss == pytest.approx(figures.values["nll"] + 0.7 * figures.values["coverage"], rel=1e-6)
+    batch = collate(trainer, range(0, 12))[0]
+    assert figures.tokens == int(batch.target_mask.sum())
+    assert figures.flags == [1.0, 0.0]
+
+
+def test_clipping_keeps_the_direction_and_reports_the_norm_before(make_trainer: Any) -> None:
+    free, clipped = make_trainer(), None
+    batches = collate(free, range(0, 8))
+    norm = free.step(batches, 0, [], free.out).grad_norm
+    before = torch.cat([p.grad.flatten() for p in free.model.parameters()])
+    clipped = make_trainer(**{"training.clip_norm": norm / 3})
+    clipped.model.load_state_dict(free.model.state_dict())
+    assert clipped.step(batches, 0, [], clipped.out).grad_norm == pytest.approx(norm, rel=1e-5)
+    after = torch.cat([p.grad.flatten() for p in clipped.model.parameters()])
+    torch.testing.assert_close(after, before / 3, rtol=1e-4, atol=1e-8)
+
+
+class Spoiled:
+    """An objective whose value is not finite for one record."""
+
+    def __init__(self, inner: Any, record: str, *, gradient_only: bool) -> None:
+        self.inner, self.record, self.gradient_only = inner, record, gradient_only
+        self.name, self.config = inner.name, inner.config
+
+    def __call__(self, output: Any, batch: Any) -> Term:
+        term = self.inner(output, batch)
+        if self.record in batch.record_ids:
+            if self.gradient_only:
+                # sqrt(0): a finite value with an infinite slope
+                term.sum = term.sum + (output.gold_log_probs.sum() * 0.0).clamp_min(0.0).sqrt()
+            else:
+                term.sum = term.sum * float("nan")
+        return term
+
+
+@pytest.mark.parametrize("gradient_only", [False, True])
+def test_what_is_not_finite_stops_before_the_step(make_trainer: Any, gradient_only: bool) -> None:
+    trainer = make_trainer(**{"training.accumulation": 2, "training.checkpoint.every_updates": 1})
+    trainer.step.active[0] = Spoiled(trainer.step.active[0], "train17", gradient_only=gradient_only)
+    with pytest.raises(TrainingError) as caught:
+        trainer.fit()
+    message = str(caught.value)
+    assert "not finite" in message
+    assert "gradient norm" in message if gradient_only else "loss (nan)" in message
+    assert re.search(r"\btrain17\b", message)
+    assert all(bool(p.isfinite().all()) for p in trainer.model.parameters())
+    update = int(re.search(r"of update (\d+)", message)[1])  # type: ignore[index]
+    good = trainer.out / f"checkpoint-{update - 1}"
+    if update > 1:
+        assert f"{good}" in message
+        assert good.is_dir()
+    else:
+        assert "No checkpoint" in message
+
+
+def test_only_the_guilty_micro_batch_is_named(make_trainer: Any) -> None:
+    trainer = make_trainer()
+    trainer.step.active[0] = Spoiled(trainer.step.active[0], "train4", gradient_only=False)
+    with pytest.raises(TrainingError) as caught:
+        trainer.step(collate(trainer, range(0, 4), range(4, 8)), 0, [], trainer.out)
+    assert "train4, train5, train6, train7." in str(caught.value)
+
+
+def test_weights_of_a_phase(make_trainer: Any) -> None:
+    trainer = make_trainer()
+    trainer.step.set_weights({"coverage": 0.0})
+    assert [objective.name for objective in trainer.step.active] == ["nll"]
+    trainer.step.set_weights({"coverage": 2.0})
+    figures = trainer.step(collate(trainer, range(0, 8)), 0, [], trainer.out)
+    assert figures.loss == pytest.approx(figures.values["nll"] + 2 * figures.values["coverage"], rel=1e-6)
+    with pytest.raises(ConfigError, match="Did you mean 'coverage'"):
+        trainer.step.set_weights({"coverige": 1.0})
+    with pytest.raises(ConfigError, match="nothing to train"):
+        trainer.step.set_weights({"coverage": 0.0, "nll": 0.0})
+
+
+def test_bf16_is_close_to_fp32(make_trainer: Any) -> None:
+    exact = make_trainer()
+    batches = collate(exact, range(0, 8))
+    low = make_trainer(**{"training.precision": "bf16"})
+    low.model.load_state_dict(exact.model.state_dict())
+    a, b = exact.step(batches, 0, [], exact.out), low.step(batches, 0, [], low.out)
+    assert b.loss == pytest.approx(a.loss, rel=0.02)
+    assert b.loss != a.loss
+    assert all(p.grad.dtype == torch.float32 for p in low.model.parameters())
