@@ -7,6 +7,8 @@ from collections.abc import Hashable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
+from rapidfuzz.distance import LCSseq
+
 
 def ngram_counts(items: Sequence[Hashable], n: int) -> Counter:
     """How often each n-gram occurs; n-grams of one item are the items themselves."""
@@ -20,6 +22,11 @@ def ngram_counts(items: Sequence[Hashable], n: int) -> Counter:
 def overlap(left: Counter, right: Counter) -> int:
     """The clipped number of matches: the sum over grams of the smaller count."""
     return sum([min(left[gram], right[gram]) for gram in left.keys() & right.keys()])
+
+
+def sorted_overlap(left: Sequence[int], right: Sequence[int]) -> int:
+    """The clipped number of matches of two sorted lists: an LCS of sorted lists is their common multiset."""
+    return LCSseq.similarity(left, right)
 
 
 def skip_bigram_counts(items: Sequence[Hashable], distance: int, unigrams: bool) -> Counter:

@@ -12,10 +12,8 @@ vowels, y is one after a consonant, every other character (digits too) is a cons
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
-_VOWELS = frozenset("aeiou")
 _STEP_2 = {
     "ational": "ate", "tional": "tion", "enci": "ence", "anci": "ance", "izer": "ize", "bli": "ble",
     "alli": "al", "entli": "ent", "eli": "e", "ousli": "ous", "ization": "ize", "ation": "ate",
@@ -28,15 +26,15 @@ _STEP_4 = (
 )  # fmt: skip
 
 
-def _longest_suffix(suffixes: tuple[str, ...]) -> re.Pattern[str]:
-    return re.compile("(?:" + "|".join(sorted(suffixes, key=len, reverse=True)) + ")$")
+def _longest_first(suffixes: Iterable[str]) -> tuple[str, ...]:
+    return tuple(sorted(suffixes, key=len, reverse=True))
 
 
-_SUFFIX_2 = _longest_suffix(tuple(_STEP_2))
-_SUFFIX_2_NLTK = _longest_suffix((*_STEP_2, "fulli"))
-_SUFFIX_3 = _longest_suffix(tuple(_STEP_3))
-_SUFFIX_4 = _longest_suffix(_STEP_4)
-_SUFFIX_4_NLTK = _longest_suffix((*_STEP_4, "ment", "ent", "ion"))
+_SUFFIXES_2 = _longest_first(_STEP_2)
+_SUFFIXES_2_NLTK = _longest_first((*_STEP_2, "fulli"))
+_SUFFIXES_3 = _longest_first(_STEP_3)
+_SUFFIXES_4 = _longest_first(_STEP_4)
+_SUFFIXES_4_NLTK = _longest_first((*_STEP_4, "ment", "ent", "ion"))
 _IRREGULAR = {
     form: base
     for base, forms in {
@@ -48,31 +46,34 @@ _IRREGULAR = {
 }  # fmt: skip
 
 
-def _shape(word: str) -> str:
-    """One letter a character: ``v`` for vowels, ``c`` for consonants."""
-    kinds: list[str] = []
-    for character in word:
-        vowel = character in _VOWELS or (character == "y" and bool(kinds) and kinds[-1] == "c")
-        kinds.append("v" if vowel else "c")
-    return "".join(kinds)
+_KINDS = bytes(118 if code in b"aeiou" else 121 if code == 121 else 99 for code in range(256))  # v, y or c
+
+
+def _shape(word: str) -> bytes:
+    """One letter a character: ``v`` for vowels, ``c`` for consonants. A shape's beginning is its stem's shape."""
+    shape = word.encode("latin-1", "replace").translate(_KINDS)
+    while (place := shape.find(b"y")) >= 0:
+        vowel = place > 0 and shape[place - 1] == 99
+        shape = shape.replace(b"y", b"v" if vowel else b"c", 1)
+    return shape
 
 
 def _measure(word: str) -> int:
-    return _shape(word).count("vc")
+    return _shape(word).count(b"vc")
 
 
 def _has_vowel(word: str) -> bool:
-    return "v" in _shape(word)
+    return b"v" in _shape(word)
 
 
 def _ends_cvc(word: str) -> bool:
     """Porter's condition *o: consonant, vowel, consonant, the last of them not w, x or y."""
-    return word[-1] not in "wxy" and _shape(word)[-3:] == "cvc"
+    return word[-1] not in "wxy" and _shape(word)[-3:] == b"cvc"
 
 
 def _ends_cvc_nltk(word: str) -> bool:
     """The same, and also true of a vowel and a consonant that are the whole word."""
-    return _ends_cvc(word) or _shape(word) == "vc"
+    return _ends_cvc(word) or _shape(word) == b"vc"
 
 
 def _step_1b(word: str, doubles_kept: str, short: Callable[[str], bool]) -> str:
@@ -84,21 +85,27 @@ def _step_1b(word: str, doubles_kept: str, short: Callable[[str], bool]) -> str:
         return word
     if stem.endswith(("at", "bl", "iz")):
         return stem + "e"
-    shape = _shape(stem)
-    if len(stem) >= 2 and stem[-1] == stem[-2] and shape[-1] == "c" and stem[-1] not in doubles_kept:
+    if stem[-2:-1] == stem[-1] and stem[-1] not in doubles_kept and _shape(stem)[-1] == 99:
         return stem[:-1]
     if _measure(stem) == 1 and short(stem):
         return stem + "e"
     return stem
 
 
-def _replace(word: str, pattern: re.Pattern[str], endings: dict[str, str], least: int) -> str:
+def _longest(word: str, suffixes: tuple[str, ...]) -> str:
+    """The longest of ``suffixes`` (longest first) that ends ``word``, or an empty string."""
+    if not word.endswith(suffixes):
+        return ""
+    return next(suffix for suffix in suffixes if word.endswith(suffix))
+
+
+def _replace(word: str, suffixes: tuple[str, ...], endings: dict[str, str], least: int) -> str:
     """Replace the longest listed suffix if the stem before it has a measure of more than ``least``."""
-    found = pattern.search(word)
-    if found is None:
+    suffix = _longest(word, suffixes)
+    if not suffix:
         return word
-    stem = word[: found.start()]
-    return stem + endings.get(found.group(), "") if _measure(stem) > least else word
+    stem = word[: -len(suffix)]
+    return stem + endings.get(suffix, "") if _measure(stem) > least else word
 
 
 def _step_5(word: str, short: Callable[[str], bool]) -> str:
@@ -123,9 +130,9 @@ def stem_rouge155(word: str) -> str:
     word = _step_1b(word, "lszy", _ends_cvc)
     if word.endswith("y") and _has_vowel(word[:-1]):
         word = word[:-1] + "i"
-    word = _replace(word, _SUFFIX_2, _STEP_2, 0)
-    word = _replace(word, _SUFFIX_3, _STEP_3, 0)
-    word = _replace(word, _SUFFIX_4, {}, 1)
+    word = _replace(word, _SUFFIXES_2, _STEP_2, 0)
+    word = _replace(word, _SUFFIXES_3, _STEP_3, 0)
+    word = _replace(word, _SUFFIXES_4, {}, 1)
     if word.endswith("ment") and _measure(word[:-4]) > 1:
         word = word[:-4]
     if word.endswith("ent"):
@@ -146,14 +153,14 @@ def stem_nltk(word: str) -> str:
         word = word[:-1] if len(word) == 4 else word[:-2]
     else:
         word = _step_1b(word, "lsz", _ends_cvc_nltk)
-    if word.endswith("y") and len(word) > 2 and _shape(word)[-2] == "c":
+    if word.endswith("y") and len(word) > 2 and _shape(word)[-2] == 99:
         word = word[:-1] + "i"
     word = _step_2_nltk(word)
-    word = _replace(word, _SUFFIX_3, _STEP_3, 0)
-    found = _SUFFIX_4_NLTK.search(word)
-    if found is not None:
-        stem = word[: found.start()]
-        if _measure(stem) > 1 and (found.group() != "ion" or stem[-1] in "st"):
+    word = _replace(word, _SUFFIXES_3, _STEP_3, 0)
+    suffix = _longest(word, _SUFFIXES_4_NLTK)
+    if suffix:
+        stem = word[: -len(suffix)]
+        if _measure(stem) > 1 and (suffix != "ion" or stem[-1] in "st"):
             word = stem
     return _step_5(word, _ends_cvc_nltk)
 
@@ -169,11 +176,10 @@ def _step_1a_nltk(word: str) -> str:
 def _step_2_nltk(word: str) -> str:
     if word.endswith("alli") and _measure(word[:-4]) > 0:
         return _step_2_nltk(word[:-2])
-    found = _SUFFIX_2_NLTK.search(word)
-    if found is None:
+    suffix = _longest(word, _SUFFIXES_2_NLTK)
+    if not suffix:
         return word
-    suffix = found.group()
-    stem = word[: found.start()]
+    stem = word[: -len(suffix)]
     if suffix == "logi":  # the l counts as part of the stem
         return stem + "log" if _measure(stem + "l") > 0 else word
     if _measure(stem) > 0:

@@ -11,13 +11,16 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from laconic.metrics.lcs import lcs_length, union_hits, weighted_hits
-from laconic.metrics.ngrams import ngram_counts, overlap, skip_bigram_counts
+from laconic.metrics.ngrams import ngram_counts, overlap, skip_bigram_counts, sorted_overlap
 from laconic.metrics.rouge_options import Kind, RougeOptions
 from laconic.metrics.rouge_text import TEXTS, RougeText, TextOptions
 
+_SHORT = 400  # words up to which comparing sorted words is quicker than counting them
 _BLANKS = re.compile(r"[ \t\n\r\f\v]+")
 
 
@@ -29,13 +32,9 @@ class Score(NamedTuple):
     f: float
 
 
-class Match(NamedTuple):
-    """What one reference contributes. ``recall`` is what ``multi="best"`` chooses by."""
-
-    hits: float
-    reference_size: float
-    hypothesis_size: float
-    recall: float
+# What one reference contributes: hits, its size, the hypothesis's size, and the recall `multi="best"` chooses by
+# (0 where nothing is chosen). A plain tuple, because millions are made.
+Match = tuple[float, float, float, float]
 
 
 class Encoded:
@@ -57,6 +56,16 @@ class Encoded:
         if order not in self.memo:
             self.memo[order] = ngram_counts(self.whole, order)
         return self.memo[order]
+
+    def sorted_words(self) -> list[int]:
+        if "sorted" not in self.memo:
+            self.memo["sorted"] = sorted(self.whole)
+        return self.memo["sorted"]
+
+    def bigrams(self) -> set[tuple[int, int]]:
+        if "bigrams" not in self.memo:
+            self.memo["bigrams"] = set(pairwise(self.whole))
+        return self.memo["bigrams"]
 
     def skips(self, distance: int, unigrams: bool) -> tuple[Counter, int]:
         key = (distance, unigrams)
@@ -119,6 +128,8 @@ class RougeEngine:
         self.rounded = profile != "google"
         text_options = TextOptions(options.stem, options.exceptions, options.remove_stop_words)
         self.text: RougeText = TEXTS[profile](text_options)
+        self._chooses = options.multi in ("best", "jackknife")
+        self._exponents = [1.0 / kind.weight if kind.weight else 1.0 for kind in kinds]
         self._by_sentence = any(kind.name in ("Lsum", "W") for kind in kinds)
         self._matchers: list[Callable[[Encoded, Encoded], Match]] = [self._matcher(kind) for kind in kinds]
         self._combine = getattr(self, "_" + options.multi.replace("-", "_"))
@@ -128,13 +139,17 @@ class RougeEngine:
         self.text.memory.trim()
         system = self._encode(hypothesis)
         models = [self._encode(reference) for reference in references]
-        scores = []
-        for kind, matcher in zip(self.kinds, self._matchers, strict=True):
-            matches = [matcher(system, model) for model in models]
-            exponent = 1.0 / kind.weight if kind.weight else 1.0
-            scores.append(
-                self._to_score(matches[0], exponent) if len(matches) == 1 else self._combine(matches, exponent)
-            )
+        if len(models) == 1:
+            model = models[0]
+            scores = [
+                self._to_score(matcher(system, model), exponent)
+                for matcher, exponent in zip(self._matchers, self._exponents, strict=True)
+            ]
+        else:
+            scores = [
+                self._combine([matcher(system, model) for model in models], exponent)
+                for matcher, exponent in zip(self._matchers, self._exponents, strict=True)
+            ]
         return scores, bool(system.whole), all([bool(model.whole) for model in models])
 
     def _encode(self, text: str) -> Encoded:
@@ -159,28 +174,42 @@ class RougeEngine:
 
     def _matcher(self, kind: Kind) -> Callable[[Encoded, Encoded], Match]:
         if kind.name == "N":
-            return lambda system, model: self._match_ngrams(kind.order, system, model)
+            return partial(self._match_ngrams, kind.order)
         if kind.name in ("S", "SU"):
-            return lambda system, model: self._match_skips(kind, system, model)
+            return partial(self._match_skips, kind)
         if kind.name == "W":
-            return lambda system, model: self._match_weighted(kind.weight, system, model)
+            return partial(self._match_weighted, kind.weight)
         return self._match_line if kind.name == "L" else self._match_sentences
 
     def _match_ngrams(self, order: int, system: Encoded, model: Encoded) -> Match:
-        hits = overlap(system.counts(order), model.counts(order))
-        size = max(len(model.whole) - order + 1, 0)
-        return Match(hits, size, max(len(system.whole) - order + 1, 0), round(hits / size, 5) if size else 0.0)
+        system_size, model_size = len(system.whole) - order + 1, len(model.whole) - order + 1
+        if system_size <= 0 or model_size <= 0:
+            return 0, max(model_size, 0), max(system_size, 0), 0.0
+        hits = self._ngram_hits(order, system, model)
+        return hits, model_size, system_size, round(hits / model_size, 5) if self._chooses else 0.0
+
+    @staticmethod
+    def _ngram_hits(order: int, system: Encoded, model: Encoded) -> int:
+        """Clipped matches, by the quickest way that is exact for the order and the lengths."""
+        if order == 1 and len(system.whole) <= _SHORT and len(model.whole) <= _SHORT:
+            return sorted_overlap(system.sorted_words(), model.sorted_words())
+        if order == 2:
+            mine, theirs = system.bigrams(), model.bigrams()
+            # If either side repeats no bigram, every common one counts once.
+            if len(mine) == len(system.whole) - 1 or len(theirs) == len(model.whole) - 1:
+                return len(mine & theirs)
+        return overlap(system.counts(order), model.counts(order))
 
     def _match_skips(self, kind: Kind, system: Encoded, model: Encoded) -> Match:
         system_counts, system_size = system.skips(kind.distance, kind.name == "SU")
         model_counts, model_size = model.skips(kind.distance, kind.name == "SU")
         hits = overlap(system_counts, model_counts)
-        return Match(hits, model_size, system_size, round(hits / model_size, 5) if model_size else 0.0)
+        return hits, model_size, system_size, round(hits / model_size, 5) if model_size else 0.0
 
     def _match_line(self, system: Encoded, model: Encoded) -> Match:
         hits = lcs_length(model.line, system.line)
         size = len(model.line)
-        return Match(hits, size, len(system.line), hits / size if size else 0.0)
+        return hits, size, len(system.line), hits / size if size else 0.0
 
     def _match_sentences(self, system: Encoded, model: Encoded) -> Match:
         size = sum(map(len, model.lines))
@@ -188,14 +217,14 @@ class RougeEngine:
             hits = lcs_length(model.lines[0], system.lines[0])
         else:
             hits = union_hits(model.lines, system.lines, model.counts(1), system.counts(1))
-        return Match(hits, size, len(system.whole), hits / size if size else 0.0)
+        return hits, size, len(system.whole), hits / size if size else 0.0
 
     def _match_weighted(self, weight: float, system: Encoded, model: Encoded) -> Match:
         # ROUGE-1.5.5 weighs the reference twice: each sentence's length, and then their sum.
         size = sum(len(line) ** weight for line in model.lines)
         hits = weighted_hits(model.lines, system.lines, (model.counts(1), system.counts(1)), weight)
         recall = (hits / size) ** (1.0 / weight) if size else 0.0
-        return Match(hits, size**weight, len(system.whole) ** weight, recall)
+        return hits, size**weight, len(system.whole) ** weight, recall
 
     # -------------------------------------------------------------------------------- references
 
@@ -214,10 +243,10 @@ class RougeEngine:
 
     def _average(self, matches: Sequence[Match], exponent: float) -> Score:
         hits, reference_size, hypothesis_size, _ = map(sum, zip(*matches, strict=True))
-        return self._to_score(Match(hits, reference_size, hypothesis_size, 0.0), exponent)
+        return self._to_score((hits, reference_size, hypothesis_size, 0.0), exponent)
 
     def _best(self, matches: Sequence[Match], exponent: float) -> Score:
-        return self._to_score(max(matches, key=lambda match: match.recall), exponent)
+        return self._to_score(max(matches, key=lambda match: match[3]), exponent)
 
     def _max(self, matches: Sequence[Match], exponent: float) -> Score:
         return max([self._to_score(match, exponent) for match in matches], key=lambda score: score.f)
