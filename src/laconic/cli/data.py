@@ -1,0 +1,269 @@
+"""``laconic data``: check and describe data sets, show the columns, build a corpus out of docstrings."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from laconic.cli.progress import progress
+from laconic.cli.tables import aligned
+from laconic.errors import DataError
+
+if TYPE_CHECKING:
+    from laconic.data.checks import CheckOptions, Report, SplitReport
+    from laconic.data.readers import ReadOptions
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["--help", "-h"]},
+    help="Check, describe or build data sets.",
+)
+command = app
+
+Files = Annotated[
+    list[str],
+    typer.Argument(metavar="FILE...|DIR", help="Data files, or a folder with train, validation and test files."),
+]
+Format = Annotated[str, typer.Option("--format", help="The file format; by the name when auto.")]
+DocumentColumn = Annotated[str | None, typer.Option(help="The column of the documents.")]
+SummaryColumn = Annotated[str | None, typer.Option(help="The column of the summaries.")]
+MaxRecords = Annotated[int | None, typer.Option(min=1, help="Read only so many records of each file.")]
+MaxSource = Annotated[int, typer.Option(min=1, help="Words of a document that a model would read.")]
+MaxTarget = Annotated[int, typer.Option(min=1, help="Words of a summary that a model would learn.")]
+Json = Annotated[bool, typer.Option("--json", help="Print everything as JSON.")]
+
+
+@app.command("check")
+def check_command(
+    files: Files,
+    format: Format = "auto",
+    document_column: DocumentColumn = None,
+    summary_column: SummaryColumn = None,
+    max_source: MaxSource = 400,
+    max_target: MaxTarget = 100,
+    max_records: MaxRecords = None,
+    as_json: Json = False,
+) -> None:
+    """Look for what spoils a training: bad records, duplicates, leakage between splits, suspicious pairs.
+
+    The exit code is 3 when there are records that a training would refuse.
+    """
+    from laconic.data.checks import CheckOptions
+    from laconic.data.readers import ReadOptions
+
+    options = CheckOptions(max_source, max_target, max_records=max_records)
+    report = _read(files, options, ReadOptions(format, document_column, summary_column))
+    if as_json:
+        _print_json(report.as_dict())
+    else:
+        print(_check_text(report))
+    if report.refused:
+        raise typer.Exit(DataError.exit_code)
+
+
+@app.command("stats")
+def stats_command(
+    files: Files,
+    format: Format = "auto",
+    document_column: DocumentColumn = None,
+    summary_column: SummaryColumn = None,
+    max_source: MaxSource = 400,
+    max_target: MaxTarget = 100,
+    max_records: MaxRecords = None,
+    as_json: Json = False,
+) -> None:
+    """Lengths, compression, and how much of the summaries stands in the documents."""
+    from laconic.data.checks import CheckOptions
+    from laconic.data.readers import ReadOptions
+
+    options = CheckOptions(max_source, max_target, duplicates=False, max_records=max_records)
+    report = _read(files, options, ReadOptions(format, document_column, summary_column))
+    if as_json:
+        _print_json(report.as_dict())
+        return
+    print(_stats_table(report))
+    for split in report.splits:
+        print(_histograms(split))
+
+
+@app.command("docstrings")
+def docstrings_command(
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="The folder to write.")],
+    root: Annotated[
+        list[Path] | None, typer.Option(help="A folder of packages; those of this Python if not given.")
+    ] = None,
+    standard_library: Annotated[bool, typer.Option(help="Read the standard library too.")] = True,
+    as_json: Json = False,
+) -> None:
+    """Build a corpus of (body, summary line) pairs out of the docstrings of installed packages.
+
+    The packages are read, not imported, and no network is used. Whole packages go to one split.
+    """
+    from laconic.data.docstrings import build_corpus
+
+    for folder in root or []:
+        if not folder.is_dir():
+            raise DataError(f"{folder} is not a folder of Python packages.")
+    with progress("Collecting docstrings") as bar:
+        stats = build_corpus(
+            out,
+            roots=root,
+            standard_library=standard_library,
+            progress=lambda done, total: bar.update(done, total=total),
+        )
+    if as_json:
+        _print_json(stats.as_dict())
+        return
+    rows = []
+    for name, split in stats.splits.items():
+        packages = list(split["packages"])
+        shown = ", ".join(packages[:4]) + (f" and {len(packages) - 4} more" if len(packages) > 4 else "")
+        mean = [f"{split[side]['mean']:.0f}" for side in ("document_words", "summary_words")]
+        rows.append([name, shown, f"{split['pairs']:,}", *mean])
+    print(aligned(["split", "packages", "pairs", "words a body", "words a summary"], rows, left=2))
+    left_out = ", ".join(f"{count:,} {reason}" for reason, count in stats.left_out.most_common())
+    print(f"\n{stats.docstrings:,} docstrings in {stats.files:,} files read; left out: {left_out or 'none'}.")
+    if stats.unreadable:
+        print(f"{stats.unreadable:,} files could not be parsed and were passed over.")
+
+
+@app.command("columns")
+def columns_command(
+    file: Annotated[str | None, typer.Argument(help="A file whose columns to show.")] = None,
+) -> None:
+    """The table by which columns are recognised, or what it chooses in a file."""
+    from laconic.data.columns import column_table
+
+    if file is None:
+        print(aligned(["side", "order", "names"], [[*row[:2], ", ".join(row[2])] for row in column_table()], left=3))
+        return
+    from laconic.data.readers import ReadOptions, read_with
+
+    messages: list[str] = []
+    options = ReadOptions(need_summary=False, skip_bad=True)
+    next(read_with(file, options, on_choice=messages.append), None)
+    print("\n".join(messages))
+
+
+# ---------------------------------------------------------------------------------------- reading
+
+
+def _read(files: list[str], options: CheckOptions, reading: ReadOptions) -> Report:
+    from laconic.data.checks import check
+
+    with progress("Reading records") as bar:
+        return check(_splits(files), options, reading, progress=bar)
+
+
+def _splits(files: list[str]) -> dict[str, Path | str]:
+    from laconic.data.readers import find_splits
+
+    if len(files) == 1 and Path(files[0]).is_dir() and not any(Path(files[0]).glob("*.story*")):
+        return dict(find_splits(files[0]))
+    named: dict[str, Path | str] = {}
+    for file in files:
+        name = Path(file).name.split(".")[0]
+        named[name if name not in named else file] = file
+    return named
+
+
+def _print_json(value: Any) -> None:
+    print(json.dumps(value, ensure_ascii=False, indent=2))
+
+
+# ---------------------------------------------------------------------------------------- showing
+
+
+def _stats_table(report: Report) -> str:
+    splits = {split.name: split.as_dict(report.options) for split in report.splits}
+    options = report.options
+    rows = [
+        ["records", *(f"{split['records']:,}" for split in splits.values())],
+        *(_length_rows(splits, "document", "document_words")),
+        *(_length_rows(splits, "summary", "summary_words")),
+        ["document words a summary word", *(_number(split["compression"]) for split in splits.values())],
+        [
+            f"documents over {options.max_source} words",
+            *(_over(split["documents_over_limit"]) for split in splits.values()),
+        ],
+        [
+            f"summaries over {options.max_target} words",
+            *(_over(split["summaries_over_limit"]) for split in splits.values()),
+        ],
+        ["summary words in the document", *(_percent(split["summary_words_in_document"]) for split in splits.values())],
+        *(
+            [f"new {n}-grams in the summaries", *(_percent(split["novel_ngrams"][n]) for split in splits.values())]
+            for n in ("1", "2", "3")
+        ),
+    ]
+    return aligned(["", *splits], rows)
+
+
+def _length_rows(splits: dict[str, dict[str, Any]], side: str, key: str) -> list[list[str]]:
+    return [
+        [f"{side} words, {figure}", *(_number(split[key].get(figure)) for split in splits.values())]
+        for figure in ("mean", "median", "p90", "max")
+    ]
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:,.1f}".removesuffix(".0")
+
+
+def _percent(value: float) -> str:
+    return f"{100 * value:.1f}%"
+
+
+def _over(value: dict[str, float]) -> str:
+    return f"{int(value['count']):,} ({_percent(value['share'])})"
+
+
+def _histograms(split: SplitReport) -> str:
+    from laconic.data.checks import histogram
+
+    parts = []
+    for side, values in (("document", split.document_lengths), ("summary", split.summary_lengths)):
+        if values:
+            parts.append(f"\n{split.name}: words a {side}\n" + "\n".join(f"  {line}" for line in histogram(values)))
+    return "\n".join(parts)
+
+
+def _check_text(report: Report) -> str:
+    parts = [f"{split.choice or split.path}" for split in report.splits]
+    parts.append("\n" + _stats_table(report))
+    parts += [_histograms(split) for split in report.splits]
+    problems = _problems(report)
+    parts.append("\n" + ("\n".join(problems) if problems else "Nothing suspicious was found."))
+    if report.refused:
+        parts.append(
+            f"\n{report.refused:,} record{'s' if report.refused > 1 else ''} would be refused by a training; "
+            "repair them, or use --skip-bad (data.skip_bad)."
+        )
+    return "\n".join(parts)
+
+
+def _problems(report: Report) -> list[str]:
+    lines: list[str] = []
+    for split in report.splits:
+        if split.skipped.total:
+            lines.append(f"{split.name}: {split.skipped.describe().replace('skipped', 'cannot be used')}")
+            lines += [f"    {example}" for example in split.skipped.examples[:3]]
+        found = {
+            "documents that stood there before": split.exact_duplicates,
+            "documents nearly the same as an earlier one": split.near_duplicates,
+            **{f"pairs: {reason}": findings for reason, findings in sorted(split.suspicious.items())},
+        }
+        for what, findings in found.items():
+            if findings.count:
+                lines.append(f"{split.name}: {findings.count:,} {what}")
+                lines += [f"    {example}" for example in findings.examples]
+    for pair, kinds in report.leakage.items():
+        for kind, findings in kinds.items():
+            word = "the same" if kind == "exact" else "nearly the same"
+            lines.append(f"{pair}: {findings.count:,} documents are {word} (leakage)")
+            lines += [f"    {example}" for example in findings.examples]
+    return lines
