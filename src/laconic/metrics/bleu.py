@@ -1,0 +1,115 @@
+"""BLEU in three readings.
+
+* `corpus_bleu`: sacreBLEU on detokenized text, with its signature: the number to quote.
+* `bleu_paper`: the headline paper's metric: the mean over examples of sentence BLEU with uniform weights up to
+  4-grams and a count of 0.1 where an order has no match, the start and end markers counted as words on both sides.
+  Only for comparison with that paper: two hypotheses that share nothing but the markers score 0.02.
+* `bleu_sentence`: the same without the markers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from laconic.errors import DataError
+from laconic.metrics.ngrams import ngram_counts, overlap
+
+_EPSILON = 0.1
+START, END = "<SOS>", "<EOS>"
+
+
+@dataclass(frozen=True, slots=True)
+class BleuResult:
+    """``score`` from 0 to 100 and the signature that pins it."""
+
+    score: float
+    signature: str
+
+
+def corpus_bleu(
+    hypotheses: Sequence[str],
+    references: Sequence[str | Sequence[str]],
+    *,
+    tokenize: str = "13a",
+    lowercase: bool = False,
+) -> BleuResult:
+    """sacreBLEU's corpus BLEU; documents may have different numbers of references.
+
+    Raises:
+        DataError: no documents, or different numbers of hypotheses and references.
+    """
+    from sacrebleu.metrics import BLEU  # half a second to import
+
+    models = [[entry] if isinstance(entry, str) else list(entry) for entry in references]
+    _check(hypotheses, models)
+    most = max(len(entry) for entry in models)
+    streams: list[Any] = [[entry[place] if place < len(entry) else None for entry in models] for place in range(most)]
+    metric = BLEU(tokenize=tokenize, lowercase=lowercase)
+    score = metric.corpus_score(list(hypotheses), streams).score
+    return BleuResult(float(score), str(metric.get_signature()))
+
+
+def sentence_bleu(hypothesis: Sequence[str], references: Sequence[Sequence[str]]) -> float:
+    """BLEU of one token sequence, 0 to 1: uniform weights to order 4, an order without match counts 0.1 matches.
+
+    Zero if not even a word matches. Clipping takes each n-gram's largest count over the references; the brevity
+    penalty uses the closest reference length, the shorter of two. An order longer than the hypothesis has 0.1 of 1.
+    """
+    length = len(hypothesis)
+    if not length:
+        return 0.0
+    logs = 0.0
+    for order in range(1, 5):
+        mine = ngram_counts(hypothesis, order)
+        most = ngram_counts(references[0], order)
+        for reference in references[1:]:
+            most |= ngram_counts(reference, order)
+        hits = overlap(mine, most)
+        if order == 1 and not hits:
+            return 0.0
+        logs += 0.25 * math.log((hits or _EPSILON) / max(1, length - order + 1))
+    closest = min((abs(len(reference) - length), len(reference)) for reference in references)[1]
+    penalty = 1.0 if length > closest else math.exp(1.0 - closest / length)
+    return penalty * math.exp(logs)
+
+
+def bleu_sentence(hypotheses: Sequence[Sequence[str]], references: Sequence[Sequence[Sequence[str]]]) -> float:
+    """The mean of `sentence_bleu` over lower-cased token sequences, 0 to 1.
+
+    Raises:
+        DataError: no documents, or different numbers of hypotheses and references.
+    """
+    _check(hypotheses, references)
+    scores = [
+        sentence_bleu(_lower(hypothesis), [_lower(reference) for reference in group])
+        for hypothesis, group in zip(hypotheses, references, strict=True)
+    ]
+    return sum(scores) / len(scores)
+
+
+def bleu_paper(
+    hypotheses: Sequence[Sequence[str]],
+    references: Sequence[Sequence[Sequence[str]]],
+    finished: Sequence[bool] | None = None,
+) -> float:
+    """`bleu_sentence` with a start marker before and an end marker behind every sequence.
+
+    ``finished`` says which hypotheses emitted the end marker (default: all); the others get none.
+    """
+    ended = [True] * len(hypotheses) if finished is None else finished
+    marked = [[START, *hypothesis, *([END] if end else [])] for hypothesis, end in zip(hypotheses, ended, strict=True)]
+    return bleu_sentence(marked, [[[START, *reference, END] for reference in group] for group in references])
+
+
+def _lower(tokens: Sequence[str]) -> list[str]:
+    return [token.lower() for token in tokens]
+
+
+def _check(hypotheses: Sequence, references: Sequence) -> None:
+    if len(hypotheses) != len(references):
+        raise DataError(f"BLEU needs as many hypotheses as references, not {len(hypotheses)} and {len(references)}.")
+    if not len(hypotheses):
+        raise DataError("There is nothing to score: no hypotheses were given.")
