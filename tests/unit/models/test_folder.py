@@ -1,0 +1,344 @@
+"""The model folder: round trips, what it says, how it is replaced, and one sentence for each kind of damage."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import huggingface_hub
+import pytest
+import torch
+
+from laconic.config.schema import DataConfig, RunConfig, SearchConfig, TextConfig, TrainingConfig
+from laconic.errors import ModelError
+from laconic.models import folder as folder_module
+from laconic.models.bart import BartSummarizer
+from laconic.models.folder import FORMAT, LoadedModel, load_model_folder, save_model_folder
+from laconic.models.seq2seq import Seq2Seq
+from laconic.text.tokenizer import BpeTokenizer, WordTokenizer
+
+TEXTS = ["a quick fox jumps over the lazy dog", "the small cat sees the quick bird"]
+
+
+def tokenizer() -> WordTokenizer:
+    made = WordTokenizer(WordTokenizer.Config(min_frequency=1))
+    made.train(TEXTS)
+    return made
+
+
+def model(seed: int = 0, **changes: Any) -> Seq2Seq:
+    torch.manual_seed(seed)
+    config = {"embedding_size": 6, "encoder_hidden": 5, "hidden_size": 7} | changes
+    return Seq2Seq(Seq2Seq.Config(**config), vocab_size=tokenizer().vocab_size)
+
+
+def run() -> RunConfig:
+    return RunConfig(
+        name="headline_writer",
+        row="pg",
+        description="A pointer-generator.",
+        model={"type": "seq2seq"},
+        data=DataConfig(train="/home/somebody/corpus/train.jsonl"),
+        text=TextConfig(max_source_tokens=30, max_target_tokens=9, pretrained_embeddings="/home/somebody/glove.txt"),
+        training=TrainingConfig(max_updates=3, seed=17),
+        search=SearchConfig(beam_size=3, max_length=8),
+    )
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> Path:
+    metrics = {"rouge1": 12.5, "signature": "rouge155|n:2"}
+    return save_model_folder(tmp_path / "model", model=model(), tokenizer=tokenizer(), run=run(), metrics=metrics)
+
+
+def test_what_is_saved_is_what_is_loaded(saved: Path) -> None:
+    loaded = load_model_folder(saved)
+    assert isinstance(loaded.model, Seq2Seq)
+    assert not loaded.model.training
+    for name, value in model().state_dict().items():
+        assert torch.equal(loaded.model.state_dict()[name], value), name
+    assert loaded.model.config == model().config
+    assert loaded.tokenizer.encode("the fox").ids == tokenizer().encode("the fox").ids
+    assert loaded.search == run().search
+    assert loaded.text.max_source_tokens == 30
+    assert loaded.run is not None
+    assert loaded.run.training == run().training
+    assert loaded.metrics["signature"] == "rouge155|n:2"
+    assert loaded.start_id == loaded.tokenizer.bos_id
+
+
+def test_the_folder_holds_what_the_design_names_and_no_pickle(saved: Path) -> None:
+    assert {path.name for path in saved.iterdir()} == set(folder_module.FILES)
+    config = json.loads((saved / "config.json").read_text())
+    assert config["laconic"]["format"] == FORMAT
+    assert config["model"]["type"] == "seq2seq"
+    card = (saved / "README.md").read_text()
+    metadata = huggingface_hub.ModelCard(card).data
+    assert metadata.pipeline_tag == "summarization"
+    assert metadata.metrics == ["rouge"]
+    assert "headline-writer" in metadata.tags
+    assert "rouge155|n:2" in card
+
+
+def test_no_place_on_the_machine_is_told(saved: Path) -> None:
+    for path in saved.iterdir():
+        text = path.read_bytes()
+        assert b"somebody" not in text, path.name
+        assert str(Path.home()).encode() + b"/" not in text, path.name
+        assert str(saved.parent).encode() not in text, path.name
+    environment = json.loads((saved / "environment.json").read_text())
+    assert environment["seed"] == 17
+    assert environment["torch"] == torch.__version__ or environment["torch"]
+
+
+def test_tied_weights_are_stored_once_and_tied_again(tmp_path: Path) -> None:
+    tied = model(tie_output=True)
+    save_model_folder(tmp_path / "m", model=tied, tokenizer=tokenizer(), run=run())
+    loaded = load_model_folder(tmp_path / "m").model
+    for name, value in tied.state_dict().items():
+        assert torch.equal(loaded.state_dict()[name], value), name
+    pointers = {p.data_ptr() for p in loaded.parameters()}
+    assert len(pointers) == len({p.data_ptr() for p in tied.parameters()})
+
+
+def test_switches_are_kept(tmp_path: Path) -> None:
+    changed = model(attention={"type": "additive", "coverage": True})
+    switches = changed.switches()
+    assert "coverage" in switches
+    changed.switch({"coverage": not switches["coverage"]})
+    save_model_folder(tmp_path / "m", model=changed, tokenizer=tokenizer(), run=run())
+    assert load_model_folder(tmp_path / "m").model.switches() == changed.switches()
+
+
+def test_a_run_folder_opens_its_model(saved: Path) -> None:
+    assert load_model_folder(saved.parent).name == "headline_writer"
+
+
+def test_an_existing_folder_is_replaced_whole(saved: Path) -> None:
+    (saved / "stray.txt").write_text("from before")
+    save_model_folder(saved, model=model(seed=1), tokenizer=tokenizer(), run=run())
+    assert {path.name for path in saved.iterdir()} == set(folder_module.FILES)
+    assert [path.name for path in saved.parent.iterdir()] == ["model"]
+
+
+def test_a_failure_while_writing_leaves_the_old_folder(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = (saved / "model.safetensors").read_bytes()
+
+    def full(*_: Any) -> str:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(folder_module, "model_card", full)
+    with pytest.raises(OSError, match="No space"):
+        save_model_folder(saved, model=model(seed=1), tokenizer=tokenizer(), run=run())
+    assert (saved / "model.safetensors").read_bytes() == before
+    assert [path.name for path in saved.parent.iterdir()] == ["model"]
+
+
+def test_a_crash_between_the_two_renames_is_made_good(saved: Path) -> None:
+    saved.rename(saved.with_name("model.previous"))
+    loaded = load_model_folder(saved.parent)
+    assert torch.equal(loaded.model.embedding.weight, model().embedding.weight)
+    assert saved.is_dir()
+
+
+def test_save_pretrained_and_from_pretrained_of_the_hub_mixin(saved: Path, tmp_path: Path) -> None:
+    loaded = LoadedModel.from_pretrained(saved)
+    assert loaded.save_pretrained(tmp_path / "again") is None
+    again = LoadedModel.from_pretrained(str(tmp_path / "again"))
+    assert torch.equal(again.model.embedding.weight, loaded.model.embedding.weight)
+
+
+def test_push_to_hub_uploads_the_same_files(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    uploaded: list[str] = []
+
+    class Api:
+        def __init__(self, token: str | None = None) -> None: ...
+
+        def create_repo(self, repo_id: str, **_: Any) -> Any:
+            return type("Repository", (), {"repo_id": repo_id})
+
+        def upload_folder(self, *, folder_path: Path, **_: Any) -> str:
+            uploaded.extend(path.name for path in Path(folder_path).iterdir())
+            return "url"
+
+    monkeypatch.setattr(huggingface_hub.hub_mixin, "HfApi", Api)
+    assert load_model_folder(saved).push_to_hub("owner/name") == "url"
+    assert set(uploaded) == set(folder_module.FILES)
+
+
+# -------------------------------------------------------------------------------------- damaged folders
+
+
+def test_nothing_there(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match=r"no model folder .*nothing; give a folder .* hub id .* lexrank"):
+        load_model_folder(tmp_path / "nothing")
+    with pytest.raises(ModelError, match=r"no config\.json"):
+        load_model_folder(tmp_path)
+    with pytest.raises(ModelError, match="Did you mean 'lexrank'"):
+        load_model_folder("lexrnk")
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(ModelError, match="is a file"):
+        load_model_folder(tmp_path / "file")
+
+
+def test_a_folder_that_is_not_there_asks_no_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(folder_module, "_download", lambda *_: pytest.fail("asked the hub"))
+    (tmp_path / "runs").mkdir()
+    for name in ("runs/missing", "missing", "./a/b", "/a/b", "a/b/c"):
+        with pytest.raises(ModelError, match="There is no model folder"):
+            load_model_folder(name)
+
+
+def test_a_hub_id_without_network_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    def offline(*_: Any, **__: Any) -> str:
+        raise huggingface_hub.errors.OfflineModeIsEnabled("offline mode is enabled")
+
+    monkeypatch.setattr(folder_module, "hf_hub_download", offline)
+    with pytest.raises(ModelError, match=r"could not be fetched from the hub \(offline mode.*HF_HUB_OFFLINE"):
+        load_model_folder("owner/name")
+
+
+def test_a_hub_id_of_ours_is_downloaded_and_opened(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+    monkeypatch.setattr(folder_module, "hf_hub_download", lambda *a, **k: str(saved / "config.json"))
+    monkeypatch.setattr(folder_module, "snapshot_download", lambda name, **k: asked.append((name, k)) or str(saved))
+    assert load_model_folder("owner/name").tokenizer.vocab_size == tokenizer().vocab_size
+    assert asked == [("owner/name", {"allow_patterns": list(folder_module.FILES)})]
+
+
+def test_truncated_weights(saved: Path) -> None:
+    path = saved / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:-100])
+    with pytest.raises(ModelError, match=r"model\.safetensors is damaged or truncated"):
+        load_model_folder(saved)
+    path.write_bytes(b"")
+    with pytest.raises(ModelError, match="is damaged or truncated"):
+        load_model_folder(saved)
+    path.unlink()
+    with pytest.raises(ModelError, match=r"has no model\.safetensors"):
+        load_model_folder(saved)
+
+
+def test_weights_of_another_shape(saved: Path) -> None:
+    change_config(saved, lambda config: config["model"].update(hidden_size=9))
+    with pytest.raises(ModelError, match=r"do not fit config.json: size mismatch for \S+") as caught:
+        load_model_folder(saved)
+    assert "\n" not in str(caught.value)
+
+
+def test_weights_that_lack_a_part(saved: Path) -> None:
+    change_config(saved, lambda config: config["model"].update(head={"type": "vocabulary"}))
+    with pytest.raises(ModelError, match=r"do not fit config.json: it has unknown weights head\.gate"):
+        load_model_folder(saved)
+
+
+def test_a_newer_format(saved: Path) -> None:
+    change_config(saved, lambda config: config["laconic"].update(format=FORMAT + 1))
+    with pytest.raises(ModelError, match=r"written in model format 2; .* upgrade laconic"):
+        load_model_folder(saved)
+
+
+def test_config_json_that_is_no_json_or_lacks_a_part(saved: Path) -> None:
+    whole = (saved / "config.json").read_text()
+    (saved / "config.json").write_text(whole[:50])
+    with pytest.raises(ModelError, match=r"config\.json is not valid JSON"):
+        load_model_folder(saved)
+    (saved / "config.json").write_text(whole)
+    change_config(saved, lambda config: config.pop("text"))
+    with pytest.raises(ModelError, match=r"config\.json lacks text"):
+        load_model_folder(saved)
+
+
+def test_a_model_key_that_this_version_does_not_know(saved: Path) -> None:
+    change_config(saved, lambda config: config["model"].update(hiden_size=9))
+    with pytest.raises(ModelError, match="Did you mean 'hidden_size'"):
+        load_model_folder(saved)
+
+
+def test_a_missing_or_damaged_tokenizer(saved: Path) -> None:
+    (saved / "tokenizer.json").write_text("{")
+    with pytest.raises(ModelError, match="tokenizer"):
+        load_model_folder(saved)
+    (saved / "tokenizer.json").unlink()
+    with pytest.raises(ModelError, match=r"has no tokenizer\.json"):
+        load_model_folder(saved)
+
+
+def test_another_kind_of_model(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text('{"model_type": "gpt2"}')
+    with pytest.raises(ModelError, match="a model of type 'gpt2'; laconic opens its own"):
+        load_model_folder(tmp_path)
+
+
+# ------------------------------------------------------------------------------------- the BART family
+
+
+def bart_folder(path: Path) -> BartSummarizer:
+    """A folder as transformers writes it, with a tokenizer trained here."""
+    words = BpeTokenizer(BpeTokenizer.Config(vocab_size=60, min_frequency=1))
+    words.train(TEXTS)
+    torch.manual_seed(0)
+    architecture = {
+        "model_type": "bart",
+        "vocab_size": words.vocab_size,
+        "d_model": 8,
+        "encoder_layers": 1,
+        "decoder_layers": 1,
+        "encoder_attention_heads": 2,
+        "decoder_attention_heads": 2,
+        "encoder_ffn_dim": 8,
+        "decoder_ffn_dim": 8,
+        "max_position_embeddings": 24,
+        "pad_token_id": words.pad_id,
+        "bos_token_id": words.bos_id,
+        "eos_token_id": words.eos_id,
+        "decoder_start_token_id": words.eos_id,
+    }
+    made = BartSummarizer(BartSummarizer.Config(architecture=architecture))
+    made.network.generation_config.num_beams = 4
+    made.network.generation_config.max_length = 20
+    made.network.save_pretrained(path)
+    words.save(path)
+    described = json.loads((path / "tokenizer_config.json").read_text())
+    described.pop("laconic")
+    (path / "tokenizer_config.json").write_text(json.dumps(described))
+    return made
+
+
+def test_a_bart_folder_opens_with_its_own_settings(tmp_path: Path) -> None:
+    made = bart_folder(tmp_path)
+    loaded = load_model_folder(tmp_path)
+    assert isinstance(loaded.model, BartSummarizer)
+    assert loaded.search.beam_size == 4
+    assert loaded.search.max_length == 20
+    assert loaded.text.max_source_tokens == 24
+    assert loaded.start_id == loaded.tokenizer.eos_id == made.decoder_start_id
+
+
+def test_a_bart_model_saved_as_ours_needs_no_checkpoint_any_more(tmp_path: Path) -> None:
+    made = bart_folder(tmp_path / "hub")
+    load_model_folder(tmp_path / "hub").save_pretrained(tmp_path / "ours")
+    shutil.rmtree(tmp_path / "hub")
+    loaded = load_model_folder(tmp_path / "ours")
+    assert "laconic" in json.loads((tmp_path / "ours" / "config.json").read_text())
+    for name, value in made.network.state_dict().items():
+        assert torch.equal(loaded.model.network.state_dict()[name], value), name
+    assert loaded.start_id == made.decoder_start_id
+
+
+def test_a_bart_folder_with_truncated_weights(tmp_path: Path) -> None:
+    bart_folder(tmp_path)
+    path = tmp_path / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:-64])
+    with pytest.raises(ModelError, match="could not be opened") as caught:
+        load_model_folder(tmp_path)
+    assert "\n" not in str(caught.value)
+
+
+def change_config(folder: Path, change: Any) -> None:
+    config = json.loads((folder / "config.json").read_text())
+    change(config)
+    (folder / "config.json").write_text(json.dumps(config))
