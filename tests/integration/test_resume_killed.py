@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from safetensors.torch import load_file
 
-UPDATES = 45
+UPDATES = 30
 CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload(["laconic.training.loop", "laconic.models.seq2seq"])
 
@@ -55,11 +56,11 @@ def settings(data: Path, workers: int = 0, updates: int = UPDATES) -> dict[str, 
             "teacher_forcing": {"ratio": 0.6, "scope": "example_step"},
             "schedule": {"type": "plateau", "warmup_updates": 3, "plateau_patience": 0},
             "phases": [
-                {"name": "short", "until": 14, "max_source_tokens": 5, "objective_weights": {"coverage": 0.0}},
-                {"name": "long", "until": 29, "max_source_tokens": 10},
+                {"name": "short", "until": 9, "max_source_tokens": 5, "objective_weights": {"coverage": 0.0}},
+                {"name": "long", "until": 19, "max_source_tokens": 10},
                 {"name": "coverage", "model": {"coverage": True}, "objective_weights": {"coverage": 1.0}},
             ],
-            "validation": {"every_updates": 7, "free_running": True, "decode_records": 4},
+            "validation": {"every_updates": 7, "free_running": True, "decode_records": 2},
             "checkpoint": {"every_updates": 4},
         },
     }
@@ -129,7 +130,9 @@ def final_bits(out: Path) -> dict[str, Any]:
         state["train_state"].pop(clock)
     bits: dict[str, Any] = {path.name: path.read_bytes() for path in folder.glob("*.safetensors")}
     bits |= {"name": folder.name, "state": state, "log": (out / "log.jsonl").read_bytes()}
-    bits["exported"] = (out / "model" / "model.safetensors").read_bytes()
+    # the order of the exported file's header is not reproducible
+    exported = load_file(out / "model" / "model.safetensors")
+    bits["exported"] = {name: value.tolist() for name, value in exported.items()}
     return bits
 
 
@@ -141,7 +144,7 @@ def assert_same(first: Path, second: Path) -> None:
     assert {"model.safetensors", "optimizer.safetensors", "average.safetensors"} <= a.keys()
 
 
-def compare(tmp_path: Path, *, world: int, workers: int, kills: int, seed: int) -> None:
+def compare(tmp_path: Path, *, world: int, workers: int, kills: int, seed: int, further: bool) -> None:
     write_pairs(tmp_path)
     values = settings(tmp_path, workers)
     whole, killed = tmp_path / "whole", tmp_path / "killed"
@@ -149,6 +152,8 @@ def compare(tmp_path: Path, *, world: int, workers: int, kills: int, seed: int) 
     killed.mkdir()
     assert run_with_kills(values, killed, world, kills, seed) >= 1
     assert_same(whole, killed)
+    if not further:
+        return
     # the batches that would come next are the same, too: train both a little further
     longer = settings(tmp_path, workers, UPDATES + 6)
     for out in (whole, killed):
@@ -157,11 +162,11 @@ def compare(tmp_path: Path, *, world: int, workers: int, kills: int, seed: int) 
 
 
 def test_a_killed_run_ends_in_the_same_bits(tmp_path: Path) -> None:
-    compare(tmp_path, world=1, workers=0, kills=3, seed=1)
+    compare(tmp_path, world=1, workers=0, kills=3, seed=1, further=False)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("world", [1, 2])
 @pytest.mark.parametrize("workers", [0, 2])
 def test_ten_kills(tmp_path: Path, world: int, workers: int) -> None:
-    compare(tmp_path, world=world, workers=workers, kills=10, seed=10 * world + workers)
+    compare(tmp_path, world=world, workers=workers, kills=10, seed=10 * world + workers, further=True)

@@ -6,15 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import matplotlib
 import numpy as np
+from matplotlib.figure import Figure
 
 from laconic.errors import ConfigError, DataError, unknown_choice
 from laconic.training.logging import LOG, read_log
-
-matplotlib.use("Agg")
-
-from matplotlib.figure import Figure  # noqa: E402 - the backend is chosen before
 
 _NOT_CURVES = {"kind", "update", "epoch", "phase", "best"}
 
@@ -52,9 +48,7 @@ def plot_curves(
             axes.plot(places, values, color=colour, alpha=0.25, linewidth=0.8)
         axes.plot(places, smooth, color=colour, label=folder.name, linewidth=1.5)
         best = min if "loss" in value or value in {"nll", "coverage", "grad_norm"} else max
-        rows.append(
-            {"run": folder.name, against: places[-1], "final": float(smooth[-1]), "best": float(best(values))}
-        )
+        rows.append({"run": folder.name, against: places[-1], "final": float(smooth[-1]), "best": float(best(values))})
     axes.set_xlabel({"update": "updates", "epoch": "epochs", "tokens": "target tokens"}[against])
     axes.set_ylabel(value.replace("_", " "))
     if log:

@@ -74,7 +74,7 @@ def test_schedules() -> None:
 
 
 def test_a_falling_schedule_needs_an_end() -> None:
-    with pytest.raises(ConfigError, match="max_updates or training.max_epochs"):
+    with pytest.raises(ConfigError, match=r"max_updates or training\.max_epochs"):
         schedule_factor(ScheduleConfig(type="linear"), 0, None)
 
 

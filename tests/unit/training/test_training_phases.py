@@ -106,7 +106,12 @@ def test_coverage_switch_on_keeps_function_and_optimizer(make_trainer: Any) -> N
 
 def test_reset_optimizer(make_trainer: Any) -> None:
     trainer = make_trainer(
-        **{"training.phases": [{"name": "a", "until": 3}, {"name": "b", "reset_optimizer": True, "learning_rate": 1e-5}]}
+        **{
+            "training.phases": [
+                {"name": "a", "until": 3},
+                {"name": "b", "reset_optimizer": True, "learning_rate": 1e-5},
+            ]
+        }
     )
     advance(trainer, 3)
     assert optimizer_tensors(trainer)
@@ -139,13 +144,18 @@ def test_a_frozen_pattern_must_match(make_trainer: Any) -> None:
 
 
 def test_parameters_frozen_by_the_model_stay_frozen(make_trainer: Any) -> None:
-    trainer = make_trainer(**{"model.freeze_embeddings": True, "training.phases": [{"name": "a", "freeze": ["bridge*"]}]})
+    trainer = make_trainer(
+        **{"model.freeze_embeddings": True, "training.phases": [{"name": "a", "freeze": ["bridge*"]}]}
+    )
     trainer._enter_phase()
     assert not trainer.model.embedding.weight.requires_grad
 
 
 def test_limits_start_a_new_pass_with_other_batches(make_trainer: Any) -> None:
-    phases = [{"name": "short", "until": 2, "max_source_tokens": 4, "max_target_tokens": 2}, {"name": "long", "max_source_tokens": 10}]
+    phases = [
+        {"name": "short", "until": 2, "max_source_tokens": 4, "max_target_tokens": 2},
+        {"name": "long", "max_source_tokens": 10},
+    ]
     trainer = make_trainer(**{"training.phases": phases})
     seen: list[Any] = []
     take = trainer.stream.take

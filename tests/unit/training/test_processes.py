@@ -1,0 +1,74 @@
+"""Two gloo processes make the same update as one process with the same global batch."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import socket
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from laconic.config.schema import RunConfig
+from laconic.training.checkpoint import checkpoint_folders, read_checkpoint
+from laconic.training.logging import read_log
+from laconic.training.loop import close_processes, train
+
+CONTEXT = multiprocessing.get_context("forkserver")
+CONTEXT.set_forkserver_preload(["laconic.training.loop", "laconic.models.seq2seq"])
+
+
+def child(values: dict[str, Any], out: str, rank: int, port: int) -> None:
+    torch.set_num_threads(1)
+    places = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": 2, "LOCAL_WORLD_SIZE": 2, "MASTER_PORT": port}
+    os.environ.update({name: str(value) for name, value in places.items()}, MASTER_ADDR="127.0.0.1")
+    train(RunConfig(**values), out, on_message=lambda message: None)
+    close_processes()
+
+
+def train_with_two(run: RunConfig, out: Path) -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    values = run.model_dump()
+    processes = [CONTEXT.Process(target=child, args=(values, str(out), rank, port)) for rank in range(2)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(100)
+    assert [process.exitcode for process in processes] == [0, 0]
+
+
+@pytest.mark.parametrize("objectives", [["nll"], ["nll", "coverage"]])
+def test_two_processes_equal_one_with_the_same_global_batch(
+    make_run: Any, tmp_path: Path, objectives: list[str]
+) -> None:
+    # a reduction per token and one per example: their counts differ between processes, and from each other
+    kinds = {"nll": {"type": "nll", "reduction": "token"}, "coverage": {"type": "coverage", "reduction": "example"}}
+    changes = {
+        "objectives": [kinds[name] for name in objectives],
+        # SGD shows a wrong factor that Adam would hide
+        "training": {
+            "batch_size": 4,
+            "max_epochs": 1,
+            "max_updates": None,
+            "log_every": 1,
+            "optimizer": {"type": "sgd", "learning_rate": 0.5},
+        },
+        # another parameter has no gradient at all (coverage off): it must be left alone
+        "model.attention.coverage_from_start": "coverage" in objectives,
+    }
+    one = make_run(**changes, **{"training.accumulation": 2})
+    train(one, tmp_path / "one", on_message=lambda message: None)
+    train_with_two(make_run(**changes), tmp_path / "two")
+    logs = [[e for e in read_log(tmp_path / name / "log.jsonl")] for name in ("one", "two")]
+    assert len(logs[0]) == len(logs[1]) >= 6
+    for single, double in zip(*logs, strict=True):
+        assert single.keys() == double.keys()
+        for key, value in single.items():
+            assert double[key] == (pytest.approx(value, rel=1e-4) if isinstance(value, float) else value), key
+    states = [read_checkpoint(checkpoint_folders(tmp_path / name)[0]).tensors["model"] for name in ("one", "two")]
+    for name, value in states[0].items():
+        torch.testing.assert_close(states[1][name], value, rtol=1e-4, atol=1e-6)

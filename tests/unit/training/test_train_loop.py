@@ -1,0 +1,307 @@
+"""The loop as a whole: log, validation, best model, stopping, interruption, exact continuation."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from laconic.config.loading import load_run
+from laconic.errors import CheckpointError, ConfigError, DataError
+from laconic.metrics.rouge import rouge
+from laconic.models.folder import load_model_folder
+from laconic.training.checkpoint import checkpoint_folders, read_checkpoint
+from laconic.training.logging import LogFile, read_log
+from laconic.training.loop import train
+from laconic.training.state import TrainingInterrupted
+
+
+def quiet(message: str) -> None:
+    return
+
+
+def bits(out: Path) -> tuple[Any, ...]:
+    newest = checkpoint_folders(out)[0]
+    state = json.loads((newest / "state.json").read_text())
+    for clock in ("elapsed_seconds", "timing_bytes"):
+        state["train_state"].pop(clock)
+    tensors = {path.name: path.read_bytes() for path in newest.glob("*.safetensors")}
+    return newest.name, tensors, state, (out / "log.jsonl").read_bytes()
+
+
+def exported(out: Path) -> dict[str, Any]:
+    """The exported weights; the order of the file's header is not reproducible."""
+    return {name: value.tolist() for name, value in load_file(out / "model" / "model.safetensors").items()}
+
+
+def test_a_run_learns_logs_and_exports(make_run: Any, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    entries: list[dict[str, Any]] = []
+    run = make_run(**{"training.max_updates": 40, "training.optimizer.learning_rate": 0.02})
+    result = train(run, out, on_log=entries.append, on_message=quiet)
+    assert entries == read_log(out / "log.jsonl")
+    lines = [entry for entry in entries if entry["kind"] == "train"]
+    assert [line["update"] for line in lines] == list(range(2, 41, 2))
+    assert lines[-1]["nll"] < lines[0]["nll"] - 0.3
+    assert lines[0].keys() == {
+        "kind", "update", "epoch", "phase", "lr", "loss", "nll", "coverage", "grad_norm", "tokens",
+    }  # fmt: skip
+    # 40 records in batches of 8 make 5 updates an epoch, each epoch ends with a validation
+    validations = [entry for entry in entries if entry["kind"] == "validation"]
+    assert [entry["update"] for entry in validations] == list(range(5, 41, 5))
+    assert result.updates == 40
+    assert result.stopped == "max_updates"
+    best = min(validations, key=lambda entry: entry["val_loss_tf"])
+    assert (result.best_update, result.best_metric) == (best["update"], best["val_loss_tf"])
+    assert len(read_log(out / "timing.jsonl")) == len(lines)
+    assert not any("seconds" in key for entry in entries for key in entry)
+    loaded = load_model_folder(result.model_folder)
+    assert loaded.metrics["update"] == best["update"]
+    stored = read_checkpoint(out / f"checkpoint-{best['update']}").tensors["model"]
+    assert all(torch.equal(value, stored[name]) for name, value in loaded.model.state_dict().items())
+
+
+def test_validation_loss_is_the_mean_over_all_tokens(make_trainer: Any) -> None:
+    trainer = make_trainer(**{"training.validation.batch_size": 3, "training.validation.free_running": True})
+    data = trainer.parts.validation_set
+    batch = trainer.parts.collator([data[index] for index in range(len(data))])
+    trainer.model.eval()
+    with torch.no_grad():
+        forced = trainer.model(batch)
+        batch.forced_mask = torch.zeros_like(batch.target_mask)
+        free = trainer.model(batch)
+    trainer.model.train()
+    values = trainer.validator()
+    assert trainer.model.training
+    count = batch.target_mask.sum()
+    for name, output in (("tf", forced), ("free", free)):
+        nll, coverage = -output.gold_log_probs.sum() / count, output.coverage_losses.sum() / count
+        assert values[f"val_loss_{name}_nll"] == pytest.approx(float(nll), rel=1e-5)
+        assert values[f"val_loss_{name}_coverage"] == pytest.approx(float(coverage), rel=1e-5)
+        assert values[f"val_loss_{name}"] == pytest.approx(float(nll + coverage), rel=1e-5)
+    assert values["val_loss_tf"] != values["val_loss_free"]
+
+
+def test_validation_rouge_is_that_of_the_exported_model(make_run: Any, tmp_path: Path) -> None:
+    run = make_run(
+        **{"training.validation": {"decode_records": 7, "metric": "rouge1"}, "search.max_length": 4},
+        **{"training.max_updates": 10, "training.optimizer.learning_rate": 0.02},
+    )
+    result = train(run, tmp_path / "run", on_message=quiet)
+    assert result.best_metric == result.metrics["rouge1"]
+    from laconic.data.collate import Collator
+    from laconic.data.dataset import EncodedDataset
+    from laconic.data.readers import read_records
+    from laconic.search.decode import decode
+
+    loaded = load_model_folder(result.model_folder)
+    records = list(read_records(run.data.validation))[:7]
+    data = EncodedDataset.build(records, loaded.tokenizer, run.text)
+    collator = Collator(loaded.tokenizer, run.text)
+    texts = []
+    for index in range(7):
+        batch = collator([data[index]])
+        ids = {f"{name}_id": getattr(loaded.tokenizer, f"{name}_id") for name in ("unk", "bos", "eos", "pad")}
+        best = decode(loaded.model, batch, run.search, **ids)[0][0]
+        texts.append(loaded.tokenizer.decode(best.ids, batch.oov_words[0]))
+    expected = rouge(texts, [record.summary for record in records])
+    assert result.metrics["rouge1"] == pytest.approx(expected.mean["1"].f)
+    assert result.metrics["rougeL"] == pytest.approx(expected.mean["L"].f)
+
+
+def test_rouge_needs_decoded_records(make_run: Any, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="decode_records"):
+        train(make_run(**{"training.validation.metric": "rouge2"}), tmp_path / "run", on_message=quiet)
+
+
+def test_early_stopping_and_best_checkpoint(make_run: Any, tmp_path: Path) -> None:
+    # a learning rate that ruins the model: the first validation stays the best
+    run = make_run(
+        **{"training.optimizer": {"type": "sgd", "learning_rate": 30.0}, "training.clip_norm": 1.0},
+        **{"training.validation.every_updates": 1, "training.early_stopping.patience": 3},
+        **{"training.max_updates": 200, "training.checkpoint.keep": 1},
+    )
+    result = train(run, tmp_path / "run", on_message=quiet)
+    assert result.stopped == "early_stopping"
+    assert result.best_update is not None
+    assert result.updates == result.best_update + 3
+    kept = {path.name for path in checkpoint_folders(tmp_path / "run")}
+    assert kept == {f"checkpoint-{result.best_update}", f"checkpoint-{result.updates}"}
+
+
+def test_plateau_lowers_the_learning_rate(make_run: Any, tmp_path: Path) -> None:
+    run = make_run(
+        **{"training.optimizer": {"type": "sgd", "learning_rate": 30.0}, "training.clip_norm": 1.0},
+        **{"training.schedule": {"type": "plateau", "plateau_factor": 0.1, "plateau_patience": 1}},
+        **{"training.validation.every_updates": 1, "training.max_updates": 12, "training.log_every": 1},
+    )
+    train(run, tmp_path / "run", on_message=quiet)
+    rates, bad, factor, expected = [], 0, 1.0, []
+    for entry in read_log(tmp_path / "run" / "log.jsonl"):
+        if entry["kind"] == "train":
+            rates.append(entry["lr"])
+            expected.append(30.0 * factor)
+        else:
+            bad = 0 if entry["best"] else bad + 1
+            if bad > 1:
+                bad, factor = 0, factor * 0.1
+    assert rates == pytest.approx(expected)
+    assert min(rates) < 30.0
+
+
+def test_time_limit_ends_with_validation_and_checkpoint(make_run: Any, tmp_path: Path) -> None:
+    run = make_run(**{"training.max_updates": 100_000, "training.max_minutes": 0.005})
+    result = train(run, tmp_path / "run", on_message=quiet)
+    assert result.stopped == "max_minutes"
+    last = read_log(tmp_path / "run" / "log.jsonl")[-1]
+    assert last["kind"] == "validation"
+    assert last["update"] == result.updates
+    assert checkpoint_folders(tmp_path / "run")[0].name == f"checkpoint-{result.updates}"
+    # the time is used up: resuming makes no further update
+    again = train(run, tmp_path / "run", resume=True, on_message=quiet)
+    assert again.updates == result.updates
+
+
+def test_no_validation_data_exports_the_last_weights(make_run: Any, tmp_path: Path) -> None:
+    run = make_run(**{"data.validation": None})
+    result = train(run, tmp_path / "run", on_message=quiet)
+    assert result.best_update is None
+    stored = read_checkpoint(tmp_path / "run" / "checkpoint-6").tensors["model"]
+    exported = load_model_folder(result.model_folder).model.state_dict()
+    assert all(torch.equal(value, stored[name]) for name, value in exported.items())
+
+
+def test_a_run_is_not_overwritten(make_run: Any, tmp_path: Path) -> None:
+    run, out = make_run(**{"training.max_updates": 1}), tmp_path / "run"
+    with pytest.raises(CheckpointError, match="not a run folder"):
+        train(run, out, resume=True, on_message=quiet)
+    train(run, out, on_message=quiet)
+    (out / "notes.txt").write_text("mine")
+    with pytest.raises(ConfigError, match=r"already holds a run.*laconic resume.*--force"):
+        train(run, out, on_message=quiet)
+    train(make_run(**{"training.max_updates": 2}), out, force=True, on_message=quiet)
+    assert (out / "notes.txt").read_text() == "mine"
+    assert [path.name for path in checkpoint_folders(out)] == ["checkpoint-2"]
+
+
+def test_paths_are_stored_absolute(make_run: Any, tmp_path: Path, pairs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(pairs)
+    run = make_run(**{"data": {"train": "train.jsonl", "validation": None}, "training.max_updates": 1})
+    train(run, tmp_path / "run", on_message=quiet)
+    assert load_run(tmp_path / "run" / "recipe.yaml").data.train == str(pairs / "train.jsonl")
+
+
+def test_empty_data_is_refused(make_run: Any, tmp_path: Path) -> None:
+    (tmp_path / "empty.jsonl").write_text("")
+    with pytest.raises(DataError):
+        train(make_run(**{"data.train": str(tmp_path / "empty.jsonl")}), tmp_path / "run", on_message=quiet)
+    with pytest.raises(ConfigError, match="--data"):
+        train(make_run(**{"data.train": None}), tmp_path / "other", on_message=quiet)
+
+
+STATEFUL = {
+    "model.dropout": 0.3,
+    "training": {
+        "accumulation": 2,
+        "max_updates": 17,
+        "average_last": 4,
+        "log_every": 4,
+        "teacher_forcing": {"ratio": 0.5, "scope": "example_step", "feed": "sample"},
+        "validation": {"every_updates": 5},
+        "checkpoint": {"every_updates": 6},
+    },
+}
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_run_continues_exactly(make_run: Any, tmp_path: Path, number: int) -> None:
+    run = make_run(**STATEFUL)
+    whole = train(run, tmp_path / "whole", on_message=quiet)
+
+    def stop(entry: dict[str, Any]) -> None:
+        # the signal arrives while update 4 is being logged and is answered after update 5, which is validated
+        # only by the resumed run
+        if entry["update"] == 4:
+            signal.raise_signal(number)
+
+    out = tmp_path / "stopped"
+    before = signal.getsignal(number)
+    with pytest.raises(TrainingInterrupted) as caught:
+        train(run, out, on_log=stop, on_message=quiet)
+    assert f"laconic resume {out}" in str(caught.value)
+    assert signal.getsignal(number) is before
+    assert [path.name for path in checkpoint_folders(out)] == ["checkpoint-5"]
+    resumed = train(run, out, resume=True, on_message=quiet)
+    assert bits(out) == bits(tmp_path / "whole")
+    assert resumed.best_metric == whole.best_metric
+    assert exported(out) == exported(tmp_path / "whole")
+
+
+def test_every_checkpoint_leads_to_the_same_end(make_run: Any, tmp_path: Path) -> None:
+    """From each stored checkpoint, with a log that has run ahead and a newest checkpoint that is half written."""
+    changes = {"training.checkpoint": {"every_updates": 3, "keep": 9}}
+    run = make_run(**STATEFUL, **changes)
+    whole = tmp_path / "whole"
+    train(run, whole, on_message=quiet)
+    names = [path.name for path in checkpoint_folders(whole)]
+    for name in names[1:]:
+        out = tmp_path / name
+        shutil.copytree(whole, out)
+        for other in names[: names.index(name)]:
+            (out / other / "manifest.json").unlink()  # a half-written one
+        shutil.rmtree(out / "model")
+        said: list[str] = []
+        train(run, out, resume=True, on_message=said.append)
+        assert any(name in line and line.startswith("Resuming") for line in said)
+        assert bits(out) == bits(whole), name
+        assert (out / "model" / "model.safetensors").is_file()
+
+
+def test_a_lost_model_folder_comes_back_from_the_best_checkpoint(make_run: Any, tmp_path: Path) -> None:
+    run, out = make_run(**STATEFUL), tmp_path / "run"
+    train(run, out, on_message=quiet)
+    before = exported(out)
+    shutil.rmtree(out / "model")
+    train(run, out, resume=True, on_message=quiet)
+    assert exported(out) == before
+
+
+def test_other_data_is_refused_on_resume(make_run: Any, pairs: Path, tmp_path: Path) -> None:
+    data = tmp_path / "train.jsonl"
+    lines = (pairs / "train.jsonl").read_text().splitlines(keepends=True)
+    data.write_text("".join(lines))
+    run = make_run(**{"data.train": str(data)})
+    train(run, tmp_path / "run", on_message=quiet)
+    data.write_text("".join([*lines[1:], lines[0]]))
+    with pytest.raises(CheckpointError, match="training data is not"):
+        train(run, tmp_path / "run", resume=True, on_message=quiet)
+
+
+def test_the_exported_weights_are_the_average(make_run: Any, tmp_path: Path) -> None:
+    run = make_run(**{"training.average_last": 3})
+    result = train(run, tmp_path / "run", on_message=quiet)
+    tensors = read_checkpoint(tmp_path / "run" / f"checkpoint-{result.best_update}").tensors
+    exported = load_model_folder(result.model_folder).model.state_dict()
+    assert all(torch.equal(exported[name], value) for name, value in tensors["average"].items())
+    assert any(not torch.equal(tensors["model"][name], value) for name, value in tensors["average"].items())
+
+
+def test_a_log_is_cut_back(tmp_path: Path) -> None:
+    log = LogFile(tmp_path / "log.jsonl")
+    log.write({"a": 1})
+    length = log.sync()
+    log.write({"a": 2})
+    log.close()
+    with open(tmp_path / "log.jsonl", "a", encoding="utf-8") as file:
+        file.write('{"a": 3, "cut off')
+    assert read_log(tmp_path / "log.jsonl") == [{"a": 1}, {"a": 2}]
+    again = LogFile(tmp_path / "log.jsonl", length)
+    again.write({"a": 4})
+    again.close()
+    assert read_log(tmp_path / "log.jsonl") == [{"a": 1}, {"a": 4}]

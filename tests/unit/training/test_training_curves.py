@@ -1,0 +1,57 @@
+"""The picture of the training curves and the values beside it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from laconic.errors import ConfigError, DataError
+from laconic.training.curves import plot_curves, read_curve, running_mean
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> list[Path]:
+    for number in (1, 2):
+        folder = tmp_path / f"run{number}"
+        folder.mkdir()
+        lines = [
+            {"kind": "train", "update": u, "epoch": u / 10, "loss": number * (10.0 - u), "tokens": 5}
+            for u in range(1, 6)
+        ]
+        lines.append({"kind": "validation", "update": 5, "epoch": 0.5, "rouge1": 0.1 * number})
+        (folder / "log.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return [tmp_path / "run1", tmp_path / "run2"]
+
+
+def test_several_runs_in_one_picture(runs: list[Path], tmp_path: Path) -> None:
+    rows = plot_curves(runs, tmp_path / "curves.png", window=2, log=True)
+    assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")
+    assert rows == [
+        {"run": "run1", "update": 5, "final": 5.5, "best": 5.0},
+        {"run": "run2", "update": 5, "final": 11.0, "best": 10.0},
+    ]
+    assert plot_curves(runs, tmp_path / "r.png", value="rouge1")[1]["final"] == pytest.approx(0.2)
+
+
+def test_against_tokens(runs: list[Path]) -> None:
+    places, values = read_curve(runs[0], "loss", "tokens")
+    assert places == [5, 10, 15, 20, 25]
+    assert values[0] == 9.0
+
+
+def test_running_mean() -> None:
+    values = np.array([1.0, 3.0, 5.0, 7.0])
+    assert running_mean(values, 1).tolist() == values.tolist()
+    assert running_mean(values, 3).tolist() == [1.0, 2.0, 3.0, 5.0]
+
+
+def test_what_is_missing_is_named(runs: list[Path], tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="Did you mean 'loss'"):
+        plot_curves(runs, tmp_path / "x.png", value="los")
+    with pytest.raises(DataError, match=r"no log\.jsonl"):
+        plot_curves([tmp_path], tmp_path / "x.png")
+    with pytest.raises(ConfigError, match="nothing to plot"):
+        plot_curves([], tmp_path / "x.png")
