@@ -1,0 +1,170 @@
+"""Cells against torch's own, whole sequences against steps, real tokens against padding."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from laconic.layers.recurrent import Bridge, Recurrence
+
+B, T, E, H = 3, 5, 4, 6
+
+
+def rand(*shape: int, seed: int = 0) -> Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def layer_of(cell: str, **options: bool) -> Recurrence:
+    torch.manual_seed(0)
+    return Recurrence(cell, E, H, **options).double()
+
+
+def state_of(cell: str) -> tuple[Tensor, ...]:
+    return tuple(rand(B, H, seed=s) for s in ((1, 2) if cell == "lstm" else (1,)))
+
+
+CELLS = [("lstm", True), ("lstm", False), ("gru", True)]
+
+
+@pytest.mark.parametrize(("cell", "two_biases"), CELLS)
+def test_steps_equal_the_whole_sequence(cell: str, two_biases: bool) -> None:
+    """In one call, in steps of decoding and in steps of training: outputs and all gradients."""
+    layer = layer_of(cell, two_biases=two_biases)
+    results = []
+    for way in ("whole", "step", "stepper"):
+        inputs = rand(B, T, E, seed=7).requires_grad_()
+        state = tuple(part.requires_grad_() for part in state_of(cell))
+        leaves = [inputs, *state, *layer.parameters()]
+        if way == "whole":
+            outputs, last = layer(inputs, state)
+        else:
+            run, out, last = layer.step if way == "step" else layer.stepper(), [], state
+            for t in range(T):
+                last = run(inputs[:, t], last)
+                out.append(last[0])
+            outputs = torch.stack(out, 1)
+        assert isinstance(last, tuple)
+        loss = (outputs * rand(B, T, H, seed=8)).sum() + sum(part.square().sum() for part in last)
+        results.append([outputs, *last, *torch.autograd.grad(loss, leaves)])
+    for other in results[1:]:
+        for value, expected in zip(other, results[0], strict=True):
+            torch.testing.assert_close(value, expected, atol=1e-12, rtol=0)
+
+
+@pytest.mark.parametrize(("cell", "torch_cell"), [("lstm", nn.LSTMCell), ("gru", nn.GRUCell)])
+def test_parity_with_the_cells_of_torch(cell: str, torch_cell: type[nn.RNNCellBase]) -> None:
+    layer, theirs = layer_of(cell), torch_cell(E, H).double()
+    theirs.load_state_dict({name.removesuffix("_l0"): p for name, p in layer.layer.state_dict().items()})
+    inputs, state = rand(B, E), state_of(cell)
+    expected = theirs(inputs, state if cell == "lstm" else state[0])
+    expected = expected if isinstance(expected, tuple) else (expected,)
+    for value, stepped, wanted in zip(layer.step(inputs, state), layer.stepper()(inputs, state), expected, strict=True):
+        torch.testing.assert_close(value, wanted, atol=1e-14, rtol=0)
+        torch.testing.assert_close(stepped, wanted, atol=1e-14, rtol=0)
+
+
+@pytest.mark.parametrize("bidirectional", [False, True])
+@pytest.mark.parametrize("cell", ["lstm", "gru"])
+def test_padding_does_not_exist(cell: str, bidirectional: bool) -> None:
+    """The backward direction starts at the last real token; outputs at padding are zero (c.28)."""
+    layer = layer_of(cell, bidirectional=bidirectional)
+    inputs, lengths = rand(B, T, E), [T, 3, 1]
+    mask = torch.arange(T) < torch.tensor(lengths)[:, None]
+    inputs = torch.where(mask[..., None], inputs, 100 * rand(B, T, E, seed=5))  # junk in the padding
+    outputs, final = layer.over_real_tokens(inputs, mask)
+    assert len(final) == (2 if cell == "lstm" else 1)
+    for b, length in enumerate(lengths):
+        alone, last = layer.layer(inputs[b : b + 1, :length])
+        torch.testing.assert_close(outputs[b, :length], alone[0], atol=1e-14, rtol=0)
+        assert outputs[b, length:].abs().sum() == 0
+        for part, wanted in zip(final, last if cell == "lstm" else (last,), strict=True):
+            torch.testing.assert_close(part[:, b], wanted[:, 0], atol=1e-14, rtol=0)
+
+
+@pytest.mark.parametrize("bidirectional", [False, True])
+@pytest.mark.parametrize("cell", ["lstm", "gru"])
+def test_padding_has_no_gradient(cell: str, bidirectional: bool) -> None:
+    """Gradients of inputs and weights are those of the rows without their padding, added up."""
+    layer = layer_of(cell, bidirectional=bidirectional)
+    lengths, leaves = [T, 3, 1], list(layer.parameters())
+    mask = torch.arange(T) < torch.tensor(lengths)[:, None]
+    inputs = rand(B, T, E, seed=6).requires_grad_()
+    outputs, final = layer.over_real_tokens(inputs, mask)
+    loss = (outputs * rand(*outputs.shape, seed=7)).sum() + sum(part.square().sum() for part in final)
+    actual = torch.autograd.grad(loss, [inputs, *leaves])
+    total = torch.zeros((), dtype=torch.float64)
+    for b, length in enumerate(lengths):
+        alone, last = layer.layer(inputs[b : b + 1, :length])
+        total = total + (alone * rand(*outputs.shape, seed=7)[b, :length]).sum()
+        total = total + sum(part.square().sum() for part in (last if cell == "lstm" else (last,)))
+    for gradient, expected in zip(actual, torch.autograd.grad(total, [inputs, *leaves]), strict=True):
+        torch.testing.assert_close(gradient, expected, atol=1e-12, rtol=0)
+    assert actual[0][~mask].abs().sum() == 0
+
+
+def test_final_states_of_both_directions() -> None:
+    """Forward: after the last real token. Backward: after the first (pitfall 7)."""
+    layer = layer_of("lstm", bidirectional=True)
+    mask = torch.tensor([[True, True, True, False, False]] * B)
+    outputs, (hidden, _) = layer.over_real_tokens(rand(B, T, E), mask)
+    torch.testing.assert_close(hidden[0], outputs[:, 2, :H])
+    torch.testing.assert_close(hidden[1], outputs[:, 0, H:])
+
+
+@pytest.mark.parametrize("bidirectional", [False, True])
+def test_one_bias(bidirectional: bool) -> None:
+    """No second bias vector among the parameters: gone from copies, files and other precisions alike."""
+    one, two = (layer_of("lstm", bidirectional=bidirectional, two_biases=two) for two in (False, True))
+    directions = 1 + bidirectional
+    count = [sum(p.numel() for p in layer.parameters()) for layer in (one, two)]
+    assert count[1] - count[0] == directions * 4 * H
+    mask = torch.arange(T) < torch.tensor([T, 3, 1])[:, None]
+    expected, _ = one.over_real_tokens(rand(B, T, E), mask)
+    again = layer_of("lstm", bidirectional=bidirectional, two_biases=False).float()
+    again.load_state_dict(one.float().state_dict())
+    one.double()
+    for layer in (copy.deepcopy(one), again.double()):
+        torch.testing.assert_close(layer.over_real_tokens(rand(B, T, E), mask)[0], expected, atol=1e-6, rtol=0)
+    with torch.no_grad():
+        for parameter in one.parameters():
+            parameter.add_(1.0)  # the layer must read its parameters, not a copy of them
+    assert (one.over_real_tokens(rand(B, T, E), mask)[0] - expected).abs().max() > 0.01
+
+
+def test_forget_bias_is_added_to_the_forget_gate_only() -> None:
+    for options in ({}, {"bidirectional": True}, {"two_biases": False}):
+        layer, plain = layer_of("lstm", **options), layer_of("lstm", **options)
+        layer.add_forget_bias(1.0)
+        for (name, changed), (_, before) in zip(layer.named_parameters(), plain.named_parameters(), strict=True):
+            difference = changed.detach() - before.detach()
+            expected = torch.zeros_like(difference)
+            if "bias_ih" in name:
+                expected[H : 2 * H] = 1.0
+            torch.testing.assert_close(difference, expected, atol=1e-15, rtol=0)
+    gru, before = layer_of("gru"), layer_of("gru")
+    gru.add_forget_bias(1.0)
+    assert all(torch.equal(a, b) for a, b in zip(gru.parameters(), before.parameters(), strict=True))
+
+
+@pytest.mark.parametrize(
+    ("cell_parts", "activations"), [(2, ("tanh", "none")), (2, ("relu", "relu")), (1, ("none", "tanh"))]
+)
+def test_bridge(cell_parts: int, activations: tuple[str, str]) -> None:
+    functions = {"tanh": torch.tanh, "relu": torch.relu, "none": lambda x: x}
+    bridge = Bridge(cell_parts, 2, E, H, activations).double()
+    final = tuple(rand(2, B, E, seed=s) for s in range(cell_parts))
+    for k, result in enumerate(bridge(final)):
+        for b in range(B):
+            both = torch.cat([final[k][0, b], final[k][1, b]])  # [forward; backward]
+            expected = functions[activations[k]](bridge.layers[k].weight @ both + bridge.layers[k].bias)
+            torch.testing.assert_close(result[b], expected, atol=1e-14, rtol=0)
+
+
+def test_bridge_is_the_identity_where_it_can_be() -> None:
+    bridge, final = Bridge(2, 1, H, H, ("tanh", "none")), (rand(1, B, H), rand(1, B, H, seed=1))
+    assert not list(bridge.parameters())
+    assert all(torch.equal(out, part[0]) for out, part in zip(bridge(final), final, strict=True))
+    assert len(list(Bridge(2, 1, E, H, ("tanh", "none")).parameters())) == 4

@@ -1,0 +1,177 @@
+"""Gathered gradients: what many steps share gets the same gradient as from plain autograd, in every kind of pass."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+from torch.autograd import gradcheck
+
+from laconic.layers import stepwise
+from laconic.layers.stepwise import StepLinear
+from laconic.search.state import select_documents
+from laconic.types import Shared
+
+B, S, D, A, T = 2, 3, 4, 5, 3
+MASK = torch.ones(B, S, dtype=torch.bool)
+
+
+def rand(*shape: int, seed: int = 0) -> Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def leaf(*shape: int, seed: int = 0) -> Tensor:
+    return rand(*shape, seed=seed).requires_grad_()
+
+
+@pytest.mark.parametrize("queries", [1, 3])
+def test_context(queries: int) -> None:
+    def read(weights: Tensor, values: Tensor) -> Tensor:
+        return stepwise.context(weights, stepwise.opened(stepwise.prepare(values, values, MASK)))
+
+    weights, values = leaf(B, queries, S), leaf(B, S, D, seed=1)
+    torch.testing.assert_close(read(weights, values), weights @ values, atol=1e-14, rtol=0)
+    assert gradcheck(read, (weights, values))
+
+
+def test_context_of_several_readings() -> None:
+    def read(weights: Tensor, values: Tensor) -> Tensor:
+        memory = stepwise.opened(stepwise.prepare(values, values, MASK))
+        first = stepwise.context(weights[:, :1], memory)
+        return stepwise.context(weights[:, 1:] * first.sum(), memory)  # the second reading depends on the first
+
+    assert gradcheck(read, (leaf(B, 3, S), leaf(B, S, D, seed=1)))
+
+
+def recurrence(inputs: Tensor, weight: Tensor, bias: Tensor | None, *, gathered: bool) -> Tensor:
+    """h_t = tanh(x_t + W h_{t-1} + b), T steps."""
+    linear = StepLinear.of(weight, bias) if gathered else lambda x: torch.nn.functional.linear(x, weight, bias)
+    state = inputs.new_zeros(B, A)
+    outputs = []
+    for t in range(T):
+        state = torch.tanh(inputs[:, t] + linear(state))
+        outputs.append(state)
+    return torch.stack(outputs, 1)
+
+
+def test_step_linear() -> None:
+    inputs, weight, bias = leaf(B, T, A), leaf(A, A, seed=1), leaf(A, seed=2)
+    assert gradcheck(lambda *x: recurrence(*x, gathered=True), (inputs, weight, bias))
+    assert gradcheck(lambda *x: recurrence(*x, None, gathered=True), (inputs, weight))
+    torch.testing.assert_close(
+        recurrence(inputs, weight, bias, gathered=True),
+        recurrence(inputs, weight, bias, gathered=False),
+        atol=1e-15,
+        rtol=0,
+    )
+
+
+def grads(output: Tensor, *leaves: Tensor, **options) -> list[Tensor]:
+    return list(torch.autograd.grad((output * rand(*output.shape, seed=9)).sum(), leaves, **options))
+
+
+def assert_equal(actual: list[Tensor], expected: list[Tensor]) -> None:
+    for a, e in zip(actual, expected, strict=True):
+        torch.testing.assert_close(a, e, atol=1e-13, rtol=0)
+
+
+def test_step_linear_backward_twice() -> None:
+    inputs, weight, bias = leaf(B, T, A), leaf(A, A, seed=1), leaf(A, seed=2)
+    output = recurrence(inputs, weight, bias, gathered=True)
+    expected = grads(recurrence(inputs, weight, bias, gathered=False), inputs, weight, bias)
+    assert_equal(grads(output, inputs, weight, bias, retain_graph=True), expected)
+    assert_equal(grads(output, inputs, weight, bias, retain_graph=True), expected)
+    assert_equal(grads(output, weight), expected[1:2])
+
+
+def test_step_linear_after_a_pass_that_did_not_reach_the_weight() -> None:
+    """Gradients of the inputs only leave the steps' shares behind; the next pass must not count them."""
+    inputs, weight, bias = leaf(B, T, A), leaf(A, A, seed=1), leaf(A, seed=2)
+    output = recurrence(inputs, weight, bias, gathered=True)
+    grads(output, inputs, retain_graph=True)
+    assert_equal(
+        grads(output, inputs, weight, bias),
+        grads(recurrence(inputs, weight, bias, gathered=False), inputs, weight, bias),
+    )
+
+
+def test_memory_after_a_pass_that_did_not_reach_it() -> None:
+    weights, values = leaf(B, 2, S), leaf(B, S, D, seed=1)
+    memory = stepwise.opened(stepwise.prepare(values, values, MASK))
+    output = stepwise.context(weights, memory)
+    grads(output, weights, retain_graph=True)
+    assert_equal(grads(output, weights, values), grads(weights @ values, weights, values))
+
+
+def test_step_linear_after_a_pass_that_failed() -> None:
+    inputs, weight, bias = leaf(B, T, A), leaf(A, A, seed=1), leaf(A, seed=2)
+    output = recurrence(inputs, weight, bias, gathered=True)
+
+    def fail(gradient: Tensor) -> None:
+        raise RuntimeError("stop here")
+
+    handle = inputs.register_hook(fail)
+    with pytest.raises(RuntimeError, match="stop here"):
+        output.sum().backward(retain_graph=True)
+    handle.remove()
+    weight.grad = bias.grad = inputs.grad = None
+    assert_equal(
+        grads(output, inputs, weight, bias),
+        grads(recurrence(inputs, weight, bias, gathered=False), inputs, weight, bias),
+    )
+
+
+@pytest.mark.parametrize("used", [slice(0, 1), slice(1, 2), slice(T - 1, T)])
+def test_step_linear_where_only_some_outputs_are_used(used: slice) -> None:
+    inputs, weight, bias = leaf(B, T, A), leaf(A, A, seed=1), leaf(A, seed=2)
+    actual = recurrence(inputs, weight, bias, gathered=True)[:, used]
+    expected = recurrence(inputs, weight, bias, gathered=False)[:, used]
+    assert_equal(grads(actual, inputs, weight, bias), grads(expected, inputs, weight, bias))
+
+
+@pytest.mark.parametrize(("weight_trained", "bias_trained"), [(True, False), (False, True), (False, False)])
+def test_frozen_parts(weight_trained: bool, bias_trained: bool) -> None:
+    inputs = leaf(B, T, A)
+    weight, bias = rand(A, A, seed=1).requires_grad_(weight_trained), rand(A, seed=2).requires_grad_(bias_trained)
+    trained = [inputs, *(p for p in (weight, bias) if p.requires_grad)]
+    actual = recurrence(inputs, weight, bias, gathered=True)
+    assert_equal(grads(actual, *trained), grads(recurrence(inputs, weight, bias, gathered=False), *trained))
+
+
+def test_inputs_that_need_no_gradient() -> None:
+    inputs, weight, bias = rand(B, T, A), leaf(A, A, seed=1), leaf(A, seed=2)
+    actual = recurrence(inputs, weight, bias, gathered=True)
+    assert_equal(grads(actual, weight, bias), grads(recurrence(inputs, weight, bias, gathered=False), weight, bias))
+
+
+def test_gradients_add_up_over_batches() -> None:
+    weight, bias = leaf(A, A, seed=1), leaf(A, seed=2)
+    for gathered in (True, False):
+        for seed in (3, 4):
+            recurrence(rand(B, T, A, seed=seed), weight, bias, gathered=gathered).square().sum().backward()
+        if gathered:
+            actual = [weight.grad, bias.grad]
+            weight.grad = bias.grad = None
+    assert_equal(actual, [weight.grad, bias.grad])
+
+
+def test_without_gradients_nothing_is_collected() -> None:
+    values = leaf(B, S, D)
+    with torch.no_grad():
+        memory = stepwise.opened(stepwise.prepare(values, values, MASK))
+        assert memory.collected is None
+        assert memory.ticket is None
+        assert StepLinear.of(leaf(A, A), None).ticket is None
+        assert not stepwise.context(rand(B, 1, S), memory).requires_grad
+    frozen = stepwise.opened(stepwise.prepare(values.detach(), values.detach(), MASK))
+    assert frozen.collected is None
+
+
+def test_states_made_with_gradients_can_be_cut_to_some_documents() -> None:
+    """A weight is not a document: search drops finished documents from a state made outside of inference mode."""
+    values, linear = leaf(B, S, D), StepLinear.of(leaf(A, A), leaf(A))
+    state = {"memory": stepwise.prepare(values, values, MASK), "linear": Shared(linear)}
+    cut = select_documents(state, torch.tensor([1]), 2)
+    assert cut["linear"].tree is linear
+    assert cut["linear"].tree.weight.shape == (A, A)
+    torch.testing.assert_close(stepwise.opened(cut["memory"]).values, values.detach()[1:])

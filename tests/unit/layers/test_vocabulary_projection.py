@@ -1,0 +1,223 @@
+"""The gold words' log-probabilities and their gradients, for foreseen and for unforeseen losses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.autograd import gradcheck
+
+from laconic.layers import vocabulary
+from laconic.layers.vocabulary import VocabularyProjection
+
+M, F, V = 37, 6, 11
+
+
+def rand(*shape: int, seed: int = 0) -> Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def projection(seed: int = 0, **options: Any) -> VocabularyProjection:
+    torch.manual_seed(seed)
+    result = VocabularyProjection(F, V, **options).double()
+    with torch.no_grad():
+        for parameter in result.parameters():
+            parameter.uniform_(-1, 1)
+    return result
+
+
+GOLD = torch.randint(V, (M,), generator=torch.Generator().manual_seed(1))
+
+
+def plain(layer: VocabularyProjection, features: Tensor, gold: Tensor) -> Tensor:
+    """log softmax(W x + b)[gold], one row at a time."""
+    rows = []
+    for x, word in zip(features, gold.tolist(), strict=True):
+        if layer.hidden is not None:
+            x = layer.hidden.weight @ x + layer.hidden.bias
+        logits = layer.weight @ x + layer.bias
+        rows.append(torch.log(torch.exp(logits[word]) / torch.exp(logits).sum()))
+    return torch.stack(rows)
+
+
+@pytest.fixture(params=[1, 2**24], ids=["chunks", "one chunk"])
+def chunks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With 1 the rows go through in chunks of 16, the smallest there are: 16 + 16 + 5."""
+    monkeypatch.setattr(vocabulary, "_CHUNK_ELEMENTS", request.param)
+
+
+@pytest.fixture
+def projected_again(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How often the backward pass had to compute the chunks again."""
+    calls: list[int] = []
+    original: Callable[..., Any] = vocabulary._again
+
+    def counted(*args: Any) -> Any:
+        calls.append(1)
+        return original(*args)
+
+    monkeypatch.setattr(vocabulary, "_again", counted)
+    return calls
+
+
+WEIGHTS = rand(M, seed=3)
+DERIVATIVES: dict[str, tuple[Any, Tensor, bool]] = {
+    # name: (the hint, what the loss really weighs each row, is the hint right?)
+    "all alike": (None, torch.ones(M, dtype=torch.float64), True),
+    "all alike, scaled": (None, torch.full((M,), -0.03, dtype=torch.float64), True),
+    "right weights": (lambda _, rows: WEIGHTS[rows], 4.2 * WEIGHTS, True),
+    "no weight at all": (None, torch.zeros(M, dtype=torch.float64), True),
+    "wrong weights": (None, WEIGHTS, False),
+    "nothing expected": (lambda values, rows: torch.zeros_like(values), WEIGHTS, False),
+    "not a number expected": (lambda values, rows: values * torch.nan, WEIGHTS, False),
+    "one row left out": (None, torch.ones(M, dtype=torch.float64).index_fill(0, torch.tensor(20), 0.0), False),
+    "one row a little off": (None, torch.ones(M, dtype=torch.float64).index_fill(0, torch.tensor(3), 1 + 1e-9), False),
+}
+
+
+@pytest.mark.usefixtures("chunks")
+@pytest.mark.parametrize("two_layers", [False, True])
+@pytest.mark.parametrize("case", DERIVATIVES)
+def test_values_and_gradients(case: str, two_layers: bool, projected_again: list[int]) -> None:
+    derivative, wanted, foreseen = DERIVATIVES[case]
+    layer = projection(hidden_size=4 if two_layers else None)
+    features = rand(M, F, seed=5).requires_grad_()
+    leaves = [features, *layer.parameters()]
+    value = layer.gold_log_probs(features, GOLD, derivative)
+    expected = plain(layer, features, GOLD)
+    torch.testing.assert_close(value, expected, atol=1e-13, rtol=0)
+    grads = torch.autograd.grad((value * wanted).sum(), leaves)
+    for gradient, reference in zip(grads, torch.autograd.grad((expected * wanted).sum(), leaves), strict=True):
+        torch.testing.assert_close(gradient, reference, atol=1e-12, rtol=0)
+    assert len(projected_again) == (0 if foreseen else 1)
+
+
+def test_a_nonlinear_loss_is_foreseen_through_its_derivative(projected_again: list[int]) -> None:
+    """The pointer's case: dL/d log P depends on log P, and the hint says how."""
+    layer, features = projection(), rand(M, F, seed=5).requires_grad_()
+    leaves = [features, *layer.parameters()]
+    value = layer.gold_log_probs(features, GOLD, lambda values, rows: values.exp())
+    grads = torch.autograd.grad(-value.exp().sum(), leaves)
+    expected = torch.autograd.grad(-plain(layer, features, GOLD).exp().sum(), leaves)
+    for gradient, reference in zip(grads, expected, strict=True):
+        torch.testing.assert_close(gradient, reference, atol=1e-13, rtol=0)
+    assert not projected_again
+
+
+@pytest.mark.usefixtures("chunks")
+def test_gradcheck() -> None:
+    """gradcheck asks for the gradient of each row alone: both the foreseen way (no row) and the other."""
+    layer = projection()
+
+    def function(features: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        return vocabulary._GoldLogProbs.apply(features, weight, bias, GOLD, vocabulary._all_alike)
+
+    assert gradcheck(function, (rand(M, F, seed=5).requires_grad_(), layer.weight, layer.bias))
+    assert gradcheck(lambda *x: function(*x).sum(), (rand(M, F, seed=5).requires_grad_(), layer.weight, layer.bias))
+
+
+def test_backward_twice(projected_again: list[int]) -> None:
+    layer, features = projection(), rand(M, F, seed=5).requires_grad_()
+    leaves = [features, *layer.parameters()]
+    loss = layer.gold_log_probs(features, GOLD).sum()
+    first = [g.clone() for g in torch.autograd.grad(loss, leaves, retain_graph=True)]
+    second = torch.autograd.grad(loss, leaves, retain_graph=True)
+    third = torch.autograd.grad(loss, leaves[:1])
+    for a, b in zip(first, second, strict=True):
+        torch.testing.assert_close(a, b, atol=1e-13, rtol=0)
+    torch.testing.assert_close(third[0], first[0], atol=1e-13, rtol=0)
+    assert len(projected_again) == 2, "the gradients made ahead are handed out once"
+
+
+@pytest.mark.usefixtures("chunks")
+def test_without_gradients() -> None:
+    layer, features = projection(), rand(M, F, seed=5)
+    with torch.no_grad():
+        value = layer.gold_log_probs(features, GOLD)
+    assert not value.requires_grad
+    torch.testing.assert_close(value, plain(layer, features, GOLD).detach(), atol=1e-13, rtol=0)
+    with torch.inference_mode():
+        torch.testing.assert_close(layer.gold_log_probs(features, GOLD), value)
+        torch.testing.assert_close(layer(features).log_softmax(-1).gather(1, GOLD[:, None])[:, 0], value)
+
+
+@pytest.mark.parametrize("rows", [0, 1, 15, 16, 17, 32])
+def test_chunk_boundaries(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vocabulary, "_CHUNK_ELEMENTS", 1)
+    layer, features = projection(), rand(rows, F, seed=5).requires_grad_()
+    value = layer.gold_log_probs(features, GOLD[:rows])
+    value.sum().backward()
+    assert value.shape == (rows,)
+    assert layer.weight.grad is not None
+    if rows:
+        (weight,) = torch.autograd.grad(plain(layer, features, GOLD[:rows]).sum(), [layer.weight])
+        torch.testing.assert_close(layer.weight.grad, weight, atol=1e-13, rtol=0)
+    else:
+        assert layer.weight.grad.abs().sum() == 0
+
+
+@pytest.mark.parametrize("frozen", ["features", "weight", "bias"])
+@pytest.mark.parametrize("foreseen", [True, False])
+def test_frozen_parts(frozen: str, foreseen: bool) -> None:
+    layer, features = projection(), rand(M, F, seed=5).requires_grad_()
+    parts = {"features": features, "weight": layer.weight, "bias": layer.bias}
+    parts[frozen].requires_grad_(False)
+    leaves = [part for part in parts.values() if part.requires_grad]
+    weights = torch.ones(M, dtype=torch.float64) if foreseen else WEIGHTS
+    grads = torch.autograd.grad((weights * layer.gold_log_probs(features, GOLD)).sum(), leaves)
+    expected = torch.autograd.grad((weights * plain(layer, features, GOLD)).sum(), leaves)
+    for gradient, reference in zip(grads, expected, strict=True):
+        torch.testing.assert_close(gradient, reference, atol=1e-12, rtol=0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_gold_words_whose_probability_underflows(dtype: torch.dtype) -> None:
+    """log softmax stays finite and exact where softmax is 0; the gradient is that of log softmax."""
+    layer = VocabularyProjection(1, 3).to(dtype)
+    with torch.no_grad():
+        layer.weight.copy_(torch.tensor([[0.0], [2000.0], [-2000.0]]))
+        layer.bias.zero_()
+    features = torch.tensor([[1.0], [-1.0], [0.0]], dtype=dtype, requires_grad=True)
+    gold = torch.tensor([2, 1, 0])
+    value = layer.gold_log_probs(features, gold)
+    expected = torch.log_softmax(features @ layer.weight.t(), -1).gather(1, gold[:, None])[:, 0]
+    torch.testing.assert_close(value, expected)
+    assert value[0] == -4000
+    grads = torch.autograd.grad(value.sum(), [features, layer.weight])
+    for gradient, reference in zip(grads, torch.autograd.grad(expected.sum(), [features, layer.weight]), strict=True):
+        torch.testing.assert_close(gradient, reference)
+    with torch.no_grad():
+        torch.testing.assert_close(layer.gold_log_probs(features, gold), expected)
+
+
+@pytest.mark.parametrize("foreseen", [True, False])
+def test_autocast_is_close_to_float32(foreseen: bool) -> None:
+    """Products in bfloat16; softmax, log-probabilities and the gradients of float32 parameters in float32."""
+    torch.manual_seed(0)
+    layer = VocabularyProjection(32, 200)
+    features, gold = torch.randn(40, 32), torch.randint(200, (40,))
+    weights = torch.ones(40) if foreseen else torch.linspace(-1, 2, 40)
+    results = {}
+    for low in (False, True):
+        x = features.clone().requires_grad_()
+        layer.zero_grad()
+        with torch.autocast("cpu", torch.bfloat16, enabled=low):
+            value = layer.gold_log_probs(x, gold)
+        assert value.dtype == torch.float32
+        (weights * value).sum().backward()
+        results[low] = [value.detach(), x.grad, layer.weight.grad.clone(), layer.bias.grad.clone()]
+        assert layer.weight.grad.dtype == torch.float32
+    for name, low, full in zip(("value", "features", "weight", "bias"), results[True], results[False], strict=True):
+        error = float((low - full).norm() / full.norm())
+        assert 0 < error < 0.02, name
+
+
+def test_tied_to_an_embedding() -> None:
+    embedding = nn.Embedding(V, 4).double()
+    layer = VocabularyProjection(F, V, hidden_size=4, tied=embedding.weight).double()
+    assert layer.weight is embedding.weight
+    layer.gold_log_probs(rand(M, F), GOLD).sum().backward()
+    assert embedding.weight.grad.abs().sum() > 0

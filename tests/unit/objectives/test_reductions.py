@@ -1,0 +1,85 @@
+"""The four reductions, and what they are divided by (specification c.24, c.25)."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from laconic.config.names import OBJECTIVES, build
+from laconic.objectives.base import token_weights
+from laconic.objectives.coverage import coverage_loss
+from laconic.types import Batch, ModelOutput
+
+MASK = torch.tensor([[True, True, True], [True, False, False], [True, True, False]])
+VALUES = torch.tensor([[-1.0, -2.0, -3.0], [-4.0, 0.0, 0.0], [-5.0, -6.0, 0.0]], dtype=torch.float64)
+# by hand: the real tokens are 1, 2, 3 | 4 | 5, 6
+EXPECTED = {"token": 21 / 6, "example": (2 + 4 + 5.5) / 3, "sentence": 21 / 3, "sum": 21.0}
+
+
+def objective(name: str, **options: Any):
+    return build("objective", OBJECTIVES, {"type": name, **options})
+
+
+def batch(mask: Tensor = MASK) -> Batch:
+    ids = torch.zeros(mask.shape, dtype=torch.int64)
+    return Batch(ids, ids, mask, 5, target_input_ids=ids, target_ids=ids, target_mask=mask)
+
+
+@pytest.mark.parametrize("reduction", EXPECTED)
+@pytest.mark.parametrize("name", ["nll", "coverage"])
+def test_reductions(name: str, reduction: str) -> None:
+    junk = VALUES.masked_fill(~MASK, 99.0)  # what stands at padding must not count
+    output = ModelOutput(gold_log_probs=junk, coverage_losses=-junk)
+    term = objective(name, reduction=reduction, weight=0.5)(output, batch())
+    assert float(term.sum / term.count) == pytest.approx(EXPECTED[reduction])
+    assert (term.name, term.weight) == (name, 0.5)
+
+
+@pytest.mark.parametrize("reduction", EXPECTED)
+def test_tokens_that_do_not_count(reduction: str) -> None:
+    """``token_mask`` rules: an example that has none left is no example."""
+    mask = torch.tensor([[True, False, True], [False, False, False], [True, True, False]])
+    expected = {"token": 15 / 4, "example": (2 + 5.5) / 2, "sentence": 15 / 2, "sum": 15.0}
+    term = objective("nll", reduction=reduction)(ModelOutput(gold_log_probs=VALUES, token_mask=mask), batch())
+    assert float(term.sum / term.count) == pytest.approx(expected[reduction])
+
+
+@pytest.mark.parametrize("reduction", ["token", "example", "sentence"])
+def test_sums_and_counts_add_up_over_micro_batches(reduction: str) -> None:
+    layer = objective("nll", reduction=reduction)
+    terms = [layer(ModelOutput(gold_log_probs=VALUES[rows]), batch(MASK[rows])) for rows in (slice(0, 1), slice(1, 3))]
+    whole = sum(term.sum for term in terms) / sum(term.count for term in terms)
+    assert float(whole) == pytest.approx(EXPECTED[reduction])
+
+
+@pytest.mark.parametrize("reduction", EXPECTED)
+def test_the_hint_of_token_weights_is_the_derivative(reduction: str) -> None:
+    """Up to one factor: what `NegativeLogLikelihood.token_weights` promises the vocabulary projection."""
+    layer = objective("nll", reduction=reduction)
+    values = VALUES.clone().requires_grad_()
+    term = layer(ModelOutput(gold_log_probs=values), batch())
+    (gradient,) = torch.autograd.grad(-term.sum, values)
+    torch.testing.assert_close(gradient, layer.token_weights(batch()).double(), atol=1e-7, rtol=0)
+    torch.testing.assert_close(token_weights(MASK, reduction).bool(), MASK)
+
+
+def test_no_tokens_at_all_is_no_division_by_zero() -> None:
+    weights = token_weights(torch.zeros(2, 3, dtype=torch.bool), "example")
+    assert weights.tolist() == [[0.0] * 3] * 2
+
+
+def test_coverage_loss() -> None:
+    """(8): sum_i min(a_i, c_i)."""
+    weights = torch.tensor([[[0.5, 0.5], [0.9, 0.1]]])
+    coverage = torch.tensor([[[0.0, 0.0], [0.5, 0.5]]])
+    assert coverage_loss(weights, coverage)[0].tolist() == pytest.approx([0.0, 0.6])
+
+
+def test_coverage_objective_while_coverage_is_off() -> None:
+    term = objective("coverage")(ModelOutput(gold_log_probs=VALUES), batch())
+    assert float(term.sum) == 0
+    assert math.isfinite(float(term.sum / term.count))
