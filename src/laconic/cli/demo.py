@@ -165,15 +165,15 @@ def _report(
     summaries: list[Summary],
 ) -> str:
     from laconic.evaluation.compare import result_table
-    from laconic.evaluation.curves import Points, read_curves
     from laconic.explain.html import Curves, Prose, Samples, Section, Table, render_report
+    from laconic.training.curves import read_curve
     from laconic.types import references_of
 
     header, rows, notes = result_table(results)
-    curves = read_curves(folder)
-    drawn: dict[str, Points] = {
-        name: curves.points(name) for name in ("nll", "val_loss_tf") if name in curves.metrics()
-    }
+    drawn = {}
+    for name in ("nll", "val_loss_tf"):
+        places, values = read_curve(folder, name)
+        drawn[name] = list(zip(places, values.tolist(), strict=True))
     sections: list[Section] = [
         Samples("Your text", [own]),
         Table("Held-out packages", header, rows, note=f"{verdict} {notes[0]}"),
