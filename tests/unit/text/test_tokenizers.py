@@ -1,0 +1,293 @@
+"""Offsets, unknown words, round trips and reproducibility of the tokenizers."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+import unicodedata
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from laconic.errors import ConfigError, ModelError
+from laconic.text.tokenizer import BpeTokenizer, CharacterTokenizer, PretrainedTokenizer, Tokenizer, WordTokenizer
+
+TEXTS = [
+    "The quick brown fox jumps over the lazy dog.",
+    "The dog doesn't jump; it's a state-of-the-art dog, 3.5 years old!",
+    "Привет, мир. 日本語のテキスト。 한국어 텍스트",
+]
+
+
+def trained(cls: type[Tokenizer], **options: object) -> Tokenizer:
+    tokenizer = cls(cls.Config(**options))
+    tokenizer.train(TEXTS)
+    return tokenizer
+
+
+WORD = trained(WordTokenizer, min_frequency=1)
+WORD_NFKC = trained(WordTokenizer, min_frequency=1, unicode_form="NFKC")
+BPE = trained(BpeTokenizer, vocab_size=120, min_frequency=1)
+CHARACTER = trained(CharacterTokenizer)
+ALL = [WORD, WORD_NFKC, BPE, CHARACTER]
+
+# what people write: letters of many scripts, combining marks, emoji sequences, flags, ligatures, controls
+PIECES = [
+    *"aZé ß.,'’“”-_/@#1½ﬁ日のไİΣ한하👩",
+    *"\t\n\u0301\u0323\u200d\u200b\ufe0f\u00ad",
+    *("👍🏽", "🇫🇷", "क्ष"),
+]
+PIECED_TEXT = st.lists(st.sampled_from(PIECES), max_size=40).map("".join)
+ANY_TEXT = st.one_of(PIECED_TEXT, st.text(max_size=40))
+
+
+@pytest.mark.parametrize("tokenizer", ALL, ids=lambda t: f"{t.name}-{t.config.unicode_form}")
+@given(text=ANY_TEXT)
+@settings(max_examples=120, deadline=None)
+def test_offsets_point_into_the_raw_text(tokenizer: Tokenizer, text: str) -> None:
+    encoding = tokenizer.encode(text)
+    assert len(encoding.ids) == len(encoding.tokens) == len(encoding.offsets) == encoding.total
+    previous_end = 0
+    for (start, end), token in zip(encoding.offsets, encoding.tokens, strict=True):
+        assert 0 <= start <= end <= len(text)
+        assert end >= previous_end
+        previous_end = end
+        assert token
+    # the spans cover everything a reader sees
+    covered = {place for start, end in encoding.offsets for place in range(start, end)}
+    for place, character in enumerate(text):
+        if not character.isspace() and unicodedata.category(character)[0] in "LNPS" and character != "▁":
+            assert place in covered, (place, character, encoding)
+
+
+@given(text=PIECED_TEXT)
+@settings(max_examples=200, deadline=None)
+def test_word_tokens_are_the_normalised_spans(text: str) -> None:
+    encoding = WORD.encode(text)
+    normalise = WORD.backend.normalizer.normalize_str
+    for (start, end), token in zip(encoding.offsets, encoding.tokens, strict=True):
+        assert token == normalise(text[start:end])
+
+
+def test_composed_characters_keep_all_their_code_points() -> None:
+    text = "Cafe\u0301 noir"
+    encoding = WORD.encode(text)
+    assert [text[start:end] for start, end in encoding.offsets] == ["Cafe\u0301", "noir"]
+    assert encoding.tokens == ("café", "noir")
+
+
+def test_one_character_that_becomes_three_tokens_keeps_their_strings() -> None:
+    encoding = WORD_NFKC.encode("½")
+    assert encoding.tokens == ("1", "⁄", "2")
+    assert set(encoding.offsets) == {(0, 1)}
+
+
+@pytest.mark.parametrize(
+    ("text", "tokens"),
+    [
+        ("Don't", ["do", "n't"]),
+        ("can’t we'll John's o'clock", ["ca", "n't", "we", "'ll", "john", "'s", "o'clock"]),
+        ("state-of-the-art -- yes...", ["state-of-the-art", "--", "yes", "..."]),
+        ("1,234.5% on 10/12/2001 at 10:30am", ["1,234.5", "%", "on", "10/12/2001", "at", "10:30am"]),
+        ("(see http://x.org/a?b=c.)", ["(", "see", "http://x.org/a?b=c", ".", ")"]),
+        (
+            "mail a.b@c.org, np.ndarray snake_case __init__",
+            ["mail", "a.b@c.org", ",", "np.ndarray", "snake_case", "__init__"],
+        ),
+        ("Mr. X of the U.S. army", ["mr.", "x", "of", "the", "u.s.", "army"]),
+        ("#Person1#: hi", ["#person1#", ":", "hi"]),
+        ("日本語のテキスト。", ["日", "本", "語", "の", "テキスト", "。"]),
+        ("中文abc 3.14版", ["中", "文", "abc", "3.14", "版"]),
+        ("Привет, мир", ["привет", ",", "мир"]),
+        ("क्षत्रिय العربية", ["क्षत्रिय", "العربية"]),
+        ("👩‍👩‍👧🇫🇷", ["👩‍👩‍👧", "🇫🇷"]),
+        ("japan 's do n't", ["japan", "'s", "do", "n't"]),
+        ("a\u200bb\x00c\ufeff", ["a", "b", "c"]),
+        ("</s> <pad>", ["<", "/", "s", ">", "<", "pad", ">"]),
+    ],
+)
+def test_word_rules(text: str, tokens: list[str]) -> None:
+    assert list(WORD.encode(text).tokens) == tokens
+
+
+@pytest.mark.parametrize("tokenizer", ALL, ids=lambda t: t.name)
+def test_special_strings_in_text_are_text(tokenizer: Tokenizer) -> None:
+    ids = tokenizer.encode("</s><s><pad><unk>").ids
+    assert not set(ids) & {tokenizer.pad_id, tokenizer.bos_id, tokenizer.eos_id}
+
+
+def test_special_ids_and_unknown_words() -> None:
+    encoding = WORD.encode("the zyxt dog", specials=True)
+    assert encoding.ids[0] == WORD.bos_id == 2
+    assert encoding.ids[-1] == WORD.eos_id == 3
+    assert encoding.ids[2] == WORD.unk_id == 1
+    assert encoding.tokens[2] == "zyxt"
+    assert encoding.offsets[0] == (0, 0)
+    assert encoding.offsets[-1] == (12, 12)
+    assert WORD.decode(encoding.ids) == "the <unk> dog"
+    assert WORD.decode([WORD.vocab_size, 3], ["zyxt"]) == "zyxt"
+
+
+def test_truncation_counts_the_special_tokens() -> None:
+    encoding = WORD.encode("the quick brown fox jumps", max_tokens=4, specials=True)
+    assert len(encoding.ids) == 4
+    assert encoding.truncated
+    assert encoding.total == 5
+    with pytest.raises(ConfigError, match="no room"):
+        WORD.encode("x", max_tokens=2, specials=True)
+
+
+def test_batch_equals_single() -> None:
+    texts = [*TEXTS, "", "zz " * 700] * 120  # more than one chunk
+    batch = WORD.encode_batch(texts, max_tokens=5)
+    assert batch[:5] == [WORD.encode(text, max_tokens=5) for text in texts[:5]]
+    assert batch[5:10] == batch[:5]
+
+
+@pytest.mark.parametrize("cls", [WordTokenizer, BpeTokenizer, CharacterTokenizer])
+def test_training_does_not_depend_on_order_and_survives_the_disk(cls: type[Tokenizer], tmp_path) -> None:
+    one, other = cls(cls.Config(min_frequency=1)), cls(cls.Config(min_frequency=1))
+    one.train(TEXTS)
+    other.train(TEXTS[::-1])
+    assert one.vocabulary == other.vocabulary
+    assert list(one.vocabulary[:4]) == ["<pad>", "<unk>", "<s>", "</s>"]
+    one.save(tmp_path)
+    loaded = Tokenizer.load(tmp_path)
+    assert type(loaded) is cls
+    assert loaded.config == one.config
+    for text in [*TEXTS, "Unseen zyxt 👍🏽"]:
+        assert loaded.encode(text, specials=True) == one.encode(text, specials=True)
+
+
+def test_vocabulary_size_frequency_and_ties() -> None:
+    tokenizer = WordTokenizer(WordTokenizer.Config(max_vocabulary=7, min_frequency=2))
+    tokenizer.train(["b b a a c c c d", "once"])
+    assert list(tokenizer.vocabulary[4:]) == ["c", "a", "b"]
+
+
+def test_training_on_nothing_is_refused() -> None:
+    tokenizer = WordTokenizer(WordTokenizer.Config())
+    with pytest.raises(ConfigError, match="no token"):
+        tokenizer.train(["  "])
+    with pytest.raises(ConfigError, match="no vocabulary"):
+        WordTokenizer(WordTokenizer.Config()).encode("x")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "the dog isn't here, is it? (yes!)",
+        'he said "no" and left.',
+        "it costs $5, i.e. 10% of 1,000/day",
+        "日本語のテキスト。",
+        "john's dogs' tails",
+        "state-of-the-art; snake_case: x",
+    ],
+)
+def test_detokenized_text_is_what_people_write(text: str) -> None:
+    tokens = WORD.encode(text).tokens
+    joined, spans = WORD.detokenize(tokens)
+    assert joined == text
+    assert [joined[start:end] for start, end in spans] == list(tokens)
+
+
+@pytest.mark.parametrize("tokenizer", [BPE, CHARACTER], ids=lambda t: t.name)
+@given(words=st.lists(st.text(st.sampled_from("abcé日!"), min_size=1, max_size=5), min_size=1, max_size=6))
+@settings(max_examples=60, deadline=None)
+def test_marked_tokens_round_trip(tokenizer: Tokenizer, words: list[str]) -> None:
+    text = " ".join(words)
+    encoding = tokenizer.encode(text)
+    joined, spans = tokenizer.detokenize(encoding.tokens)
+    assert joined == unicodedata.normalize("NFC", text)
+    assert spans == sorted(spans)
+    groups = tokenizer.word_groups(encoding.tokens)
+    assert [index for group in groups for index in group] == list(range(len(encoding.tokens)))
+
+
+def test_subwords_of_a_word_form_one_group() -> None:
+    tokens = BPE.encode("the state").tokens
+    assert ["".join(tokens[i] for i in group) for group in BPE.word_groups(tokens)] == ["▁the", "▁state"]
+
+
+def test_lone_surrogates_are_survived() -> None:
+    encoding = WORD.encode("ab \ud83d cd")
+    assert encoding.offsets[-1] == (5, 7)
+
+
+@pytest.mark.parametrize("text", ["word " * 200_000, "a" * 300_000, "a." * 100_000, "+." * 100_000, "http://" * 30_000])
+def test_long_texts_take_linear_time(text: str) -> None:
+    started = time.process_time()
+    encoding = WORD.encode(text, max_tokens=400)
+    assert time.process_time() - started < 6
+    assert len(encoding.ids) <= 400
+
+
+def test_damaged_files_are_named(tmp_path) -> None:
+    WORD.save(tmp_path)
+    file = tmp_path / "tokenizer.json"
+    file.write_text(file.read_text()[:200])
+    with pytest.raises(ModelError, match=r"tokenizer\.json"):
+        Tokenizer.load(tmp_path)
+    file.unlink()
+    with pytest.raises(ModelError, match="does not exist"):
+        Tokenizer.load(tmp_path)
+
+
+@pytest.fixture
+def byte_level(tmp_path) -> PretrainedTokenizer:
+    """A checkpoint's folder in BART's manner, made by the library itself."""
+    from tokenizers import ByteLevelBPETokenizer
+    from tokenizers.processors import RobertaProcessing
+
+    library = ByteLevelBPETokenizer(add_prefix_space=False)
+    library.train_from_iterator(TEXTS * 3, vocab_size=320, special_tokens=["<s>", "<pad>", "</s>", "<unk>"])
+    library.post_processor = RobertaProcessing(("</s>", 2), ("<s>", 0), add_prefix_space=False)
+    library.save(str(tmp_path / "tokenizer.json"))
+    described = {"bos_token_id": 0, "pad_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 2}
+    (tmp_path / "config.json").write_text(json.dumps(described))
+    return PretrainedTokenizer(PretrainedTokenizer.Config(path=str(tmp_path)))
+
+
+def test_pretrained_tokenizer_reports_the_checkpoints_ids(byte_level: PretrainedTokenizer, tmp_path) -> None:
+    assert (byte_level.bos_id, byte_level.pad_id, byte_level.eos_id, byte_level.unk_id) == (0, 1, 2, 3)
+    assert byte_level.decoder_start_id == 2
+    assert (byte_level.prefix_ids, byte_level.suffix_ids, byte_level.target_prefix_ids) == ((0,), (2,), (0,))
+    text = "The quick 👍🏽 dog doesn't"
+    encoding = byte_level.encode(text, specials=True)
+    assert encoding.ids[0] == 0
+    assert encoding.ids[-1] == 2
+    words = [text[start:end] for start, end in encoding.offsets if end > start]
+    assert words[0].startswith("The")
+    assert not any(word != word.strip() for word in words)
+    assert byte_level.decode(encoding.ids) == text
+    tokens = byte_level.tokens_of(encoding.ids)
+    joined, spans = byte_level.detokenize(tokens)
+    assert joined == text
+    assert "".join(joined[start:end] for start, end in spans) == text.replace(" ", "")
+    groups = byte_level.word_groups(byte_level.encode("the quick dog").tokens)
+    assert len(groups) == 3
+    byte_level.save(tmp_path / "copy")
+    copy = Tokenizer.load(tmp_path / "copy")
+    assert isinstance(copy, PretrainedTokenizer)
+    assert copy.decoder_start_id == 2
+    assert copy.encode(text, specials=True) == encoding
+
+
+def test_forking_leaves_the_environment_alone() -> None:
+    WORD.encode_batch(TEXTS * 10)
+    before = os.environ.get("TOKENIZERS_PARALLELISM")
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if os.environ.get("TOKENIZERS_PARALLELISM") else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    assert os.environ.get("TOKENIZERS_PARALLELISM") == before
+
+
+def test_saved_tokenizer_opens_in_transformers(tmp_path) -> None:
+    transformers = pytest.importorskip("transformers")
+    WORD.save(tmp_path)
+    other = transformers.AutoTokenizer.from_pretrained(str(tmp_path))
+    assert other.pad_token_id == 0
+    assert other("the lazy dog", add_special_tokens=False)["input_ids"] == list(WORD.encode("the lazy dog").ids)
