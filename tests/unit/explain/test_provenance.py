@@ -1,0 +1,209 @@
+"""Provenance of each word, against numbers worked out by hand."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from laconic.errors import DataError
+from laconic.explain.alignment import hard_alignment, merge_spans
+from laconic.explain.provenance import build_summary, extractive_summary
+from laconic.explain.record import from_dict, to_dict
+from laconic.text.extended import extend_source
+from laconic.text.tokenizer import BpeTokenizer, Tokenizer, WordTokenizer
+from laconic.types import Hypothesis, Record, Summary
+
+DOCUMENT = "The old Zebrafish met  a new Zebrafish, twice."
+
+
+def words() -> WordTokenizer:
+    made = WordTokenizer(WordTokenizer.Config(min_frequency=1))
+    made.train(["the old met a new , twice . fish"])
+    return made
+
+
+def summary_of(
+    tokenizer: Tokenizer, ids: list[int], probabilities: list[float], attention: Any, **options: Any
+) -> Summary:
+    encoding = tokenizer.encode(DOCUMENT, max_tokens=options.pop("max_tokens", None))
+    _, oov_words = extend_source(encoding, tokenizer.vocab_size, tokenizer.unk_id)
+    details = {name: np.array(options.pop(name)) for name in ("p_gen", "copy_probs") if name in options}
+    hypothesis = Hypothesis(
+        ids=ids,
+        score=-0.5,
+        log_prob=sum(map(math.log, probabilities)),
+        token_log_probs=[math.log(p) for p in probabilities],
+        finished=len(probabilities) > len(ids),
+        attention=np.array(attention),
+        details=details,
+    )
+    return build_summary(
+        hypothesis,
+        document=Record(DOCUMENT, id="r1"),
+        source_encoding=encoding,
+        tokenizer=tokenizer,
+        oov_words=oov_words,
+        **options,
+    )
+
+
+#      the old zebrafish met a new zebrafish , twice .      and the padding of a longer neighbour
+ROW = [0.1, 0.0, 0.3, 0.1, 0.0, 0.1, 0.2, 0.0, 0.1, 0.1, 0.0]
+FLAT = [0.1] * 10 + [0.0]
+
+
+def test_the_copy_share_is_the_copied_part_of_the_words_probability() -> None:
+    tokenizer = words()
+    zebrafish, fish = tokenizer.vocab_size, tokenizer.token_id("fish")
+    assert fish is not None
+    made = summary_of(tokenizer, [zebrafish, fish], [0.4, 0.3, 0.9], [ROW, FLAT, FLAT], p_gen=[0.2, 0.9, 1.0])
+    copied, generated = made.words
+    assert made.text == "zebrafish fish"
+    # (1 - p_gen) * (0.3 + 0.2) / P(w) = 0.8 * 0.5 / 0.4
+    assert copied.copy_share == pytest.approx(1.0)
+    assert copied.copied
+    assert copied.p_gen == pytest.approx(0.2)
+    assert copied.probability == pytest.approx(0.4)
+    assert [(span.start, span.end, span.text) for span in copied.sources] == [
+        (8, 17, "Zebrafish"),
+        (29, 38, "Zebrafish"),
+    ]
+    assert [span.weight for span in copied.sources] == pytest.approx([0.6, 0.4])
+    assert generated.copy_share == 0.0
+    assert not generated.copied
+    assert made.finished
+    assert len(copied.attention) == len(made.source_offsets) == 10
+
+
+def test_a_word_that_is_both_generated_and_copied_has_a_share_between() -> None:
+    tokenizer = words()
+    old = tokenizer.token_id("old")
+    assert old is not None
+    row = [0.0, 0.5, *[0.0] * 7, 0.5, 0.0]
+    made = summary_of(tokenizer, [old], [0.5], [row], p_gen=[0.6])
+    assert made.words[0].copy_share == pytest.approx(0.4 * 0.5 / 0.5)
+    assert not made.words[0].copied
+    assert not made.finished
+
+
+def test_copy_probs_go_before_attention() -> None:
+    tokenizer = words()
+    other = [0.0] * 11
+    other[6] = 1.0
+    made = summary_of(tokenizer, [tokenizer.vocab_size], [0.5], [ROW], p_gen=[0.5], copy_probs=[other])
+    assert [span.start for span in made.words[0].sources] == [29]
+    assert made.words[0].copy_share == pytest.approx(1.0)
+
+
+def test_models_without_copying_show_what_was_attended_to_but_nothing_is_copied() -> None:
+    tokenizer = words()
+    the = tokenizer.token_id("the")
+    assert the is not None
+    word = summary_of(tokenizer, [the], [0.7], [ROW]).words[0]
+    assert (word.copied, word.copy_share, word.p_gen) == (False, 0.0, None)
+    assert word.sources[0].text == "Zebrafish"
+    assert word.sources[0].weight == pytest.approx(0.3)
+
+
+def test_an_unk_is_replaced_by_the_most_attended_word_and_counts_as_copied() -> None:
+    tokenizer = words()
+    ids = [tokenizer.unk_id]
+    assert summary_of(tokenizer, ids, [0.7], [ROW]).text == "<unk>"
+    made = summary_of(tokenizer, ids, [0.7], [ROW], replace_unk=True)
+    assert made.text == "zebrafish"
+    assert made.words[0].copied
+    assert [(span.start, span.weight) for span in made.words[0].sources] == [(8, 1.0)]
+
+
+def test_the_source_spans_are_the_users_own_text_and_special_tokens_are_left_out() -> None:
+    tokenizer = words()
+    ids = [tokenizer.bos_id, tokenizer.vocab_size]
+    made = summary_of(tokenizer, ids, [0.9, 0.4], [FLAT, ROW], p_gen=[0.5, 0.2])
+    assert [word.text for word in made.words] == ["zebrafish"]
+    for word in made.words:
+        assert made.text[word.start : word.end] == word.text
+        assert all(DOCUMENT[span.start : span.end] == span.text for span in word.sources)
+
+
+def test_subword_tokens_are_merged_to_words() -> None:
+    tokenizer = BpeTokenizer(BpeTokenizer.Config(vocab_size=40, min_frequency=1))
+    tokenizer.train(["old new met twice Zebra fish a the"])
+    encoding = tokenizer.encode(DOCUMENT)
+    pieces = [i for i, (start, end) in enumerate(encoding.offsets) if start >= 8 and end <= 17]
+    assert len(pieces) > 1
+    ids = [encoding.ids[i] for i in pieces]
+    attention = np.zeros((len(pieces), len(encoding.ids)))
+    attention[range(len(pieces)), pieces] = 1.0
+    hypothesis = Hypothesis(
+        ids, 0.0, 0.0, [math.log(0.5)] * len(ids), False, attention, {"p_gen": np.full(len(ids), 0.1)}
+    )
+    made = build_summary(hypothesis, document=DOCUMENT, source_encoding=encoding, tokenizer=tokenizer)
+    assert [word.text.lower() for word in made.words] == ["zebrafish"]
+    word = made.words[0]
+    assert word.probability == pytest.approx(0.5 ** len(pieces))
+    assert word.copied
+    assert [(span.start, span.end, span.text) for span in word.sources] == [(8, 17, "Zebrafish")]
+    assert word.sources[0].weight == pytest.approx(1.0)
+
+
+def test_truncation_is_told() -> None:
+    tokenizer = words()
+    made = summary_of(tokenizer, [4], [0.5], [[0.5, 0.5, 0.0]], max_tokens=2)
+    assert (made.tokens_read, made.tokens_given, made.truncated) == (2, 10, True)
+
+
+def test_without_explanation_there_are_no_words() -> None:
+    made = summary_of(words(), [4], [0.5], [ROW], explain=False)
+    assert made.text
+    assert made.words == ()
+
+
+def test_an_empty_summary_is_an_empty_summary() -> None:
+    made = summary_of(words(), [], [0.5], np.zeros((1, 11)))
+    assert (made.text, made.words) == ("", ())
+
+
+def test_extractive_words_point_to_where_they_stand() -> None:
+    text = "One  two\nthree. Four five."
+    made = extractive_summary(text, [(0, 15), (16, 26)], model_name="lead")
+    assert made.text == "One two three. Four five."
+    for word in made.words:
+        assert made.text[word.start : word.end] == word.text
+        assert word.copied
+        assert text[word.sources[0].start : word.sources[0].end] == word.text
+
+
+def test_hard_alignment() -> None:
+    weights = np.array([[0.2, 0.8], [0.5, 0.5], [0.0, 0.0]])
+    assert hard_alignment(weights) == [(0, 1), (1, 0)]
+    assert hard_alignment(weights, threshold=0.5) == [(0, 1), (1, 0), (1, 1)]
+    assert hard_alignment(np.zeros((0, 3))) == []
+
+
+def test_merged_spans_join_pieces_of_one_word_only() -> None:
+    offsets = [(0, 0), (0, 3), (3, 7), (7, 8), (9, 12)]
+    spans = merge_spans([0.1, 0.2, 0.3, 0.1, 0.3], offsets, "fishery. too", joined=[False, False, True, False, False])
+    assert [(s.start, s.end, s.text) for s in spans] == [(0, 7, "fishery"), (9, 12, "too"), (7, 8, ".")]
+    assert [s.weight for s in spans] == pytest.approx([0.5, 0.3, 0.1])
+
+
+def test_a_summary_survives_json() -> None:
+    tokenizer = words()
+    made = summary_of(tokenizer, [tokenizer.vocab_size, 4], [0.4, 0.25], [ROW, FLAT], p_gen=[0.25, 0.5])
+    again = from_dict(to_dict(made))
+    assert again.text == made.text
+    assert again.id == "r1"
+    assert again.document == DOCUMENT
+    assert again.source_offsets == made.source_offsets
+    for mine, theirs in zip(again.words, made.words, strict=True):
+        assert mine.sources[0].text == theirs.sources[0].text
+        assert mine.copied == theirs.copied
+        assert mine.probability == pytest.approx(theirs.probability, abs=1e-4)
+        assert mine.attention == pytest.approx(theirs.attention, abs=1e-4)
+    assert to_dict(again) == to_dict(made)
+    assert "document" not in to_dict(made, document=False)
+    with pytest.raises(DataError, match="not a stored summary"):
+        from_dict({"text": "x"})
