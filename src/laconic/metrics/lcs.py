@@ -7,6 +7,7 @@ the dynamic programme is kept as one big integer a column (bit i says that the L
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Hashable, Sequence
 from typing import Any
@@ -14,6 +15,7 @@ from typing import Any
 from rapidfuzz.distance import LCSseq
 
 Sentence = Sequence[Any]
+_KEPT_BITS = 400_000_000  # the largest matrix kept whole, 50 MB
 
 
 def lcs_length(reference: Sentence, hypothesis: Sentence) -> int:
@@ -35,26 +37,50 @@ def lcs_positions(reference: Sentence, hypothesis: Sentence) -> int:
     full = bit - 1
     if not any(word in rows for word in hypothesis):
         return 0
-    column = full  # a zero bit: the LCS of the prefixes grows here
-    columns: list[tuple[int, int]] = []
-    for word in hypothesis:
-        matches = rows.get(word, 0)
-        common = column & matches
-        column = ((column + common) | (column - common)) & full
-        columns.append((matches, full ^ column))
-    found = 0
-    below = full  # rows that are still to be walked
-    for matches, grows in reversed(columns):
-        here = (matches | grows) & below
-        if not here:
-            break
-        top = 1 << (here.bit_length() - 1)
-        if matches & top:
-            found |= top
-            below = top - 1
-        else:
-            below = (top << 1) - 1
+    starts = _block_starts(rows, hypothesis, full)
+    found, below = 0, full  # below: the rows still to be walked
+    for place in range(len(starts) - 1, -1, -1):
+        begin, column = starts[place]
+        end = starts[place + 1][0] if place + 1 < len(starts) else len(hypothesis)
+        columns: list[tuple[int, int]] = []
+        for word in hypothesis[begin:end]:
+            matches = rows.get(word, 0)
+            column = _advance(column, matches, full)
+            columns.append((matches, full ^ column))
+        for matches, grows in reversed(columns):
+            here = (matches | grows) & below
+            if not here:
+                return found
+            top = 1 << (here.bit_length() - 1)
+            if matches & top:
+                found |= top
+                below = top - 1
+            else:
+                below = (top << 1) - 1
     return found
+
+
+def _advance(column: int, matches: int, full: int) -> int:
+    """The next column of the matrix; a zero bit says that the LCS of the prefixes grows at that row."""
+    common = column & matches
+    return ((column + common) | (column - common)) & full
+
+
+def _block_starts(rows: dict[Hashable, int], hypothesis: Sentence, full: int) -> list[tuple[int, int]]:
+    """Where to start walking, with the column before it: one block, or many for texts too long to keep whole.
+
+    With about sqrt(n) blocks of sqrt(n) columns memory is 2 sqrt(n) columns, at the price of a second pass.
+    """
+    total = len(hypothesis)
+    if total * full.bit_length() <= _KEPT_BITS:
+        return [(0, full)]
+    size = math.isqrt(total) + 1
+    starts, column = [], full
+    for position, word in enumerate(hypothesis):
+        if position % size == 0:
+            starts.append((position, column))
+        column = _advance(column, rows.get(word, 0), full)
+    return starts
 
 
 def union_hits(

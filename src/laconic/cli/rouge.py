@@ -1,0 +1,235 @@
+"""``laconic rouge``: score a file of summaries against one or several files of references."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from laconic.cli.tables import aligned
+from laconic.errors import DataError
+from laconic.metrics.rouge import RougeResult, rouge
+
+_NEWLINES = re.compile("\r\n|\r|\n")
+_HYPOTHESIS_KEYS = ("hypothesis", "prediction", "summary", "text")
+_REFERENCE_KEYS = ("references", "reference", "target", "summary", "text")
+_PAIRED_HYPOTHESIS_KEYS = ("hypothesis", "prediction", "summary")
+_PAIRED_REFERENCE_KEYS = ("references", "reference", "target")
+
+
+def command(
+    hypotheses: Annotated[str, typer.Argument(help="Summaries, one document a line, or JSON lines; - is stdin.")],
+    references: Annotated[
+        list[str] | None,
+        typer.Argument(help="References in the same form, one file each; JSON lines may hold both sides."),
+    ] = None,
+    kinds: Annotated[str, typer.Option(help="1 to 9, L, Lsum, W, S, SU (S4, SU*, W1.2), with commas.")] = "1,2,L",
+    profile: Annotated[str, typer.Option(help="rouge155, google, plain or unicode.")] = "rouge155",
+    stem: Annotated[bool | None, typer.Option("--stem/--no-stem", help="Porter stemming (the tool's -m).")] = None,
+    exceptions: Annotated[
+        bool | None, typer.Option("--exceptions/--no-exceptions", help="WordNet's irregular forms before stemming.")
+    ] = None,
+    stop_words: Annotated[bool, typer.Option("--remove-stop-words", "-s", help="Drop SMART stop words.")] = False,
+    max_bytes: Annotated[int | None, typer.Option("--bytes", "-b", help="Cut both sides at so many bytes.")] = None,
+    max_words: Annotated[int | None, typer.Option("--words", "-l", help="Cut both sides at so many words.")] = None,
+    multi: Annotated[
+        str | None,
+        typer.Option("--multi", "-f", help="Several references: average (A), best (B), max, jackknife(-average)."),
+    ] = None,
+    alpha: Annotated[float, typer.Option("--alpha", "-p", help="Weight of precision in F.")] = 0.5,
+    weight: Annotated[float, typer.Option("--weight", "-w", help="Exponent of ROUGE-W.")] = 1.2,
+    skip: Annotated[int, typer.Option("--skip", "-2", help="Words a skip-bigram may jump; negative: any.")] = 4,
+    interval: Annotated[bool, typer.Option("--interval", help="The tool's bootstrap interval and mean.")] = False,
+    confidence: Annotated[float, typer.Option("--confidence", "-c", help="Of the interval, in percent.")] = 95.0,
+    samples: Annotated[int, typer.Option("--samples", "-r", help="Resamplings of the interval.")] = 1000,
+    separator: Annotated[
+        str, typer.Option(help="What parts the sentences of a line, such as <n>; Lsum and W look at sentences.")
+    ] = "",
+    processes: Annotated[int, typer.Option(help="Worker processes.")] = 1,
+    per_document: Annotated[bool, typer.Option("--per-document", "-d", help="Print each document too.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """ROUGE without Perl: precision, recall and F, the flags of ROUGE-1.5.5, and a signature to quote."""
+    systems, models = read_both(hypotheses, references or [])
+    if separator:
+        systems = [text.replace(separator, "\n") for text in systems]
+        models = [[text.replace(separator, "\n") for text in texts] for texts in models]
+    result = rouge(
+        systems,
+        models,
+        kinds=[kind.strip() for kind in kinds.split(",") if kind.strip()],
+        profile=profile,
+        stem=stem,
+        exceptions=exceptions,
+        remove_stop_words=stop_words,
+        max_bytes=max_bytes,
+        max_words=max_words,
+        multi={"A": "average", "B": "best"}.get(multi or "", multi),
+        alpha=alpha,
+        weight=weight,
+        skip_distance=skip,
+        interval=interval,
+        confidence=confidence,
+        samples=samples,
+        processes=processes,
+    )
+    for sentence in warnings_of(result):
+        print(f"laconic: {sentence}", file=sys.stderr)
+    print(json_text(result, per_document) if as_json else table(result, per_document))
+
+
+# ------------------------------------------------------------------------------------------ input
+
+
+def read_both(hypotheses: str, references: Sequence[str]) -> tuple[list[str], list[list[str]]]:
+    """The texts of both sides, one entry a document.
+
+    Raises:
+        DataError: a file is missing, is not text, is empty, or has another number of lines than the first.
+    """
+    if not references:
+        return _read_paired(hypotheses)
+    systems = [texts[0] for texts in _read(hypotheses, _HYPOTHESIS_KEYS)]
+    models: list[list[str]] = [[] for _ in systems]
+    for name in references:
+        entries = _read(name, _REFERENCE_KEYS)
+        if len(entries) != len(systems):
+            raise DataError(
+                f"{hypotheses} has {len(systems)} lines but {name} has {len(entries)}; line n of each belongs to "
+                "document n, so the numbers must be equal (sentences of one document go on one line)."
+            )
+        for own, texts in zip(models, entries, strict=True):
+            own.extend(texts)
+    return systems, models
+
+
+def _read_paired(name: str) -> tuple[list[str], list[list[str]]]:
+    lines = _lines(name)
+    if not _is_json(lines):
+        raise DataError(f"There is nothing to compare {name} with: name a file of references as well.")
+    systems, models = [], []
+    for number, line in enumerate(lines, 1):
+        record = _record(name, number, line)
+        systems.append(_field(name, number, record, _PAIRED_HYPOTHESIS_KEYS)[0])
+        models.append(_field(name, number, record, _PAIRED_REFERENCE_KEYS))
+    return systems, models
+
+
+def _read(name: str, keys: Sequence[str]) -> list[list[str]]:
+    lines = _lines(name)
+    if not _is_json(lines, named=name.endswith((".jsonl", ".ndjson"))):
+        return [[line] for line in lines]
+    return [_field(name, number, _record(name, number, line), keys) for number, line in enumerate(lines, 1)]
+
+
+def _lines(name: str) -> list[str]:
+    data = sys.stdin.buffer.read() if name == "-" else _bytes_of(Path(name))
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data[: error.start].count(b"\n") + 1
+        raise DataError(
+            f"{name}, line {line}: this is not UTF-8 text; convert the file, for example with iconv."
+        ) from None
+    lines = _NEWLINES.split(text)
+    if lines and not lines[-1]:
+        lines.pop()
+    if not lines:
+        raise DataError(f"{name} is empty; it must have one document a line.")
+    return lines
+
+
+def _bytes_of(path: Path) -> bytes:
+    if path.is_dir():
+        raise DataError(f"{path} is a folder; name a file with one document a line.")
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        raise DataError(f"There is no file {path}; check the name.") from None
+
+
+def _is_json(lines: Sequence[str], named: bool = False) -> bool:
+    """JSON lines are told by the file's name, or by a first line that is a JSON object."""
+    if named:
+        return True
+    try:
+        return isinstance(json.loads(lines[0]), dict)
+    except ValueError:
+        return False
+
+
+def _record(name: str, number: int, line: str) -> Any:
+    try:
+        return json.loads(line)
+    except ValueError as error:
+        raise DataError(f"{name}, line {number}: this is not JSON ({error}).") from None
+
+
+def _field(name: str, number: int, record: Any, keys: Sequence[str]) -> list[str]:
+    """The first of ``keys`` that the record has, as a list of texts; a bare text is itself."""
+    value = record
+    if isinstance(record, dict):
+        key = next((key for key in keys if key in record), None)
+        if key is None:
+            raise DataError(
+                f"{name}, line {number}: there is no field {' or '.join(keys)}; it has {', '.join(record)}."
+            )
+        value = record[key]
+    texts = [value] if isinstance(value, str) else value
+    if not isinstance(texts, list) or not texts or not all(isinstance(text, str) for text in texts):
+        raise DataError(f"{name}, line {number}: a text or a list of texts is needed, not {json.dumps(value)[:60]}.")
+    return texts
+
+
+# ----------------------------------------------------------------------------------------- output
+
+
+def warnings_of(result: RougeResult) -> list[str]:
+    """What a reader of the numbers should know about the texts."""
+    counts = result.counts
+    sentences = []
+    for number, what in (
+        (counts.empty_hypotheses, "hypotheses are empty"),
+        (counts.empty_references, "documents have an empty reference"),
+        (counts.wordless_hypotheses, "hypotheses have no word that this profile counts"),
+        (counts.wordless_references, "documents have a reference without a word that this profile counts"),
+    ):
+        if number:
+            sentences.append(f"{number} of {counts.documents} {what}; they were scored, not dropped.")
+    return sentences
+
+
+def table(result: RougeResult, per_document: bool) -> str:
+    """Scores in percent, the interval of F where there is one, and the signature."""
+    header = ["ROUGE", "P", "R", "F"]
+    rows = [[kind, *(f"{100 * value:.2f}" for value in score)] for kind, score in result.mean.items()]
+    if result.interval:
+        header += ["F of resamples", "low", "high"]
+        for row, ends in zip(rows, result.interval.values(), strict=True):
+            row.extend(f"{100 * part.f:.2f}" for part in (ends.mean, ends.low, ends.high))
+    parts = [aligned(header, rows)]
+    if per_document:
+        kinds = list(result.per_document)
+        titles = ["document", *(f"{kind}-{letter}" for kind in kinds for letter in "PRF")]
+        lines = [
+            [str(number), *(f"{value:.5f}" for score in scores for value in score)]
+            for number, scores in enumerate(zip(*result.per_document.values(), strict=True), 1)
+        ]
+        parts.append(aligned(titles, lines))
+    return "\n\n".join([*parts, result.signature])
+
+
+def json_text(result: RougeResult, per_document: bool) -> str:
+    """`RougeResult.as_dict` and, if asked for, each document's scores."""
+    record = result.as_dict()
+    if per_document:
+        record["per_document"] = [
+            {kind: scores[place]._asdict() for kind, scores in result.per_document.items()}
+            for place in range(result.counts.documents)
+        ]
+    return json.dumps(record, indent=2)
