@@ -73,7 +73,6 @@ class SplitReport:
     def as_dict(self, options: CheckOptions) -> dict[str, Any]:
         """For JSON and for the terminal view."""
         summarized = max(1, len(self.summary_lengths))
-        bad = self.skipped
         return {
             "path": self.path,
             "records": self.records,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from laconic.errors import DataError, did_you_mean
 
@@ -52,6 +52,10 @@ class Columns:
     publication: str | None = None
     note: str = ""
 
+    def adapted(self, names: Sequence[str]) -> Columns:
+        """The same document and summary, with the optional columns of a record that has other fields."""
+        return _with_optional(self, {_fold(name): name for name in names}, names)
+
     def describe(self) -> str:
         """One sentence for the user."""
         summary = f"'{self.summary}'" if self.summary else "none"
@@ -83,14 +87,18 @@ def detect_columns(
         target = numbered[0]
     elif target is None:
         target = _choose("summary", (SUMMARY_STRONG, SUMMARY_WEAK), folded, where, taken=chosen, required=need_summary)
-    return Columns(
-        document=chosen,
-        summary=target,
+    return _with_optional(Columns(chosen, target, note=note), folded, names)
+
+
+def _with_optional(columns: Columns, folded: dict[str, str], names: Sequence[str]) -> Columns:
+    numbered = tuple(name for name in names if _NUMBERED_SUMMARY.match(_fold(name)))
+    references = tuple(filter(None, [_first(REFERENCE_NAMES, folded)]))
+    return replace(
+        columns,
         id=_first(ID_NAMES, folded),
-        references=tuple(numbered) if target in numbered else tuple(filter(None, [_first(REFERENCE_NAMES, folded)])),
+        references=numbered if columns.summary in numbered else references,
         sentences=_first(SENTENCE_NAMES, folded),
         publication=_first(PUBLICATION_NAMES, folded),
-        note=note,
     )
 
 

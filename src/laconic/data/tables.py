@@ -46,7 +46,7 @@ class TableOptions:
 
 def read_jsonl(path: Path, options: TableOptions) -> Iterator[Entry | BadRecordError]:
     """One JSON object a line; blank lines are passed over."""
-    columns: Columns | None = None
+    columns = _RecordColumns(options, str(path))
     for number, line in text_lines(path):
         origin = f"{path}:{number}"
         if isinstance(line, BadRecordError):
@@ -62,9 +62,7 @@ def read_jsonl(path: Path, options: TableOptions) -> Iterator[Entry | BadRecordE
         except RecursionError:
             yield BadRecordError(origin, "broken JSON: nested too deeply")
             continue
-        if isinstance(value, dict) and columns is None:
-            columns = options.choose(list(value), str(path))
-        yield _object_entry(value, columns, origin, str(number))
+        yield columns.entry(value, origin, str(number))
 
 
 def read_json(path: Path, options: TableOptions) -> Iterator[Entry | BadRecordError]:
@@ -84,11 +82,9 @@ def read_json(path: Path, options: TableOptions) -> Iterator[Entry | BadRecordEr
                 "records was expected; write the records as JSON lines."
             )
         value = next(iter(arrays.values()))
-    columns: Columns | None = None
+    columns = _RecordColumns(options, str(path))
     for number, row in enumerate(value, start=1):
-        if isinstance(row, dict) and columns is None:
-            columns = options.choose(list(row), str(path))
-        yield _object_entry(row, columns, f"{path}: record {number}", str(number))
+        yield columns.entry(row, f"{path}: record {number}", str(number))
 
 
 def _is_json_lines(path: Path) -> bool:
@@ -110,10 +106,26 @@ def _json_problem(error: ValueError) -> str:
     return str(error)
 
 
-def _object_entry(value: Any, columns: Columns | None, origin: str, number: str) -> Entry | BadRecordError:
-    if not isinstance(value, dict) or columns is None:
-        return BadRecordError(origin, f"a JSON {_kind(value)} where an object was expected")
-    return mapping_entry(value, columns, origin, number)
+class _RecordColumns:
+    """Columns of JSON records: chosen at the first; later records may have other optional fields."""
+
+    def __init__(self, options: TableOptions, where: str) -> None:
+        self._options, self._where = options, where
+        self._chosen: Columns | None = None
+        self._by_fields: dict[tuple[str, ...], Columns] = {}
+
+    def entry(self, value: Any, origin: str, number: str) -> Entry | BadRecordError:
+        if not isinstance(value, dict):
+            return BadRecordError(origin, f"a JSON {_kind(value)} where an object was expected")
+        fields = tuple(value)
+        columns = self._by_fields.get(fields)
+        if columns is None:
+            if self._chosen is None:
+                self._chosen = self._options.choose(fields, self._where)
+            columns = self._chosen.adapted(fields)
+            if len(self._by_fields) < 1000:
+                self._by_fields[fields] = columns
+        return mapping_entry(value, columns, origin, number)
 
 
 def mapping_entry(row: Mapping[str, Any], columns: Columns, origin: str, number: str) -> Entry | BadRecordError:

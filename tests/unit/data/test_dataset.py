@@ -1,0 +1,224 @@
+"""Encoded data sets, collation against a plain reference, and the sampler's order."""
+
+from __future__ import annotations
+
+import pickle
+import time
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from laconic.config.schema import TextConfig
+from laconic.data.collate import Collator
+from laconic.data.dataset import EncodedDataset, Example, encode_documents
+from laconic.data.sampler import BucketSampler
+from laconic.errors import ConfigError, DataError
+from laconic.text.tokenizer import WordTokenizer
+from laconic.types import Record
+
+TOKENIZER = WordTokenizer(WordTokenizer.Config(min_frequency=1))
+TOKENIZER.train(["the cat sat on a mat ."])
+V, PAD, UNK, BOS, EOS = TOKENIZER.vocab_size, 0, 1, 2, 3
+WORDS = st.lists(st.sampled_from(["the", "cat", "sat", "on", "xx", "yy", "zz", "ww"]), min_size=1, max_size=10)
+
+
+def dataset(pairs: list[tuple[str, str]], **options: object) -> EncodedDataset:
+    records = [Record(document, summary, str(number)) for number, (document, summary) in enumerate(pairs)]
+    return EncodedDataset.build(records, TOKENIZER, TextConfig(**options))  # type: ignore[arg-type]
+
+
+def reference(source: list[str], target: list[str], config: TextConfig) -> tuple[list[int], list[int], list[str]]:
+    """One example by the specification (headline-writer a.5, c.30, c.31, g.6), list by list."""
+    room = config.max_source_tokens - (2 if config.source_specials else 0)
+    seen: list[str] = []
+    ids = []
+    for word in source[:room]:
+        known = TOKENIZER.token_id(word)
+        if known is None and config.oov_copy == "unk":
+            known = UNK
+        if known is None:
+            if word not in seen:
+                seen.append(word)
+            known = V + seen.index(word)
+        ids.append(known)
+    if config.source_specials:
+        ids = [BOS, *ids, EOS]
+    out = []
+    for word in target:
+        known = TOKENIZER.token_id(word)
+        out.append(known if known is not None else V + seen.index(word) if word in seen else UNK)
+    if len(out) + 1 <= config.max_target_tokens:
+        out = [*out, EOS]
+    elif config.eos_on_truncation:
+        out = [*out[: config.max_target_tokens - 1], EOS]
+    else:
+        out = out[: config.max_target_tokens]
+    return ids, out, seen
+
+
+@given(
+    pairs=st.lists(st.tuples(WORDS, WORDS), min_size=1, max_size=4),
+    limits=st.tuples(st.integers(3, 12), st.integers(1, 12)),
+    narrower=st.tuples(st.integers(0, 4), st.integers(0, 4)),
+    specials=st.booleans(),
+    eos=st.booleans(),
+    copying=st.sampled_from(["extended", "unk"]),
+)
+@settings(max_examples=150, deadline=None)
+def test_batches_equal_the_reference(pairs, limits, narrower, specials, eos, copying) -> None:
+    options = {"source_specials": specials, "eos_on_truncation": eos, "oov_copy": copying}
+    built = dataset(
+        [(" ".join(source), " ".join(target)) for source, target in pairs],
+        max_source_tokens=limits[0] + narrower[0],
+        max_target_tokens=limits[1] + narrower[1],
+        **options,
+    ).limits(*limits)
+    config = TextConfig(max_source_tokens=limits[0], max_target_tokens=limits[1], **options)
+    wanted = [reference(source, target, config) for source, target in pairs]
+    batch = Collator(TOKENIZER, config)([built[index] for index in range(len(pairs))])
+    width = max(len(source) for source, _, _ in wanted)
+    steps = max(len(target) for _, target, _ in wanted)
+    assert batch.source_ids.shape == (len(pairs), width)
+    assert batch.target_ids is not None
+    assert batch.target_input_ids is not None
+    assert batch.target_mask is not None
+    assert batch.target_ids.shape == (len(pairs), steps)
+    assert batch.extended_vocab_size == V + max(len(words) for _, _, words in wanted)
+    for row, (source, target, words) in enumerate(wanted):
+        pad = [PAD] * (width - len(source))
+        assert batch.source_extended_ids[row].tolist() == source + pad
+        assert batch.source_ids[row].tolist() == [UNK if i >= V else i for i in source] + pad
+        assert batch.source_mask[row].tolist() == [True] * len(source) + [False] * len(pad)
+        pad = [PAD] * (steps - len(target))
+        assert batch.target_ids[row].tolist() == target + pad
+        assert batch.target_input_ids[row].tolist() == [BOS] + [UNK if i >= V else i for i in target[:-1]] + pad
+        assert batch.target_mask[row].tolist() == [True] * len(target) + [False] * len(pad)
+        assert batch.oov_words[row] == words
+    assert built.source_lengths == [len(source) for source, _, _ in wanted]
+    assert built.target_lengths == [len(target) for _, target, _ in wanted]
+
+
+def test_dtypes_and_bookkeeping() -> None:
+    batch = Collator(TOKENIZER)([dataset([("the cat", "cat"), ("a mat .", "mat")])[i] for i in (1, 0)])
+    assert batch.source_ids.dtype == batch.source_extended_ids.dtype == torch.int64
+    assert batch.source_mask.dtype == torch.bool
+    assert (batch.record_ids, batch.indices) == (["1", "0"], [1, 0])
+    assert batch.forced_mask is None
+
+
+def test_without_summaries_there_are_no_targets() -> None:
+    batch = Collator(TOKENIZER)([dataset([("the cat", ""), ("a mat", "x")])[i] for i in (0, 1)])
+    assert batch.target_ids is None
+    assert batch.target_mask is None
+    examples, texts = encode_documents(["The zyxt sat", "a cat"], TOKENIZER, TextConfig(max_source_tokens=2))
+    assert Collator(TOKENIZER)(examples).oov_words == [["zyxt"], []]
+    assert texts[0].offsets == ((0, 3), (4, 8))
+    assert texts[0].truncated
+    assert examples[0].source_truncated
+
+
+def test_empty_texts_never_reach_a_batch() -> None:
+    record = Record("\u200b", "x", origin="f.jsonl:3")
+    with pytest.raises(DataError, match=r"f\.jsonl:3: the document holds no token"):
+        EncodedDataset.build([record], TOKENIZER, TextConfig())
+    with pytest.raises(DataError, match=r"f:9: the summary holds no token"):
+        EncodedDataset.build([Record("x", "\u200b", origin="f:9")], TOKENIZER, TextConfig())
+    with pytest.raises(DataError, match="no records"):
+        EncodedDataset.build([], TOKENIZER, TextConfig())
+    with pytest.raises(DataError, match="Document 2 is empty"):
+        encode_documents(["x", " "], TOKENIZER, TextConfig())
+    with pytest.raises(DataError, match="empty source"):
+        Collator(TOKENIZER)([Example(np.zeros(0, dtype=np.int32), [])])
+
+
+def test_limits_are_a_view_and_only_narrow() -> None:
+    data = dataset([("the xx cat yy", "yy xx")], max_source_tokens=4, max_target_tokens=5)
+    narrow = data.limits(2)
+    assert narrow[0].oov_words == ["xx"]
+    assert narrow[0].target_extended_ids.tolist() == [UNK, V, EOS]
+    assert data[0].oov_words == ["xx", "yy"]
+    assert (data.num_truncated_sources, narrow.num_truncated_sources) == (0, 1)
+    with pytest.raises(ConfigError, match="encoded again"):
+        data.limits(5)
+    with pytest.raises(ConfigError, match="no room"):
+        dataset([("a", "b")], max_source_tokens=2, source_specials=True)
+
+
+def test_progress_counts_every_record() -> None:
+    done: list[int] = []
+    EncodedDataset.build([Record("a", "b")] * 600, TOKENIZER, TextConfig(), progress=done.append)
+    assert sum(done) == 600
+
+
+def test_collator_travels_to_workers_and_is_fast() -> None:
+    collator = pickle.loads(pickle.dumps(Collator(TOKENIZER)))
+    data = dataset([("the cat sat xx " * 100, "cat " * 99)] * 16)
+    examples = [data[index] for index in range(16)]
+    collator(examples)
+    started = time.process_time()
+    for _ in range(20):
+        collator([data[index] for index in range(16)])
+    assert (time.process_time() - started) / 20 < 0.02  # a training step of this size takes seconds
+
+
+# ----------------------------------------------------------------------------------------- sampler
+
+LENGTHS = np.random.default_rng(0).integers(1, 400, 1003).tolist()
+
+
+def sampler(**options: int) -> BucketSampler:
+    return BucketSampler(LENGTHS, 16, 5, **options)
+
+
+def test_every_example_once_an_epoch() -> None:
+    epoch = list(sampler())
+    assert sorted(index for batch in epoch for index in batch) == list(range(len(LENGTHS)))
+    assert len(epoch) == len(sampler()) == 63
+    assert sorted(map(len, epoch))[0] == 1003 % 16
+
+
+def test_order_depends_on_seed_and_epoch_alone() -> None:
+    one, other = sampler(), sampler()
+    first = list(one)
+    list(other)
+    assert list(other) == first
+    other.set_epoch(1)
+    assert list(other) != first
+    other.set_epoch(0)
+    assert list(other) == first
+    assert list(BucketSampler(LENGTHS, 16, 6)) != first
+
+
+def test_seek_goes_on_where_it_stopped() -> None:
+    whole, resumed = sampler(), sampler()
+    whole.set_epoch(3)
+    resumed.set_epoch(3)
+    resumed.seek(20)
+    assert list(resumed) == list(whole)[20:]
+    assert list(resumed) == list(whole)
+
+
+def test_lengths_within_a_batch_are_similar() -> None:
+    def spread(batches: list[list[int]]) -> float:
+        return float(np.mean([np.ptp([LENGTHS[index] for index in batch]) for batch in batches]))
+
+    assert spread(list(sampler())) < 15
+    assert spread(list(sampler(pool_batches=1))) > 200
+
+
+@pytest.mark.parametrize("world_size", [2, 3, 4])
+def test_ranks_have_equally_many_batches_and_cover_all(world_size: int) -> None:
+    ranks = [list(sampler(rank=rank, world_size=world_size)) for rank in range(world_size)]
+    assert {len(batches) for batches in ranks} == {-(-63 // world_size)}
+    seen = [index for batches in ranks for batch in batches for index in batch]
+    assert set(seen) == set(range(len(LENGTHS)))
+    assert len(seen) - len(LENGTHS) < 16 * world_size
+    alone = list(sampler())
+    assert [batches[0] for batches in ranks] == alone[:world_size]
+
+
+def test_without_shuffling() -> None:
+    assert list(BucketSampler([1, 2, 3], 2, 0, shuffle=False)) == [[0, 1], [2]]

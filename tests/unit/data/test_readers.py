@@ -1,0 +1,317 @@
+"""Every format, and one sentence with file and line for every kind of bad input."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from laconic.data.columns import detect_columns
+from laconic.data.readers import (
+    ReadOptions,
+    SkipCounter,
+    find_splits,
+    read_records,
+    read_with,
+    strip_publication_suffix,
+)
+from laconic.errors import DataError
+from laconic.types import Record
+
+GOOD = '{"document": "a b", "summary": "a"}\n'
+
+
+@pytest.fixture
+def write(tmp_path: Path):
+    def _write(name: str, content: str | bytes) -> Path:
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        return path
+
+    return _write
+
+
+def pairs(path: Path | str, **options: object) -> list[tuple[str, str]]:
+    return [(record.document, record.summary) for record in read_records(path, **options)]  # type: ignore[arg-type]
+
+
+def problem(path: Path | str, **options: object) -> str:
+    with pytest.raises(DataError) as caught:
+        list(read_records(path, **options))  # type: ignore[arg-type]
+    message = str(caught.value)
+    assert "\n" not in message
+    return message
+
+
+# ----------------------------------------------------------------------------------------- formats
+
+
+def test_json_lines(write) -> None:
+    path = write(
+        "a.jsonl",
+        "\ufeff" + GOOD + "\n" + '{"id": 7, "document": "x", "summary": "y", "references": ["y", "z"]}',
+    )
+    first, second = read_records(path)
+    assert first == Record("a b", "a", "1", (), (), f"{path}:1")
+    assert (second.id, second.references, second.origin) == ("7", ("y", "z"), f"{path}:3")
+
+
+def test_lists_are_sentences_and_references(write) -> None:
+    path = write("a.jsonl", json.dumps({"source": ["One.", "Two."], "target": ["s", "t"], "paper_id": "p"}))
+    (record,) = read_records(path)
+    assert record == Record("One.\nTwo.", "s", "p", ("s", "t"), ("One.", "Two."), f"{path}:1")
+
+
+def test_numbered_summaries(write) -> None:
+    path = write("a.jsonl", '{"fname": "t", "dialogue": "d", "summary1": "a", "summary2": "b", "topic1": "x"}')
+    assert next(read_records(path)).references == ("a", "b")
+
+
+def test_json_arrays(write) -> None:
+    rows = [{"id": "1", "summary": "s", "dialogue": "A: x\r\nB: y"}]
+    for name, value in {"a.json": rows, "b.json": {"data": rows}}.items():
+        assert pairs(write(name, json.dumps(value, indent=1))) == [("A: x\r\nB: y", "s")]
+        assert pairs(write(name, json.dumps(value))) == [("A: x\r\nB: y", "s")]
+    assert pairs(write("c.json", GOOD * 2)) == [("a b", "a")] * 2
+
+
+def test_csv_with_quoted_line_breaks(write) -> None:
+    path = write("a.csv", '\ufeffid,article,highlights\n1,"a\nb ""q""","h, i"\n2,c,d\n')
+    records = list(read_records(path))
+    assert [(r.document, r.summary) for r in records] == [('a\nb "q"', "h, i"), ("c", "d")]
+    assert [r.origin for r in records] == [f"{path}:2", f"{path}:4"]
+
+
+@pytest.mark.parametrize(("name", "separator"), [("a.tsv", "\t"), ("a.csv", ";"), ("a.csv", "\t")])
+def test_other_separators(write, name: str, separator: str) -> None:
+    assert pairs(write(name, separator.join(["text", "summary"]) + "\n" + separator.join(["x, y", "z"]))) == [
+        ("x, y", "z")
+    ]
+
+
+def test_csv_with_a_large_field(write) -> None:
+    assert len(pairs(write("a.csv", f"text,summary\n{'x ' * 200_000},y\n"))[0][0]) > 300_000
+
+
+def test_aligned_files(write) -> None:
+    for source, target in (
+        ("t.source", "t.target"),
+        ("train.article.txt", "train.title.txt"),
+        ("valid.article.filter.txt", "valid.title.filter.txt"),
+        ("x.src", "x.tgt"),
+    ):
+        first = write(source, "a\nb\u2028c\n")
+        second = write(target, "A\nB\n")
+        assert pairs(first) == pairs(second) == [("a", "A"), ("b\u2028c", "B")]
+    assert pairs(str(first).removesuffix(".src")) == [("a", "A"), ("b\u2028c", "B")]
+
+
+def test_stories(write) -> None:
+    story = "One.\n\nTwo.\n\n@highlight\n\nFirst\n\n@highlight\n\nSecond\n"
+    path = write("stories/b.story", story)
+    write("stories/a.story", story.replace("One", "Uno"))
+    assert pairs(path) == [("One.\nTwo.", "First\nSecond")]
+    assert [record.id for record in read_records(path.parent)] == ["a", "b"]
+
+
+def test_lcsts(write) -> None:
+    path = write(
+        "PART_I.txt",
+        "<doc id=0>\n  <summary>\n    要\n  </summary>\n  <short_text>\n    文本\n  </short_text>\n</doc>\n"
+        "<doc id=1>\n<human_label>5</human_label><summary>二</summary><short_text>三</short_text>\n</doc>\n",
+    )
+    records = list(read_records(path))
+    assert [(r.id, r.document, r.summary, r.origin[-2:]) for r in records] == [
+        ("0", "文本", "要", ":1"),
+        ("1", "三", "二", ":9"),
+    ]
+
+
+def news(path: Path) -> Path:
+    connection = sqlite3.connect(path)
+    connection.execute("create table longform (title, author, content, publication)")
+    rows = [("Big - The Daily", "x", "body", "The Daily"), (None, "x", "body", "y"), ("T", "x", " ", "y")]
+    connection.executemany("insert into longform values (?, ?, ?, ?)", rows)
+    connection.commit()
+    connection.close()
+    return path
+
+
+def test_all_the_news(tmp_path: Path) -> None:
+    path = news(tmp_path / "all-the-news.db")
+    skipped = SkipCounter()
+    assert pairs(path, skip_bad=True, on_skip=skipped) == [("body", "Big - The Daily")]
+    assert skipped.describe() == "2 records skipped: 1 empty summary, 1 empty document"
+    options = ReadOptions(skip_bad=True, strip_publication_suffix=True)
+    assert [record.summary for record in read_with(path, options)] == ["Big"]
+
+
+@pytest.mark.parametrize(
+    ("title", "publication", "wanted"),
+    [
+        ("A storm comes - The New York Times", "", "A storm comes"),
+        ("Storm - Breitbart - Breitbart", "Breitbart", "Storm - Breitbart"),
+        ("A | b c - Unknown Paper", "", "A | b c - Unknown Paper"),
+        ("x – My.Paper", "My.Paper", "x"),
+        ("- CNN", "", "- CNN"),
+    ],
+)
+def test_publication_suffix(title: str, publication: str, wanted: str) -> None:
+    assert strip_publication_suffix(title, publication) == wanted
+
+
+def test_compressed_files(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl.gz"
+    path.write_bytes(gzip.compress(GOOD.encode() * 50))
+    assert pairs(path) == [("a b", "a")] * 50
+    path.write_bytes(path.read_bytes()[:-12])
+    assert "gzip data is damaged" in problem(path)
+
+
+# --------------------------------------------------------------------------------------- bad input
+
+
+def test_broken_json_in_line_7012(write) -> None:
+    path = write("a.jsonl", GOOD * 7011 + '{"document": "x", "summary" "y"}\n' + GOOD)
+    message = problem(path)
+    assert message.startswith(f"{path}:7012: broken JSON: expecting ':' delimiter at column 29")
+    skipped = SkipCounter()
+    assert len(pairs(path, skip_bad=True, on_skip=skipped)) == 7012
+    assert skipped.counts == {"broken JSON": 1}
+
+
+@pytest.mark.parametrize(
+    ("line", "wanted", "reason"),
+    [
+        ('{"document": " ", "summary": "y"}', ":2: empty document", "empty document"),
+        ('{"document": "x", "summary": " \\n"}', ":2: empty summary", "empty summary"),
+        ('{"document": "x", "summary": null}', ":2: empty summary", "empty summary"),
+        ('{"document": "x"}', ":2: no field 'summary'", "no field 'summary'"),
+        ('{"document": {"a": 1}, "summary": "y"}', ":2: the field 'document' is a JSON object", "the field 'document'"),
+        ("[1, 2]", ":2: a JSON array where an object", "a JSON array"),
+        ("x\0y", ":2: a NUL byte", "a NUL byte"),
+    ],
+)
+def test_bad_lines(write, line: str, wanted: str, reason: str) -> None:
+    path = write("a.jsonl", GOOD + line + "\n" + GOOD)
+    assert f"{path}{wanted}" in problem(path)
+    skipped = SkipCounter()
+    assert len(pairs(path, skip_bad=True, on_skip=skipped)) == 2
+    assert next(iter(skipped.counts)).startswith(reason)
+
+
+def test_latin_1_bytes(write) -> None:
+    path = write("a.jsonl", GOOD.encode() + '{"document": "café", "summary": "y"}\n'.encode("latin-1"))
+    message = problem(path)
+    assert f"{path}:2: not UTF-8: byte 0xE9 at position 18" in message
+    assert "save the file as UTF-8" in message
+    assert len(pairs(path, skip_bad=True)) == 1
+    table = write("a.csv", b"text,summary\nok,ok\ncaf\xe9,x\nok,ok\n")
+    assert f"{table}:3: not UTF-8: byte 0xE9" in problem(table)
+    assert len(pairs(table, skip_bad=True)) == 2
+    assert "UTF-16" in problem(write("b.jsonl", GOOD.encode("utf-16")))
+
+
+def test_csv_with_a_missing_field(write) -> None:
+    path = write("a.csv", "text,summary\na,b\nc\nd,e,f\n")
+    assert f"{path}:3: wrong number of fields (1 where the header has 2)" in problem(path)
+    assert pairs(path, skip_bad=True) == [("a", "b")]
+
+
+def test_misaligned_pairs(write) -> None:
+    path = write("t.source", "a\nb\n")
+    assert "expected t.target" in problem(path)
+    write("t.target", "A\n")
+    for skip_bad in (False, True):
+        assert "2 lines but t.target has 1" in problem(path, skip_bad=skip_bad)
+    write("t.target", "A\n\n")
+    assert f"{path}:2: empty summary" in problem(path)
+
+
+def test_missing_and_unknown_files(write, tmp_path: Path) -> None:
+    write("train.jsonl", GOOD)
+    assert "Did you mean" in problem(tmp_path / "trian.jsonl")
+    assert "hub:owner/name" in problem("owner/name")
+    assert "choose one with --format" in problem(write("x.foo", "x"))
+    assert "Unknown data format 'jsonll'. Did you mean 'jsonl'?" in problem(tmp_path / "train.jsonl", format="jsonll")
+    assert "no record" in problem(write("empty.jsonl", ""))
+    assert "no header" in problem(write("empty.csv", ""))
+    assert (
+        "2 data files" in problem(write("two/a.jsonl", GOOD).parent.parent / "two") if write("two/b.csv", "x") else None
+    )
+    assert "SQLite" in problem(write("x.db", "not a database, but long enough to be read as one" * 20))
+
+
+def test_nothing_usable_left(write) -> None:
+    assert "1 bad ones were skipped" in problem(write("a.jsonl", '{"document": "", "summary": "x"}'), skip_bad=True)
+
+
+def test_extras_are_named(write, monkeypatch: pytest.MonkeyPatch) -> None:
+    import importlib
+
+    def absent(name: str) -> object:
+        raise ImportError(name)
+
+    monkeypatch.setattr(importlib, "import_module", absent)
+    for path in (str(write("a.parquet", b"PAR1")), "hub:owner/name"):
+        assert "pip install 'laconic[hf]'" in problem(path)
+
+
+# ----------------------------------------------------------------------------------------- columns
+
+
+@pytest.mark.parametrize(
+    ("names", "document", "summary"),
+    [
+        (["document", "summary"], "document", "summary"),
+        (["article", "highlights", "id"], "article", "highlights"),
+        (["id", "dialogue", "summary", "topic"], "dialogue", "summary"),
+        (["text", "summary", "title"], "text", "summary"),
+        (["Email Body", "Subject-Line"], "Email Body", "Subject-Line"),
+        (["id", "title", "publication", "author", "date", "content", "url"], "content", "title"),
+        (["abstract", "title"], "abstract", "title"),
+        (["article", "abstract", "section_names"], "article", "abstract"),
+        (["description", "abstract"], "description", "abstract"),
+    ],
+)
+def test_known_columns(names: list[str], document: str, summary: str) -> None:
+    if names == ["description", "abstract"]:
+        with pytest.raises(DataError, match="could be any"):
+            detect_columns(names, where="f")
+        return
+    columns = detect_columns(names, where="f")
+    assert (columns.document, columns.summary) == (document, summary)
+
+
+def test_ambiguous_and_missing_columns_list_what_there_is(write) -> None:
+    ambiguous = write("a.jsonl", '{"text": "x", "article": "z", "summary": "y"}')
+    assert "could be any of 'article', 'text'" in problem(ambiguous)
+    assert pairs(ambiguous, document_column="text") == [("x", "y")]
+    missing = write("b.jsonl", '{"text": "x", "other": "z"}')
+    assert "no column is known to hold the summary" in problem(missing)
+    assert "Columns: 'text', 'other'." in problem(missing)
+    assert pairs(missing, need_summary=False) == [("x", "")]
+    assert "no column 'oter'. Did you mean 'other'?" in problem(missing, summary_column="oter")
+    messages: list[str] = []
+    list(read_records(missing, summary_column="other", on_choice=messages.append))
+    assert messages == [f"{missing}: document: 'text', summary: 'other'"]
+
+
+def test_find_splits(write, tmp_path: Path) -> None:
+    for name in ("training.jsonl", "dev.source", "dev.target", "test.csv", "notes.txt", "stats.json"):
+        write(f"d/{name}", GOOD)
+    found = find_splits(tmp_path / "d")
+    assert {split: path.name for split, path in found.items()} == {
+        "train": "training.jsonl",
+        "validation": "dev.source",
+        "test": "test.csv",
+    }
+    write("d/train.csv", GOOD)
+    with pytest.raises(DataError, match="several files for the train split"):
+        find_splits(tmp_path / "d")
+    with pytest.raises(DataError, match="no file named train"):
+        find_splits(write("e/x.jsonl", GOOD).parent)
