@@ -42,7 +42,10 @@ check: $(STAMP)  ## lint, format and types
 	$(BIN)/mypy
 
 bench: $(STAMP)  ## every benchmark with short settings
-	@for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python $$script --short || exit 1; done
+	@for script in benchmarks/*.py; do \
+	  short=; if grep -q -e '--short' $$script; then short=--short; fi; \
+	  echo "== $$script $$short"; $(BIN)/python $$script $$short || exit 1; \
+	done
 
 clean:  ## remove the environment, caches and built files
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -14,10 +14,11 @@ import typer
 from laconic.cli.progress import progress, quiet
 from laconic.cli.tables import aligned
 from laconic.config.loading import parse_overrides
+from laconic.config.names import EXTRACTIVE
 from laconic.config.schema import SearchConfig
 from laconic.config.section import validate
 from laconic.data.readers import ReadOptions, SkipCounter, find_splits, read_with
-from laconic.errors import DataError
+from laconic.errors import DataError, ModelError, did_you_mean
 
 if TYPE_CHECKING:
     from laconic.evaluation.systems import System
@@ -52,6 +53,8 @@ def command(
     from laconic.evaluation.compare import compared, result_table
     from laconic.evaluation.run import EvaluationOptions, evaluate
 
+    for name in systems:
+        _refuse_unknown(name)
     path = split_of(data, split)
     reading = ReadOptions(data_format, document_column, summary_column, skip_bad)
     skipped = SkipCounter()
@@ -97,6 +100,20 @@ def split_of(data: str, split: str) -> str:
 def _note(text: str) -> None:
     if not quiet():
         print(text, file=sys.stderr)
+
+
+def _refuse_unknown(name: str) -> None:
+    """A misspelt last name should not be found out after the first system has run for an hour."""
+    from laconic.evaluation.systems import ExtractiveSystem, is_method
+
+    if Path(name).exists() or "/" in name:
+        return
+    if not is_method(name):
+        raise ModelError(
+            f"'{name}' is neither a model folder nor an extractive method.{did_you_mean(name, EXTRACTIVE)} "
+            f"Methods: {', '.join(sorted(EXTRACTIVE))}."
+        )
+    ExtractiveSystem(name)
 
 
 def _open(name: str, device: str, search: Mapping[str, Any]) -> System:

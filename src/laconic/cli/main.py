@@ -59,6 +59,7 @@ ABOUT = "Train, compare, explain and serve attention- and copy-based abstractive
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; return its exit code. ``argv`` defaults to the process's arguments."""
     arguments = list(sys.argv[1:] if argv is None else argv)
+    was_quiet = os.environ.get("LACONIC_QUIET")
     try:
         code = _dispatch(arguments)
         sys.stdout.flush()
@@ -67,6 +68,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt as interrupt:
         _say(str(interrupt) or "Interrupted.")
         code = EXIT_INTERRUPTED
+    finally:
+        if was_quiet is None:
+            os.environ.pop("LACONIC_QUIET", None)
     if code == EXIT_BROKEN_PIPE:
         _abandon_stdout()
     return code

@@ -8,8 +8,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from laconic.config.names import EXTRACTIVE
-from laconic.errors import ModelError, did_you_mean
 from laconic.evaluation.systems import Progress
 from laconic.summarizer import Summarizer
 from laconic.types import Record, Summary
@@ -38,16 +36,11 @@ def open_model(
     ``search`` are decoding settings, ``name`` is what tables call it (``place`` if not given).
 
     Raises:
-        ModelError: there is no such model (the message lists the extractive methods, for a misspelt one).
+        ModelError: there is no such model, or it is damaged.
     """
     folder = Path(place)
     if (folder / "model").is_dir():
         folder = folder / "model"
-    if not folder.is_dir() and "/" not in place:
-        raise ModelError(
-            f"'{place}' is neither a model folder nor an extractive method.{did_you_mean(place, EXTRACTIVE)} "
-            f"Methods: {', '.join(sorted(EXTRACTIVE))}."
-        )
     summarizer = Summarizer.from_pretrained(str(folder) if folder.is_dir() else place, device=device)
     return ModelSystem(name or place, summarizer, _identity(folder, place), search or {})
 

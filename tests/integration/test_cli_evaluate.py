@@ -1,0 +1,85 @@
+"""The command that scores systems: tables, JSON, several references, and what it says about mistakes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from laconic.cli.main import main
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    folder = tmp_path / "data"
+    folder.mkdir()
+    lines = [
+        {
+            "document": "The cat sat on the mat. It rained.",
+            "summary": "cat on mat",
+            "references": ["cat on mat", "rain"],
+        },
+        {"document": "Dogs bark at night. Nobody sleeps.", "summary": "barking dogs"},
+    ]
+    (folder / "validation.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return folder
+
+
+def test_table(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["evaluate", "lead-1", "oracle-1", "first_words:words=2", "--data", str(data)]) == 0
+    captured = capsys.readouterr()
+    rows = [line.split()[0] for line in captured.out.splitlines() if line]
+    assert rows[0] == "system"
+    assert rows[2:5] == ["lead-1", "oracle-1", "first_words:words=2"]
+    assert "rouge155" in captured.out
+    assert "Evaluating" in captured.err
+
+
+def test_json_and_files(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "scores"
+    arguments = ["evaluate", "lead-1", "lexrank-1", "--data", str(data), "--output", str(out), "--json"]
+    assert main(["--quiet", *arguments, "--profile", "google"]) == 0
+    captured = capsys.readouterr()
+    assert not captured.err
+    printed = json.loads(captured.out)
+    assert printed == json.loads((out / "scores.json").read_text())
+    assert [entry["system"] for entry in printed["systems"]] == ["lead-1", "lexrank-1"]
+    assert "difference" in printed["systems"][1]
+    assert "google" in printed["systems"][0]["signature"]
+    assert len((out / "lead-1.predictions.jsonl").read_text().splitlines()) == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["lexrnk"], 4, "Did you mean 'lexrank'?"),
+        (["lead-1", "lead:sentnces=1"], 2, "Did you mean 'sentences'?"),
+        (["lead-1", "--split", "test"], 3, "has no 'test' split"),
+        (["lead-1", "--set", "beam_sise=3"], 2, "Did you mean 'beam_size'?"),
+        (["lead-1", "--profile", "perl"], 2, "Unknown ROUGE profile"),
+        (["lead-1", "--document-column", "dokument"], 3, "Did you mean 'document'?"),
+    ],
+)
+def test_mistakes(arguments: list[str], code: int, said: str, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--quiet", "evaluate", *arguments, "--data", str(data)]) == code
+    error = capsys.readouterr().err
+    assert said in error
+    assert error.count("\n") == 1
+
+
+def test_no_data(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--quiet", "evaluate", "lead-1", "--data", str(tmp_path / "absent.jsonl")]) == 3
+    assert "does not exist" in capsys.readouterr().err
+    (tmp_path / "empty.jsonl").touch()
+    assert main(["--quiet", "evaluate", "lead-1", "--data", str(tmp_path / "empty.jsonl")]) == 3
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_a_broken_line_is_skipped_on_request(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = data / "validation.jsonl"
+    path.write_text(path.read_text() + "{broken\n")
+    assert main(["evaluate", "lead-1", "--data", str(data)]) == 3
+    assert "validation.jsonl:3" in capsys.readouterr().err
+    assert main(["evaluate", "lead-1", "--data", str(data), "--skip-bad"]) == 0
+    assert "1 record skipped" in capsys.readouterr().err
