@@ -116,7 +116,7 @@ def stored(source: str, max_records: int) -> list[Summary]:
                 if len(summaries) == max_records:
                     break
                 values = json.loads(line)
-                if values.get("summary") is not None:
+                if values.get("summary", "") is not None:  # null: a record that was skipped
                     summaries.append(from_dict(values))
     except FileNotFoundError:
         raise DataError(f"There is no file {source}.") from None

@@ -1,0 +1,392 @@
+"""`Summarizer`, ``laconic summarize`` and ``laconic explain`` on a tiny pointer-generator and on extractive methods."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from laconic import Summarizer
+from laconic.cli import summarize as summarize_command
+from laconic.cli.main import main
+from laconic.config.schema import RunConfig, SearchConfig, TextConfig, TrainingConfig
+from laconic.errors import ConfigError, DataError, ModelError
+from laconic.models.bart import BartSummarizer
+from laconic.models.folder import LoadedModel, save_model_folder
+from laconic.models.seq2seq import Seq2Seq
+from laconic.text.tokenizer import BpeTokenizer, WordTokenizer
+from laconic.types import Record
+
+DOCUMENTS = [
+    "the quick fox jumps over the lazy dog . it was late .",
+    "a small cat sat on the mat .",
+    "Zebratown sees the quick bird and the old dog in Zebratown .",
+    "it was late",
+    "the old cat and the old dog sat on the mat and it was late , very late , said Ellinghaus .",
+]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An untrained pointer-generator with large weights, so that its choices are not all alike."""
+    torch.manual_seed(3)
+    tokenizer = WordTokenizer(WordTokenizer.Config(min_frequency=1))
+    tokenizer.train([text.replace("Zebratown", "").replace("Ellinghaus", "") for text in DOCUMENTS])
+    model = Seq2Seq(Seq2Seq.Config(embedding_size=8, encoder_hidden=8, hidden_size=8), vocab_size=tokenizer.vocab_size)
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.9)
+    run = RunConfig(
+        name="tiny",
+        model={"type": "seq2seq"},
+        training=TrainingConfig(max_updates=1),
+        text=TextConfig(max_source_tokens=12, max_target_tokens=10),
+        search=SearchConfig(beam_size=2, max_length=7, min_length=3),
+    )
+    path = tmp_path_factory.mktemp("models") / "tiny"
+    return save_model_folder(path, model=model, tokenizer=tokenizer, run=run)
+
+
+@pytest.fixture(scope="module")
+def summarizer(folder: Path) -> Summarizer:
+    return Summarizer.from_pretrained(folder)
+
+
+def test_one_text_gives_one_summary_and_a_list_a_list_in_order(summarizer: Summarizer) -> None:
+    alone = [summarizer.summarize(text) for text in DOCUMENTS]
+    together = summarizer.summarize(DOCUMENTS, batch_size=2)
+    streamed = list(summarizer.stream(iter(DOCUMENTS), batch_size=3))
+    assert [summary.text for summary in together] == [summary.text for summary in alone]
+    assert [summary.text for summary in streamed] == [summary.text for summary in alone]
+    assert [summary.score for summary in together] == pytest.approx([summary.score for summary in alone], abs=1e-4)
+    assert [summary.document for summary in together] == DOCUMENTS
+    assert len({summary.text for summary in alone}) > 1, "the toy model should not say the same to everything"
+    assert summarizer.summarize([]) == []
+    assert summarizer.name == alone[0].model == "tiny"
+
+
+def test_every_word_points_into_the_users_text(summarizer: Summarizer) -> None:
+    for document in DOCUMENTS:
+        summary = summarizer.explain(document)
+        assert summary.words
+        for word in summary.words:
+            assert summary.text[word.start : word.end] == word.text
+            assert 0 <= word.copy_share <= 1
+            assert word.copied == (word.copy_share > 0.5)
+            assert 0 < word.probability <= 1
+            assert len(word.attention) == len(summary.source_offsets) <= 12
+            assert sum(word.attention) == pytest.approx(1.0, abs=1e-4)
+            for span in word.sources:
+                assert document[span.start : span.end] == span.text
+                if word.copied:
+                    assert span.text.lower() == word.text.lower()
+    assert summarizer.summarize(DOCUMENTS[0]).words == ()
+
+
+def test_a_word_outside_the_vocabulary_is_copied_and_says_so(folder: Path) -> None:
+    summarizer = Summarizer.from_pretrained(folder)
+    model = summarizer.system.model  # type: ignore[attr-defined]
+    with torch.no_grad():  # never generate, always point
+        for parameter in model.head.gate.parameters():
+            parameter.zero_()
+        model.head.gate.bias.fill_(-20.0)
+    summary = summarizer.explain("Zebratown Ellinghaus Zebratown")
+    assert summary.words
+    for word in summary.words:
+        assert word.copied
+        assert word.p_gen == pytest.approx(0.0, abs=1e-3)
+        assert word.text in {"zebratown", "ellinghaus"}
+        assert [span.text.lower() for span in word.sources] == [word.text] * (2 if word.text == "zebratown" else 1)
+
+
+def test_overrides_change_the_decoding_and_are_checked(summarizer: Summarizer) -> None:
+    short = summarizer.summarize(DOCUMENTS[0], max_length=2)
+    assert len(short.text.split()) <= 2
+    several = summarizer.summarize(DOCUMENTS[0], num_return=3)
+    assert len(several.alternatives) == 2
+    texts = [several.text, *[other.text for other in several.alternatives]]
+    assert len(set(texts)) == 3
+    with pytest.raises(ConfigError, match="Did you mean 'beam_size'"):
+        summarizer.summarize(DOCUMENTS[0], beamsize=3)
+    with pytest.raises(ConfigError, match="batch_size must be at least 1"):
+        summarizer.summarize(DOCUMENTS[0], batch_size=0)
+    assert summarizer.decoding(beam_size=5)["beam_size"] == 5
+
+
+def test_the_score_is_the_teacher_forced_log_probability(folder: Path) -> None:
+    """Greedy decoding's own sum of log-probabilities, end token included, is what `score` must give back."""
+    summarizer = Summarizer.from_pretrained(folder)
+    system: Any = summarizer.system
+    with torch.no_grad():  # so that summaries end
+        system.model.head.projection.bias[system.tokenizer.eos_id] += 8.0
+    made = [
+        summary
+        for summary in summarizer.summarize(DOCUMENTS, beam_size=1, min_length=1, max_length=9, forbid_unk=False)
+        if summary.finished and "<unk>" not in summary.text
+    ]
+    assert made, "the toy model should end a summary"
+    scores = summarizer.score([s.document for s in made], [s.text for s in made], batch_size=2)
+    assert scores == pytest.approx([s.log_prob for s in made], abs=1e-3)
+    with pytest.raises(DataError, match="2 documents and 1 summaries"):
+        summarizer.score(DOCUMENTS[:2], ["x"])
+    with pytest.raises(DataError, match="Summary 2 is empty"):
+        summarizer.score(DOCUMENTS[:2], ["x", " "])
+
+
+def test_a_bad_document_is_named_or_skipped(summarizer: Summarizer) -> None:
+    bad: list[Any] = [DOCUMENTS[0], " \n", 7, "\u200b", DOCUMENTS[1]]
+    with pytest.raises(DataError, match="Document 2 is empty"):
+        summarizer.summarize(bad[:2])
+    with pytest.raises(DataError, match="Document 1 is of type int"):
+        summarizer.summarize([7])
+    with pytest.raises(DataError, match=r"file:3: Document 1 \(id 'x'\) is empty"):
+        summarizer.summarize(Record("", id="x", origin="file:3"))
+    told: list[str] = []
+    results = list(summarizer.stream(bad, on_error="skip", on_skip=lambda record, error: told.append(str(error))))
+    assert [result is None for result in results] == [False, True, True, results[3] is None, False]
+    assert len(told) == sum(result is None for result in results)
+    assert results[4].text == summarizer.summarize(DOCUMENTS[1]).text
+
+
+def test_a_document_of_200_000_words_is_cut_and_says_so(summarizer: Summarizer) -> None:
+    started = time.monotonic()
+    summary = summarizer.explain("the quick fox jumps over Zebratown " * 33_334)
+    assert (summary.tokens_read, summary.tokens_given, summary.truncated) == (12, 200_004, True)
+    assert time.monotonic() - started < 20
+
+
+def test_progress_counts_every_document(summarizer: Summarizer) -> None:
+    seen: list[int] = []
+    summarizer.summarize([*DOCUMENTS, ""], on_error="skip", progress=seen.append, batch_size=2)
+    assert sum(seen) == 6
+
+
+def test_extractive_methods_have_the_same_interface() -> None:
+    text = "One  fox runs. Two dogs sleep\nhere. Three birds sing."
+    lead = Summarizer.from_pretrained("lead", sentences=2)
+    summary = lead.explain(text)
+    assert summary.text == "One fox runs. Two dogs sleep here."
+    assert summary.source_offsets == ((0, 14), (15, 35))
+    assert all(text[w.sources[0].start : w.sources[0].end] == w.text for w in summary.words)
+    assert lead.summarize(text, sentences=1).text == "One fox runs."
+    assert Summarizer.from_pretrained("first_words", words=5).summarize(text).text == "One fox runs. Two dogs"
+    with pytest.raises(ConfigError, match="no setting 'beam_size'"):
+        lead.summarize(text, beam_size=3)
+    with pytest.raises(ConfigError, match="gives summaries no probability"):
+        lead.score([text], ["x"])
+    with pytest.raises(ConfigError, match="picks by the reference"):
+        Summarizer.from_pretrained("oracle")
+    with pytest.raises(DataError, match="empty"):
+        lead.summarize("")
+
+
+def test_an_extractive_method_imports_no_tensor_library() -> None:
+    code = (
+        "import sys; from laconic import Summarizer; Summarizer.from_pretrained('lead').explain('One. Two.');"
+        "sys.exit(bool({'torch', 'transformers'} & set(sys.modules)))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_no_such_device_or_model(folder: Path) -> None:
+    with pytest.raises(ConfigError, match="no device 'warp'"):
+        Summarizer.from_pretrained(folder, device="warp")
+    with pytest.raises(ModelError, match="Did you mean 'lead'"):
+        Summarizer.from_pretrained("laed")
+
+
+def test_a_bart_checkpoint_summarizes_explains_and_scores() -> None:
+    tokenizer = BpeTokenizer(BpeTokenizer.Config(vocab_size=80, min_frequency=1))
+    tokenizer.train(DOCUMENTS)
+    torch.manual_seed(2)
+    architecture = {
+        "model_type": "bart",
+        "vocab_size": tokenizer.vocab_size,
+        "d_model": 16,
+        "encoder_layers": 1,
+        "decoder_layers": 2,
+        "encoder_attention_heads": 2,
+        "decoder_attention_heads": 2,
+        "encoder_ffn_dim": 16,
+        "decoder_ffn_dim": 16,
+        "max_position_embeddings": 16,
+        "pad_token_id": tokenizer.pad_id,
+        "bos_token_id": tokenizer.bos_id,
+        "eos_token_id": tokenizer.eos_id,
+        "decoder_start_token_id": tokenizer.eos_id,
+        "init_std": 0.3,
+    }
+    model = BartSummarizer(BartSummarizer.Config(architecture=architecture), unk_id=tokenizer.unk_id)
+    text = TextConfig(max_source_tokens=400, source_specials=True, oov_copy="unk")
+    loaded = LoadedModel(model, tokenizer, text=text, search=SearchConfig(beam_size=3, max_length=8), name="bart")
+    summarizer = Summarizer.from_loaded(loaded)
+    summaries = summarizer.summarize(DOCUMENTS, explain=True, batch_size=2)
+    for document, summary in zip(DOCUMENTS, summaries, strict=True):
+        assert summary.tokens_read <= 14  # 16 positions, two of them special tokens
+        assert all(not word.copied and word.p_gen is None for word in summary.words)
+        assert all(document[s.start : s.end] == s.text for word in summary.words for s in word.sources)
+    scores = summarizer.score(DOCUMENTS[:2], ["it was late", "the cat"])
+    assert all(score < 0 for score in scores)
+    with pytest.raises(ConfigError, match="more than the 16 tokens this model can write"):
+        summarizer.summarize("x", max_length=17)
+
+
+# ---------------------------------------------------------------------------------------- the commands
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    path = tmp_path / "data.jsonl"
+    lines = [{"id": f"r{i}", "document": text, "summary": f"gold {i}"} for i, text in enumerate(DOCUMENTS)]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    return path
+
+
+def results(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def test_text_in_summary_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "a.txt").write_text("One fox. Two dogs. Three birds.")
+    (tmp_path / "b.txt").write_text("Uno. Dos.")
+    assert main(["summarize", "lead", str(tmp_path / "a.txt"), "--sentences", "1"]) == 0
+    assert capsys.readouterr().out == "One fox.\n"
+    assert main(["summarize", "lead", str(tmp_path / "a.txt"), str(tmp_path / "b.txt"), "--sentences", "1"]) == 0
+    assert capsys.readouterr().out == f"== {tmp_path}/a.txt\nOne fox.\n== {tmp_path}/b.txt\nUno.\n"
+
+
+def test_records_in_json_lines_out_in_order(
+    folder: Path, summarizer: Summarizer, corpus: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["summarize", str(folder), str(corpus), "--batch-size", "2"]) == 0
+    out = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [line["id"] for line in out] == ["r0", "r1", "r2", "r3", "r4"]
+    assert [line["summary"] for line in out] == [summary.text for summary in summarizer.summarize(DOCUMENTS)]
+    assert {"id", "summary", "score", "tokens_read", "truncated", "model", "decoding"} <= set(out[0])
+    assert "document" not in out[0]
+    assert "words" not in out[0]
+    assert out[0]["truncated"]
+
+
+def test_a_result_file_is_gone_on_with(folder: Path, corpus: Path, tmp_path: Path) -> None:
+    whole, other = tmp_path / "whole.jsonl", tmp_path / "other.jsonl"
+    assert main(["summarize", str(folder), str(corpus), "--output", str(whole)]) == 0
+    raw = whole.read_bytes()
+    first_three = b"".join(raw.splitlines(keepends=True)[:3])
+    for kept in (b"", first_three[:-40], first_three, raw):
+        partial = tmp_path / "other.jsonl.partial"
+        partial.write_bytes(kept)
+        assert main(["summarize", str(folder), str(corpus), "--output", str(other)]) == 0
+        assert [line["summary"] for line in results(other)] == [line["summary"] for line in results(whole)]
+        assert [line["id"] for line in results(other)] == [line["id"] for line in results(whole)]
+        assert not partial.exists()
+        other.unlink()
+    whole.write_bytes(first_three)  # a shorter finished file is the start of a longer one
+    assert main(["summarize", str(folder), str(corpus), "--output", str(whole)]) == 0
+    assert len(results(whole)) == 5
+
+
+def test_results_of_other_records_are_not_overwritten(
+    folder: Path, corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out.jsonl"
+    out.write_text('{"id": "q", "summary": "x"}\n')
+    assert main(["summarize", str(folder), str(corpus), "--output", str(out)]) == 3
+    assert "holds other records: line 1 is 'q', the input has 'r0'" in capsys.readouterr().err
+    notes = tmp_path / "notes.txt"
+    notes.write_text("my notes\n")
+    assert main(["summarize", str(folder), str(corpus), "--output", str(notes)]) == 3
+    assert notes.read_text() == "my notes\n"
+
+
+def test_ctrl_c_keeps_what_is_done(
+    folder: Path, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out.jsonl"
+    line_of = summarize_command.Job.line
+
+    def interrupted(self: Any, record: Record, number: int, summary: Any) -> str:
+        if number == 3:
+            raise KeyboardInterrupt
+        return line_of(self, record, number, summary)
+
+    monkeypatch.setattr(summarize_command.Job, "line", interrupted)
+    assert main(["summarize", str(folder), str(corpus), "--output", str(out)]) == 130
+    assert "goes on from there" in capsys.readouterr().err
+    assert len(results(tmp_path / "out.jsonl.partial")) == 2
+    monkeypatch.setattr(summarize_command.Job, "line", line_of)
+    assert main(["summarize", str(folder), str(corpus), "--output", str(out)]) == 0
+    assert [line["id"] for line in results(out)] == ["r0", "r1", "r2", "r3", "r4"]
+
+
+def test_a_bad_record_stops_the_job_or_is_skipped_and_counted(
+    folder: Path, corpus: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    corpus.write_text(corpus.read_text() + '{"id": "broken", "document": \n{"id": "r6", "document": "it was late"}\n')
+    assert main(["summarize", str(folder), str(corpus)]) == 3
+    assert "data.jsonl:6" in capsys.readouterr().err
+    assert main(["summarize", str(folder), str(corpus), "--skip-bad"]) == 0
+    captured = capsys.readouterr()
+    assert len(captured.out.splitlines()) >= 5
+    assert "skipped" in captured.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["nosuch", "x.txt"], 3, "There is no file x.txt"),
+        (["lead", "-", "-"], 2, "only once"),
+        (["lead", "x.txt", "y.jsonl"], 2, "either text files or files of records"),
+    ],
+)
+def test_what_is_wrong_is_said_in_one_sentence(
+    arguments: list[str], code: int, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["summarize", *arguments]) == code
+    error = capsys.readouterr().err
+    assert message in error
+    assert "Traceback" not in error
+
+
+def test_a_file_that_is_no_utf8_text(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "latin.txt").write_bytes("fine\ncaf\xe9".encode("latin-1"))
+    assert main(["summarize", "lead", str(tmp_path / "latin.txt")]) == 3
+    assert "latin.txt, line 2 is not UTF-8 text" in capsys.readouterr().err
+
+
+def test_explain_in_the_terminal_as_json_and_as_a_page(
+    folder: Path, corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "a.txt").write_text(DOCUMENTS[2])
+    assert main(["explain", str(folder), str(tmp_path / "a.txt")]) == 0
+    assert "words copied" in capsys.readouterr().out
+    assert main(["explain", str(folder), str(tmp_path / "a.txt"), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["words"]
+    page = tmp_path / "page.html"
+    arguments = ["--with", "lead", "--html", str(page), "--max-records", "2", "--beam-size", "3"]
+    assert main(["explain", str(folder), str(corpus), *arguments]) == 0
+    text = page.read_text(encoding="utf-8")
+    assert text.count("<article") == 2
+    assert "gold 1" in text
+    assert "gold 2" not in text
+
+
+def test_stored_explanations_are_shown_without_the_model(
+    folder: Path, corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out, page = tmp_path / "out.jsonl", tmp_path / "page.html"
+    assert main(["summarize", str(folder), str(corpus), "--explain", "--output", str(out)]) == 0
+    assert results(out)[0]["support"]["words"] > 0
+    assert main(["explain", "stored", str(out), "--html", str(page)]) == 0
+    assert page.read_text(encoding="utf-8").count("<article") == 5
+    out.write_text('{"x": 1}\n')
+    assert main(["explain", "stored", str(out)]) == 3
+    (tmp_path / "bad.jsonl").write_text("{\n")
+    capsys.readouterr()
+    assert main(["explain", "stored", str(tmp_path / "bad.jsonl")]) == 3
+    assert "bad.jsonl:1 is not a stored summary" in capsys.readouterr().err
