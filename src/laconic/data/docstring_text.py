@@ -6,6 +6,7 @@ directives, references, mark-up. What is left of the body are paragraphs of sent
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -32,8 +33,10 @@ _FIELD = re.compile(r":(?:\w+)(?:\s+[^:]{0,80})?:(?:\s|\Z)|@(?:param|return|rais
 _DIRECTIVE = re.compile(r"\.\.\s+([\w\-]+)::\s*(.*)")
 _KEPT_DIRECTIVES = frozenset(["note", "warning", "tip", "important", "caution", "attention", "hint", "admonition"])
 _LIST_ITEM = re.compile(r"(?:[-*+•]|\(?\d{1,2}[.)]|\([a-z]\))\s+")
-_PARAMETER = re.compile(r"[`'\"*]*[\w.*\[\]]+[`'\"*]*\s*(?:\([^)]*\))?\s*(?::(?!:)|--|—|–|\s-\s|\s=\s)|\w+\s+:\s")
+_PARAMETER = re.compile(r"[`'\"*]*[\w.*\[\]]+[`'\"*]*\s*(?:\([^)]*\))?\s*(?::(?=\s|\Z)|--|—|–|\s-\s|\s=\s)|\w+\s+:\s")
 _TABLE = re.compile(r"\s*(?:\||\+[-=+]{3,}|[=\-]{3,}(?:\s+[=\-]{2,})*\s*\Z)")
+_BORDER = re.compile(r"\s*={2,}(?:\s+={2,})+\s*\Z")  # of a table without vertical lines
+_KEPT_LABEL = re.compile(r"(?:notes?|warning|important|caution|tip|remark|attention)\s*:\s+", re.IGNORECASE)
 _FENCE = re.compile(r"\s*(?:```|~~~)")
 
 _INLINE = (
@@ -153,6 +156,9 @@ def _joined(paragraph: list[str], dropped: bool) -> Iterator[str]:
     item = _LIST_ITEM.match(first)
     if item:
         first = first[item.end() :]
+    label = _KEPT_LABEL.match(first)
+    if label:
+        first = first[label.end() :]
     if _PARAMETER.match(first) and (item or len(paragraph) == 1 or paragraph[1][:1].isspace()):
         return  # "name: what it is" is a parameter list, whatever its heading
     yield " ".join([first, *(line.strip() for line in paragraph[1:])])
@@ -163,7 +169,7 @@ def _without_blocks(lines: list[str]) -> list[str]:
     kept: list[str] = []
     skip_deeper_than: int | None = None
     fenced = doctest = False
-    for line in lines:
+    for line in _without_bordered_tables(lines):
         stripped = line.strip()
         indent = len(line) - len(line.lstrip())
         if _FENCE.match(line):
@@ -199,6 +205,16 @@ def _without_blocks(lines: list[str]) -> list[str]:
         else:
             kept.append(line)
     return kept
+
+
+def _without_bordered_tables(lines: list[str]) -> list[str]:
+    """Drop tables framed by ``===  ===``: from the first border to the last one of the same block of lines."""
+    borders = [number for number, line in enumerate(lines) if _BORDER.match(line)]
+    dropped: set[int] = set()
+    for first, last in itertools.pairwise(borders):
+        if last - first <= 60:
+            dropped.update(range(first, last + 1))
+    return ["" if number in dropped else line for number, line in enumerate(lines)]
 
 
 def _is_underline_of(kept: list[str], line: str) -> bool:

@@ -272,9 +272,9 @@ def judge(text: str) -> tuple[Parts | None, str]:
 
 
 def overlap(parts: Parts) -> float:
-    """The share of the summary's content words that the body has (compared by their first six letters)."""
-    wanted = {word[:6] for word in _WORDS.findall(parts.summary.lower()) if word not in _STOP_WORDS}
-    offered = {word[:6] for word in _WORDS.findall(parts.body.lower())}
+    """The share of the summary's content words that the body has (compared by their first five letters)."""
+    wanted = {word[:5] for word in _WORDS.findall(parts.summary.lower()) if word not in _STOP_WORDS}
+    offered = {word[:5] for word in _WORDS.findall(parts.body.lower())}
     return len(wanted & offered) / len(wanted) if wanted else 0.0
 
 
