@@ -19,7 +19,7 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import Field
 from scipy.optimize import Bounds, LinearConstraint, milp
-from scipy.sparse import csr_array, hstack, vstack
+from scipy.sparse import csr_array, hstack, identity, vstack
 
 from laconic.extractive.base import Extractor, WordsConfig
 from laconic.extractive.terms import SentenceTerms
@@ -87,10 +87,12 @@ def solve_coverage(
         lengths: (sentences,).
     """
     concepts, total = occurrence.shape
+    if not concepts:
+        return []
     cost = np.concatenate([_EARLIER * np.arange(total), -weights])
     length_row = csr_array(np.concatenate([lengths, np.zeros(concepts)])[None, :])
-    cover = hstack([-occurrence, csr_array((np.ones(concepts), (range(concepts), range(concepts))))])
-    matrix = vstack([length_row, cover]) if concepts else length_row
+    cover = hstack([-occurrence, identity(concepts, format="csr")])
+    matrix = vstack([length_row, cover])
     limits = np.concatenate([[budget], np.zeros(concepts)])
     solution = milp(
         cost,

@@ -1,0 +1,238 @@
+"""The extractive methods: what each must do, contracts of all, and independent small references."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import random
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from laconic import extractive
+from laconic.config.names import EXTRACTIVE, build
+from laconic.errors import ConfigError, DataError
+from laconic.extractive.concepts import ConceptIlp, greedy_coverage, solve_coverage
+from laconic.extractive.edmundson import Edmundson
+from laconic.extractive.lexrank import idf_cosine
+from laconic.extractive.lsa import Lsa, smooth_tf, smoothed_norms, steinberger, tfidf
+from laconic.extractive.luhn import best_cluster
+from laconic.extractive.oracle import Oracle, greedy_oracle
+from laconic.extractive.positional import FirstWords, Longest
+from laconic.extractive.words import character_words, cut_words, stop_words, treebank_words
+from laconic.metrics.rouge import rouge
+
+STORY = [
+    "The city council approved a new budget for public schools on Tuesday.",
+    "Teachers had asked the council for more money since the spring.",
+    "It rained.",
+    "The budget gives schools money for teachers, books and new buildings.",
+    "Several parents said the council should have approved the budget earlier.",
+    "The mayor will sign the budget next week, her office said.",
+    "A football match was played in the evening.",
+]
+PLAIN = sorted(set(EXTRACTIVE) - {"oracle"})
+
+
+def make(name, **options):
+    return build("extractive method", EXTRACTIVE, {"type": name, **options})
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_contract(name):
+    method = make(name)
+    picked = method.summarize(STORY)
+    assert picked == sorted(set(picked))
+    assert picked
+    assert all(0 <= index < len(STORY) for index in picked)
+    assert method.summarize(STORY) == picked
+    assert method.summarize([]) == []
+    assert method.summarize(["", "  ", "\n"]) == []
+    assert method.summarize(["Only one sentence here."]) == [0]
+    assert method.text("") == ""
+    assert make(name).text(STORY)
+
+
+@pytest.mark.parametrize("name", PLAIN)
+@pytest.mark.parametrize(
+    "document",
+    [
+        ["...", "1234 5678.", "!!!", "42"],
+        ["😀", "😀 😀"],
+        ["The of and.", "It is.", "Of the."],
+        ["Same words here."] * 5,
+        ["我爱北京。", "北京是首都。", "天气很好。", "我爱首都。"],
+        ["word " * 3000, "other " * 10, "word other."],
+    ],
+    ids=["no words", "emoji", "stop words", "duplicates", "chinese", "long"],
+)
+def test_odd_documents(name, document):
+    picked = make(name).summarize(document)
+    assert picked == sorted(set(picked))
+    assert picked
+    assert len({document[index] for index in picked}) == len(picked)
+
+
+@pytest.mark.parametrize("name", sorted(set(PLAIN) - {"first", "first_words", "concept_ilp", "lsa_first"}))
+def test_number_of_sentences(name):
+    for count in (1, 2, 5, 99):
+        assert len(make(name, sentences=count).summarize(STORY)) == min(count, len(STORY))
+
+
+def test_no_result_depends_on_the_hash_seed():
+    code = (
+        "from laconic.config.names import EXTRACTIVE, build;"
+        f"story = {STORY!r};"
+        "print([build('m', EXTRACTIVE, {'type': n}).summarize(story) for n in sorted(EXTRACTIVE) if n != 'oracle'])"
+    )
+    outputs = set()
+    for seed in ("1", "2"):
+        done = subprocess.run(
+            [sys.executable, "-c", code],
+            capture_output=True,
+            text=True,
+            check=True,
+            env={**os.environ, "PYTHONHASHSEED": seed},
+        )
+        outputs.add(done.stdout)
+    assert len(outputs) == 1
+
+
+def test_summarize_by_name():
+    assert extractive.summarize("lead", " ".join(STORY), sentences=1) == STORY[0]
+    assert extractive.summarize("first", STORY) == STORY[0]
+    with pytest.raises(ConfigError, match="Did you mean 'lexrank'"):
+        extractive.summarize("lexrnk", STORY)
+    with pytest.raises(ConfigError, match="Unknown key"):
+        extractive.summarize("lead", STORY, sentence=1)
+    with pytest.raises(ConfigError, match="stemmer"):
+        extractive.summarize("luhn", STORY, stemmer="klingon")
+    with pytest.raises(ConfigError, match="stop-word list"):
+        extractive.summarize("luhn", STORY, stop_words="nosuchfile")
+    with pytest.raises(DataError, match="Sentence 2"):
+        extractive.summarize("lead", ["a", 3])
+
+
+def test_positional():
+    assert make("lead", sentences=2).summarize(["", "a", "b", "c"]) == [1, 2]
+    assert FirstWords(FirstWords.Config(words=4)).text("one two three. four five") == "one two three. four"
+    dialogue = "A: hi\nB: a longer reply, this\nA: ok\nB: the longest of all the replies here\nA: mid size one"
+    longest = Longest(Longest.Config(sentences=2))
+    assert longest.summarize(dialogue) == [1, 3]
+    assert longest.text(dialogue, "\n").splitlines() == dialogue.splitlines()[1:4:2]
+
+
+def test_words():
+    assert treebank_words("I don't like U.S. e-mail, said Bob's aunt. ") == (
+        ["I", "do", "n't", "like", "e-mail", "said", "Bob", "aunt"]
+    )
+    assert treebank_words('"Stop." he said (twice) at 5pm') == ["he", "said", "twice", "at"]
+    assert treebank_words("") == []
+    assert character_words("我爱 Python3") == ["我", "爱", "Python"]
+    assert cut_words(["我爱北京"], "auto") == [["我", "爱", "北", "京"]]
+    assert {"the", "shan't"} <= stop_words("english")
+    assert stop_words("none") == frozenset()
+
+
+def test_luhn_clusters():
+    significant = {"x"}
+    assert best_cluster(list("xaxbbbbx"), significant, 4) == 4 / 3
+    assert best_cluster(list("xaaaax"), significant, 4) == 0.0  # four in a row end a cluster
+    assert best_cluster(list("xaaax"), significant, 4) == 4 / 5
+    assert best_cluster(list("abc"), significant, 4) == 0.0
+
+
+def test_lexrank_cosine_against_the_formula():
+    counts = np.array([[2.0, 1, 0], [1, 0, 1], [0, 0, 0], [0, 3, 3]])
+    idf = np.log(4 / (1 + np.array([2, 2, 2])))
+    tf = [row / max(row.max(), 1) for row in counts]
+    for i, j in itertools.product(range(4), repeat=2):
+        left, right = tf[i] * idf, tf[j] * idf
+        below = np.linalg.norm(left) * np.linalg.norm(right)
+        assert idf_cosine(counts)[i, j] == pytest.approx(left @ right / below if below else 0.0)
+
+
+def test_lsa_full_rank_steinberger_is_the_column_norm():
+    generator = np.random.default_rng(0)
+    counts = generator.integers(0, 3, size=(8, 20)).astype(float)
+    for matrix in (tfidf(counts), smooth_tf(counts)):
+        _, strengths, topics = np.linalg.svd(matrix, full_matrices=False)
+        norms = np.linalg.norm(matrix, axis=0)
+        assert steinberger(strengths, topics, len(strengths)) == pytest.approx(norms)
+    assert smoothed_norms(counts) == pytest.approx(np.linalg.norm(smooth_tf(counts), axis=0))
+    assert (smooth_tf(np.zeros((2, 3))) == 0).all()
+
+
+def test_lsa_readings():
+    first = Lsa(Lsa.Config(method="first", sentences=1)).summarize(STORY)
+    assert first == make("lsa_first").summarize(STORY) == Lsa(Lsa.Config(sentences=1)).summarize(STORY)
+    assert Lsa(Lsa.Config(method="gong_liu", sentences=1)).summarize(STORY) == first
+    assert len(Lsa(Lsa.Config(method="gong_liu", sentences=7)).summarize(STORY)) == 7
+    full = Lsa(Lsa.Config(sentences=2)).summarize(STORY)
+    assert full == Lsa(Lsa.Config(method="steinberger", topics=99, weighting="smooth_tf", sentences=2)).summarize(STORY)
+    assert len(Lsa(Lsa.Config(method="steinberger", sentences=2)).summarize(STORY)) == 2
+
+
+def test_edmundson_location_and_words():
+    assert Edmundson().summarize(STORY) == [0, 1, 6]
+    cued = Edmundson(Edmundson.Config(bonus_words=("budgets",), sentences=2, location_weight=0.0))
+    assert cued.summarize(STORY) == [0, 3]
+    stigma = Edmundson(Edmundson.Config(stigma_words=("council",), sentences=1))
+    assert stigma.summarize(STORY) == [6]
+    titled = Edmundson(Edmundson.Config(title="The football match", sentences=1))
+    assert titled.summarize(STORY) == [6]
+
+
+def brute_force(weights, contains, lengths, budget):
+    best = (-1.0, ())
+    for size in range(len(lengths) + 1):
+        for chosen in itertools.combinations(range(len(lengths)), size):
+            if sum(lengths[list(chosen)]) <= budget:
+                value = weights[contains[:, list(chosen)].any(axis=1)].sum() - 1e-6 * sum(chosen)
+                best = max(best, (value, chosen), key=lambda item: item[0])
+    return best
+
+
+def test_concept_ilp_equals_brute_force():
+    from scipy.sparse import csr_array
+
+    generator = np.random.default_rng(1)
+    for _ in range(15):
+        contains = generator.random((12, 7)) < 0.3
+        weights = generator.integers(1, 4, size=12).astype(float)
+        lengths = generator.integers(3, 12, size=7).astype(float)
+        occurrence = csr_array(contains.astype(float))
+        chosen = solve_coverage(weights, occurrence, lengths, 20, 5.0)
+        value = weights[contains[:, chosen].any(axis=1)].sum() - 1e-6 * sum(chosen)
+        assert value == pytest.approx(brute_force(weights, contains, lengths, 20)[0], abs=1e-5)
+        greedy = greedy_coverage(weights, occurrence, lengths, 20)
+        assert lengths[greedy].sum() <= 20
+        assert weights[contains[:, greedy].any(axis=1)].sum() >= 0.6 * value
+
+
+def test_concept_ilp_budget_and_fallbacks(monkeypatch):
+    for concepts in ("skip", "adjacent"):
+        method = ConceptIlp(ConceptIlp.Config(max_words=25, concepts=concepts))
+        assert 0 < len(method.text(STORY).split()) <= 25
+    assert ConceptIlp(ConceptIlp.Config(max_words=1)).summarize(STORY) == [2]
+    monkeypatch.setattr("laconic.extractive.concepts.solve_coverage", lambda *_: None)
+    assert 0 < len(ConceptIlp(ConceptIlp.Config(max_words=25)).text(STORY).split()) <= 25
+
+
+def test_oracle_is_greedy_and_never_below_lead():
+    generator = random.Random(0)
+    words = ["council", "budget", "school", "teacher", "money", "mayor", "week", "rain", "match"]
+    for _ in range(10):
+        sentences = [" ".join(generator.choices(words, k=6)) + f" s{place}" for place in range(6)]
+        reference = " ".join(generator.choices(words, k=12))
+        oracle = Oracle(Oracle.Config(sentences=3))
+        chosen = rouge([oracle.text(sentences, references=reference)], [reference], kinds=["1", "2"]).mean
+        single = [rouge([sentence], [reference], kinds=["1", "2"]).mean for sentence in sentences]
+        best = max(one["1"].f + one["2"].f for one in single)
+        assert chosen["1"].f + chosen["2"].f >= best - 1e-4
+    assert Oracle().summarize(STORY, [STORY[3], STORY[5]]) in ([3], [5])
+    with pytest.raises(DataError, match="at least one reference"):
+        Oracle().summarize(STORY)
+    assert greedy_oracle([[], [1, 2]], [[1, 2]], 3) == [1]

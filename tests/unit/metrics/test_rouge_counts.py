@@ -1,0 +1,269 @@
+"""ROUGE against a plain reference written from the definitions, and the properties every profile must have."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+from collections import Counter
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from laconic.errors import ConfigError, DataError
+from laconic.metrics.lcs import lcs_length, lcs_positions, union_hits, weighted_positions
+from laconic.metrics.porter import stem_rouge155
+from laconic.metrics.rouge import rouge
+from laconic.metrics.rouge_engine import limit_bytes, limit_words
+
+SMALL = st.lists(st.integers(0, 5), max_size=25)
+
+
+def table_positions(reference, hypothesis):
+    """The LCS by the textbook table, read out with the tool's preference."""
+    rows, columns = len(reference), len(hypothesis)
+    table = [[0] * (columns + 1) for _ in range(rows + 1)]
+    for i in range(rows):
+        for j in range(columns):
+            same = reference[i] == hypothesis[j]
+            table[i + 1][j + 1] = table[i][j] + 1 if same else max(table[i][j + 1], table[i + 1][j])
+    found, i, j = [], rows, columns
+    while i and j:
+        if reference[i - 1] == hypothesis[j - 1]:
+            i, j = i - 1, j - 1
+            found.append(i)
+        elif table[i - 1][j] >= table[i][j - 1]:
+            i -= 1
+        else:
+            j -= 1
+    return sorted(found)
+
+
+def bits(number):
+    return [place for place in range(number.bit_length()) if number >> place & 1]
+
+
+@given(SMALL, SMALL)
+@settings(max_examples=200, deadline=None)
+def test_lcs_positions_are_those_of_the_table(reference, hypothesis):
+    assert bits(lcs_positions(reference, hypothesis)) == table_positions(reference, hypothesis)
+    assert lcs_length(reference, hypothesis) == len(table_positions(reference, hypothesis))
+
+
+@given(SMALL, SMALL)
+@settings(max_examples=100, deadline=None)
+def test_lcs_of_long_texts_is_the_same_in_blocks(reference, hypothesis):
+    import laconic.metrics.lcs as module
+
+    whole = lcs_positions(reference, hypothesis)
+    kept, module._KEPT_BITS = module._KEPT_BITS, 1
+    try:
+        assert lcs_positions(reference, hypothesis) == whole
+    finally:
+        module._KEPT_BITS = kept
+
+
+def test_weight_one_is_the_plain_lcs():
+    generator = random.Random(1)
+    for _ in range(50):
+        left, right = generator.choices("abcd", k=12), generator.choices("abcd", k=9)
+        assert weighted_positions(left, right, 1.0) == table_positions(left, right)
+
+
+def test_weighted_lcs_counts_runs_of_the_reference():
+    # Lin 2004's example. The tool marks reference words only, so what breaks the run in the hypothesis does not show;
+    # a gap in the reference does.
+    reference = list("ABCDEFG")
+    assert weighted_positions(reference, list("ABCDHIK"), 1.2) == [0, 1, 2, 3]
+    score = rouge(["A B C D H I K", "A H B K C I D"], ["A B C D E F G"] * 2, kinds=["L", "W"], stem=False)
+    first, second = score.per_document["W"]
+    assert first.f == second.f
+    gap = rouge(["A B C D H I K"], ["A H B K C I D"], kinds=["W"], stem=False).mean["W"]
+    assert gap.f < first.f
+    assert score.per_document["L"][0] == score.per_document["L"][1]
+
+
+def test_union_lcs_of_lins_example():
+    # Lin 2004, section 3.2: r = w1 w2 w3 w4 w5, c1 = w1 w2 w6 w7 w8, c2 = w1 w3 w8 w9 w5: union w1 w2 w3 w5.
+    reference = [[1, 2, 3, 4, 5]]
+    candidates = [[1, 2, 6, 7, 8], [1, 3, 8, 9, 5]]
+    counts = Counter(word for sentence in candidates for word in sentence)
+    assert union_hits(reference, candidates, Counter(reference[0]), counts) == 4
+
+
+@pytest.mark.parametrize("length", [30, 900])  # below and above the length where counting changes its method
+@pytest.mark.parametrize("order", [1, 2, 3, 4])
+def test_clipped_ngrams_against_plain_counting(order, length):
+    generator = random.Random(order)
+    for _ in range(20):
+        left = generator.choices("abcdefgh", k=generator.randint(0, length))
+        right = generator.choices("abcdefgh", k=generator.randint(0, length))
+        grams = [Counter(tuple(s[i : i + order]) for i in range(len(s) - order + 1)) for s in (left, right)]
+        hits = sum((grams[0] & grams[1]).values())
+        totals = [sum(counter.values()) for counter in grams]
+        score = rouge([" ".join(left)], [" ".join(right)], kinds=[str(order)], profile="google", stem=False)
+        assert score.mean[str(order)].precision == pytest.approx(hits / totals[0] if totals[0] else 0.0)
+        assert score.mean[str(order)].recall == pytest.approx(hits / totals[1] if totals[1] else 0.0)
+
+
+def test_skip_bigrams_of_lins_example():
+    # Lin 2004, section 5: "police killed the gunman" against three candidates, S without limit.
+    references = ["police killed the gunman"] * 3
+    candidates = ["police kill the gunman", "the gunman kill police", "the gunman police killed"]
+    score = rouge(candidates, references, kinds=["S*"], stem=False)
+    assert [round(one.f, 3) for one in score.per_document["S*"]] == [0.5, 0.167, 0.333]
+
+
+def test_skip_bigram_unigrams_leave_out_the_last_word():
+    # Two words: one pair and one window-opening word, as the tool counts; the last word alone is not counted.
+    score = rouge(["a z"], ["b z"], kinds=["SU4"], stem=False)
+    assert score.mean["SU4"].f == 0.0
+    assert rouge(["a z"], ["a y"], kinds=["SU4"], stem=False).mean["SU4"].f == 0.5
+
+
+def test_stemming_after_the_exception_lists():
+    both = rouge(["men went better"], ["man go well"], kinds=["1"]).mean["1"].f
+    plain = rouge(["men went better"], ["man go well"], kinds=["1"], exceptions=False).mean["1"].f
+    # "men" has three letters and is left alone; "went" and "better" are in the lists.
+    assert (both, plain) == (pytest.approx(2 / 3, abs=1e-5), 0.0)
+    assert stem_rouge155("fundamental") == "fundam"
+
+
+def test_bytes_cut_both_sides_and_characters_in_two():
+    assert limit_bytes(["été ici"], 3) == (["ét"], ["ét"])
+    assert limit_bytes(["abcde", "fghij"], 7) == (["abcde", "fg"], ["abcde", "fghij"])  # the tool's LCS slip
+    assert limit_words(["a b c", "d e f"], 4) == ["a b c", "d"]
+    assert limit_words([" a b c"], 2) == [" a"]  # a leading blank is an empty word
+    score = rouge(["alpha beta gamma"], ["alpha beta gamma"], kinds=["1"], max_bytes=8, stem=False)
+    assert score.mean["1"] == (1.0, 1.0, 1.0)
+    assert rouge(["alpha beta"], ["alpha bex"], kinds=["1"], max_bytes=8, stem=False).mean["1"].f == 1.0
+
+
+def test_several_references():
+    hypotheses, references = ["a b c d"], [["a b", "a b c x y z"]]
+    options = {"kinds": ["1"], "stem": False}
+    assert rouge(hypotheses, references, multi="average", **options).mean["1"] == (0.625, 0.625, 0.625)
+    assert rouge(hypotheses, references, multi="best", **options).mean["1"] == (
+        0.5,
+        1.0,
+        pytest.approx(2 / 3, abs=1e-5),
+    )
+    assert rouge(hypotheses, references, multi="max", **options).mean["1"].f == pytest.approx(2 / 3, abs=1e-5)
+    assert rouge(hypotheses, references, multi="jackknife", **options).mean["1"].recall == 0.75
+    one = rouge(hypotheses, ["a b"], multi="jackknife", **options).mean["1"]
+    assert one == rouge(hypotheses, ["a b"], multi="best", **options).mean["1"]
+
+
+def test_stop_words_and_alpha():
+    assert rouge(["the cat"], ["a cat"], kinds=["1"], remove_stop_words=True).mean["1"].f == 1.0
+    precise = rouge(["a b"], ["a x y z"], kinds=["1"], stem=False, alpha=1.0).mean["1"]
+    assert precise.f == precise.precision == 0.5
+
+
+def test_sentences_matter_to_lsum_only():
+    hypothesis, reference = "c d\na b", "a b\nc d"
+    score = rouge([hypothesis], [reference], kinds=["L", "Lsum", "1"], stem=False)
+    assert (score.mean["L"].f, score.mean["Lsum"].f, score.mean["1"].f) == (0.5, 1.0, 1.0)
+
+
+def test_plain_profile_is_case_sensitive_and_keeps_punctuation():
+    score = rouge(["The cat ."], ["the cat ."], kinds=["1"], profile="plain")
+    assert score.mean["1"] == (0.66667, 0.66667, 0.66667)
+
+
+def test_unicode_profile_reads_any_script():
+    pairs = [("Привет, мир!", "привет мир"), ("我爱北京", "我爱上海"), ("हिन्दी भाषा", "हिन्दी"), ("ＡＢＣ", "abc")]
+    score = rouge([p[0] for p in pairs], [p[1] for p in pairs], kinds=["1"], profile="unicode")
+    assert [round(one.f, 3) for one in score.per_document["1"]] == [1.0, 0.5, 0.667, 1.0]
+    latin = rouge([p[0] for p in pairs[:2]], [p[1] for p in pairs[:2]], kinds=["1"])
+    assert latin.mean["1"].f == 0.0
+    assert (latin.counts.wordless_hypotheses, latin.counts.wordless_references) == (2, 2)
+
+
+def test_chinese_by_character_does_not_depend_on_the_mapping():
+    hypothesis, reference = "大家好,你好", "你好大家"
+    numbers = {character: str(place) for place, character in enumerate("大家好你")}
+    mapped = [" ".join(numbers[c] for c in text if c in numbers) for text in (hypothesis, reference)]
+    direct = rouge([hypothesis], [reference], profile="unicode").mean
+    assert direct == rouge([mapped[0]], [mapped[1]], stem=False).mean
+
+
+@pytest.mark.parametrize("profile", ["rouge155", "google", "plain", "unicode"])
+def test_empty_texts_score_zero_and_are_counted(profile):
+    kinds = ["1", "2", "L", "Lsum", "W", "S", "SU"]
+    score = rouge(["", "a b", " \n ", "a"], ["a b", "", "x", "a"], kinds=kinds, profile=profile)
+    assert score.counts.empty_hypotheses == 2
+    assert score.counts.empty_references == 1
+    for kind in kinds:
+        assert score.per_document[kind][:3] == [(0.0, 0.0, 0.0)] * 3
+    assert score.per_document["1"][3].f == 1.0
+
+
+@given(st.text(max_size=60), st.text(max_size=60))
+@settings(max_examples=100, deadline=None)
+def test_scores_are_between_zero_and_one_and_symmetric(left, right):
+    for profile in ("rouge155", "google", "unicode"):
+        one = rouge([left], [right], kinds=["1", "2", "L", "Lsum", "S4"], profile=profile).mean
+        two = rouge([right], [left], kinds=["1", "2", "L", "Lsum", "S4"], profile=profile).mean
+        for kind in ("1", "2", "L", "S4"):
+            assert all(0.0 <= value <= 1.0 for value in one[kind])
+            assert one[kind].precision == two[kind].recall
+        assert one["L"].recall <= one["1"].recall + 1e-9
+        assert one["Lsum"].recall <= one["1"].recall + 1e-9
+
+
+def test_processes_give_the_same():
+    generator = random.Random(3)
+    texts = [" ".join(generator.choices("abcdefgh", k=12)) for _ in range(21)]
+    alone = rouge(texts, texts[::-1])
+    assert rouge(texts, texts[::-1], processes=2).per_document == alone.per_document
+
+
+def test_signature_pins_what_matters():
+    base = rouge(["a"], ["a"]).signature
+    assert base == "rouge:rouge155|n:1|stem:porter+wordnet2.0|stop:kept|limit:no|refs:average|alpha:0.5|laconic.r1"
+    changes = [
+        {"stem": False},
+        {"exceptions": False},
+        {"remove_stop_words": True},
+        {"max_bytes": 75},
+        {"max_words": 10},
+        {"multi": "best"},
+        {"alpha": 0.3},
+        {"interval": True},
+        {"profile": "google"},
+        {"kinds": ["W"]},
+        {"kinds": ["S2"]},
+    ]
+    signatures = {rouge(["a"], ["a"], **change).signature for change in changes}
+    assert len(signatures | {base}) == len(changes) + 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "says"),
+    [
+        ({"hypotheses": ["a"], "references": []}, DataError, "1 hypotheses but 0 references"),
+        ({"hypotheses": [], "references": []}, DataError, "nothing to score"),
+        ({"hypotheses": "a", "references": ["a"]}, DataError, "wrap a single text"),
+        ({"hypotheses": ["a"], "references": [[]]}, DataError, "Document 1 has no reference"),
+        ({"hypotheses": [None], "references": ["a"]}, DataError, "must be texts"),
+        ({"hypotheses": ["a"], "references": ["a"], "kinds": ["0"]}, ConfigError, "Unknown ROUGE kind"),
+        ({"hypotheses": ["a"], "references": ["a"], "profile": "rogue155"}, ConfigError, "Did you mean 'rouge155'"),
+        ({"hypotheses": ["a"], "references": ["a"], "stemm": True}, ConfigError, "Did you mean 'stem'"),
+        ({"hypotheses": ["a"], "references": ["a"], "max_bytes": 5, "max_words": 5}, ConfigError, "not both"),
+        ({"hypotheses": ["a"], "references": ["a"], "alpha": 2.0}, ConfigError, "between 0 and 1"),
+    ],
+)
+def test_wrong_input_is_explained(arguments, error, says):
+    with pytest.raises(error, match=says):
+        rouge(**arguments)
+
+
+def test_import_stays_light():
+    code = (
+        "import sys, laconic.metrics.rouge as r; r.rouge(['a'], ['a']);"
+        "print([m for m in ('torch', 'transformers', 'nltk', 'sacrebleu', 'scipy') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
