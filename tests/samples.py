@@ -10,7 +10,7 @@ from torch import Tensor
 
 from laconic.config.names import MODELS, build
 from laconic.models.seq2seq import Seq2Seq
-from laconic.types import Batch
+from laconic.types import Batch, ModelOutput
 
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
 VOCAB = 20
@@ -107,6 +107,19 @@ def one_example(batch: Batch, index: int, *, trim: bool = True) -> Batch:
 TINY = {"embedding_size": 5, "encoder_hidden": 4, "hidden_size": 4}
 
 
+COVERAGE = {"attention": {"type": "additive", "size": 6, "coverage": True}}
+ATTENTION = {"attention": {"type": "additive", "size": 6}}
+PLAIN: dict[str, Any] = {"attention": None, "head": {"type": "vocabulary"}}
+SEE = {
+    **COVERAGE,
+    "state_for_attention": "ch",
+    "input_feeding": "linear",
+    "two_biases": False,
+    "output_layers": 2,
+    "bridge_activation": ("relu", "relu"),
+}
+
+
 def tiny_seq2seq(*, vocab_size: int = VOCAB, seed: int = 0, scale: float = 0.6, **options: Any) -> Seq2Seq:
     """A float64 model of a few units, every parameter drawn from U(-scale, scale) (also those that start at zero)."""
     spec = {"type": "seq2seq", **TINY, **options}
@@ -130,6 +143,21 @@ def gradients(model: torch.nn.Module) -> dict[str, Tensor]:
     return {
         name: torch.zeros_like(p) if p.grad is None else p.grad.detach().clone() for name, p in model.named_parameters()
     }
+
+
+def total(output: ModelOutput) -> Tensor:
+    """A loss that reaches everything: unequal weights of the words, and the coverage losses."""
+    values = output.gold_log_probs
+    weights = torch.linspace(0.5, 1.5, values.numel(), dtype=values.dtype).view_as(values)
+    loss = -(weights * values).sum()
+    return loss if output.coverage_losses is None else loss + 0.3 * output.coverage_losses.sum()
+
+
+def backward(model: Seq2Seq, batch: Batch) -> tuple[ModelOutput, dict[str, Tensor]]:
+    model.zero_grad()
+    output = model(batch)
+    total(output).backward()
+    return output, gradients(model)
 
 
 def assert_same(actual: dict[str, Tensor], expected: dict[str, Tensor], tolerance: float) -> None:

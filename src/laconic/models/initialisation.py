@@ -12,7 +12,8 @@ from laconic.layers.vocabulary import VocabularyProjection
 def initialise(model: nn.Module, scheme: str) -> None:
     """``torch`` keeps what the layers chose. ``see``: LSTM kernels U(-0.02, 0.02) with zero bias; embedding,
     output layer and bridge truncated normal with standard deviation 1e-4, weights and biases; attention,
-    merge, p_gen and first output layer Glorot uniform with zero bias."""
+    merge, p_gen and first output layer Glorot uniform with zero bias (TensorFlow's: v counts as A by A, w_c as
+    1 by A; a w_c that starts at zero stays there)."""
     if scheme == "torch":
         return
     with torch.no_grad():
@@ -23,7 +24,9 @@ def initialise(model: nn.Module, scheme: str) -> None:
                     nn.init.zeros_(module.bias)
         for name, parameter in model.named_parameters():
             if name.endswith("score_vector"):
-                nn.init.uniform_(parameter, -((6 / (len(parameter) + 1)) ** 0.5), (6 / (len(parameter) + 1)) ** 0.5)
+                _glorot(parameter, len(parameter))
+            elif name.endswith("coverage_vector") and bool(parameter.any()):
+                _glorot(parameter, 1)
         for module in model.modules():
             if isinstance(module, Recurrence):
                 for name, parameter in module.named_parameters():
@@ -38,6 +41,11 @@ def initialise(model: nn.Module, scheme: str) -> None:
             elif isinstance(module, Bridge):
                 for parameter in module.parameters():
                     _tiny(parameter)
+
+
+def _glorot(vector: torch.Tensor, fan_in: int) -> None:
+    limit = (6 / (fan_in + len(vector))) ** 0.5
+    nn.init.uniform_(vector, -limit, limit)
 
 
 def _tiny(parameter: torch.Tensor) -> None:

@@ -1,0 +1,342 @@
+"""The recurrent model: fast path against slow path, gradients in every kind of pass, memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from laconic.layers import vocabulary
+from laconic.layers.attention import additive
+from laconic.layers.copying.pointer import PointerHead, final_distribution, generation_gate
+from laconic.layers.recurrent import Recurrence
+from laconic.models.seq2seq import Seq2Seq
+from samples import (
+    ATTENTION,
+    COVERAGE,
+    PLAIN,
+    SEE,
+    UNK,
+    VOCAB,
+    assert_same,
+    backward,
+    gradients,
+    one_example,
+    random_batch,
+    tiny_seq2seq,
+    total,
+)
+
+# name: (settings, does one fused call run all decoder steps at once? Specification g.1)
+PATHS: dict[str, tuple[dict[str, Any], bool]] = {
+    "lstm": ({**PLAIN, "bidirectional": False}, True),
+    "gru-init": ({**PLAIN, "cell": "gru", "context_feed": "init"}, True),
+    "bilstm": (PLAIN, True),
+    "attention": ({**ATTENTION, "head": {"type": "vocabulary"}}, True),
+    "pointer": (ATTENTION, True),
+    "pointer-gru": ({**ATTENTION, "cell": "gru"}, True),
+    "coverage": (COVERAGE, True),
+    "coverage-one-bias": ({**COVERAGE, "two_biases": False}, True),
+    "ch": ({**ATTENTION, "state_for_attention": "ch"}, False),
+    "concat": ({**ATTENTION, "input_feeding": "concat"}, False),
+    "linear": ({**COVERAGE, "input_feeding": "linear"}, False),
+    "before": ({**ATTENTION, "attention_timing": "before"}, False),
+    "see": (SEE, False),
+}
+
+
+class Calls:
+    """Counts what the decoder does."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, model: Seq2Seq) -> None:
+        self.fused = self.steps = 0
+        forward, stepper = Recurrence.forward, Recurrence.stepper
+
+        def counted_forward(layer: Recurrence, *args: Any, **kwargs: Any) -> Any:
+            self.fused += layer is model.decoder
+            return forward(layer, *args, **kwargs)
+
+        def counted_stepper(layer: Recurrence) -> Any:
+            run = stepper(layer)
+
+            def step(*args: Any) -> Any:
+                self.steps += 1
+                return run(*args)
+
+            return step
+
+        monkeypatch.setattr(Recurrence, "forward", counted_forward)
+        monkeypatch.setattr(Recurrence, "stepper", counted_stepper)
+
+
+@pytest.mark.parametrize("name", PATHS)
+def test_the_fast_path_is_chosen_where_it_is_exact(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    options, fused = PATHS[name]
+    model, batch = tiny_seq2seq(**options), random_batch()
+    calls = Calls(monkeypatch, model)
+    model(batch)
+    assert (calls.fused, calls.steps) == ((1, 0) if fused else (0, batch.target_ids.shape[1]))
+
+
+@pytest.mark.parametrize("name", [name for name, (_, fused) in PATHS.items() if fused])
+def test_fused_equals_the_step_loop(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Values and all gradients to 1e-12, and the loop really ran."""
+    model, batch = tiny_seq2seq(**PATHS[name][0]), random_batch(extra_target=1)
+    output, grads = backward(model, batch)
+    calls = Calls(monkeypatch, model)
+    monkeypatch.setattr(Seq2Seq, "_can_fuse", False)
+    looped, looped_grads = backward(model, batch)
+    assert (calls.fused, calls.steps) == (0, batch.target_ids.shape[1])
+    torch.testing.assert_close(looped.gold_log_probs, output.gold_log_probs, atol=1e-12, rtol=0)
+    if output.attention is not None:
+        torch.testing.assert_close(looped.attention, output.attention, atol=1e-12, rtol=0)
+    if output.coverage_losses is not None:
+        torch.testing.assert_close(looped.coverage_losses, output.coverage_losses, atol=1e-12, rtol=0)
+    assert_same(looped_grads, grads, 1e-12)
+
+
+@pytest.mark.parametrize("name", PATHS)
+def test_all_gold_coins_equal_no_coins(name: str) -> None:
+    """The self-feeding path with every input forced is teacher forcing, gradients included."""
+    model, batch = tiny_seq2seq(**PATHS[name][0]), random_batch()
+    expected, wanted = backward(model, batch)
+    batch.forced_mask = torch.ones_like(batch.target_mask)
+    output, grads = backward(model, batch)
+    torch.testing.assert_close(output.gold_log_probs, expected.gold_log_probs, atol=1e-12, rtol=0)
+    assert_same(grads, wanted, 1e-12)
+
+
+@pytest.mark.parametrize("name", ["bilstm", "pointer", "coverage", "linear", "see"])
+def test_small_blocks_and_chunks_change_nothing(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = tiny_seq2seq(**PATHS[name][0])
+    batch = random_batch((7, 4, 1, 5, 6), (9, 3, 2, 8, 7))
+    output, grads = backward(model, batch)
+    monkeypatch.setattr(vocabulary, "_CHUNK_ELEMENTS", 1)
+    monkeypatch.setattr(additive, "_BLOCK_ON_CPU", 1)
+    cut, cut_grads = backward(model, batch)
+    torch.testing.assert_close(cut.gold_log_probs, output.gold_log_probs, atol=1e-12, rtol=0)
+    assert_same(cut_grads, grads, 1e-12)
+
+
+# ------------------------------------------------------------------------------- gradients
+
+
+@pytest.mark.parametrize("name", ["bilstm", "pointer", "coverage", "see"])
+def test_backward_twice(name: str) -> None:
+    model, batch = tiny_seq2seq(**PATHS[name][0]), random_batch()
+    _, expected = backward(model, batch)
+    model.zero_grad()
+    loss = total(model(batch))
+    loss.backward(retain_graph=True)
+    loss.backward()
+    assert_same(gradients(model), {name: 2 * g for name, g in expected.items()}, 1e-12)
+
+
+@pytest.mark.parametrize("name", ["bilstm", "pointer", "coverage", "see"])
+def test_gradients_add_up_over_batches(name: str) -> None:
+    model = tiny_seq2seq(**PATHS[name][0])
+    batches = [random_batch(seed=1), random_batch((5, 2), (3, 4), seed=2)]
+    parts = [backward(model, batch)[1] for batch in batches]
+    model.zero_grad()
+    outputs = [model(batch) for batch in batches]  # both graphs at once
+    for output in reversed(outputs):
+        total(output).backward()
+    assert_same(gradients(model), {name: parts[0][name] + parts[1][name] for name in parts[0]}, 1e-12)
+
+
+@pytest.mark.parametrize("name", ["coverage", "see"])
+@pytest.mark.parametrize("part", ["first word", "last word", "coverage", "attention", "p_gen"])
+def test_gradients_of_some_outputs_only(name: str, part: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One output's gradient, against the difference of two numeric evaluations along a random direction."""
+    model, batch = tiny_seq2seq(**PATHS[name][0]), random_batch()
+    pick = {
+        "first word": lambda o: o.gold_log_probs[:, 0].sum(),
+        "last word": lambda o: o.gold_log_probs[0, -1],
+        "coverage": lambda o: o.coverage_losses.sum(),
+        "attention": lambda o: (o.attention * torch.arange(7)).masked_fill(~batch.target_mask[..., None], 0).sum(),
+        "p_gen": lambda o: o.details["p_gen"].sum(),
+    }[part]
+    pick(model(batch)).backward()
+    grads, generator = gradients(model), torch.Generator().manual_seed(3)
+    parameters = dict(model.named_parameters())
+    direction = {n: torch.randn(p.shape, generator=generator, dtype=p.dtype) for n, p in parameters.items()}
+    # the padding row of the embedding is never trained
+    direction["embedding.weight"][0] = 0
+    ends = []
+    with torch.no_grad():
+        for step in (1e-5, -2e-5):
+            for n, p in parameters.items():
+                p.add_(step * direction[n])
+            ends.append(float(pick(model(batch))))
+    slope = sum(float((grads[n] * direction[n]).sum()) for n in grads)
+    assert slope == pytest.approx((ends[0] - ends[1]) / 2e-5, rel=1e-6, abs=1e-8)
+    assert abs(slope) > 1e-4
+
+
+@pytest.mark.parametrize("name", ["pointer", "coverage", "see"])
+def test_gradients_asked_for_one_parameter_at_a_time(name: str) -> None:
+    """Passes that stop half-way must not spoil the next one."""
+    model, batch = tiny_seq2seq(**PATHS[name][0]), random_batch()
+    _, expected = backward(model, batch)
+    model.zero_grad()
+    loss = total(model(batch))
+    for parameter_name, parameter in model.named_parameters():
+        (gradient,) = torch.autograd.grad(loss, [parameter], retain_graph=True)
+        assert_same({parameter_name: gradient}, {parameter_name: expected[parameter_name]}, 1e-12)
+    loss.backward()
+    assert_same(gradients(model), expected, 1e-12)
+
+
+@pytest.mark.parametrize("name", ["coverage", "see"])
+def test_frozen_parameters(name: str) -> None:
+    """Freezing some parameters leaves the gradients of all others as they are."""
+    model, batch = tiny_seq2seq(**PATHS[name][0]), random_batch()
+    _, expected = backward(model, batch)
+    names = [n for n, _ in model.named_parameters()]
+    for frozen in (names[::2], names[1::2], [n for n in names if "weight" in n], [n for n in names if "bias" in n]):
+        for n, p in model.named_parameters():
+            p.requires_grad_(n not in frozen)
+        _, grads = backward(model, batch)
+        assert_same(
+            {n: g for n, g in grads.items() if n not in frozen},
+            {n: g for n, g in expected.items() if n not in frozen},
+            1e-12,
+        )
+
+
+@pytest.mark.parametrize("name", ["pointer", "coverage", "see"])
+def test_float32_is_close_to_float64(name: str) -> None:
+    """Specification g.5: 1e-5 relative on losses."""
+    model, batch = tiny_seq2seq(scale=0.3, **PATHS[name][0]), random_batch((40, 30), (12, 9))
+    output, grads = backward(model, batch)
+    low, low_grads = backward(model.float(), batch)
+    assert low.gold_log_probs.dtype == torch.float32
+    assert float(total(low).detach()) == pytest.approx(float(total(output).detach()), rel=1e-5)
+    assert_same({n: g.double() for n, g in low_grads.items()}, grads, 1e-4)
+
+
+@pytest.mark.parametrize("name", ["bilstm", "coverage", "see"])
+def test_bf16_autocast_is_close_to_float32(name: str) -> None:
+    model, batch = tiny_seq2seq(scale=0.3, **PATHS[name][0]).float(), random_batch((40, 30), (12, 9))
+    output, grads = backward(model, batch)
+    model.zero_grad()
+    with torch.autocast("cpu", torch.bfloat16):
+        low = model(batch)
+    assert low.gold_log_probs.dtype == torch.float32
+    total(low).backward()
+    for n, gradient in gradients(model).items():
+        assert float((gradient - grads[n]).norm()) <= 0.03 * max(float(grads[n].norm()), 1e-2), n
+    torch.testing.assert_close(low.gold_log_probs, output.gold_log_probs, atol=0.03, rtol=0)
+    if name == "coverage":  # attention and coverage never see half precision
+        torch.testing.assert_close(low.attention, output.attention, atol=1e-6, rtol=0)
+
+
+# ----------------------------------------------------------------- words, one distribution
+
+
+@pytest.mark.parametrize("name", ["bilstm", "attention", "pointer", "coverage", "concat", "before", "see"])
+def test_gold_log_probs_are_entries_of_the_step_distributions(name: str) -> None:
+    """Stepwise equals teacher-forced; every step's distribution sums to one over the extended vocabulary."""
+    model, batch = tiny_seq2seq(scale=1.0, **PATHS[name][0]).eval(), random_batch()
+    with torch.no_grad():
+        output, state = model(batch), model.start(model.encode(batch))
+        for t in range(batch.target_ids.shape[1]):
+            step, state = model.step(batch.target_input_ids[:, t], state)
+            size = batch.extended_vocab_size if model.head.copies else VOCAB
+            assert step.log_probs.shape == (3, size)
+            torch.testing.assert_close(step.log_probs.exp().sum(-1), torch.ones(3).double(), atol=1e-12, rtol=0)
+            gold = batch.target_ids[:, t]
+            gold = gold if model.head.copies else gold.masked_fill(gold >= VOCAB, UNK)
+            entries = step.log_probs.gather(1, gold[:, None])[:, 0].masked_fill(~batch.target_mask[:, t], 0.0)
+            torch.testing.assert_close(output.gold_log_probs[:, t], entries, atol=1e-12, rtol=0)
+            if output.attention is not None:
+                real = batch.target_mask[:, t]
+                torch.testing.assert_close(output.attention[real, t], step.attention[real], atol=1e-12, rtol=0)
+
+
+def test_the_step_distribution_is_the_plain_mixture(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, batch = tiny_seq2seq(scale=1.0, **COVERAGE).eval(), random_batch()
+    seen: list[Any] = []
+    forward = PointerHead.forward
+
+    def recorded(head: PointerHead, *args: Any) -> Any:
+        seen.append(args)
+        return forward(head, *args)
+
+    monkeypatch.setattr(PointerHead, "forward", recorded)
+    with torch.no_grad():
+        step, _ = model.step(batch.target_input_ids[:, 0], model.start(model.encode(batch)))
+        inputs, attention, _ = seen[0]
+        gate = generation_gate(inputs.gate, model.head.gate.weight, model.head.gate.bias)
+        ids = batch.source_extended_ids.unsqueeze(1)
+        plain = final_distribution(
+            model.head.projection(inputs.hidden), gate, attention.weights, ids, batch.extended_vocab_size
+        )
+    torch.testing.assert_close(step.log_probs, plain[:, 0], atol=1e-12, rtol=0)
+
+
+# ---------------------------------------------------------------------------------- memory
+
+
+class LargestTensor(TorchDispatchMode):
+    """Remembers the largest tensor that any operation makes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.size, self.name = 0, ""
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        result = function(*args, **(kwargs or {}))
+        for part in result if isinstance(result, (tuple, list)) else [result]:
+            if isinstance(part, Tensor) and part.untyped_storage().nbytes() // part.element_size() > self.size:
+                self.size, self.name = part.untyped_storage().nbytes() // part.element_size(), str(function)
+        return result
+
+
+@pytest.mark.parametrize("mode", ["forced", "free"])
+@pytest.mark.parametrize("options", [ATTENTION, COVERAGE, SEE], ids=["pointer", "coverage", "see"])
+def test_training_makes_neither_of_the_large_tensors(
+    options: dict[str, Any], mode: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No (B, T, X), no (B, T, S, A), no (B, T, S, D) (specification g.2-g.4): chunks and blocks, whatever the batch."""
+    monkeypatch.setattr(vocabulary, "_CHUNK_ELEMENTS", 1)
+    monkeypatch.setattr(additive, "_BLOCK_ON_CPU", 1)
+    vocab, b, t, s = 300, 4, 20, 30
+    model = tiny_seq2seq(vocab_size=vocab, **options)
+    batch = random_batch((s,) * b, (t,) * b, vocab_size=vocab)
+    if mode == "free":
+        batch.forced_mask = torch.zeros_like(batch.target_mask)
+    with LargestTensor() as largest:
+        total(model(batch)).backward()
+    allowed = max(16 * vocab, b * t * s, vocab * 20)  # a chunk of 16 rows, the attention weights, W_o
+    assert largest.size <= allowed, f"{largest.name} made {largest.size} numbers"
+    assert allowed < min(b * t * batch.extended_vocab_size, b * t * s * 6, b * t * s * 8) / 2
+    with LargestTensor() as largest:  # the watch itself works
+        torch.zeros(b, t, vocab).add(1)
+    assert largest.size == b * t * vocab
+
+
+def test_no_tensor_stays_on_a_module() -> None:
+    for options in (PLAIN, COVERAGE, SEE):
+        model = tiny_seq2seq(**options)
+        before = {id(m): set(vars(m)) for m in model.modules()}
+        buffers = [name for name, _ in model.named_buffers()]
+        total(model(random_batch())).backward()
+        assert {id(m): set(vars(m)) for m in model.modules()} == before
+        assert [name for name, _ in model.named_buffers()] == buffers
+
+
+def test_one_example_is_a_row_of_the_batch() -> None:
+    model, batch = tiny_seq2seq(**SEE), random_batch(padding="gold", extra_source=2)
+    output = model(batch)
+    for b in range(3):
+        alone = model(one_example(batch, b))
+        steps, sources = alone.gold_log_probs.shape[1], alone.attention.shape[2]
+        torch.testing.assert_close(alone.gold_log_probs[0], output.gold_log_probs[b, :steps], atol=1e-13, rtol=0)
+        torch.testing.assert_close(alone.coverage_losses[0], output.coverage_losses[b, :steps], atol=1e-13, rtol=0)
+        torch.testing.assert_close(alone.attention[0], output.attention[b, :steps, :sources], atol=1e-13, rtol=0)
+        assert output.gold_log_probs[b, steps:].eq(0).all()
+        assert output.coverage_losses[b, steps:].eq(0).all()

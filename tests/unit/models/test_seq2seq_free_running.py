@@ -1,0 +1,230 @@
+"""The model reads its own words (specification b.5), and words outside the vocabulary (c.36, pitfalls 3 and 6)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from laconic.config.schema import SearchConfig
+from laconic.models.seq2seq import Seq2Seq
+from laconic.search.decode import decode
+from laconic.types import Batch, Hypothesis
+from samples import (
+    ATTENTION,
+    BOS,
+    COVERAGE,
+    EOS,
+    PAD,
+    PLAIN,
+    SEE,
+    UNK,
+    VOCAB,
+    assert_same,
+    backward,
+    one_example,
+    random_batch,
+    tiny_seq2seq,
+)
+
+MODELS: dict[str, dict[str, Any]] = {
+    "bilstm": PLAIN,
+    "gru": {**PLAIN, "cell": "gru", "bidirectional": False},
+    "attention": {**ATTENTION, "head": {"type": "vocabulary"}},
+    "pointer": ATTENTION,
+    "coverage": COVERAGE,
+    "before": {**COVERAGE, "attention_timing": "before", "input_feeding": "concat"},
+    "see": SEE,
+}
+
+
+def model_of(name: str, seed: int = 0) -> Seq2Seq:
+    """A model with strong opinions that never generates PAD, BOS or EOS."""
+    model = tiny_seq2seq(seed=seed, scale=1.5, **MODELS[name]).eval()
+    with torch.no_grad():
+        model.head.projection.bias[[PAD, BOS, EOS]] = -50.0
+    return model
+
+
+def batch_of(ratio: float | str, seed: int = 3) -> Batch:
+    batch = random_batch((7, 4, 2), (8, 6, 7), seed=seed)
+    size = batch.target_mask.shape
+    if ratio == "mixed":
+        batch.forced_mask = torch.rand(size, generator=torch.Generator().manual_seed(seed)) < 0.5
+    elif ratio is not None:
+        batch.forced_mask = torch.full(size, bool(ratio))
+    return batch
+
+
+class OwnWords:
+    """What the model chose to read: (step, extended ids of the batch)."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.words: list[Tensor] = []
+        original = Seq2Seq._own_word
+
+        def recorded(model: Seq2Seq, *args: Any) -> Tensor:
+            self.words.append(original(model, *args))
+            return self.words[-1]
+
+        monkeypatch.setattr(Seq2Seq, "_own_word", recorded)
+
+
+@pytest.mark.parametrize("ratio", [0.0, 1.0, "mixed"])
+@pytest.mark.parametrize("name", MODELS)
+def test_the_same_coins_give_the_same_bits(name: str, ratio: float | str) -> None:
+    model, batch = model_of(name), batch_of(ratio)
+    output, grads = backward(model, batch)
+    torch.manual_seed(99)  # no hidden randomness
+    again, again_grads = backward(model, batch)
+    assert torch.equal(output.gold_log_probs, again.gold_log_probs)
+    assert_same(again_grads, grads, 0.0)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_coins_matter(name: str) -> None:
+    model = model_of(name)
+    results = [model(batch_of(ratio)).gold_log_probs for ratio in (0.0, "mixed", 1.0)]
+    assert (results[0] - results[2]).abs().max() > 1e-3
+    assert (results[1] - results[2]).abs().max() > 1e-3
+    assert torch.equal(results[0][:, 0], results[2][:, 0]), "the first input is BOS whatever the coin says"
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_coins_are_per_example(name: str) -> None:
+    """A row's result depends on its own coins only, and on no companion."""
+    model, batch = model_of(name), batch_of("mixed")
+    output = model(batch)
+    for b in range(3):
+        alone = model(one_example(batch, b)).gold_log_probs[0]
+        torch.testing.assert_close(alone, output.gold_log_probs[b, : len(alone)], atol=1e-12, rtol=0)
+
+
+def test_words_are_chosen_only_where_a_coin_asks_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """g.2: no projection for a step whose successor is forced, for the last step, or for padding."""
+    own, model, batch = OwnWords(monkeypatch), model_of("coverage"), batch_of(1.0)
+    model(batch)
+    assert len(own.words) == 0
+    batch.forced_mask[1, 3] = False  # one example, the input of step 3
+    model(batch)
+    assert len(own.words) == 1
+    batch.forced_mask[1, 7] = False  # beyond the end of example 1 (6 tokens)
+    batch.forced_mask[0, 0] = False  # BOS
+    model(batch)
+    assert len(own.words) == 2
+    model(batch_of(0.0))
+    assert len(own.words) == 2 + 7
+
+
+def greedy(model: Seq2Seq, batch: Batch, length: int, **options: Any) -> list[Hypothesis]:
+    config = SearchConfig(max_length=length, length_normalisation="none", forbid_unk=False, **options)
+    ids = {"unk_id": UNK, "bos_id": BOS, "eos_id": EOS, "pad_id": PAD}
+    return [hypotheses[0] for hypotheses in decode(model, batch, config, **ids)]
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("name", MODELS)
+def test_free_running_reads_what_greedy_decoding_writes(name: str, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, batch, own = model_of(name, seed), batch_of(0.0), OwnWords(monkeypatch)
+    with torch.no_grad():
+        output = model(batch)
+    words = torch.stack(own.words, 1)  # (B, T - 1): what was read at steps 1 .. T - 1
+    for b, hypothesis in enumerate(greedy(model, batch, 8)):
+        # up to the last step that any example needs; EOS is possible where the source holds it
+        read = [int(w) for w in words[b]]
+        written = [*hypothesis.ids, EOS] if hypothesis.finished else hypothesis.ids
+        shared = min(len(read), len(written))
+        assert shared >= 2
+        assert read[:shared] == written[:shared]
+    assert torch.isfinite(output.gold_log_probs).all()
+
+
+def copying_model(name: str) -> Seq2Seq:
+    """p_gen is practically 0: every word is copied."""
+    model = model_of(name)
+    with torch.no_grad():
+        model.head.gate.bias.fill_(-1e3)
+    return model
+
+
+class EmbeddedIds:
+    """The largest id that ever reaches an embedding."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.largest = -1
+        original = nn.Embedding.forward
+
+        def recorded(layer: nn.Embedding, ids: Tensor) -> Tensor:
+            self.largest = max(self.largest, int(ids.max()))
+            return original(layer, ids)
+
+        monkeypatch.setattr(nn.Embedding, "forward", recorded)
+
+
+@pytest.mark.parametrize("name", ["pointer", "coverage", "before", "see"])
+def test_extended_ids_never_reach_an_embedding(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In self-fed training, greedy and beam search alike; and words outside V really were produced."""
+    model, batch, own, seen = copying_model(name), batch_of(0.0), OwnWords(monkeypatch), EmbeddedIds(monkeypatch)
+    model(batch)
+    assert int(torch.stack(own.words).max()) >= VOCAB
+    for beams in (1, 3):
+        hypotheses = greedy(model, batch, 6, beam_size=beams)
+        assert max(max(h.ids) for h in hypotheses) >= VOCAB
+    assert VOCAB > seen.largest >= 4
+
+
+def test_an_extended_id_is_read_as_unk() -> None:
+    model, batch = model_of("see"), batch_of(0.0)
+    with torch.no_grad():
+        state = model.start(model.encode(batch))
+        outside, _ = model.step(torch.full((3,), VOCAB + 1), state)
+        unknown, _ = model.step(torch.full((3,), UNK), state)
+    assert torch.equal(outside.log_probs, unknown.log_probs)
+
+
+def test_an_untrained_pointer_copies_strings_it_does_not_know() -> None:
+    """g.8, pitfall 6: ids map through the words of the right example, also after re-ordering."""
+    model = copying_model("coverage")
+    sources = [["zyx", "quux"], ["foo"], ["bar", "baz", "qux"]]
+    size = max(len(words) for words in sources)
+    ids = torch.tensor([[VOCAB + i for i in range(len(w))] + [PAD] * (size - len(w)) for w in sources])
+    mask = ids != PAD
+    batch = Batch(ids.masked_fill(ids >= VOCAB, UNK), ids, mask, VOCAB + size, oov_words=sources)
+    for beams in (1, 4):
+        for b, hypothesis in enumerate(greedy(model, batch, 4, beam_size=beams)):
+            assert len(hypothesis.ids) == 4
+            strings = [batch.oov_words[b][id_ - VOCAB] for id_ in hypothesis.ids]
+            assert set(strings) <= set(sources[b])
+            assert hypothesis.details["p_gen"].max() < 1e-6
+            assert hypothesis.details["copy_probs"][0].sum() == pytest.approx(1.0)
+
+
+def test_drawn_words_follow_the_distribution() -> None:
+    """``prediction_feed`` sample (scheduled sampling): frequencies of the first own word, reproducible by seed."""
+    model = tiny_seq2seq(scale=1.0, **COVERAGE).eval()
+    model.switch({"prediction_feed": "sample"})
+    base = random_batch((5,), (2,))
+    many = 4000
+    batch = Batch(
+        source_ids=base.source_ids.expand(many, -1),
+        source_extended_ids=base.source_extended_ids.expand(many, -1),
+        source_mask=base.source_mask.expand(many, -1),
+        extended_vocab_size=base.extended_vocab_size,
+        target_input_ids=base.target_input_ids.expand(many, -1),
+        target_ids=base.target_ids.expand(many, -1),
+        target_mask=base.target_mask.expand(many, -1),
+        forced_mask=torch.zeros(many, 2, dtype=torch.bool),
+    )
+    drawn: list[Tensor] = []
+    original = Seq2Seq._own_word
+    with pytest.MonkeyPatch.context() as patch, torch.no_grad():
+        patch.setattr(Seq2Seq, "_own_word", lambda *args: drawn.append(original(*args)) or drawn[-1])
+        for _ in range(2):
+            torch.manual_seed(5)
+            model(batch)
+        output, _ = model.step(base.target_input_ids[:, 0], model.start(model.encode(base)))
+    assert torch.equal(drawn[0], drawn[1])
+    frequencies = torch.bincount(drawn[0], minlength=base.extended_vocab_size) / many
+    torch.testing.assert_close(frequencies.double(), output.log_probs[0].exp(), atol=0.03, rtol=0)
