@@ -52,7 +52,9 @@ def _regions(word: str) -> tuple[int, int]:
 
 
 def _longest(word: str, suffixes: tuple[str, ...]) -> str:
-    return next((suffix for suffix in suffixes if word.endswith(suffix)), "")
+    if not word.endswith(suffixes):
+        return ""
+    return next(suffix for suffix in suffixes if word.endswith(suffix))
 
 
 _SUFFIXES_2 = tuple(sorted(_STEP_2, key=len, reverse=True))
@@ -61,6 +63,8 @@ _SUFFIXES_4 = tuple(sorted(_STEP_4, key=len, reverse=True))
 
 
 def _mark_consonant_y(word: str) -> str:
+    if "y" not in word:
+        return word
     letters = list(word)
     for index, letter in enumerate(letters):
         if letter == "y" and (index == 0 or letters[index - 1] in _VOWELS):
@@ -157,7 +161,9 @@ def stem_english(word: str) -> str:
     """The stem of a lower-case word; words of one or two letters are their own."""
     if len(word) <= 2 or word in _SPECIAL:
         return _SPECIAL.get(word, word)
-    word = word.replace("\u2019", "'").replace("\u2018", "'").replace("\u201b", "'").removeprefix("'")
+    if not word.isascii():
+        word = word.replace("\u2019", "'").replace("\u2018", "'").replace("\u201b", "'")
+    word = word.removeprefix("'")
     word = _mark_consonant_y(word)
     r1, r2 = _regions(word)
     word = word.removesuffix("'").removesuffix("'s") if not word.endswith("'s'") else word[:-3]

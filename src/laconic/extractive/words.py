@@ -54,6 +54,7 @@ _CUTS: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"(?i)\b(more)('n)\b"), r" \1 \2 "),
     (re.compile(r"(?i) ('t)(is|was)\b"), r" \1 \2 "),
 )
+_JOINED = frozenset({"cannot", "gimme", "lemme", "gonna", "wanna", "gotta"})  # what the cuts part inside letters
 _FINAL_STOP = re.compile(r"(?<=[^.])(\.)([\])}>\"'»”’ ]*)$")
 _CLOSERS = re.compile("(?!'')[\\])}>'»”’][\\])}>\"'»”’]*")  # what may stand alone after the last full stop
 
@@ -61,6 +62,11 @@ _CLOSERS = re.compile("(?!'')[\\])}>'»”’][\\])}>\"'»”’]*")  # what may
 @lru_cache(maxsize=200_000)
 def _chunk_words(chunk: str, final: bool) -> tuple[str, ...]:
     """The words in one stretch without blanks; ``final`` if it ends its sentence."""
+    if chunk.isalpha():  # the common cases need no cutting
+        if chunk.lower() not in _JOINED:
+            return (chunk,)
+    elif chunk[:-1].isalpha() and chunk[-1] in ".,;:?!" and chunk[:-1].lower() not in _JOINED:
+        return (chunk[:-1],) if final or chunk[-1] != "." else ()
     if final:
         chunk = _FINAL_STOP.sub(r" \1 \2 ", chunk)
     text = f" {chunk} "
