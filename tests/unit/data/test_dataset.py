@@ -218,6 +218,8 @@ def test_ranks_have_equally_many_batches_and_cover_all(world_size: int) -> None:
     assert len(seen) - len(LENGTHS) < 16 * world_size
     alone = list(sampler())
     assert [batches[0] for batches in ranks] == alone[:world_size]
+    in_order = [ranks[number % world_size][number // world_size] for number in range(world_size * len(ranks[0]))]
+    assert in_order == [*alone, *alone][: len(in_order)]  # the first batches fill up the last round
 
 
 def test_without_shuffling() -> None:
