@@ -43,14 +43,16 @@ def final_distribution(
 ) -> Tensor:
     """Equation (5), written out: ``log P(w)`` over all X words.
 
-    Logits (..., V), gate (...), copy_probs (..., S) = a^t, source_ids (..., S) -> (..., X). The plain form,
-    for tests and readers; decoding uses `mixture`, which touches the copied words only.
+    Logits (..., V), gate (...), copy_probs (..., S) = a^t, source_ids (..., S) -> (..., X). The plain form, for
+    readers and wherever a step's gradient is wanted; decoding uses `mixture`, which touches the copied words only.
     """
     p_gen = torch.sigmoid(gate).unsqueeze(-1)
     shape = (*vocabulary_logits.shape[:-1], extended_vocab_size)
     probs = vocabulary_logits.new_zeros(shape)
     probs[..., : vocabulary_logits.shape[-1]] = p_gen * torch.softmax(vocabulary_logits, dim=-1)
-    return probs.scatter_add(-1, source_ids, (1 - p_gen) * copy_probs).log()
+    probs = probs.scatter_add(-1, source_ids, (1 - p_gen) * copy_probs)
+    impossible = probs == 0  # taken out before the logarithm, whose gradient there is no number
+    return probs.masked_fill(impossible, 1.0).log().masked_fill(impossible, NEGATIVE_INFINITY)
 
 
 def mixture(vocabulary_logits: Tensor, gate: Tensor, copy_probs: Tensor, source: CopySource) -> Tensor:
@@ -58,6 +60,7 @@ def mixture(vocabulary_logits: Tensor, gate: Tensor, copy_probs: Tensor, source:
 
     All words get log p_gen + log P_vocab(w) in one pass; then the words of the source, and only they,
     get their copy probability added. The result has one (B, Q, X) tensor and nothing else of that size.
+    Works in place, also on the logits: no gradients.
     """
     assert source.first is not None
     batch, queries, vocab_size = vocabulary_logits.shape
@@ -117,7 +120,12 @@ class PointerHead(CopyHead):
         assert attention is not None
         gate = generation_gate(inputs.gate, self.gate.weight, self.gate.bias)
         logits = self.projection(inputs.hidden)
-        log_probs = mixture(logits.to(gate.dtype), gate, attention.weights.to(gate.dtype), source)
+        logits, weights = logits.to(gate.dtype), attention.weights.to(gate.dtype)
+        if torch.is_grad_enabled():
+            ids = source.extended_ids.unsqueeze(1).expand_as(weights)
+            log_probs = final_distribution(logits, gate, weights, ids, source.extended_vocab_size)
+        else:
+            log_probs = mixture(logits, gate, weights, source)
         copy_probs = torch.sigmoid(-gate).unsqueeze(-1) * attention.weights
         return log_probs, {"p_gen": torch.sigmoid(gate), "copy_probs": copy_probs}, state
 
