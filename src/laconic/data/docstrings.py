@@ -311,10 +311,11 @@ def split_by_package(pairs: Sequence[Pair]) -> dict[str, list[Pair]]:
     """Assign whole packages: in the order of a hash of their names, test and validation fill up to their share.
 
     A package that would take more than its split's share by far stays in the training split, and so does
-    the standard library.
+    the standard library. Within a split the order is that of a hash too, so that the first n pairs are a fair
+    sample of its packages.
     """
     counts = Counter(pair.package for pair in pairs)
-    order = sorted(counts, key=lambda package: hashlib.sha256(package.encode()).hexdigest())
+    order = sorted(counts, key=_shuffled)
     home: dict[str, str] = {}
     sizes: Counter[str] = Counter()
     for package in order:
@@ -325,9 +326,13 @@ def split_by_package(pairs: Sequence[Pair]) -> dict[str, list[Pair]]:
                 sizes[split] += counts[package]
                 break
     result: dict[str, list[Pair]] = {"train": [], "validation": [], "test": []}
-    for pair in pairs:
+    for pair in sorted(pairs, key=lambda pair: _shuffled(f"{pair.package} {pair.name}")):
         result[home.get(pair.package, "train")].append(pair)
     return result
+
+
+def _shuffled(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def describe(pairs: Sequence[Pair]) -> dict[str, Any]:
