@@ -68,12 +68,13 @@ def command(
 
     summarizer = Summarizer.from_pretrained(str(folder / "model"))
     own = summarizer.explain(document)
-    print("\nYour text\n" if text else "\nA text of our own\n")
+    heading = "Your text" if text else "A text of our own"
+    print(f"\n{heading}\n")
     show(own, Console(), words=True, document=True)
     samples = records[:: max(1, len(records) // NUM_SAMPLES)][:NUM_SAMPLES]
     summaries = list(summarizer.summarize([record.document for record in samples], explain=True))
     report = out / "report.html"
-    page = _report(results, verdict, folder, own, samples, summaries)
+    page = _report(results, verdict, folder, (heading, own), samples, summaries)
     report.write_text(page, encoding="utf-8")
     print(f"\n{report}: hover over a word of a summary to see where it came from.")
     _note(f"Finished in {(time.perf_counter() - started_at) / 60:.1f} minutes.")
@@ -160,7 +161,7 @@ def _report(
     results: list[EvaluationResult],
     verdict: str,
     folder: Path,
-    own: Summary,
+    own: tuple[str, Summary],
     samples: list[Record],
     summaries: list[Summary],
 ) -> str:
@@ -175,7 +176,7 @@ def _report(
         places, values = read_curve(folder, name)
         drawn[name] = list(zip(places, values.tolist(), strict=True))
     sections: list[Section] = [
-        Samples("Your text", [own]),
+        Samples(own[0], [own[1]]),
         Table("Held-out packages", header, rows, note=f"{verdict} {notes[0]}"),
         Curves("Training", drawn, x_label="update", y_label="nats per word"),
         Samples("Docstrings of held-out packages", summaries, [list(references_of(record)) for record in samples]),
