@@ -1,0 +1,382 @@
+"""What every model promises: every row of every recipe (size tiny), and entries of the table that no recipe names."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+import yaml
+from torch import Tensor
+
+from laconic.config.loading import load_recipe, recipe_names, resolve_run
+from laconic.config.names import MODELS, OBJECTIVES, build, parse
+from laconic.config.section import validate
+from laconic.errors import ConfigError
+from laconic.models.base import SummarizationModel
+from laconic.search.state import select, select_documents
+from laconic.types import Batch, ModelOutput
+from samples import EOS, PAD, UNK, VOCAB, gradients, one_example, random_batch, randomise
+from trees import Unmodified, tensors_in, tensors_on
+
+TINY_BART = {
+    "d_model": 16,
+    "encoder_layers": 2,
+    "decoder_layers": 2,
+    "encoder_attention_heads": 2,
+    "decoder_attention_heads": 2,
+    "encoder_ffn_dim": 24,
+    "decoder_ffn_dim": 24,
+    "max_position_embeddings": 64,
+    "dropout": 0.0,
+    "vocab_size": VOCAB,
+    "pad_token_id": PAD,
+    "bos_token_id": 2,
+    "eos_token_id": EOS,
+    "decoder_start_token_id": 2,
+    "forced_eos_token_id": None,
+}
+# Models that need more than a type, and forms of a model that no row has.
+FURTHER: dict[str, list[dict[str, Any]]] = {
+    "bart": [{"architecture": TINY_BART}],
+    "seq2seq": [
+        {
+            "embedding_size": 6,
+            "encoder_hidden": 5,
+            "hidden_size": 5,
+            "attention": {"type": "additive", "coverage": True, "size": 7},
+            "state_for_attention": "ch",
+            "input_feeding": "linear",
+            "two_biases": False,
+            "output_layers": 2,
+        },
+        {
+            "embedding_size": 6,
+            "encoder_hidden": 5,
+            "hidden_size": 5,
+            "cell": "gru",
+            "attention": {"type": "additive", "coverage": True},
+            "attention_timing": "before",
+            "input_feeding": "concat",
+            "output_uses_input": True,
+            "see_decode_parity": False,
+        },
+    ],
+}
+
+
+def cases() -> dict[str, dict[str, Any]]:
+    found: dict[str, dict[str, Any]] = {}
+    for name in recipe_names():
+        recipe = load_recipe(name)
+        for row in recipe.rows:
+            found[f"{name}:{row}"] = resolve_run(recipe, row, "tiny").model
+    for kind, specs in FURTHER.items():
+        found |= {f"{kind}-{number}": {"type": kind, **spec} for number, spec in enumerate(specs)}
+    return found
+
+
+CASES = cases()
+every_model = pytest.mark.parametrize("name", CASES)
+EXACT = {"atol": 1e-11, "rtol": 0}
+
+
+def built(name: str) -> SummarizationModel:
+    return build("model", MODELS, CASES[name], vocab_size=VOCAB, pad_id=PAD, unk_id=UNK, bos_id=2, eos_id=EOS)
+
+
+def model_of(name: str) -> SummarizationModel:
+    model = built(name).double().eval()
+    randomise(model, scale=0.5)
+    return model
+
+
+def loss_of(output: ModelOutput, batch: Batch) -> Tensor:
+    terms = [build("objective", OBJECTIVES, {"type": kind})(output, batch) for kind in ("nll", "coverage")]
+    return sum(term.sum / term.count for term in terms)
+
+
+def stepped(model: SummarizationModel, batch: Batch, steps: int) -> tuple[list[Any], Any]:
+    """The outputs of ``steps`` teacher-forced steps of decoding, and the state after them."""
+    outputs, state = [], model.start(model.encode(batch))
+    for t in range(steps):
+        output, state = model.step(batch.target_input_ids[:, t], state)
+        outputs.append(output)
+    return outputs, state
+
+
+def test_every_model_of_the_table_is_tried() -> None:
+    assert {spec["type"] for spec in CASES.values()} >= set(MODELS)
+
+
+@every_model
+@torch.no_grad()
+def test_steps_equal_the_teacher_forced_pass(name: str) -> None:
+    model, batch = model_of(name), random_batch()
+    output = model(batch)
+    outputs, _ = stepped(model, batch, batch.target_ids.shape[1])
+    for t, step in enumerate(outputs):
+        real, size = batch.target_mask[:, t], step.log_probs.shape[1]
+        torch.testing.assert_close(step.log_probs.exp().sum(-1), torch.ones(3).double(), **EXACT)
+        gold = torch.where(batch.target_ids[:, t] < size, batch.target_ids[:, t], UNK)
+        entries = step.log_probs.gather(1, gold[:, None])[:, 0]
+        torch.testing.assert_close(output.gold_log_probs[real, t], entries[real], **EXACT)
+        if output.attention is not None:
+            torch.testing.assert_close(output.attention[real, t], step.attention[real], **EXACT)
+    assert output.gold_log_probs[~batch.target_mask].eq(0).all()
+
+
+@every_model
+@torch.no_grad()
+def test_attention_is_a_distribution_over_real_tokens(name: str) -> None:
+    model, batch = model_of(name), random_batch(extra_source=2)
+    weights = model(batch).attention
+    steps, _ = stepped(model, batch, 2)
+    if weights is None:
+        assert all(step.attention is None for step in steps)
+        return
+    readings = [weights, *(step.attention.unsqueeze(1) for step in steps)]
+    for reading in readings:
+        assert reading.ge(0).all()
+        torch.testing.assert_close(reading.sum(-1), torch.ones(reading.shape[:2]).double(), **EXACT)
+        assert reading.masked_select(~batch.source_mask.unsqueeze(1)).eq(0).all()
+
+
+@every_model
+@torch.no_grad()
+def test_padding_content_and_length_do_not_matter(name: str) -> None:
+    model = model_of(name)
+    batch = random_batch()
+    variants = [
+        random_batch(padding="gold"),
+        random_batch(extra_source=3),
+        random_batch(extra_source=2, extra_target=2, padding="gold"),
+    ]
+    junk = random_batch(extra_target=1)
+    holes = ~junk.target_mask
+    variants.append(
+        replace(
+            junk,
+            target_ids=junk.target_ids.masked_fill(holes, 7),
+            target_input_ids=junk.target_input_ids.masked_fill(holes, 9),
+        )
+    )
+    expected, expected_steps = model(batch), stepped(model, batch, 3)[0]
+    steps, sources = batch.target_ids.shape[1], batch.source_ids.shape[1]
+    for other in variants:
+        output = model(other)
+        torch.testing.assert_close(output.gold_log_probs[:, :steps], expected.gold_log_probs, **EXACT)
+        assert output.gold_log_probs[:, steps:].eq(0).all()
+        if expected.coverage_losses is not None:
+            torch.testing.assert_close(output.coverage_losses[:, :steps], expected.coverage_losses, **EXACT)
+        for step, wanted in zip(
+            stepped(model, replace(other, target_input_ids=batch.target_input_ids), 3)[0], expected_steps, strict=True
+        ):
+            torch.testing.assert_close(step.log_probs, wanted.log_probs, **EXACT)
+            torch.testing.assert_close(step.scores, wanted.scores, **EXACT)
+            if wanted.attention is not None:
+                torch.testing.assert_close(step.attention[:, :sources], wanted.attention, **EXACT)
+
+
+@every_model
+@torch.no_grad()
+def test_companions_do_not_matter(name: str) -> None:
+    model, batch = model_of(name), random_batch()
+    output, steps = model(batch), stepped(model, batch, 2)[0]
+    for b in range(3):
+        alone = one_example(batch, b)
+        length = alone.target_ids.shape[1]
+        torch.testing.assert_close(model(alone).gold_log_probs[0], output.gold_log_probs[b, :length], **EXACT)
+        for step, wanted in zip(stepped(model, alone, min(2, length))[0], steps, strict=False):
+            size = step.log_probs.shape[1]  # an example alone has no more extended words than its own
+            torch.testing.assert_close(step.log_probs[0], wanted.log_probs[b, :size], **EXACT)
+            assert wanted.log_probs[b, size:].eq(-torch.inf).all()
+
+
+@every_model
+@torch.no_grad()
+def test_reordering_beams_commutes_with_stepping(name: str) -> None:
+    """Also dropping documents, and choosing one beam twice."""
+    model, batch, beams = model_of(name), random_batch(), 2
+    _, state = stepped(model, batch, 2)
+    state = select(state, torch.arange(3).repeat_interleave(beams))
+    words = torch.tensor([5, 6, 7, 8, 9, 10])
+    output, state = model.step(words, state)  # the beams differ from here on
+    following = torch.tensor([11, 12, 4, 5, UNK, VOCAB])
+    expected, _ = model.step(following, state)
+    index = torch.tensor([1, 0, 2, 2, 5, 4])
+    turned, _ = model.step(following[index], select(state, index))
+    torch.testing.assert_close(turned.log_probs, expected.log_probs[index], **EXACT)
+    torch.testing.assert_close(turned.scores, expected.scores[index], **EXACT)
+    if expected.attention is not None:
+        torch.testing.assert_close(turned.attention, expected.attention[index], **EXACT)
+    for key, value in expected.details.items():
+        torch.testing.assert_close(turned.details[key], value[index], **EXACT)
+    kept = torch.tensor([0, 2])
+    rows = torch.tensor([0, 1, 4, 5])
+    cut, _ = model.step(following[rows], select_documents(state, kept, beams))
+    torch.testing.assert_close(cut.log_probs, expected.log_probs[rows], **EXACT)
+    assert output.log_probs.shape[0] == 6
+
+
+@every_model
+@torch.no_grad()
+def test_beams_equal_documents_of_their_own(name: str) -> None:
+    """K beams of one document, folded, give what K copies of the document give."""
+    model, beams = model_of(name), 3
+    single = one_example(random_batch(), 0)
+    copies = Batch(
+        source_ids=single.source_ids.expand(beams, -1),
+        source_extended_ids=single.source_extended_ids.expand(beams, -1),
+        source_mask=single.source_mask.expand(beams, -1),
+        extended_vocab_size=single.extended_vocab_size,
+    )
+    folded = select(model.start(model.encode(single)), torch.zeros(beams, dtype=torch.int64))
+    apart = model.start(model.encode(copies))
+    for words in (torch.tensor([2, 2, 2]), torch.tensor([4, 5, VOCAB]), torch.tensor([6, UNK, 8])):
+        output, folded = model.step(words, folded)
+        expected, apart = model.step(words, apart)
+        torch.testing.assert_close(output.log_probs, expected.log_probs, **EXACT)
+
+
+@every_model
+@torch.no_grad()
+def test_memory_is_not_copied_per_beam(name: str) -> None:
+    """Widening to K beams leaves everything of the document alone; a beam carries no memory of S x D."""
+    model, batch = model_of(name), random_batch((60, 50, 40))
+    memory = model.encode(batch)
+    state = model.start(memory)
+    wide = select(state, torch.arange(3).repeat_interleave(8))
+    before = [tensor.data_ptr() for tensor in tensors_in(state, shared=True)]
+    assert before
+    assert before == [tensor.data_ptr() for tensor in tensors_in(wide, shared=True)]
+    _, after = model.step(torch.full((24,), 5), wide)
+    assert before == [tensor.data_ptr() for tensor in tensors_in(after, shared=True)]
+    carried = sum(tensor[0].numel() for tensor in tensors_in(after, shared=False) if tensor.dim())
+    assert carried < memory.states[0].numel() / 2
+
+
+@every_model
+@pytest.mark.parametrize("grad", [True, False])
+def test_inputs_stay_as_they_are(name: str, grad: bool) -> None:
+    model, batch = model_of(name), random_batch()
+    with torch.set_grad_enabled(grad), Unmodified(batch, model.state_dict()):
+        memory = model.encode(batch)
+        with Unmodified(memory):
+            state = model.start(memory)
+            with Unmodified(state):
+                first, next_state = model.step(batch.target_input_ids[:, 0], state)
+            with Unmodified(next_state):
+                second, _ = model.step(batch.target_input_ids[:, 1], next_state)
+                again, _ = model.step(batch.target_input_ids[:, 1], next_state)
+        model(batch)
+    torch.testing.assert_close(second.log_probs, again.log_probs, atol=0, rtol=0)
+    assert first.log_probs.isfinite().any()
+
+
+@every_model
+def test_nothing_of_a_batch_stays_on_the_modules(name: str) -> None:
+    model, batch = model_of(name), random_batch()
+    before, buffers = tensors_on(model), [key for key, _ in model.named_buffers()]
+    loss_of(model(batch), batch).backward()
+    with torch.no_grad():
+        stepped(model, batch, 2)
+    assert tensors_on(model) == before
+    assert [key for key, _ in model.named_buffers()] == buffers
+
+
+@every_model
+def test_every_parameter_is_trained(name: str) -> None:
+    """Finite gradients everywhere, and no dead parameters."""
+    model, batch = model_of(name).train(), random_batch()
+    loss = loss_of(model(batch), batch)
+    loss.backward()
+    grads = gradients(model)
+    assert all(gradient.isfinite().all() for gradient in grads.values())
+    # the softmax of scaled dot products does not see what is added to all keys
+    dead = [key for key, gradient in grads.items() if gradient.abs().max() == 0 and "k_proj.bias" not in key]
+    assert not dead
+
+
+@every_model
+@torch.no_grad()
+def test_training_and_decoding_mode_agree_without_dropout(name: str) -> None:
+    model, batch = model_of(name), random_batch()
+    torch.testing.assert_close(model.train()(batch).gold_log_probs, model.eval()(batch).gold_log_probs, **EXACT)
+
+
+@every_model
+def test_own_words(name: str) -> None:
+    """Coins that are all heads change nothing; all tails is finite, deterministic and differs."""
+    model, batch = model_of(name), random_batch((7, 5), (6, 6))
+    forced = model(batch).gold_log_probs
+    heads = torch.ones_like(batch.target_mask)
+    torch.testing.assert_close(model(replace(batch, forced_mask=heads)).gold_log_probs, forced, **EXACT)
+    free = replace(batch, forced_mask=~heads)
+    output = model(free)
+    assert output.gold_log_probs.isfinite().all()
+    assert torch.equal(output.gold_log_probs, model(free).gold_log_probs)
+    torch.testing.assert_close(output.gold_log_probs[:, 0], forced[:, 0], **EXACT)
+    loss_of(output, batch).backward()
+    assert all(gradient.isfinite().all() for gradient in gradients(model).values())
+
+
+@every_model
+def test_one_real_token(name: str) -> None:
+    model, batch = model_of(name), random_batch((1,), (1,))
+    for options in ({}, {"extra_source": 2, "extra_target": 1}):
+        batch = random_batch((1,), (1,), **options)
+        output = model(batch)
+        loss_of(output, batch).backward()
+        assert output.gold_log_probs.isfinite().all()
+        assert all(gradient.isfinite().all() for gradient in gradients(model).values())
+        with torch.no_grad():
+            steps, _ = stepped(model, batch, 1)
+        torch.testing.assert_close(steps[0].log_probs.exp().sum(-1), torch.ones(1).double(), **EXACT)
+
+
+@every_model
+@torch.no_grad()
+def test_weights_round_trip(name: str) -> None:
+    model, batch = model_of(name), random_batch()
+    again = built(name).double().eval()
+    assert (again(batch).gold_log_probs - model(batch).gold_log_probs).abs().max() > 1e-3
+    again.load_state_dict(model.state_dict())
+    assert torch.equal(again(batch).gold_log_probs, model(batch).gold_log_probs)
+
+
+@every_model
+def test_configuration_round_trips_through_yaml(name: str) -> None:
+    cls, config = parse("model", MODELS, CASES[name])
+    text = yaml.safe_dump(config.model_dump(mode="json"))
+    again = validate(cls.Config, yaml.safe_load(text), where="model")
+    assert again == config
+    sizes = [p.shape for p in built(name).parameters()]
+    rebuilt = build(
+        "model",
+        MODELS,
+        {"type": CASES[name]["type"], **again.model_dump(mode="json")},
+        vocab_size=VOCAB,
+        pad_id=PAD,
+        unk_id=UNK,
+        bos_id=2,
+        eos_id=EOS,
+    )
+    assert [p.shape for p in rebuilt.parameters()] == sizes
+
+
+@every_model
+def test_switches(name: str) -> None:
+    model = model_of(name)
+    present = model.switches()
+    model.switch(present)
+    assert model.switches() == present
+    with pytest.raises(ConfigError, match="no_such_switch"):
+        model.switch({"no_such_switch": 1})
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_unknown_options_are_refused(kind: str) -> None:
+    with pytest.raises(ConfigError, match="no_such_option"):
+        parse("model", MODELS, {"type": kind, "no_such_option": 1})
