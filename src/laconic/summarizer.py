@@ -19,7 +19,7 @@ SYSTEMS = {
     "extractive": "laconic.systems.extractive:ExtractiveSystem",
     "neural": "laconic.systems.neural:NeuralSystem",
 }
-WINDOW_BATCHES = 32  # so many batches of documents are read ahead and sorted by length
+WINDOW_BATCHES = 8  # so many batches of documents are read ahead and sorted by length
 
 Progress = Callable[[int], object]
 OnError = Literal["raise", "skip"]

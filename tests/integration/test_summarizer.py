@@ -20,6 +20,7 @@ from laconic.errors import ConfigError, DataError, ModelError
 from laconic.models.bart import BartSummarizer
 from laconic.models.folder import LoadedModel, save_model_folder
 from laconic.models.seq2seq import Seq2Seq
+from laconic.systems.extractive import locate, shorten
 from laconic.text.tokenizer import BpeTokenizer, WordTokenizer
 from laconic.types import Record
 
@@ -183,6 +184,13 @@ def test_extractive_methods_have_the_same_interface() -> None:
         Summarizer.from_pretrained("oracle")
     with pytest.raises(DataError, match="empty"):
         lead.summarize("")
+
+
+def test_sentences_are_found_where_they_stand() -> None:
+    assert locate("One. Two. One. ", ["One.", "Two. ", "One."]) == [(0, 4), (5, 9), (10, 14)]
+    assert locate("One.", ["Two.", "One."]) == [None, (0, 4)]
+    assert shorten("a b. c d.", [(0, 4), (5, 9)], 3) == [(0, 4), (5, 6)]
+    assert shorten("a b. c d.", [(0, 4), (5, 9)], 2) == [(0, 4)]
 
 
 def test_an_extractive_method_imports_no_tensor_library() -> None:

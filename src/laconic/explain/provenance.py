@@ -68,7 +68,7 @@ def build_summary(
     the places that were most attended to.
     """
     record = Record(document) if isinstance(document, str) else document
-    source = _source(record.document, source_encoding, tokenizer, oov_words)
+    source = _source(record.document, source_encoding, tokenizer, oov_words, explain)
     specials = tokenizer.special_ids - {tokenizer.unk_id}
     shown = [t for t, id in enumerate(hypothesis.ids) if id not in specials]
     ids = [hypothesis.ids[t] for t in shown]
@@ -144,7 +144,11 @@ def _words_of(text: str) -> list[tuple[int, int]]:
     return spans
 
 
-def _source(document: str, encoding: TokenizedText, tokenizer: Tokenizer, oov_words: Sequence[str]) -> Source:
+def _source(
+    document: str, encoding: TokenizedText, tokenizer: Tokenizer, oov_words: Sequence[str], explain: bool
+) -> Source:
+    if not explain:
+        return Source(document, encoding, (), ())
     if oov_words:
         extended, _ = extend_source(encoding, tokenizer.vocab_size, tokenizer.unk_id)
     else:

@@ -85,7 +85,7 @@ class LoadedModel(ModelHubMixin, library_name="laconic", pipeline_tag="summariza
         self.text = text or (run.text if run else TextConfig())
         self.search = search or (run.search if run else SearchConfig())
         self.metrics = dict(metrics or {})
-        self.name = name
+        self.name = name or (_run_name(run) if run else "")
 
     @property
     def start_id(self) -> int:
@@ -318,7 +318,7 @@ def _write(folder: Path, loaded: LoadedModel) -> None:
         "architectures": [type(model).__name__],
         "model_type": "laconic",
         "laconic": {"format": FORMAT, "version": _version("laconic")},
-        "name": loaded.name or (run.name if run else ""),
+        "name": loaded.name,
         "vocab_size": model.vocab_size,
         "special_ids": {name: getattr(loaded.tokenizer, name) for name in ("pad_id", "unk_id", "bos_id", "eos_id")},
         "switches": model.switches(),
@@ -351,7 +351,7 @@ def model_card(loaded: LoadedModel) -> str:
     """The README of a model folder: hub metadata, what it is, how to use it, how it scored."""
     run = loaded.run
     kind = _type_name(type(loaded.model))
-    title = loaded.name or (f"{run.name} {run.row}".strip() if run else kind)
+    title = loaded.name or kind
     data = ModelCardData(
         library_name="laconic",
         pipeline_tag="summarization",
@@ -397,6 +397,10 @@ def model_card(loaded: LoadedModel) -> str:
 def _type_name(cls: type) -> str:
     target = f"{cls.__module__}:{cls.__qualname__}"
     return next((name for name, entry in MODELS.items() if entry == target), target)
+
+
+def _run_name(run: RunConfig) -> str:
+    return "-".join(part for part in (run.name, run.row, run.size) if part)
 
 
 def _without_places(run: RunConfig) -> RunConfig:

@@ -113,7 +113,7 @@ def test_switches_are_kept(tmp_path: Path) -> None:
 
 
 def test_a_run_folder_opens_its_model(saved: Path) -> None:
-    assert load_model_folder(saved.parent).name == "headline_writer"
+    assert load_model_folder(saved.parent).name == "headline_writer-pg"
 
 
 def test_an_existing_folder_is_replaced_whole(saved: Path) -> None:
