@@ -3,16 +3,19 @@
     python benchmarks/rouge_speed.py [--pairs 2000] [--processes 2]
 
 Summaries of 20 to 60 words are drawn from a Zipf vocabulary with English inflections; both score ROUGE-1, -2 and -L
-with stemming. ``cold`` is the first call in the process (every word still to be stemmed), ``warm`` a call on other
-pairs of the same vocabulary by an engine that has seen it. rouge-score has no memory, so its first call is timed.
+with stemming. ``cold`` is a whole call of `laconic.rouge`, which has every word still to stem; ``warm`` an engine
+that has seen the words. rouge-score remembers nothing.
 """
 
 from __future__ import annotations
 
 import argparse
 import random
+import statistics
 import time
+from collections.abc import Callable
 
+from laconic.metrics import rouge_text
 from laconic.metrics.rouge import rouge
 from laconic.metrics.rouge_engine import RougeEngine
 from laconic.metrics.rouge_options import make_options, parse_kind
@@ -60,45 +63,58 @@ def make_pairs(total: int, seed: int) -> list[tuple[str, str]]:
     return pairs
 
 
-def pairs_per_second(score, pairs: list[tuple[str, str]], repeats: int) -> float:
-    """The best of ``repeats`` timings."""
-    times = []
-    for _ in range(repeats):
-        start = time.perf_counter()
-        score(pairs)
-        times.append(time.perf_counter() - start)
-    return len(pairs) / min(times)
+def seconds(run: Callable[[], object], clock: Callable[[], float] = time.process_time) -> float:
+    """How long one call takes (CPU time, which other programs on the machine disturb least)."""
+    start = clock()
+    run()
+    return clock() - start
+
+
+def cold(hypotheses: list[str], references: list[str], profile: str) -> None:
+    """A call in a process that has seen no word yet."""
+    rouge_text._SHARED.__dict__.clear()
+    rouge(hypotheses, references, kinds=KINDS, profile=profile)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pairs", type=int, default=2000)
+    parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--processes", type=int, default=2)
     options = parser.parse_args()
     from rouge_score.rouge_scorer import RougeScorer
 
     pairs = make_pairs(options.pairs, seed=1)
+    some = pairs[: max(1, options.pairs // 10)]
     scorer = RougeScorer(["rouge1", "rouge2", "rougeL"], use_stemmer=True)
-    some = pairs[: max(1, options.pairs // 8)]
-    theirs = pairs_per_second(lambda chosen: [scorer.score(ref, hyp) for hyp, ref in chosen], some, 2)
-    print(f"{'rouge-score':34}{theirs:10.0f} pairs/s")
-
-    def whole(profile: str, processes: int = 1):
-        return lambda chosen: rouge(*zip(*chosen, strict=True), kinds=KINDS, profile=profile, processes=processes)
-
+    engines = {}
     for profile in ("google", "rouge155"):
-        rows = {"cold": pairs_per_second(whole(profile), pairs, 1)}
         settings = make_options(profile, {})
-        engine = RougeEngine([parse_kind(kind, settings) for kind in KINDS], profile, settings)
-        for hypothesis, reference in make_pairs(20_000, seed=2):
-            engine.text.ids(hypothesis + " " + reference)
-        rows["warm"] = pairs_per_second(lambda chosen, e=engine: [e.score(h, (r,)) for h, r in chosen], pairs, 3)
-        for name, rate in rows.items():
-            print(f"laconic {profile + ', ' + name:26}{rate:10.0f} pairs/s   ratio {rate / theirs:6.1f}")
-    many = pairs * max(1, 20_000 // len(pairs))
-    one = pairs_per_second(whole("rouge155"), many, 1)
-    several = pairs_per_second(whole("rouge155", options.processes), many, 1)
-    print(f"laconic, {options.processes} processes{several:29.0f} pairs/s   {several / one:.2f} times one process")
+        engines[profile] = RougeEngine([parse_kind(kind, settings) for kind in KINDS], profile, settings)
+        for hypothesis, reference in pairs:
+            engines[profile].text.ids(hypothesis + " " + reference)
+    hypotheses, references = [list(side) for side in zip(*pairs, strict=True)]
+    runs: dict[str, Callable[[], object]] = {}
+    for profile, engine in engines.items():
+        runs[f"{profile}, warm"] = lambda e=engine: [e.score(h, (r,)) for h, r in pairs]
+        runs[f"{profile}, cold"] = lambda p=profile: cold(hypotheses, references, p)
+    rates: dict[str, list[float]] = {name: [] for name in ("rouge-score", *runs)}
+    ratios: dict[str, list[float]] = {name: [] for name in runs}
+    for _ in range(options.rounds):  # side by side, so that a busy moment strikes both
+        theirs = len(some) / seconds(lambda: [scorer.score(reference, hypothesis) for hypothesis, reference in some])
+        rates["rouge-score"].append(theirs)
+        for name, run in runs.items():
+            rates[name].append(len(pairs) / seconds(run))
+            ratios[name].append(rates[name][-1] / theirs)
+    print(f"{options.pairs} pairs, median of {options.rounds} rounds, one core")
+    for name, values in rates.items():
+        ratio = f"   {statistics.median(ratios[name]):5.1f} x" if name in ratios else ""
+        print(f"  {name:20}{statistics.median(values):9.0f} pairs/s{ratio}")
+    many = [side * max(1, 20_000 // len(pairs)) for side in (hypotheses, references)]
+    one, several = (
+        seconds(lambda n=n: rouge(*many, kinds=KINDS, processes=n), time.perf_counter) for n in (1, options.processes)
+    )
+    print(f"  {options.processes} processes: {one / several:.2f} times one process ({len(many[0])} pairs, wall clock)")
 
 
 if __name__ == "__main__":

@@ -14,6 +14,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from sacrebleu.metrics import BLEU
+
 from laconic.errors import DataError
 from laconic.metrics.ngrams import ngram_counts, overlap
 
@@ -41,8 +43,6 @@ def corpus_bleu(
     Raises:
         DataError: no documents, or different numbers of hypotheses and references.
     """
-    from sacrebleu.metrics import BLEU  # half a second to import
-
     models = [[entry] if isinstance(entry, str) else list(entry) for entry in references]
     _check(hypotheses, models)
     most = max(len(entry) for entry in models)

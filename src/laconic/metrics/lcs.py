@@ -152,6 +152,7 @@ def weighted_hits(
 ) -> float:
     """ROUGE-1.5.5's hits for ROUGE-W: union of the weighted LCS, runs of marked words each worth their weight.
 
+    Only reference words are marked, so a run is one of the reference, whatever parts the words in the hypothesis.
     A marked word that is clipped away neither adds to a run nor ends it; only an unmarked word does.
     """
     left, right = dict(counts[0]), dict(counts[1])

@@ -120,26 +120,39 @@ def _step_5(word: str, short: Callable[[str], bool]) -> str:
 
 
 def stem_rouge155(word: str) -> str:
-    """Stem a lower-case ASCII word as ROUGE-1.5.5 does (exception lists are looked up before, not here)."""
+    """Stem a lower-case ASCII word as ROUGE-1.5.5 does (exception lists are looked up before, not here).
+
+    Each step is tried only on words whose last letter can end one of its suffixes.
+    """
     if len(word) < 3:
         return word
-    if word.endswith(("sses", "ies")):
-        word = word[:-2]
-    elif word.endswith("s") and word[-2] != "s":
-        word = word[:-1]
-    word = _step_1b(word, "lszy", _ends_cvc)
-    if word.endswith("y") and _has_vowel(word[:-1]):
+    if word[-1] == "s":
+        if word.endswith(("sses", "ies")):
+            word = word[:-2]
+        elif word[-2] != "s":
+            word = word[:-1]
+    if word[-1] in "dg":
+        word = _step_1b(word, "lszy", _ends_cvc)
+    if word[-1] == "y" and _has_vowel(word[:-1]):
         word = word[:-1] + "i"
-    word = _replace(word, _SUFFIXES_2, _STEP_2, 0)
-    word = _replace(word, _SUFFIXES_3, _STEP_3, 0)
-    word = _replace(word, _SUFFIXES_4, {}, 1)
+    if word[-1] in "ilmnrs":
+        word = _replace(word, _SUFFIXES_2, _STEP_2, 0)
+    if word[-1] in "eils":
+        word = _replace(word, _SUFFIXES_3, _STEP_3, 0)
+    if word[-1] in "ceilmrstu":
+        word = _replace(word, _SUFFIXES_4, {}, 1)
+    if word[-1] in "nt":
+        word = _step_4_rouge155(word)
+    return _step_5(word, _ends_cvc) if word[-1] in "el" else word
+
+
+def _step_4_rouge155(word: str) -> str:
+    """What the tool tries after the list: ``-ment``, then ``-ent`` or ``-ion`` after s or t."""
     if word.endswith("ment") and _measure(word[:-4]) > 1:
         word = word[:-4]
     if word.endswith("ent"):
-        word = word[:-3] if _measure(word[:-3]) > 1 else word
-    elif word.endswith(("sion", "tion")) and _measure(word[:-3]) > 1:
-        word = word[:-3]
-    return _step_5(word, _ends_cvc)
+        return word[:-3] if _measure(word[:-3]) > 1 else word
+    return word[:-3] if word.endswith(("sion", "tion")) and _measure(word[:-3]) > 1 else word
 
 
 def stem_nltk(word: str) -> str:
@@ -148,21 +161,29 @@ def stem_nltk(word: str) -> str:
         return _IRREGULAR[word]
     if len(word) <= 2:
         return word
-    word = _step_1a_nltk(word)
+    if word[-1] == "s":
+        word = _step_1a_nltk(word)
     if word.endswith("ied"):
         word = word[:-1] if len(word) == 4 else word[:-2]
-    else:
+    elif word[-1] in "dg":
         word = _step_1b(word, "lsz", _ends_cvc_nltk)
-    if word.endswith("y") and len(word) > 2 and _shape(word)[-2] == 99:
+    if word[-1] == "y" and len(word) > 2 and _shape(word)[-2] == 99:
         word = word[:-1] + "i"
-    word = _step_2_nltk(word)
-    word = _replace(word, _SUFFIXES_3, _STEP_3, 0)
+    if word[-1] in "ilmnrs":
+        word = _step_2_nltk(word)
+    if word[-1] in "eils":
+        word = _replace(word, _SUFFIXES_3, _STEP_3, 0)
+    if word[-1] in "ceilmnrstu":
+        word = _step_4_nltk(word)
+    return _step_5(word, _ends_cvc_nltk) if word[-1] in "el" else word
+
+
+def _step_4_nltk(word: str) -> str:
     suffix = _longest(word, _SUFFIXES_4_NLTK)
-    if suffix:
-        stem = word[: -len(suffix)]
-        if _measure(stem) > 1 and (suffix != "ion" or stem[-1] in "st"):
-            word = stem
-    return _step_5(word, _ends_cvc_nltk)
+    if not suffix:
+        return word
+    stem = word[: -len(suffix)]
+    return stem if _measure(stem) > 1 and (suffix != "ion" or stem[-1] in "st") else word
 
 
 def _step_1a_nltk(word: str) -> str:

@@ -12,6 +12,7 @@ punctuation count); ``unicode`` is ``rouge155`` on words of any script, characte
 from __future__ import annotations
 
 import multiprocessing
+from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
@@ -138,8 +139,23 @@ def _score_all(kinds: tuple[Kind, ...], profile: str, options: RougeOptions, pai
     chunks = [pairs[start : start + size] for start in range(0, len(pairs), size)]
     method = "fork" if "fork" in multiprocessing.get_all_start_methods() else None
     with ProcessPoolExecutor(processes, mp_context=multiprocessing.get_context(method)) as pool:
-        parts = pool.map(_score_chunk, *zip(*((kinds, profile, options, chunk) for chunk in chunks), strict=True))
-        return [row for part in parts for row in part]
+        parts = pool.map(_score_packed, *zip(*((kinds, profile, options, chunk) for chunk in chunks), strict=True))
+        return [row for part in parts for row in _unpacked(part, len(kinds))]
+
+
+def _score_packed(kinds: tuple[Kind, ...], profile: str, options: RougeOptions, pairs: Sequence[Pair]) -> bytes:
+    """`_score_chunk` as raw numbers, which travel between processes many times faster than objects."""
+    rows = _score_chunk(kinds, profile, options, pairs)
+    return array("d", [value for row in rows for part in (*row[0], row[1:]) for value in part]).tobytes()
+
+
+def _unpacked(data: bytes, kinds: int) -> Iterator[Row]:
+    values = array("d")
+    values.frombytes(data)
+    width = 3 * kinds + 2
+    for start in range(0, len(values), width):
+        scores = [Score(*values[place : place + 3]) for place in range(start, start + 3 * kinds, 3)]
+        yield scores, bool(values[start + width - 2]), bool(values[start + width - 1])
 
 
 def _score_chunk(kinds: tuple[Kind, ...], profile: str, options: RougeOptions, pairs: Sequence[Pair]) -> list[Row]:

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from laconic.metrics.lcs import lcs_length, union_hits, weighted_hits
 from laconic.metrics.ngrams import ngram_counts, overlap, skip_bigram_counts, sorted_overlap
 from laconic.metrics.rouge_options import Kind, RougeOptions
-from laconic.metrics.rouge_text import TEXTS, RougeText, TextOptions
+from laconic.metrics.rouge_text import RougeText, TextOptions, shared_text
 
 _SHORT = 400  # words up to which comparing sorted words is quicker than counting them
 _BLANKS = re.compile(r"[ \t\n\r\f\v]+")
@@ -127,7 +127,7 @@ class RougeEngine:
         self.options = options
         self.rounded = profile != "google"
         text_options = TextOptions(options.stem, options.exceptions, options.remove_stop_words)
-        self.text: RougeText = TEXTS[profile](text_options)
+        self.text: RougeText = shared_text(profile, text_options)
         self._chooses = options.multi in ("best", "jackknife")
         self._exponents = [1.0 / kind.weight if kind.weight else 1.0 for kind in kinds]
         self._by_sentence = any(kind.name in ("Lsum", "W") for kind in kinds)

@@ -7,6 +7,7 @@ a word. ``ids(text)`` gives the ids of one stretch of text.
 from __future__ import annotations
 
 import re
+import threading
 import unicodedata
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -154,3 +155,15 @@ TEXTS: dict[str, type[RougeText]] = {
     "rouge155": Rouge155Text,
     "unicode": UnicodeText,
 }
+
+
+_SHARED = threading.local()
+
+
+def shared_text(profile: str, options: TextOptions) -> RougeText:
+    """The calling thread's text of a profile, so that later calls know the stems of earlier ones."""
+    known: dict[tuple[str, TextOptions], RougeText] = _SHARED.__dict__.setdefault("texts", {})
+    key = (profile, options)
+    if key not in known:
+        known[key] = TEXTS[profile](options)
+    return known[key]
