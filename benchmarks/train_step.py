@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import resource
 import statistics
 import subprocess
 import sys
@@ -138,7 +137,7 @@ def same_function(run: RunConfig, batch: Batch) -> tuple[float, float]:
         (model.head.gate.weight, usual.gate.weight),
     ]
     errors = [float((a.grad - b.grad).norm() / b.grad.norm()) for a, b in pairs]
-    return abs(float((ours - theirs) / theirs)), max(errors)
+    return abs(float(((ours - theirs) / theirs).detach())), max(errors)
 
 
 # ----------------------------------------------------------------------------------------- speed
@@ -206,16 +205,18 @@ def measure_memory(which: str) -> dict[str, float]:
     """In a process of its own: how far a few steps raise the memory above that of model and optimizer."""
     run, batch = resolved(), synthetic_batch()
     step = our_step(run, batch) if which == "laconic" else peer_step(run, UsualPointerGenerator(our_model(run)), batch)
-    before = _resident_megabytes()
+    before = _megabytes("VmRSS")
     for _ in range(2):
         step()
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    peak = _megabytes("VmHWM")
     return {"before": before, "peak": peak, "rise": peak - before}
 
 
-def _resident_megabytes() -> float:
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
-    return pages * resource.getpagesize() / 2**20
+def _megabytes(name: str) -> float:
+    """A line of Linux's own account: VmRSS is what is resident, VmHWM the most that was since the program started
+    (``ru_maxrss`` would count the process that started this one)."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(name)) / 1024
 
 
 def compare_memory() -> dict[str, dict[str, float]]:

@@ -52,7 +52,9 @@ def find(folder: Path | None) -> str | None:
 class _Empty(types.ModuleType):
     """A module that has every name, so that ``from name import anything`` and annotations work."""
 
-    __path__: list[str] = []
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.__path__: list[str] = []
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
