@@ -202,7 +202,7 @@ def read_newest(run_folder: Path, notify: Callable[[str], None]) -> tuple[Path, 
         try:
             return folder, read_checkpoint(folder)
         except CheckpointError as error:
-            notify(f"{error} Trying the checkpoint before it.")
+            notify(f"{error} Trying the checkpoint before it." if folder != folders[-1] else str(error))
     if folders:
         raise CheckpointError(
             f"None of the {len(folders)} checkpoints in {run_folder} can be read; "

@@ -8,6 +8,7 @@ be one draw ahead.
 
 from __future__ import annotations
 
+import multiprocessing
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -67,6 +68,7 @@ class BatchStream:
             pin_memory=self._pin_memory,
             generator=torch.Generator().manual_seed(self._config.seed),
             worker_init_fn=leave_signals_to_the_parent if workers else None,
+            multiprocessing_context=_context() if workers else None,
         )
         self._batches = iter(loader)
 
@@ -89,3 +91,9 @@ class BatchStream:
             rank=self._rank,
             world_size=self._world_size,
         )
+
+
+def _context() -> str | None:
+    """Forked workers share the data set's memory and notice when the training process is killed; those of a fork
+    server (the default from Python 3.14 on) get a copy each and stay behind."""
+    return "fork" if "fork" in multiprocessing.get_all_start_methods() else None

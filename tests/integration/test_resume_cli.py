@@ -1,0 +1,88 @@
+"""``laconic train`` and ``laconic resume`` from the command line."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+
+import pytest
+import torch
+
+from laconic.cli.main import main
+from laconic.training.logging import read_log
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    folder = tmp_path / "pairs"
+    folder.mkdir()
+    rng = random.Random(1)
+    words = [f"word{i}" for i in range(20)]
+    for split, count in (("train", 48), ("valid", 8), ("test", 4)):
+        with open(folder / f"{split}.jsonl", "w", encoding="utf-8") as file:
+            for number in range(count):
+                text = [rng.choice(words) for _ in range(6)]
+                pair = {"id": str(number), "document": " ".join(text), "summary": " ".join(text[:2])}
+                file.write(json.dumps(pair) + "\n")
+    torch.set_num_threads(1)
+    return folder
+
+
+def arguments(data: Path, out: Path, *more: str) -> list[str]:
+    settings = ["training.max_updates=4", "training.max_epochs=null", "training.checkpoint.every_updates=2"]
+    changes = [part for setting in settings for part in ("--set", setting)]
+    return ["train", "headline_writer", "--size", "tiny", "--data", str(data), "--out", str(out), *changes, *more]
+
+
+def test_train_then_train_further(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "run"
+    assert main(arguments(data, out)) == 0
+    said = capsys.readouterr()
+    assert "train on 48 pairs, validate on 8" in said.err
+    assert "4 updates" in said.err
+    assert f"Model: {out / 'model'}" in said.out
+    assert f"laconic summarize {out / 'model'}" in said.out
+    assert "laconic evaluate" in said.out
+
+    assert main(arguments(data, out)) == 2
+    assert "already holds a run" in capsys.readouterr().err
+
+    assert main(["resume", str(out), "--set", "training.max_updates=7", "--json"]) == 0
+    said = capsys.readouterr()
+    result = json.loads(said.out)
+    assert (result["updates"], result["stopped"]) == (7, "max_updates")
+    assert "Resuming from" in said.err
+
+    # the same seven updates as a run that was planned so from the start
+    assert main([*arguments(data, tmp_path / "whole"), "--set", "training.max_updates=7", "--json"]) == 0
+    whole = json.loads(capsys.readouterr().out)
+    assert whole["metrics"] == result["metrics"]
+
+    assert main(arguments(data, out, "--force", "--json")) == 0
+    assert json.loads(capsys.readouterr().out)["updates"] == 4
+    assert [entry["update"] for entry in read_log(out / "log.jsonl") if entry["kind"] == "validation"] == [4]
+
+
+def test_what_resume_refuses(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["resume", str(tmp_path)]) == 5
+    assert "is not a run folder" in capsys.readouterr().err
+    out = tmp_path / "run"
+    assert main(arguments(data, out)) == 0
+    capsys.readouterr()
+    assert main(["resume", str(out), "--set", "training.batch_size=3"]) == 2
+    assert "can only change training.max_updates" in capsys.readouterr().err
+    for folder in out.glob("checkpoint-*"):
+        (folder / "model.safetensors").write_bytes(b"")
+    assert main(["resume", str(out)]) == 5
+    said = capsys.readouterr().err
+    assert "model.safetensors is not the file that was written" in said
+    assert "None of the" in said
+
+
+def test_train_needs_data(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["train", "headline_writer", "--size", "tiny", "--out", str(tmp_path / "run")]) == 2
+    assert "--data DIR" in capsys.readouterr().err
+    (tmp_path / "test.jsonl").write_text("{}\n")
+    assert main(["train", "headline_writer", "--data", str(tmp_path), "--out", str(tmp_path / "run")]) == 2
+    assert "no training file" in capsys.readouterr().err
