@@ -144,6 +144,7 @@ class Trainer:
                     if self._flags[0]:
                         self._interrupt()
         finally:
+            self.stream.close()
             self.log.close()
 
     def _update(self, stop: StopRequest) -> None:

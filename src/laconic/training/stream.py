@@ -83,6 +83,10 @@ class BatchStream:
             self._batches = None
         return batches
 
+    def close(self) -> None:
+        """End the worker processes; without this they are only terminated at the interpreter's exit."""
+        self._batches = None
+
     def _new_sampler(self) -> BucketSampler:
         return BucketSampler(
             self.dataset.source_lengths,
