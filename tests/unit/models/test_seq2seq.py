@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from laconic.config.names import OBJECTIVES, build
 from laconic.layers import vocabulary
 from laconic.layers.attention import additive
 from laconic.layers.copying.pointer import PointerHead, final_distribution, generation_gate
@@ -188,6 +189,23 @@ def test_gradients_asked_for_one_parameter_at_a_time(name: str) -> None:
         assert_same({parameter_name: gradient}, {parameter_name: expected[parameter_name]}, 1e-12)
     loss.backward()
     assert_same(gradients(model), expected, 1e-12)
+
+
+@pytest.mark.parametrize("reduction", ["token", "example", "sentence", "sum"])
+@pytest.mark.parametrize("name", ["bilstm", "attention", "coverage", "see"])
+def test_the_loss_is_foreseen(name: str, reduction: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the objective's token weights the vocabulary is projected once, not again in the backward pass."""
+    again: list[int] = []
+    original = vocabulary._again
+    monkeypatch.setattr(vocabulary, "_again", lambda *args: again.append(1) or original(*args))
+    model, batch = tiny_seq2seq(**PATHS[name][0]).float(), random_batch()
+    layers = [build("objective", OBJECTIVES, {"type": kind, "reduction": reduction}) for kind in ("nll", "coverage")]
+    for hint in (True, False):
+        batch.token_weights = layers[0].token_weights(batch) if hint else torch.rand(batch.target_ids.shape)
+        output = model(batch)
+        terms = [layer(output, batch) for layer in layers]
+        sum(term.sum / term.count for term in terms).backward()
+        assert len(again) == (0 if hint else 1)
 
 
 @pytest.mark.parametrize("name", ["coverage", "see"])
