@@ -84,6 +84,17 @@ def test_average_counts_start_and_stop() -> None:
     assert hypothesis.terms["model"] == pytest.approx(math.log(0.36))
 
 
+def test_a_step_finishes_no_more_than_are_missing() -> None:
+    """Nothing (.3) has finished; then both A and B could. The first fills the beam, B comes too late."""
+    model = hand_model()
+    model.log_probs[0, 0, BOS, [A, B, EOS]] = torch.tensor([0.5, 0.2, 0.3]).double().log()
+    model.log_probs[0, BOS, A, [A, EOS]] = torch.tensor([0.1, 0.9]).double().log()
+    model.log_probs[0, BOS, B, [B, EOS]] = torch.tensor([0.05, 0.95]).double().log()
+    config = SearchConfig(beam_size=2, num_return=2, max_length=3)
+    assert [h.ids for h in search(model, config)[0]] == [[A], []]
+    assert math.log(0.2 * 0.95) / 3 > math.log(0.3) / 2, "B would have displaced the empty one"
+
+
 # --------------------------------------------------------------------------- against all sequences
 
 CASES = {
@@ -360,6 +371,7 @@ def test_scores_are_not_log_probs() -> None:
         assert hypothesis.log_prob == pytest.approx(log_prob)
         predicted = len(hypothesis.ids) + hypothesis.finished
         assert hypothesis.score == pytest.approx(2 * log_prob - 0.25 * predicted)
+        assert hypothesis.terms == pytest.approx({"model": hypothesis.score})
 
 
 def test_positive_scores_switch_the_bound_off() -> None:

@@ -63,6 +63,12 @@ def test_winners_in_the_last_columns_and_in_one_block() -> None:
     assert ids.tolist() == [[1029, 1028, 1027, 1026, 1025], [644, 643, 642, 641, 640]]
 
 
+def test_a_tie_between_a_better_and_a_worse_block() -> None:
+    scores = torch.zeros(1, 64)
+    scores[0, [8, 40, 41]] = torch.tensor([7.0, 9.0, 7.0])
+    assert top_candidates(scores, 2, block=4)[1].tolist() == [[40, 8]]
+
+
 def test_rows_that_are_not_contiguous() -> None:
     wide = torch.randn(3, 4096, 2, generator=torch.Generator().manual_seed(0))[:, :, 0]
     check(wide, 6, 32)
