@@ -28,6 +28,7 @@ class DataConfig(Section):
     max_train_records: int | None = Field(None, ge=1)
     max_validation_records: int | None = Field(None, ge=1)
     strip_publication_suffix: bool = False
+    min_supported: float = Field(0.0, ge=0, le=1)  # training pairs: share of the summary's words the source must hold
 
 
 class TextConfig(Section):
@@ -135,7 +136,7 @@ class TrainingConfig(Section):
     validation: ValidationConfig = ValidationConfig()
     early_stopping: EarlyStoppingConfig = EarlyStoppingConfig()
     checkpoint: CheckpointConfig = CheckpointConfig()
-    average_last: int = Field(0, ge=0)  # 0: no weight averaging
+    average_last: int = Field(0, ge=0)  # weight averaging: its horizon in updates; 0: none
     workers: int = Field(0, ge=0)
     log_every: int = Field(20, ge=1)
     trackers: tuple[str, ...] = ()
@@ -205,10 +206,14 @@ class RunConfig(Section):
 
 
 class RowConfig(Section):
-    """A named row of a paper's table: what it changes, and the scores that were published for it."""
+    """A named row of a paper's table: what it changes, and the scores that were published for it.
+
+    In a recipe of extractive methods a row has no model: ``method`` is an entry of the table EXTRACTIVE with options.
+    """
 
     label: str
     set: dict[str, Any] = Field(default_factory=dict)
+    method: Spec | None = None
     published: dict[str, Any] = Field(default_factory=dict)
 
 
@@ -225,15 +230,34 @@ class Recipe(Section):
 
     A run is the base, changed by the row, then by the size, then by the size's entry for the row, then
     by the user's ``--set``.
+
+    ``extractive_rows`` are methods that stand in the same table (``lsa_first``, ``lead-1``), and
+    ``extractive_published`` has their published scores. Where the rows themselves are methods there is no base,
+    and sizes change the methods' options.
     """
 
     name: str
     title: str
     description: str = ""
     citation: str = ""
-    base: dict[str, Any]
+    base: dict[str, Any] = Field(default_factory=dict)
     rows: dict[str, RowConfig]
     sizes: dict[str, SizeConfig]
     default_row: str
     default_size: str = "small"
     extractive_rows: tuple[str, ...] = ()
+    extractive_published: dict[str, dict[str, Any]] = Field(default_factory=dict)
+
+    @property
+    def extractive(self) -> bool:
+        """Are the rows extractive methods, with nothing to train?"""
+        return all(row.method is not None for row in self.rows.values())
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> Recipe:
+        methods = [name for name, row in self.rows.items() if row.method is not None]
+        if methods and len(methods) < len(self.rows):
+            raise ValueError(f"rows are either all methods or all models; of these only {', '.join(methods)} are methods")
+        if not methods and not self.base:
+            raise ValueError("a recipe of models needs a 'base'")
+        return self

@@ -8,18 +8,20 @@ from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 
+import torch
 from accelerate import Accelerator
 
 from laconic.config.names import MODELS, OBJECTIVES, TOKENIZERS, build
 from laconic.config.schema import RunConfig
 from laconic.data.collate import Collator
 from laconic.data.dataset import EncodedDataset
+from laconic.data.embeddings import load_glove
 from laconic.data.readers import SkipCounter, read_configured
+from laconic.data.selection import supported_share
 from laconic.errors import ConfigError, DataError
 from laconic.models.base import SummarizationModel
 from laconic.objectives.base import Objective
 from laconic.text.tokenizer import Tokenizer
-from laconic.training.embeddings import read_embeddings
 from laconic.training.logging import Reporter, Silent
 from laconic.types import Record
 
@@ -53,6 +55,7 @@ def prepare(run: RunConfig, out: Path, accelerator: Accelerator, reporter: Repor
     notes: list[str] = []
     train_records = read_split(run, "train", run.data.max_train_records, notes)
     validation_records = read_split(run, "validation", run.data.max_validation_records, notes)
+    train_records = _supported(train_records, run, notes)
     if not train_records:
         raise DataError(f"{run.data.train} holds no records to train on.")
     tokenizer = _tokenizer(run, out, train_records, accelerator, reporter)
@@ -60,7 +63,7 @@ def prepare(run: RunConfig, out: Path, accelerator: Accelerator, reporter: Repor
     validation_set = encode(validation_records, tokenizer, run, reporter, "validation") if validation_records else None
     return Parts(
         tokenizer=tokenizer,
-        model=build_model(run, tokenizer),
+        model=build_model(run, tokenizer, notes),
         objectives=[build("objective", OBJECTIVES, spec) for spec in run.objectives],
         train_set=train_set,
         validation_set=validation_set,
@@ -88,6 +91,19 @@ def read_split(run: RunConfig, split: str, most: int | None, notes: list[str]) -
     return records
 
 
+def _supported(records: list[Record], run: RunConfig, notes: list[str]) -> list[Record]:
+    """Leave out training pairs of which the document holds too little (``data.min_supported``), and say how many."""
+    least = run.data.min_supported
+    if not least:
+        return records
+    kept = [record for record in records if supported_share(record, run.text.max_source_tokens) >= least]
+    notes.append(
+        f"{run.data.train}: {len(records) - len(kept):,} of {len(records):,} pairs left out, because less than "
+        f"{least:.0%} of the summary's words stand in the part that is read (data.min_supported)"
+    )
+    return kept
+
+
 def encode(
     records: list[Record], tokenizer: Tokenizer, run: RunConfig, reporter: Reporter, name: str
 ) -> EncodedDataset:
@@ -103,7 +119,7 @@ def encode(
     return EncodedDataset.build(records, tokenizer, run.text, progress=advance)
 
 
-def build_model(run: RunConfig, tokenizer: Tokenizer) -> SummarizationModel:
+def build_model(run: RunConfig, tokenizer: Tokenizer, notes: list[str]) -> SummarizationModel:
     """The model that ``run`` describes for this vocabulary, with pre-trained word vectors where it asks for them."""
     model: SummarizationModel = build(
         "model",
@@ -116,8 +132,10 @@ def build_model(run: RunConfig, tokenizer: Tokenizer) -> SummarizationModel:
         eos_id=tokenizer.eos_id,
     )
     if run.text.pretrained_embeddings is not None:
-        path = Path(run.text.pretrained_embeddings)
-        model.load_embeddings(read_embeddings(path, tokenizer.vocabulary, missing=run.text.pretrained_missing))
+        path, missing = run.text.pretrained_embeddings, run.text.pretrained_missing
+        matrix, share = load_glove(path, tokenizer, missing=missing, seed=run.training.seed)
+        model.load_embeddings(torch.from_numpy(matrix))
+        notes.append(f"{path}: vectors for {share:.1%} of the vocabulary")
     return model
 
 

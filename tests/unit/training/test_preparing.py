@@ -1,0 +1,30 @@
+"""What training makes of its data: word vectors, pairs left out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from laconic.errors import ConfigError
+from laconic.training.loop import train
+
+
+def test_training_starts_from_them(make_run: Any, make_trainer: Any, tmp_path: Path) -> None:
+    path = tmp_path / "vectors.txt"
+    path.write_text("word3 " + " ".join(["0.25"] * 6) + "\n")
+    trainer = make_trainer(**{"text.pretrained_embeddings": str(path)})
+    place = trainer.parts.tokenizer.token_id("word3")
+    assert trainer.model.embedding.weight[place].tolist() == [0.25] * 6
+    (tmp_path / "wide.txt").write_text("word3 1 2 3\n")
+    run = make_run(**{"text.pretrained_embeddings": str(tmp_path / "wide.txt")})
+    with pytest.raises(ConfigError, match="embedding_size"):
+        train(run, tmp_path / "other", on_message=lambda message: None)
+
+
+def test_pairs_that_the_document_does_not_support_are_left_out(make_run: Any, make_trainer: Any) -> None:
+    everything = make_trainer(**{"data.min_supported": 0.0})
+    some = make_trainer(**{"data.min_supported": 0.99, "text.max_source_tokens": 1})
+    assert 0 < len(some.parts.train_set) < len(everything.parts.train_set)
+    assert any("left out" in note for note in some.parts.notes)
