@@ -191,7 +191,7 @@ class Seq2Seq(SummarizationModel):
     def start(self, memory: Memory) -> dict[str, Any]:
         """The state before the first step. With ``see_decode_parity`` the initial state attends once, which
         makes the first context and stays in the coverage, as See et al.'s released decoder does (21)."""
-        state = self._first_state(memory)
+        state = self._first_state(memory) | {"project": self.head.projection.for_decoding()}
         if self.head.copies:
             ids, mask = memory.extended_ids, memory.mask
             first = _first_positions(ids, memory.extended_vocab_size)
@@ -206,7 +206,8 @@ class Seq2Seq(SummarizationModel):
         embedded = self.target_embedding(last_ids.masked_fill(last_ids >= self.vocab_size, self.unk_id))
         inputs, attention, state = self._advance(embedded, state)
         queries = 1 if attention is None else attention.weights.shape[1]
-        inputs = HeadInput(inputs.hidden.unflatten(0, (-1, queries)), inputs.gate.unflatten(0, (-1, queries)))
+        hidden, gate = (part.unflatten(0, (-1, queries)) for part in (inputs.hidden, inputs.gate))
+        inputs = HeadInput(hidden, gate, state["project"])
         log_probs, details, _ = self.head(inputs, attention, self._copy_source(state))
         log_probs = log_probs.flatten(0, 1)
         weights = None if attention is None else attention.weights.flatten(0, 1)

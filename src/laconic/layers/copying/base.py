@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,10 +16,14 @@ from laconic.types import AttentionOutput
 
 @dataclass(slots=True)
 class HeadInput:
-    """What a head reads of the decoder: ``hidden`` (..., F) for the vocabulary, ``gate`` (..., G) for p_gen."""
+    """What a head reads of the decoder: ``hidden`` (..., F) for the vocabulary, ``gate`` (..., G) for p_gen.
+
+    ``project`` is `VocabularyProjection.for_decoding`, made once a search.
+    """
 
     hidden: Tensor
     gate: Tensor
+    project: Callable[[Tensor], Tensor] | None = None  # what to use instead of the head's own projection
 
 
 @dataclass(slots=True)

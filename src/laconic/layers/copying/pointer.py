@@ -119,7 +119,7 @@ class PointerHead(CopyHead):
         """One step: log P(w) (B, Q, X); details p_gen (B, Q) and copy_probs (B, Q, S) = (1 - p_gen) a^t."""
         assert attention is not None
         gate = generation_gate(inputs.gate, self.gate.weight, self.gate.bias)
-        logits = self.projection(inputs.hidden)
+        logits = (inputs.project or self.projection)(inputs.hidden)
         logits, weights = logits.to(gate.dtype), attention.weights.to(gate.dtype)
         if torch.is_grad_enabled():
             ids = source.extended_ids.unsqueeze(1).expand_as(weights)

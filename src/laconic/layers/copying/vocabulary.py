@@ -29,7 +29,7 @@ class VocabularyHead(CopyHead):
         self, inputs: HeadInput, attention: AttentionOutput | None, source: CopySource, state: Any = None
     ) -> tuple[Tensor, dict[str, Tensor], Any]:
         """(B, Q, F) -> log-probabilities (B, Q, V)."""
-        return torch.log_softmax(self.projection(inputs.hidden), dim=-1), {}, state
+        return torch.log_softmax((inputs.project or self.projection)(inputs.hidden), dim=-1), {}, state
 
     def gold_log_probs(
         self, inputs: HeadInput, scores: Tensor | None, source: CopySource, gold: GoldTokens
