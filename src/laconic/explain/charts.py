@@ -66,7 +66,7 @@ def gate_curve(summary: Summary, summary_number: int = 0) -> Markup:
     if not values:
         return Markup("")
     step, top, low = 34, 12, 92
-    width, height = 44 + step * len(values), low + 74
+    width, height = 44 + step * len(values) + 48, low + 74  # room for the slanted label of the last word
     places = [(44 + step * i + step / 2, low - (low - top) * max(0.0, min(1.0, p))) for i, (_, p) in enumerate(values)]
     out = [
         f'<svg class="gate" width="{width}" height="{height}" viewBox="0 0 {width} {height}" role="img"'

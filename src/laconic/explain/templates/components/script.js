@@ -66,6 +66,7 @@ for (const group of document.querySelectorAll(".group")) {
     });
     const heat = summary.querySelector(".heat");
     if (heat) heat.addEventListener("toggle", () => { if (heat.open) draw(number, heat); });
+    if (heat && heat.open) requestAnimationFrame(() => draw(number, heat));
     for (const dot of summary.querySelectorAll("circle[data-word]")) {
       const index = Number(dot.dataset.word.split(":")[1]);
       const gated = data[number].words.map((word, i) => [word, i]).filter(([word]) => word.g !== null);
