@@ -7,11 +7,15 @@ from pathlib import Path
 import pytest
 
 from laconic.config.checking import check_run
-from laconic.config.loading import dump_run, load_recipe, load_run, recipe_names, resolve_run
+from laconic.config.loading import dump_run, load_recipe, load_run, recipe_names, resolve_method, resolve_run
+from laconic.config.names import EXTRACTIVE, parse
 from laconic.config.schema import Recipe
 from laconic.errors import ConfigError
+from laconic.evaluation.systems import method_spec
 
-RECIPES = {name: load_recipe(name) for name in recipe_names()}
+EVERY = {name: load_recipe(name) for name in recipe_names()}
+RECIPES = {name: recipe for name, recipe in EVERY.items() if not recipe.extractive}
+METHODS = {name: recipe for name, recipe in EVERY.items() if recipe.extractive}
 CASES = [(name, row, size) for name, recipe in RECIPES.items() for row in recipe.rows for size in recipe.sizes]
 
 
@@ -56,6 +60,29 @@ def test_rows_differ(name: str) -> None:
 
 def _settings(dump: dict[str, object]) -> dict[str, object]:
     return {key: value for key, value in dump.items() if key not in {"row", "description", "published"}}
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_recipes_of_methods_are_complete(name: str) -> None:
+    """Every method of the table has a row, and every row parses at every size."""
+    recipe = METHODS[name]
+    assert (recipe.name, recipe.default_row in recipe.rows, recipe.default_size in recipe.sizes) == (name, True, True)
+    assert all(set(size.rows) <= set(recipe.rows) for size in recipe.sizes.values())
+    for size in recipe.sizes:
+        specs = [resolve_method(recipe, row, size) for row in recipe.rows]
+        assert {spec["type"] for spec in specs} == set(EXTRACTIVE)
+        parsed = [(cls, config.model_dump_json()) for cls, config in (parse("method", EXTRACTIVE, s) for s in specs)]
+        assert len(set(parsed)) == len(parsed)
+    with pytest.raises(ConfigError, match="nothing to train"):
+        resolve_run(recipe)
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_extractive_rows_are_methods(name: str) -> None:
+    recipe = RECIPES[name]
+    for row in recipe.extractive_rows:
+        parse("method", EXTRACTIVE, method_spec(row))
+    assert set(recipe.extractive_published) <= set(recipe.extractive_rows)
 
 
 def test_there_is_a_recipe() -> None:

@@ -46,6 +46,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "resume": ("laconic.cli.resume:command", "Go on with an interrupted run, bit for bit."),
     "summarize": ("laconic.cli.summarize:command", "Summarize text, files, JSON lines or standard input."),
     "evaluate": ("laconic.cli.evaluate:command", "Score models and extractive methods on a data set."),
+    "compare": ("laconic.cli.compare:command", "Train and score a recipe's rows, or systems, in one table."),
     "explain": ("laconic.cli.explain:command", "Show where each word of a summary came from."),
     "rouge": ("laconic.cli.rouge:command", "ROUGE of a file of summaries against references."),
     "data": ("laconic.cli.data:command", "Check, describe or build data sets."),

@@ -6,10 +6,20 @@ import json
 from typing import Annotated
 
 import typer
+import yaml
 
 from laconic.cli.tables import aligned
 from laconic.config.checking import check_run
-from laconic.config.loading import dump_run, load_recipe, recipe_names, resolve_run
+from laconic.config.loading import (
+    dump_run,
+    load_recipe,
+    merge,
+    parse_overrides,
+    recipe_names,
+    resolve_method,
+    resolve_run,
+)
+from laconic.config.names import EXTRACTIVE, parse
 from laconic.config.schema import Recipe
 from laconic.errors import ConfigError, LaconicError
 
@@ -46,7 +56,13 @@ def show(
     overrides: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a key.")] = None,
 ) -> None:
     """Print the settings that a recipe, a row, a size and --set come to, as YAML."""
-    run = resolve_run(load_recipe(name), row, size, overrides or [])
+    recipe = load_recipe(name)
+    if recipe.extractive:
+        method = merge(resolve_method(recipe, row, size), parse_overrides(overrides or []))
+        config = parse("extractive method", EXTRACTIVE, method)[1]
+        print(yaml.safe_dump({"type": method["type"], **config.model_dump(mode="json")}, sort_keys=False), end="")
+        return
+    run = resolve_run(recipe, row, size, overrides or [])
     check_run(run)
     print(dump_run(run), end="")
 
@@ -65,7 +81,10 @@ def check(
             for size in recipe.sizes:
                 checked += 1
                 try:
-                    check_run(resolve_run(recipe, row, size))
+                    if recipe.extractive:
+                        parse("extractive method", EXTRACTIVE, resolve_method(recipe, row, size))
+                    else:
+                        check_run(resolve_run(recipe, row, size))
                 except LaconicError as error:
                     problems.append(f"{name}, row {row}, size {size}: {error}")
     if problems:

@@ -41,7 +41,7 @@ def command(
     Under `accelerate launch` or `torchrun` the run uses all their processes. Ctrl-C saves; `laconic resume` goes on.
     """
     changes = parse_overrides(overrides or [])
-    run = resolve_run(load_recipe(recipe), row, size, merge(_data_changes(data), changes, revive=True))
+    run = resolve_run(load_recipe(recipe), row, size, merge(data_changes(data), changes, revive=True))
     check_run(run)
     if run.data.train is None:
         raise ConfigError("Which pairs? Give --data DIR (with train and validation files), or --set data.train=FILE.")
@@ -74,7 +74,7 @@ def run_training(
         print(json.dumps(asdict(result), ensure_ascii=False) if as_json else _closing_words(result, run))
 
 
-def _data_changes(data: Path | None) -> dict[str, Any]:
+def data_changes(data: Path | None) -> dict[str, Any]:
     """``--data`` as changes of the recipe: the splits of a folder, or one file to train on."""
     if data is None:
         return {}

@@ -41,13 +41,14 @@ def resolve_run(
     ``overrides`` is a nested mapping or ``key.path=value`` strings (the value is read as YAML).
 
     Raises:
-        ConfigError: unknown row, size or key, or a value that does not fit.
+        ConfigError: unknown row, size or key, a value that does not fit, or rows that are extractive methods.
     """
-    row, size = row or recipe.default_row, size or recipe.default_size
-    if row not in recipe.rows:
-        raise ConfigError(unknown_choice(f"row of recipe '{recipe.name}'", row, recipe.rows))
-    if size not in recipe.sizes:
-        raise ConfigError(unknown_choice(f"size of recipe '{recipe.name}'", size, recipe.sizes))
+    row, size = _row_and_size(recipe, row, size)
+    if recipe.extractive:
+        raise ConfigError(
+            f"The rows of recipe '{recipe.name}' are extractive methods: there is nothing to train. "
+            f"Use them with `laconic compare {recipe.name} --data DIR` or `laconic summarize lexrank article.txt`."
+        )
     merged = merge(recipe.base, recipe.rows[row].set)
     merged = merge(merged, recipe.sizes[size].set)
     merged = merge(merged, recipe.sizes[size].rows.get(row, {}))
@@ -56,6 +57,28 @@ def resolve_run(
     merged |= {"name": recipe.name, "row": row, "size": size, "published": recipe.rows[row].published}
     merged.setdefault("description", recipe.rows[row].label)
     return validate(RunConfig, merged, where="")
+
+
+def resolve_method(recipe: Recipe, row: str | None = None, size: str | None = None) -> dict[str, Any]:
+    """The extractive method of a row at a size: ``{"type": name, **options}``.
+
+    Raises:
+        ConfigError: unknown row or size, or a recipe whose rows are models.
+    """
+    row, size = _row_and_size(recipe, row, size)
+    method = recipe.rows[row].method
+    if method is None:
+        raise ConfigError(f"Row '{row}' of recipe '{recipe.name}' is a model, not an extractive method.")
+    return merge(merge(method, recipe.sizes[size].set), recipe.sizes[size].rows.get(row, {}))
+
+
+def _row_and_size(recipe: Recipe, row: str | None, size: str | None) -> tuple[str, str]:
+    row, size = row or recipe.default_row, size or recipe.default_size
+    if row not in recipe.rows:
+        raise ConfigError(unknown_choice(f"row of recipe '{recipe.name}'", row, recipe.rows))
+    if size not in recipe.sizes:
+        raise ConfigError(unknown_choice(f"size of recipe '{recipe.name}'", size, recipe.sizes))
+    return row, size
 
 
 def load_run(path: Path) -> RunConfig:

@@ -257,7 +257,7 @@ class Recipe(Section):
     def _one_kind(self) -> Recipe:
         methods = [name for name, row in self.rows.items() if row.method is not None]
         if methods and len(methods) < len(self.rows):
-            raise ValueError(f"rows are either all methods or all models; of these only {', '.join(methods)} are methods")
+            raise ValueError(f"rows are all methods or all models; of these only {', '.join(methods)} are methods")
         if not methods and not self.base:
             raise ValueError("a recipe of models needs a 'base'")
         return self

@@ -18,7 +18,7 @@ class ModelSystem:
 
     def __init__(self, name: str, summarizer: Summarizer, identity: str, search: Mapping[str, Any]) -> None:
         self.name, self._summarizer, self._search = name, summarizer, dict(search)
-        self.identity = json.dumps([identity, self._search], sort_keys=True)
+        self.identity = _with_search(identity, self._search)
         tokenizer = summarizer.system.tokenizer  # type: ignore[attr-defined]
         self.unk_text: str | None = tokenizer.token(tokenizer.unk_id)
 
@@ -38,11 +38,23 @@ def open_model(
     Raises:
         ModelError: there is no such model, or it is damaged.
     """
-    folder = Path(place)
-    if (folder / "model").is_dir():
-        folder = folder / "model"
+    folder = _model_folder(place)
     summarizer = Summarizer.from_pretrained(str(folder) if folder.is_dir() else place, device=device)
     return ModelSystem(name or place, summarizer, _identity(folder, place), search or {})
+
+
+def model_identity(place: str, search: Mapping[str, Any] | None = None) -> str:
+    """The ``identity`` that `open_model` would give, without loading the model."""
+    return _with_search(_identity(_model_folder(place), place), search or {})
+
+
+def _model_folder(place: str) -> Path:
+    folder = Path(place)
+    return folder / "model" if (folder / "model").is_dir() else folder
+
+
+def _with_search(identity: str, search: Mapping[str, Any]) -> str:
+    return json.dumps([identity, dict(search)], sort_keys=True)
 
 
 def _identity(folder: Path, name: str) -> str:

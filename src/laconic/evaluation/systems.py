@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from laconic.config.loading import parse_overrides
@@ -43,16 +43,16 @@ def method_spec(name: str) -> dict[str, Any]:
 
 
 class ExtractiveSystem:
-    """A method of the table `EXTRACTIVE`; ``name`` may carry options, see `method_spec`.
+    """A method of the table `EXTRACTIVE`; ``name`` may carry options, see `method_spec`, unless ``spec`` has them.
 
     The oracle sees the references; it is a bound, not a system.
     """
 
     unk_text = None
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, spec: Mapping[str, Any] | None = None) -> None:
         self.name = name
-        cls, config = parse("extractive method", EXTRACTIVE, method_spec(name))
+        cls, config = parse("extractive method", EXTRACTIVE, spec or method_spec(name))
         self._method = cls(config)
         self.identity = json.dumps(["extractive", name, config.model_dump(mode="json")])
 

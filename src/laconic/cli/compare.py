@@ -1,0 +1,196 @@
+"""``laconic compare``: a paper's table with our figures beside the published ones."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import sys
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from laconic.cli.evaluate import split_of
+from laconic.cli.progress import progress, quiet
+from laconic.cli.tables import aligned
+from laconic.cli.train import data_changes
+from laconic.config.loading import load_recipe, merge, parse_overrides, recipe_names
+from laconic.data.readers import SkipCounter, read_configured
+from laconic.errors import ConfigError, DataError
+
+if TYPE_CHECKING:
+    from laconic.config.schema import DataConfig, RunConfig
+    from laconic.evaluation.compare_plan import Plan
+    from laconic.evaluation.compare_run import Outcome
+    from laconic.evaluation.compare_table import Comparison
+    from laconic.training.state import TrainResult
+    from laconic.types import Record
+
+FAILED, INTERRUPTED = 1, 130
+
+
+def command(
+    what: Annotated[
+        list[str],
+        typer.Argument(metavar="RECIPE|SYSTEM...", help="A recipe; or run folders, models and extractive methods."),
+    ],
+    data: Annotated[Path | None, typer.Option(help="A folder with one file a split, or a file to score on.")] = None,
+    size: Annotated[str | None, typer.Option(help="A size of the recipe; its default size if not given.")] = None,
+    rows: Annotated[
+        list[str] | None, typer.Option(help="Rows of the recipe, a,b,c or one --rows each; all if not given.")
+    ] = None,
+    seeds: Annotated[int, typer.Option(min=1, help="Train each row with so many seeds.")] = 1,
+    out: Annotated[Path | None, typer.Option(help="Folder of the comparison; below runs/ if not given.")] = None,
+    overrides: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a key of the recipe.")
+    ] = None,
+    split: Annotated[str, typer.Option(help="Score on this split: validation or test.")] = "validation",
+    max_records: Annotated[int | None, typer.Option(min=1, help="Score the first records only.")] = None,
+    baseline: Annotated[str | None, typer.Option(help="The row that others are tested against.")] = None,
+    test: Annotated[str, typer.Option(help="randomization, bootstrap or t; paired over documents.")] = "randomization",
+    device: Annotated[str, typer.Option(help="Device of the models when they are scored.")] = "cpu",
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Train and score the rows of a recipe, or score what exists, and print one table.
+
+    The folder gets compare.md, compare.csv, compare.json and compare.html. Interrupted, the same command goes on
+    where it stopped. A row that fails is named in the table, and the exit code is 1.
+    """
+    from laconic.evaluation.compare_run import Comparison as Run
+    from laconic.evaluation.compare_run import Surroundings
+    from laconic.evaluation.compare_significance import named_test
+    from laconic.evaluation.compare_table import as_dict, cells, compare, notes
+
+    if os.environ.get("WORLD_SIZE", "1") != "1":
+        raise ConfigError("laconic compare runs in one process; train with several, then compare the run folders.")
+    named_test(test)
+    plan = _plan(what, data, size, _listed(rows), seeds, overrides or [], baseline)
+    path = _data_path(data, plan, split)
+    records = _records(path, plan.data, max_records)
+    folder = out or _folder(plan, what, size, path)
+    around = Surroundings(_train, lambda title, total: progress(title, total=total), _note, device)
+    comparison = Run(plan, records, folder, around)
+    try:
+        outcomes = comparison.run()
+    except KeyboardInterrupt:
+        _note(f"Interrupted; what is finished is kept in {folder}. The same command goes on from there.", always=True)
+        raise typer.Exit(INTERRUPTED) from None
+    table = compare(plan, outcomes, data=path, records=len(records), test=test)
+    _write(table, outcomes, comparison.sampled, folder)
+    if as_json:
+        print(json.dumps(as_dict(table), indent=2, ensure_ascii=False))
+    else:
+        header, lines = cells(table)
+        print(aligned(header, lines))
+        print("\n".join(["", *notes(table), f"{folder}/compare.html, .md, .csv, .json"]))
+    if table.failed:
+        raise typer.Exit(FAILED)
+
+
+def _plan(
+    what: list[str],
+    data: Path | None,
+    size: str | None,
+    rows: list[str],
+    seeds: int,
+    overrides: list[str],
+    baseline: str | None,
+) -> Plan:
+    from laconic.evaluation.compare_plan import Choice, plan_recipe, plan_systems
+
+    changes = parse_overrides(overrides)
+    is_recipe = [name in recipe_names() or Path(name).suffix in {".yaml", ".yml"} for name in what]
+    if not any(is_recipe):
+        for option, given in (("--size", size), ("--rows", rows), ("--seeds", seeds > 1)):
+            if given:
+                known = ", ".join(recipe_names())
+                raise ConfigError(f"{option} belongs to a recipe, but '{what[0]}' is none; recipes: {known}.")
+        return plan_systems(what, Choice(overrides=changes, baseline=baseline))
+    if len(what) > 1:
+        raise ConfigError(f"Compare one recipe at a time, or systems that exist; given: {', '.join(what)}.")
+    recipe = load_recipe(what[0])
+    if not recipe.extractive:
+        changes = merge(data_changes(data), changes, revive=True)
+        if not changes.get("data", {}).get("train", recipe.base.get("data", {}).get("train")):
+            raise ConfigError("Which pairs? Give --data DIR with train and validation files, or --set data.train=FILE.")
+    return plan_recipe(recipe, Choice(rows, size, seeds, changes, baseline))
+
+
+def _listed(rows: list[str] | None) -> list[str]:
+    return [name.strip() for given in rows or [] for name in given.split(",") if name.strip()]
+
+
+def _data_path(data: Path | None, plan: Plan, split: str) -> str:
+    """The file to score on: of ``--data``, else the one that the recipe or the first run names."""
+    configured = getattr(plan.data, split, None)
+    if data is not None and (data.is_dir() or not configured):
+        return split_of(str(data), split)
+    if configured:
+        return str(configured)
+    raise DataError(f"Which records? Give --data DIR (with a {split} file), or --set data.{split}=FILE.")
+
+
+def _records(path: str, config: DataConfig, most: int | None) -> list[Record]:
+    skipped = SkipCounter()
+    records = list(islice(read_configured(path, config, on_skip=skipped, on_choice=_note), most))
+    if skipped.total:
+        _note(skipped.describe())
+    if not records:
+        raise DataError(f"{path} holds no records.")
+    return records
+
+
+def _folder(plan: Plan, what: list[str], size: str | None, path: str) -> Path:
+    """``runs/compare-RECIPE-SIZE-DATA``."""
+    place = Path(path)
+    parts = ["compare", plan.name, size or "", place.parent.name if place.parent.name else place.stem]
+    if plan.name != "systems" and not size:
+        parts[2] = load_recipe(what[0]).default_size
+    return Path("runs") / "-".join(part for part in parts if part)
+
+
+def _train(run: RunConfig, folder: Path, *, resume: bool, title: str) -> TrainResult:
+    from laconic.training.loop import train
+
+    with progress(title) as bar:
+        return train(run, folder, resume=resume, progress=_Titled(bar, title), on_message=_note)
+
+
+class _Titled:
+    """A reporter that keeps the title of the row in front of what the training says."""
+
+    def __init__(self, bar: Any, title: str) -> None:
+        self._bar, self._title = bar, title
+
+    def update(self, completed: float | None = None, **shown: Any) -> None:
+        shown.pop("description", None)
+        self._bar.update(completed, description=self._title, **shown)
+
+
+def _write(table: Comparison, outcomes: list[Outcome], sampled: list[Record], folder: Path) -> None:
+    from laconic.evaluation.compare_report import report
+    from laconic.evaluation.compare_table import as_dict, csv_text, markdown
+
+    said = "laconic " + shlex.join(_arguments())
+    files = {
+        "compare.md": markdown(table, said),
+        "compare.csv": csv_text(table),
+        "compare.json": json.dumps(as_dict(table), indent=2, ensure_ascii=False) + "\n",
+        "compare.html": report(table, outcomes, sampled, said),
+    }
+    for name, text in files.items():
+        draft = folder / f"{name}.new"
+        draft.write_text(text, encoding="utf-8")
+        os.replace(draft, folder / name)
+
+
+def _arguments() -> list[str]:
+    """What the user typed behind ``laconic``, as far as this process knows."""
+    return sys.argv[1:] if Path(sys.argv[0]).stem in {"laconic", "__main__"} else ["compare"]
+
+
+def _note(text: str, *, always: bool = False) -> None:
+    if always or not quiet():
+        print(text, file=sys.stderr, flush=True)

@@ -1,0 +1,232 @@
+"""What a comparison consists of: the rows of a recipe, or systems that exist already."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from laconic.config.checking import check_run
+from laconic.config.loading import load_run, merge, resolve_method, resolve_run
+from laconic.config.names import EXTRACTIVE, parse, resolve
+from laconic.config.schema import DataConfig, EvaluationConfig, Recipe, RunConfig, SearchConfig
+from laconic.config.section import validate
+from laconic.errors import ConfigError, ModelError, did_you_mean, unknown_choice
+from laconic.evaluation.systems import is_method, method_spec
+
+SECTIONS = {"data": DataConfig, "evaluation": EvaluationConfig}
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One row of the table: ``runs`` to train (one a seed), or a ``method``, or the ``place`` of a trained model.
+
+    ``published`` maps a measure, perhaps with the table it is of (``subset.bleu``), to the paper's figure.
+    """
+
+    name: str
+    label: str
+    published: Mapping[str, Any] = field(default_factory=dict)
+    method: Mapping[str, Any] | None = None
+    place: str | None = None
+    search: Mapping[str, Any] = field(default_factory=dict)  # decoding settings that differ from the model's own
+    runs: tuple[RunConfig, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The rows in the order of the table, how to read the data and how to score."""
+
+    name: str
+    title: str
+    entries: tuple[Entry, ...]
+    baseline: str
+    data: DataConfig
+    evaluation: EvaluationConfig
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What of a recipe is compared: ``rows`` (all if empty), ``size``, the number of ``seeds``, ``--set`` changes."""
+
+    rows: Sequence[str] = ()
+    size: str | None = None
+    seeds: int = 1
+    overrides: Mapping[str, Any] = field(default_factory=dict)
+    baseline: str | None = None
+
+
+def plan_recipe(recipe: Recipe, choice: Choice) -> Plan:
+    """The rows of ``recipe`` that were chosen, its extractive rows first.
+
+    Raises:
+        ConfigError: an unknown row, size, key or baseline, or settings that do not fit.
+    """
+    known = [*(() if recipe.extractive else recipe.extractive_rows), *recipe.rows]
+    for row in choice.rows:
+        if row not in known:
+            raise ConfigError(unknown_choice(f"row of recipe '{recipe.name}'", row, known))
+    chosen = [row for row in known if row in choice.rows or not choice.rows]
+    if recipe.extractive:
+        entries, data, evaluation = _method_rows(recipe, chosen, choice)
+    else:
+        entries, data, evaluation = _model_rows(recipe, chosen, choice)
+    return Plan(recipe.name, recipe.title, tuple(entries), _baseline(entries, choice.baseline), data, evaluation)
+
+
+def plan_systems(places: Sequence[str], choice: Choice) -> Plan:
+    """Run and model folders, ids of the hub and extractive methods, as they are.
+
+    The data and the scoring are those of the first run among them, changed by ``choice.overrides``.
+
+    Raises:
+        ConfigError: an unknown key or baseline, or the same system twice.
+        ModelError: something is neither a model nor a method.
+    """
+    overrides = dict(choice.overrides)
+    search = overrides.pop("search", {})
+    validate(SearchConfig, search, where="search")
+    if len(set(places)) < len(places):
+        twice = next(place for place in places if list(places).count(place) > 1)
+        raise ConfigError(f"'{twice}' is named twice; a system is compared once.")
+    entries, runs = [], []
+    for place in places:
+        if is_method(place) and not Path(place).exists():
+            parse("extractive method", EXTRACTIVE, method_spec(place))
+            entries.append(Entry(place, place, method=method_spec(place)))
+            continue
+        _refuse_absent(place)
+        run = _run_of(place)
+        runs += [run] if run else []
+        label = run.description if run and run.description else ""
+        label = f"{place} ({label})" if label else place
+        entries.append(Entry(place, label, flatten(run.published) if run else {}, place=place, search=search))
+    base = {name: getattr(runs[0], name).model_dump() if runs else {} for name in SECTIONS}
+    data, evaluation = _sections(merge(base, overrides, revive=True), list(overrides))
+    return Plan("systems", "Comparison", tuple(entries), _baseline(entries, choice.baseline), data, evaluation)
+
+
+def flatten(published: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """``{"subset": {"bleu": 0.01}}`` as ``{"subset.bleu": 0.01}``."""
+    flat: dict[str, Any] = {}
+    for key, value in published.items():
+        flat |= flatten(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
+    return flat
+
+
+def with_absolute_paths(run: RunConfig) -> RunConfig:
+    """The run as `laconic.training.loop.train` stores it, so that the two can be compared."""
+
+    def absolute(path: str | None) -> str | None:
+        return path if path is None or path.startswith("hub:") else os.path.abspath(path)
+
+    places = {split: absolute(getattr(run.data, split)) for split in ("train", "validation", "test")}
+    vectors = absolute(run.text.pretrained_embeddings)
+    return run.model_copy(
+        update={
+            "data": run.data.model_copy(update=places),
+            "text": run.text.model_copy(update={"pretrained_embeddings": vectors}),
+        }
+    )
+
+
+def _model_rows(
+    recipe: Recipe, chosen: Sequence[str], choice: Choice
+) -> tuple[list[Entry], DataConfig, EvaluationConfig]:
+    entries: list[Entry] = []
+    data, evaluation = None, None
+    for row in chosen:
+        if row not in recipe.rows:
+            spec = method_spec(row)
+            parse("extractive method", EXTRACTIVE, spec)
+            entries.append(Entry(row, row, flatten(recipe.extractive_published.get(row, {})), method=spec))
+            continue
+        run = resolve_run(recipe, row, choice.size, choice.overrides)
+        check_run(run)
+        data, evaluation = data or run.data, evaluation or run.evaluation
+        first = run.training.seed
+        runs = tuple(
+            with_absolute_paths(
+                run.model_copy(update={"training": run.training.model_copy(update={"seed": first + number})})
+            )
+            for number in range(choice.seeds)
+        )
+        entries.append(Entry(row, recipe.rows[row].label, flatten(run.published), runs=runs))
+    if data is None or evaluation is None:
+        run = resolve_run(recipe, None, choice.size, choice.overrides)
+        data, evaluation = run.data, run.evaluation
+    return entries, data, evaluation
+
+
+def _method_rows(
+    recipe: Recipe, chosen: Sequence[str], choice: Choice
+) -> tuple[list[Entry], DataConfig, EvaluationConfig]:
+    """``--set key=value`` changes the option in every chosen row that has it."""
+    options = {key: value for key, value in choice.overrides.items() if key not in SECTIONS}
+    used: set[str] = set()
+    known: set[str] = set()
+    entries = []
+    for row in chosen:
+        spec = resolve_method(recipe, row, choice.size)
+        fields = resolve("extractive method", EXTRACTIVE, spec["type"]).Config.model_fields
+        mine = {key: value for key, value in options.items() if key in fields}
+        used, known = used | set(mine), known | set(fields)
+        spec = merge(spec, mine)
+        parse("extractive method", EXTRACTIVE, spec)
+        entries.append(Entry(row, recipe.rows[row].label, flatten(recipe.rows[row].published), method=spec))
+    for key in options:
+        if key not in used:
+            raise ConfigError(unknown_choice("option of these methods", key, known))
+    sections = {key: value for key, value in choice.overrides.items() if key in SECTIONS}
+    return entries, *_sections(sections, list(sections))
+
+
+def _sections(values: Mapping[str, Any], given: Sequence[str]) -> tuple[DataConfig, EvaluationConfig]:
+    for key in given:
+        if key not in SECTIONS:
+            raise ConfigError(unknown_choice("key", key, [*SECTIONS, "search"]))
+    data = validate(DataConfig, values.get("data", {}), where="data")
+    return data, validate(EvaluationConfig, values.get("evaluation", {}), where="evaluation")
+
+
+def _baseline(entries: Sequence[Entry], wanted: str | None) -> str:
+    """The row the others are compared with: the one named, else the first model, else the first row."""
+    if wanted is None:
+        return next((entry.name for entry in entries if entry.method is None), entries[0].name)
+    names = [entry.name for entry in entries]
+    if wanted not in names:
+        raise ConfigError(unknown_choice("baseline", wanted, names))
+    return wanted
+
+
+def _refuse_absent(place: str) -> None:
+    if not Path(place).exists() and "/" not in place:
+        raise ModelError(
+            f"'{place}' is neither a model folder nor an extractive method.{did_you_mean(place, EXTRACTIVE)} "
+            f"Methods: {', '.join(sorted(EXTRACTIVE))}."
+        )
+
+
+def _run_of(place: str) -> RunConfig | None:
+    path = Path(place) / "recipe.yaml"
+    return load_run(path) if path.is_file() else None
+
+
+def settings_of(run: RunConfig) -> dict[str, Any]:
+    """What decides the trained model: a run without its decoding, scoring and describing parts."""
+    left_out = {"search", "evaluation", "description", "published"}
+    return {key: value for key, value in run.model_dump(mode="json").items() if key not in left_out}
+
+
+def first_difference(old: Any, new: Any, path: str = "") -> str | None:
+    """The first key in which two settings differ, with both values, or None."""
+    if isinstance(old, Mapping) and isinstance(new, Mapping):
+        for key in [*old, *(key for key in new if key not in old)]:
+            found = first_difference(old.get(key), new.get(key), f"{path}.{key}" if path else str(key))
+            if found:
+                return found
+        return None
+    return None if old == new else f"{path}: {json.dumps(old)} there, {json.dumps(new)} now"

@@ -1,0 +1,338 @@
+"""Train and score the rows of a comparison, each once.
+
+What is finished stays in the folder of the comparison, so that an interrupted one goes on::
+
+    state.json               the runs that are trained, with the settings and the data they were trained with
+    runs/ROW-seed-N/         run folders, as `laconic train` makes them
+    predictions/X-KEY.jsonl  what a system wrote; KEY is made of the system's identity and the records
+    scores/X-KEY.json        its scores, one a document too; KEY is also made of the options of the scorer
+
+A row that fails is noted with its error and the others go on; the next call tries it again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+from laconic import __version__
+from laconic.config.loading import load_run
+from laconic.config.schema import EvaluationConfig, RunConfig
+from laconic.errors import ConfigError, LaconicError
+from laconic.evaluation.compare_plan import Entry, Plan, first_difference, settings_of
+from laconic.evaluation.models import model_identity, open_model
+from laconic.evaluation.predictions import fingerprint
+from laconic.evaluation.run import EvaluationOptions, EvaluationResult, RougeScore, evaluate, score
+from laconic.evaluation.systems import ExtractiveSystem, Progress, System
+from laconic.explain.record import from_dict, to_dict
+from laconic.metrics.bleu import bleu_paper, corpus_bleu
+from laconic.systems.extractive import ExtractiveSystem as ExplainedMethod
+from laconic.types import Record, Summary, references_of
+
+KINDS = ("1", "2", "L")
+NUM_SAMPLES = 6
+_TOKEN = re.compile(r"<\w+>|\w+(?:['’]\w+)*|[^\w\s]")
+
+
+class Trainer(Protocol):
+    """Trains a run into a folder, going on with the run that is there if ``resume``; gives a `TrainResult`."""
+
+    def __call__(self, run: RunConfig, folder: Path, *, resume: bool, title: str) -> Any: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """The scores of one system, and what it wrote of a few documents. ``measures`` has ``bleu`` (sacreBLEU, 0 to
+    100) and ``bleu_paper`` (the headline paper's, 0 to 1) beside those of `laconic.evaluation.measures`."""
+
+    result: EvaluationResult
+    bleu_signature: str
+    samples: tuple[Summary, ...] = ()
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What became of a row: scores and training results by seed (one for a system that is not trained here)."""
+
+    entry: Entry
+    scored: list[Scored] = field(default_factory=list)
+    trained: list[dict[str, Any]] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What the caller provides: how to train, how to show progress (``watch(title, total)`` gives a context manager
+    whose value has ``advance``), where to say things, and on which device models run."""
+
+    train: Trainer
+    watch: Callable[[str, int], Any]
+    say: Callable[[str], object]
+    device: str = "cpu"
+
+
+class Comparison:
+    """The rows of ``plan`` on ``records``, in the folder ``out``."""
+
+    def __init__(self, plan: Plan, records: Sequence[Record], out: Path, around: Surroundings) -> None:
+        self.plan, self.records, self.out, self.around = plan, list(records), out, around
+        step = max(1, len(self.records) // NUM_SAMPLES)
+        self.sampled = self.records[::step][:NUM_SAMPLES]
+        self._options = _scoring(plan.evaluation)
+        self._state_file = out / "state.json"
+        self._state = _read_json(self._state_file) or {"runs": {}}
+        self._data_digest = _digest_of_training_data(plan)
+        self._refuse_other_settings()
+
+    def run(self) -> list[Outcome]:
+        """Train and score every row. Failures are in the outcomes; an interruption ends it here and loses nothing."""
+        self.out.mkdir(parents=True, exist_ok=True)
+        return [self._row(number, entry) for number, entry in enumerate(self.plan.entries, 1)]
+
+    def _row(self, number: int, entry: Entry) -> Outcome:
+        outcome = Outcome(entry)
+        where = f"[{number}/{len(self.plan.entries)}] {entry.name}"
+        for run in entry.runs or (None,):
+            title = where if run is None or len(entry.runs) == 1 else f"{where}, seed {run.training.seed}"
+            try:
+                self._one(outcome, run, title)
+            except Exception as error:  # the other rows are still worth having
+                message = str(error) if isinstance(error, LaconicError) else f"{type(error).__name__}: {error}"
+                seed = "" if run is None or len(entry.runs) == 1 else f"seed {run.training.seed}: "
+                outcome.errors.append(seed + " ".join(message.split()))
+                self.around.say(f"{title} failed: {message}")
+        return outcome
+
+    def _one(self, outcome: Outcome, run: RunConfig | None, title: str) -> None:
+        entry = outcome.entry
+        if run is None:
+            outcome.scored.append(self._score(self._system(entry, entry.place, entry.search), entry, title))
+            return
+        slug = _slug(f"{entry.name}-seed-{run.training.seed}")
+        folder = self.out / "runs" / slug
+        result = self._trained(slug, run, folder, title)
+        search = _changed(load_run(folder / "recipe.yaml").search.model_dump(), run.search.model_dump())
+        scored = self._score(self._system(entry, str(folder), search, slug), entry, title)
+        outcome.scored.append(scored)
+        facts = {"folder": str(folder), "seed": run.training.seed, "train_loss": _last_training_loss(folder)}
+        outcome.trained.append({**result, **facts})
+
+    # -------------------------------------------------------------------------------------- training
+
+    def _trained(self, slug: str, run: RunConfig, folder: Path, title: str) -> dict[str, Any]:
+        """The result of the training, which is done now unless it was before."""
+        done = self._state["runs"].get(slug)
+        if done and (folder / "model" / "config.json").is_file():
+            return dict(done["result"])
+        resume = (folder / "recipe.yaml").is_file()
+        result = asdict(self.around.train(run, folder, resume=resume, title=f"{title}: training"))
+        self._state["runs"][slug] = {"settings": settings_of(run), "data": self._data_digest, "result": result}
+        _write_json(self._state_file, self._state)
+        return result
+
+    def _refuse_other_settings(self) -> None:
+        """Found out before the first row is trained, not after the third."""
+        advice = f"give another --out, or remove {self.out}"
+        for entry in self.plan.entries:
+            for run in entry.runs:
+                slug = _slug(f"{entry.name}-seed-{run.training.seed}")
+                recipe = self.out / "runs" / slug / "recipe.yaml"
+                if not recipe.is_file():
+                    continue
+                found = first_difference(settings_of(load_run(recipe)), settings_of(run))
+                if found:
+                    raise ConfigError(f"{recipe.parent} was made with other settings ({found}); {advice}.")
+                done = self._state["runs"].get(slug, {})
+                if done.get("data") and self._data_digest and done["data"] != self._data_digest:
+                    raise ConfigError(f"{run.data.train} has changed since {recipe.parent} was trained; {advice}.")
+
+    # --------------------------------------------------------------------------------------- scoring
+
+    def _system(self, entry: Entry, place: str | None, search: Mapping[str, Any], name: str = "") -> System:
+        if entry.method is not None:
+            return ExtractiveSystem(entry.name, entry.method)
+        assert place is not None
+        return _Model(name or entry.name, place, search, self.around.device)
+
+    def _score(self, system: System, entry: Entry, title: str) -> Scored:
+        options = self._options
+        made = fingerprint(system.identity, self.records)
+        asked = json.dumps([made, options.kinds, dict(options.rouge), __version__], sort_keys=True, default=str)
+        slug = _slug(system.name)
+        scores = self.out / "scores" / f"{slug}-{hashlib.sha256(asked.encode()).hexdigest()[:16]}.json"
+        if (stored := _read_json(scores)) is not None:
+            return _scored_from(stored)
+        predictions = self.out / "predictions" / f"{slug}-{made[:16]}.jsonl"
+        watched = _Watched(system, self.sampled)
+        if predictions.is_file():
+            lines = _read_lines(predictions)
+            result = score(system.name, self.records, lines, options=options, unk_text=system.unk_text)
+        else:
+            with self.around.watch(f"{title}: scoring", len(self.records)) as bar:
+                result = evaluate(watched, self.records, options=options, out=predictions, progress=bar.advance)
+            lines = _read_lines(predictions)
+        scored = with_bleu(result, self.records, lines, self._samples(watched, entry))
+        _write_json(scores, _scored_to(scored))
+        return scored
+
+    def _samples(self, watched: _Watched, entry: Entry) -> tuple[Summary, ...]:
+        """The sampled documents' summaries, with provenance where the system gives it."""
+        if entry.method is not None and entry.method["type"] != "oracle":
+            spec = dict(entry.method)
+            method = ExplainedMethod(spec.pop("type"), spec)
+            found = method.summarize_batch(self.sampled, explain=True, options=method.options({}))
+        else:
+            found = watched.samples(self._options.batch_size)
+        return tuple(
+            replace(summary, document=record.document, id=record.id, model=entry.label)
+            for summary, record in zip(found, self.sampled, strict=True)
+        )
+
+
+class _Model:
+    """A model that is loaded when it first has to write something."""
+
+    def __init__(self, name: str, place: str, search: Mapping[str, Any], device: str) -> None:
+        self.name, self.identity = name, model_identity(place, search)
+        self._arguments: dict[str, Any] = {"device": device, "search": search, "name": name}
+        self._place = place
+        self._opened: System | None = None
+
+    @property
+    def unk_text(self) -> str | None:
+        return self._open().unk_text
+
+    def summarize(self, records: Sequence[Record], *, batch_size: int, progress: Progress) -> list[Summary]:
+        return self._open().summarize(records, batch_size=batch_size, progress=progress)
+
+    def _open(self) -> System:
+        if self._opened is None:
+            self._opened = open_model(self._place, **self._arguments)
+        return self._opened
+
+
+class _Watched:
+    """A system that keeps what it wrote of some records."""
+
+    def __init__(self, system: System, wanted: Sequence[Record]) -> None:
+        self.name, self.identity, self._system = system.name, system.identity, system
+        self._wanted = list(wanted)
+        self._kept: dict[int, Summary] = {}
+
+    @property
+    def unk_text(self) -> str | None:
+        return self._system.unk_text
+
+    def summarize(self, records: Sequence[Record], *, batch_size: int, progress: Progress) -> list[Summary]:
+        wanted = {id(record) for record in self._wanted}
+        made = self._system.summarize(records, batch_size=batch_size, progress=progress)
+        for record, summary in zip(records, made, strict=True):
+            if id(record) in wanted:
+                self._kept[id(record)] = summary
+        return made
+
+    def samples(self, batch_size: int) -> list[Summary]:
+        """In the order of the records; what an earlier process wrote is written again."""
+        missing = [record for record in self._wanted if id(record) not in self._kept]
+        if missing:
+            self.summarize(missing, batch_size=batch_size, progress=lambda count: None)
+        return [self._kept[id(record)] for record in self._wanted]
+
+
+def with_bleu(
+    result: EvaluationResult,
+    records: Sequence[Record],
+    predictions: Sequence[Mapping[str, Any]],
+    samples: tuple[Summary, ...] = (),
+) -> Scored:
+    """Add both readings of BLEU to ``result``. The paper's is over lower-cased words and signs, unknown words kept."""
+    hypotheses = [str(line["summary"]) for line in predictions]
+    references = [list(references_of(record)) for record in records]
+    paper = bleu_paper(
+        [_tokens(text) for text in hypotheses],
+        [[_tokens(text) for text in group] for group in references],
+        [bool(line.get("finished", True)) for line in predictions],
+    )
+    corpus = corpus_bleu(hypotheses, references)
+    measures = {**result.measures, "bleu": corpus.score, "bleu_paper": paper}
+    return Scored(replace(result, measures=measures), corpus.signature, samples)
+
+
+def _tokens(text: str) -> list[str]:
+    return _TOKEN.findall(text.lower())
+
+
+def _scoring(evaluation: EvaluationConfig) -> EvaluationOptions:
+    rouge = {key: value for key, value in evaluation.rouge.items() if key != "kinds"}
+    return EvaluationOptions(kinds=KINDS, rouge={"interval": False, **rouge}, batch_size=evaluation.batch_size)
+
+
+def _changed(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in new.items() if old.get(key) != value}
+
+
+def _digest_of_training_data(plan: Plan) -> str:
+    paths = {run.data.train for entry in plan.entries for run in entry.runs if run.data.train}
+    digest = hashlib.sha256()
+    files = [Path(path) for path in sorted(paths) if Path(path).is_file()]
+    for path in files:
+        with path.open("rb") as file:
+            digest.update(hashlib.file_digest(file, "sha256").digest())
+    return digest.hexdigest() if files else ""
+
+
+def _last_training_loss(folder: Path) -> float | None:
+    """The mean of the logged training losses over the last pass over the data."""
+    path = folder / "log.jsonl"
+    lines = [line for line in _read_lines(path) if line.get("kind") == "train"] if path.is_file() else []
+    last = [line["loss"] for line in lines if line["epoch"] > lines[-1]["epoch"] - 1]
+    return sum(last) / len(last) if last else None
+
+
+def _slug(name: str) -> str:
+    kept = "".join(letter if letter.isalnum() or letter in "-_." else "-" for letter in name).strip("-.")
+    return kept[-80:] or "system"
+
+
+def _scored_to(scored: Scored) -> dict[str, Any]:
+    result = asdict(scored.result)
+    samples = [to_dict(summary) for summary in scored.samples]
+    return {"result": result, "bleu_signature": scored.bleu_signature, "samples": samples}
+
+
+def _scored_from(stored: Mapping[str, Any]) -> Scored:
+    values = dict(stored["result"])
+    values["rouge"] = {kind: RougeScore(**score) for kind, score in values["rouge"].items()}
+    values["per_document"] = {kind: tuple(scores) for kind, scores in values["per_document"].items()}
+    samples = tuple(from_dict(summary) for summary in stored["samples"])
+    return Scored(EvaluationResult(**values), stored["bleu_signature"], samples)
+
+
+def _read_lines(path: Path) -> list[dict[str, Any]]:
+    with path.open(encoding="utf-8") as file:
+        return [json.loads(line) for line in file]
+
+
+def _read_json(path: Path) -> dict[str, Any] | None:
+    """The object in a file; None where there is no file, or one that cannot be read."""
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+    except (FileNotFoundError, ValueError):
+        return None
+    return values if isinstance(values, dict) else None
+
+
+def _write_json(path: Path, values: Mapping[str, Any]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(path.name + ".new")
+    with draft.open("w", encoding="utf-8") as file:
+        json.dump(values, file, ensure_ascii=False)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(draft, path)

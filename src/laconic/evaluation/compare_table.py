@@ -1,0 +1,327 @@
+"""The paper's table: our figures beside the published ones, intervals, and marks of significance."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import fmean, stdev
+from typing import Any
+
+from laconic.evaluation.compare_plan import Plan
+from laconic.evaluation.compare_run import KINDS, Outcome, Scored
+from laconic.evaluation.compare_significance import DESCRIPTIONS, Difference, differences
+from laconic.metrics.significance import bootstrap_interval
+
+SAMPLES = 2000  # resamples of an interval
+
+# published names of a measure -> ours
+PUBLISHED_ROUGE = {"rouge1": "1", "rouge2": "2", "rougeL": "L", "rougel": "L", "r1": "1", "r2": "2", "rl": "L"}
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A mean over documents and seeds, from 0 to 1; ``low`` and ``high`` its 95% interval over documents.
+
+    ``deviation`` is the standard deviation over seeds, with two seeds or more.
+    """
+
+    mean: float
+    low: float
+    high: float
+    deviation: float | None = None
+    versus: Difference | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What the table says of one system; empty figures where the row failed."""
+
+    name: str
+    label: str
+    seeds: int
+    rouge: Mapping[str, Figure] = field(default_factory=dict)
+    measures: Mapping[str, float] = field(default_factory=dict)
+    losses: Mapping[str, float] = field(default_factory=dict)
+    published: Mapping[str, Any] = field(default_factory=dict)
+    errors: Sequence[str] = ()
+    signature: str = ""
+    bleu_signature: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """The whole table, with what it was measured on and how."""
+
+    plan: Plan
+    data: str
+    records: int
+    test: str
+    rows: tuple[Row, ...]
+
+    @property
+    def failed(self) -> list[Row]:
+        """The rows with an error in at least one seed."""
+        return [row for row in self.rows if row.errors]
+
+
+def compare(plan: Plan, outcomes: Sequence[Outcome], *, data: str, records: int, test: str) -> Comparison:
+    """Means over seeds, intervals, and differences to the baseline with Holm's correction over the rows.
+
+    With several seeds a document's score is its mean over them, so intervals and tests are over documents.
+    """
+    means = {o.entry.name: per_document(o.scored) for o in outcomes if o.scored}
+    versus: dict[str, dict[str, Difference]] = {}
+    if plan.baseline in means:
+        others = {name: scores for name, scores in means.items() if name != plan.baseline}
+        versus = differences(means[plan.baseline], others, test)
+    rows = tuple(_row(outcome, means, versus.get(outcome.entry.name, {})) for outcome in outcomes)
+    return Comparison(plan, data, records, test, rows)
+
+
+def per_document(scored: Sequence[Scored]) -> dict[str, list[float]]:
+    """By kind, each document's F1 as the mean over seeds."""
+    return {
+        kind: [fmean(values) for values in zip(*(s.result.per_document[kind] for s in scored), strict=True)]
+        for kind in KINDS
+    }
+
+
+def _row(outcome: Outcome, means: Mapping[str, Mapping[str, Sequence[float]]], versus: Mapping[str, Difference]) -> Row:
+    entry, scored = outcome.entry, outcome.scored
+    plain = Row(entry.name, entry.label, len(scored), published=entry.published, errors=tuple(outcome.errors))
+    if not scored:
+        return plain
+    rouge = {}
+    for kind, scores in means[entry.name].items():
+        low, high = bootstrap_interval(scores, samples=SAMPLES)
+        each = [s.result.rouge[kind].f for s in scored]
+        deviation = stdev(each) if len(each) > 1 else None
+        rouge[kind] = Figure(fmean(scores), low, high, deviation, versus.get(kind))
+    names = dict.fromkeys(name for s in scored for name in s.result.measures)
+    return Row(
+        entry.name,
+        entry.label,
+        len(scored),
+        rouge=rouge,
+        measures={n: fmean(s.result.measures[n] for s in scored if n in s.result.measures) for n in names},
+        losses=_losses(outcome.trained),
+        published=entry.published,
+        errors=tuple(outcome.errors),
+        signature=scored[0].result.signature,
+        bleu_signature=scored[0].bleu_signature,
+    )
+
+
+def _losses(trained: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """Validation losses of the exported models and the training loss of the last pass, means over seeds."""
+    each = [{n: v for n, v in result["metrics"].items() if "loss" in n} for result in trained]
+    for losses, result in zip(each, trained, strict=True):
+        if result.get("train_loss") is not None:
+            losses["train_loss"] = result["train_loss"]
+    names = dict.fromkeys(name for losses in each for name in losses)
+    return {n: fmean(losses[n] for losses in each if n in losses) for n in names}
+
+
+# ------------------------------------------------------------------------------------------ columns
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A heading and what stands below it; ``published`` columns hold the paper's figures."""
+
+    heading: str
+    cell: Callable[[Row], str]
+    published: bool = False
+
+
+def columns(table: Comparison) -> list[Column]:
+    """ROUGE, BLEU and, for trained rows, validation loss; behind each the paper's figures where there are any."""
+    found = []
+    keys = list(dict.fromkeys(key for row in table.rows for key in row.published))
+    used: set[str] = set()
+    for kind in KINDS:
+        found.append(Column(f"ROUGE-{kind}", _rouge_cell(kind)))
+        mine = [key for key in keys if PUBLISHED_ROUGE.get(_measure(key)) == kind]
+        found += [_published(key) for key in mine]
+        used |= set(mine)
+    blues = [key for key in keys if _measure(key) == "bleu"]
+    name, digits = _bleu_reading(table, blues)
+    found += [Column("BLEU", _number("measures", name, digits)), *[_published(key) for key in blues]]
+    used |= set(blues)
+    for name, ours in (("train_loss", "train_loss"), ("val_loss", validation_loss(table))):
+        losses = [key for key in keys if _measure(key) == name]
+        if losses or (ours and name == "val_loss"):
+            found.append(Column(name.replace("_", " "), _number("losses", ours, 3)))
+            found += [_published(key) for key in losses]
+        used |= set(losses)
+    found += [_published(key, _measure(key).replace("_", " ")) for key in keys if key not in used]
+    found.append(Column("words", _number("measures", "words", 1)))
+    return found
+
+
+def validation_loss(table: Comparison) -> str:
+    """Which validation loss the table shows: the free-running one where every trained row has it."""
+    trained = [row for row in table.rows if row.losses]
+    names = ("val_loss_free", "val_loss_tf")
+    return next((name for name in names if trained and all(name in row.losses for row in trained)), "")
+
+
+def _measure(key: str) -> str:
+    return key.rsplit(".", 1)[-1]
+
+
+def _bleu_reading(table: Comparison, keys: Sequence[str]) -> tuple[str, int]:
+    """The paper's BLEU, 0 to 1, where published figures are on that scale; else sacreBLEU, 0 to 100."""
+    values = [float(row.published[key]) for row in table.rows for key in keys if key in row.published]
+    return ("bleu_paper", 3) if values and max(values) <= 1 else ("bleu", 2)
+
+
+def _rouge_cell(kind: str) -> Callable[[Row], str]:
+    def cell(row: Row) -> str:
+        figure = row.rouge.get(kind)
+        if figure is None:
+            return "failed" if kind == KINDS[0] else ""
+        mark = figure.versus.mark if figure.versus else ""
+        return f"{100 * figure.mean:.2f} ±{50 * (figure.high - figure.low):.2f}{mark:<2}"
+
+    return cell
+
+
+def _number(group: str, name: str, digits: int) -> Callable[[Row], str]:
+    def cell(row: Row) -> str:
+        value = getattr(row, group).get(name)
+        return "" if value is None else f"{value:.{digits}f}"
+
+    return cell
+
+
+def _published(key: str, measure: str = "") -> Column:
+    """``paper (subset)`` behind our own column; with the measure where we have none."""
+    prefix = key.rpartition(".")[0]
+    heading = " ".join(filter(None, ["paper", measure, f"({prefix.replace('.', ', ')})" if prefix else ""]))
+    return Column(heading, lambda row: str(row.published.get(key, "")), published=True)
+
+
+def cells(table: Comparison) -> tuple[list[str], list[list[str]]]:
+    """Header and rows of the table, as texts."""
+    shown = columns(table)
+    header = ["system", *[column.heading for column in shown]]
+    rows = []
+    for row in table.rows:
+        name = row.label + (" (baseline)" if row.name == table.plan.baseline else "")
+        rows.append([name, *[column.cell(row) for column in shown]])
+    return header, rows
+
+
+def notes(table: Comparison) -> list[str]:
+    """What a reader must know of the figures, and the errors of failed rows."""
+    most = max((row.seeds for row in table.rows), default=1)
+    seeds = f" Means over {most} seeds; standard deviations over seeds are in compare.csv." if most > 1 else ""
+    lines = [
+        f"{table.data}: {table.records} records. ROUGE F1 x 100 ± half of the 95% bootstrap interval over "
+        f"documents.{seeds}",
+        f"** p < 0.01, * p < 0.05 against {table.plan.baseline} "
+        f"({DESCRIPTIONS[table.test]}, Holm's correction over the rows of a column).",
+    ]
+    if any(column.published for column in columns(table)):
+        lines.append("Columns named paper: the published figures of the measure before them, on the paper's own data.")
+    keys = [key for row in table.rows for key in row.published if _measure(key) == "bleu"]
+    if keys and _bleu_reading(table, keys)[0] == "bleu_paper":
+        lines.append("BLEU is the headline paper's (sentences, start and end marks counted); sacreBLEU: compare.csv.")
+    if loss := validation_loss(table):
+        read = {"val_loss_free": "the model reads its own words", "val_loss_tf": "the model reads the reference"}[loss]
+        lines.append(f"val loss: of the validation data at the best update; {read}.")
+    for row in table.failed:
+        lines += [f"{row.label} failed: {error}" for error in row.errors]
+    return lines + signatures(table)
+
+
+def signatures(table: Comparison) -> list[str]:
+    """The signatures of the scorers."""
+    rouge = dict.fromkeys(row.signature for row in table.rows if row.signature)
+    bleu = dict.fromkeys(f"BLEU {row.bleu_signature}" for row in table.rows if row.bleu_signature)
+    return [*rouge, *bleu]
+
+
+# ---------------------------------------------------------------------------------------- file forms
+
+
+def markdown(table: Comparison, command: str = "") -> str:
+    """The table as Markdown, with its notes and the command that made it."""
+    header, rows = cells(table)
+    lines = [f"# {table.plan.title}", ""]
+    lines += [_markdown_line(header), "|" + " --- |" + " ---: |" * (len(header) - 1)]
+    lines += [_markdown_line(row) for row in rows]
+    lines += ["", *[_markdown_text(line) + "  " for line in notes(table)]]
+    if command:
+        lines += ["", "```", command, "```"]
+    return "\n".join(lines) + "\n"
+
+
+def _markdown_line(texts: Sequence[str]) -> str:
+    return "| " + " | ".join(_markdown_text(text.strip()) for text in texts) + " |"
+
+
+def _markdown_text(text: str) -> str:
+    return text.replace("|", "\\|").replace("*", "\\*")
+
+
+def flat_rows(table: Comparison) -> Iterator[dict[str, Any]]:
+    """One flat dictionary a row, numbers unrounded."""
+    for row in table.rows:
+        flat: dict[str, Any] = {"row": row.name, "label": row.label, "seeds": row.seeds}
+        for kind in KINDS:
+            figure = row.rouge.get(kind)
+            flat |= {f"rouge{kind}_{name}": value for name, value in _figure(figure).items()}
+        flat |= {**row.measures, **row.losses}
+        flat |= {f"published_{key}": value for key, value in row.published.items()}
+        flat["error"] = "; ".join(row.errors)
+        yield flat
+
+
+def _figure(figure: Figure | None) -> dict[str, float | None]:
+    names = ("f", "low", "high", "sd", "difference", "p", "p_holm")
+    if figure is None:
+        return dict.fromkeys(names)
+    versus = figure.versus
+    test = (versus.difference, versus.p, versus.p_holm) if versus else (None, None, None)
+    return dict(zip(names, (figure.mean, figure.low, figure.high, figure.deviation, *test), strict=True))
+
+
+def csv_text(table: Comparison) -> str:
+    """`flat_rows` as CSV."""
+    rows = list(flat_rows(table))
+    names = list(dict.fromkeys(name for row in rows for name in row if name != "error"))
+    out = io.StringIO()
+    writer = csv.DictWriter(out, [*names, "error"], restval="", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return out.getvalue()
+
+
+def as_dict(table: Comparison) -> dict[str, Any]:
+    """The comparison as JSON values."""
+    return {
+        "name": table.plan.name,
+        "title": table.plan.title,
+        "data": table.data,
+        "records": table.records,
+        "baseline": table.plan.baseline,
+        "test": table.test,
+        "signatures": signatures(table),
+        "rows": [
+            {
+                "row": row.name,
+                "label": row.label,
+                "seeds": row.seeds,
+                "rouge": {kind: _figure(figure) for kind, figure in row.rouge.items()},
+                "measures": dict(row.measures),
+                "losses": dict(row.losses),
+                "published": dict(row.published),
+                "errors": list(row.errors),
+            }
+            for row in table.rows
+        ],
+    }
