@@ -22,7 +22,8 @@ kept for the backward pass: it is computed again there, which costs less than wr
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import repeat
 from typing import Any, Literal
 
 import torch
@@ -36,7 +37,7 @@ from laconic.layers.attention.base import Attention
 from laconic.layers.masking import mask_scores, masked_softmax
 from laconic.types import AttentionOutput, Memory, Shared
 
-# Elements of a (block, S, A) tensor that is made at a time: the second-level cache of one core on a CPU,
+# Elements of a (block, S, A) tensor that is made at a time: on a CPU what stays in the caches of each thread's core,
 # enough to fill the device elsewhere, where each launch costs more than the memory.
 _BLOCK_ON_CPU, _BLOCK_ELSEWHERE = 2**18, 2**26
 
@@ -160,11 +161,9 @@ class _AdditiveScores(torch.autograd.Function):
         ctx.save_for_backward(queries, score_vector, coverage, coverage_vector, keys)
         ctx.collected = collected
         scores = queries.new_empty(queries.shape[0], queries.shape[1], keys.shape[1])
-        block = _Block(queries, coverage, coverage_vector, keys)
-        for rows, steps in block.cuts():
-            squashed = block.squash(rows, steps)
-            torch.mv(squashed.flatten(0, 2), score_vector, out=block.column[: squashed[..., 0].numel()])
-            scores[rows, steps] = block.column[: squashed[..., 0].numel()].view(squashed.shape[:-1])
+        blocks = _Blocks(queries, coverage, coverage_vector, keys)
+        for squashed, piece in zip(blocks.squashed(), blocks.cut(scores), strict=True):
+            torch.mv(squashed.flatten(0, 2), score_vector, out=piece.view(-1))
         return scores.mul_(2).sub_(score_vector.sum())
 
     @staticmethod
@@ -172,67 +171,74 @@ class _AdditiveScores(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         queries, score_vector, coverage, coverage_vector, keys = ctx.saved_tensors
         gradient = gradient.contiguous()
-        d_queries, d_vector = torch.empty_like(queries), torch.zeros_like(score_vector)
-        d_keys, d_coverage, d_coverage_vector = None, None, None
+        with_coverage = coverage is not None and coverage_vector is not None
+        # rows g and, with coverage, g c: what multiplies m in dq and dw
+        factors = torch.stack([gradient, gradient * coverage] if with_coverage else [gradient], dim=2)
+        sums = factors.new_empty(*factors.shape[:3], keys.shape[2])  # (B, Q, 1 or 2, A)
+        d_vector, d_coverage, d_keys = score_vector.new_zeros(1, len(score_vector)), None, None
         if ctx.collected is not None:
             d_keys = stepwise.key_gradient(ctx.collected, keys, 2 * score_vector)
-        if coverage is not None and coverage_vector is not None:
-            d_coverage, d_coverage_vector = torch.empty_like(coverage), torch.zeros_like(score_vector)
-            weighted = 2 * score_vector * coverage_vector
-        block = _Block(queries, coverage, coverage_vector, keys)
-        for rows, steps in block.cuts():
-            squashed = block.squash(rows, steps)  # (b, q, S, A)
-            g = gradient[rows, steps]  # (b, q, S)
-            d_vector.addmv_(squashed.flatten(0, 2).t(), g.reshape(-1))
-            slope = torch.addcmul(squashed, squashed, squashed, value=-1, out=block.second(squashed))  # s (1 - s)
-            pairs = slope.flatten(0, 1)
-            d_queries[rows, steps] = torch.bmm(g.reshape(len(pairs), 1, -1), pairs).view(*g.shape[:2], -1)
-            if coverage is not None and d_coverage is not None and d_coverage_vector is not None:
-                d_coverage_vector.addmv_(slope.flatten(0, 2).t(), (g * coverage[rows, steps]).reshape(-1))
-                d_coverage[rows, steps] = torch.mv(slope.flatten(0, 2), weighted).view(g.shape).mul_(g)
-            if d_keys is not None and g.shape[1] == 1:
-                d_keys[rows].addcmul_(slope[:, 0], g[:, 0, :, None])
-            elif d_keys is not None:
-                d_keys[rows] += slope.mul_(g.unsqueeze(-1)).sum(dim=1)
-        d_queries.mul_(2 * score_vector)
-        d_vector = 2 * d_vector - gradient.sum()
-        if d_coverage_vector is not None:
-            d_coverage_vector.mul_(2 * score_vector)
+        if with_coverage:
+            d_coverage, weighted = torch.empty_like(gradient), 2 * score_vector * coverage_vector
+        blocks = _Blocks(queries, coverage, coverage_vector, keys)
+        pieces = zip(*map(blocks.cut, (gradient, factors, sums, d_coverage)), blocks.cut_keys(d_keys), strict=True)
+        for squashed, (g, factor, total, d_c, d_k) in zip(blocks.squashed(), pieces, strict=True):
+            d_vector.addmm_(g.view(1, -1), squashed.flatten(0, 2))
+            slope = squashed.addcmul_(squashed, squashed, value=-1)  # m = s (1 - s), (b, q, S, A)
+            torch.bmm(factor.flatten(0, 1), slope.flatten(0, 1), out=total.flatten(0, 1))
+            if d_c is not None:
+                torch.mv(slope.flatten(0, 2), weighted, out=d_c.view(-1))
+            if d_k is not None and g.shape[1] == 1:
+                d_k.addcmul_(slope.squeeze(1), g.mT)
+            elif d_k is not None:
+                d_k += slope.mul_(g.unsqueeze(-1)).sum(dim=1)
+        d_queries = sums[:, :, 0] * (2 * score_vector)
+        d_vector = 2 * d_vector.squeeze(0) - gradient.sum()
+        d_coverage_vector = None
+        if d_coverage is not None:
+            d_coverage.mul_(gradient)
+            d_coverage_vector = sums[:, :, 1].sum(dim=(0, 1)) * (2 * score_vector)
         ticket = None if ctx.collected is None else gradient.new_zeros(())
         return ticket, d_queries, d_vector, d_coverage, d_coverage_vector, None, None
 
 
-class _Block:
-    """The (b, q, S, A) tensor of some documents and queries, made in buffers that every block shares."""
+class _Blocks:
+    """The (B, Q, S, A) tensor of sigmoid(z) in blocks of documents and queries, one after the other in one buffer.
+
+    A block is some documents with all their queries, or some queries of one document: either way a contiguous
+    part of every (B, Q, ...) tensor.
+    """
 
     def __init__(self, queries: Tensor, coverage: Tensor | None, coverage_vector: Tensor | None, keys: Tensor) -> None:
         self.queries, self.coverage, self.coverage_vector, self.keys = queries, coverage, coverage_vector, keys
-        budget = _BLOCK_ON_CPU if keys.device.type == "cpu" else _BLOCK_ELSEWHERE
+        budget = _BLOCK_ON_CPU * torch.get_num_threads() if keys.device.type == "cpu" else _BLOCK_ELSEWHERE
         pairs = max(1, budget // max(1, keys.shape[1] * keys.shape[2]))
         self.steps = max(1, min(queries.shape[1], pairs))
         self.rows = max(1, min(queries.shape[0], pairs // self.steps))
-        self.buffer = keys.new_empty(self.rows * self.steps * keys.shape[1] * keys.shape[2])
-        self.column = keys.new_empty(self.rows * self.steps * keys.shape[1])
-        self.spare: Tensor | None = None
 
-    def cuts(self) -> Iterator[tuple[slice, slice]]:
-        """The parts of (B, Q) that are worked on at a time; at least one pair each."""
-        batch, steps = self.queries.shape[:2]
-        for row in range(0, batch, self.rows):
-            for step in range(0, steps, self.steps):
-                yield slice(row, min(row + self.rows, batch)), slice(step, min(step + self.steps, steps))
+    def cut(self, tensor: Tensor | None) -> Iterable[Any]:
+        """The parts of a (B, Q, ...) tensor, block by block; None for each block of None."""
+        if tensor is None:
+            return repeat(None, math.ceil(self.queries.shape[0] / self.rows) * self._cuts_per_row)
+        return [part for group in tensor.split(self.rows) for part in group.split(self.steps, dim=1)]
 
-    def squash(self, rows: slice, steps: slice) -> Tensor:
-        """sigmoid(z), (b, q, S, A)."""
-        shape = (rows.stop - rows.start, steps.stop - steps.start, *self.keys.shape[1:])
-        z = self.buffer[: math.prod(shape)].view(shape)
-        torch.add(self.keys[rows].unsqueeze(1), self.queries[rows, steps].unsqueeze(2), out=z)
-        if self.coverage is not None and self.coverage_vector is not None:
-            z.addcmul_(self.coverage[rows, steps].unsqueeze(-1), self.coverage_vector)
-        return z.sigmoid_()
+    def cut_keys(self, tensor: Tensor | None) -> Iterable[Any]:
+        """The parts of a (B, S, A) tensor that belong to the blocks."""
+        if tensor is None:
+            return self.cut(None)
+        return [part for part in tensor.split(self.rows) for _ in range(self._cuts_per_row)]
 
-    def second(self, like: Tensor) -> Tensor:
-        """A second buffer, shaped like a block."""
-        if self.spare is None:
-            self.spare = torch.empty_like(self.buffer)
-        return self.spare[: like.numel()].view(like.shape)
+    @property
+    def _cuts_per_row(self) -> int:
+        return math.ceil(self.queries.shape[1] / self.steps)
+
+    def squashed(self) -> Iterator[Tensor]:
+        """sigmoid(z) of each block, (b, q, S, A); overwritten by the next."""
+        buffer = self.keys.new_empty(self.rows * self.steps, *self.keys.shape[1:])
+        parts = zip(self.cut_keys(self.keys), self.cut(self.queries), self.cut(self.coverage), strict=True)
+        for keys, queries, coverage in parts:
+            z = buffer[: len(keys) * queries.shape[1]].unflatten(0, queries.shape[:2])
+            torch.add(keys.unsqueeze(1), queries.unsqueeze(2), out=z)
+            if coverage is not None:
+                z.addcmul_(coverage.unsqueeze(-1), self.coverage_vector)
+            yield z.sigmoid_()
