@@ -18,6 +18,7 @@ as ``NAME.previous``; whoever opens NAME after a crash finds it there and puts i
 from __future__ import annotations
 
 import json
+import logging
 import os
 import platform
 import re
@@ -173,6 +174,7 @@ def _find(name: str | Path, hub_options: Mapping[str, Any]) -> Path:
 
 
 def _download(hub_id: str, options: Mapping[str, Any]) -> Path:
+    logging.getLogger("huggingface_hub").setLevel(logging.ERROR)  # one sentence at the end, not one a retry
     try:
         config = hf_hub_download(hub_id, "config.json", **options)
         own = "laconic" in _read_json(Path(config))

@@ -461,7 +461,8 @@ def _open_folder(run: RunConfig, out: Path, *, resume: bool, force: bool) -> Non
             raise CheckpointError(f"{out} is not a run folder: it has no {RECIPE}.")
         files.remove_drafts(out)
     elif recipe.exists() or files.checkpoint_folders(out):
-        if not force:
+        began = (out / LOG).exists() or files.checkpoint_folders(out)  # else it failed on its data or settings
+        if began and not force:
             raise ConfigError(
                 f"{out} already holds a run. Go on with `laconic resume {out}`, choose another --out, or use --force."
             )

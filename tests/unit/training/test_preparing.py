@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from laconic.errors import ConfigError
+from laconic.errors import ConfigError, DataError
 from laconic.training.loop import train
 
 
@@ -28,3 +28,12 @@ def test_pairs_that_the_document_does_not_support_are_left_out(make_run: Any, ma
     some = make_trainer(**{"data.min_supported": 0.99, "text.max_source_tokens": 1})
     assert 0 < len(some.parts.train_set) < len(everything.parts.train_set)
     assert any("left out" in note for note in some.parts.notes)
+
+
+def test_a_start_that_failed_on_its_data_does_not_block_the_folder(make_run: Any, tmp_path: Path) -> None:
+    (tmp_path / "bad.jsonl").write_text("{")
+    with pytest.raises(DataError):
+        train(make_run(**{"data.train": str(tmp_path / "bad.jsonl")}), tmp_path / "run", on_message=lambda _: None)
+    train(make_run(**{"training.max_updates": 1}), tmp_path / "run", on_message=lambda _: None)
+    with pytest.raises(ConfigError, match="already holds a run"):
+        train(make_run(**{"training.max_updates": 1}), tmp_path / "run", on_message=lambda _: None)
