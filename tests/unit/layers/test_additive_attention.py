@@ -47,7 +47,7 @@ def block(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> No
 
 @pytest.mark.usefixtures("block")
 @pytest.mark.parametrize("covers", [False, True])
-@pytest.mark.parametrize("queries", [1, 3])
+@pytest.mark.parametrize("queries", [1, 3, 4])
 def test_scores_and_gradients(queries: int, covers: bool) -> None:
     tensors = [rand(B, S, A), rand(B, queries, A, seed=1), rand(A, seed=2)]
     extra = [rand(B, queries, S, seed=3).abs(), rand(A, seed=4)] if covers else []
@@ -185,6 +185,7 @@ def test_initial_values_of_the_coverage_vector() -> None:
 def test_coverage_of_a_half_precision_memory_is_summed_in_float32() -> None:
     attention = AdditiveAttention(AdditiveAttention.Config(coverage=True), memory_size=D, query_size=H).bfloat16()
     state = attention.init_state(memory_of(rand(B, S, D).bfloat16(), MASK))
+    assert state["coverage"].dtype == torch.float32
     output, state = attention(rand(B, 1, H, seed=1).bfloat16(), state)
     assert state["coverage"].dtype == torch.float32
     assert output.context.dtype == torch.bfloat16

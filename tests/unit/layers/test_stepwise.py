@@ -155,6 +155,18 @@ def test_gradients_add_up_over_batches() -> None:
     assert_equal(actual, [weight.grad, bias.grad])
 
 
+def test_nothing_is_kept_after_the_backward_pass() -> None:
+    inputs, weight, values = leaf(B, T, A), leaf(A, A, seed=1), leaf(B, S, D, seed=2)
+    linear, memory = StepLinear.of(weight, None), stepwise.opened(stepwise.prepare(values, values, MASK))
+    output = linear(inputs[:, 0]).sum() * stepwise.context(leaf(B, 1, S), memory).sum()
+    output.backward()
+    assert weight.grad is not None
+    assert values.grad is not None
+    assert (linear.inputs, linear.gradients) == ([], [])
+    assert memory.collected is not None
+    assert (memory.collected.weights, memory.collected.contexts, memory.collected.keys) == ([], [], None)
+
+
 def test_without_gradients_nothing_is_collected() -> None:
     values = leaf(B, S, D)
     with torch.no_grad():

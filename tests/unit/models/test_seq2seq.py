@@ -15,6 +15,7 @@ from laconic.layers.attention import additive
 from laconic.layers.copying.pointer import PointerHead, final_distribution, generation_gate
 from laconic.layers.recurrent import Recurrence
 from laconic.models.seq2seq import Seq2Seq
+from laconic.search.state import select
 from samples import (
     ATTENTION,
     COVERAGE,
@@ -294,6 +295,22 @@ def test_the_step_distribution_is_the_plain_mixture(monkeypatch: pytest.MonkeyPa
             model.head.projection(inputs.hidden), gate, attention.weights, ids, batch.extended_vocab_size
         )
     torch.testing.assert_close(step.log_probs, plain[:, 0], atol=1e-12, rtol=0)
+
+
+@pytest.mark.parametrize("name", ["bilstm", "pointer", "see"])
+def test_packed_weights_in_decoding(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Steps of a search that packed W_o equal those of one that did not."""
+    model, batch = tiny_seq2seq(**PATHS[name][0]).float().eval(), random_batch()
+    results = []
+    for limit in (2**60, 1):
+        monkeypatch.setattr(vocabulary, "_WORTH_PACKING", limit)
+        with torch.inference_mode():
+            state = select(model.start(model.encode(batch)), torch.arange(3).repeat_interleave(2))
+            for words in (torch.full((6,), 5), torch.arange(4, 10)):
+                output, state = model.step(words, state)
+                results.append(output.log_probs)
+    for plain, packed in zip(results[:2], results[2:], strict=True):
+        torch.testing.assert_close(packed, plain, atol=1e-5, rtol=0)
 
 
 # ---------------------------------------------------------------------------------- memory
