@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 from laconic.errors import DataError
+from laconic.evaluation.compare_significance import Difference, differences
 from laconic.evaluation.run import EvaluationResult
 
 # (heading, key of EvaluationResult.measures, factor, digits)
@@ -19,22 +21,34 @@ MEASURES = (
 )
 
 
+_MARKS = (
+    " ** p < 0.01, * p < 0.05 against {} (paired approximate randomization over documents, Holm's correction over the "
+    "systems)."
+)
+
+
 def compared(results: Sequence[EvaluationResult]) -> list[dict[str, Any]]:
     """JSON-ready scores; each system after the first also has its differences in F1 to the first.
+
+    ``p`` is two-sided, of paired approximate randomization over documents; ``p_holm`` after Holm's correction over
+    the systems, for each kind of ROUGE by itself.
 
     Raises:
         DataError: the systems were scored on different numbers of records.
     """
     first = results[0]
-    listed = []
     for result in results:
         if result.records != first.records:
             raise DataError(
                 f"{result.system} was scored on {result.records} records but {first.system} on {first.records}."
             )
+    found = _differences(results)
+    listed = []
+    for place, result in enumerate(results):
         entry = result.as_dict()
-        if result is not first:
-            entry["difference"] = {k: result.rouge[k].f - first.rouge[k].f for k in result.rouge if k in first.rouge}
+        if place:
+            for name in ("difference", "p", "p_holm"):
+                entry[name] = {kind: getattr(versus, name) for kind, versus in found[place].items()}
         listed.append(entry)
     return listed
 
@@ -42,23 +56,43 @@ def compared(results: Sequence[EvaluationResult]) -> list[dict[str, Any]]:
 def result_table(results: Sequence[EvaluationResult]) -> tuple[list[str], list[list[str]], list[str]]:
     """Header, rows and notes of the table: ROUGE F1 times 100 with half the width of its 95% interval.
 
-    The column ``p_gen`` is there when a system that can copy is.
+    Stars mark differences to the first system, see `compared`. The column ``p_gen`` is there when a system that can
+    copy is.
     """
     kinds = list(results[0].rouge)
     shown = [m for m in MEASURES if m[1] != "p_gen" or any("p_gen" in result.measures for result in results)]
     header = ["system", *[f"ROUGE-{kind}" for kind in kinds], *[heading for heading, *_ in shown]]
+    found = _differences(results)
+    width = 2 if len(results) > 1 else 0
     rows = []
-    for result in results:
+    for place, result in enumerate(results):
         cells = [result.system]
         for kind in kinds:
             score = result.rouge[kind]
-            cells.append(f"{100 * score.f:.2f} ±{50 * (score.high - score.low):.2f}")
+            mark = found[place][kind].mark if kind in found[place] else ""
+            cells.append(f"{100 * score.f:.2f} ±{50 * (score.high - score.low):.2f}{mark.ljust(width)}")
         for _, key, factor, digits in shown:
             value = result.measures.get(key)
             cells.append("" if value is None else f"{factor * value:.{digits}f}")
         rows.append(cells)
+    marks = _MARKS.format(results[0].system) if len(results) > 1 else ""
     notes = [
-        "ROUGE F1 x 100 ± half of the 95% bootstrap interval; copied: words of the summary that the document holds.",
+        "ROUGE F1 x 100 ± half of the 95% bootstrap interval; copied: words of the summary that the document holds."
+        + marks,
         *dict.fromkeys(result.signature for result in results),
     ]
     return header, rows, notes
+
+
+@lru_cache(maxsize=1)
+def _tested(scores: tuple[tuple[tuple[str, tuple[float, ...]], ...], ...]) -> tuple[dict[str, Difference], ...]:
+    first, *others = (dict(system) for system in scores)
+    if not others:
+        return ({},)
+    found = differences(first, {str(place): system for place, system in enumerate(others)})
+    return ({}, *found.values())
+
+
+def _differences(results: Sequence[EvaluationResult]) -> tuple[dict[str, Difference], ...]:
+    """By place and kind, each system's difference to the first; tested once for `compared` and `result_table`."""
+    return _tested(tuple(tuple(result.per_document.items()) for result in results))

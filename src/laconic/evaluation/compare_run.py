@@ -113,6 +113,8 @@ class Comparison:
         entry = outcome.entry
         if run is None:
             outcome.scored.append(self._score(self._system(entry, entry.place, entry.search), entry, title))
+            if entry.place is not None and (found := _training_of(Path(entry.place))):
+                outcome.trained.append(found)
             return
         slug = _slug(f"{entry.name}-seed-{run.training.seed}")
         folder = self.out / "runs" / slug
@@ -285,6 +287,14 @@ def _digest_of_training_data(plan: Plan) -> str:
         with path.open("rb") as file:
             digest.update(hashlib.file_digest(file, "sha256").digest())
     return digest.hexdigest() if files else ""
+
+
+def _training_of(place: Path) -> dict[str, Any] | None:
+    """What a run folder, or a model folder, says of its training: validation values, and where the log is."""
+    run = place if (place / "model").is_dir() else place.parent
+    stored = _read_json((place / "model" if run == place else place) / "metrics.json") or {}
+    values = stored.get("validation") or {}
+    return {"metrics": values, "folder": str(run), "train_loss": _last_training_loss(run)} if values else None
 
 
 def _last_training_loss(folder: Path) -> float | None:

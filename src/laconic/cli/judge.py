@@ -1,0 +1,138 @@
+"""``laconic judge``: sheets for human evaluation, and what the filled ones say."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from laconic.cli.progress import quiet
+from laconic.cli.tables import aligned
+from laconic.data.readers import read_records
+from laconic.errors import ConfigError
+
+if TYPE_CHECKING:
+    from laconic.evaluation.judge_analysis import Analysis
+
+command = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["--help", "-h"]},
+    help="Make blinded sheets for human evaluation and analyse the filled ones.",
+)
+
+
+@command.command("make")
+def make(
+    predictions: Annotated[
+        list[str], typer.Argument(metavar="[NAME=]FILE...", help="Predictions, as `laconic evaluate --output` writes.")
+    ],
+    data: Annotated[Path, typer.Option(help="The records that were summarized.")],
+    out: Annotated[Path, typer.Option(help="Folder for the sheets and the key.")],
+    sample: Annotated[int, typer.Option(min=1, help="Number of documents to judge.")] = 100,
+    seed: Annotated[int, typer.Option(help="Seed of the sample and the order.")] = 1,
+    annotators: Annotated[int, typer.Option(min=1, help="Number of sheets.")] = 3,
+    criteria: Annotated[str, typer.Option(help="What is rated, separated by commas.")] = "readability,informativeness",
+    scale: Annotated[str, typer.Option(help="Lowest and highest rating.")] = "1-5",
+    reference: Annotated[bool, typer.Option("--reference", help="Judge the human summary as well, blinded.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Draw documents, shuffle the systems under letters, and write one CSV file an annotator.
+
+    Give away DIR/sheets; keep DIR/key.json.
+    """
+    from laconic.evaluation.judge import SHEETS, SheetOptions, make_sheets, read_predictions
+
+    bounds = re.fullmatch(r"\s*(-?\d+)\s*-\s*(-?\d+)\s*", scale)
+    if bounds is None:
+        raise ConfigError(f"--scale '{scale}' is not of the form LOWEST-HIGHEST, for example 1-5.")
+    options = SheetOptions(
+        sample=sample,
+        seed=seed,
+        annotators=annotators,
+        criteria=tuple(name.strip() for name in criteria.split(",") if name.strip()),
+        lowest=int(bounds[1]),
+        highest=int(bounds[2]),
+        reference=reference,
+    )
+    named = _named(predictions)
+    records = list(read_records(data))
+    systems = {name: read_predictions(path, records) for name, path in named.items()}
+    key = make_sheets(systems, records, out, options)
+    if as_json:
+        print(json.dumps({"sheets": [f"{out}/{SHEETS}/{name}.csv" for name in key["order"]], "key": f"{out}/key.json"}))
+        return
+    made = f"{len(key['order'])} sheets of {len(key['items'])} documents and {len(key['systems'])} systems"
+    print(
+        f"{made}: {out}/{SHEETS}\n"
+        f"Keep {out}/key.json to yourself. When the sheets are filled: laconic judge analyse {out}"
+    )
+
+
+@command.command("analyse")
+def analyse(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder that `laconic judge make` wrote.")],
+    test: Annotated[str, typer.Option(help="t, randomization or bootstrap; paired over documents.")] = "t",
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Print means, the annotators' agreement (Krippendorff's alpha) and paired tests with Holm's correction."""
+    from laconic.evaluation.judge_analysis import analyse as read
+
+    found = read(folder, test)
+    if found.absent and not quiet():
+        print(f"No ratings yet from: {', '.join(found.absent)}.", file=sys.stderr)
+    print(json.dumps(found.as_dict(), indent=2, ensure_ascii=False) if as_json else _text(found))
+
+
+def _named(given: list[str]) -> dict[str, Path]:
+    """``NAME=FILE``, or the file's name without its endings."""
+    named: dict[str, Path] = {}
+    for text in given:
+        name, equals, place = text.partition("=")
+        if not equals or Path(text).exists():
+            name, place = re.sub(r"(\.predictions)?\.jsonl?$", "", Path(text).name), text
+        if name in named:
+            raise ConfigError(f"Two systems are called '{name}'; name them: first={named[name]} second={place}.")
+        named[name] = Path(place)
+    return named
+
+
+def _text(found: Analysis) -> str:
+    criteria = list(found.alpha)
+    means = {(mean.system, mean.criterion): mean for mean in found.means}
+    systems = dict.fromkeys(mean.system for mean in found.means)
+    rows = []
+    for system in systems:
+        own = [means[system, criterion] for criterion in criteria]
+        rows.append([system, *[f"{mean.mean:.2f} ±{(mean.high - mean.low) / 2:.2f}" for mean in own]])
+    parts = [aligned(["system", *criteria], rows)]
+    alpha = [
+        [f"alpha, {level}", *["" if (a := found.alpha[c][level]) is None else f"{a:.3f}" for c in criteria]]
+        for level in found.alpha[criteria[0]]
+    ]
+    parts.append(aligned(["agreement", *criteria], alpha))
+    if found.pairs:
+        pairs = [
+            [
+                f"{pair.first} - {pair.second}",
+                pair.criterion,
+                f"{pair.difference:+.2f}{pair.mark:<2}",
+                "" if pair.statistic is None else f"{pair.statistic:.2f}",
+                f"{pair.p:.4f}",
+                f"{pair.p_holm:.4f}",
+                str(pair.items),
+            ]
+            for pair in found.pairs
+        ]
+        parts.append(aligned(["pair", "criterion", "difference", "t", "p", "p (Holm)", "n"], pairs, left=2))
+    missing = f" {found.missing} cells are empty." if found.missing else ""
+    parts.append(
+        f"{found.items} documents, {len(found.annotators)} annotators.{missing} ±: half of the 95% bootstrap interval "
+        f"over documents.\n** p < 0.01, * p < 0.05 (paired test '{found.test}' over documents, Holm's correction over "
+        "the pairs of a criterion)."
+    )
+    return "\n\n".join(parts)

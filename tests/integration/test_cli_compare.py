@@ -1,0 +1,167 @@
+"""``laconic compare`` from end to end: extractive rows, trained rows, resuming, failures, wrong arguments."""
+
+from __future__ import annotations
+
+import csv
+import json
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from laconic.cli.main import main
+from laconic.config.loading import load_recipe
+from laconic.errors import TrainingError
+from laconic.evaluation.systems import ExtractiveSystem
+from laconic.training import loop
+
+WORDS = [f"{name}{end}" for name in ("storm", "river", "plan", "vote", "city") for end in ("", "ed", "ing")]
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """Documents of three sentences whose summary is the first words of the second."""
+    folder = tmp_path / "corpus"
+    folder.mkdir()
+    for split, count in (("train", 24), ("validation", 10)):
+        lines = []
+        for index in range(count):
+            words = [WORDS[(index * 7 + place * (1 + index % 4)) % len(WORDS)] for place in range(15)]
+            document = ". ".join(" ".join(words[start : start + 5]).capitalize() for start in (0, 5, 10)) + "."
+            lines.append({"id": f"{split}-{index}", "document": document, "summary": " ".join(words[5:8])})
+        (folder / f"{split}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return folder
+
+
+def read(folder: Path) -> dict[str, Any]:
+    values: dict[str, Any] = json.loads((folder / "compare.json").read_text())
+    return values
+
+
+def test_extractive_rows_with_no_training(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "out"
+    assert main(["compare", "extractive", "--data", str(data), "--out", str(out)]) == 0
+    captured = capsys.readouterr()
+    recipe = load_recipe("extractive")
+    for row in recipe.rows.values():
+        assert row.label in captured.out
+    assert "Lead-1 (baseline)" in captured.out
+    assert "rouge155" in captured.out
+    assert "lexrank: scoring" in captured.err
+    values = read(out)
+    assert [row["row"] for row in values["rows"]] == list(recipe.rows)
+    assert values["records"] == 10
+    scores = {row["row"]: row["rouge"]["1"]["f"] for row in values["rows"]}
+    assert scores["oracle"] == max(scores.values())
+    with (out / "compare.csv").open() as file:
+        rows = {row["row"]: row for row in csv.DictReader(file)}
+    assert float(rows["kl"]["rouge2_f"]) == next(r for r in values["rows"] if r["row"] == "kl")["rouge"]["2"]["f"]
+    assert "LexRank" in (out / "compare.md").read_text()
+    assert "LexRank" in (out / "compare.html").read_text()
+
+
+def test_nothing_is_scored_twice(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    arguments = ["--quiet", "compare", "extractive", "--data", str(data), "--out", str(tmp_path / "out")]
+    arguments += ["--rows", "lead-1,kl", "--rows", "oracle"]
+    assert main(arguments) == 0
+    first = read(tmp_path / "out")
+    monkeypatch.setattr(ExtractiveSystem, "summarize", lambda *_, **__: pytest.fail("scored twice"))
+    assert main(arguments) == 0
+    assert read(tmp_path / "out") == first
+    assert [row["row"] for row in first["rows"]] == ["lead-1", "kl", "oracle"]
+
+
+def test_rows_are_trained_and_resumed(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Interrupted in the middle of the second row, the command goes on there; it ends as if nothing had happened."""
+    trained: list[tuple[str, bool]] = []
+    killed: list[int] = []
+    real, update = loop.train, loop.Trainer._update
+
+    def train(run: Any, folder: Path, **options: Any) -> Any:
+        trained.append((run.row, options["resume"]))
+        return real(run, folder, **options)
+
+    def update_and_kill(trainer: Any, stop: Any) -> None:
+        if trainer.run.row == "gru" and not killed:
+            killed.append(1)
+            signal.raise_signal(signal.SIGTERM)
+        update(trainer, stop)
+
+    monkeypatch.setattr(loop, "train", train)
+    monkeypatch.setattr(loop.Trainer, "_update", update_and_kill)
+    rows = "lead-1,lstm,gru"
+    arguments = ["compare", "headline_writer", "--size", "tiny", "--data", str(data), "--rows", rows]
+    out = tmp_path / "out"
+    assert main([*arguments, "--out", str(out)]) == 130
+    assert "The same command goes on" in capsys.readouterr().err
+    assert main([*arguments, "--out", str(out)]) == 0
+    assert trained == [("lstm", False), ("gru", False), ("gru", True)]
+    printed = capsys.readouterr().out
+    assert "LSTM (baseline)" in printed
+    assert "7.005" in printed  # published validation loss
+    values = read(out)
+    lead, lstm, gru = values["rows"]
+    assert lead["losses"] == {}
+    assert lstm["losses"]["val_loss_free"] > 0
+    assert gru["rouge"]["1"]["p_holm"] is not None
+    page = (out / "compare.html").read_text()
+    assert "Validation loss" in page
+    monkeypatch.setattr(loop, "train", real)
+    assert main(["--quiet", *arguments, "--out", str(tmp_path / "straight")]) == 0
+    capsys.readouterr()
+    assert read(tmp_path / "straight")["rows"] == values["rows"]
+
+    # the runs that now exist, as systems
+    runs = [str(out / "runs" / f"{row}-seed-1") for row in ("lstm", "gru")]
+    assert main(["--quiet", "compare", *runs, "lead-1", "--out", str(tmp_path / "systems"), "--json"]) == 0
+    listed = json.loads(capsys.readouterr().out)
+    assert listed == read(tmp_path / "systems")
+    assert [row["rouge"]["1"]["f"] for row in listed["rows"][:2]] == [r["rouge"]["1"]["f"] for r in (lstm, gru)]
+    assert listed["rows"][0]["losses"] == lstm["losses"]
+
+
+def test_a_failing_row_is_named_and_the_code_is_not_zero(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def train(run: Any, folder: Path, **options: Any) -> Any:
+        raise TrainingError("The loss is not finite.")
+
+    monkeypatch.setattr(loop, "train", train)
+    arguments = ["compare", "headline_writer", "--size", "tiny", "--data", str(data), "--rows", "lead-1,lstm"]
+    assert main([*arguments, "--out", str(tmp_path / "out"), "--baseline", "lead-1"]) == 1
+    printed = capsys.readouterr().out
+    assert "LSTM failed: The loss is not finite." in printed
+    assert "lead-1 (baseline)" in printed
+    assert read(tmp_path / "out")["rows"][1]["errors"] == ["The loss is not finite."]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["lexrnk"], 4, "Did you mean 'lexrank'?"),
+        (["extractive", "--rows", "lexrnk"], 2, "Did you mean 'lexrank'?"),
+        (["extractive", "--test", "bootstap"], 2, "Did you mean 'bootstrap'?"),
+        (["extractive", "--split", "test"], 3, "has no 'test' split"),
+        (["extractive", "--baseline", "lead"], 2, "Unknown baseline 'lead'"),
+        (["extractive", "headline_writer"], 2, "one recipe at a time"),
+        (["lead-1", "lexrank-1", "--seeds", "3"], 2, "--seeds belongs to a recipe"),
+        (["headline_writer", "--size", "tny"], 2, "Did you mean 'tiny'?"),
+        (["absent.yaml"], 2, "no recipe file absent.yaml"),
+    ],
+)
+def test_mistakes(arguments: list[str], code: int, said: str, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--quiet", "compare", *arguments, "--data", str(data)]) == code
+    error = capsys.readouterr().err
+    assert said in error
+    assert error.count("\n") == 1
+
+
+def test_without_data(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["compare", "extractive"]) == 3
+    assert main(["compare", "headline_writer"]) == 2
+    error = capsys.readouterr().err
+    assert "Which records?" in error
+    assert "Which pairs?" in error

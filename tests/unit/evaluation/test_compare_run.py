@@ -1,0 +1,189 @@
+"""Rows are trained and scored once, whatever happens in between; a failing row does not end the rest."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from laconic.config.loading import dump_run, load_recipe
+from laconic.config.schema import RunConfig
+from laconic.errors import ConfigError, TrainingError
+from laconic.evaluation import compare_run
+from laconic.evaluation.compare_plan import Choice, Plan, plan_recipe
+from laconic.evaluation.compare_run import Comparison, Surroundings, with_bleu
+from laconic.evaluation.run import score
+from laconic.metrics.bleu import bleu_paper, corpus_bleu
+from laconic.training.state import TrainResult
+from laconic.types import Record, Summary
+
+RECORDS = [Record(f"word{i} cat sat. It rained {i}.", f"word{i} cat", id=str(i)) for i in range(8)]
+ROWS = ["lstm", "gru", "bilstm"]
+
+
+@dataclass
+class Machine:
+    """Counts what is trained and decoded; can be told to stop or to fail."""
+
+    trained: list[str] = field(default_factory=list)
+    decoded: list[str] = field(default_factory=list)
+    said: list[str] = field(default_factory=list)
+    kill_at: str = ""
+    fail_at: str = ""
+
+    def train(self, run: RunConfig, folder: Path, *, resume: bool, title: str) -> TrainResult:
+        name = f"{run.row}-{run.training.seed}"
+        assert resume == (folder / "recipe.yaml").is_file()
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "recipe.yaml").write_text(dump_run(run))
+        if name == self.kill_at:
+            raise KeyboardInterrupt
+        if name == self.fail_at:
+            raise TrainingError("The loss is not finite.")
+        self.trained.append(name)
+        (folder / "model").mkdir(exist_ok=True)
+        (folder / "model" / "config.json").write_text(json.dumps({"row": name}))
+        (folder / "log.jsonl").write_text('{"kind": "train", "update": 1, "epoch": 1.0, "loss": 2.5}\n')
+        losses = {"val_loss_tf": 3.0 + run.training.seed}
+        return TrainResult(str(folder), str(folder / "model"), 1, 1, "max_updates", 3.0, 1, losses, 0.1)
+
+    def open(self, place: str, *, device: str, search: dict[str, Any], name: str) -> Any:
+        def summarize(
+            records: Sequence[Record], *, batch_size: int, progress: Callable[[int], object]
+        ) -> list[Summary]:
+            progress(len(records))
+            self.decoded += [f"{name}:{record.id}" for record in records]
+            count = 2 if "lstm" in name else 1
+            return [Summary(" ".join(record.document.split()[:count]), id=record.id) for record in records]
+
+        return SimpleNamespace(name=name, identity="", unk_text="<unk>", summarize=summarize)
+
+    def surroundings(self) -> Surroundings:
+        def watch(title: str, total: int) -> Any:
+            return nullcontext(SimpleNamespace(advance=lambda count: None))
+
+        return Surroundings(self.train, watch, self.said.append)
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
+    made = Machine()
+    monkeypatch.setattr(compare_run, "open_model", made.open)
+    return made
+
+
+def plan_of(tmp_path: Path, seeds: int = 1, **overrides: Any) -> Plan:
+    train = tmp_path / "train.jsonl"
+    if not train.exists():
+        train.write_text("{}\n")
+    changes = {"data": {"train": str(train), "validation": str(train)}, **overrides}
+    return plan_recipe(load_recipe("headline_writer"), Choice([*ROWS, "lead-1"], "tiny", seeds, changes))
+
+
+def run(machine: Machine, tmp_path: Path, plan: Plan | None = None) -> list[compare_run.Outcome]:
+    return Comparison(plan or plan_of(tmp_path), RECORDS, tmp_path / "out", machine.surroundings()).run()
+
+
+def test_seeds_are_trained_and_scored_each(machine: Machine, tmp_path: Path) -> None:
+    outcomes = run(machine, tmp_path, plan_of(tmp_path, seeds=2))
+    assert machine.trained == [f"{row}-{seed}" for row in ROWS for seed in (1, 2)]
+    assert len(machine.decoded) == len(set(machine.decoded)) == 6 * len(RECORDS)
+    found = {outcome.entry.name: outcome for outcome in outcomes}
+    assert [len(found[name].scored) for name in ("lead-1", *ROWS)] == [1, 2, 2, 2]
+    assert [result["metrics"]["val_loss_tf"] for result in found["gru"].trained] == [4.0, 5.0]
+    assert found["gru"].trained[0]["train_loss"] == 2.5
+    assert found["lstm"].scored[0].samples[0].document == RECORDS[0].document
+
+
+def test_a_killed_comparison_trains_and_scores_nothing_twice(machine: Machine, tmp_path: Path) -> None:
+    machine.kill_at = "gru-1"
+    with pytest.raises(KeyboardInterrupt):
+        run(machine, tmp_path)
+    assert machine.trained == ["lstm-1"]
+    machine.kill_at = ""
+    first = run(machine, tmp_path)
+    again = run(machine, tmp_path)
+    assert machine.trained == ["lstm-1", "gru-1", "bilstm-1"]
+    assert len(machine.decoded) == len(set(machine.decoded)) == 3 * len(RECORDS)
+    assert [o.scored for o in first] == [o.scored for o in again]
+    assert [o.trained for o in first] == [o.trained for o in again]
+
+
+def test_lost_scores_are_made_of_the_predictions(machine: Machine, tmp_path: Path) -> None:
+    first = run(machine, tmp_path)
+    decoded = len(machine.decoded)
+    for path in (tmp_path / "out" / "scores").iterdir():
+        path.unlink()
+    again = run(machine, tmp_path)
+    expected = [o.scored[0].result.rouge for o in first]
+    assert [o.scored[0].result.rouge for o in again] == expected
+    samples = 3 * len(first[0].scored[0].samples)
+    assert len(machine.decoded) == decoded + samples  # only the sample pages' documents
+
+
+def test_other_records_and_another_decoding_are_scored_anew(machine: Machine, tmp_path: Path) -> None:
+    run(machine, tmp_path)
+    run(machine, tmp_path, plan_of(tmp_path, search={"beam_size": 2}))
+    assert len(machine.trained) == 3
+    assert len(machine.decoded) == 2 * 3 * len(RECORDS)
+    Comparison(plan_of(tmp_path), RECORDS[:4], tmp_path / "out", machine.surroundings()).run()
+    assert len(machine.trained) == 3
+    assert len(machine.decoded) == 2 * 3 * len(RECORDS) + 3 * 4
+
+
+def test_a_failing_row_does_not_end_the_rest(machine: Machine, tmp_path: Path) -> None:
+    machine.fail_at = "gru-1"
+    outcomes = {o.entry.name: o for o in run(machine, tmp_path)}
+    assert outcomes["gru"].errors == ["The loss is not finite."]
+    assert not outcomes["gru"].scored
+    assert outcomes["bilstm"].scored
+    assert any("gru failed" in text for text in machine.said)
+    machine.fail_at = ""
+    outcomes = {o.entry.name: o for o in run(machine, tmp_path)}  # it is tried again
+    assert outcomes["gru"].scored
+    assert sorted(machine.trained) == ["bilstm-1", "gru-1", "lstm-1"]
+
+
+def test_one_seed_that_fails_leaves_the_others(machine: Machine, tmp_path: Path) -> None:
+    machine.fail_at = "gru-2"
+    outcomes = {o.entry.name: o for o in run(machine, tmp_path, plan_of(tmp_path, seeds=3))}
+    assert outcomes["gru"].errors == ["seed 2: The loss is not finite."]
+    assert len(outcomes["gru"].scored) == 2
+
+
+def test_other_settings_and_other_data_are_refused_at_once(machine: Machine, tmp_path: Path) -> None:
+    run(machine, tmp_path)
+    with pytest.raises(ConfigError, match=r"training\.batch_size: 8 there, 4 now"):
+        run(machine, tmp_path, plan_of(tmp_path, training={"batch_size": 4}))
+    (tmp_path / "train.jsonl").write_text("{}\n{}\n")
+    with pytest.raises(ConfigError, match="has changed since"):
+        run(machine, tmp_path)
+    assert len(machine.trained) == 3
+
+
+def test_a_damaged_state_file_costs_nothing(machine: Machine, tmp_path: Path) -> None:
+    run(machine, tmp_path)
+    (tmp_path / "out" / "state.json").write_text('{"runs": {')
+    decoded = len(machine.decoded)
+    run(machine, tmp_path)  # asks to resume, which for a finished run means to read its last checkpoint
+    assert len(machine.decoded) == decoded
+
+
+def test_bleu_in_both_readings() -> None:
+    texts = ["the cat sat", "<unk> rain"]
+    lines = [{"summary": texts[0], "finished": False}, {"summary": texts[1]}]
+    records = [Record("a", "The cat sat down"), Record("b", "it rains")]
+    found = with_bleu(score("x", records, lines), records, lines)
+    expected = bleu_paper(
+        [["the", "cat", "sat"], ["<unk>", "rain"]],
+        [[["the", "cat", "sat", "down"]], [["it", "rains"]]],
+        [False, True],
+    )
+    assert found.result.measures["bleu_paper"] == pytest.approx(expected)
+    assert found.result.measures["bleu"] == corpus_bleu(texts, ["The cat sat down", "it rains"]).score

@@ -1,0 +1,172 @@
+"""The table: means over seeds, intervals, marks with Holm's correction, published figures, and its file forms."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from laconic.config.schema import DataConfig, EvaluationConfig
+from laconic.errors import ConfigError, DataError
+from laconic.evaluation.compare import compared, result_table
+from laconic.evaluation.compare_plan import Entry, Plan
+from laconic.evaluation.compare_report import report
+from laconic.evaluation.compare_run import Outcome, Scored
+from laconic.evaluation.compare_significance import differences
+from laconic.evaluation.compare_table import Comparison, as_dict, cells, compare, csv_text, markdown, notes
+from laconic.evaluation.run import EvaluationResult, RougeScore
+from laconic.metrics.significance import approximate_randomization, holm
+from laconic.types import Record, Summary
+
+DOCUMENTS = 40
+NOISE = np.random.default_rng(3).normal(0, 0.02, DOCUMENTS)
+NOISE -= NOISE.mean()
+BASE = np.random.default_rng(4).uniform(0.2, 0.5, DOCUMENTS)
+
+
+def scored(values: np.ndarray, name: str = "x") -> Scored:
+    per_document = {kind: tuple(map(float, values)) for kind in ("1", "2", "L")}
+    mean = float(values.mean())
+    rouge = {kind: RougeScore(mean, mean, mean, mean, mean) for kind in per_document}
+    measures = {"words": 9.0, "bleu": 12.0, "bleu_paper": 0.123}
+    result = EvaluationResult(name, len(values), rouge, measures, "rouge:test", 0.0, per_document)
+    return Scored(result, "bleu:test", (Summary("a summary", document="A document.", id="1", model=name),))
+
+
+def outcome(name: str, *values: np.ndarray, published: dict[str, float] | None = None, **extra: object) -> Outcome:
+    entry = Entry(name, name.upper(), published or {})
+    return Outcome(entry, [scored(v, name) for v in values], **extra)  # type: ignore[arg-type]
+
+
+def table(*outcomes: Outcome, baseline: str = "base", test: str = "randomization") -> Comparison:
+    entries = tuple(o.entry for o in outcomes)
+    plan = Plan("p", "A paper", entries, baseline, DataConfig(), EvaluationConfig())
+    return compare(plan, outcomes, data="v.jsonl", records=DOCUMENTS, test=test)
+
+
+def test_marks_are_those_of_the_corrected_test() -> None:
+    others = {"same": BASE + NOISE, "slightly": BASE + NOISE + 0.0082, "better": BASE + NOISE + 0.05}
+    made = table(outcome("base", BASE), *(outcome(name, values) for name, values in others.items()))
+    raw = {name: approximate_randomization(values, BASE).p for name, values in others.items()}
+    corrected = holm(raw)
+    for row in made.rows[1:]:
+        versus = row.rouge["1"].versus
+        assert versus is not None
+        assert (versus.p, versus.p_holm) == (raw[row.name], corrected[row.name])
+        assert versus.difference == pytest.approx(float((others[row.name] - BASE).mean()))
+    shown = {row[0]: row[1].rstrip() for row in cells(made)[1]}
+    assert shown["BETTER"].endswith("**")
+    assert not shown["SAME"].endswith("*")
+    assert raw["slightly"] < 0.05 < corrected["slightly"]
+    assert not shown["SLIGHTLY"].endswith("*")
+    assert shown["BASE (baseline)"] == f"{100 * BASE.mean():.2f} ±{shown['BASE (baseline)'].split('±')[1]}"
+
+
+def test_correction_takes_marks_away() -> None:
+    """One comparison that is just significant alone is not among many."""
+    weak = BASE + NOISE + 0.0082
+    alone = approximate_randomization(weak, BASE).p
+    assert 0.01 < alone < 0.05
+    few = differences({"1": BASE}, {"weak": {"1": weak}})
+    many = differences({"1": BASE}, {"weak": {"1": weak}, **{f"s{i}": {"1": BASE + NOISE} for i in range(9)}})
+    assert few["weak"]["1"].mark == "*"
+    assert many["weak"]["1"].mark == ""
+
+
+def test_seeds_are_averaged_by_document() -> None:
+    made = table(outcome("base", BASE), outcome("two", BASE + 0.1, BASE + 0.3))
+    figure = made.rows[1].rouge["1"]
+    assert figure.mean == pytest.approx(float(BASE.mean()) + 0.2)
+    assert figure.deviation == pytest.approx(0.2 / 2**0.5)
+    assert figure.low < figure.mean < figure.high
+    assert figure.versus is not None
+    assert figure.versus.difference == pytest.approx(0.2)
+    assert "2 seeds" in notes(made)[0]
+
+
+def test_published_figures_stand_beside_ours() -> None:
+    published = {"subset.bleu": 0.041, "subset.val_loss": 6.66, "rouge1": 39.5, "subset.odd_measure": 7}
+    trained = [{"metrics": {"val_loss_tf": 5.0, "val_loss_free": 6.0}, "folder": "none"}]
+    made = table(outcome("base", BASE, published=published, trained=trained))
+    header, rows = cells(made)
+    found = dict(zip(header, rows[0], strict=True))
+    assert header[1:3] == ["ROUGE-1", "paper"]
+    assert header[header.index("BLEU") + 1] == "paper (subset)"
+    assert header[header.index("val loss") + 1] == "paper (subset)"
+    assert (found["BLEU"], found["val loss"], found["paper odd measure (subset)"]) == ("0.123", "6.000", "7")
+    assert rows[0][header.index("BLEU") + 1] == "0.041"
+    assert found["paper"] == "39.5"
+
+
+def test_sacrebleu_where_nothing_or_percent_is_published() -> None:
+    assert dict(zip(*_first(table(outcome("base", BASE))), strict=True))["BLEU"] == "12.00"
+    assert dict(zip(*_first(table(outcome("base", BASE, published={"bleu": 17.0}))), strict=True))["BLEU"] == "12.00"
+
+
+def _first(made: Comparison) -> tuple[list[str], list[str]]:
+    header, rows = cells(made)
+    return header, rows[0]
+
+
+def test_a_failed_row_shows_its_error() -> None:
+    made = table(outcome("base", BASE), outcome("bad", errors=["The loss is not finite."]))
+    assert [row.name for row in made.failed] == ["bad"]
+    assert cells(made)[1][1][1] == "failed"
+    assert "BAD failed: The loss is not finite." in notes(made)
+    assert "not finite" in csv_text(made)
+    json.dumps(as_dict(made), allow_nan=False)
+
+
+def test_without_the_baseline_there_are_no_marks() -> None:
+    made = table(outcome("base", errors=["lost"]), outcome("x", BASE))
+    assert made.rows[1].rouge["1"].versus is None
+
+
+def test_file_forms_agree() -> None:
+    made = table(outcome("base", BASE), outcome("a|b*", BASE + 0.1))
+    rows = list(csv.DictReader(io.StringIO(csv_text(made))))
+    values = as_dict(made)["rows"]
+    assert [float(row["rouge1_f"]) for row in rows] == [row["rouge"]["1"]["f"] for row in values]
+    assert float(rows[1]["rouge1_p_holm"]) == values[1]["rouge"]["1"]["p_holm"]
+    text = markdown(made, "laconic compare p")
+    assert "A\\|B\\*" in text
+    assert "rouge:test" in text
+    bars = {line.replace("\\|", "").count("|") for line in text.splitlines() if line.startswith("|")}
+    assert len(bars) == 1
+
+
+def test_the_page_holds_everything_and_requests_nothing(tmp_path: object) -> None:
+    outcomes = [outcome("base", BASE), outcome("other", BASE + 0.1)]
+    page = report(
+        table(*outcomes), outcomes, [Record("A document.", "its <b>reference</b>", id="1")], "laconic compare p"
+    )
+    assert "its &lt;b&gt;reference" in page
+    assert "a summary" in page
+    assert "laconic compare p" in page
+    assert not [word for word in ("http://", "https://", 'src="/') if word in page.replace("http://www.w3.org", "")]
+
+
+@pytest.mark.parametrize("test", ["bootstrap", "t"])
+def test_other_tests(test: str) -> None:
+    made = table(outcome("base", BASE), outcome("x", BASE + NOISE + 0.05), test=test)
+    assert made.rows[1].rouge["L"].versus is not None
+    assert made.rows[1].rouge["L"].versus.mark == "**"
+    with pytest.raises(ConfigError, match="Did you mean 'bootstrap'"):
+        differences({"1": BASE}, {}, "bootstap")
+
+
+def test_evaluate_has_p_values_too() -> None:
+    results = [scored(BASE, "a").result, scored(BASE + NOISE + 0.05, "b").result]
+    listed = compared(results)
+    assert "p" not in listed[0]
+    assert listed[1]["p"]["1"] == listed[1]["p_holm"]["1"] == approximate_randomization(BASE + NOISE + 0.05, BASE).p
+    assert listed[1]["difference"]["1"] == pytest.approx(float((NOISE + 0.05).mean()))
+    _, rows, said = result_table(results)
+    assert rows[1][1].endswith("**")
+    assert "against a" in said[0]
+    with pytest.raises(DataError, match="39 records but a on 40"):
+        compared([results[0], replace(results[1], records=39)])

@@ -1,0 +1,264 @@
+"""From predictions to sheets to figures: blinded, reproducible, and tolerant of what spreadsheets do to a file."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from statistics import fmean
+
+import pytest
+
+from laconic.cli.main import main
+from laconic.errors import ConfigError, DataError
+from laconic.evaluation.judge import MAX_CELL, SheetOptions, make_sheets, read_predictions
+from laconic.evaluation.judge_analysis import analyse
+from laconic.metrics.significance import holm, paired_t_test
+from laconic.types import Record
+
+RECORDS = [Record(f'Document {i}, line one.\nLine two; "quoted".', f"human {i}", id=f"r{i}") for i in range(30)]
+SYSTEMS = {name: [f"{name}-text {i}" for i in range(30)] for name in ("alpha", "beta", "gamma")}
+HIDDEN = {f"{name}-text": name for name in SYSTEMS}
+Rows = list[list[str]]
+
+
+def read(path: Path) -> Rows:
+    return list(csv.reader(io.StringIO(path.read_text(encoding="utf-8-sig"), newline="")))
+
+
+def write(path: Path, rows: Sequence[Sequence[str]], separator: str = ",", encoding: str = "utf-8") -> None:
+    out = io.StringIO()
+    csv.writer(out, delimiter=separator, lineterminator="\r\n").writerows(rows)
+    path.write_bytes(out.getvalue().encode(encoding))
+
+
+def planted(system: str, item: int, annotator: int, criterion: str) -> int:
+    """alpha is rated 4 or 5, beta 2 or 3, gamma as beta; annotators differ on every fifth item by one."""
+    base = 4 if system == "alpha" else 2
+    return base + (item + (annotator if item % 5 == 0 else 0) + (criterion == "informativeness")) % 2
+
+
+def fill(folder: Path) -> None:
+    for annotator, path in enumerate(sorted((folder / "sheets").glob("*.csv"))):
+        rows = read(path)
+        for row in rows[1:]:
+            system = HIDDEN[row[3].split()[0]]
+            row[4:6] = [str(planted(system, int(row[0]), annotator, name)) for name in rows[0][4:6]]
+        write(path, rows)
+
+
+@pytest.fixture
+def filled(tmp_path: Path) -> Path:
+    make_sheets(SYSTEMS, RECORDS, tmp_path / "j", SheetOptions(sample=20))
+    fill(tmp_path / "j")
+    return tmp_path / "j"
+
+
+def test_sheets_are_blind_shuffled_and_seeded(tmp_path: Path) -> None:
+    key = make_sheets(SYSTEMS, RECORDS, tmp_path / "a", SheetOptions(sample=20, seed=7))
+    make_sheets(SYSTEMS, RECORDS, tmp_path / "b", SheetOptions(sample=20, seed=7))
+    other = make_sheets(SYSTEMS, RECORDS, tmp_path / "c", SheetOptions(sample=20, seed=8))
+    files = sorted(path.name for path in (tmp_path / "a" / "sheets").iterdir())
+    assert files == ["README.txt", "annotator-1.csv", "annotator-2.csv", "annotator-3.csv"]
+    for name in files:
+        assert (tmp_path / "a/sheets" / name).read_bytes() == (tmp_path / "b/sheets" / name).read_bytes()
+    assert [entry["id"] for entry in key["items"]] != [entry["id"] for entry in other["items"]]
+    assert len({entry["id"] for entry in key["items"]}) == 20
+    rows = read(tmp_path / "a/sheets/annotator-1.csv")
+    assert rows[0] == ["item", "summary", "document", "text", "readability", "informativeness", "comment"]
+    assert len(rows) == 1 + 20 * 3
+    assert [row[1] for row in rows[1:4]] == ["A", "B", "C"]
+    assert rows[1][2] == RECORDS[key["items"][0]["index"]].document
+    firsts = Counter(row[3].split("-")[0] for row in rows[1:] if row[1] == "A")
+    assert set(firsts) == set(SYSTEMS)  # no letter belongs to one system
+    orders = [tuple(tuple(places.values()) for places in order) for order in key["order"].values()]
+    assert len(set(orders)) == 3  # each annotator has an order of their own
+    for entry, places in zip(key["items"], key["order"]["annotator-1"], strict=True):
+        mine = [row for row in rows[1:] if row[0] == str(entry["item"])]
+        assert {row[1]: row[3] for row in mine} == {
+            letter: SYSTEMS[system][entry["index"]] for letter, system in places.items()
+        }
+
+
+def test_planted_scores_come_back(filled: Path) -> None:
+    found = analyse(filled)
+    assert (found.items, found.missing, found.annotators) == (20, 0, ("annotator-1", "annotator-2", "annotator-3"))
+    for mean in found.means:
+        each = [
+            fmean(planted(mean.system, item, annotator, mean.criterion) for annotator in range(3))
+            for item in range(1, 21)
+        ]
+        assert mean.mean == pytest.approx(fmean(each))
+        assert mean.low <= mean.mean <= mean.high
+    pairs = {(pair.first, pair.second): pair for pair in found.pairs if pair.criterion == "readability"}
+    assert pairs["alpha", "beta"].difference == pytest.approx(2.0)
+    assert pairs["alpha", "beta"].mark == "**"
+    assert pairs["beta", "gamma"].difference == 0.0
+    assert pairs["beta", "gamma"].p == 1.0
+    for levels in found.alpha.values():
+        assert 0.8 < float(levels["interval"] or 0) < 1.0
+        assert 0.7 < float(levels["ordinal"] or 0) < 1.0
+
+
+def test_the_pairs_are_tested_on_item_means_with_holm(filled: Path) -> None:
+    for pair in (found := analyse(filled, "t")).pairs:
+        scores = {
+            name: [fmean(planted(name, item, a, pair.criterion) for a in range(3)) for item in range(1, 21)]
+            for name in SYSTEMS
+        }
+        expected = paired_t_test(scores[pair.first], scores[pair.second])
+        assert pair.p == pytest.approx(expected.p)
+        family = {(p.first, p.second): p.p for p in found.pairs if p.criterion == pair.criterion}
+        adjusted = holm({"/".join(names): p for names, p in family.items()})
+        assert pair.p_holm == pytest.approx(adjusted[f"{pair.first}/{pair.second}"])
+
+
+def excel_german(rows: Rows) -> tuple[Rows, str, str]:
+    return [[f"{cell},0" if cell in "12345" and cell else cell for cell in row] for row in rows], ";", "cp1252"
+
+
+def moved_columns(rows: Rows) -> tuple[Rows, str, str]:
+    return [[*reversed(row), "", ""] for row in rows], ",", "utf-8-sig"
+
+
+def sorted_lines(rows: Rows) -> tuple[Rows, str, str]:
+    return [[name.upper() for name in rows[0]], *sorted(rows[1:], key=lambda row: row[3]), ["", ""], []], "\t", "utf-16"
+
+
+@pytest.mark.parametrize("change", [excel_german, moved_columns, sorted_lines])
+def test_spreadsheets_may_save_the_file_their_way(
+    change: Callable[[Rows], tuple[Rows, str, str]], filled: Path
+) -> None:
+    expected = analyse(filled).as_dict()
+    path = filled / "sheets" / "annotator-2.csv"
+    rows, separator, encoding = change(read(path))
+    write(path, rows, separator, encoding)
+    assert analyse(filled).as_dict() == expected
+
+
+def test_a_line_that_names_the_separator(filled: Path) -> None:
+    expected = analyse(filled).as_dict()
+    path = filled / "sheets" / "annotator-1.csv"
+    write(path, read(path), ";")
+    path.write_bytes(b"sep=;\r\n" + path.read_bytes())
+    assert analyse(filled).as_dict() == expected
+
+
+@pytest.mark.parametrize(
+    ("row", "column", "value", "said"),
+    [
+        (7, 4, "six", "annotator-1.csv, row 8, column 'readability': 'six' is not a whole number from 1 to 5"),
+        (1, 5, "6", "row 2, column 'informativeness': '6'"),
+        (1, 5, "3.5", "row 2, column 'informativeness': '3.5'"),
+        (1, 5, "nan", "row 2, column 'informativeness'"),
+        (2, 0, "99", "row 3, column 'item': '99' is not the number of an item from 1 to 20"),
+        (2, 0, "inf", "row 3, column 'item'"),
+        (2, 1, "Q", "row 3, column 'summary': 'Q' is none of A, B, C"),
+        (2, 1, "A", "row 3, column 'summary': item 1 A is there twice"),
+        (0, 4, "readibility", "row 1: no column is named 'readability'"),
+        (0, 6, "readability", "row 1: several columns are named 'readability'"),
+    ],
+)
+def test_mistakes_name_file_row_and_column(row: int, column: int, value: str, said: str, filled: Path) -> None:
+    path = filled / "sheets" / "annotator-1.csv"
+    rows = read(path)
+    rows[row][column] = value
+    write(path, rows)
+    with pytest.raises(DataError) as error:
+        analyse(filled)
+    assert said in str(error.value)
+
+
+def test_empty_cells_and_absent_annotators_are_counted(filled: Path) -> None:
+    path = filled / "sheets" / "annotator-1.csv"
+    rows = read(path)
+    rows[1][4], rows[2][5] = "", " - "
+    write(path, rows)
+    (filled / "sheets" / "annotator-3.csv").unlink()
+    found = analyse(filled)
+    assert (found.missing, found.absent) == (2, ("annotator-3",))
+    write(path, [[*row[:4], "", "", ""] if number else row for number, row in enumerate(rows)])
+    assert analyse(filled).absent == ("annotator-1", "annotator-3")
+    (filled / "sheets" / "annotator-1.csv").unlink()
+    (filled / "sheets" / "annotator-2.csv").unlink()
+    with pytest.raises(DataError, match="No sheet"):
+        analyse(filled)
+
+
+def test_a_workbook_is_not_a_csv_file(filled: Path) -> None:
+    (filled / "sheets" / "annotator-1.csv").write_bytes(b"PK\x03\x04...")
+    with pytest.raises(DataError, match="save the sheet as CSV"):
+        analyse(filled)
+
+
+def test_cells_are_neither_formulas_nor_too_long(tmp_path: Path) -> None:
+    records = [Record("=1+1 " + "x" * 40_000, "s")]
+    make_sheets({"a": ["@cmd"], "b": ["-- dash"]}, records, tmp_path / "j", SheetOptions(annotators=1))
+    rows = read(tmp_path / "j/sheets/annotator-1.csv")
+    assert {row[3] for row in rows[1:]} == {"'@cmd", "'-- dash"}
+    assert rows[1][2].startswith("'=1+1")
+    assert len(rows[1][2]) < MAX_CELL + 20
+
+
+def test_the_reference_can_take_part(tmp_path: Path) -> None:
+    key = make_sheets({"a": [r.document for r in RECORDS]}, RECORDS, tmp_path / "j", SheetOptions(reference=True))
+    assert key["systems"] == ["a", "reference"]
+    assert len(key["items"]) == 30
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (SheetOptions(criteria=()), "at least one criterion"),
+        (SheetOptions(criteria=("text",)), "column of the sheets already"),
+        (SheetOptions(lowest=5, highest=5), "no steps"),
+    ],
+)
+def test_options_that_do_not_fit(options: SheetOptions, said: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=said):
+        make_sheets(SYSTEMS, RECORDS, tmp_path / "j", options)
+
+
+def test_predictions_are_matched_by_id(tmp_path: Path) -> None:
+    path = tmp_path / "p.jsonl"
+    path.write_text("".join(json.dumps({"id": r.id, "summary": f"s {r.id}"}) + "\n" for r in reversed(RECORDS)))
+    assert read_predictions(path, RECORDS[:2]) == ["s r0", "s r1"]
+    with pytest.raises(DataError, match="no summary for record 'x'"):
+        read_predictions(path, [Record("d", "s", id="x")])
+    with pytest.raises(DataError, match="30 summaries for 1 records"):
+        read_predictions(path, [Record("d", "s")])
+    path.write_text('{"id": "a"}\n')
+    with pytest.raises(DataError, match=r"p\.jsonl:1"):
+        read_predictions(path, RECORDS)
+
+
+def test_the_command_from_end_to_end(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data = tmp_path / "data.jsonl"
+    data.write_text(
+        "".join(json.dumps({"id": r.id, "document": r.document, "summary": r.summary}) + "\n" for r in RECORDS)
+    )
+    files = []
+    for name, texts in SYSTEMS.items():
+        path = tmp_path / f"{name}.predictions.jsonl"
+        path.write_text(
+            "".join(json.dumps({"id": r.id, "summary": t}) + "\n" for r, t in zip(RECORDS, texts, strict=True))
+        )
+        files.append(str(path))
+    out = str(tmp_path / "j")
+    assert main(["judge", "make", *files, "--data", str(data), "--out", out, "--sample", "10"]) == 0
+    assert "10 documents and 3 systems" in capsys.readouterr().out
+    assert main(["judge", "make", *files, "--data", str(data), "--out", out]) == 2
+    assert "holds sheets already" in capsys.readouterr().err
+    assert main(["judge", "analyse", out]) == 3
+    assert "has a rating yet" in capsys.readouterr().err
+    fill(Path(out))
+    assert main(["judge", "analyse", out]) == 0
+    printed = capsys.readouterr().out
+    assert "alpha - beta" in printed
+    assert "alpha, ordinal" in printed
+    assert main(["judge", "analyse", out, "--json", "--test", "randomization"]) == 0
+    assert json.loads(capsys.readouterr().out)["test"] == "randomization"
+    assert main(["judge", "make", f"x={files[0]}", "--data", str(data), "--out", out + "2", "--scale", "five"]) == 2
