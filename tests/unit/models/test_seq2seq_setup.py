@@ -228,6 +228,20 @@ def test_frozen_embeddings() -> None:
     assert_same({name: grads[name] for name in others}, {name: expected[name] for name in others}, 1e-13)
 
 
+@pytest.mark.parametrize("own_words", [False, True])
+def test_where_dropout_acts(own_words: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On embeddings of both sides, encoder states, and what the output layer reads."""
+    shapes: list[tuple[int, ...]] = []
+    monkeypatch.setattr(nn.Dropout, "forward", lambda _, x: shapes.append(tuple(x.shape)) or x)
+    model, batch = tiny_seq2seq(dropout=0.5, **COVERAGE), random_batch()
+    if own_words:
+        batch.forced_mask = torch.zeros_like(batch.target_mask)
+    model(batch)
+    (b, s), t, m = batch.source_ids.shape, batch.target_ids.shape[1], int(batch.target_mask.sum())
+    targets = [(b, 5)] * t if own_words else [(b, t, 5)]
+    assert shapes == [(b, s, 5), (b, s, 8), *targets, (m, 4 + 8)]
+
+
 def test_dropout_acts_in_training_only() -> None:
     plain, dropped = tiny_seq2seq(**COVERAGE), tiny_seq2seq(dropout=0.5, **COVERAGE)
     batch = random_batch()
