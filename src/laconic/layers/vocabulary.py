@@ -110,43 +110,41 @@ def _chunks(num_rows: int, vocab_size: int) -> Iterator[slice]:
 
 
 class _Workspace:
-    """Two chunk-sized buffers used for every chunk: fresh ones would cost more in page faults than the
-    arithmetic that fills them."""
+    """Chunk-sized buffers used for every chunk: fresh ones would cost more in page faults than the arithmetic
+    that fills them."""
 
     def __init__(self, features: Tensor, weight: Tensor, bias: Tensor, num_rows: int) -> None:
         rows = max((part.stop - part.start for part in _chunks(num_rows, weight.shape[0])), default=0)
         self.weight, self.bias = weight, bias
         self.product = features.new_empty(rows, weight.shape[0])
-        self.logits_buffer = self.product if features.dtype == bias.dtype else bias.new_empty(self.product.shape)
-        self.probs_buffer = bias.new_empty(self.product.shape)
+        self.probs = self.product if features.dtype == bias.dtype else bias.new_empty(self.product.shape)
 
-    def softmax(self, features: Tensor) -> tuple[Tensor, Tensor]:
-        """Logits and probabilities of a chunk (m, F), in float32 at least whatever the product was computed in.
+    def softmax(self, features: Tensor) -> Tensor:
+        """Probabilities of a chunk (m, F), in float32 at least whatever the product was computed in.
 
-        Both are overwritten by the next call.
+        They take the place of the logits, and are overwritten by the next call.
         """
         m = features.shape[0]
-        logits, probs = self.logits_buffer[:m], self.probs_buffer[:m]
-        if self.product is self.logits_buffer:
-            torch.addmm(self.bias, features, self.weight.t(), out=logits)
+        probs = self.probs[:m]
+        if self.product is self.probs:
+            torch.addmm(self.bias, features, self.weight.t(), out=probs)
         else:
             torch.mm(features, self.weight.t(), out=self.product[:m])
-            torch.add(self.product[:m], self.bias, out=logits)
-        torch.softmax(logits, dim=-1, out=probs)
-        return logits, probs
+            torch.add(self.product[:m], self.bias, out=probs)
+        return torch.softmax(probs, dim=-1, out=probs)
 
-
-def _gold_of(logits: Tensor, probs: Tensor, gold: Tensor) -> Tensor:
-    """``log_softmax(logits)[gold]`` from the softmax; where it underflows, from the most probable word's."""
-    index = gold.unsqueeze(-1)
-    value = probs.gather(-1, index).squeeze(-1)
-    tiny = value < torch.finfo(value.dtype).tiny * 1e8
-    if not bool(tiny.any()):
-        return value.log()
-    rows = tiny.nonzero().squeeze(-1)
-    value = value.masked_fill(tiny, 1.0).log()
-    value[rows] = torch.log_softmax(logits[rows], dim=-1).gather(-1, index[rows]).squeeze(-1)
-    return value
+    def gold_of(self, features: Tensor, probs: Tensor, gold: Tensor) -> Tensor:
+        """``log_softmax(logits)[gold]``: the logarithm of the softmax; where that underflows, from logits made anew."""
+        index = gold.unsqueeze(-1)
+        value = probs.gather(-1, index).squeeze(-1)
+        tiny = value < torch.finfo(value.dtype).tiny * 1e8
+        if not bool(tiny.any()):
+            return value.log()
+        rows = tiny.nonzero().squeeze(-1)
+        value = value.masked_fill(tiny, 1.0).log()
+        logits = (features[rows] @ self.weight.t()) + self.bias
+        value[rows] = torch.log_softmax(logits, dim=-1).gather(-1, index[rows]).squeeze(-1)
+        return value
 
 
 def _without_gradient(features: Tensor, weight: Tensor, bias: Tensor, gold: Tensor) -> Tensor:
@@ -154,7 +152,7 @@ def _without_gradient(features: Tensor, weight: Tensor, bias: Tensor, gold: Tens
         work = _Workspace(features, weight, bias, features.shape[0])
         result = bias.new_empty(features.shape[0])
         for rows in _chunks(features.shape[0], weight.shape[0]):
-            result[rows] = _gold_of(*work.softmax(features[rows]), gold[rows])
+            result[rows] = work.gold_of(features[rows], work.softmax(features[rows]), gold[rows])
     return result
 
 
@@ -203,8 +201,8 @@ class _GoldLogProbs(torch.autograd.Function):
         saved = (features, weight, bias, gold)
         work = _Workspace(features, weight, bias, features.shape[0])
         for rows in _chunks(features.shape[0], weight.shape[0]):
-            logits, probs = work.softmax(features[rows])
-            result[rows] = _gold_of(logits, probs, gold[rows])
+            probs = work.softmax(features[rows])
+            result[rows] = work.gold_of(features[rows], probs, gold[rows])
             expected[rows] = derivative(result[rows], rows)
             _add_gradient(rows, probs, expected[rows], saved, gradients)
         ctx.save_for_backward(*saved)
@@ -232,7 +230,7 @@ def _again(saved: tuple[Tensor, ...], wanted: Tensor, needed: tuple[bool, ...]) 
     gradients = _empty_gradients(features, weight, bias, needed)
     work = _Workspace(features, weight, bias, features.shape[0])
     for rows in _chunks(features.shape[0], weight.shape[0]):
-        _, probs = work.softmax(features[rows])
+        probs = work.softmax(features[rows])
         _add_gradient(rows, probs, wanted[rows], saved, gradients)
     if gradients[1] is not None:
         gradients[1] = gradients[1].to(weight.dtype)

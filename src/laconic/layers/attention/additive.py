@@ -39,7 +39,7 @@ from laconic.types import AttentionOutput, Memory, Shared
 
 # Elements of a (block, S, A) tensor that is made at a time: on a CPU what stays in the caches of each thread's core,
 # enough to fill the device elsewhere, where each launch costs more than the memory.
-_BLOCK_ON_CPU, _BLOCK_ELSEWHERE = 2**18, 2**26
+_BLOCK_ON_CPU, _BLOCK_ELSEWHERE = 2**19, 2**26
 
 
 class AdditiveAttention(Attention):
