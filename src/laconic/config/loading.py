@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -89,6 +90,22 @@ def load_run(path: Path) -> RunConfig:
 def dump_run(config: RunConfig) -> str:
     """The YAML text of a resolved run, in a form `load_run` reads back to an equal object."""
     return yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
+
+
+def with_absolute_paths(run: RunConfig) -> RunConfig:
+    """The run as its folder stores it: it can be resumed from any directory."""
+
+    def absolute(path: str | None) -> str | None:
+        return path if path is None or path.startswith("hub:") else os.path.abspath(path)
+
+    places = {split: absolute(getattr(run.data, split)) for split in ("train", "validation", "test")}
+    vectors = absolute(run.text.pretrained_embeddings)
+    return run.model_copy(
+        update={
+            "data": run.data.model_copy(update=places),
+            "text": run.text.model_copy(update={"pretrained_embeddings": vectors}),
+        }
+    )
 
 
 def parse_overrides(pairs: Iterable[str]) -> dict[str, Any]:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from laconic.config.checking import check_run
-from laconic.config.loading import load_run, merge, resolve_method, resolve_run
+from laconic.config.loading import load_run, merge, resolve_method, resolve_run, with_absolute_paths
 from laconic.config.names import EXTRACTIVE, parse, resolve
 from laconic.config.schema import DataConfig, EvaluationConfig, Recipe, RunConfig, SearchConfig
 from laconic.config.section import validate
@@ -115,22 +114,6 @@ def flatten(published: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     for key, value in published.items():
         flat |= flatten(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
     return flat
-
-
-def with_absolute_paths(run: RunConfig) -> RunConfig:
-    """The run as `laconic.training.loop.train` stores it, so that the two can be compared."""
-
-    def absolute(path: str | None) -> str | None:
-        return path if path is None or path.startswith("hub:") else os.path.abspath(path)
-
-    places = {split: absolute(getattr(run.data, split)) for split in ("train", "validation", "test")}
-    vectors = absolute(run.text.pretrained_embeddings)
-    return run.model_copy(
-        update={
-            "data": run.data.model_copy(update=places),
-            "text": run.text.model_copy(update={"pretrained_embeddings": vectors}),
-        }
-    )
 
 
 def _model_rows(

@@ -18,7 +18,7 @@ import torch
 from accelerate import Accelerator
 from accelerate.utils import DistributedType
 
-from laconic.config.loading import dump_run
+from laconic.config.loading import dump_run, with_absolute_paths
 from laconic.config.schema import RunConfig
 from laconic.errors import CheckpointError, ConfigError
 from laconic.models.folder import save_model_folder
@@ -66,7 +66,7 @@ def train(
     """
     given: dict[str, Any] = {"reporter": progress, "on_log": on_log, "on_message": on_message}
     outlets = Outlets(**{name: value for name, value in given.items() if value is not None})
-    out, run = Path(out), _with_absolute_paths(run)
+    out, run = Path(out), with_absolute_paths(run)
     accelerator = _accelerator(run, out)
     if accelerator.is_main_process:
         _open_folder(run, out, resume=resume, force=force)
@@ -471,22 +471,6 @@ def _open_folder(run: RunConfig, out: Path, *, resume: bool, force: bool) -> Non
     draft = recipe.with_suffix(".tmp")
     draft.write_text(dump_run(run), encoding="utf-8")
     os.replace(draft, recipe)
-
-
-def _with_absolute_paths(run: RunConfig) -> RunConfig:
-    """The run can be resumed from any directory."""
-
-    def absolute(path: str | None) -> str | None:
-        return path if path is None or path.startswith("hub:") else os.path.abspath(path)
-
-    places = {split: absolute(getattr(run.data, split)) for split in ("train", "validation", "test")}
-    vectors = absolute(run.text.pretrained_embeddings)
-    return run.model_copy(
-        update={
-            "data": run.data.model_copy(update=places),
-            "text": run.text.model_copy(update={"pretrained_embeddings": vectors}),
-        }
-    )
 
 
 def clear_run(out: Path) -> None:
