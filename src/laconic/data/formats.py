@@ -5,15 +5,11 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from laconic.data.entries import Entry, TableOptions
 from laconic.data.lines import BadRecordError, bare_name, raw_lines, read_text, text_lines
 from laconic.errors import DataError
-
-if TYPE_CHECKING:
-    from laconic.data.tables import TableOptions
 
 # (part of a document file's name, part of its summary file's name)
 _PAIR_PARTS = (
@@ -24,18 +20,6 @@ _PAIR_PARTS = (
     ("_source", "_target"),
     ("_article", "_title"),
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """What a format delivers, before it is checked. ``references`` are all summaries."""
-
-    document: str
-    references: tuple[str, ...]
-    id: str
-    origin: str
-    sentences: tuple[str, ...] = ()
-    publication: str = ""
 
 
 # ----------------------------------------------------------------------------------- aligned files

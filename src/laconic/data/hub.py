@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from laconic.data.formats import Entry
+from laconic.data.entries import Entry, TableOptions
 from laconic.data.lines import BadRecordError
-from laconic.data.tables import TableOptions, mapping_entry
+from laconic.data.tables import mapping_entry
 from laconic.errors import DataError
 
 _EXTRA = "pip install 'laconic[hf]'"

@@ -29,6 +29,7 @@ from pathlib import Path
 
 from laconic.config.schema import DataConfig
 from laconic.data import formats, hub, tables
+from laconic.data.entries import Entry, TableOptions
 from laconic.data.lines import BadRecordError, bare_name, open_bytes
 from laconic.errors import DataError, unknown_choice
 from laconic.types import Record
@@ -43,8 +44,8 @@ __all__ = [
     "read_with",
 ]
 
-Entries = Iterator["formats.Entry | BadRecordError"]
-FORMATS: dict[str, Callable[[Path, tables.TableOptions], Entries]] = {
+Entries = Iterator[Entry | BadRecordError]
+FORMATS: dict[str, Callable[[Path, TableOptions], Entries]] = {
     "jsonl": tables.read_jsonl,
     "json": tables.read_json,
     "csv": tables.read_csv,
@@ -171,7 +172,7 @@ def read_with(
 ) -> Iterator[Record]:
     """Like `read_records`, with all options. What can be refused at once is refused before the first record."""
     kind, place = _locate(str(path), options.format)
-    table = tables.TableOptions(
+    table = TableOptions(
         options.document_column, options.summary_column, options.need_summary, on_choice or (lambda _: None)
     )
     return _records(FORMATS[kind](place, table), options, on_skip or (lambda _: None), str(path))
@@ -198,7 +199,7 @@ def _records(
         )
 
 
-def _record(entry: formats.Entry | BadRecordError, options: ReadOptions) -> Record:
+def _record(entry: Entry | BadRecordError, options: ReadOptions) -> Record:
     if isinstance(entry, BadRecordError):
         raise entry
     document = entry.document.strip()

@@ -5,40 +5,17 @@ from __future__ import annotations
 import csv
 import json
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from laconic.data.columns import Columns, detect_columns
-from laconic.data.formats import Entry
+from laconic.data.columns import Columns
+from laconic.data.entries import Entry, TableOptions
 from laconic.data.lines import BadRecordError, bad_byte, bare_name, check_nul, raw_lines, read_text, text_lines
 from laconic.errors import DataError
 
 _LARGEST_FIELD = 2**31 - 1
 _NEWS_TABLE = "longform"  # All the news 1.0
-
-
-@dataclass(frozen=True, slots=True)
-class TableOptions:
-    """The user's columns, and where to say what was chosen."""
-
-    document_column: str | None = None
-    summary_column: str | None = None
-    need_summary: bool = True
-    on_choice: Callable[[str], object] = lambda _: None
-
-    def choose(self, names: Sequence[str], where: str) -> Columns:
-        """Detect the columns and report the choice once."""
-        columns = detect_columns(
-            names,
-            where=where,
-            document=self.document_column,
-            summary=self.summary_column,
-            need_summary=self.need_summary,
-        )
-        self.on_choice(f"{where}: {columns.describe()}")
-        return columns
 
 
 # ------------------------------------------------------------------------------------------- JSON

@@ -1,0 +1,42 @@
+"""What every format reads with, and what it delivers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from laconic.data.columns import Columns, detect_columns
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What a format delivers, before it is checked. ``references`` are all summaries."""
+
+    document: str
+    references: tuple[str, ...]
+    id: str
+    origin: str
+    sentences: tuple[str, ...] = ()
+    publication: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TableOptions:
+    """The user's columns, and where to say what was chosen."""
+
+    document_column: str | None = None
+    summary_column: str | None = None
+    need_summary: bool = True
+    on_choice: Callable[[str], object] = lambda _: None
+
+    def choose(self, names: Sequence[str], where: str) -> Columns:
+        """Detect the columns and report the choice once."""
+        columns = detect_columns(
+            names,
+            where=where,
+            document=self.document_column,
+            summary=self.summary_column,
+            need_summary=self.need_summary,
+        )
+        self.on_choice(f"{where}: {columns.describe()}")
+        return columns
