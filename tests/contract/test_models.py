@@ -116,6 +116,7 @@ def test_steps_equal_the_teacher_forced_pass(name: str) -> None:
     model, batch = model_of(name), random_batch()
     output = model(batch)
     outputs, _ = stepped(model, batch, batch.target_ids.shape[1])
+    assert outputs[0].scores.shape == (3, model.encode(batch).extended_vocab_size)
     for t, step in enumerate(outputs):
         real, size = batch.target_mask[:, t], step.log_probs.shape[1]
         torch.testing.assert_close(step.log_probs.exp().sum(-1), torch.ones(3).double(), **EXACT)
