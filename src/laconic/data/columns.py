@@ -51,6 +51,7 @@ class Columns:
     sentences: str | None = None
     publication: str | None = None
     note: str = ""
+    need_summary: bool = True  # false: single records may lack it
 
     def adapted(self, names: Sequence[str]) -> Columns:
         """The same document and summary, with the optional columns of a record that has other fields."""
@@ -87,7 +88,7 @@ def detect_columns(
         target = numbered[0]
     elif target is None:
         target = _choose("summary", (SUMMARY_STRONG, SUMMARY_WEAK), folded, where, taken=chosen, required=need_summary)
-    return _with_optional(Columns(chosen, target, note=note), folded, names)
+    return _with_optional(Columns(chosen, target, note=note, need_summary=need_summary), folded, names)
 
 
 def _with_optional(columns: Columns, folded: dict[str, str], names: Sequence[str]) -> Columns:

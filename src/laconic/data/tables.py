@@ -109,7 +109,8 @@ def mapping_entry(row: Mapping[str, Any], columns: Columns, origin: str, number:
     """Turn a row into an entry; lists of strings are sentences of a document, or several summaries."""
     try:
         document = _strings(row, columns.document, origin)
-        references = _strings(row, columns.summary, origin) if columns.summary else []
+        has_summary = columns.summary and (columns.need_summary or row.get(columns.summary) is not None)
+        references = _strings(row, columns.summary, origin) if columns.summary and has_summary else []
         for name in columns.references:
             references += _strings(row, name, origin) if row.get(name) is not None else []
         sentences = _strings(row, columns.sentences, origin) if columns.sentences and row.get(columns.sentences) else []

@@ -315,3 +315,11 @@ def test_find_splits(write, tmp_path: Path) -> None:
         find_splits(tmp_path / "d")
     with pytest.raises(DataError, match="no file named train"):
         find_splits(write("e/x.jsonl", GOOD).parent)
+
+
+def test_where_no_summary_is_needed_single_records_may_lack_it(tmp_path: Path) -> None:
+    path = tmp_path / "mixed.jsonl"
+    path.write_text('{"document": "a b", "summary": "a"}\n{"document": "c d"}\n{"document": "e f", "summary": null}\n')
+    assert [record.summary for record in read_records(path, need_summary=False)] == ["a", "", ""]
+    with pytest.raises(DataError, match=r"mixed.jsonl:2: no field 'summary'"):
+        list(read_records(path))
