@@ -43,6 +43,7 @@ def scored(states: Tensor, queries: Tensor, v: Tensor, coverage: Tensor | None, 
 @pytest.fixture(params=[1, 2 * S * A, 2**18], ids=["one pair a block", "two pairs", "one block"])
 def block(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(additive, "_BLOCK_ON_CPU", request.param)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
 
 
 @pytest.mark.usefixtures("block")
