@@ -122,9 +122,10 @@ def test_gold_copy_log_prob() -> None:
     assert float(actual[1].exp()) == pytest.approx(float(weights[1, 0]))
 
 
-def test_gold_copy_of_a_word_that_only_padding_holds() -> None:
+@pytest.mark.parametrize("masked", [True, False])
+def test_gold_copy_of_a_word_that_only_padding_holds(masked: bool) -> None:
     """Id 0 stands in the padding of the second row; it is not in the source (specification g.5)."""
-    scores = mask_scores(rand(B, S), MASK).requires_grad_()
+    scores = (mask_scores(rand(B, S), MASK) if masked else rand(B, S)).requires_grad_()
     actual = gold_copy_log_prob(scores, torch.tensor([2, 0]), IDS, MASK)
     assert actual[1] == -math.inf
     log_vocab = torch.full((B,), -1.0, dtype=torch.float64)
