@@ -297,10 +297,9 @@ class Seq2Seq(SummarizationModel):
         return log_probs[:, 0].argmax(dim=-1)
 
     def _project(self, trace: _Trace, batch: Batch, memory: Memory) -> ModelOutput:
-        """The vocabulary, once, on real tokens: M rows instead of B * T."""
+        """The vocabulary, once, on the tokens that count: M rows instead of B * T."""
         assert batch.target_ids is not None
-        assert batch.target_mask is not None
-        mask = batch.target_mask
+        mask = self._counted(batch)
         rows, steps = mask.nonzero(as_tuple=True)
         inputs = self._head_inputs(trace, lambda part: torch.cat(part, dim=1)[rows, steps])
         inputs.hidden = self.dropout(inputs.hidden)
@@ -316,11 +315,19 @@ class Seq2Seq(SummarizationModel):
             losses = coverage_loss(output.attention, torch.cat(trace.coverage, dim=1))
             output.coverage_losses = losses.masked_fill(~mask, 0.0)
         if self.config.unk_loss == "ignore":
-            unknown = batch.target_ids == self.unk_id
-            if not self.head.copies:  # to this model a word it cannot copy is UNK, in the source or not
-                unknown = unknown | (batch.target_ids >= self.vocab_size)
-            output.token_mask = mask & ~unknown
+            output.token_mask = mask
         return output
+
+    def _counted(self, batch: Batch) -> Tensor:
+        """(B, T) the target tokens that count in the loss: all real ones, or all that the model can write."""
+        assert batch.target_ids is not None
+        assert batch.target_mask is not None
+        if self.config.unk_loss == "count":
+            return batch.target_mask
+        unknown = batch.target_ids == self.unk_id
+        if not self.head.copies:  # to this model a word it cannot copy is UNK, in the source or not
+            unknown = unknown | (batch.target_ids >= self.vocab_size)
+        return batch.target_mask & ~unknown
 
     # --------------------------------------------------------------------------- one step
 
