@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from samples import random_batch, tiny_seq2seq
 
 from laconic.layers import vocabulary
 from laconic.objectives.nll import NegativeLogLikelihood
+from samples import random_batch, tiny_seq2seq
 
 
 @pytest.mark.parametrize("unk_loss", ["count", "ignore"])
