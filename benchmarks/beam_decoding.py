@@ -29,6 +29,7 @@ from laconic.config.names import MODELS, build
 from laconic.config.schema import SearchConfig
 from laconic.layers.copying import pointer
 from laconic.layers.copying.base import CopySource
+from laconic.layers.vocabulary import VocabularyProjection
 from laconic.search.decode import decode
 from laconic.search.state import select
 from laconic.types import Batch
@@ -135,12 +136,13 @@ def usual_one(model: Any, document: Tensor, config: SearchConfig) -> list[int]:
 
 @contextlib.contextmanager
 def plain_mixture() -> Iterator[None]:
-    """Within it the pointer head writes equation (5) out over all X words."""
-    ours_, pointer.mixture = pointer.mixture, written_out
+    """Within it the pointer head writes equation (5) out over all X words, after a plain linear layer."""
+    ours_, packed = pointer.mixture, VocabularyProjection.for_decoding
+    pointer.mixture, VocabularyProjection.for_decoding = written_out, lambda self, columns=None: self
     try:
         yield
     finally:
-        pointer.mixture = ours_
+        pointer.mixture, VocabularyProjection.for_decoding = ours_, packed
 
 
 def written_out(logits: Tensor, gate: Tensor, copy_probs: Tensor, source: CopySource) -> Tensor:

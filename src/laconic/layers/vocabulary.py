@@ -49,17 +49,19 @@ class VocabularyProjection(nn.Module):
         features = inputs if self.hidden is None else self.hidden(inputs)
         return nn.functional.linear(features, self.weight, self.bias)
 
-    def for_decoding(self) -> Callable[[Tensor], Tensor]:
+    def for_decoding(self, columns: int | None = None) -> Callable[[Tensor], Tensor]:
         """`forward` for the many steps of one search: (..., F) -> (..., V), without gradients.
 
         A step multiplies few rows by the whole matrix. On a CPU oneDNN does that several times faster from a
         packed copy of the weights; packing costs about as much as one or two steps, so it is done anew for
-        each search and can never be out of date. Elsewhere this is the module itself.
+        each search and can never be out of date. Then the result has ``columns`` columns (V if not given),
+        those beyond V minus infinity: room for the words outside V, without a copy. Elsewhere this is the
+        module itself.
         """
-        size_known = self.weight.device.type == "cpu" and self.weight.dtype == torch.float32
-        if torch.is_grad_enabled() or not size_known or self.weight.numel() < _WORTH_PACKING or not _can_pack():
+        packable = self.weight.device.type == "cpu" and self.weight.dtype == torch.float32
+        if torch.is_grad_enabled() or not packable or self.weight.numel() < _WORTH_PACKING or not _can_pack():
             return self
-        return _Packed(self)
+        return _Packed(self, max(columns or 0, self.vocab_size))
 
     def gold_log_probs(self, inputs: Tensor, gold: Tensor, derivative: Derivative | None = None) -> Tensor:
         """``log softmax(W_o x + b_o)[gold]`` for M rows: (M, F), (M,) -> (M,) in float32 at least.
@@ -82,9 +84,12 @@ class VocabularyProjection(nn.Module):
 class _Packed:
     """The output layer with its weights in oneDNN's own order."""
 
-    def __init__(self, projection: VocabularyProjection) -> None:
-        self._hidden, self._bias = projection.hidden, projection.bias.detach()
-        self._weight = torch.ops.mkldnn._reorder_linear_weight(projection.weight.detach(), None)
+    def __init__(self, projection: VocabularyProjection, columns: int) -> None:
+        extra = (0, columns - projection.vocab_size)
+        weight = nn.functional.pad(projection.weight.detach(), (0, 0, *extra))
+        self._hidden = projection.hidden
+        self._bias = nn.functional.pad(projection.bias.detach(), extra, value=float("-inf"))
+        self._weight = torch.ops.mkldnn._reorder_linear_weight(weight, None)
 
     def __call__(self, inputs: Tensor) -> Tensor:
         features = inputs if self._hidden is None else self._hidden(inputs)

@@ -191,7 +191,8 @@ class Seq2Seq(SummarizationModel):
     def start(self, memory: Memory) -> dict[str, Any]:
         """The state before the first step. With ``see_decode_parity`` the initial state attends once, which
         makes the first context and stays in the coverage, as See et al.'s released decoder does (21)."""
-        state = self._first_state(memory) | {"project": self.head.projection.for_decoding()}
+        project = self.head.projection.for_decoding(memory.extended_vocab_size)
+        state = self._first_state(memory) | {"project": project}
         if self.head.copies:
             ids, mask = memory.extended_ids, memory.mask
             first = _first_positions(ids, memory.extended_vocab_size)

@@ -21,6 +21,9 @@ def test_packed_weights_give_the_same_logits(hidden_size: int | None, monkeypatc
             pytest.skip("this build of torch lacks oneDNN's packed linear layer")
         assert project is not projection
         torch.testing.assert_close(project(inputs), projection(inputs), rtol=1e-5, atol=1e-5)
+        wider = projection.for_decoding(305)(inputs)
+        torch.testing.assert_close(wider[..., :301], projection(inputs), rtol=1e-5, atol=1e-5)
+        assert bool((wider[..., 301:] == -torch.inf).all())
         projection.weight.mul_(2)  # a search sees the weights of its start; the next one sees the new ones
         torch.testing.assert_close(projection.for_decoding()(inputs), projection(inputs), rtol=1e-5, atol=1e-5)
 

@@ -58,22 +58,22 @@ def final_distribution(
 def mixture(vocabulary_logits: Tensor, gate: Tensor, copy_probs: Tensor, source: CopySource) -> Tensor:
     """Equation (5) for one step of decoding: ``log P(w)``, (B, Q, V) and (B, Q, S) -> (B, Q, X).
 
+    The logits may be X wide, minus infinity beyond V; they are overwritten.
+
     All words get log p_gen + log P_vocab(w) in one pass; then the words of the source, and only they,
     get their copy probability added. The result has one (B, Q, X) tensor and nothing else of that size.
     Works in place, also on the logits: no gradients.
     """
     assert source.first is not None
-    batch, queries, vocab_size = vocabulary_logits.shape
-    peak = vocabulary_logits.amax(dim=-1, keepdim=True)
-    normaliser = (vocabulary_logits - peak).exp_().sum(dim=-1, keepdim=True).log_().add_(peak)
+    batch, queries, columns = vocabulary_logits.shape
     log_gen, log_copy = logsigmoid(gate).unsqueeze(-1), logsigmoid(-gate).unsqueeze(-1)
-    shift = normaliser - log_gen
-    if source.extended_vocab_size == vocab_size:
+    shift = _normaliser(vocabulary_logits).unsqueeze(-1) - log_gen
+    if columns == source.extended_vocab_size:  # no words outside V, or room for them is there already
         log_probs = vocabulary_logits.sub_(shift)
     else:
         log_probs = vocabulary_logits.new_empty(batch, queries, source.extended_vocab_size)
-        torch.sub(vocabulary_logits, shift, out=log_probs[..., :vocab_size])
-        log_probs[..., vocab_size:] = NEGATIVE_INFINITY
+        torch.sub(vocabulary_logits, shift, out=log_probs[..., :columns])
+        log_probs[..., columns:] = NEGATIVE_INFINITY
     # The copy probabilities of a repeated word meet at its first position and are read from there by all
     # its positions, so that the scatter below writes equal values where it writes twice.
     first = source.first.unsqueeze(1).expand(-1, queries, -1)
@@ -81,6 +81,13 @@ def mixture(vocabulary_logits: Tensor, gate: Tensor, copy_probs: Tensor, source:
     summed = torch.zeros_like(copy_probs).scatter_add_(-1, first, copy_probs).gather(-1, first)
     both = torch.logaddexp(log_probs.gather(-1, ids), log_copy + summed.to(log_probs.dtype).log())
     return log_probs.scatter_(-1, ids, both)
+
+
+def _normaliser(logits: Tensor) -> Tensor:
+    """``logsumexp`` over the last axis of (B, Q, V), document by document: the exponentials stay in the cache."""
+    peak = logits.amax(dim=-1, keepdim=True)
+    sums = torch.stack([torch.sub(*pair).exp_().sum(dim=-1) for pair in zip(logits, peak, strict=True)])
+    return sums.log_().add_(peak.squeeze(-1))
 
 
 def gold_log_prob(gate: Tensor, log_vocab: Tensor, log_copy: Tensor) -> Tensor:
@@ -106,7 +113,7 @@ class PointerHead(CopyHead):
     """p_gen and the mixture; see the file's table of symbols."""
 
     class Config(Section):
-        """``unk_loss`` ``ignore`` takes target words that are neither in V nor in the source out of the loss."""
+        """No options."""
 
     def __init__(self, config: Section, *, projection: VocabularyProjection, gate_size: int, unk_id: int) -> None:
         super().__init__()
