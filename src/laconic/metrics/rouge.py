@@ -16,6 +16,7 @@ from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Any
 
 from laconic.errors import DataError
@@ -27,6 +28,26 @@ __all__ = ["RougeCounts", "RougeInterval", "RougeOptions", "RougeResult", "Score
 
 Row = tuple[list[Score], bool, bool]
 Pair = tuple[str, Sequence[str]]
+
+
+@dataclass(slots=True)
+class Columns:
+    """The scores of each kind, and which hypotheses and references have words; one entry a document."""
+
+    scores: list[list[Score]]
+    system_words: list[bool]
+    model_words: list[bool]
+
+    def add_packed(self, data: bytes) -> None:
+        """Append what `_score_packed` made."""
+        values = array("d")
+        values.frombytes(data)
+        width = 3 * len(self.scores) + 2
+        for place, column in enumerate(self.scores):
+            parts = (values[3 * place + offset :: width] for offset in range(3))
+            column.extend(map(Score._make, zip(*parts, strict=True)))
+        self.system_words += map(bool, values[width - 2 :: width])
+        self.model_words += map(bool, values[width - 1 :: width])
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +117,7 @@ def rouge(
     parsed = tuple(parse_kind(kind, chosen) for kind in ([kinds] if isinstance(kinds, str) else kinds))
     pairs = _pairs(hypotheses, references)
     rows = _score_all(parsed, profile, chosen, pairs)
-    per_document = {kind.label: [row[0][place] for row in rows] for place, kind in enumerate(parsed)}
+    per_document = {kind.label: scores for kind, scores in zip(parsed, rows.scores, strict=True)}
     intervals = {}
     if chosen.interval:
         intervals = {
@@ -130,17 +151,21 @@ def _pairs(hypotheses: Iterable[str], references: Iterable[str | Sequence[str]])
     return list(zip(systems, models, strict=True))
 
 
-def _score_all(kinds: tuple[Kind, ...], profile: str, options: RougeOptions, pairs: list[Pair]) -> list[Row]:
+def _score_all(kinds: tuple[Kind, ...], profile: str, options: RougeOptions, pairs: list[Pair]) -> Columns:
     processes = min(options.processes, len(pairs))
     if processes <= 1:
-        return _score_chunk(kinds, profile, options, pairs)
+        rows = _score_chunk(kinds, profile, options, pairs)
+        scores = [[row[0][place] for row in rows] for place in range(len(kinds))]
+        return Columns(scores, [row[1] for row in rows], [row[2] for row in rows])
     # Several chunks a process even out long documents; forking spares the workers the imports where it exists.
     size = max(1, -(-len(pairs) // (processes * 4)))
     chunks = [pairs[start : start + size] for start in range(0, len(pairs), size)]
     method = "fork" if "fork" in multiprocessing.get_all_start_methods() else None
+    whole = Columns([[] for _ in kinds], [], [])
     with ProcessPoolExecutor(processes, mp_context=multiprocessing.get_context(method)) as pool:
-        parts = pool.map(_score_packed, *zip(*((kinds, profile, options, chunk) for chunk in chunks), strict=True))
-        return [row for part in parts for row in _unpacked(part, len(kinds))]
+        for part in pool.map(_score_packed, *zip(*((kinds, profile, options, chunk) for chunk in chunks), strict=True)):
+            whole.add_packed(part)
+    return whole
 
 
 def _score_packed(kinds: tuple[Kind, ...], profile: str, options: RougeOptions, pairs: Sequence[Pair]) -> bytes:
@@ -149,25 +174,17 @@ def _score_packed(kinds: tuple[Kind, ...], profile: str, options: RougeOptions, 
     return array("d", [value for row in rows for part in (*row[0], row[1:]) for value in part]).tobytes()
 
 
-def _unpacked(data: bytes, kinds: int) -> Iterator[Row]:
-    values = array("d")
-    values.frombytes(data)
-    width = 3 * kinds + 2
-    for start in range(0, len(values), width):
-        scores = [Score(*values[place : place + 3]) for place in range(start, start + 3 * kinds, 3)]
-        yield scores, bool(values[start + width - 2]), bool(values[start + width - 1])
-
-
 def _score_chunk(kinds: tuple[Kind, ...], profile: str, options: RougeOptions, pairs: Sequence[Pair]) -> list[Row]:
     engine = RougeEngine(kinds, profile, options)
     return [engine.score(hypothesis, references) for hypothesis, references in pairs]
 
 
 def _mean(scores: Sequence[Score]) -> Score:
-    return Score(*(sum(values) / len(scores) for values in zip(*scores, strict=True)))
+    # column by column: unpacking every score into one call takes longer than adding them up
+    return Score(*(sum(map(itemgetter(column), scores)) / len(scores) for column in range(3)))
 
 
-def _counts(pairs: Sequence[Pair], rows: Sequence[Row]) -> RougeCounts:
+def _counts(pairs: Sequence[Pair], rows: Columns) -> RougeCounts:
     def count(flags: Iterator[bool]) -> int:
         return sum(map(bool, flags))
 
@@ -177,6 +194,10 @@ def _counts(pairs: Sequence[Pair], rows: Sequence[Row]) -> RougeCounts:
         documents=len(pairs),
         empty_hypotheses=sum(empty_system),
         empty_references=sum(empty_model),
-        wordless_hypotheses=count(not row[1] and not empty for row, empty in zip(rows, empty_system, strict=True)),
-        wordless_references=count(not row[2] and not empty for row, empty in zip(rows, empty_model, strict=True)),
+        wordless_hypotheses=count(
+            not has and not empty for has, empty in zip(rows.system_words, empty_system, strict=True)
+        ),
+        wordless_references=count(
+            not has and not empty for has, empty in zip(rows.model_words, empty_model, strict=True)
+        ),
     )
