@@ -173,6 +173,7 @@ class Seq2Seq(SummarizationModel):
             layer.add_forget_bias(config.forget_bias)
         if config.freeze_embeddings:
             self.embedding.weight.requires_grad_(False)
+            self.target_embedding.weight.requires_grad_(False)
 
     # ------------------------------------------------------------------ encode, start, step
 
@@ -447,7 +448,9 @@ class Seq2Seq(SummarizationModel):
 
     def _set_switch(self, name: str, value: Any) -> None:
         if name == "prediction_feed":
-            self.prediction_feed = str(value)
+            if value not in ("argmax", "sample"):
+                raise ConfigError(f"The model can feed itself by 'argmax' or 'sample', not by '{value}'.")
+            self.prediction_feed = value
         elif self.attention is not None:
             self.attention.switch({name: value})
 

@@ -249,3 +249,16 @@ def test_dropout_acts_in_training_only() -> None:
     first, second = dropped(batch).gold_log_probs, dropped(batch).gold_log_probs
     assert (first - second).abs().max() > 1e-3
     torch.testing.assert_close(dropped.eval()(batch).gold_log_probs, plain(batch).gold_log_probs, atol=0, rtol=0)
+
+
+def test_the_model_feeds_itself_in_two_ways_only() -> None:
+    model = tiny_seq2seq()
+    model.switch({"prediction_feed": "sample"})
+    with pytest.raises(ConfigError, match="'argmax' or 'sample', not by 'beam'"):
+        model.switch({"prediction_feed": "beam"})
+
+
+def test_frozen_embeddings_are_frozen_on_both_sides() -> None:
+    model = tiny_seq2seq(share_embeddings=False, freeze_embeddings=True)
+    assert not model.embedding.weight.requires_grad
+    assert not model.target_embedding.weight.requires_grad
