@@ -111,8 +111,15 @@ def mapping_entry(row: Mapping[str, Any], columns: Columns, origin: str, number:
         document = _strings(row, columns.document, origin)
         has_summary = columns.summary and (columns.need_summary or row.get(columns.summary) is not None)
         references = _strings(row, columns.summary, origin) if columns.summary and has_summary else []
-        for name in columns.references:
-            references += _strings(row, name, origin) if row.get(name) is not None else []
+        more = [
+            text for name in columns.references if row.get(name) is not None for text in _strings(row, name, origin)
+        ]
+        # A list of all references holds the summary too, once; it stays first. Two people who wrote the same stay
+        # two references: ROUGE averages over them.
+        for text in references:
+            if text in more:
+                more.remove(text)
+        references += more
         sentences = _strings(row, columns.sentences, origin) if columns.sentences and row.get(columns.sentences) else []
     except BadRecordError as problem:
         return problem
@@ -122,7 +129,7 @@ def mapping_entry(row: Mapping[str, Any], columns: Columns, origin: str, number:
     publication = row.get(columns.publication) if columns.publication else None
     return Entry(
         document="\n".join(document),
-        references=tuple(dict.fromkeys(references)),
+        references=tuple(references),
         id=number if given is None or given == "" else str(given),
         origin=origin,
         sentences=tuple(sentences),

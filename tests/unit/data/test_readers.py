@@ -323,3 +323,13 @@ def test_where_no_summary_is_needed_single_records_may_lack_it(tmp_path: Path) -
     assert [record.summary for record in read_records(path, need_summary=False)] == ["a", "", ""]
     with pytest.raises(DataError, match=r"mixed.jsonl:2: no field 'summary'"):
         list(read_records(path))
+
+
+def test_equal_references_of_two_people_stay_two(tmp_path: Path) -> None:
+    path = tmp_path / "several.jsonl"
+    path.write_text(
+        '{"document": "a b", "summary": "a", "references": ["a", "b", "a"]}\n'
+        '{"document": "a b", "summary": "c", "references": ["a", "a"]}\n'
+        '{"document": "a b", "summary": "a", "references": ["b", "a"]}\n'
+    )
+    assert [record.references for record in read_records(path)] == [("a", "b", "a"), ("c", "a", "a"), ("a", "b")]
