@@ -2,10 +2,11 @@
 
 The model is the pointer-generator with coverage of size ``cnndm`` (See et al. 2017) with random weights:
 source of 400 tokens, 120 steps (minimum = maximum), vocabulary 50,000 plus words of the documents' own,
-beam 4. Three ways to decode the same documents, in one process:
+beam 4. Four ways to decode the same documents, in one process:
 
 * ``usual``: as the released implementations do: one document at a time, its memory repeated for each beam, the
   extended distribution written out (equation 5 as it stands), ``torch.topk``, hypotheses as Python objects;
+* ``usual, packed``: the same with our packed vocabulary product lent to it;
 * ``ours, 1``: this toolkit's search, one document at a time;
 * ``ours, 16``: this toolkit's search, sixteen documents at a time.
 
@@ -92,9 +93,9 @@ class PlainHypothesis:
 
 
 @torch.inference_mode()
-def usual(model: Any, documents: list[Tensor], config: SearchConfig) -> list[list[int]]:
-    """One document at a time, everything repeated for each beam."""
-    with plain_mixture():
+def usual(model: Any, documents: list[Tensor], config: SearchConfig, *, packed: bool = False) -> list[list[int]]:
+    """One document at a time, everything repeated for each beam; ``packed`` lends it our packed product."""
+    with plain_mixture(packed):
         return [usual_one(model, document, config) for document in documents]
 
 
@@ -135,14 +136,15 @@ def usual_one(model: Any, document: Tensor, config: SearchConfig) -> list[int]:
 
 
 @contextlib.contextmanager
-def plain_mixture() -> Iterator[None]:
-    """Within it the pointer head writes equation (5) out over all X words, after a plain linear layer."""
-    ours_, packed = pointer.mixture, VocabularyProjection.for_decoding
-    pointer.mixture, VocabularyProjection.for_decoding = written_out, lambda self, columns=None: self
+def plain_mixture(packed: bool) -> Iterator[None]:
+    """Within it the pointer head writes equation (5) out over all X words, after a plain linear layer if not packed."""
+    ours_, prepare = pointer.mixture, VocabularyProjection.for_decoding
+    pointer.mixture = written_out
+    VocabularyProjection.for_decoding = lambda self, columns=None: prepare(self) if packed else self
     try:
         yield
     finally:
-        pointer.mixture, VocabularyProjection.for_decoding = ours_, packed
+        pointer.mixture, VocabularyProjection.for_decoding = ours_, prepare
 
 
 def written_out(logits: Tensor, gate: Tensor, copy_probs: Tensor, source: CopySource) -> Tensor:
@@ -175,6 +177,7 @@ def main() -> None:
         torch.set_num_threads(threads)
         ways = {
             "usual": lambda c: usual(model, documents, c),
+            "usual, packed": lambda c: usual(model, documents, c, packed=True),
             "ours, 1": lambda c: ours(model, documents, c, 1),
             "ours, 16": lambda c: ours(model, documents, c, BATCH),
         }
@@ -187,8 +190,9 @@ def main() -> None:
         same = sum(a == b for a, b in zip(found["ours, 1"], found["ours, 16"], strict=True))
         print(f"{threads} thread{'s' * (threads > 1)}: documents a second at {options.steps} steps")
         for name, value in speed.items():
-            print(f"  {name:9} {value:7.3f}")
+            print(f"  {name:13} {value:7.3f}")
         print(f"  ours, 16 / usual   {speed['ours, 16'] / speed['usual']:5.2f}x")
+        print(f"  ours, 16 / usual, packed {speed['ours, 16'] / speed['usual, packed']:5.2f}x")
         print(f"  ours, 16 / ours, 1 {speed['ours, 16'] / speed['ours, 1']:5.2f}x")
         print(f"  same summary in a batch as alone: {same} of {len(documents)}", flush=True)
 
