@@ -152,12 +152,15 @@ class StepOutput:
 
     ``scores`` is what search adds up; ``log_probs`` what the model believes. They are the same
     tensor for most models; ``scores`` need not be normalised and search never renormalises it.
-    ``details`` holds what explains the step (``p_gen`` (N,), ``copy_probs`` (N, S), ...).
+    ``details`` holds what explains the step (``p_gen`` (N,), ``copy_probs`` (N, S), ...). ``context`` and
+    ``state`` are the vectors the output layer read, for scorers that compare steps; they are not kept.
     """
 
     scores: Tensor  # (N, X)
     log_probs: Tensor  # (N, X)
     attention: Tensor | None = None  # (N, S)
+    context: Tensor | None = None  # (N, D) what attention made of the memory
+    state: Tensor | None = None  # (N, H) the decoder's state
     details: dict[str, Tensor] = field(default_factory=dict)
 
 

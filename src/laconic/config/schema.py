@@ -150,7 +150,8 @@ class TrainingConfig(Section):
 
 class SearchConfig(Section):
     """Decoding. ``length_normalisation``: ``average`` divides by the length in the way of See et al.
-    (start and stop tokens counted), ``gnmt`` is Wu et al.'s, with ``length_alpha``."""
+    (start and stop tokens counted), ``gnmt`` is Wu et al.'s, with ``length_alpha``. ``model`` sets switches of the
+    model while it decodes (which of its scores counts, what it skips)."""
 
     beam_size: int = Field(1, ge=1)
     num_return: int = Field(1, ge=1)
@@ -167,6 +168,7 @@ class SearchConfig(Section):
     diversity_strength: float = Field(0.0, ge=0)
     early_stopping: bool = True
     scorers: tuple[Spec, ...] = ()
+    model: dict[str, Any] = Field(default_factory=dict)
 
     @model_validator(mode="after")
     def _fits(self) -> SearchConfig:

@@ -212,8 +212,11 @@ class Seq2Seq(SummarizationModel):
         inputs = HeadInput(hidden, gate, state["project"])
         log_probs, details, _ = self.head(inputs, attention, self._copy_source(state))
         log_probs = log_probs.flatten(0, 1)
-        weights = None if attention is None else attention.weights.flatten(0, 1)
-        return StepOutput(log_probs, log_probs, weights, {k: v.flatten(0, 1) for k, v in details.items()}), state
+        details = {name: value.flatten(0, 1) for name, value in details.items()}
+        output = StepOutput(log_probs, log_probs, details=details, state=state["recurrent"][0])
+        if attention is not None:
+            output.attention, output.context = attention.weights.flatten(0, 1), attention.context.flatten(0, 1)
+        return output, state
 
     # ---------------------------------------------------------------------------- training
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -32,22 +34,37 @@ def decode(
         ModelError: the model gave scores that are not numbers.
     """
     specials = SpecialIds(unk_id=unk_id, bos_id=bos_id, eos_id=eos_id, pad_id=pad_id)
-    memory = model.encode(batch)
-    search = greedy_search if config.beam_size == 1 else beam_search
-    results = search(
-        model.step,
-        model.start(memory),
-        memory=memory,
-        config=config,
-        specials=specials,
-        scorers=build_scorers(config, specials),
-    )
+    with switched(model, config.model):
+        memory = model.encode(batch)
+        search = greedy_search if config.beam_size == 1 else beam_search
+        results = search(
+            model.step,
+            model.start(memory),
+            memory=memory,
+            config=config,
+            specials=specials,
+            scorers=build_scorers(config, specials),
+        )
     if config.replace_unk:
         source_ids = batch.source_extended_ids.tolist()
         for source, hypotheses in zip(source_ids, results, strict=True):
             for hypothesis in hypotheses:
                 hypothesis.ids = replaced_unk(hypothesis, source, specials)
     return results
+
+
+@contextmanager
+def switched(model: Any, options: Mapping[str, Any]) -> Iterator[None]:
+    """The model with the switches ``options``, inside only."""
+    if not options:
+        yield
+        return
+    before = dict(model.switches())
+    model.switch(options)
+    try:
+        yield
+    finally:
+        model.switch({name: before[name] for name in options})
 
 
 def replaced_unk(hypothesis: Hypothesis, source_extended_ids: list[int], specials: SpecialIds) -> list[int]:
