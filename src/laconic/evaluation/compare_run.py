@@ -3,7 +3,7 @@
 What is finished stays in the folder of the comparison, so that an interrupted one goes on::
 
     state.json               the runs that are trained, with the settings and the data they were trained with
-    runs/ROW-seed-N/         run folders, as `laconic train` makes them
+    runs/ROW-seed-N/         run folders, as `laconic train` makes them; rows that differ in decoding only share one
     predictions/X-KEY.jsonl  what a system wrote; KEY is made of the system's identity and the records
     scores/X-KEY.json        its scores, one a document too; KEY is also made of the options of the scorer
 
@@ -88,6 +88,7 @@ class Comparison:
         self._state_file = out / "state.json"
         self._state = _read_json(self._state_file) or {"runs": {}}
         self._data_digest = _digest_of_training_data(plan)
+        self._places = self._shared_places()
         self._refuse_other_settings()
 
     def run(self) -> list[Outcome]:
@@ -116,9 +117,10 @@ class Comparison:
             if entry.place is not None and (found := _training_of(Path(entry.place))):
                 outcome.trained.append(found)
             return
-        slug = _slug(f"{entry.name}-seed-{run.training.seed}")
-        folder = self.out / "runs" / slug
-        result = self._trained(slug, run, folder, title)
+        slug = _run_slug(entry, run)
+        place = self._places[slug]
+        folder = self.out / "runs" / place
+        result = self._trained(place, run, folder, title)
         search = _changed(load_run(folder / "recipe.yaml").search.model_dump(), run.search.model_dump())
         scored = self._score(self._system(entry, str(folder), search, slug), entry, title)
         outcome.scored.append(scored)
@@ -126,6 +128,20 @@ class Comparison:
         outcome.trained.append({**result, **facts})
 
     # -------------------------------------------------------------------------------------- training
+
+    def _shared_places(self) -> dict[str, str]:
+        """The run folder of each row and seed. Rows whose trainings are the same (they decode in another way) use
+        that of the first of them; its decoding settings are those that validate, where validation decodes."""
+        trained = {}
+        for recipe in sorted((self.out / "runs").glob("*/recipe.yaml"), reverse=True):
+            trained[_training_key(load_run(recipe))] = recipe.parent.name
+        places = {}
+        for entry in self.plan.entries:
+            for run in entry.runs:
+                slug = _run_slug(entry, run)
+                own = (self.out / "runs" / slug / "recipe.yaml").is_file()
+                places[slug] = slug if own else trained.setdefault(_training_key(run), slug)
+        return places
 
     def _trained(self, slug: str, run: RunConfig, folder: Path, title: str) -> dict[str, Any]:
         """The result of the training, which is done now unless it was before."""
@@ -143,11 +159,12 @@ class Comparison:
         advice = f"give another --out, or remove {self.out}"
         for entry in self.plan.entries:
             for run in entry.runs:
-                slug = _slug(f"{entry.name}-seed-{run.training.seed}")
+                slug = self._places[_run_slug(entry, run)]
                 recipe = self.out / "runs" / slug / "recipe.yaml"
                 if not recipe.is_file():
                     continue
-                found = first_difference(settings_of(load_run(recipe)), settings_of(run))
+                made = settings_of(load_run(recipe))
+                found = first_difference(made, settings_of(run) | {"row": made["row"]})
                 if found:
                     raise ConfigError(f"{recipe.parent} was made with other settings ({found}); {advice}.")
                 done = self._state["runs"].get(slug, {})
@@ -303,6 +320,15 @@ def _last_training_loss(folder: Path) -> float | None:
     lines = [line for line in _read_lines(path) if line.get("kind") == "train"] if path.is_file() else []
     last = [line["loss"] for line in lines if line["epoch"] > lines[-1]["epoch"] - 1]
     return sum(last) / len(last) if last else None
+
+
+def _run_slug(entry: Entry, run: RunConfig) -> str:
+    return _slug(f"{entry.name}-seed-{run.training.seed}")
+
+
+def _training_key(run: RunConfig) -> str:
+    """Equal for runs whose trainings are the same, whatever the rows are called."""
+    return json.dumps(settings_of(run) | {"row": ""}, sort_keys=True)
 
 
 def _slug(name: str) -> str:

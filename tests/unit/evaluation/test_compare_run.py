@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from laconic.config.loading import dump_run, load_recipe
-from laconic.config.schema import RunConfig
+from laconic.config.schema import RunConfig, SearchConfig
 from laconic.errors import ConfigError, TrainingError
 from laconic.evaluation import compare_run
 from laconic.evaluation.compare_plan import Choice, Plan, plan_recipe
@@ -99,6 +99,20 @@ def test_seeds_are_trained_and_scored_each(machine: Machine, tmp_path: Path) -> 
     assert [result["metrics"]["val_loss_tf"] for result in found["gru"].trained] == [4.0, 5.0]
     assert found["gru"].trained[0]["train_loss"] == 2.5
     assert found["lstm"].scored[0].samples[0].document == RECORDS[0].document
+
+
+def test_rows_that_only_decode_differently_share_a_training(machine: Machine, tmp_path: Path) -> None:
+    plan = plan_of(tmp_path, seeds=2)
+    greedy = next(entry for entry in plan.entries if entry.name == "gru")
+    runs = [run.model_copy(update={"row": "wide", "search": SearchConfig(beam_size=3)}) for run in greedy.runs]
+    wide = replace(greedy, name="wide", runs=tuple(runs))
+    outcomes = run(machine, tmp_path, replace(plan, entries=(*plan.entries, wide)))
+    assert machine.trained == [f"{row}-{seed}" for row in ROWS for seed in (1, 2)]
+    found = {outcome.entry.name: outcome for outcome in outcomes}
+    assert found["wide"].trained == found["gru"].trained
+    assert [name.split(":")[0] for name in machine.decoded].count("wide-seed-2") == len(RECORDS)
+    run(machine, tmp_path, replace(plan, entries=(wide,)))  # found under the other row's name
+    assert len(machine.trained) == 6
 
 
 def test_a_killed_comparison_trains_and_scores_nothing_twice(machine: Machine, tmp_path: Path) -> None:
