@@ -289,3 +289,20 @@ def test_a_saved_checkpoint_opens_to_the_same_numbers(tmp_path: Any) -> None:
     assert opened.forced_bos_id == opened.config.forced_bos_id == BOS
     with torch.no_grad():
         assert torch.allclose(opened(batch).gold_log_probs, model(batch).gold_log_probs, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", FAMILY)
+def test_every_head_of_every_layer_is_that_of_transformers(kind: str) -> None:
+    model, batch = tiny(kind), some_batch()
+    with torch.no_grad():
+        found = model.cross_attentions(batch)
+        theirs = reference(model)(
+            input_ids=batch.source_ids,
+            attention_mask=batch.source_mask.long(),
+            decoder_input_ids=shifted(batch.target_ids),
+            output_attentions=True,
+        ).cross_attentions
+        averaged = model(batch).attention
+    assert found.shape == (2, 4, 3, 5, 9)
+    torch.testing.assert_close(found, torch.stack(theirs).transpose(1, 2))
+    torch.testing.assert_close(found[LAST].mean(0), averaged)

@@ -47,6 +47,28 @@ class AttentionTrace:
         self.module = module
         self.weights: Tensor | None = None  # (B, Q, S)
 
+    def wants(self, module: nn.Module) -> bool:
+        """Shall the weights of this layer exist?"""
+        return module is self.module
+
+    def take(self, module: nn.Module, weights: Tensor) -> None:
+        """Called with the weights (B, heads, Q, S) of a layer that was wanted."""
+        self.weights = weights.mean(1)
+
+
+class EveryHead:
+    """Collects every head of several attention layers, in the order of the layers."""
+
+    def __init__(self, modules: list[nn.Module]) -> None:
+        self.modules = modules
+        self.layers: list[Tensor] = []  # (B, heads, Q, S) each
+
+    def wants(self, module: nn.Module) -> bool:
+        return any(module is one for one in self.modules)
+
+    def take(self, module: nn.Module, weights: Tensor) -> None:
+        self.layers.append(weights)
+
 
 def folded_attention(
     module: nn.Module,
@@ -70,13 +92,13 @@ def folded_attention(
     if rows != documents:
         query = query.view(documents, rows // documents, heads, width).transpose(1, 2)  # (B, heads, K, width)
     causal = attention_mask is None and length > 1 and bool(getattr(module, "is_causal", False))
-    if trace is not None and trace.module is module:
+    if trace is not None and trace.wants(module):
         scale = width**-0.5 if scaling is None else scaling
         scores = torch.matmul(query, key.transpose(2, 3)) * scale  # (B, heads, Q or K, S)
         if attention_mask is not None:
             scores = scores.masked_fill(~attention_mask, torch.finfo(scores.dtype).min)
         weights = scores.softmax(-1)
-        trace.weights = weights.mean(1)
+        trace.take(module, weights)
         output = torch.matmul(F.dropout(weights, dropout), value)
     else:
         output = F.scaled_dot_product_attention(
@@ -252,18 +274,29 @@ class BartSummarizer(SummarizationModel):
             log_probs, weights = self._free_running(memory, gold, batch.forced_mask)
         else:
             trace = AttentionTrace(self._explaining)
-            hidden = self._decoder(
-                input_ids=shift_tokens_right(gold, self.pad_id, self.decoder_start_id),
-                encoder_hidden_states=memory.states,
-                encoder_attention_mask=memory.mask,
-                use_cache=False,
-                trace=trace,
-            ).last_hidden_state  # (B, T, D)
+            hidden = self._forced(memory, gold, trace)
             assert trace.weights is not None, "the decoder ran without the traced layer"
             log_probs, weights = self._gold_log_probs(hidden, gold), trace.weights
         return ModelOutput(gold_log_probs=log_probs.masked_fill(~batch.target_mask, 0.0), attention=weights)
 
+    def cross_attentions(self, batch: Batch) -> Tensor:
+        """Every decoder layer's cross attention, head by head: (L, H, B, T, S)."""
+        assert batch.target_ids is not None, "a teacher-forced pass needs targets"
+        trace = EveryHead([layer.encoder_attn for layer in self._decoder.layers])
+        self._forced(self.encode(batch), self._known(batch.target_ids), trace)
+        return torch.stack(trace.layers).transpose(1, 2)
+
     # ------------------------------------------------------------------------------------- inside
+
+    def _forced(self, memory: Memory, gold: Tensor, trace: AttentionTrace | EveryHead) -> Tensor:
+        """The decoder's output (B, T, D) where it reads the gold tokens."""
+        return self._decoder(
+            input_ids=shift_tokens_right(gold, self.pad_id, self.decoder_start_id),
+            encoder_hidden_states=memory.states,
+            encoder_attention_mask=memory.mask,
+            use_cache=False,
+            trace=trace,
+        ).last_hidden_state
 
     @property
     def _decoder(self) -> Any:

@@ -41,6 +41,19 @@ class SummarizationModel(nn.Module):
     def forward(self, batch: Batch) -> ModelOutput:
         """Teacher-forced pass; where ``batch.forced_mask`` is false the model reads its own prediction."""
 
+    def cross_attentions(self, batch: Batch) -> Tensor:
+        """How each layer and head reads the source in a teacher-forced pass: (L, H, B, T, S).
+
+        Row t is the step that predicts ``target_ids[:, t]``. Models with one attention have L = H = 1.
+
+        Raises:
+            ConfigError: the model reads its source without attention.
+        """
+        attention = self(batch).attention
+        if attention is None:
+            raise ConfigError(f"This {type(self).__name__} has no attention over the source to look at.")
+        return attention[None, None]
+
     def load_embeddings(self, matrix: Tensor) -> None:
         """Replace the word embeddings (V, E) before training; models without any refuse."""
         raise ConfigError(f"{type(self).__name__} does not take pre-trained word embeddings.")
