@@ -27,7 +27,8 @@ from laconic.config.names import ATTENTIONS, COPY_HEADS, build
 from laconic.config.section import Section
 from laconic.errors import ConfigError
 from laconic.layers.attention.base import Attention
-from laconic.layers.copying.base import CopyHead, CopySource, GoldTokens, HeadInput
+from laconic.layers.copying.base import CopyHead, CopySource, GoldTokens, HeadInput, first_positions
+from laconic.layers.masking import scatter_real
 from laconic.layers.recurrent import Bridge, Recurrence, RecurrentState
 from laconic.layers.stepwise import StepLinear
 from laconic.layers.vocabulary import VocabularyProjection
@@ -196,7 +197,7 @@ class Seq2Seq(SummarizationModel):
         state = self._first_state(memory) | {"project": project}
         if self.head.copies:
             ids, mask = memory.extended_ids, memory.mask
-            first = _first_positions(ids, memory.extended_vocab_size)
+            first = first_positions(ids, memory.extended_vocab_size)
             state["source"] = Shared((ids, mask, first, memory.extended_vocab_size))
         if self.config.see_decode_parity:
             output, attention = self._attend(state)
@@ -274,7 +275,7 @@ class Seq2Seq(SummarizationModel):
         assert batch.target_input_ids is not None
         assert batch.forced_mask is not None
         trace = _Trace()
-        first = _first_positions(memory.extended_ids, memory.extended_vocab_size) if self.head.copies else None
+        first = first_positions(memory.extended_ids, memory.extended_vocab_size) if self.head.copies else None
         source = CopySource(memory.extended_ids, memory.mask, memory.extended_vocab_size, first)
         gold, forced = batch.target_input_ids, batch.forced_mask
         needs_own = (~forced & (batch.target_mask if batch.target_mask is not None else True)).any(dim=0).tolist()
@@ -313,7 +314,8 @@ class Seq2Seq(SummarizationModel):
         scores = torch.cat(trace.scores, dim=1)[rows, steps] if trace.scores and self.head.copies else None
         source = CopySource(memory.extended_ids, memory.mask, memory.extended_vocab_size)
         log_probs, details = self.head.gold_log_probs(inputs, scores, source, gold)
-        output = ModelOutput(_scatter(log_probs, mask), details={k: _scatter(v, mask) for k, v in details.items()})
+        placed = {name: scatter_real(values, mask) for name, values in details.items()}
+        output = ModelOutput(scatter_real(log_probs, mask), details=placed)
         if trace.weights:
             output.attention = torch.cat(trace.weights, dim=1)
         if trace.coverage and output.attention is not None:
@@ -456,15 +458,3 @@ class Seq2Seq(SummarizationModel):
             self.prediction_feed = value
         elif self.attention is not None:
             self.attention.switch({name: value})
-
-
-def _scatter(values: Tensor, mask: Tensor) -> Tensor:
-    """Put the M values of real tokens back into a (B, T) tensor, zero elsewhere."""
-    return values.new_zeros(mask.shape).masked_scatter(mask, values)
-
-
-def _first_positions(ids: Tensor, size: int) -> Tensor:
-    """(B, S) ids -> (B, S) positions where each id occurs first in its row."""
-    positions = torch.arange(ids.shape[1], device=ids.device).expand_as(ids)
-    table = ids.new_full((ids.shape[0], size), ids.shape[1])
-    return table.scatter_reduce_(1, ids, positions, reduce="amin").gather(1, ids)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from laconic.config.section import Section
@@ -79,3 +80,10 @@ class GoldTokens:
     ids: Tensor
     rows: Tensor
     weights: Tensor | None = None
+
+
+def first_positions(ids: Tensor, size: int) -> Tensor:
+    """Where each id occurs first in its row: (B, S) ids below ``size`` -> (B, S) positions."""
+    positions = torch.arange(ids.shape[1], device=ids.device).expand_as(ids)
+    table = ids.new_full((ids.shape[0], size), ids.shape[1])
+    return table.scatter_reduce_(1, ids, positions, reduce="amin").gather(1, ids)
