@@ -79,6 +79,9 @@ class Batch:
     forced_mask: Tensor | None = None  # (B, T) bool: is the input at step t the gold token? None: always
     token_weights: Tensor | None = None  # (B, T) a hint: what each target token will weigh in the loss
     indices: list[int] = field(default_factory=list)  # positions of the examples in their data set
+    label_smoothing: dict[str, float] = field(default_factory=dict)  # a hint: each objective's, where it has one
+    noise_seed: int | None = None  # a hint: seeds noise that must leave the global generators alone
+    observe: bool = False  # a hint: the log wants this pass's `ModelOutput.figures`
 
     def to(self, device: Any, non_blocking: bool = False) -> Batch:
         """Return a copy whose tensors are on ``device``."""
@@ -173,6 +176,7 @@ class ModelOutput:
     coverage_losses: Tensor | None = None  # (B, T), zero at padding
     token_mask: Tensor | None = None  # (B, T) bool: the tokens that count in the loss; None: target_mask
     details: dict[str, Tensor] = field(default_factory=dict)
+    figures: dict[str, Tensor] = field(default_factory=dict)  # scalars for the log, where `Batch.observe` asks for them
 
 
 @dataclass(slots=True)

@@ -27,18 +27,25 @@ class VocabularyProjection(nn.Module):
     """One linear layer (the paper), two without nonlinearity (See et al.), or tied to the embedding.
 
     ``layers`` 2 puts a linear layer ``hidden_size`` wide before the output layer. ``tied`` is an embedding
-    matrix (V, E) used as W_o; the layer before it then leads to E.
+    matrix (V, E) used as W_o; the layer before it then leads to E. Without ``bias`` b_o is zero and not trained.
     """
 
-    def __init__(self, input_size: int, vocab_size: int, *, hidden_size: int | None = None, tied: Any = None) -> None:
+    def __init__(
+        self, input_size: int, vocab_size: int, *, hidden_size: int | None = None, tied: Any = None, bias: bool = True
+    ) -> None:
         super().__init__()
         self.hidden = None if hidden_size is None else nn.Linear(input_size, hidden_size)
         width = input_size if hidden_size is None else hidden_size
         self.weight = nn.Parameter(torch.empty(vocab_size, width)) if tied is None else tied
-        self.bias = nn.Parameter(torch.empty(vocab_size))
+        self.bias: Tensor
+        if bias:
+            self.bias = nn.Parameter(torch.empty(vocab_size))
+        else:
+            self.register_buffer("bias", torch.zeros(vocab_size), persistent=False)
         if tied is None:
             nn.init.uniform_(self.weight, -(width**-0.5), width**-0.5)
-        nn.init.uniform_(self.bias, -(width**-0.5), width**-0.5)
+        if bias:
+            nn.init.uniform_(self.bias, -(width**-0.5), width**-0.5)
 
     @property
     def vocab_size(self) -> int:
@@ -79,6 +86,19 @@ class VocabularyProjection(nn.Module):
         if not torch.is_grad_enabled():
             return _without_gradient(features, weight, self.bias, gold)
         return _GoldLogProbs.apply(features, weight, self.bias, gold, derivative or _all_alike)
+
+    def smoothed(self, log_probs: Tensor, inputs: Tensor, gold: Tensor, smoothing: float) -> Tensor:
+        """``(1 - eps) log P(gold) + eps / V sum_v log P(v)`` over all V words, from `gold_log_probs`: (M,) -> (M,).
+
+        With logits l_v = W_v x + b_v this is ``log P(gold) + eps (mean_v l_v - l_gold)``: the normaliser cancels
+        from the correction and the mean is one product with W's mean row, so that smoothing needs no second look
+        at the (M, V) logits and its gradient is one more row added to each of W's.
+        """
+        features = inputs if self.hidden is None else self.hidden(inputs)
+        features = features.to(log_probs.dtype)
+        difference = self.weight.mean(dim=0) - nn.functional.embedding(gold, self.weight)  # (M, F)
+        gap = (features * difference).sum(dim=-1) + self.bias.mean() - self.bias[gold]
+        return log_probs + smoothing * gap
 
 
 class _Packed:
