@@ -29,12 +29,19 @@ class DataConfig(Section):
     max_validation_records: int | None = Field(None, ge=1)
     strip_publication_suffix: bool = False
     min_supported: float = Field(0.0, ge=0, le=1)  # training pairs: share of the summary's words the source must hold
+    max_document_tokens: int | None = Field(None, ge=1)  # longer documents are left out of training and validation
+    min_human_score: int | None = Field(None, ge=1, le=5)  # LCSTS parts II and III: pairs that people rated lower go
 
 
 class TextConfig(Section):
-    """Tokenization and truncation, in tokens. ``source_specials`` wraps the source in BOS and EOS."""
+    """Tokenization and truncation, in tokens. ``source_specials`` wraps the source in BOS and EOS.
+
+    ``sentence_separator`` is a word, such as ``<EOS>``, that stands between the sentences of documents and summaries
+    as the model reads them. ``vocabulary_from`` says on which side of the training pairs the tokenizer is trained."""
 
     tokenizer: Spec = Field(default_factory=lambda: {"type": "word"})
+    vocabulary_from: Literal["both", "documents"] = "both"
+    sentence_separator: str | None = Field(None, pattern=r"^\S+$")
     max_source_tokens: int = Field(400, ge=1)
     max_target_tokens: int = Field(100, ge=1)
     source_specials: bool = False
@@ -119,9 +126,15 @@ class CheckpointConfig(Section):
 
 
 class TrainingConfig(Section):
-    """The loop. It ends at whichever of ``max_updates``, ``max_epochs``, ``max_minutes`` comes first."""
+    """The loop. It ends at whichever of ``max_updates``, ``max_epochs``, ``max_minutes`` comes first.
+
+    ``batching``: ``bucket`` sorts by length within random pools of 100 batches; ``sorted`` sorts all documents once, so
+    the batches stay and only their order is random. ``batch_tokens`` cuts the sorted documents where the padded batch,
+    its longer side, would hold more tokens; ``batch_size`` then counts for validation only."""
 
     batch_size: int = Field(32, ge=1)
+    batching: Literal["bucket", "sorted"] = "bucket"
+    batch_tokens: int | None = Field(None, ge=1)
     accumulation: int = Field(1, ge=1)
     max_updates: int | None = Field(None, ge=1)
     max_epochs: int | None = Field(None, ge=1)
@@ -182,8 +195,12 @@ class SearchConfig(Section):
 
 
 class EvaluationConfig(Section):
-    """What is scored and against which baselines."""
+    """What is scored and against which baselines. ``profile`` names a data set's usual way of scoring (``gigaword``,
+    ``duc2004``, ``lcsts``, ``cnn-plain``) or a profile of ROUGE; ``rouge`` changes single options. ``restore_numbers``
+    replaces a written ``##`` by a number of that length from the document before scoring."""
 
+    profile: str | None = None
+    restore_numbers: bool = False
     batch_size: int = Field(32, ge=1)
     rouge: Spec = Field(default_factory=dict)  # options of laconic.rouge
     baselines: tuple[str, ...] = ("lead",)
