@@ -21,10 +21,12 @@ Table = Mapping[str, str]
 
 MODELS: Table = {
     "bart": "laconic.models.bart:BartSummarizer",
+    "distraction": "laconic.models.distraction:Distraction",
     "seq2seq": "laconic.models.seq2seq:Seq2Seq",
 }
 ATTENTIONS: Table = {
     "additive": "laconic.layers.attention.additive:AdditiveAttention",
+    "distraction": "laconic.layers.attention.distraction:DistractionAttention",
 }
 COPY_HEADS: Table = {
     "pointer": "laconic.layers.copying.pointer:PointerHead",

@@ -52,15 +52,19 @@ class TextConfig(Section):
 
 
 class OptimizerConfig(Section):
-    """``adam``, ``adamw``, ``adagrad`` or ``sgd`` with torch's own options."""
+    """``adam``, ``adamw``, ``adagrad``, ``adadelta`` or ``sgd`` with torch's own options.
 
-    type: Literal["adam", "adamw", "adagrad", "sgd"] = "adam"
+    ``rho`` is Adadelta's decay (torch's own default is 0.9); the usual Adadelta has learning rate 1.0.
+    """
+
+    type: Literal["adam", "adamw", "adagrad", "adadelta", "sgd"] = "adam"
     learning_rate: float = Field(1e-3, gt=0)
     weight_decay: float = Field(0.0, ge=0)
     betas: tuple[float, float] = (0.9, 0.999)
     epsilon: float = Field(1e-8, gt=0)
     initial_accumulator: float = Field(0.1, ge=0)  # adagrad
     momentum: float = Field(0.0, ge=0)  # sgd
+    rho: float = Field(0.95, gt=0, lt=1)  # adadelta
 
 
 class ScheduleConfig(Section):

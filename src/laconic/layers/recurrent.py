@@ -1,6 +1,9 @@
 """Recurrent layers: one-layer LSTM and GRU over sequences or step by step, encoder and bridge.
 
-Cells follow torch's convention (gates i, f, g, o; the GRU's reset gate after the product).
+Cells follow torch's convention (gates i, f, g, o; r, z, n; the GRU's reset gate after the product U h). The GRU
+of Cho et al. 2014, which the distraction paper prints, has the reset gate before it, U (r * h): another function,
+which no fused kernel computes. `PaperGruCell` and `PaperRecurrence` are that one; their loops make the input's
+products of all steps at once and the weights' gradients once.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from laconic.layers.masking import lengths_of
 from laconic.layers.stepwise import StepLinear
 
 RecurrentState = tuple[Tensor, ...]  # (h, c) of an LSTM or (h,) of a GRU, each (N, H)
@@ -26,18 +30,26 @@ class Recurrence(nn.Module):
     """A recurrent layer that runs over a whole sequence in one call, or one step, with the same weights.
 
     ``two_biases`` false keeps one bias vector a direction (torch has two whose sum is what counts; See et
-    al. have one); only the LSTM allows it, since in torch's GRU the two play different roles.
-    ``forget_bias`` is added to the LSTM's forget gate at initialisation.
+    al. have one); only the LSTM allows it, since in torch's GRU the two play different roles. ``bias`` false
+    keeps none. ``forget_bias`` is added to the LSTM's forget gate at initialisation.
     """
 
     def __init__(
-        self, cell: str, input_size: int, hidden_size: int, *, bidirectional: bool = False, two_biases: bool = True
+        self,
+        cell: str,
+        input_size: int,
+        hidden_size: int,
+        *,
+        bidirectional: bool = False,
+        two_biases: bool = True,
+        bias: bool = True,
     ) -> None:
         super().__init__()
         self.cell, self.hidden_size = cell, hidden_size
         self.layer = _LAYERS[cell](input_size, hidden_size, batch_first=True, bidirectional=bidirectional)
-        if not two_biases and cell == "lstm":
-            for name in [n for n, _ in self.layer.named_parameters() if n.startswith("bias_hh")]:
+        dropped = "bias" if not bias else "bias_hh" if not two_biases and cell == "lstm" else None
+        if dropped is not None:
+            for name in [n for n, _ in self.layer.named_parameters() if n.startswith(dropped)]:
                 zeros = torch.zeros_like(getattr(self.layer, name))
                 delattr(self.layer, name)
                 self.layer.register_buffer(name, zeros)
@@ -125,6 +137,109 @@ def gru_gates(from_input: Tensor, from_state: Tensor, state: RecurrentState) -> 
     r, z = torch.sigmoid(from_input[:, : 2 * size] + from_state[:, : 2 * size]).chunk(2, dim=-1)
     n = torch.tanh(torch.addcmul(from_input[:, 2 * size :], r, from_state[:, 2 * size :]))
     return (torch.lerp(n, state[0], z),)
+
+
+class GruCell(nn.Module):
+    """One step of a GRU whose input products may be made for all steps at once; torch's reading of the reset gate.
+
+    Weights as in ``torch.nn.GRUCell``: (3H, I) and (3H, H), blocks in the order r, z, n.
+    """
+
+    def __init__(self, input_size: int, hidden_size: int, *, bias: bool = True) -> None:
+        super().__init__()
+        self.input_size, self.hidden_size = input_size, hidden_size
+        limit = hidden_size**-0.5
+
+        def uniform(*shape: int) -> nn.Parameter:
+            return nn.Parameter(torch.empty(shape).uniform_(-limit, limit))
+
+        self.weight_ih, self.weight_hh = uniform(3 * hidden_size, input_size), uniform(3 * hidden_size, hidden_size)
+        self.bias_ih = uniform(3 * hidden_size) if bias else None
+        self.bias_hh = uniform(3 * hidden_size) if bias and self._has_state_bias else None
+
+    _has_state_bias = True
+
+    def project(self, inputs: Tensor, columns: slice = slice(None)) -> Tensor:
+        """``W x + b``, (..., I) -> (..., 3H). ``columns`` are the inputs that ``inputs`` holds, if not all: the rest
+        of the product is made elsewhere."""
+        return nn.functional.linear(inputs, self.weight_ih[:, columns], self.bias_ih)
+
+    def stepper(self) -> Callable[[Tensor, Tensor], Tensor]:
+        """``(W x + b (N, 3H), h (N, H)) -> the next h``, for the many steps of one pass."""
+        of_state = StepLinear.of(self.weight_hh, self.bias_hh)
+        return lambda products, state: gru_gates(products, of_state(state), (state,))[0]
+
+
+class PaperGruCell(GruCell):
+    """The GRU of Cho et al. 2014 and of the distraction paper (equations 2 to 5): reset before U.
+
+    There is one bias a gate at most, that of the input: a second one would add to it.
+    """
+
+    _has_state_bias = False
+
+    def stepper(self) -> Callable[[Tensor, Tensor], Tensor]:
+        gates, candidate = self.weight_hh.split([2 * self.hidden_size, self.hidden_size])
+        of_gates, of_candidate = StepLinear.of(gates, None), StepLinear.of(candidate, None)
+        return lambda products, state: paper_gru(products, state, of_gates, of_candidate)
+
+
+def paper_gru(
+    products: Tensor, state: Tensor, of_gates: Callable[[Tensor], Tensor], of_candidate: Callable[[Tensor], Tensor]
+) -> Tensor:
+    """``r, z = sigmoid(x_rz + U_rz h)``, ``n = tanh(x_n + U (r * h))``, ``h' = (1 - z) n + z h``, (N, H).
+
+    Equations (2) to (5) of the distraction paper, with z = 1 - u: there u weighs the new candidate, which is the
+    same family of functions. ``products`` (N, 3H) are W x + b in the order r, z, n.
+    """
+    size = state.shape[-1]
+    r, z = torch.sigmoid(products[:, : 2 * size] + of_gates(state)).chunk(2, dim=-1)
+    n = torch.tanh(products[:, 2 * size :] + of_candidate(r * state))
+    return torch.lerp(n, state, z)
+
+
+class PaperRecurrence(nn.Module):
+    """`PaperGruCell` over whole sequences, in one direction or two: what `Recurrence` is for torch's cells."""
+
+    def __init__(self, input_size: int, hidden_size: int, *, bidirectional: bool = False, bias: bool = True) -> None:
+        super().__init__()
+        self.cells = nn.ModuleList(
+            PaperGruCell(input_size, hidden_size, bias=bias) for _ in range(1 + bool(bidirectional))
+        )
+
+    def over_real_tokens(self, inputs: Tensor, mask: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """(B, S, I) under a (B, S) mask -> outputs (B, S, D), zero at padding, and final states (dirs, B, H)."""
+        lengths = lengths_of(mask)
+        turned = _turned_positions(lengths, mask.shape[1]).unsqueeze(-1)
+        last = (lengths - 1).clamp_min(0).view(-1, 1, 1)
+        outputs, finals = [], []
+        for number, cell in enumerate(self.cells):
+            assert isinstance(cell, PaperGruCell)
+            products = cell.project(inputs)
+            if number == 1:
+                products = products.gather(1, turned.expand_as(products))
+            states = self._run(cell, products)
+            finals.append(states.gather(1, last.expand(-1, 1, states.shape[-1])).squeeze(1))
+            outputs.append(states.gather(1, turned.expand_as(states)) if number == 1 else states)
+        return torch.cat(outputs, dim=-1) * mask.unsqueeze(-1), (torch.stack(finals),)
+
+    @staticmethod
+    def _run(cell: PaperGruCell, products: Tensor) -> Tensor:
+        step, states = cell.stepper(), []
+        state = products.new_zeros(products.shape[0], cell.hidden_size)
+        for one in products.unbind(dim=1):
+            state = step(one, state)
+            states.append(state)
+        return torch.stack(states, dim=1)
+
+
+def _turned_positions(lengths: Tensor, width: int) -> Tensor:
+    """(B,) lengths -> (B, S): the positions of the real tokens in reverse order, then those of padding as they are.
+
+    It is its own inverse.
+    """
+    positions = torch.arange(width, device=lengths.device).expand(len(lengths), -1)
+    return torch.where(positions < lengths.unsqueeze(-1), lengths.unsqueeze(-1) - 1 - positions, positions)
 
 
 class Bridge(nn.Module):

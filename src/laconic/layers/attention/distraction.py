@@ -1,0 +1,149 @@
+"""Attention that is distracted from what it has read before.
+
+Chen, Zhu, Ling, Wei and Jiang 2016, "Distraction-Based Neural Networks for Document Summarization": additive
+attention, with the history of attention inside the energies (M2) and the history of contents inside the
+content vector (M1).
+
+    (10, with M2)   e_{t,i} = v_a . tanh(W_a s'_t + U_a h_i + b_att - b_a A_{t,i})      A_t = sum_{j<t} alpha_j
+    (13)            alpha_t = softmax(e_t),   c'_t = sum_i alpha_{t,i} h_i
+    (11, M1)        c_t = tanh(w_c * c'_t - u_c * C_t)                                 C_t = sum_{j<t} c_j
+
+| paper | here |
+| --- | --- |
+| h_i | ``memory.states[:, i]`` (B, D) |
+| s'_t | ``query[:, t]`` (B, query_size) |
+| U_a h_i | ``keys[:, i] / 2`` (B, A) |
+| W_a, b_att | ``query_projection`` |
+| v_a, b_a | ``score_vector``, ``history_vector`` (A,) |
+| w_c, u_c (W_c, U_c are diagonal) | ``content_vector``, ``content_history_vector`` (D,) |
+| A_t | ``state["history"]`` (N, S) |
+| C_t | ``state["contents"]`` (N, D) |
+
+The sums start at zero for every document, follow the hypothesis in search, and are float32 at least. C_t adds
+up the distracted vectors c_j, not c'_j. Without M1 there is no tanh: c_t = c'_t. The energies are those of
+`laconic.layers.attention.additive`, with A_t where coverage stands and -b_a for its vector.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from laconic.config.section import Section
+from laconic.layers import stepwise
+from laconic.layers.attention.additive import additive_scores
+from laconic.layers.attention.base import Attention
+from laconic.layers.masking import mask_scores, masked_softmax
+from laconic.types import AttentionOutput, Memory, Shared
+
+SMALL = 0.01  # the standard deviation of what starts small
+
+
+def distracted_scores(
+    memory: stepwise.ReadableMemory, queries: Tensor, score_vector: Tensor, history: Tensor, history_vector: Tensor
+) -> Tensor:
+    """Equation (10) with M2: ``v_a . tanh(W_a s' + U_a h_i + b_att - b_a A_i)``, (B, Q, S).
+
+    ``memory.keys`` (B, S, A) and ``queries`` (B, Q, A) come doubled (see `additive_scores`); ``history``
+    (B, Q, S) is A_t, the attention that each position got before this step, ``history_vector`` (A,) is b_a.
+    """
+    return additive_scores(memory, queries, score_vector, history, -2 * history_vector)
+
+
+def content_distraction(content: Tensor, past: Tensor, content_vector: Tensor, past_vector: Tensor) -> Tensor:
+    """Equation (11), M1: ``c_t = tanh(w_c * c'_t - u_c * sum_{j<t} c_j)``, all (..., D), elementwise.
+
+    The paper's matrices W_c and U_c are diagonal: vectors here.
+    """
+    return torch.tanh(content_vector * content - past_vector * past)
+
+
+class DistractionAttention(Attention):
+    """Additive attention with M1 and M2; see the file's table of symbols."""
+
+    class Config(Section):
+        """``size`` is A (none: the memory's width); ``content`` is M1, ``history`` M2.
+
+        ``m1_init``: ``identity`` starts M1 as tanh(c'), w_c = 1 and u_c small; ``released`` is the authors' code,
+        both small. b_a starts small either way. ``detach_history`` stops gradients at A_t and C_t.
+        """
+
+        size: int | None = Field(None, ge=1)
+        content: bool = True
+        history: bool = True
+        m1_init: Literal["identity", "released"] = "identity"
+        detach_history: bool = False
+        bias: bool = True
+
+    config: Config
+
+    def __init__(self, config: Config, *, memory_size: int, query_size: int) -> None:
+        super().__init__()
+        self.config = config
+        size = config.size or memory_size
+        self.memory_projection = nn.Linear(memory_size, size, bias=False)
+        self.query_projection = nn.Linear(query_size, size, bias=config.bias)
+        self.score_vector = nn.Parameter(torch.empty(size).uniform_(-1, 1) * size**-0.5)
+        self.history_vector: nn.Parameter | None = None
+        self.content_vector: nn.Parameter | None = None
+        self.content_history_vector: nn.Parameter | None = None
+        if config.history:
+            self.history_vector = nn.Parameter(SMALL * torch.randn(size))
+        if config.content:
+            starts_open = config.m1_init == "identity"
+            self.content_vector = nn.Parameter(
+                torch.ones(memory_size) if starts_open else SMALL * torch.randn(memory_size)
+            )
+            self.content_history_vector = nn.Parameter(SMALL * torch.randn(memory_size))
+        self.recurrent = config.content or config.history
+
+    def init_state(self, memory: Memory) -> dict[str, Any]:
+        """Keys are projected once a batch; the histories are empty: A_1 = 0, C_1 = 0."""
+        keys = nn.functional.linear(memory.states, 2 * self.memory_projection.weight)
+        state: dict[str, Any] = {"memory": stepwise.prepare(keys, memory.states, memory.mask)}
+        if torch.is_grad_enabled():
+            projection = stepwise.StepLinear.of(self.query_projection.weight, self.query_projection.bias)
+            state["query_projection"] = Shared(projection)
+        options = {
+            "dtype": torch.promote_types(memory.states.dtype, torch.float32),
+            "device": memory.mask.device,
+        }
+        if self.history_vector is not None:
+            state["history"] = torch.zeros(memory.mask.shape, **options)
+        if self.content_vector is not None:
+            state["contents"] = torch.zeros(memory.batch_size, memory.states.shape[-1], **options)
+        return state
+
+    def forward(self, query: Tensor, state: dict[str, Any]) -> tuple[AttentionOutput, dict[str, Any]]:
+        """Read with ``query`` (B, Q, query_size): the distracted content c_t (B, Q, D), weights and scores (B, Q, S).
+
+        With M1 or M2, Q are the beams of one step, and the new state's histories include this reading.
+        """
+        memory = stepwise.opened(state["memory"])
+        rows = (query.shape[0], query.shape[1])
+        project = state["query_projection"].tree if "query_projection" in state else self.query_projection
+        doubled = 2 * project(query.flatten(0, 1)).unflatten(0, rows)
+        state = dict(state)
+        if self.history_vector is None:
+            scores = additive_scores(memory, doubled, self.score_vector)
+        else:
+            past = self._past(state["history"]).view(*rows, -1)
+            scores = distracted_scores(memory, doubled, self.score_vector, past, self.history_vector)
+        mask = memory.mask.unsqueeze(1)
+        weights = masked_softmax(scores, mask)
+        content = stepwise.context(weights, memory)
+        if self.history_vector is not None:
+            state["history"] = self._past(state["history"]) + weights.flatten(0, 1)
+        if self.content_vector is not None and self.content_history_vector is not None:
+            past = self._past(state["contents"])
+            vectors = self.content_vector.to(past.dtype), self.content_history_vector.to(past.dtype)
+            distracted = content_distraction(content.flatten(0, 1).to(past.dtype), past, *vectors)
+            state["contents"] = past + distracted
+            content = distracted.to(content.dtype).unflatten(0, rows)
+        return AttentionOutput(content, weights, mask_scores(scores, mask)), state
+
+    def _past(self, history: Tensor) -> Tensor:
+        return history.detach() if self.config.detach_history else history
