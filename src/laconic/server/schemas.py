@@ -1,0 +1,252 @@
+"""The bodies of requests and answers. These classes are the OpenAPI document."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictFloat, StrictInt, StrictStr
+
+Options = dict[StrictStr, StrictBool | StrictInt | StrictFloat | StrictStr]
+
+TEXT = (
+    "The river rose two metres in a night. Rescue crews from Ludlow carried forty people out of their houses. "
+    "Schools stay closed until Thursday, the council said."
+)
+OFFSETS = "Places in texts count Unicode characters (code points), not bytes and not UTF-16 units."
+
+
+class _Body(BaseModel):
+    model_config = ConfigDict(extra="forbid", protected_namespaces=())
+
+
+# ------------------------------------------------------------------------------------------- requests
+
+
+class Document(_Body):
+    """A document with a name of its own, which its summary carries too."""
+
+    document: StrictStr = Field(description="The text.")
+    id: StrictStr = Field("", max_length=200)
+
+
+class SummarizeRequest(_Body):
+    """Give ``document`` or ``documents``."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        protected_namespaces=(),
+        json_schema_extra={
+            "examples": [
+                {"document": TEXT},
+                {"model": "lexrank", "documents": [TEXT], "options": {"sentences": 1}, "explain": True},
+            ]
+        },
+    )
+
+    document: StrictStr | None = Field(None, description="One text.")
+    documents: list[StrictStr | Document] | None = Field(None, description="Several texts, with or without an id.")
+    model: StrictStr | None = Field(
+        None, description="A name from `GET /v1/models`; the first of them if not given.", max_length=200
+    )
+    options: Options = Field(
+        default_factory=dict,
+        description="Decoding options of a trained model, or settings of an extractive method: see `GET /v1/models`.",
+        max_length=50,
+    )
+    explain: StrictBool = Field(False, description="Say where each word came from, and what the text does not support.")
+    attention: StrictBool = Field(False, description="With `explain`: the attention of each word over the source.")
+    stream: StrictBool = Field(False, description="Answer with server-sent events, as `POST /v1/summarize/stream`.")
+
+
+class HubParameters(BaseModel):
+    """Names as in transformers. What is not named here is refused."""
+
+    model_config = ConfigDict(extra="allow")
+
+    max_length: StrictInt | None = None
+    min_length: StrictInt | None = None
+    max_new_tokens: StrictInt | None = None
+    min_new_tokens: StrictInt | None = None
+    num_beams: StrictInt | None = None
+    num_return_sequences: StrictInt | None = None
+    no_repeat_ngram_size: StrictInt | None = None
+    early_stopping: StrictBool | None = None
+    length_penalty: StrictFloat | StrictInt | None = Field(None, description="0: sum of scores; 1: their mean.")
+    do_sample: StrictBool | None = Field(None, description="Only false: the service does not sample.")
+    generate_parameters: dict[str, Any] | None = Field(None, description="More of the same.")
+
+
+class HubRequest(_Body):
+    """The body of a summarization task on the Hugging Face hub."""
+
+    model_config = ConfigDict(
+        extra="forbid", json_schema_extra={"examples": [{"inputs": TEXT, "parameters": {"max_length": 20}}]}
+    )
+
+    inputs: StrictStr | list[StrictStr]
+    parameters: HubParameters | None = None
+    options: dict[str, Any] | None = Field(None, description="Ignored (`wait_for_model`, `use_cache`).")
+
+
+# -------------------------------------------------------------------------------------------- answers
+
+
+class Span(BaseModel):
+    """A piece of the document, `document[start:end]`."""
+
+    start: int
+    end: int
+    text: str
+    weight: float = Field(description="Its share of the attention, or of the copying.")
+
+
+class Word(BaseModel):
+    """One word of the summary, `summary[start:end]`, and where it came from."""
+
+    text: str
+    start: int
+    end: int
+    probability: float
+    copied: bool = Field(description="More than half of the word's probability was copied from the source.")
+    copy_share: float
+    p_gen: float | None = Field(description="The gate: 1 writes from the vocabulary, 0 copies. null: no gate.")
+    sources: list[Span]
+    attention: list[float] | None = Field(None, description="Weights over `source_offsets`, if asked for.")
+
+
+class Unsupported(BaseModel):
+    """A number, date or name in the summary that the document does not have."""
+
+    kind: Literal["number", "date", "name"]
+    text: str
+    start: int
+    end: int
+
+
+class Support(BaseModel):
+    """What was compared with the document, and what it lacks. A hint for a reader, not a verdict."""
+
+    checked: dict[str, int]
+    unsupported: list[Unsupported]
+    rate: float = Field(description="The share of what was checked that the document has; 1 if nothing was checked.")
+
+
+class Alternative(BaseModel):
+    """Another hypothesis of the beam."""
+
+    id: str
+    summary: str
+    model: str
+    score: float
+    log_prob: float
+    tokens_read: int
+    tokens_given: int
+    truncated: bool
+    finished: bool
+    terms: dict[str, float] | None = None
+    words: list[Word] | None = None
+    support: Support | None = None
+
+
+class SummaryRecord(Alternative):
+    """A summary. `words`, `support` and `document` are there with `explain`, `alternatives` with `num_return`."""
+
+    __doc__ = f"{__doc__} {OFFSETS}"
+
+    source_offsets: list[Annotated[list[int], Field(min_length=2, max_length=2)]] | None = None
+    document: str | None = None
+    alternatives: list[Alternative] | None = None
+
+
+class Timing(BaseModel):
+    """Milliseconds: waiting for the worker, and in all."""
+
+    queue_ms: float
+    total_ms: float
+
+
+class SummarizeResponse(BaseModel):
+    """The summaries in the order of the documents."""
+
+    model: str
+    options: dict[str, Any] = Field(description="The decoding, or the method's settings, that was used.")
+    summaries: list[SummaryRecord]
+    timing: Timing
+    request_id: str
+
+
+class HubSummary(BaseModel):
+    """One answer of the hub's summarization task."""
+
+    summary_text: str
+
+
+class OptionInfo(BaseModel):
+    """What an option may be."""
+
+    type: Literal["integer", "number", "boolean", "string"]
+    default: bool | int | float | str | None
+    minimum: float | None = None
+    maximum: float | None = None
+    choices: list[str] | None = None
+
+
+class ModelInfo(BaseModel):
+    """A trained model, or an extractive method."""
+
+    name: str
+    kind: Literal["neural", "extractive"]
+    family: str = Field(description="The kind of model (`seq2seq`, `bart`, ...), or the method's name.")
+    copies: bool = Field(description="Can it copy words that its vocabulary lacks?")
+    streams: bool = Field(description="Does `stream` give it word by word?")
+    default: bool = Field(description="Is it used when a request names none?")
+    parameters: int | None = Field(description="Number of weights.")
+    max_source_tokens: int | None = Field(description="Longer documents are cut there.")
+    max_summary_tokens: int | None
+    options: dict[str, OptionInfo]
+
+
+class Limits(BaseModel):
+    """The limits of the service."""
+
+    max_body_bytes: int
+    max_documents: int
+    max_characters: int
+    max_beam_size: int
+    max_summary_tokens: int
+    max_queue: int
+    request_timeout: float
+
+
+class ModelList(BaseModel):
+    """What this service can use."""
+
+    version: str
+    models: list[ModelInfo]
+    limits: Limits
+
+
+class Health(BaseModel):
+    """Alive, or ready for work."""
+
+    status: Literal["ok", "ready", "draining", "broken"]
+
+
+class ErrorBody(BaseModel):
+    """What every error looks like."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "error": "Document 2 is empty; there is nothing to summarize.",
+                    "code": "empty_document",
+                    "request_id": "6f9c1e",
+                }
+            ]
+        }
+    )
+
+    error: str = Field(description="One sentence.")
+    code: str = Field(description="For programs; it does not change.")
+    request_id: str
