@@ -25,7 +25,7 @@ CODES: dict[str, tuple[int, str]] = {
 }
 
 
-class Problem(Exception):
+class ProblemError(Exception):
     """A request that cannot be answered; ``code`` is one of `CODES`."""
 
     def __init__(self, code: str, message: str, headers: Mapping[str, str] | None = None) -> None:

@@ -12,6 +12,7 @@ from laconic.extractive.base import Extractor
 from laconic.types import Record, Summary
 
 Progress = Callable[[int], object]
+OnText = Callable[[int, str], object]
 
 
 class ExtractiveSystem:
@@ -41,9 +42,38 @@ class ExtractiveSystem:
         """The settings, for records of results."""
         return {"method": self.name, **options.config.model_dump(mode="json")}
 
-    def summarize_batch(self, records: Sequence[Record], *, explain: bool, options: Extractor) -> list[Summary]:
-        """Pick the sentences of each document."""
-        return [self._one(record, options) for record in records]
+    def summarize_batch(
+        self,
+        records: Sequence[Record],
+        *,
+        explain: bool,
+        options: Extractor,
+        on_step: Callable[[], object] | None = None,
+        on_text: OnText | None = None,
+    ) -> list[Summary]:
+        """Pick the sentences of each document.
+
+        ``on_step()`` is called before each document; what it raises ends the work. ``on_text(i, text)`` is given
+        the summary of document i, which an extractive method has all at once.
+        """
+        summaries = []
+        for index, record in enumerate(records):
+            if on_step:
+                on_step()
+            summaries.append(self._one(record, options))
+            if on_text:
+                on_text(index, summaries[-1].text)
+        return summaries
+
+    def about(self) -> dict[str, Any]:
+        """What kind of thing this is, for those who choose one: it copies sentences and has no weights."""
+        return {
+            "family": self.name,
+            "copies": True,
+            "parameters": None,
+            "max_source_tokens": None,
+            "max_summary_tokens": None,
+        }
 
     def _one(self, record: Record, extractor: Extractor) -> Summary:
         document = record.document

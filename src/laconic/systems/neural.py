@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from laconic.config.schema import SearchConfig, TextConfig
@@ -17,9 +19,10 @@ from laconic.errors import ConfigError
 from laconic.explain.provenance import build_summary
 from laconic.models.folder import LoadedModel, load_model_folder
 from laconic.search.decode import decode
-from laconic.types import Record, Summary
+from laconic.types import Hypothesis, Record, StepOutput, Summary, TokenizedText
 
 Progress = Callable[[int], object]
+OnText = Callable[[int, str], object]
 
 
 class NeuralSystem:
@@ -80,21 +83,41 @@ class NeuralSystem:
         values, usual = options.model_dump(mode="json"), SearchConfig().model_dump(mode="json")
         return {key: value for key, value in values.items() if key in always or value != usual[key]}
 
-    def summarize_batch(self, records: Sequence[Record], *, explain: bool, options: SearchConfig) -> list[Summary]:
+    def summarize_batch(
+        self,
+        records: Sequence[Record],
+        *,
+        explain: bool,
+        options: SearchConfig,
+        on_step: Callable[[], object] | None = None,
+        on_text: OnText | None = None,
+    ) -> list[Summary]:
         """Decode the documents together.
+
+        ``on_step()`` is called before each step; what it raises ends the work. ``on_text(i, text)`` is given the
+        summary of document i so far, each time it has grown (greedy decoding only).
 
         Raises:
             DataError: a document without any token.
+            ConfigError: ``on_text`` with a beam, whose best summary is not known before its end.
         """
-        documents = [record.document for record in records]
+        if on_text and options.beam_size > 1:
+            raise ConfigError("A summary can be given word by word with beam_size 1 only.")
         labels = [record.id or record.origin for record in records]
-        examples, encodings = encode_documents(documents, self.tokenizer, self.text, labels)
+        examples, encodings = encode_documents(records, self.tokenizer, self.text, labels)
         batch = self._collator(examples).to(self.device)
         tokenizer = self.tokenizer
         # replaced in `build_summary`, which knows the source's own strings, also outside the vocabulary
         config = options.model_copy(update={"replace_unk": False}) if options.replace_unk else options
+        model: Any = self.model
+        if on_step or on_text:
+            writers = [
+                _Writer(record, encoding, example.oov_words, tokenizer, options.replace_unk)
+                for record, example, encoding in zip(records, examples, encodings, strict=True)
+            ]
+            model = _Watched(model, on_step, on_text, writers if on_text else [])
         found = decode(
-            self.model,
+            model,
             batch,
             config,
             unk_id=tokenizer.unk_id,
@@ -137,6 +160,21 @@ class NeuralSystem:
                 progress(len(chosen))
         return scores
 
+    @torch.inference_mode()
+    def about(self) -> dict[str, Any]:
+        """What kind of model this is, for those who choose one: family, whether it copies, its size and limits."""
+        example = encode_documents(["a"], self.tokenizer, self.text)[0]
+        memory = self.model.encode(self._collator(example).to(self.device))
+        start = torch.full((1,), self.loaded.start_id, device=self.device)
+        output, _ = self.model.step(start, self.model.start(memory))
+        return {
+            "family": self.loaded.run.model["type"] if self.loaded.run else type(self.model).__name__.lower(),
+            "copies": not {"p_gen", "copy_probs"}.isdisjoint(output.details),
+            "parameters": sum(parameter.numel() for parameter in self.model.parameters()),
+            "max_source_tokens": self.text.max_source_tokens,
+            "max_summary_tokens": getattr(self.model, "max_target_tokens", None),
+        }
+
     @property
     def device(self) -> torch.device:
         """Where the parameters are."""
@@ -149,6 +187,70 @@ class NeuralSystem:
             ConfigError: there is no such device.
         """
         self.model.to(as_device(device))
+
+
+class _Writer:
+    """The summary of one document while greedy decoding makes it."""
+
+    def __init__(
+        self, record: Record, encoding: TokenizedText, oov_words: Sequence[str], tokenizer: Any, replace_unk: bool
+    ) -> None:
+        self.hypothesis = Hypothesis([], 0.0, 0.0, [], finished=False)
+        self.open = True
+        self._rows: list[np.ndarray] = []
+        self._eos_id, self._replace_unk = tokenizer.eos_id, replace_unk
+        self._build = partial(
+            build_summary,
+            document=record,
+            source_encoding=encoding,
+            tokenizer=tokenizer,
+            oov_words=oov_words,
+            replace_unk=replace_unk,
+            explain=False,
+        )
+
+    def add(self, token_id: int, attention: torch.Tensor | None) -> str | None:
+        """The text with one token more; ``None`` when nothing was added."""
+        self.open = self.open and token_id != self._eos_id
+        if not self.open:
+            return None
+        self.hypothesis.ids.append(token_id)
+        if self._replace_unk and attention is not None:
+            self._rows.append(attention.float().cpu().numpy())
+            self.hypothesis.attention = np.stack(self._rows)
+        return self._build(self.hypothesis).text
+
+
+class _Watched:
+    """A model that tells of its steps; everything else is the model's own."""
+
+    def __init__(
+        self,
+        model: Any,
+        on_step: Callable[[], object] | None,
+        on_text: OnText | None,
+        writers: Sequence[_Writer],
+    ) -> None:
+        self._model, self._on_step, self._on_text, self._writers = model, on_step, on_text, writers
+        self._attention: torch.Tensor | None = None
+        self._steps = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._model, name)
+
+    def step(self, last_ids: torch.Tensor, state: Any) -> tuple[StepOutput, Any]:
+        """The model's step; ``last_ids`` are what greedy decoding chose in the one before."""
+        if self._on_step:
+            self._on_step()
+        if self._steps and self._on_text and self._writers:
+            attention = [None] * len(self._writers) if self._attention is None else list(self._attention)
+            for row, (writer, token_id) in enumerate(zip(self._writers, last_ids.tolist(), strict=True)):
+                if writer.open and (text := writer.add(token_id, attention[row])) is not None:
+                    self._on_text(row, text)
+        self._steps += 1
+        output, state = self._model.step(last_ids, state)
+        self._attention = output.attention
+        return output, state
 
 
 def as_device(device: Any) -> torch.device:

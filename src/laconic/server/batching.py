@@ -1,0 +1,230 @@
+"""Micro-batching: documents of concurrent requests that ask for the same thing are worked on together.
+
+One thread does the work. While a batch runs, documents wait in one bounded queue; then the next batch is made
+of the document whose turn it is and of those with the same key and nearly the same length. An idle worker waits
+a few milliseconds for company.
+
+Whose turn it is: time is counted in batches. The first ``max_batch`` documents of a request are due now, the next
+as many one batch later, and so on. A large request therefore lets a small one in between its batches, and waits
+for no more than what arrived before it was due: nobody starves.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Hashable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from laconic.errors import LaconicError
+
+log = logging.getLogger(__name__)
+
+
+class QueueFull(Exception):
+    """No room for these documents. ``seconds`` is a guess when there will be."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(f"try again in {seconds:.0f} s")
+        self.seconds = seconds
+
+
+class Abandoned(Exception):
+    """Nobody waits for this batch any more."""
+
+
+@dataclass(eq=False, slots=True)
+class Job:
+    """One document to be worked on.
+
+    Jobs with equal ``key`` may share a batch; ``size`` is the length that counts for padding. ``future`` gets the
+    result; cancelled before the start, the job is dropped. `abandon` later ends the batch if all of it is.
+    """
+
+    key: Hashable
+    size: int
+    payload: Any
+    future: Future[Any] = field(default_factory=Future)
+    abandoned: bool = False
+    due: int = 0
+    number: int = 0
+    submitted: float = 0.0
+    started: float = 0.0
+
+    def abandon(self) -> None:
+        """Say that nobody waits for the result."""
+        self.abandoned = True
+        self.future.cancel()
+
+
+class Work(Protocol):
+    """``work(jobs, check)`` gives one result a job; ``check()`` raises `Abandoned` when the work has no purpose."""
+
+    def __call__(self, jobs: Sequence[Job], check: Callable[[], None]) -> Sequence[Any]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class BatchLimits:
+    """How much may wait and how much is worked on at once."""
+
+    max_queue: int
+    max_batch: int
+    max_tokens: int
+    wait: float
+
+
+class Observer:
+    """Is told what happens; the base does nothing."""
+
+    def on_batch(self, jobs: Sequence[Job], seconds: float) -> None:
+        """A batch has ended; called by the worker."""
+
+
+class Batcher:
+    """A queue and the thread that empties it."""
+
+    def __init__(self, name: str, work: Work, limits: BatchLimits, observer: Observer | None = None) -> None:
+        self.name, self.limits = name, limits
+        self._work, self._observer = work, observer or Observer()
+        self._waiting: list[Job] = []
+        self._running: list[Job] = []
+        self._changed = threading.Condition()
+        self._batches = self._numbers = 0
+        self._seconds_each = 0.05  # running mean of the seconds a document
+        self._stopping = False
+        self._thread = threading.Thread(target=self._serve, name=f"laconic-{name}", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    @property
+    def alive(self) -> bool:
+        """Is the thread at work?"""
+        return self._thread.is_alive()
+
+    @property
+    def waiting(self) -> int:
+        """The number of documents in the queue."""
+        return len(self._waiting)
+
+    @property
+    def running(self) -> int:
+        """The number of documents worked on."""
+        return len(self._running)
+
+    def submit(self, jobs: Sequence[Job]) -> None:
+        """Queue the jobs of one request, all or none.
+
+        Raises:
+            QueueFull: there is no room for all of them.
+        """
+        now = time.monotonic()
+        with self._changed:
+            self._waiting = [job for job in self._waiting if not job.future.cancelled()]
+            if self._stopping or len(self._waiting) + len(jobs) > self.limits.max_queue:
+                raise QueueFull(self._seconds_each * max(1, len(self._waiting)))
+            for place, job in enumerate(jobs):
+                job.due = self._batches + place // self.limits.max_batch
+                job.number = self._numbers = self._numbers + 1
+                job.submitted = now
+            self._waiting.extend(jobs)
+            self._changed.notify()
+
+    def stop(self, timeout: float) -> bool:
+        """Take no more jobs, finish those there are, end the thread; false if that took too long."""
+        with self._changed:
+            self._stopping = True
+            self._changed.notify()
+        if self._thread.ident is not None:
+            self._thread.join(timeout)
+        return not self._thread.is_alive()
+
+    # ------------------------------------------------------------------------------- the thread
+
+    def _serve(self) -> None:
+        while (batch := self._next()) is not None:
+            if not batch:
+                continue
+            self._running = batch
+            started = time.monotonic()
+            for job in batch:
+                job.started = started
+            try:
+                self._run(batch)
+            except BaseException:  # a bug here must not end the service
+                log.exception("The worker %s failed outside of a batch", self.name)
+                _fail(batch, RuntimeError("the worker failed"))
+            seconds = time.monotonic() - started
+            self._seconds_each += 0.2 * (seconds / len(batch) - self._seconds_each)
+            self._running = []
+            self._observer.on_batch(batch, seconds)
+
+    def _next(self) -> list[Job] | None:
+        """Wait for work: a batch, empty if all of it was cancelled just now; ``None`` when there will be no more."""
+        with self._changed:
+            was_idle = not self._waiting
+            while True:
+                batch = self._choose()
+                if not batch:
+                    if self._stopping:
+                        return None
+                    self._changed.wait()
+                    was_idle = True
+                    continue
+                opened = min(job.submitted for job in batch)
+                left = opened + self.limits.wait - time.monotonic()
+                if not was_idle or left <= 0 or len(batch) == self.limits.max_batch or self._stopping:
+                    break
+                self._changed.wait(left)
+            self._batches += 1
+            chosen = set(map(id, batch))
+            self._waiting = [job for job in self._waiting if id(job) not in chosen]
+        return [job for job in batch if job.future.set_running_or_notify_cancel()]
+
+    def _choose(self) -> list[Job]:
+        self._waiting = [job for job in self._waiting if not job.future.cancelled()]
+        if not self._waiting:
+            return []
+        head = min(self._waiting, key=lambda job: (job.due, job.number))
+        others = [job for job in self._waiting if job.key == head.key and job is not head]
+        others.sort(key=lambda job: (abs(job.size - head.size), job.due, job.number))
+        batch, longest = [head], head.size
+        for job in others[: self.limits.max_batch - 1]:
+            longest = max(longest, job.size)
+            if longest * (len(batch) + 1) > self.limits.max_tokens:
+                break
+            batch.append(job)
+        return batch
+
+    def _run(self, batch: list[Job]) -> None:
+        """Work on a batch; if it fails, on each of its jobs alone, so that one bad document spoils no other."""
+
+        def check() -> None:
+            if all(job.abandoned for job in batch):
+                raise Abandoned
+
+        try:
+            results = self._work(batch, check)
+        except Exception as error:
+            if isinstance(error, Abandoned):
+                _fail(batch, error)
+            elif len(batch) == 1:
+                if not isinstance(error, LaconicError):
+                    log.exception("A document could not be summarized")
+                _fail(batch, error)
+            else:
+                for job in batch:
+                    self._run([job])
+            return
+        for job, result in zip(batch, results, strict=True):
+            job.future.set_result(result)
+
+
+def _fail(batch: Sequence[Job], error: BaseException) -> None:
+    for job in batch:
+        if not job.future.done():
+            job.future.set_exception(error)
