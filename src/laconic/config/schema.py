@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from laconic.config.section import Section
 
@@ -165,27 +165,56 @@ class TrainingConfig(Section):
         return self
 
 
+class DistractionConfig(Section):
+    """Distraction in search: the weights of the three terms (`laconic.search.scorers.distraction`), all of any sign.
+
+    ``attention``, ``context`` and ``state`` are lambda_1, lambda_2 and lambda_3 of Chen et al. (2016), equation 18.
+    """
+
+    attention: float = 0.0
+    context: float = 0.0
+    state: float = 0.0
+    variant: Literal["paper", "released"] = "paper"
+    accumulate: bool = True  # false: the terms choose among the candidates of a step and are not carried on
+
+    @property
+    def active(self) -> bool:
+        """Is any weight other than zero?"""
+        return any((self.attention, self.context, self.state))
+
+
 class SearchConfig(Section):
     """Decoding. ``length_normalisation``: ``average`` divides by the length in the way of See et al.
-    (start and stop tokens counted), ``gnmt`` is Wu et al.'s, with ``length_alpha``. ``model`` sets switches of the
-    model while it decodes (which of its scores counts, what it skips)."""
+    (start and stop tokens counted), ``predicted`` by the predicted tokens (stop counted), ``gnmt`` is Wu et al.'s,
+    with ``length_alpha``. ``shrink_beam``: a finished hypothesis takes a place of the beam for good. ``replace_unk``:
+    ``words`` (or true) puts the most attended source word for UNK, ``argmax`` what stands at the most attended
+    position, whatever it is (`laconic.text.unk`). ``model`` sets switches of the model while it decodes (which of its
+    scores counts, what it skips)."""
 
     beam_size: int = Field(1, ge=1)
     num_return: int = Field(1, ge=1)
     min_length: int = Field(0, ge=0)
     max_length: int = Field(50, ge=1)
-    length_normalisation: Literal["none", "average", "gnmt"] = "average"
+    length_normalisation: Literal["none", "average", "predicted", "gnmt"] = "average"
     length_alpha: float = 1.0
     no_repeat_ngram: int = Field(0, ge=0)
     coverage_penalty: Literal["none", "wu", "summary"] = "none"
     coverage_beta: float = 0.0
     forbid_unk: bool = True
-    replace_unk: bool = False
+    replace_unk: Literal[False, "words", "argmax"] = False
     diverse_groups: int = Field(1, ge=1)
     diversity_strength: float = Field(0.0, ge=0)
     early_stopping: bool = True
+    shrink_beam: bool = False
+    distraction: DistractionConfig | None = None
     scorers: tuple[Spec, ...] = ()
     model: dict[str, Any] = Field(default_factory=dict)
+
+    @field_validator("replace_unk", mode="before")
+    @classmethod
+    def _named(cls, value: Any) -> Any:
+        """True means ``words``; ``off``, which YAML reads as false, is welcome in quotes too."""
+        return "words" if value is True else False if value == "off" else value
 
     @model_validator(mode="after")
     def _fits(self) -> SearchConfig:
@@ -195,6 +224,8 @@ class SearchConfig(Section):
             raise ValueError(f"min_length {self.min_length} is more than max_length {self.max_length}")
         if self.beam_size % self.diverse_groups:
             raise ValueError(f"beam_size {self.beam_size} is not a multiple of diverse_groups {self.diverse_groups}")
+        if self.shrink_beam and (not self.early_stopping or self.diverse_groups > 1):
+            raise ValueError("shrink_beam ends by its own rule and in one group: leave early_stopping, diverse_groups")
         return self
 
 

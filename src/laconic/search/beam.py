@@ -6,7 +6,8 @@ others, (6) stop documents that are done and drop them from the batch when enoug
 
 The reading of See et al. (2017), whose code this follows where papers are silent: 2K candidates a document; an
 EOS candidate finishes if it ranks before the K-th candidate that goes on; search ends when K have finished;
-hypotheses cut at the maximum length count only as far as finished ones are missing.
+hypotheses cut at the maximum length count only as far as finished ones are missing. ``config.shrink_beam`` is the
+other common way: see `_ShrinkingSearch`.
 """
 
 from __future__ import annotations
@@ -62,7 +63,8 @@ def beam_search(
         memory: what the encoder left; search reads its size and mask only.
         config: beam and lengths; with ``early_stopping`` a document ends when K hypotheses have finished,
             without when no prefix can beat the worst hypothesis it will return (exact as long as token scores
-            are not positive; once one is, the document is searched up to the maximum length).
+            are not positive; once one is, the document is searched up to the maximum length). With ``shrink_beam``
+            the maximum length counts the end token.
         specials: the ids of UNK, BOS, EOS and PAD.
         scorers: by default those that ``config`` asks for.
 
@@ -70,7 +72,8 @@ def beam_search(
         ModelError: the model gave a score that is not a number.
     """
     scorers = build_scorers(config, specials) if scorers is None else list(scorers)
-    return _Search(step, state, memory, config, specials, scorers).run()
+    search = _ShrinkingSearch if config.shrink_beam else _Search
+    return search(step, state, memory, config, specials, scorers).run()
 
 
 @dataclass(slots=True)
@@ -89,6 +92,8 @@ class _Rows:
 
 class _Search:
     """One run. Q = D * groups beams of K / groups rows are searched side by side."""
+
+    cut_compete = False  # do hypotheses cut at the maximum length compete with finished ones?
 
     def __init__(
         self, step: StepFunction, state: Any, memory: Memory, config: SearchConfig, specials: SpecialIds, scorers: list
@@ -118,7 +123,7 @@ class _Search:
             self._cut(candidates, ended, length, cut_scores)
             if last:
                 break
-            self._advance(candidates)
+            self._advance(candidates, self._going_on(candidates, ended))
             self._mark_done(length + 1)
             if not self._drop_done():
                 break
@@ -129,6 +134,7 @@ class _Search:
             groups=self.groups,
             num_return=self.config.num_return,
             scorers=self.scorers,
+            cut_compete=self.cut_compete,
         )
 
     def _first_rows(self, count: int, bos_id: int) -> _Rows:
@@ -153,38 +159,59 @@ class _Search:
         self.history.open_step(rows.origin, output)
         view = HypothesesView(rows.prefix, output)
         totals, sums = rows.totals, rows.sums.clone()
+        borrowed: Tensor | None = None  # (N,) what only this step's choice may see
         for column, scorer in enumerate(self.scorers):
             changed = scorer.on_rows(totals, view)
-            if changed is not totals:
-                changed = torch.where(totals > -torch.inf, changed, -torch.inf)
-                sums[:, 2 + column] += torch.where(totals > -torch.inf, changed - totals, 0.0)
-                totals = changed
+            if changed is totals:
+                continue
+            changed = torch.where(totals > -torch.inf, changed, -torch.inf)
+            added = torch.where(totals > -torch.inf, changed - totals, 0.0)
+            if scorer.carries_rows:
+                sums[:, 2 + column] += added
+            else:
+                borrowed = added if borrowed is None else borrowed + added
+            totals = changed
         scores = TokenScores.of(output, view, self.scorers)
         candidates = choose(
             scores, totals, sums, beam_size=self.config.beam_size, scorers=self.scorers, eos_id=self.eos_id
         )
+        if borrowed is not None:
+            candidates.totals = candidates.totals - borrowed[candidates.rows]
         self.has_grown |= bool((candidates.totals > rows.totals[candidates.rows]).any())
         return candidates
 
     def _finish(self, candidates: Candidates, length: int) -> Tensor:
-        """(4) Put aside the candidates in EOS that rank before the K-th that goes on; (Q, C) which ones."""
-        going = candidates.going_on(self.eos_id).long()
-        ended = (candidates.ids == self.eos_id) & (candidates.totals > -torch.inf)
-        ended &= going.cumsum(1) - going < self.group_size
+        """(4) Put aside the candidates that end here; (Q, C) which ones."""
+        beams = self._beams()
+        ended = self._ending(candidates, beams, length)
         if not bool(ended.any()):
             return ended
-        beams = self._beams()
-        if self.config.early_stopping:
-            ended &= self.finished.count(beams)[:, None] + ended.cumsum(1) <= self.group_size
         row_totals = torch.full_like(self.rows.totals, -torch.inf)
         row_totals[candidates.rows[ended]] = candidates.totals[ended]
         ranked = self._rank(row_totals, ended=True)
         self.finished.add(beams, self._entries(candidates, ended, ranked, length))
         return ended
 
+    def _ending(self, candidates: Candidates, beams: Tensor, length: int) -> Tensor:
+        """The candidates in EOS that rank before the K-th that goes on, as many as are missing."""
+        going = candidates.going_on(self.eos_id).long()
+        ended = (candidates.ids == self.eos_id) & (candidates.totals > -torch.inf)
+        ended &= going.cumsum(1) - going < self.group_size
+        if self.config.early_stopping and bool(ended.any()):
+            ended &= self.finished.count(beams)[:, None] + ended.cumsum(1) <= self.group_size
+        return ended
+
+    def _going_on(self, candidates: Candidates, ended: Tensor) -> Tensor:
+        """(Q, C) the candidates that may live on, of which the first K / groups do."""
+        return candidates.going_on(self.eos_id)
+
+    def _stuck(self, candidates: Candidates) -> Tensor:
+        """(Q,) the beams after which nothing may come."""
+        return ~candidates.going_on(self.eos_id).any(1)
+
     def _cut(self, candidates: Candidates, ended: Tensor, length: int, ranked: Ranked | None) -> None:
         """Keep, as unfinished, the rows that end at the maximum length or because nothing may follow them."""
-        stuck = ~candidates.going_on(self.eos_id).any(1) if ranked is None else ended.new_ones(len(ended))
+        stuck = self._stuck(candidates) if ranked is None else ended.new_ones(len(ended))
         if not bool(stuck.any()):
             return
         ranked = self._rank(self.rows.totals, ended=False) if ranked is None else ranked
@@ -211,9 +238,9 @@ class _Search:
         entries[:, :, FIXED_COLUMNS:] = candidates.sums[:, :, 2:] + ranked.shares[candidates.rows]
         return entries
 
-    def _advance(self, candidates: Candidates) -> None:
+    def _advance(self, candidates: Candidates, going: Tensor) -> None:
         """(5) Go on with the best K / groups of each beam; everything that has rows follows its parent."""
-        chosen, alive = candidates.first(candidates.going_on(self.eos_id), self.group_size)
+        chosen, alive = candidates.first(going, self.group_size)
         parents, tokens = chosen.rows.flatten(), chosen.ids.flatten()
         self.history.close_step(parents, tokens, chosen.log_probs.flatten())
         self.state = select(self.state, parents)
@@ -255,3 +282,34 @@ class _Search:
                 scorer.select(rows)
             self.documents = self.documents[keep]
         return count > 0
+
+
+class _ShrinkingSearch(_Search):
+    """The search of Chen et al.'s released code: a finished hypothesis gives up its place.
+
+    With f hypotheses finished, a step takes the best K - f candidates and no more; those in EOS are put aside and are
+    not made up for. It ends when K have finished, none lives or the maximum length, which counts EOS here, is
+    reached; what still lives then competes with what has finished.
+    """
+
+    cut_compete = True
+
+    def __init__(self, *arguments: Any):
+        super().__init__(*arguments)
+        self.within = torch.zeros(0)  # (Q, C) the candidates of this step that have a place
+
+    def _ending(self, candidates: Candidates, beams: Tensor, length: int) -> Tensor:
+        width = self.group_size - self.finished.count(beams)
+        rank_of = torch.arange(candidates.ids.shape[1], device=self.device)
+        self.within = (rank_of < width[:, None]) & (candidates.totals > -torch.inf)
+        ended = self.within & (candidates.ids == self.eos_id)
+        return ended & (length < self.config.max_length)
+
+    def _going_on(self, candidates: Candidates, ended: Tensor) -> Tensor:
+        return self.within & ~ended
+
+    def _stuck(self, candidates: Candidates) -> Tensor:
+        return ~self.within.any(1)
+
+    def _mark_done(self, length: int) -> None:
+        """Beams that have nothing left lost their hypotheses in `_advance`."""

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import torch
 
 from laconic.config.schema import SearchConfig
@@ -13,12 +15,21 @@ from laconic.search.beam import beam_search
 from laconic.search.greedy import greedy_search
 from laconic.search.scorers.base import SpecialIds
 from laconic.search.scorers.build import build_scorers
-from laconic.types import Batch, Hypothesis
+from laconic.text.unk import DROP, UnkRule
+from laconic.types import Batch, Hypothesis, Memory
 
 
 @torch.inference_mode()
 def decode(
-    model: Any, batch: Batch, config: SearchConfig, *, unk_id: int, bos_id: int, eos_id: int, pad_id: int
+    model: Any,
+    batch: Batch,
+    config: SearchConfig,
+    *,
+    unk_id: int,
+    bos_id: int,
+    eos_id: int,
+    pad_id: int,
+    separator_id: int | None = None,
 ) -> list[list[Hypothesis]]:
     """The best hypotheses of each document of ``batch``, best first.
 
@@ -28,28 +39,39 @@ def decode(
         batch: on the model's device.
         config: the search.
         unk_id, bos_id, eos_id, pad_id: ``bos_id`` is what the decoder reads first.
+        separator_id: the token between sentences, where there is one.
 
     Raises:
         ConfigError: an unknown scorer, or one that the model cannot serve.
         ModelError: the model gave scores that are not numbers.
     """
-    specials = SpecialIds(unk_id=unk_id, bos_id=bos_id, eos_id=eos_id, pad_id=pad_id)
+    specials = SpecialIds(unk_id, bos_id, eos_id, pad_id, separator_id)
     with switched(model, config.model):
-        memory = model.encode(batch)
-        search = greedy_search if config.beam_size == 1 else beam_search
-        results = search(
-            model.step,
-            model.start(memory),
-            memory=memory,
-            config=config,
-            specials=specials,
-            scorers=build_scorers(config, specials),
-        )
+        return decode_memory(model, model.encode(batch), batch, config, specials)
+
+
+@torch.inference_mode()
+def decode_memory(
+    model: Any, memory: Memory, batch: Batch, config: SearchConfig, specials: SpecialIds
+) -> list[list[Hypothesis]]:
+    """`decode` from what ``model.encode(batch)`` left, which several searches may share.
+
+    The model's switches are the caller's business (`switched`).
+    """
+    greedy = config.beam_size == 1 and not config.shrink_beam
+    results = (greedy_search if greedy else beam_search)(
+        model.step,
+        model.start(memory),
+        memory=memory,
+        config=config,
+        specials=specials,
+        scorers=build_scorers(config, specials),
+    )
     if config.replace_unk:
-        source_ids = batch.source_extended_ids.tolist()
+        rule = UnkRule(config.replace_unk, specials.separator_id)
+        source_ids = batch.source_extended_ids.cpu().numpy()
         for source, hypotheses in zip(source_ids, results, strict=True):
-            for hypothesis in hypotheses:
-                hypothesis.ids = replaced_unk(hypothesis, source, specials)
+            hypotheses[:] = [without_unk(hypothesis, source, specials, rule) for hypothesis in hypotheses]
     return results
 
 
@@ -67,20 +89,29 @@ def switched(model: Any, options: Mapping[str, Any]) -> Iterator[None]:
         model.switch({name: before[name] for name in options})
 
 
-def replaced_unk(hypothesis: Hypothesis, source_extended_ids: list[int], specials: SpecialIds) -> list[int]:
-    """The ids with each UNK replaced by the source token its step attended to most.
+def without_unk(
+    hypothesis: Hypothesis, source_extended_ids: np.ndarray, specials: SpecialIds, rule: UnkRule
+) -> Hypothesis:
+    """The hypothesis with each UNK replaced by a source token (S,), as ``rule`` says, or dropped with its step.
 
-    An ordinary word of the source stands for itself, one outside the vocabulary is its extended id;
-    BOS, EOS, PAD and UNK are passed over. Without attention, or with nothing to put there, UNK stays.
+    An ordinary word of the source stands for itself, one outside the vocabulary is its extended id; BOS, EOS, PAD
+    and UNK are no words. Without attention, or with nothing to put there, UNK stays.
     """
-    if hypothesis.attention is None or specials.unk_id not in hypothesis.ids:
-        return hypothesis.ids
-    passed_over = {specials.unk_id, specials.bos_id, specials.eos_id, specials.pad_id}
-    positions = [i for i, id_ in enumerate(source_extended_ids) if id_ not in passed_over]
-    if not positions:
-        return hypothesis.ids
-    best = hypothesis.attention[: len(hypothesis.ids)][:, positions].argmax(1).tolist()
-    return [
-        source_extended_ids[positions[best[t]]] if id_ == specials.unk_id else id_
-        for t, id_ in enumerate(hypothesis.ids)
-    ]
+    unknown = [t for t, id_ in enumerate(hypothesis.ids) if id_ == specials.unk_id]
+    if hypothesis.attention is None or not unknown:
+        return hypothesis
+    nothing = [specials.unk_id, specials.bos_id, specials.eos_id, specials.pad_id]
+    words = ~np.isin(source_extended_ids, nothing)
+    found = rule.positions(hypothesis.attention[unknown], source_extended_ids, words).tolist()
+    put = {t: int(source_extended_ids[place]) for t, place in zip(unknown, found, strict=True) if place >= 0}
+    dropped = {t for t, place in zip(unknown, found, strict=True) if place == DROP}
+    replaced = replace(hypothesis, ids=[put.get(t, id_) for t, id_ in enumerate(hypothesis.ids) if t not in dropped])
+    if not dropped:
+        return replaced
+    kept = [t for t in range(len(hypothesis.attention)) if t not in dropped]
+    return replace(
+        replaced,
+        token_log_probs=[hypothesis.token_log_probs[t] for t in kept],
+        attention=hypothesis.attention[kept],
+        details={name: value[kept] for name, value in hypothesis.details.items()},
+    )

@@ -182,7 +182,9 @@ def _choose(
     shares = torch.zeros(len(alive), len(scorers), dtype=torch.float64, device=alive.device)
     zeros = torch.zeros(len(alive), dtype=torch.float64, device=alive.device)
     for column, scorer in enumerate(scorers):
-        shares[:, column] = scorer.on_rows(zeros, view)
+        added = scorer.on_rows(zeros, view)
+        if scorer.carries_rows:
+            shares[:, column] = added
     scores = TokenScores.of(output, view, scorers)
     if sampling is None:
         values, ids = (part[:, 0] for part in top_candidates(scores.total, 1))

@@ -23,19 +23,27 @@ def collect(
     groups: int,
     num_return: int,
     scorers: Sequence[Scorer],
+    cut_compete: bool = False,
 ) -> list[list[Hypothesis]]:
     """The best ``num_return`` distinct hypotheses of each document: finished ones first, then those cut.
 
-    ``finished`` and ``cut`` are the tables (B * groups, K / groups, F) of `FinishedTable`.
+    ``finished`` and ``cut`` are the tables (B * groups, K / groups, F) of `FinishedTable`; with ``cut_compete``
+    the better one comes first, finished or not.
     """
     documents = finished.shape[0] // groups
     entries = torch.cat([_by_score(table, documents) for table in (finished, cut)], dim=1)  # (B, 2K, F)
+    is_finished_entry = torch.arange(entries.shape[1], device=entries.device) < entries.shape[1] // 2
+    is_finished_entry = is_finished_entry.expand(documents, -1)
+    if cut_compete:
+        order = entries[:, :, FINAL].sort(dim=1, descending=True, stable=True).indices
+        entries = entries.gather(1, order[:, :, None].expand_as(entries))
+        is_finished_entry = is_finished_entry.gather(1, order)
     valid = entries[:, :, FINAL] > -torch.inf
     if groups == 1:  # hypotheses of one beam differ from each other; those of several groups need not
         valid &= valid.cumsum(1) <= num_return
     documents_of, columns = valid.nonzero(as_tuple=True)
     chosen = entries[documents_of, columns]
-    ended = columns < entries.shape[1] // 2
+    ended = is_finished_entry[documents_of, columns]
     paths = history.paths(chosen[:, STEP].long(), chosen[:, ROW].long(), ended)
     results: list[list[Hypothesis]] = [[] for _ in range(documents)]
     for document, path, entry, is_finished in zip(

@@ -9,8 +9,9 @@ from search_tables import SPECIALS, TableModel
 
 from laconic.config.schema import SearchConfig
 from laconic.search.beam import beam_search
-from laconic.search.decode import decode, replaced_unk
+from laconic.search.decode import decode, without_unk
 from laconic.search.ensemble import Ensemble
+from laconic.text.unk import UnkRule
 from laconic.types import Batch, Hypothesis, Memory
 
 IDS = {"unk_id": 1, "bos_id": 2, "eos_id": 3, "pad_id": 0}
@@ -47,18 +48,48 @@ def test_decode_is_encode_start_search(beam_size: int) -> None:
 
 
 def unknown(ids: list[int], attention: list[list[float]]) -> Hypothesis:
-    return Hypothesis(ids, 0.0, 0.0, [], True, attention=np.array(attention))
+    rows = np.array(attention)
+    log_probs = [-0.1 * t for t in range(len(rows))]
+    return Hypothesis(ids, 0.0, 0.0, log_probs, True, attention=rows, details={"step": np.arange(len(rows))})
 
 
-def test_unk_becomes_the_most_attended_source_token() -> None:
-    source = [2, 57, 8, 1, 0]  # BOS, a word outside the vocabulary, a word inside, UNK, PAD
-    attention = [[0.9, 0.05, 0.03, 0.02, 0.0], [0.1, 0.2, 0.3, 0.4, 0.0], [0.2, 0.2, 0.2, 0.2, 0.2], [1, 0, 0, 0, 0]]
-    assert replaced_unk(unknown([1, 1, 6], attention), source, SPECIALS) == [57, 8, 6]
+def replaced(hypothesis: Hypothesis, source: list[int], mode: str = "words", separator: int | None = None) -> list[int]:
+    return without_unk(hypothesis, np.array(source), SPECIALS, UnkRule(mode, separator)).ids
+
+
+SOURCE = [2, 57, 8, 1, 3, 0]  # BOS, a word outside the vocabulary, a word inside, UNK, EOS, PAD
+
+
+def test_unk_becomes_the_most_attended_source_word() -> None:
+    attention = [[0.9, 0.05, 0.03, 0.02, 0, 0], [0.1, 0.2, 0.3, 0.4, 0, 0], [0.2] * 5 + [0], [1, 0, 0, 0, 0, 0]]
+    assert replaced(unknown([1, 1, 6], attention), SOURCE) == [57, 8, 6]
+    assert replaced(unknown([1, 1, 6], attention), SOURCE, separator=57) == [8, 8, 6]
+
+
+@pytest.mark.parametrize(("position", "ids"), [(0, [6, 1]), (1, [6, 57]), (2, [6]), (3, [6, 1]), (4, [6, 1])], ids=str)
+def test_argmax_takes_what_stands_there(position: int, ids: list[int]) -> None:
+    """The released code's rules: a word replaces, a separator (8) drops, the end of the document keeps UNK."""
+    attention = np.full((3, 6), 0.1)
+    attention[1, position] = 0.5
+    hypothesis = unknown([6, 1], attention.tolist())
+    made = without_unk(hypothesis, np.array(SOURCE), SPECIALS, UnkRule("argmax", 8))
+    assert made.ids == ids
+    assert hypothesis.ids == [6, 1], "the argument is left alone"
+    kept = [0, 1, 2] if len(ids) == 2 else [0, 2]
+    assert made.details["step"].tolist() == kept, "what explains the steps loses the dropped one too"
+    assert made.attention.tolist() == attention[kept].tolist()
+    assert made.token_log_probs == [hypothesis.token_log_probs[t] for t in kept]
 
 
 def test_unk_stays_where_there_is_nothing_to_put() -> None:
-    assert replaced_unk(unknown([1], [[1.0, 0.0], [1.0, 0.0]]), [2, 1], SPECIALS) == [1]
-    assert replaced_unk(Hypothesis([1], 0.0, 0.0, [], True), [7], SPECIALS) == [1]
+    assert replaced(unknown([1], [[1.0, 0.0], [1.0, 0.0]]), [2, 1]) == [1]
+    assert replaced(unknown([1], [[1.0], [1.0]]), [8], separator=8) == [1]
+    assert replaced(Hypothesis([1], 0.0, 0.0, [], True), [7]) == [1]
+
+
+@pytest.mark.parametrize(("given", "meant"), [(True, "words"), (False, False), ("off", False), ("argmax", "argmax")])
+def test_ways_to_say_it(given: object, meant: object) -> None:
+    assert SearchConfig(replace_unk=given).replace_unk == meant
 
 
 def test_decode_replaces_unk_when_asked() -> None:

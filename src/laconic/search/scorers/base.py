@@ -17,12 +17,16 @@ from laconic.types import Memory, StepOutput
 
 @dataclass(frozen=True, slots=True)
 class SpecialIds:
-    """The ids that search must know. ``bos_id`` is what the decoder reads first."""
+    """The ids that search must know. ``bos_id`` is what the decoder reads first.
+
+    ``separator_id`` is the token between sentences, where the texts have one.
+    """
 
     unk_id: int
     bos_id: int
     eos_id: int
     pad_id: int
+    separator_id: int | None = None
 
 
 @dataclass(slots=True)
@@ -47,6 +51,8 @@ class Scorer:
     """Base of the scorers; every hook here does nothing.
 
     ``adds_to_tokens`` must be true if `on_tokens` changes any score otherwise than to minus infinity.
+    ``carries_rows`` false takes back what `on_rows` added once the candidates of the step are chosen: it decides
+    which live on, and counts neither in the running totals nor in the final score.
     ``num_groups`` above one splits the beams of a document (see `on_group`).
     """
 
@@ -55,6 +61,7 @@ class Scorer:
 
     name: ClassVar[str]
     adds_to_tokens: ClassVar[bool] = False
+    carries_rows: bool = True
     num_groups: int = 1
 
     def __init__(self, config: Section, *, specials: SpecialIds):

@@ -22,6 +22,8 @@ def build_scorers(config: SearchConfig, specials: SpecialIds) -> list[Scorer]:
     if config.diverse_groups > 1:
         strength = config.diversity_strength
         specs.append({"type": "diverse_groups", "groups": config.diverse_groups, "strength": strength})
+    if config.distraction is not None and config.distraction.active:  # before what divides by the length
+        specs.append({"type": "distraction", **config.distraction.model_dump()})
     if config.length_normalisation != "none":
         kind, alpha = config.length_normalisation, config.length_alpha
         specs.append({"type": "length_normalisation", "kind": kind, "alpha": alpha})
@@ -34,4 +36,6 @@ def build_scorers(config: SearchConfig, specials: SpecialIds) -> list[Scorer]:
             f"search.beam_size {config.beam_size} cannot be split into groups {grouped}: "
             "use one diverse_groups whose number of groups divides the beam size."
         )
+    if grouped and config.shrink_beam:
+        raise ConfigError("search.shrink_beam cannot be combined with groups of beams: use one of them.")
     return scorers

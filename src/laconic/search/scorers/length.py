@@ -50,6 +50,7 @@ class LengthNormalisation(Scorer):
 
     * ``average``: the number of tokens including start and stop (See et al. 2017, released code:
       ``log_prob / len(tokens)``). A hypothesis cut at the maximum length has no stop token.
+    * ``predicted``: the number of predicted tokens, stop counted (Chen et al. 2016, released code).
     * ``gnmt``: ``lp(Y) = (5 + |Y|)^alpha / (5 + 1)^alpha`` (Wu et al. 2016, equation 14). Our reading:
       ``|Y|`` counts the predicted tokens, EOS included.
     * ``none``: the total itself.
@@ -58,7 +59,7 @@ class LengthNormalisation(Scorer):
     class Config(Section):
         """``alpha`` belongs to ``gnmt``."""
 
-        kind: Literal["none", "average", "gnmt"] = "average"
+        kind: Literal["none", "average", "predicted", "gnmt"] = "average"
         alpha: float = 1.0
 
     name = "length_normalisation"
@@ -66,7 +67,8 @@ class LengthNormalisation(Scorer):
 
     def __init__(self, config: Section, *, specials: SpecialIds):
         super().__init__(config, specials=specials)
-        self._divisor = {"none": self._one, "average": self._average, "gnmt": self._gnmt}[self.config.kind]
+        kinds = {"none": self._one, "average": self._average, "predicted": self._predicted, "gnmt": self._gnmt}
+        self._divisor = kinds[self.config.kind]
 
     def on_hypotheses(self, scores: Tensor, view: HypothesesView) -> Tensor:
         return scores / self._divisor(view.length + view.ended)
@@ -80,6 +82,9 @@ class LengthNormalisation(Scorer):
 
     def _average(self, predicted: int) -> float:
         return predicted + 1.0
+
+    def _predicted(self, predicted: int) -> float:
+        return float(max(predicted, 1))  # a hypothesis of no token at all has the score 0 anyway
 
     def _gnmt(self, predicted: int) -> float:
         return float(((5.0 + predicted) / 6.0) ** self.config.alpha)

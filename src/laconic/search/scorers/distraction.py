@@ -1,0 +1,239 @@
+"""Distraction in search (M3): hypotheses that go on reading and saying other things than before are preferred.
+
+Chen et al., "Distraction-Based Neural Networks for Document Summarization" (IJCAI 2016), section 3.3:
+
+    d_alpha,t = min_i KL(alpha_t || alpha_i)     (15)    over the steps i < t of the same hypothesis
+    d_c,t     = max_i cos(c_t, c_i)              (16)
+    d_s,t     = max_i cos(s_t, s_i)              (17)
+    score     = sum_t [ log p(y_t) + lambda_1 d_alpha,t + lambda_2 d_c,t + lambda_3 d_s,t ]     (18)
+
+==========  ===========================================  =========================
+paper       meaning                                      here
+==========  ===========================================  =========================
+alpha_t     attention over the source                    ``output.attention`` (N, S)
+c_t         content vector, as the output layer read it  ``output.context`` (N, D)
+s_t         decoder state, as the output layer read it   ``output.state`` (N, H)
+lambda_1    weight of the attention's divergence         ``config.attention``
+lambda_2    weight of the contexts' similarity           ``config.context``
+lambda_3    weight of the states' similarity             ``config.state``
+==========  ===========================================  =========================
+
+Readings taken. At t = 1 there is no past and all terms are 0. The three terms depend on y_1 .. y_{t-1} only, so they
+are one number a live hypothesis: they decide between hypotheses, never between the words of one, and do nothing with
+one beam. Equation (18) adds the similarities, so **negative** lambda_2 and lambda_3 punish repetition.
+
+``variant: released`` is the formula of the authors' code instead: KL(alpha_i || alpha_t), and of the cosine
+*distances* the largest is subtracted, ``- lambda max_i (1 - cos)``. ``accumulate: false`` is the code's bookkeeping:
+the terms choose among the candidates of a step; what is carried on and finally decides is the plain sum of
+log-probabilities.
+
+How it is fast. The vectors of a step are written once and stay where they are; what follows the beams is a small table
+of places, one for each past step of each row. A term is an inner product of a present and a past vector, so one batched
+product gives every row of a document against all that was ever written for it, and the table picks each row's own past.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from laconic.config.schema import DistractionConfig
+from laconic.config.section import Section
+from laconic.errors import ConfigError
+from laconic.search.scorers.base import HypothesesView, Scorer, SpecialIds
+from laconic.types import Memory, StepOutput
+
+NORM_FLOOR = 1e-8
+FIRST_STEPS = 32  # room for so many steps at first; doubled when it is full
+
+# ---------------------------------------------------------------------------------------- equations
+
+
+def log_weights(weights: Tensor) -> Tensor:
+    """log alpha (N, S), finite everywhere: a weight that underflowed counts as the smallest normal number.
+
+    At padding the weight is 0 and is multiplied with this logarithm, which gives 0.
+    """
+    return weights.clamp_min(torch.finfo(weights.dtype).tiny).log()
+
+
+def divergence_from(weights: Tensor) -> Tensor:
+    """The left side of equation (15)'s KL(p || q) = <left(p), right(q)>: (N, S) -> (N, S + 1), [p; sum p log p]."""
+    return torch.cat([weights, (weights * log_weights(weights)).sum(-1, keepdim=True)], dim=-1)
+
+
+def divergence_to(weights: Tensor) -> Tensor:
+    """The right side of equation (15)'s KL(p || q) = <left(p), right(q)>: (N, S) -> (N, S + 1), [-log q; 1]."""
+    return torch.cat([-log_weights(weights), weights.new_ones(*weights.shape[:-1], 1)], dim=-1)
+
+
+def direction(vectors: Tensor) -> Tensor:
+    """Vectors (N, W) of length one, so that inner products are the cosines of equations (16) and (17)."""
+    return vectors / vectors.norm(dim=-1, keepdim=True).clamp_min(NORM_FLOOR)
+
+
+def nearest(divergences: Tensor) -> Tensor:
+    """Equation (15): KL to each past step (N, t) -> d_alpha (N,)."""
+    return divergences.amin(-1)
+
+
+def most_similar(cosines: Tensor) -> Tensor:
+    """Equations (16) and (17): cosines with each past step (N, t) -> d_c or d_s (N,)."""
+    return cosines.amax(-1)
+
+
+def least_similar(cosines: Tensor) -> Tensor:
+    """The released code's term: minus the largest cosine distance, ``-max_i (1 - cos)`` (N,)."""
+    return cosines.amin(-1) - 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Formula:
+    """How a variant compares: the present vectors' side, the past vectors' side, and which of the past counts."""
+
+    present: Callable[[Tensor], Tensor]
+    past: Callable[[Tensor], Tensor]
+    reduce: Callable[[Tensor], Tensor]
+
+
+VARIANTS: dict[str, dict[str, Formula]] = {
+    "paper": {
+        "attention": Formula(divergence_from, divergence_to, nearest),
+        "context": Formula(direction, direction, most_similar),
+        "state": Formula(direction, direction, most_similar),
+    },
+    "released": {
+        "attention": Formula(divergence_to, divergence_from, nearest),
+        "context": Formula(direction, direction, least_similar),
+        "state": Formula(direction, direction, least_similar),
+    },
+}
+
+
+# ------------------------------------------------------------------------------------------- scorer
+
+
+class Past:
+    """The vectors of all steps done, by name, and where each row finds its own.
+
+    ``vectors[name]`` (D, room * K, W) holds at ``t * K + k`` what row k of the document gave at step t; nothing of it
+    moves when beams are re-ordered. ``places`` (N, room) are the positions of each row's ancestors.
+    """
+
+    def __init__(self, documents: int, beams: int) -> None:
+        self.documents, self.beams, self.steps = documents, beams, 0
+        self.vectors: dict[str, Tensor] = {}
+        self.places: Tensor | None = None
+
+    def products(self, name: str, present: Tensor) -> Tensor:
+        """Inner products of vectors (N, W) with those of each past step of the same row, (N, t)."""
+        assert self.places is not None
+        written = self.vectors[name][:, : self.steps * self.beams]
+        everything = torch.bmm(present.view(self.documents, self.beams, -1), written.transpose(1, 2))  # (D, K, t * K)
+        return everything.flatten(0, 1).gather(1, self.places[:, : self.steps])
+
+    def add(self, name: str, vectors: Tensor) -> None:
+        """Write the present step's vectors (N, W)."""
+        room = (self.steps + 1) * self.beams
+        held = self.vectors.get(name)
+        if held is None or held.shape[1] < room:
+            held = _widened(held, (self.documents, max(room, FIRST_STEPS * self.beams), vectors.shape[-1]), vectors)
+            self.vectors[name] = held
+        held[:, room - self.beams : room] = vectors.view(self.documents, self.beams, -1)
+
+    def close_step(self, device: torch.device) -> None:
+        """The present step becomes part of the past; each row is its own ancestor there."""
+        if self.places is None or self.places.shape[1] == self.steps:
+            rows = self.documents * self.beams
+            like = torch.zeros((), dtype=torch.int64, device=device)
+            self.places = _widened(self.places, (rows, max(self.steps + 1, FIRST_STEPS)), like)
+        own = torch.arange(self.steps * self.beams, (self.steps + 1) * self.beams, device=device)
+        self.places[:, self.steps] = own.repeat(self.documents)
+        self.steps += 1
+
+    def select(self, index: Tensor) -> None:
+        """Row i becomes what row ``index[i]`` of the same document was; documents may disappear."""
+        if self.places is None:
+            return
+        self.places = self.places.index_select(0, index)
+        documents = index.view(-1, self.beams)[:, 0] // self.beams
+        if len(documents) != self.documents:
+            self.documents = len(documents)
+            self.vectors = {name: held.index_select(0, documents) for name, held in self.vectors.items()}
+
+
+def _widened(held: Tensor | None, shape: tuple[int, ...], like: Tensor) -> Tensor:
+    """A tensor of ``shape`` or, along the second axis, of twice what was held, which stays at its beginning."""
+    if held is None:
+        return like.new_empty(shape)
+    wider = held.new_empty(held.shape[0], max(shape[1], 2 * held.shape[1]), *held.shape[2:])
+    wider[:, : held.shape[1]] = held
+    return wider
+
+
+class Distraction(Scorer):
+    """Adds the weighted terms to every hypothesis at every step; see the file's docstring.
+
+    Works in 32-bit floats at least. A weight of 0 leaves its term out, and the model need not give its vectors.
+    """
+
+    Config = DistractionConfig
+    name = "distraction"
+    config: DistractionConfig
+
+    def __init__(self, config: Section, *, specials: SpecialIds):
+        super().__init__(config, specials=specials)
+        self.carries_rows = self.config.accumulate
+        formulas = VARIANTS[self.config.variant]
+        weights = {name: float(getattr(self.config, name)) for name in formulas}
+        self._terms = [(name, weight, formulas[name]) for name, weight in weights.items() if weight]
+        self._past = Past(0, 1)
+
+    def start(self, memory: Memory | None, num_rows: int) -> None:
+        if memory is None:
+            raise ConfigError("search.distraction needs to know the documents, but the search was given no memory.")
+        self._past = Past(memory.batch_size, num_rows // memory.batch_size)
+
+    def on_rows(self, totals: Tensor, view: HypothesesView) -> Tensor:
+        past, added = self._past, None
+        for name, weight, formula in self._terms:
+            vectors = _given(view.output, name)
+            if past.steps:
+                term = weight * formula.reduce(past.products(name, formula.present(vectors)))
+                added = term if added is None else added + term
+            past.add(name, formula.past(vectors))
+        past.close_step(totals.device)
+        return totals if added is None else totals + added
+
+    def bound(self, scores: Tensor, length: int, max_length: int) -> Tensor:
+        """Cosines are at most 1 a step and the released terms at most 0; a rewarded divergence has no bound."""
+        if not self.config.accumulate:
+            return scores
+        growth = 0.0
+        for name, weight, _ in self._terms:
+            if name == "attention":
+                growth += torch.inf if weight > 0 else 0.0
+            else:
+                growth += abs(weight) * (max_length + 1 - length) * (1 if self.config.variant == "paper" else 2)
+        return torch.where(scores > -torch.inf, scores + growth, scores)
+
+    def select(self, index: Tensor) -> None:
+        self._past.select(index)
+
+
+def _given(output: StepOutput | None, name: str) -> Tensor:
+    """The step's vectors, in 32-bit floats at least.
+
+    Raises:
+        ConfigError: the model does not give them.
+    """
+    vectors: Tensor | None = None if output is None else getattr(output, name)
+    if vectors is None:
+        raise ConfigError(
+            f"search.distraction.{name} needs a model that shows its {name} at every step, and this one does not: "
+            f"set search.distraction.{name} to 0 or search.distraction to null."
+        )
+    return vectors.to(torch.promote_types(vectors.dtype, torch.float32))
