@@ -55,6 +55,7 @@ OBJECTIVES: Table = {
 }
 SCORERS: Table = {
     "coverage_penalty": "laconic.search.scorers.coverage:CoveragePenalty",
+    "distraction": "laconic.search.scorers.distraction:Distraction",
     "diverse_groups": "laconic.search.scorers.diversity:DiverseGroups",
     "forbid_tokens": "laconic.search.scorers.constraints:ForbidTokens",
     "forced_prefix": "laconic.search.scorers.constraints:ForcedPrefix",
