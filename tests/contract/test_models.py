@@ -37,10 +37,33 @@ TINY_BART = {
     "decoder_start_token_id": 2,
     "forced_eos_token_id": None,
 }
+TINY_TRANSFORMER = {
+    "encoder_layers": 2,
+    "decoder_layers": 2,
+    "hidden_size": 16,
+    "num_heads": 2,
+    "feed_forward_size": 24,
+    "dropout": 0.0,
+}
 # Models that need more than a type, and forms of a model that no row has.
 FURTHER: dict[str, list[dict[str, Any]]] = {
     "bart": [{"architecture": TINY_BART}],
+    "distraction": [
+        {"embedding_size": 6, "hidden_size": 5, "attention": {"type": "distraction", "size": 7}},
+        {
+            "embedding_size": 6,
+            "hidden_size": 5,
+            "bidirectional": False,
+            "decoder": "one-level",
+            "gru": "paper",
+            "readout_size": 4,
+            "attention": {"type": "additive", "coverage": True, "size": 7},
+            "head": {"type": "pointer"},
+        },
+        {"embedding_size": 6, "hidden_size": 5, "gru": "paper", "bias": False, "head": {"type": "pointer"}},
+    ],
     "seq2seq": [
+        {"embedding_size": 6, "encoder_hidden": 5, "hidden_size": 5, "attention": {"type": "distraction"}},
         {
             "embedding_size": 6,
             "encoder_hidden": 5,
@@ -61,6 +84,19 @@ FURTHER: dict[str, list[dict[str, Any]]] = {
             "input_feeding": "concat",
             "output_uses_input": True,
             "see_decode_parity": False,
+        },
+    ],
+    "transformer": [
+        TINY_TRANSFORMER,
+        {**TINY_TRANSFORMER, "head": {"type": "pointer"}},
+        {
+            **TINY_TRANSFORMER,
+            "norm": "pre",
+            "share_embeddings": False,
+            "start_with_end": False,
+            "attention_layer": 0,
+            "attention_head": 1,
+            "head": {"type": "pointer"},
         },
     ],
 }

@@ -23,6 +23,7 @@ MODELS: Table = {
     "bart": "laconic.models.bart:BartSummarizer",
     "distraction": "laconic.models.distraction:Distraction",
     "seq2seq": "laconic.models.seq2seq:Seq2Seq",
+    "transformer": "laconic.models.transformer:Transformer",
 }
 ATTENTIONS: Table = {
     "additive": "laconic.layers.attention.additive:AdditiveAttention",
@@ -51,7 +52,17 @@ EXTRACTIVE: Table = {
 }
 OBJECTIVES: Table = {
     "coverage": "laconic.objectives.coverage:CoverageLoss",
+    "minus_softmax": "laconic.objectives.opponent:MinusSoftmax",
     "nll": "laconic.objectives.nll:NegativeLogLikelihood",
+    "opponent": "laconic.objectives.opponent:OpponentLikelihood",
+}
+OPPONENTS: Table = {
+    "dynamic": "laconic.layers.opponent.kinds:MaskDynamic",
+    "inverse": "laconic.layers.opponent.kinds:Inverse",
+    "max": "laconic.layers.opponent.kinds:MaskMaximum",
+    "none": "laconic.layers.opponent.kinds:Unmasked",
+    "one_minus": "laconic.layers.opponent.kinds:OneMinus",
+    "topk": "laconic.layers.opponent.kinds:MaskTopK",
 }
 SCORERS: Table = {
     "coverage_penalty": "laconic.search.scorers.coverage:CoveragePenalty",

@@ -1,0 +1,330 @@
+"""Transformer blocks whose attention is fused, and may still be looked into.
+
+| paper | here |
+| --- | --- |
+| W_q, W_k, W_v | rows 0 to D, D to 2D, 2D to 3D of `AttentionProjections.in_proj`; head j owns features d j ... d j + d - 1 of each |
+| q, k, v of head j | ``queries[:, :, j]``, ``keys[:, :, j]``, ``values[:, :, j]`` of a `CrossTap`, unscaled |
+| alpha of head j | `head_attention`, in float32 at least |
+
+A layer works on Q rows a document: all T target positions in training, the K beams of one step in decoding.
+The two differ only in what the self-attention of the decoder may see, which is a function that is passed in.
+
+No layer asks the attention kernel for weights. Whoever wants them (a copy head, an opponent, an explanation)
+takes a layer's `CrossTap`, references to what was projected anyway, and pays for that layer alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from laconic.layers.masking import masked_softmax
+from laconic.layers.packed import Map, linear_map
+
+Attend = Callable[[int, Tensor, Tensor, Tensor], Tensor]  # layer, then (B, Q, H, d) three times -> (B, Q, H, d)
+KeysValues = tuple[Tensor, Tensor]  # (B, S, H, d) each
+_WEIGHTS_AT_ONCE = 2**22  # attention weights that exist at a time while heads are averaged
+
+
+@dataclass(slots=True)
+class CrossTap:
+    """One decoder layer's cross attention, as it was projected. Q is T in training, K in search."""
+
+    state: Tensor  # (B, Q, D) what the queries were made of: the output of the layer's self-attention sublayer
+    queries: Tensor  # (B, Q, H, d), not yet divided by sqrt(d)
+    keys: Tensor  # (B, S, H, d)
+    values: Tensor  # (B, S, H, d), before the output projection
+    mask: Tensor  # (B, S) bool
+
+    @classmethod
+    def over_steps(cls, taps: Sequence[CrossTap]) -> CrossTap:
+        """The taps of successive steps as one, their queries side by side."""
+        state = torch.cat([tap.state for tap in taps], dim=1)
+        queries = torch.cat([tap.queries for tap in taps], dim=1)
+        return cls(state, queries, taps[0].keys, taps[0].values, taps[0].mask)
+
+
+def head_attention(queries: Tensor, keys: Tensor, mask: Tensor) -> Tensor:
+    """``alpha = softmax(q k^T / sqrt(d))`` over real tokens: (..., Q, d), (..., S, d), (..., S) -> (..., Q, S).
+
+    In float32 at least, also under autocast; zero at padding; a row without real tokens is zero.
+    """
+    with torch.autocast(queries.device.type, enabled=False):
+        queries, keys = (x.float() if x.dtype.itemsize < 4 else x for x in (queries, keys))
+        scores = (queries * queries.shape[-1] ** -0.5) @ keys.transpose(-1, -2)
+        return masked_softmax(scores, mask.unsqueeze(-2))
+
+
+def mean_attention(tap: CrossTap) -> Tensor:
+    """The mean of `head_attention` over the heads: (B, Q, S). Heads are taken in groups, as many as are small."""
+    queries, keys = tap.queries.transpose(1, 2), tap.keys.transpose(1, 2)  # (B, H, Q, d), (B, H, S, d)
+    batch, heads, rows, _ = queries.shape
+    group = max(1, _WEIGHTS_AT_ONCE // max(1, batch * rows * keys.shape[2]))
+    pairs = zip(queries.split(group, dim=1), keys.split(group, dim=1), strict=True)
+    parts = (head_attention(q, k, tap.mask.unsqueeze(1)).sum(dim=1) for q, k in pairs)
+    total = next(parts)
+    for part in parts:
+        total = total + part
+    return total / heads
+
+
+def scaled_attention(
+    queries: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    mask: Tensor | None = None,
+    *,
+    causal: bool = False,
+    dropout: float = 0.0,
+) -> Tensor:
+    """The fused kernel on (B, Q, H, d) and (B, S, H, d): (B, Q, H, d). ``mask`` (B, 1, 1 or Q, S) true where to look.
+
+    A row that may look nowhere gives zeros.
+    """
+    return F.scaled_dot_product_attention(
+        queries.transpose(1, 2),
+        keys.transpose(1, 2),
+        values.transpose(1, 2),
+        attn_mask=mask,
+        dropout_p=dropout,
+        is_causal=causal,
+    ).transpose(1, 2)
+
+
+class AttentionProjections(nn.Module):
+    """The parameters of one attention: the stacked projections of queries, keys and values, and of the output.
+
+    ``in_proj`` is drawn as one (3D, D) matrix, Xavier uniform: a smaller bound than for three (D, D) matrices.
+    """
+
+    def __init__(self, size: int, num_heads: int) -> None:
+        super().__init__()
+        self.size, self.num_heads = size, num_heads
+        self.in_proj = nn.Linear(size, 3 * size)
+        self.out_proj = nn.Linear(size, size)
+        _initialise(self.in_proj, self.out_proj)
+
+    def heads(self, features: Tensor) -> tuple[Tensor, ...]:
+        """(B, Q, p D) -> p tensors (B, Q, H, d)."""
+        parts = features.unflatten(-1, (-1, self.num_heads, self.size // self.num_heads))
+        return parts.unbind(dim=-3)
+
+    def query_map(self, *, pack: bool = False) -> Map:
+        """The projection of queries alone."""
+        return linear_map(self.in_proj.weight[: self.size], self.in_proj.bias[: self.size], pack=pack)
+
+    def read(self, memory: Tensor, *, pack: bool = False) -> KeysValues:
+        """Keys and values of a memory (B, S, D)."""
+        weight, bias = self.in_proj.weight[self.size :], self.in_proj.bias[self.size :]
+        keys, values = self.heads(linear_map(weight, bias, pack=pack)(memory))
+        return keys, values
+
+
+@dataclass(slots=True)
+class LayerMaps:
+    """The linear maps of a layer: its own in training, packed copies of them in decoding."""
+
+    attention_in: Map  # (..., D) -> (..., 3D)
+    attention_out: Map
+    inner: Map  # (..., D) -> (..., F), rectified
+    outer: Map
+    cross_in: Map | None = None  # queries only
+    cross_out: Map | None = None
+
+
+class Residual(nn.Module):
+    """``x + dropout(sublayer(x))`` with the layer norm after the sum (``post``) or before the sublayer (``pre``)."""
+
+    def __init__(self, size: int, norm: Literal["post", "pre"], dropout: float) -> None:
+        super().__init__()
+        self.norm, self.dropout, self.pre = nn.LayerNorm(size), nn.Dropout(dropout), norm == "pre"
+
+    def entering(self, inputs: Tensor) -> Tensor:
+        """What the sublayer reads."""
+        return self.norm(inputs) if self.pre else inputs
+
+    def leaving(self, inputs: Tensor, output: Tensor) -> Tensor:
+        """What the next sublayer gets."""
+        summed = inputs + self.dropout(output)
+        return summed if self.pre else self.norm(summed)
+
+
+@dataclass(frozen=True, slots=True)
+class BlockSizes:
+    """What all layers of a stack have in common."""
+
+    size: int  # D
+    num_heads: int  # H
+    feed_forward_size: int  # F
+    norm: Literal["post", "pre"] = "post"
+    dropout: float = 0.0  # of every sublayer's output
+    attention_dropout: float = 0.0
+    relu_dropout: float = 0.0
+
+
+class _Layer(nn.Module):
+    """What encoder and decoder layers share: self-attention's parameters and the feed-forward sublayer."""
+
+    def __init__(self, sizes: BlockSizes) -> None:
+        super().__init__()
+        self.sizes = sizes
+        self.self_attention = AttentionProjections(sizes.size, sizes.num_heads)
+        self.after_self_attention = self._residual()
+        self.inner = nn.Linear(sizes.size, sizes.feed_forward_size)
+        self.outer = nn.Linear(sizes.feed_forward_size, sizes.size)
+        self.after_feed_forward = self._residual()
+        _initialise(self.inner, self.outer)
+
+    def _residual(self) -> Residual:
+        return Residual(self.sizes.size, self.sizes.norm, self.sizes.dropout)
+
+    def maps(self, *, pack: bool = False) -> LayerMaps:
+        """The layer's linear maps as they are now; ``pack``: for decoding (see `laconic.layers.packed`)."""
+        own = self.self_attention
+        return LayerMaps(
+            attention_in=linear_map(own.in_proj.weight, own.in_proj.bias, pack=pack),
+            attention_out=linear_map(own.out_proj.weight, own.out_proj.bias, pack=pack),
+            inner=linear_map(self.inner.weight, self.inner.bias, relu=True, pack=pack),
+            outer=linear_map(self.outer.weight, self.outer.bias, pack=pack),
+        )
+
+    def _attend_self(self, x: Tensor, attend: Callable[..., Tensor], maps: LayerMaps) -> Tensor:
+        projected = self.self_attention.heads(maps.attention_in(self.after_self_attention.entering(x)))
+        return self.after_self_attention.leaving(x, maps.attention_out(attend(*projected).flatten(2)))
+
+    def _feed_forward(self, x: Tensor, maps: LayerMaps) -> Tensor:
+        inner = maps.inner(self.after_feed_forward.entering(x))
+        inner = F.dropout(inner, self.sizes.relu_dropout, self.training) if self.sizes.relu_dropout else inner
+        return self.after_feed_forward.leaving(x, maps.outer(inner))
+
+    @property
+    def _attention_dropout(self) -> float:
+        return self.sizes.attention_dropout if self.training else 0.0
+
+
+class EncoderLayer(_Layer):
+    """Self-attention over real tokens, then the feed-forward sublayer."""
+
+    def forward(self, x: Tensor, mask: Tensor, maps: LayerMaps | None = None) -> Tensor:
+        """(B, S, D), (B, S) -> (B, S, D); what stands at padding means nothing."""
+        maps, seen = maps or self.maps(), mask[:, None, None]
+
+        def attend(*projected: Tensor) -> Tensor:
+            return scaled_attention(*projected, seen, dropout=self._attention_dropout)
+
+        return self._feed_forward(self._attend_self(x, attend, maps), maps)
+
+
+class DecoderLayer(_Layer):
+    """Self-attention, attention over the memory, feed-forward."""
+
+    def __init__(self, sizes: BlockSizes) -> None:
+        super().__init__(sizes)
+        self.cross_attention = AttentionProjections(sizes.size, sizes.num_heads)
+        self.after_cross_attention = self._residual()
+
+    def maps(self, *, pack: bool = False) -> LayerMaps:
+        maps, cross = super().maps(pack=pack), self.cross_attention
+        maps.cross_in = cross.query_map(pack=pack)
+        maps.cross_out = linear_map(cross.out_proj.weight, cross.out_proj.bias, pack=pack)
+        return maps
+
+    def forward(
+        self,
+        x: Tensor,
+        attend: Callable[..., Tensor] | None,
+        memory: KeysValues,
+        mask: Tensor,
+        maps: LayerMaps | None = None,
+    ) -> tuple[Tensor, CrossTap]:
+        """One layer on Q rows a document.
+
+        Args:
+            x: (B, Q, D).
+            attend: the self-attention, on projected (B, Q, H, d) queries, keys and values; none: causal over the Q rows.
+            memory: `AttentionProjections.read` of the encoder's output by this layer's ``cross_attention``.
+            mask: (B, S) which source tokens are real.
+            maps: none: the layer's own.
+        """
+        maps = maps or self.maps()
+        x = self._attend_self(x, attend or self._causal, maps)
+        assert maps.cross_in is not None
+        assert maps.cross_out is not None
+        state = self.after_cross_attention.entering(x)
+        (queries,) = self.cross_attention.heads(maps.cross_in(state))
+        read = scaled_attention(queries, *memory, mask[:, None, None], dropout=self._attention_dropout)
+        x = self.after_cross_attention.leaving(x, maps.cross_out(read.flatten(2)))
+        return self._feed_forward(x, maps), CrossTap(state, queries, *memory, mask)
+
+    def _causal(self, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+        return scaled_attention(queries, keys, values, causal=True, dropout=self._attention_dropout)
+
+
+class TransformerEncoder(nn.Module):
+    """The stack of encoder layers, with a last layer norm where the norms come first."""
+
+    def __init__(self, num_layers: int, sizes: BlockSizes) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(EncoderLayer(sizes) for _ in range(num_layers))
+        self.norm = nn.LayerNorm(sizes.size) if sizes.norm == "pre" else nn.Identity()
+
+    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+        """(B, S, D), (B, S) -> (B, S, D)."""
+        pack = mask.numel() >= _ROWS_WORTH_PACKING
+        for layer in self.layers:
+            x = layer(x, mask, layer.maps(pack=pack))
+        return self.norm(x)
+
+
+class TransformerDecoder(nn.Module):
+    """The stack of decoder layers."""
+
+    def __init__(self, num_layers: int, sizes: BlockSizes) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(DecoderLayer(sizes) for _ in range(num_layers))
+        self.norm = nn.LayerNorm(sizes.size) if sizes.norm == "pre" else nn.Identity()
+
+    def read(self, memory: Tensor) -> list[KeysValues]:
+        """Each layer's keys and values of the memory (B, S, D), projected once a document."""
+        pack = memory.shape[:2].numel() >= _ROWS_WORTH_PACKING
+        return [layer.cross_attention.read(memory, pack=pack) for layer in self.layers]
+
+    def packed(self) -> list[LayerMaps]:
+        """The layers' linear maps for the steps of one search."""
+        return [layer.maps(pack=True) for layer in self.layers]
+
+    def forward(
+        self,
+        x: Tensor,
+        memories: Sequence[KeysValues],
+        mask: Tensor,
+        *,
+        attend: Attend | None = None,
+        maps: Sequence[LayerMaps] | None = None,
+    ) -> tuple[Tensor, list[CrossTap]]:
+        """(B, Q, D) -> (B, Q, D) and each layer's `CrossTap`. ``attend`` (none: causal) gets the layer's number."""
+        taps = []
+        for number, layer in enumerate(self.layers):
+            own = None if attend is None else _numbered(attend, number)
+            x, tap = layer(x, own, memories[number], mask, None if maps is None else maps[number])
+            taps.append(tap)
+        return self.norm(x), taps
+
+
+_ROWS_WORTH_PACKING = 512  # below, packing a matrix costs more than it saves in one product
+
+
+def _numbered(attend: Attend, number: int) -> Callable[..., Tensor]:
+    return lambda *projected: attend(number, *projected)
+
+
+def _initialise(*maps: nn.Linear) -> None:
+    """Xavier uniform weights, zero biases."""
+    for linear in maps:
+        nn.init.xavier_uniform_(linear.weight)
+        nn.init.zeros_(linear.bias)
