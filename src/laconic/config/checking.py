@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from laconic.config.names import ATTENTIONS, COPY_HEADS, MODELS, OBJECTIVES, SCORERS, TOKENIZERS, parse
+from laconic.config.names import ATTENTIONS, COPY_HEADS, MODELS, OBJECTIVES, OPPONENTS, SCORERS, TOKENIZERS, parse
 from laconic.config.schema import RunConfig
 from laconic.config.section import Section
 
 # The keys of a model's options that hold components themselves, and the tables these are named in.
-PARTS = {"attention": ("attention", ATTENTIONS), "head": ("copy head", COPY_HEADS)}
+PARTS = {"attention": ("attention", ATTENTIONS), "head": ("copy head", COPY_HEADS), "opponent": ("opponent", OPPONENTS)}
 
 
 def check_run(run: RunConfig) -> dict[str, list[Section]]:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from laconic.config.section import Section
+from laconic.errors import ConfigError
 from laconic.types import Batch, ModelOutput, Term
 
 Reduction = Literal["token", "example", "sentence", "sum"]
@@ -35,11 +36,38 @@ class Objective(nn.Module):
     def forward(self, output: ModelOutput, batch: Batch) -> Term:
         """The term of one micro-batch."""
 
+    def figures(self, output: ModelOutput, batch: Batch) -> dict[str, Tensor]:
+        """Further scalars for the log, asked for where a line of it is due (``batch.observe``)."""
+        return {}
+
+    def check(self, value: float, update: int) -> None:
+        """Called with an update's unweighted value before the weights change; may raise a ``TrainingError``."""
+
 
 def token_weights(mask: Tensor, reduction: Reduction, dtype: torch.dtype = torch.float32) -> Tensor:
     """What each token of a (B, T) mask weighs in the sum: 1, or 1 / T_b for ``example`` (specification c.25)."""
     weights = mask.to(dtype)
     return weights / weights.sum(dim=1, keepdim=True).clamp_min(1) if reduction == "example" else weights
+
+
+def smoothed_or_plain(name: str, output: ModelOutput, batch: Batch, key: str, plain: Tensor) -> Tensor:
+    """Label-smoothed log-probabilities ``output.details[key]`` where the batch asks for them, else ``plain``.
+
+    Raises:
+        ConfigError: the model was asked for them and has none.
+    """
+    if not batch.label_smoothing.get(name):
+        return plain
+    if key not in output.details:
+        raise ConfigError(f"This model cannot smooth labels: set label_smoothing of the objective {name} to 0.")
+    return output.details[key]
+
+
+def masked_mean(values: Tensor, output: ModelOutput, batch: Batch) -> Tensor:
+    """The mean of ``values`` (B, T) over the tokens that count."""
+    mask = output.token_mask if output.token_mask is not None else batch.target_mask
+    assert mask is not None
+    return (values * mask).sum() / mask.sum().clamp_min(1)
 
 
 def reduce(name: str, values: Tensor, mask: Tensor, config: Objective.Config) -> Term:

@@ -35,6 +35,11 @@ def forced_mask(
     return mask
 
 
+def noise_seed(seed: int, update: int, micro_batch: int, rank: int) -> int:
+    """The seed of a micro-batch's noise that is no part of the global stream: a pure function, as the coins are."""
+    return int(np.random.SeedSequence([seed, update, micro_batch, rank, 1]).generate_state(1, np.uint64)[0])
+
+
 def free_running_mask(size: tuple[int, int]) -> Tensor:
     """A mask under which the model reads only BOS and its own predictions, as in decoding."""
     mask = torch.zeros(size, dtype=torch.bool)

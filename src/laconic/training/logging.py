@@ -112,11 +112,14 @@ class RunLog:
         self._window_at = self._shown_at = time.perf_counter()
         self._read_tokens = self._rate = 0.0
 
-    def update(self, values: dict[str, float], place: dict[str, Any], log_every: int) -> None:
+    def update(
+        self, values: dict[str, float], place: dict[str, Any], log_every: int, details: dict[str, float] | None = None
+    ) -> None:
         """Take in one update's figures; every ``log_every`` updates their means become a line.
 
         ``values`` (loss, gradient norm, objectives) are averaged over the updates since the last line, ``tokens``
-        added up; the sums live in the training state, so a resumed run closes the same window.
+        added up; the sums live in the training state, so a resumed run closes the same window. ``details`` are
+        figures of this update alone and stand in the line as they are.
         """
         window = self._state.window
         for name, value in values.items():
@@ -124,10 +127,10 @@ class RunLog:
         window["updates"] = window.get("updates", 0) + 1
         self._read_tokens += values["tokens"]
         if self._state.update % log_every == 0:
-            self.close_window(place)
+            self.close_window(place, details)
         self._show(values["loss"])
 
-    def close_window(self, place: dict[str, Any]) -> None:
+    def close_window(self, place: dict[str, Any], details: dict[str, float] | None = None) -> None:
         """Write the window's line, if any update is in it."""
         window, self._state.window = self._state.window, {}
         count = window.pop("updates", 0)
@@ -136,7 +139,7 @@ class RunLog:
         tokens = int(window.pop("tokens"))
         self._state.tokens += tokens
         means = {name: total / count for name, total in window.items()}
-        self._write({"kind": "train", **place, **means, "tokens": tokens})
+        self._write({"kind": "train", **place, **means, **(details or {}), "tokens": tokens})
         now = time.perf_counter()
         self._rate = self._read_tokens / max(now - self._window_at, 1e-9)
         if self._timing:

@@ -167,7 +167,7 @@ class Trainer:
         state.elapsed_seconds = time.perf_counter() - self._started_at
         self._flags = figures.flags
         values = {"loss": figures.loss, **figures.values, "grad_norm": figures.grad_norm, "tokens": figures.tokens}
-        self.log.update(values, place, training.log_every)
+        self.log.update(values, place, training.log_every, figures.details)
 
     def _wishes(self, stop: StopRequest) -> list[float]:
         """What this process would like to happen after the update: stop, end (time is up), save.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,23 +18,25 @@ from laconic.errors import ConfigError, TrainingError, unknown_choice
 from laconic.models.base import SummarizationModel
 from laconic.objectives.base import Objective
 from laconic.training.checkpoint import last_good
-from laconic.training.forcing import forced_mask
+from laconic.training.forcing import forced_mask, noise_seed
 from laconic.training.gradients import sum_gradients, sum_over_processes
 from laconic.training.optim import clip_gradients
-from laconic.types import Batch, Term
+from laconic.types import Batch, ModelOutput, Term
 
 _NAMED_RECORDS = 20
 
 
 @dataclass(frozen=True)
 class UpdateFigures:
-    """One update in numbers, the same on every process. ``flags`` are the processes' flags added up."""
+    """One update in numbers, the same on every process. ``flags`` are the processes' flags added up; ``details`` are
+    this process's figures of its last micro-batch, where a line of the log is due."""
 
     loss: float
     values: dict[str, float]
     grad_norm: float
     tokens: int
     flags: list[float]
+    details: dict[str, float] = field(default_factory=dict)
 
 
 class UpdateStep:
@@ -70,10 +72,15 @@ class UpdateStep:
 
     def terms(self, batch: Batch) -> list[Term]:
         """Forward pass (under autocast for bf16) and the active objectives, with their present weights."""
+        return self._terms_of(self._forward(batch), batch)
+
+    def _forward(self, batch: Batch) -> ModelOutput:
         with torch.autocast(
             self.accelerator.device.type, torch.bfloat16, enabled=self.run.training.precision == "bf16"
         ):
-            output = self.model(batch)
+            return self.model(batch)
+
+    def _terms_of(self, output: ModelOutput, batch: Batch) -> list[Term]:
         terms = [objective(output, batch) for objective in self.active]
         return [replace(term, weight=self._weights.get(term.name, term.weight)) for term in terms]
 
@@ -81,11 +88,12 @@ class UpdateStep:
         """Compute the gradients of the update after ``update`` completed ones.
 
         Raises:
-            TrainingError: loss or gradient norm is not finite; nothing has been stepped.
+            TrainingError: loss or gradient norm is not finite, or an objective's check fails; nothing has been stepped.
         """
         device = self.accelerator.device
         tokens = sum(int(batch.target_mask.sum()) for batch in batches if batch.target_mask is not None)
-        batches = [self._ready(batch, update, number) for number, batch in enumerate(batches)]
+        last = len(batches) - 1
+        batches = [self._ready(batch, update, n, last=n == last) for n, batch in enumerate(batches)]
         several = len(batches) > 1 or self.accelerator.num_processes > 1
         # One objective: divide the summed gradients. More: each has its own count, needed before the backward pass.
         late = several and len(self.active) == 1
@@ -93,8 +101,12 @@ class UpdateStep:
         sums = torch.zeros(len(self.active), device=device)
         seen = torch.zeros(len(self.active), device=device)
         losses: list[Tensor] = []
+        observed: dict[str, Tensor] = {}
         for batch in batches:
-            terms = self.terms(batch)
+            output = self._forward(batch)
+            terms = self._terms_of(output, batch)
+            if batch.observe:
+                observed = self._observed(output, batch)
             weights = [term.weight for term in terms]
             own = torch.stack([term.count.detach().float() for term in terms])
             if counts is None and not late:
@@ -104,6 +116,7 @@ class UpdateStep:
             losses.append(loss.detach())
             sums += torch.stack([term.sum.detach().float() for term in terms])
             seen += own
+        del output, terms
         figures = torch.cat([sums, seen, torch.tensor([float(tokens), *flags], device=device)])
         figures = sum_gradients(self._parameters, figures, self.accelerator)
         size = len(self.active)
@@ -112,15 +125,29 @@ class UpdateStep:
             torch._foreach_div_([p.grad for p in self._parameters if p.grad is not None], counts[0])
         norm = clip_gradients(self._parameters, self.run.training.clip_norm)
         # the one moment of an update at which the host waits for the device
-        numbers = torch.cat([figures[:size] / counts, norm.detach().float().view(1), figures[2 * size :]]).tolist()
+        own = torch.stack([norm.detach(), *observed.values()]).float()
+        numbers = torch.cat([figures[:size] / counts, own, figures[2 * size :]]).tolist()
+        details = dict(zip(observed, numbers[size + 1 :], strict=False))
+        del numbers[size + 1 : size + len(own)]
         values = {o.name: value for o, value in zip(self.active, numbers[:size], strict=True)}
+        for objective in self.active:
+            objective.check(values[objective.name], update + 1)
         total = sum(weight * value for weight, value in zip(weights, values.values(), strict=True))
         if not (math.isfinite(total) and math.isfinite(numbers[size])):
             self._refuse(total, numbers[size], batches, losses, update, out)
-        return UpdateFigures(total, values, numbers[size], int(numbers[size + 1]), numbers[size + 2 :])
+        return UpdateFigures(total, values, numbers[size], int(numbers[size + 1]), numbers[size + 2 :], details)
 
-    def _ready(self, batch: Batch, update: int, number: int) -> Batch:
-        """The batch with its coins of teacher forcing and the loss's token weights, on the device."""
+    @torch.no_grad()
+    def _observed(self, output: ModelOutput, batch: Batch) -> dict[str, Tensor]:
+        """The scalars that model and objectives have for the log, on the device."""
+        found = dict(output.figures)
+        for objective in self.active:
+            found |= objective.figures(output, batch)
+        return found
+
+    def _ready(self, batch: Batch, update: int, number: int, *, last: bool) -> Batch:
+        """The batch on the device, with what model and objectives may ask of the update: coins of teacher forcing,
+        the loss's token weights, label smoothing, a seed for noise of the model's own, and whether the log looks."""
         training = self.run.training
         assert batch.target_ids is not None, "a training record without a summary passed the readers"
         mask = forced_mask(
@@ -132,7 +159,14 @@ class UpdateStep:
             rank=self.accelerator.process_index,
         )
         hints: list[Any] = [o for o in self.active if hasattr(o, "token_weights")]
-        batch = replace(batch, forced_mask=mask, token_weights=hints[0].token_weights(batch) if hints else None)
+        batch = replace(
+            batch,
+            forced_mask=mask,
+            token_weights=hints[0].token_weights(batch) if hints else None,
+            label_smoothing={o.name: getattr(o.config, "label_smoothing", 0.0) for o in self.active},
+            noise_seed=noise_seed(training.seed, update, number, self.accelerator.process_index),
+            observe=last and (update + 1) % training.log_every == 0,
+        )
         return batch.to(self.accelerator.device, non_blocking=True)
 
     def _count(self, batches: Sequence[Batch]) -> Tensor:

@@ -77,6 +77,7 @@ class Spoiled:
     def __init__(self, inner: Any, record: str, *, gradient_only: bool) -> None:
         self.inner, self.record, self.gradient_only = inner, record, gradient_only
         self.name, self.config = inner.name, inner.config
+        self.check, self.figures = inner.check, inner.figures
 
     def __call__(self, output: Any, batch: Any) -> Term:
         term = self.inner(output, batch)

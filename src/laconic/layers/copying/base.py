@@ -74,12 +74,14 @@ class GoldTokens:
     """M target tokens: extended ``ids`` (M,), the document ``rows`` (M,) each belongs to, loss ``weights`` (M,).
 
     ``weights`` are what each token will weigh in the loss, up to one common factor: a hint for the
-    vocabulary projection's backward pass, never part of the result.
+    vocabulary projection's backward pass, never part of the result. With ``smoothing`` the details hold
+    ``smoothed_log_probs`` (M,) as well, label-smoothed; heads that cannot tell refuse.
     """
 
     ids: Tensor
     rows: Tensor
     weights: Tensor | None = None
+    smoothing: float = 0.0
 
 
 def first_positions(ids: Tensor, size: int) -> Tensor:

@@ -26,6 +26,7 @@ from torch import Tensor, nn
 from torch.nn.functional import logsigmoid
 
 from laconic.config.section import Section
+from laconic.errors import ConfigError
 from laconic.layers.copying.base import CopyHead, CopySource, GoldTokens, HeadInput
 from laconic.layers.masking import NEGATIVE_INFINITY, masked_logsumexp
 from laconic.layers.vocabulary import VocabularyProjection
@@ -141,6 +142,11 @@ class PointerHead(CopyHead):
     ) -> tuple[Tensor, dict[str, Tensor]]:
         """M target tokens: log P(gold) (M,), details p_gen (M,)."""
         assert scores is not None
+        if gold.smoothing:
+            raise ConfigError(
+                "Label smoothing needs the mean log-probability of all words, which copied words do not have: "
+                "set label_smoothing of the objective nll to 0, or model.head to {type: vocabulary}."
+            )
         gate = generation_gate(inputs.gate, self.gate.weight, self.gate.bias)
         log_copy = gold_copy_log_prob(
             scores.to(gate.dtype), gold.ids, source.extended_ids[gold.rows], source.mask[gold.rows]

@@ -34,8 +34,13 @@ class VocabularyHead(CopyHead):
     def gold_log_probs(
         self, inputs: HeadInput, scores: Tensor | None, source: CopySource, gold: GoldTokens
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        """(M, F) -> (M,)."""
+        """(M, F) -> (M,); details ``smoothed_log_probs`` (M,) where labels are smoothed."""
         ids = gold.ids.masked_fill(gold.ids >= self.projection.vocab_size, self.unk_id)
         weights = gold.weights
         derivative = None if weights is None else (lambda _, rows: weights[rows])
-        return self.projection.gold_log_probs(inputs.hidden, ids, derivative), {}
+        log_probs = self.projection.gold_log_probs(inputs.hidden, ids, derivative)
+        if not gold.smoothing:
+            return log_probs, {}
+        return log_probs, {
+            "smoothed_log_probs": self.projection.smoothed(log_probs, inputs.hidden, ids, gold.smoothing)
+        }

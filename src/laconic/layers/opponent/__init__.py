@@ -1,0 +1,1 @@
+"""The contrastive attention mechanism. Names: `laconic.config.names.OPPONENTS`."""

@@ -1,0 +1,257 @@
+"""The opponent branch: one head's attention, its opponent, and the word probability that grows on it.
+
+The equations are in `laconic.layers.opponent.attention` and `laconic.layers.opponent.probability`; this module holds
+the parameters. One branch serves the whole model: it reads the queries, keys and values that one decoder layer has
+projected anyway, and adds a small feed-forward network and a vocabulary matrix of its own (for a head of 64 these are
+64 V + 2 (64^2 + 64) + 4 * 64 numbers). What is masked is the subclass's business (`laconic.layers.opponent.kinds`).
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from pydantic import Field, model_validator
+from torch import Tensor, nn
+
+from laconic.config.section import Section
+from laconic.errors import ConfigError
+from laconic.layers.copying.base import GoldTokens
+from laconic.layers.opponent.attention import (
+    Empty,
+    Normalizer,
+    at_least_float32,
+    behaviour,
+    conventional_weights,
+    opponent_weights,
+)
+from laconic.layers.opponent.probability import DecodeScore, joint_score
+from laconic.layers.vocabulary import VocabularyProjection
+
+AVERAGE = "average"
+SCORES = ("joint", "pc", "po")
+
+
+class OpponentConfig(Section):
+    """Options that all opponents share; letters and numbers are those of docs/contrastive.md.
+
+    ``layer`` counts decoder layers from the bottom and ``head`` the layer's heads, both from 0; the head may be
+    ``average``, all heads of the layer (c.17), whose values are then put side by side or averaged.
+    """
+
+    layer: int = Field(2, ge=0)
+    head: int | Literal["average"] = 4
+    averaged_values: Literal["concat", "mean"] = "concat"  # c.17
+    normalizer: Normalizer = "softmax"  # c.10
+    empty: Empty = "zero"  # c.16
+    padding_by_zero: bool = False  # c.15
+    detach_alpha: bool = False  # c.18
+    detach_values: bool = False
+    out_proj: bool = False  # c.4
+    ffn_dim: int | None = Field(None, ge=1)  # c.6; none: as wide as the context
+    dropout: float | None = Field(None, ge=0, lt=1)  # c.5; none: the model's
+    output: Literal["softmin", "softmax"] = "softmin"  # c.9
+    lambda_decode: float = 0.2  # c.21
+    decode_score: DecodeScore = "joint"  # c.30
+
+    @model_validator(mode="after")
+    def _fits(self) -> OpponentConfig:
+        check_weight(self.lambda_decode, self.output)
+        return self
+
+
+def check_weight(value: Any, output: str) -> float:
+    """A lambda of decoding; below 0 it is footnote 3's variant, which goes with a softmax.
+
+    Raises:
+        ValueError: it is no number, or negative where the opponent's output is a softmin.
+    """
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        raise ValueError(f"lambda_decode must be a number, not {value!r}")
+    if value < 0 and output == "softmin":
+        raise ValueError(
+            f"lambda_decode {value} is negative; only the variant of footnote 3 (output: softmax with the objective "
+            "minus_softmax) takes log P_o away, so give 0 or more"
+        )
+    return float(value)
+
+
+@dataclass(slots=True)
+class OpponentReading:
+    """What the opponent makes of Q queries a document."""
+
+    weights: Tensor  # (B, Q, S) alpha_c
+    kept: Tensor  # (B, Q, S) where alpha_o may be positive
+    opponent: Tensor  # (B, Q, S) alpha_o
+    context: Tensor  # (B, Q, F) alpha_o v
+
+
+@dataclass(frozen=True, slots=True)
+class DecoderShape:
+    """The decoder that the branch sits on."""
+
+    num_layers: int
+    num_heads: int
+    head_width: int
+    dropout: float = 0.0
+
+
+class Opponent(nn.Module):
+    """Equations (2) to (8); subclasses say what takes the place of the largest weight.
+
+    ``Class(config, shape=DecoderShape(...), vocab_size=V, unk_id=...)``. Build it after everything else: it takes
+    its first numbers from the global generator and puts the generator back, so that a model with it and one without
+    it start, from equal seeds, with equal weights and go on with equal dropout masks.
+    """
+
+    Config: type[OpponentConfig] = OpponentConfig
+    config: Any
+
+    def __init__(self, config: OpponentConfig, *, shape: DecoderShape, vocab_size: int, unk_id: int) -> None:
+        super().__init__()
+        self.config, self.unk_id = config, unk_id
+        _check_place(config, shape)
+        self.heads = slice(None) if config.head == AVERAGE else slice(int(config.head), int(config.head) + 1)
+        side_by_side = config.head == AVERAGE and config.averaged_values == "concat"
+        width = shape.head_width * (shape.num_heads if side_by_side else 1)
+        inner = config.ffn_dim or width
+        self.dropout = shape.dropout if config.dropout is None else config.dropout
+        self.sign = -1.0 if config.output == "softmin" else 1.0
+        self.decode_score, self.lambda_decode = config.decode_score, config.lambda_decode
+        with torch.random.fork_rng(devices=[]):
+            self.out_proj = nn.Linear(width, width) if config.out_proj else None
+            self.first_norm, self.second_norm = nn.LayerNorm(width), nn.LayerNorm(width)
+            self.expand, self.contract = nn.Linear(width, inner), nn.Linear(inner, width)
+            self.projection = VocabularyProjection(width, vocab_size, bias=False)
+            for layer in (self.out_proj, self.expand, self.contract):
+                if layer is not None:
+                    nn.init.xavier_uniform_(layer.weight)
+                    nn.init.zeros_(layer.bias)
+            nn.init.normal_(self.projection.weight, std=width**-0.5)
+
+    @abstractmethod
+    def scored(self, weights: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+        """alpha_c (B, Q, S) and the mask (B, 1, S) -> what equation (3) normalises, and the positions it keeps."""
+
+    def read(self, queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor) -> OpponentReading:
+        """Equations (2) and (3) and alpha_o v, from all heads of the chosen layer.
+
+        ``queries`` (B, H, Q, d), ``keys`` and ``values`` (B, H, S, d), as projected with their biases and not scaled;
+        ``mask`` (B, S). Q is T in training, K in search.
+        """
+        c = self.config
+        weights = conventional_weights(queries[:, self.heads], keys[:, self.heads], mask)
+        if c.detach_alpha:
+            weights = weights.detach()
+        real = mask.unsqueeze(1)
+        scores, kept = self.scored(weights, real)
+        if c.padding_by_zero:
+            kept = kept & (weights > 0)
+        opponent = opponent_weights(scores, kept, c.normalizer)
+        if c.empty == "alpha":
+            opponent = torch.where(kept.any(dim=-1, keepdim=True), opponent, weights)
+        chosen = values[:, self.heads]  # (B, h, S, d)
+        chosen = chosen.mean(dim=1) if c.averaged_values == "mean" else chosen.transpose(1, 2).flatten(2)
+        chosen = chosen.detach() if c.detach_values else chosen
+        with torch.autocast(queries.device.type, enabled=False):
+            context = opponent @ at_least_float32(chosen)
+        return OpponentReading(weights, kept, opponent, context)
+
+    def features(self, context: Tensor, noise_seed: int | None = None) -> Tensor:
+        """Equations (4) and (5), and the minus of (7): (..., F) -> -z3 (z3 for ``output: softmax``).
+
+        The minus is put here, on the few numbers. In training the dropout draws from a generator of its own, seeded
+        with ``noise_seed``, so that the rest of the model sees the masks it would see without the branch.
+        """
+        drop = _Dropout(self.dropout if self.training else 0.0, noise_seed, context.device)
+        projected = context if self.out_proj is None else self.out_proj(context)
+        z1 = self.first_norm(drop(projected.to(self.first_norm.weight.dtype)))
+        z2 = drop(self.contract(torch.relu(self.expand(z1))))
+        return self.sign * self.second_norm(z1 + z2)
+
+    def gold_log_probs(self, context: Tensor, gold: GoldTokens, noise_seed: int | None = None) -> dict[str, Tensor]:
+        """log P_o of M gold words from their contexts (M, F): ``opponent_log_probs`` (M,) and, with label smoothing,
+        ``opponent_smoothed``. Words outside V count as UNK."""
+        features = self.features(context, noise_seed)
+        ids = gold.ids.masked_fill(gold.ids >= self.projection.vocab_size, self.unk_id)
+        weights = gold.weights
+        derivative = None if weights is None else (lambda _, rows: weights[rows])
+        log_probs = self.projection.gold_log_probs(features, ids, derivative)
+        found = {"opponent_log_probs": log_probs}
+        if gold.smoothing:
+            found["opponent_smoothed"] = self.projection.smoothed(log_probs, features, ids, gold.smoothing)
+        return found
+
+    def scores(
+        self, context: Tensor, log_conventional: Tensor, project: Callable[[Tensor], Tensor] | None = None
+    ) -> Tensor:
+        """What a decoding step is worth: J, or log P_o with ``decode_score: po``. (N, F) and (N, X) -> (N, X).
+
+        ``project`` is `VocabularyProjection.for_decoding` of the branch, made once a search.
+        """
+        logits = at_least_float32((project or self.projection)(self.features(context)))
+        if self.decode_score == "po":
+            return joint_score(torch.zeros_like(log_conventional), logits, 1.0, self.unk_id)
+        return joint_score(log_conventional, logits, self.lambda_decode, self.unk_id)
+
+    @property
+    def decodes(self) -> bool:
+        """Does decoding need the branch at all?"""
+        return self.decode_score != "pc"
+
+    def figures(self, reading: OpponentReading, mask: Tensor, ends: Tensor, counted: Tensor) -> dict[str, Tensor]:
+        """`behaviour` of a training pass under names for the log."""
+        return {
+            f"opponent_{k}": v
+            for k, v in behaviour(reading.weights.detach(), reading.kept, mask.unsqueeze(1), ends, counted).items()
+        }
+
+    def switches(self) -> dict[str, Any]:
+        """What may change between trainings and searches without new weights."""
+        return {"decode_score": self.decode_score, "lambda_decode": self.lambda_decode}
+
+    def switch(self, options: Mapping[str, Any]) -> None:
+        """Set ``decode_score`` or ``lambda_decode``.
+
+        Raises:
+            ConfigError: a score that does not exist, or a lambda that `check_weight` refuses.
+        """
+        if "decode_score" in options:
+            if options["decode_score"] not in SCORES:
+                raise ConfigError(f"decode_score is one of {', '.join(SCORES)}, not '{options['decode_score']}'.")
+            self.decode_score = options["decode_score"]
+        if "lambda_decode" in options:
+            try:
+                self.lambda_decode = check_weight(options["lambda_decode"], self.config.output)
+            except ValueError as error:
+                raise ConfigError(f"{str(error)[:1].upper()}{str(error)[1:]}.") from None
+
+
+class _Dropout:
+    """Dropout from a generator of its own; the global one where no seed is given."""
+
+    def __init__(self, probability: float, seed: int | None, device: torch.device) -> None:
+        self.probability = probability
+        self.generator = None if seed is None else torch.Generator(device).manual_seed(seed)
+
+    def __call__(self, values: Tensor) -> Tensor:
+        if not self.probability:
+            return values
+        kept = torch.empty_like(values).bernoulli_(1 - self.probability, generator=self.generator)
+        return values * kept / (1 - self.probability)
+
+
+def _check_place(config: OpponentConfig, shape: DecoderShape) -> None:
+    if config.layer >= shape.num_layers:
+        raise ConfigError(
+            f"model.opponent.layer {config.layer} does not exist: the decoder has {shape.num_layers} layers, "
+            f"counted from 0."
+        )
+    if config.head != AVERAGE and not 0 <= int(config.head) < shape.num_heads:
+        raise ConfigError(
+            f"model.opponent.head {config.head} does not exist: a decoder layer has {shape.num_heads} heads, "
+            f"counted from 0."
+        )
