@@ -46,6 +46,7 @@ from laconic.layers.stepwise import StepLinear
 from laconic.layers.vocabulary import VocabularyProjection
 from laconic.models.base import SummarizationModel
 from laconic.models.initialisation import initialise
+from laconic.objectives.coverage import coverage_loss
 from laconic.types import AttentionOutput, Batch, Memory, ModelOutput, Shared, StepOutput
 
 Spec = dict[str, Any]
@@ -134,6 +135,7 @@ class _Trace:
     contexts: list[Tensor] = field(default_factory=list)
     weights: list[Tensor] = field(default_factory=list)
     scores: list[Tensor] = field(default_factory=list)  # only where words are copied
+    coverage: list[Tensor] = field(default_factory=list)  # of an additive attention that has it
 
 
 class Distraction(SummarizationModel):
@@ -301,11 +303,13 @@ class Distraction(SummarizationModel):
         scores = torch.cat(trace.scores, dim=1)[rows, steps] if self.head.copies else None
         source = CopySource(memory.extended_ids, memory.mask, memory.extended_vocab_size)
         log_probs, details = self.head.gold_log_probs(inputs, scores, source, gold)
-        return ModelOutput(
-            scatter_real(log_probs, mask),
-            attention=torch.cat(trace.weights, dim=1),
-            details={name: scatter_real(values, mask) for name, values in details.items()},
-        )
+        placed = {name: scatter_real(values, mask) for name, values in details.items()}
+        output = ModelOutput(scatter_real(log_probs, mask), details=placed)
+        output.attention = torch.cat(trace.weights, dim=1)
+        if trace.coverage:
+            losses = coverage_loss(output.attention, torch.cat(trace.coverage, dim=1))
+            output.coverage_losses = losses.masked_fill(~mask, 0.0)
+        return output
 
     # --------------------------------------------------------------------------- one step
 
@@ -321,6 +325,8 @@ class Distraction(SummarizationModel):
         trace.weights.append(reading.weights)
         if self.head.copies:
             trace.scores.append(reading.scores)
+        if "coverage" in reading.aux:
+            trace.coverage.append(reading.aux["coverage"])
         return state | {"state": after, "attention": attention}
 
     def _first_state(self, memory: Memory) -> dict[str, Any]:

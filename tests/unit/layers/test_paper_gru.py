@@ -1,0 +1,146 @@
+"""The GRU with the reset gate before U: cells, sequences, padding, and how it differs from torch's."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from laconic.layers.recurrent import GruCell, PaperGruCell, PaperRecurrence, Recurrence, gru_gates, paper_gru
+from samples import randomise
+
+B, T, E, H = 3, 6, 4, 5
+LENGTHS = (6, 3, 1)
+MASK = torch.arange(T) < torch.tensor(LENGTHS)[:, None]
+EXACT = {"atol": 1e-13, "rtol": 0}
+
+
+def rand(*shape: int, seed: int = 0) -> Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def by_hand(cell: PaperGruCell, x: Tensor, h: Tensor) -> Tensor:
+    """Equations (2) to (5) with u = 1 - z for one row."""
+    w_r, w_z, w = cell.weight_ih.split(H)
+    u_r, u_z, u = cell.weight_hh.split(H)
+    b_r, b_z, b = torch.zeros(3, H).double() if cell.bias_ih is None else cell.bias_ih.split(H)
+    r = torch.sigmoid(w_r @ x + u_r @ h + b_r)
+    update = torch.sigmoid(-(w_z @ x + u_z @ h + b_z))
+    return (1 - update) * h + update * torch.tanh(w @ x + u @ (r * h) + b)
+
+
+def cell_of(cls: type[GruCell] = PaperGruCell, *, bias: bool = True, seed: int = 0) -> GruCell:
+    cell = cls(E, H, bias=bias).double()
+    randomise(cell, seed=seed, scale=1.0)
+    return cell
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_a_step_is_the_papers(bias: bool) -> None:
+    cell = cell_of(bias=bias)
+    inputs, state = rand(B, E), rand(B, H, seed=1)
+    result = cell.stepper()(cell.project(inputs), state)
+    for b in range(B):
+        torch.testing.assert_close(result[b], by_hand(cell, inputs[b], state[b]), **EXACT)
+    assert (cell.bias_ih is None, cell.bias_hh) == (not bias, None)
+
+
+def test_torchs_cell_is_torchs() -> None:
+    cell, theirs = cell_of(GruCell), nn.GRUCell(E, H).double()
+    theirs.load_state_dict(cell.state_dict())
+    inputs, state = rand(B, E), rand(B, H, seed=1)
+    torch.testing.assert_close(cell.stepper()(cell.project(inputs), state), theirs(inputs, state), **EXACT)
+
+
+def test_the_input_may_come_in_two_parts() -> None:
+    cell, inputs = cell_of(), rand(B, E)
+    first = cell.project(inputs[:, :3], slice(0, 3))
+    rest = nn.functional.linear(inputs[:, 3:], cell.weight_ih[:, 3:])
+    torch.testing.assert_close(first + rest, cell.project(inputs), **EXACT)
+
+
+def test_the_two_readings_differ_unless_the_matrix_is_diagonal() -> None:
+    """U (r * h) = r * (U h) where U is diagonal, and only there."""
+    cell, inputs, state = cell_of(bias=False), rand(B, E), rand(B, H, seed=1)
+
+    def both() -> tuple[Tensor, Tensor]:
+        products = cell.project(inputs)
+        return cell.stepper()(products, state), gru_gates(products, state @ cell.weight_hh.t(), (state,))[0]
+
+    paper, torchs = both()
+    assert (paper - torchs).abs().max() > 1e-2
+    with torch.no_grad():
+        cell.weight_hh[2 * H :] = torch.diag(rand(H, seed=5))
+    paper, torchs = both()
+    torch.testing.assert_close(paper, torchs, **EXACT)
+
+
+def test_turning_the_update_gates_sign_swaps_who_is_kept() -> None:
+    """z and 1 - z: with (W_z, U_z) turned, the cell keeps of h what it took of the candidate before."""
+    cell = cell_of(bias=False)
+    inputs, state = rand(B, E), rand(B, H, seed=1)
+    turned = copy.deepcopy(cell)
+    with torch.no_grad():
+        turned.weight_ih[H : 2 * H] *= -1
+        turned.weight_hh[H : 2 * H] *= -1
+    one, other = (c.stepper()(c.project(inputs), state) for c in (cell, turned))
+    w, u = cell.weight_ih, cell.weight_hh
+    r = torch.sigmoid(inputs @ w[:H].t() + state @ u[:H].t())
+    candidate = torch.tanh(inputs @ w[2 * H :].t() + (r * state) @ u[2 * H :].t())
+    torch.testing.assert_close(one + other, state + candidate, **EXACT)
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("bidirectional", [True, False])
+def test_a_sequence_is_its_steps(bidirectional: bool, bias: bool) -> None:
+    """Each document alone, without padding, one step at a time; the backward direction from its last real token."""
+    layer = PaperRecurrence(E, H, bidirectional=bidirectional, bias=bias).double()
+    randomise(layer, scale=1.0)
+    inputs = torch.where(MASK[..., None], rand(B, T, E), 100 * rand(B, T, E, seed=3))
+    outputs, (final,) = layer.over_real_tokens(inputs, MASK)
+    assert outputs[~MASK].eq(0).all()
+    assert final.shape == (1 + bidirectional, B, H)
+    for b, length in enumerate(LENGTHS):
+        for number, cell in enumerate(layer.cells):
+            h = torch.zeros(H).double()
+            order = range(length) if number == 0 else reversed(range(length))
+            for t in order:
+                h = by_hand(cell, inputs[b, t], h)
+                torch.testing.assert_close(outputs[b, t, number * H : (number + 1) * H], h, **EXACT)
+            torch.testing.assert_close(final[number, b], h, **EXACT)
+
+
+def test_gradients_of_a_sequence() -> None:
+    layer = PaperRecurrence(E, H, bidirectional=True).double()
+    randomise(layer, scale=1.0)
+
+    def function(inputs: Tensor, *_: Tensor) -> Tensor:
+        return layer.over_real_tokens(inputs, MASK)[0]
+
+    assert torch.autograd.gradcheck(function, (rand(B, T, E).requires_grad_(), *layer.parameters()))
+
+
+def test_gradients_of_the_equations() -> None:
+    recurrent = rand(3 * H, H, seed=2).requires_grad_()
+
+    def function(products: Tensor, state: Tensor, matrix: Tensor) -> Tensor:
+        u, candidate = matrix.split([2 * H, H])
+        return paper_gru(products, state, lambda x: x @ u.t(), lambda x: x @ candidate.t())
+
+    inputs = (rand(B, 3 * H).requires_grad_(), rand(B, H, seed=1).requires_grad_(), recurrent)
+    assert torch.autograd.gradcheck(function, inputs)
+
+
+@pytest.mark.parametrize("padded", [True, False])
+@pytest.mark.parametrize("bidirectional", [True, False])
+def test_torchs_gru_without_bias(bidirectional: bool, padded: bool) -> None:
+    layer = Recurrence("gru", E, H, bidirectional=bidirectional, bias=False).double()
+    theirs = nn.GRU(E, H, batch_first=True, bidirectional=bidirectional, bias=False).double()
+    assert {n.removeprefix("layer.") for n, _ in layer.named_parameters()} == {n for n, _ in theirs.named_parameters()}
+    theirs.load_state_dict({n: p for n, p in layer.layer.state_dict().items() if "bias" not in n})
+    mask, inputs = MASK if padded else torch.ones_like(MASK), rand(B, T, E)
+    outputs, _ = layer.over_real_tokens(inputs, mask)
+    for b, length in enumerate(mask.sum(1).tolist()):
+        torch.testing.assert_close(outputs[b, :length], theirs(inputs[b : b + 1, :length])[0][0], **EXACT)
