@@ -16,6 +16,7 @@ from laconic.config.schema import TextConfig
 from laconic.errors import ConfigError, DataError
 from laconic.text.base import Tokenizer
 from laconic.text.extended import extend_source, extend_target
+from laconic.text.separators import sentence_gaps
 from laconic.types import Record, TokenizedText
 
 
@@ -38,11 +39,16 @@ class Example:
 
 
 class EncodedDataset:
-    """A data set in memory: flat int32 arrays with one offset a record. Build it with `build`."""
+    """A data set in memory: flat int32 arrays with one offset a record. Build it with `build`.
+
+    ``separator_id`` is the id of the word between sentences, none where there is no such word. ``num_too_long`` counts
+    the documents that were left out for their length.
+    """
 
     records: list[Record]
     max_source_tokens: int
     max_target_tokens: int
+    num_too_long: int = 0
 
     def __init__(self, records: list[Record], tokenizer: Tokenizer, config: TextConfig) -> None:
         self.records = records
@@ -50,6 +56,7 @@ class EncodedDataset:
         self.max_target_tokens = self._built_target = config.max_target_tokens
         self._frame = _Frame(tokenizer, config)
         self._frame.check(self.max_source_tokens, self.max_target_tokens)
+        self.separator_id = tokenizer.separator_id
         self._sources = _Ragged()
         self._targets = _Ragged()
         self._oov_words: list[tuple[str, ...]] = []
@@ -61,33 +68,50 @@ class EncodedDataset:
         tokenizer: Tokenizer,
         text_config: TextConfig,
         progress: Callable[[int], object] | None = None,
+        *,
+        max_document_tokens: int | None = None,
     ) -> EncodedDataset:
         """Tokenize ``records``; ``progress(n)`` is called with the number of records newly done.
+
+        Records whose document has more than ``max_document_tokens`` tokens (separators counted) are left out.
 
         Raises:
             DataError: a document or summary holds no token (names the record's origin), or there is no record.
         """
-        data = cls(list(records), tokenizer, text_config)
-        if not data.records:
+        given = list(records)
+        data = cls([], tokenizer, text_config)
+        if not given:
             raise DataError("There are no records to encode; the data file is empty or every record was skipped.")
+        separator = tokenizer.separator
         sources = tokenizer.encode_stream(
-            (record.document for record in data.records), max_tokens=data._frame.source_room(data.max_source_tokens)
+            (record.document for record in given),
+            max_tokens=data._frame.source_room(data.max_source_tokens),
+            gaps=None if separator is None else (document_gaps(record, separator) for record in given),
         )
         targets = tokenizer.encode_stream(
-            (record.summary for record in data.records), max_tokens=data.max_target_tokens
+            (record.summary for record in given),
+            max_tokens=data.max_target_tokens,
+            gaps=None if separator is None else (sentence_gaps(r.summary, separator, by_line=True) for r in given),
         )
         interned: dict[str, str] = {}
-        for count, (record, source, target) in enumerate(zip(data.records, sources, targets, strict=True), start=1):
-            data._add(record, source, target, interned)
+        for count, (record, source, target) in enumerate(zip(given, sources, targets, strict=True), start=1):
+            if max_document_tokens is None or source.total <= max_document_tokens:
+                data._add(record, source, target, interned)
             if progress and count % 256 == 0:
                 progress(256)
         if progress:
-            progress(len(data.records) % 256)
+            progress(len(given) % 256)
+        data.num_too_long = len(given) - len(data.records)
+        if not data.records:
+            raise DataError(
+                f"All {len(given):,} documents have more than {max_document_tokens} tokens (data.max_document_tokens)."
+            )
         data._sources.freeze()
         data._targets.freeze()
         return data
 
     def _add(self, record: Record, source: TokenizedText, target: TokenizedText, interned: dict[str, str]) -> None:
+        self.records.append(record)
         if not source.ids:
             raise DataError(f"{_origin(record, len(self._sources))}: the document holds no token after tokenization.")
         if record.summary and not target.ids:
@@ -157,20 +181,33 @@ class EncodedDataset:
         return int((self._targets.totals > room).sum())
 
 
+def document_gaps(record: Record, separator: str) -> list[tuple[int, int]]:
+    """Where ``separator`` belongs in the document: between its given sentences, else between those found in it."""
+    return sentence_gaps(record.document, separator, record.sentences)
+
+
 def encode_documents(
-    documents: Sequence[str], tokenizer: Tokenizer, config: TextConfig, ids: Sequence[str] = ()
+    documents: Sequence[str | Record], tokenizer: Tokenizer, config: TextConfig, ids: Sequence[str] = ()
 ) -> tuple[list[Example], list[TokenizedText]]:
     """Encode raw documents for decoding: the examples for the collator, and each source's tokens and offsets.
 
     The token texts are those of the example's ids, special tokens included, so attention over the source can
-    be shown in the user's text.
+    be shown in the user's text. A record's given sentences count where a separator stands between sentences.
 
     Raises:
         DataError: a document holds no token.
     """
     frame = _Frame(tokenizer, config)
     frame.check(config.max_source_tokens, config.max_target_tokens)
-    texts = tokenizer.encode_batch(documents, max_tokens=config.max_source_tokens, specials=config.source_specials)
+    records = [Record(document) if isinstance(document, str) else document for document in documents]
+    separator = tokenizer.separator
+    stream = tokenizer.encode_stream(
+        (record.document for record in records),
+        max_tokens=config.max_source_tokens,
+        specials=config.source_specials,
+        gaps=None if separator is None else (document_gaps(record, separator) for record in records),
+    )
+    texts = list(stream)
     examples = []
     for index, text in enumerate(texts):
         if not text.total:
@@ -200,6 +237,11 @@ class _Frame:
         self.target_prefix = np.array(tokenizer.target_prefix_ids, dtype=np.int32)
         self.eos_on_truncation = config.eos_on_truncation
         self.extends = config.oov_copy == "extended"
+        if config.sentence_separator != tokenizer.separator:
+            raise ConfigError(
+                f"text.sentence_separator is {config.sentence_separator!r}, but the tokenizer was made with "
+                f"{tokenizer.separator!r}; use the tokenizer's, or train again."
+            )
 
     def check(self, max_source_tokens: int, max_target_tokens: int) -> None:
         if self.source_room(max_source_tokens) < 1:

@@ -6,40 +6,25 @@ The order is a function of (seed, epoch) alone, so a run that stops at batch n o
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property, partial
 
 import numpy as np
 
+Cut = Callable[[np.ndarray], list[np.ndarray]]  # indices in order of length -> batches, in that order
 
-class BucketSampler:
-    """Batches of similar length (specification headline-writer a.5, the scheme of See et al.).
 
-    The indices are shuffled by (seed, epoch), cut into pools of ``pool_batches`` batches, each pool is sorted
-    by length and sliced, and the batches are shuffled. Rank r then takes every ``world_size``-th batch; where
-    the batches do not divide evenly the first ones are used again, so that all ranks have equally many.
+class Sampler:
+    """What the ways of batching share: epochs, positions, and one batch in ``world_size`` for each rank.
 
-    Give it to a ``DataLoader`` as ``batch_sampler``. With ``shuffle=False`` the batches come in the order of
-    the data, unsorted, the same every epoch.
+    Rank r takes every ``world_size``-th batch; where the batches do not divide evenly the first ones are used again,
+    so that all ranks have equally many. Give it to a ``DataLoader`` as ``batch_sampler``. A subclass says how many
+    batches an epoch has, the same in every epoch, and which.
     """
 
-    def __init__(
-        self,
-        lengths: Sequence[int],
-        batch_size: int,
-        seed: int,
-        *,
-        rank: int = 0,
-        world_size: int = 1,
-        pool_batches: int = 100,
-        shuffle: bool = True,
-    ) -> None:
+    def __init__(self, rank: int, world_size: int) -> None:
         assert 0 <= rank < world_size, (rank, world_size)
-        assert len(lengths) > 0
-        assert batch_size > 0
-        self._lengths = np.asarray(lengths, dtype=np.int64)
-        self._batch_size, self._seed = batch_size, seed
         self._rank, self._world_size = rank, world_size
-        self._pool_batches, self._shuffle = pool_batches, shuffle
         self.epoch = 0
         self.position = 0
 
@@ -55,8 +40,7 @@ class BucketSampler:
 
     def __len__(self) -> int:
         """Batches of this rank in a whole epoch, wherever `seek` stands."""
-        batches = -(-len(self._lengths) // self._batch_size)
-        return -(-batches // self._world_size)
+        return -(-self._num_batches() // self._world_size)
 
     def __iter__(self) -> Iterator[list[int]]:
         """The batches from `seek`'s position to the end of the epoch; afterwards the position is 0 again."""
@@ -68,6 +52,42 @@ class BucketSampler:
         every = self._every_batch(epoch)
         mine = range(self._rank, len(self) * self._world_size, self._world_size)
         return [every[number % len(every)].tolist() for number in mine]
+
+    def _num_batches(self) -> int:
+        raise NotImplementedError
+
+    def _every_batch(self, epoch: int) -> list[np.ndarray]:
+        raise NotImplementedError
+
+
+class BucketSampler(Sampler):
+    """Batches of similar length (specification headline-writer a.5, the scheme of See et al.).
+
+    The indices are shuffled by (seed, epoch), cut into pools of ``pool_batches`` batches, each pool is sorted
+    by length and sliced, and the batches are shuffled. With ``shuffle=False`` the batches come in the order of
+    the data, unsorted, the same every epoch.
+    """
+
+    def __init__(
+        self,
+        lengths: Sequence[int],
+        batch_size: int,
+        seed: int,
+        *,
+        rank: int = 0,
+        world_size: int = 1,
+        pool_batches: int = 100,
+        shuffle: bool = True,
+    ) -> None:
+        super().__init__(rank, world_size)
+        assert len(lengths) > 0
+        assert batch_size > 0
+        self._lengths = np.asarray(lengths, dtype=np.int64)
+        self._batch_size, self._seed = batch_size, seed
+        self._pool_batches, self._shuffle = pool_batches, shuffle
+
+    def _num_batches(self) -> int:
+        return -(-len(self._lengths) // self._batch_size)
 
     def _every_batch(self, epoch: int) -> list[np.ndarray]:
         size = self._batch_size
@@ -83,3 +103,54 @@ class BucketSampler:
             pool = pool[np.argsort(self._lengths[pool], kind="stable")]
             batches += [pool[first : first + size] for first in range(0, len(pool), size)]
         return [batches[number] for number in random.permutation(len(batches))]
+
+
+class SortedSampler(Sampler):
+    """Sort everything by length, cut, shuffle the order of the batches (specification distraction d).
+
+    ``cut`` is `cut_by_number` or `cut_by_tokens`. Which examples stand together never changes: documents of equal
+    length are ordered by ``seed`` once, and only the order of the batches depends on the epoch.
+    """
+
+    def __init__(self, lengths: Sequence[int], cut: Cut, seed: int, *, rank: int = 0, world_size: int = 1) -> None:
+        super().__init__(rank, world_size)
+        assert len(lengths) > 0
+        self._lengths, self._cut, self._seed = np.asarray(lengths, dtype=np.int64), cut, seed
+
+    def _num_batches(self) -> int:
+        return len(self._fixed)
+
+    @cached_property
+    def _fixed(self) -> list[np.ndarray]:
+        order = np.random.default_rng(self._seed).permutation(len(self._lengths))
+        return self._cut(order[np.argsort(self._lengths[order], kind="stable")])
+
+    def _every_batch(self, epoch: int) -> list[np.ndarray]:
+        order = np.random.default_rng((self._seed, epoch)).permutation(len(self._fixed))
+        return [self._fixed[number] for number in order]
+
+
+def cut_by_number(size: int) -> Cut:
+    """Batches of ``size`` examples; the last may have fewer."""
+    return partial(_slices, size)
+
+
+def cut_by_tokens(sources: Sequence[int], targets: Sequence[int], tokens: int) -> Cut:
+    """Batches of as many examples as fit: examples times the longest source, or target if that is longer, is at most
+    ``tokens`` (specification contrastive d). An example that is longer by itself is a batch of its own."""
+    longer = np.maximum(np.asarray(sources, dtype=np.int64), np.asarray(targets, dtype=np.int64))
+    return partial(_fitting, longer, tokens)
+
+
+def _slices(size: int, order: np.ndarray) -> list[np.ndarray]:
+    return [order[start : start + size] for start in range(0, len(order), size)]
+
+
+def _fitting(longer: np.ndarray, tokens: int, order: np.ndarray) -> list[np.ndarray]:
+    cuts, start, longest = [], 0, 0
+    for place, length in enumerate(longer[order].tolist()):
+        longest = max(longest, length)
+        if place > start and longest * (place + 1 - start) > tokens:
+            cuts.append(place)
+            start, longest = place, length
+    return np.split(order, cuts)

@@ -18,6 +18,7 @@ import numpy as np
 from laconic.explain.alignment import merge_spans
 from laconic.text.extended import extend_source
 from laconic.text.tokenizer import Tokenizer
+from laconic.text.unk import DROP, UnkRule
 from laconic.types import Hypothesis, Record, SourceSpan, Summary, SummaryWord, TokenizedText
 
 COPIED = 0.5  # a word is called copied when more than this share of its probability was copied
@@ -54,15 +55,15 @@ def build_summary(
     tokenizer: Tokenizer,
     oov_words: Sequence[str] = (),
     model_name: str = "",
-    replace_unk: bool = False,
+    replace_unk: bool | str = False,
     explain: bool = True,
 ) -> Summary:
     """Turn search's answer into text with provenance.
 
     ``document`` is the text that ``source_encoding`` was made of, or its record, which gives the summary its
-    id too. ``oov_words`` are the strings of the ids from V on, as the batch numbered them. ``replace_unk`` puts the
-    most attended source token where the model wrote UNK (such a word counts as copied in whole). With
-    ``explain=False`` only the text and the scores are made.
+    id too. ``oov_words`` are the strings of the ids from V on, as the batch numbered them. ``replace_unk`` (``words``,
+    ``argmax``; true: ``words``) puts a source token where the model wrote UNK, see `laconic.text.unk`; such a word
+    counts as copied in whole. With ``explain=False`` only the text and the scores are made.
 
     ``SummaryWord.sources`` of a word that was copied are the places it was copied from; of any other word
     the places that were most attended to.
@@ -73,7 +74,11 @@ def build_summary(
     shown = [t for t, id in enumerate(hypothesis.ids) if id not in specials]
     ids = [hypothesis.ids[t] for t in shown]
     attention = _attention(hypothesis, shown, len(source_encoding.ids))
-    replaced = _replacements(ids, attention, source, tokenizer.unk_id) if replace_unk else {}
+    replaced: dict[int, int] = {}
+    if replace_unk and tokenizer.unk_id in ids:
+        rule = UnkRule("argmax" if replace_unk == "argmax" else "words", tokenizer.separator_id)
+        replaced, kept = _replacements(ids, attention, source, tokenizer.unk_id, rule)
+        shown, ids, attention = [shown[t] for t in kept], [ids[t] for t in kept], attention[kept]
     tokens = [
         source.encoding.tokens[replaced[t]] if t in replaced else tokenizer.token(id, oov_words)
         for t, id in enumerate(ids)
@@ -93,7 +98,7 @@ def build_summary(
         document=record.document,
         words=tuple(word for word in words if word.end > word.start),
         source_offsets=source.encoding.offsets if explain else (),
-        tokens_read=sum(1 for start, end in source.encoding.offsets if end > start),
+        tokens_read=_tokens_read(source.encoding, tokenizer.separator_id),
         tokens_given=source.encoding.total,
         truncated=source.encoding.truncated,
         finished=hypothesis.finished,
@@ -135,6 +140,13 @@ def extractive_summary(
     )
 
 
+def _tokens_read(encoding: TokenizedText, separator_id: int | None) -> int:
+    """The document's own tokens, with the separators between its sentences, without special tokens."""
+    return sum(
+        end > start or id == separator_id for (start, end), id in zip(encoding.offsets, encoding.ids, strict=True)
+    )
+
+
 def _words_of(text: str) -> list[tuple[int, int]]:
     spans, position = [], 0
     for word in text.split():
@@ -166,16 +178,16 @@ def _attention(hypothesis: Hypothesis, shown: list[int], length: int) -> np.ndar
     return np.asarray(hypothesis.attention, dtype=np.float64)[shown, :length]
 
 
-def _replacements(ids: list[int], attention: np.ndarray, source: Source, unk_id: int) -> dict[int, int]:
-    """For each UNK the source position with the most attention among real tokens."""
+def _replacements(
+    ids: list[int], attention: np.ndarray, source: Source, unk_id: int, rule: UnkRule
+) -> tuple[dict[int, int], list[int]]:
+    """For each replaced UNK the source position, by its place among the steps that are kept; and those steps."""
+    unknown = [t for t, id in enumerate(ids) if id == unk_id]
     real = np.array([end > start for start, end in source.encoding.offsets], dtype=bool)
-    if not real.any():
-        return {}
-    return {
-        t: int(np.where(real, attention[t], -1.0).argmax())
-        for t, id in enumerate(ids)
-        if id == unk_id and attention[t].max(initial=0.0) > 0
-    }
+    found = rule.positions(attention[unknown], np.array(source.encoding.ids), real).tolist()
+    place_of = dict(zip(unknown, found, strict=True))
+    kept = [t for t in range(len(ids)) if place_of.get(t) != DROP]
+    return {new: place_of[t] for new, t in enumerate(kept) if place_of.get(t, -1) >= 0}, kept
 
 
 def _steps(

@@ -16,6 +16,7 @@ from laconic.config.section import Section
 from laconic.errors import ConfigError, ModelError
 from laconic.text.detokenize import Detokenized
 from laconic.text.normalization import encodable, extend_over_marks
+from laconic.text.separators import insert_separators
 from laconic.types import TokenizedText
 
 PAD, UNK, BOS, EOS = "<pad>", "<unk>", "<s>", "</s>"
@@ -41,6 +42,7 @@ class Tokenizer(ABC):
         self.config = config
         self._backend: tokenizers.Tokenizer | None = None
         self._tokens: list[str] = []
+        self._separator: str | None = None
 
     # ------------------------------------------------------------------------------- vocabulary
 
@@ -83,6 +85,28 @@ class Tokenizer(ABC):
     def target_prefix_ids(self) -> tuple[int, ...]:
         """What the decoder must write before a summary's first token (BART writes ``<s>``)."""
         return ()
+
+    @property
+    def separator(self) -> str | None:
+        """The word that stands between sentences, if the texts are read with one."""
+        return self._separator
+
+    @property
+    def separator_id(self) -> int | None:
+        """Its id; an ordinary one, which `special_ids` does not hold."""
+        return None if self._separator is None else self.token_id(self._separator)
+
+    def use_separator(self, token: str | None) -> None:
+        """Let ``token`` stand between sentences: before `train`, which makes it a word of the vocabulary.
+
+        Raises:
+            ConfigError: the vocabulary exists already and lacks it.
+        """
+        if token is not None and self._backend is not None and self.token_id(token) is None:
+            raise ConfigError(
+                f"The tokenizer's vocabulary has no '{token}'; text.sentence_separator must be one of its tokens."
+            )
+        self._separator = token
 
     def token_id(self, token: str) -> int | None:
         """The id of a token, or ``None``."""
@@ -136,9 +160,16 @@ class Tokenizer(ABC):
         return list(self.encode_stream(texts, max_tokens=max_tokens, specials=specials))
 
     def encode_stream(
-        self, texts: Iterable[str], *, max_tokens: int | None = None, specials: bool = False
+        self,
+        texts: Iterable[str],
+        *,
+        max_tokens: int | None = None,
+        specials: bool = False,
+        gaps: Iterable[Sequence[tuple[int, int]]] | None = None,
     ) -> Iterator[TokenizedText]:
         """Like `encode_batch` over an iterable, with only some hundred texts in memory at a time.
+
+        ``gaps`` are, for each text, the places of the separator (`laconic.text.separators.sentence_gaps`).
 
         Raises:
             ConfigError: ``max_tokens`` leaves no room beside the special tokens.
@@ -147,29 +178,43 @@ class Tokenizer(ABC):
         room = None if max_tokens is None else max_tokens - len(prefix) - len(suffix)
         if room is not None and room < 1:
             raise ConfigError(f"max_tokens {max_tokens} leaves no room for text beside the special tokens.")
-        chunk: list[str] = []
-        for text in texts:
-            chunk.append(encodable(text))
+        marked = zip(texts, gaps, strict=True) if gaps is not None else ((text, ()) for text in texts)
+        chunk: list[tuple[str, Sequence[tuple[int, int]]]] = []
+        for text, places in marked:
+            chunk.append((encodable(text), places))
             if len(chunk) == _CHUNK:
                 yield from self._encode_chunk(chunk, room, prefix, suffix)
                 chunk = []
         yield from self._encode_chunk(chunk, room, prefix, suffix)
 
     def _encode_chunk(
-        self, texts: list[str], room: int | None, prefix: tuple[int, ...], suffix: tuple[int, ...]
+        self,
+        texts: list[tuple[str, Sequence[tuple[int, int]]]],
+        room: int | None,
+        prefix: tuple[int, ...],
+        suffix: tuple[int, ...],
     ) -> Iterator[TokenizedText]:
         if not texts:
             return
-        encodings = self.backend.encode_batch(texts, add_special_tokens=False)
-        for text, encoding in zip(texts, encodings, strict=True):
+        separator = self.separator_id
+        encodings = self.backend.encode_batch([text for text, _ in texts], add_special_tokens=False)
+        for (text, gaps), encoding in zip(texts, encodings, strict=True):
+            marked = bool(gaps) and separator is not None
             total = len(encoding)
-            kept = total if room is None else min(room, total)
+            # which tokens are left out for separators, and so which are kept, is known behind them only
+            kept = total if room is None or marked else min(room, total)
             spans = encoding.offsets
             ids, offsets = encoding.ids[:kept], spans[:kept]
             tokens = [self._tokens[index] for index in ids]
             if not text.isascii():
                 offsets = extend_over_marks(text, spans[: kept + 1])[:kept]
             self._finish(text, ids, tokens, offsets)
+            if marked:
+                assert separator is not None
+                ids, tokens, offsets = insert_separators(ids, tokens, offsets, gaps, (separator, self.token(separator)))
+                total = len(ids)
+                kept = total if room is None else min(room, total)
+                ids, tokens, offsets = ids[:kept], tokens[:kept], offsets[:kept]
             if prefix or suffix:
                 end = offsets[-1][1] if offsets else 0
                 ids = [*prefix, *ids, *suffix]
@@ -192,9 +237,31 @@ class Tokenizer(ABC):
         """Ids to text as people write it; ids from V on are ``oov_words[id - V]``, special ids are dropped."""
         return self.detokenize(self.tokens_of(ids, oov_words))[0]
 
-    @abstractmethod
     def detokenize(self, tokens: Sequence[str]) -> Detokenized:
-        """Join tokens to a text; also the character span of each token in that text."""
+        """Join tokens to a text; also the character span of each token in that text.
+
+        Sentence separators become line breaks, and nothing at the ends; their spans are empty.
+        """
+        if self._separator is None or self._separator not in tokens:
+            return self._join(tokens)
+        text = ""
+        spans: list[tuple[int, int]] = []
+        sentence: list[str] = []
+        for token in [*tokens, self._separator]:
+            if token != self._separator:
+                sentence.append(token)
+                continue
+            joined, own = self._join(sentence)
+            start = len(text) + 1 if text and joined else len(text)
+            text = f"{text}\n{joined}" if text and joined else text + joined
+            spans += [(start + first, start + last) for first, last in own]
+            spans.append((len(text), len(text)))
+            sentence = []
+        return text, spans[:-1]
+
+    @abstractmethod
+    def _join(self, tokens: Sequence[str]) -> Detokenized:
+        """`detokenize` for the tokens of one sentence."""
 
     @abstractmethod
     def word_groups(self, tokens: Sequence[str]) -> list[list[int]]:
@@ -207,9 +274,13 @@ class Tokenizer(ABC):
         path = Path(folder)
         path.mkdir(parents=True, exist_ok=True)
         (path / TOKENIZER_FILE).write_text(self.backend.to_str(pretty=True), encoding="utf-8")
-        config = self._hub_config() | {"laconic": {"type": self.name, **self.config.model_dump(mode="json")}}
+        config = self._hub_config() | {"laconic": {"type": self.name, **self._described_config()}}
         text = json.dumps(config, ensure_ascii=False, indent=2, sort_keys=True)
         (path / CONFIG_FILE).write_text(text + "\n", encoding="utf-8")
+
+    def _described_config(self) -> dict[str, Any]:
+        separator = {} if self._separator is None else {"sentence_separator": self._separator}
+        return self.config.model_dump(mode="json") | separator
 
     def _hub_config(self) -> dict[str, Any]:
         return {
@@ -229,13 +300,15 @@ class Tokenizer(ABC):
         """
         path = Path(folder)
         described = read_json(path / CONFIG_FILE) if (path / CONFIG_FILE).exists() else {}
-        spec = described.get("laconic") or {"type": "pretrained", "path": str(path)}
+        spec = dict(described.get("laconic") or {"type": "pretrained", "path": str(path)})
+        separator = spec.pop("sentence_separator", None)
         if spec["type"] == "pretrained":
             spec = spec | {"path": str(path)}
         cls, config = parse("tokenizer", TOKENIZERS, spec)
         tokenizer: Tokenizer = cls(config)
         if tokenizer._backend is None:
             tokenizer._set_backend(read_backend(path / TOKENIZER_FILE))
+        tokenizer.use_separator(separator)
         return tokenizer
 
 

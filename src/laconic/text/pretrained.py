@@ -110,7 +110,7 @@ class PretrainedTokenizer(Tokenizer):
                     end -= 1
                 offsets[index] = (start, end)
 
-    def detokenize(self, tokens: Sequence[str]) -> Detokenized:
+    def _join(self, tokens: Sequence[str]) -> Detokenized:
         decoder = self.backend.decoder
         if decoder is None:
             return join_with(lambda some: " ".join(some), tokens)
@@ -128,7 +128,8 @@ class PretrainedTokenizer(Tokenizer):
         super().save(folder)
         path = Path(folder) / CONFIG_FILE
         config = read_json(path)
-        config["laconic"] = {"type": self.name, "path": ".", "decoder_start_id": self._decoder_start_id}
+        described = {"type": self.name, "path": ".", "decoder_start_id": self._decoder_start_id}
+        config["laconic"] = self._described_config() | described
         path.write_text(json.dumps(config, ensure_ascii=False, indent=2, sort_keys=True) + "\n", encoding="utf-8")
 
 

@@ -42,6 +42,21 @@ class _OpenTokenizer(Tokenizer):
         normalised = backend.normalizer.normalize_str(text)
         return [piece for piece, _ in backend.pre_tokenizer.pre_tokenize_str(normalised)]
 
+    def _reserved(self, backend: tokenizers.Tokenizer) -> list[str]:
+        """The first entries of the vocabulary: special tokens and the sentence separator.
+
+        Raises:
+            ConfigError: the separator is what ordinary text could hold as one token.
+        """
+        if self._separator is None:
+            return list(SPECIAL_TOKENS)
+        if len(self._pieces(backend, self._separator)) < 2 or self._separator in SPECIAL_TOKENS:
+            raise ConfigError(
+                f"text.sentence_separator '{self._separator}' is what the tokenizer reads as one word of ordinary "
+                "text; choose a string that text does not hold, such as <EOS>."
+            )
+        return [*SPECIAL_TOKENS, self._separator]
+
     def _train_word_level(self, texts: Iterable[str], size: int, min_frequency: int) -> None:
         backend = self._blank(models.WordLevel({UNK: 0}, unk_token=UNK))
         counts: Counter[str] = Counter()
@@ -49,11 +64,12 @@ class _OpenTokenizer(Tokenizer):
             counts.update(self._pieces(backend, encodable(text)))
         if not counts:
             raise ConfigError("The texts to train the tokenizer on hold no token.")
-        for special in SPECIAL_TOKENS:
+        reserved = self._reserved(backend)
+        for special in reserved:
             counts.pop(special, None)
         frequent = [(-count, token) for token, count in counts.items() if count >= min_frequency]
-        words = [token for _, token in sorted(frequent)[: max(0, size - len(SPECIAL_TOKENS))]]
-        vocabulary = {token: index for index, token in enumerate([*SPECIAL_TOKENS, *words])}
+        words = [token for _, token in sorted(frequent)[: max(0, size - len(reserved))]]
+        vocabulary = {token: index for index, token in enumerate([*reserved, *words])}
         self._set_backend(self._blank(models.WordLevel(vocabulary, unk_token=UNK)))
 
     def _finish(self, text: str, ids: list[int], tokens: list[str], offsets: list[tuple[int, int]]) -> None:
@@ -101,7 +117,7 @@ class WordTokenizer(_OpenTokenizer):
         """Keep the most frequent words; equal counts are ordered by the word itself."""
         self._train_word_level(texts, self.config.max_vocabulary, self.config.min_frequency)
 
-    def detokenize(self, tokens: Sequence[str]) -> Detokenized:
+    def _join(self, tokens: Sequence[str]) -> Detokenized:
         return join_words(tokens)
 
     def word_groups(self, tokens: Sequence[str]) -> list[list[int]]:
@@ -132,7 +148,7 @@ class CharacterTokenizer(_OpenTokenizer):
         backend.decoder = decoders.Fuse()
         return backend
 
-    def detokenize(self, tokens: Sequence[str]) -> Detokenized:
+    def _join(self, tokens: Sequence[str]) -> Detokenized:
         return join_marked(tokens)
 
     def word_groups(self, tokens: Sequence[str]) -> list[list[int]]:
@@ -165,14 +181,15 @@ class BpeTokenizer(_OpenTokenizer):
 
     def train(self, texts: Iterable[str]) -> None:
         backend = self._blank(models.BPE(unk_token=UNK))
+        reserved = self._reserved(backend)
         trainer = trainers.BpeTrainer(
             vocab_size=self.config.vocab_size,
             min_frequency=self.config.min_frequency,
-            special_tokens=list(SPECIAL_TOKENS),
+            special_tokens=reserved,
             show_progress=False,
         )
         backend.train_from_iterator((encodable(text) for text in texts), trainer)
-        if backend.get_vocab_size() <= len(SPECIAL_TOKENS):
+        if backend.get_vocab_size() <= len(reserved):
             raise ConfigError("The texts to train the tokenizer on hold no token.")
         # The trainer registers the special tokens as strings to look for in text; ours are ids only.
         described = json.loads(backend.to_str())
@@ -189,7 +206,7 @@ class BpeTokenizer(_OpenTokenizer):
             elif ids[index] == self.unk_id:
                 tokens[index] = self.backend.normalizer.normalize_str(text[start:end]).lstrip(SPACE_MARK)
 
-    def detokenize(self, tokens: Sequence[str]) -> Detokenized:
+    def _join(self, tokens: Sequence[str]) -> Detokenized:
         return join_marked(tokens)
 
     def word_groups(self, tokens: Sequence[str]) -> list[list[int]]:

@@ -12,7 +12,7 @@ import torch
 from accelerate import Accelerator
 
 from laconic.config.names import MODELS, OBJECTIVES, TOKENIZERS, build
-from laconic.config.schema import RunConfig
+from laconic.config.schema import RunConfig, TextConfig
 from laconic.data.collate import Collator
 from laconic.data.dataset import EncodedDataset
 from laconic.data.embeddings import load_glove
@@ -21,6 +21,7 @@ from laconic.data.selection import supported_share
 from laconic.errors import ConfigError, DataError
 from laconic.models.base import SummarizationModel
 from laconic.objectives.base import Objective
+from laconic.text.separators import without_gaps
 from laconic.text.tokenizer import Tokenizer
 from laconic.training.logging import Reporter, Silent
 from laconic.types import Record
@@ -59,8 +60,10 @@ def prepare(run: RunConfig, out: Path, accelerator: Accelerator, reporter: Repor
     if not train_records:
         raise DataError(f"{run.data.train} holds no records to train on.")
     tokenizer = _tokenizer(run, out, train_records, accelerator, reporter)
-    train_set = encode(train_records, tokenizer, run, reporter, "training")
-    validation_set = encode(validation_records, tokenizer, run, reporter, "validation") if validation_records else None
+    train_set = encode(train_records, tokenizer, run, reporter, "training", notes)
+    validation_set = (
+        encode(validation_records, tokenizer, run, reporter, "validation", notes) if validation_records else None
+    )
     return Parts(
         tokenizer=tokenizer,
         model=build_model(run, tokenizer, notes),
@@ -87,7 +90,7 @@ def read_split(run: RunConfig, split: str, most: int | None, notes: list[str]) -
     skipped = SkipCounter()
     records = list(islice(read_configured(path, run.data, on_skip=skipped, on_choice=notes.append), most))
     if skipped.total:
-        notes.append(f"{path}: {skipped.total} bad records skipped, for example: {skipped.examples[0]}")
+        notes.append(f"{path}: {skipped.describe()}; for example: {skipped.examples[0]}")
     return records
 
 
@@ -105,9 +108,9 @@ def _supported(records: list[Record], run: RunConfig, notes: list[str]) -> list[
 
 
 def encode(
-    records: list[Record], tokenizer: Tokenizer, run: RunConfig, reporter: Reporter, name: str
+    records: list[Record], tokenizer: Tokenizer, run: RunConfig, reporter: Reporter, name: str, notes: list[str]
 ) -> EncodedDataset:
-    """Tokenize ``records`` once, with progress."""
+    """Tokenize ``records`` once, with progress; what `DataConfig.max_document_tokens` leaves out goes to ``notes``."""
     done = 0
 
     def advance(amount: int) -> None:
@@ -116,7 +119,14 @@ def encode(
         reporter.update(done)
 
     reporter.update(0, total=len(records), description=f"Encoding {name} data")
-    return EncodedDataset.build(records, tokenizer, run.text, progress=advance)
+    limit = run.data.max_document_tokens
+    data = EncodedDataset.build(records, tokenizer, run.text, progress=advance, max_document_tokens=limit)
+    if data.num_too_long:
+        notes.append(
+            f"{name} data: {data.num_too_long:,} of {len(records):,} pairs left out, because the document has more "
+            f"than {limit:,} tokens (data.max_document_tokens); {len(data):,} are left"
+        )
+    return data
 
 
 def build_model(run: RunConfig, tokenizer: Tokenizer, notes: list[str]) -> SummarizationModel:
@@ -147,16 +157,19 @@ def _tokenizer(
     if accelerator.is_main_process and not (folder / "tokenizer.json").is_file():
         reporter.update(description="Training the tokenizer")
         tokenizer: Tokenizer = build("tokenizer", TOKENIZERS, run.text.tokenizer)
-        tokenizer.train(_texts(records))
+        tokenizer.use_separator(run.text.sentence_separator)
+        tokenizer.train(_texts(records, run.text))
         tokenizer.save(folder)
     accelerator.wait_for_everyone()
     return Tokenizer.load(folder)
 
 
-def _texts(records: list[Record]) -> Iterator[str]:
+def _texts(records: list[Record], text: TextConfig) -> Iterator[str]:
+    """What the vocabulary is learnt from; a separator that the data spells out is not part of it."""
+    separator = text.sentence_separator
     for record in records:
-        yield record.document
-        yield record.summary
+        for side in (record.document, record.summary)[: 1 if text.vocabulary_from == "documents" else 2]:
+            yield " ".join(without_gaps(side, separator)) if separator and separator in side else side
 
 
 def _digest(records: list[Record]) -> str:

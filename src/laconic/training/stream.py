@@ -16,7 +16,7 @@ import torch
 from torch.utils.data import DataLoader
 
 from laconic.config.schema import TrainingConfig
-from laconic.data.sampler import BucketSampler
+from laconic.data.sampler import BucketSampler, Sampler, SortedSampler, cut_by_number, cut_by_tokens
 from laconic.errors import DataError
 from laconic.training.signals import leave_signals_to_the_parent
 from laconic.types import Batch
@@ -87,14 +87,15 @@ class BatchStream:
         """End the worker processes; without this they are only terminated at the interpreter's exit."""
         self._batches = None
 
-    def _new_sampler(self) -> BucketSampler:
-        return BucketSampler(
-            self.dataset.source_lengths,
-            self._config.batch_size,
-            self._config.seed,
-            rank=self._rank,
-            world_size=self._world_size,
-        )
+    def _new_sampler(self) -> Sampler:
+        config, ranks = self._config, {"rank": self._rank, "world_size": self._world_size}
+        lengths = self.dataset.source_lengths
+        if config.batch_tokens is not None:
+            sides = (lengths, self.dataset.target_lengths)
+            return SortedSampler(lengths, cut_by_tokens(*sides, config.batch_tokens), config.seed, **ranks)
+        if config.batching == "sorted":
+            return SortedSampler(lengths, cut_by_number(config.batch_size), config.seed, **ranks)
+        return BucketSampler(lengths, config.batch_size, config.seed, **ranks)
 
 
 def _context() -> str | None:
