@@ -48,6 +48,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "evaluate": ("laconic.cli.evaluate:command", "Score models and extractive methods on a data set."),
     "compare": ("laconic.cli.compare:command", "Train and score a recipe's rows, or systems, in one table."),
     "judge": ("laconic.cli.judge:command", "Blinded sheets for human evaluation, and their analysis."),
+    "align": ("laconic.cli.align:command", "Which attention head aligns words best; heat maps of attention."),
     "explain": ("laconic.cli.explain:command", "Show where each word of a summary came from."),
     "rouge": ("laconic.cli.rouge:command", "ROUGE of a file of summaries against references."),
     "data": ("laconic.cli.data:command", "Check, describe or build data sets."),

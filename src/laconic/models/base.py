@@ -54,6 +54,14 @@ class SummarizationModel(nn.Module):
             raise ConfigError(f"This {type(self).__name__} has no attention over the source to look at.")
         return attention[None, None]
 
+    def opponent_attention(self, batch: Batch) -> Tensor:
+        """Contrastive attention's alpha_o in a teacher-forced pass: (B, T, S), rows as in `cross_attentions`.
+
+        Raises:
+            ConfigError: the model has no opponent.
+        """
+        raise ConfigError(f"This {type(self).__name__} has no opponent attention; rows of the contrastive recipe do.")
+
     def load_embeddings(self, matrix: Tensor) -> None:
         """Replace the word embeddings (V, E) before training; models without any refuse."""
         raise ConfigError(f"{type(self).__name__} does not take pre-trained word embeddings.")

@@ -1,0 +1,422 @@
+"""``laconic align``: which attention head aligns summary words with document words, and heat maps of attention."""
+
+from __future__ import annotations
+
+import json
+import random
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from laconic.cli.evaluate import split_of
+from laconic.cli.progress import progress, quiet
+from laconic.cli.tables import aligned
+from laconic.errors import ConfigError, DataError, did_you_mean
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from laconic.data.readers import ReadOptions
+    from laconic.evaluation.align import ForcedPair, HeadTable, MapChoice, Sharpness
+    from laconic.explain.heatmap import HeatMap
+    from laconic.metrics.links import Links, WordPair
+    from laconic.systems.neural import NeuralSystem
+    from laconic.types import Record
+
+    Weighed = list[tuple[ForcedPair, np.ndarray]]
+
+LEXICAL = "lexical"
+
+
+def command(
+    model: Annotated[str, typer.Argument(metavar="[MODEL]", help="Model or run folder, or hub id.")] = "",
+    data: Annotated[str | None, typer.Option(help="A file of pairs, or a folder with one file a split.")] = None,
+    split: Annotated[str, typer.Option(help="Which split of a folder.")] = "validation",
+    alignments: Annotated[str, typer.Option(metavar="FILE|lexical", help="Links by people, or equal words.")] = LEXICAL,
+    pairs: Annotated[int, typer.Option(min=1, help="At most so many pairs.")] = 500,
+    shift: Annotated[bool, typer.Option("--shift", help="Rows: the step that reads the word.")] = False,
+    set_head: Annotated[bool, typer.Option("--set-head", help="Print the --set options and no more.")] = False,
+    sample: Annotated[int | None, typer.Option(min=1, help="Write a sheet of so many pairs to align by hand.")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the sample.")] = 1,
+    out: Annotated[Path, typer.Option(help="The sheet.")] = Path("sheet.txt"),
+    words: Annotated[str | None, typer.Option(help="Words: split (default), or at spaces.")] = None,
+    heatmap: Annotated[
+        list[str] | None,
+        typer.Option(metavar="[MODEL@]MAP", help="LAYER:HEAD, layer-mean:LAYER, mean, opponent; may be repeated."),
+    ] = None,
+    text: Annotated[str | None, typer.Option(metavar="FILE|-", help="A document to draw maps of.")] = None,
+    pair_id: Annotated[str | None, typer.Option(help="The pair of --data to draw maps of: its id, or #3.")] = None,
+    summary: Annotated[str | None, typer.Option(help="The summary to force; default: the pair's, or its own.")] = None,
+    own: Annotated[bool, typer.Option("--own", help="The summary that the model writes itself.")] = False,
+    png: Annotated[Path | None, typer.Option(help="Draw the maps as a picture.")] = None,
+    html: Annotated[Path | None, typer.Option(help="Write the maps as a page.")] = None,
+    own_scale: Annotated[bool, typer.Option("--own-scale", help="Colours of each map by itself.")] = False,
+    batch_size: Annotated[int, typer.Option(min=1, help="Pairs read at once.")] = 8,
+    document_column: Annotated[str | None, typer.Option(help="Name of the document's column.")] = None,
+    summary_column: Annotated[str | None, typer.Option(help="Name of the summary's column.")] = None,
+    data_format: Annotated[str, typer.Option("--format", help="Format of the data; detected by default.")] = "auto",
+    skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Go on after a bad record.")] = False,
+    device: Annotated[str, typer.Option(help="cpu, cuda, ... or auto.")] = "cpu",
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Find the attention head that aligns best, or look at attention.
+
+    `laconic align MODEL --data D --alignments lexical` prints the alignment error rate of every head.
+    `laconic align --data D --sample 50 --out sheet.txt` writes a sheet to link words by hand; give it to
+    --alignments when it is filled.
+    `laconic align MODEL --heatmap 2:4 --text article.txt --png map.png` draws; with --data and no pair it prints
+    how sharp each map is over the data.
+    """
+    from laconic.data.readers import ReadOptions
+
+    source = Source(data, split, ReadOptions(data_format, document_column, summary_column, skip_bad), pairs)
+    if sample is not None:
+        return make_sheet(source, out, sample, seed, words or "split", as_json)
+    if not model:
+        raise ConfigError("Give a model: laconic align MODEL --data D (only --sample needs none).")
+    if text is not None and pair_id is not None:
+        raise ConfigError("Give either --text or --pair-id, not both.")
+    drawing = png is not None or html is not None
+    if heatmap or text is not None or pair_id is not None or drawing:
+        maps = Maps(model, heatmap or ["mean"], device, batch_size)
+        if text is None and pair_id is None:
+            if drawing:
+                raise ConfigError("Say what to draw: --text FILE, or --data D with --pair-id ID.")
+            return show_sharpness(maps, source, words or "split", as_json)
+        pair = wanted_pair(source, text, pair_id, summary, words or "split")
+        return show_maps(maps, pair, words or "split", Output(png, html, own_scale, as_json, own))
+    show_table(model, source, Linking(alignments, words, shift, set_head, batch_size, device, as_json))
+    return None
+
+
+# ----------------------------------------------------------------------------------------------- data
+
+
+@dataclass(frozen=True)
+class Source:
+    """The pairs that --data names; at most ``most`` of them are used."""
+
+    data: str | None
+    split: str
+    reading: ReadOptions
+    most: int
+
+    def records(self) -> Iterator[Record]:
+        """Read them."""
+        from laconic.data.readers import SkipCounter, read_with
+
+        if self.data is None:
+            raise ConfigError("Give the pairs with --data FILE (records with a document and a summary).")
+        skipped = SkipCounter()
+        yield from read_with(split_of(self.data, self.split), self.reading, on_skip=skipped)
+        if skipped.total:
+            say(f"{skipped.describe()}.")
+
+
+def say(message: str) -> None:
+    """A note on stderr."""
+    if not quiet():
+        print(f"laconic: {message}", file=sys.stderr)
+
+
+def make_sheet(source: Source, out: Path, sample: int, seed: int, rule: str, as_json: bool) -> None:
+    """Draw pairs and write the sheet; a sheet that exists may hold somebody's work and is not replaced."""
+    from laconic.metrics.links import word_pairs, write_sheet
+
+    if out.exists():
+        raise ConfigError(f"{out} exists and may be filled already; give another --out, or delete it.")
+    everything = word_pairs(list(source.records()), rule)
+    if not everything:
+        raise DataError(f"{source.data} holds no pairs.")
+    chosen = sorted(random.Random(seed).sample(range(len(everything)), min(sample, len(everything))))
+    count = write_sheet(out, [everything[index] for index in chosen], rule)
+    if as_json:
+        print(json.dumps({"sheet": str(out), "pairs": count, "of": len(everything), "seed": seed, "words": rule}))
+    else:
+        print(
+            f"{out} has {count} of {len(everything)} pairs. When it is filled: laconic align MODEL --data "
+            f"{source.data} --split {source.split} --alignments {out}"
+        )
+
+
+# ------------------------------------------------------------------------------------------ the table
+
+
+@dataclass(frozen=True)
+class Linking:
+    """How heads are compared with links, and how that is shown."""
+
+    alignments: str
+    words: str | None
+    shift: bool
+    set_head: bool
+    batch_size: int
+    device: str
+    as_json: bool
+
+
+def show_table(model: str, source: Source, options: Linking) -> None:
+    """Print the error rate of every head and the choice."""
+    pairs, links = linked_pairs(source, options)
+    from laconic.evaluation.align import head_table
+
+    system = opened(model, options.device)
+    with progress("Reading pairs", total=len(pairs)) as bar:
+        found = head_table(
+            system, pairs, links, shift=options.shift, batch_size=options.batch_size, progress=bar.advance
+        )
+    if options.set_head:
+        print(settings(found.best))
+    elif options.as_json:
+        print(json.dumps({"model": model, "links": options.alignments, **as_values(found)}))
+    else:
+        print(table(found, options.alignments))
+
+
+def linked_pairs(source: Source, options: Linking) -> tuple[list[WordPair], list[Links]]:
+    """The pairs with links, at most as many as asked for."""
+    from laconic.metrics.links import lexical_links, read_links, sheet_rule, word_pair, word_pairs
+
+    if options.alignments == LEXICAL:
+        numbered = (word_pair(r, r.id, n, options.words or "split") for n, r in enumerate(source.records(), start=1))
+        found = ((pair, links) for pair in numbered if (links := lexical_links(pair)).sure)
+        chosen = list(islice(found, source.most))
+        if not chosen:
+            raise DataError(f"No pair of {source.data} has a word that stands once on either side: link words by hand.")
+        return [pair for pair, _ in chosen], [links for _, links in chosen]
+    path = Path(options.alignments)
+    if not path.exists() and (meant := did_you_mean(options.alignments, [LEXICAL])):
+        raise ConfigError(f"There is no file of links {path}.{meant}")
+    rule = options.words or sheet_rule(path) or "split"
+    pairs = word_pairs(list(source.records()), rule)
+    by_pair = read_links(path, pairs)
+    kept = sorted(by_pair)[: source.most]
+    if len(kept) < len(pairs):
+        say(f"{path} aligns {len(by_pair)} of the {len(pairs)} pairs; the others are left out.")
+    return [pairs[index] for index in kept], [by_pair[index] for index in kept]
+
+
+def opened(model: str, device: str) -> NeuralSystem:
+    """The model ready to be read.
+
+    Raises:
+        ConfigError: an extractive method.
+        ModelError: no such model.
+    """
+    from laconic.config.names import EXTRACTIVE
+    from laconic.systems.neural import NeuralSystem
+
+    if model in EXTRACTIVE:
+        raise ConfigError(f"'{model}' is an extractive method; it has no attention.")
+    return NeuralSystem.from_pretrained(model, device)
+
+
+def settings(place: tuple[int, int]) -> str:
+    """What to give to `laconic train` for this head."""
+    return f"--set model.opponent.layer={place[0]} --set model.opponent.head={place[1]}"
+
+
+def as_values(found: HeadTable) -> dict[str, Any]:
+    """The table as JSON values."""
+    places = {"best": found.best, "worst": found.worst}
+    chosen = {
+        name: {"layer": place[0], "head": place[1], "aer": round(float(found.rates[place]), 6), "set": settings(place)}
+        for name, place in places.items()
+    }
+    rates = [[round(float(rate), 6) for rate in row] for row in found.rates]
+    return {"pairs": found.pairs, "linked_words": found.linked_words, "shift": found.shift, "aer": rates, **chosen}
+
+
+def table(found: HeadTable, links: str) -> str:
+    """Layers down, heads across; the lowest rate has a star, the highest a caret."""
+    layers, heads = found.rates.shape
+    marks = {found.worst: "^", found.best: "*"}
+    rows = [
+        [f"layer {layer}", *[f"{found.rates[layer, head]:.3f}{marks.get((layer, head), ' ')}" for head in range(heads)]]
+        for layer in range(layers)
+    ]
+    made = "equal words that stand once on either side" if links == LEXICAL else links
+    lines = [
+        aligned(["AER", *[f"head {head} " for head in range(heads)]], rows),
+        "",
+        f"{found.pairs} pairs, {found.linked_words} linked summary words; links: {made}; rows: the step that "
+        f"{'reads' if found.shift else 'predicts'} a word.",
+    ]
+    if found.rates.size > 1:
+        (layer, head), (far_layer, far_head) = found.best, found.worst
+        lines += [
+            f"* lowest: layer {layer}, head {head}. To contrast it:  {settings(found.best)}",
+            f"^ highest: layer {far_layer}, head {far_head} (non-synchronous):  {settings(found.worst)}",
+        ]
+    return "\n".join(lines)
+
+
+# ------------------------------------------------------------------------------------------- the maps
+
+
+@dataclass(frozen=True)
+class Output:
+    """Where maps go."""
+
+    png: Path | None
+    html: Path | None
+    own_scale: bool
+    as_json: bool
+    own_summary: bool
+
+
+class Maps:
+    """The maps asked for, by model: ``MODEL@MAP`` reads another model's, so that two can be compared."""
+
+    def __init__(self, model: str, wanted: Sequence[str], device: str, batch_size: int) -> None:
+        from laconic.evaluation.align import MapChoice
+
+        self.first, self.batch_size = model, batch_size
+        self.wanted: list[tuple[str, MapChoice]] = []
+        for item in wanted:
+            place, at, name = item.rpartition("@")
+            self.wanted.append((place if at else model, MapChoice.parse(name)))
+        names = dict.fromkeys([model, *(place for place, _ in self.wanted)])
+        self.systems = {name: opened(name, device) for name in names}
+
+    def choices(self, model: str) -> list[MapChoice]:
+        """What is wanted of one model."""
+        return [choice for place, choice in self.wanted if place == model]
+
+    def title(self, model: str, choice: MapChoice) -> str:
+        """Names the model where there are several."""
+        return f"{self.systems[model].name}: {choice.title}" if len(self.systems) > 1 else choice.title
+
+    def read(
+        self, by_model: dict[str, list[ForcedPair]], advance: Any = None
+    ) -> list[list[tuple[ForcedPair, np.ndarray]]]:
+        """For each map wanted, every pair with its weights (T, S)."""
+        from laconic.evaluation.align import attention_maps
+
+        found: dict[tuple[str, MapChoice], Weighed] = {one: [] for one in self.wanted}
+        for name, pairs in by_model.items():
+            choices = self.choices(name)
+            if not choices:
+                continue
+            options = {"batch_size": self.batch_size, "progress": advance}
+            for index, weights in attention_maps(self.systems[name], pairs, choices, **options):
+                for choice, one in zip(choices, weights, strict=True):
+                    found[name, choice].append((pairs[index], one))
+        return [found[one] for one in self.wanted]
+
+
+def show_sharpness(maps: Maps, source: Source, rule: str, as_json: bool) -> None:
+    """Print mean entropy and mean maximum of each map over the data."""
+    from laconic.evaluation.align import forced_pairs, sharpness
+    from laconic.metrics.links import word_pairs
+
+    pairs = word_pairs(list(islice(source.records(), source.most)), rule)
+    if not pairs:
+        raise DataError(f"{source.data} holds no pairs.")
+    by_model = {name: forced_pairs(system, pairs) for name, system in maps.systems.items()}
+    with progress("Reading pairs", total=len(pairs) * sum(bool(maps.choices(name)) for name in by_model)) as bar:
+        read = maps.read(by_model, bar.advance)
+    rows = [(model, choice, sharpness(found)) for (model, choice), found in zip(maps.wanted, read, strict=True)]
+    if as_json:
+        values = [{"model": model, "map": choice.name, **numbers(one)} for model, choice, one in rows]
+        print(json.dumps({"pairs": len(pairs), "maps": values}))
+        return
+    header = ["map", "entropy", "uniform", "maximum", "outside words"]
+    lines = [
+        [maps.title(model, choice), *(f"{v:.3f}" for v in (one.entropy, one.uniform, one.maximum, one.outside))]
+        for model, choice, one in rows
+    ]
+    print(aligned(header, lines))
+    print(f"\nMeans over the words of {len(pairs)} summaries; entropy in nats, uniform: what a flat map would have.")
+
+
+def numbers(one: Sharpness) -> dict[str, Any]:
+    """As JSON values."""
+    names = ("entropy", "uniform", "maximum", "outside")
+    return {name: round(getattr(one, name), 6) for name in names} | {"steps": one.steps}
+
+
+def wanted_pair(source: Source, text: str | None, pair_id: str | None, summary: str | None, rule: str) -> WordPair:
+    """The document to draw, and the summary to force (empty: the model writes one)."""
+    from laconic.cli.summarize import Notes, read
+    from laconic.metrics.links import word_pair, word_pairs
+
+    if text is not None:
+        record = next(iter(read(text, False, None, False, Notes())))
+        return word_pair(replace(record, summary=summary or ""), record.id, 1, rule)
+    pairs = word_pairs(list(source.records()), rule)
+    found = [pair for number, pair in enumerate(pairs, start=1) if pair_id in (pair.label, f"#{number}")]
+    if not found:
+        hint = did_you_mean(pair_id or "", [pair.label for pair in pairs])
+        raise DataError(f"{source.data} has no pair '{pair_id}'.{hint} #1 is the first of its {len(pairs)}.")
+    if summary is None:
+        return found[0]
+    from laconic.metrics.links import word_spans
+
+    return replace(found[0], summary=summary, target=word_spans(summary, rule))
+
+
+def show_maps(maps: Maps, pair: WordPair, rule: str, output: Output) -> None:
+    """Draw the maps of one pair, or print their numbers."""
+    from laconic.evaluation.align import decoded_pair, forced_pairs
+
+    by_model: dict[str, list[ForcedPair]] = {}
+    if output.own_summary or not pair.summary:
+        written = decoded_pair(maps.systems[maps.first], pair, rule)
+        pair = written.words
+        if not pair.target:
+            raise DataError(f"{maps.first} writes an empty summary of this document; give one with --summary.")
+        by_model[maps.first] = [written]
+    for name, system in maps.systems.items():
+        by_model.setdefault(name, forced_pairs(system, [pair]) if maps.choices(name) else [])
+    drawn, values = heat_maps(maps, by_model)
+    if output.png is not None or output.html is not None:
+        draw(drawn, pair, output)
+    if output.as_json:
+        words = {"document_words": pair.source_words, "summary_words": pair.target_words}
+        print(json.dumps({"id": pair.label, "summary": pair.summary, **words, "maps": values}, ensure_ascii=False))
+    elif output.png is None and output.html is None:
+        print(f"summary: {pair.summary}\n")
+        print("\n".join(f"{one.title}: {one.numbers}" for one in drawn))
+
+
+def heat_maps(maps: Maps, by_model: dict[str, list[ForcedPair]]) -> tuple[list[HeatMap], list[dict[str, Any]]]:
+    """The maps to draw, and the same as JSON values."""
+    from laconic.evaluation.align import sharpness, word_map
+    from laconic.explain.heatmap import HeatMap
+
+    drawn, values = [], []
+    for (model, choice), found in zip(maps.wanted, maps.read(by_model), strict=True):
+        forced, weights = found[0]
+        one = sharpness(found)
+        line = f"entropy {one.entropy:.2f} of {one.uniform:.2f} · maximum {one.maximum:.2f}"
+        if one.outside >= 0.005:
+            line += f" · {one.outside:.0%} on no word"
+        merged = word_map(forced, weights)
+        words = forced.words
+        drawn.append(HeatMap(maps.title(model, choice), merged, words.target_words, words.source_words, line))
+        rounded = [[round(float(weight), 5) for weight in row] for row in merged]
+        values.append({"model": model, "map": choice.name, **numbers(one), "weights": rounded})
+    return drawn, values
+
+
+def draw(drawn: list[HeatMap], pair: WordPair, output: Output) -> None:
+    """Write the files."""
+    from laconic.explain.heatmap import draw_png, heat_page
+
+    title = pair.label
+    if output.png is not None:
+        for note in draw_png(drawn, output.png, title=title, own_scale=output.own_scale):
+            say(note)
+        say(f"{output.png} shows {len(drawn)} map{'s' * (len(drawn) > 1)}.")
+    if output.html is not None:
+        output.html.parent.mkdir(parents=True, exist_ok=True)
+        draft = output.html.with_name(output.html.name + ".partial")
+        draft.write_text(heat_page(drawn, title=title, own_scale=output.own_scale), encoding="utf-8")
+        draft.replace(output.html)
+        say(f"{output.html} shows {len(drawn)} map{'s' * (len(drawn) > 1)}.")

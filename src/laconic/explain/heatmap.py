@@ -1,0 +1,273 @@
+"""Heat maps of attention: summary words down, document words across, as a picture (PNG) and as a page (HTML).
+
+Several maps of one pair stand side by side, or below each other where the document is long; they share one colour
+scale unless asked otherwise, so that a flat map looks flat. What a map's colours may hide is written above it.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+from matplotlib import font_manager
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.colors import LinearSegmentedColormap, PowerNorm
+from matplotlib.figure import Figure
+from matplotlib.ft2font import FT2Font
+
+from laconic.explain.html import render_report
+
+MAX_ROWS, MAX_COLUMNS = 40, 60  # words drawn; more would not be readable
+PAGE_COLUMNS = 400
+_LONGEST_LABEL = 18  # characters of a word that are drawn
+_WIDEST = 15.0  # inches; wider rows of maps are stacked
+_CELL, _ROW = 0.24, 0.26  # inches
+_TITLE, _GAP, _BAR, _EDGE = 0.56, 0.3, 0.14, 0.18
+_INK, _QUIET = "#1b2430", "#5d6b7c"
+_COLOURS = LinearSegmentedColormap.from_list("laconic", ["#ffffff", "#c7d2fe", "#6366f1", "#312e81", "#14123f"])
+_BASE_FONT = "DejaVu Sans"
+
+
+@dataclass(frozen=True, slots=True)
+class HeatMap:
+    """One map: ``weights`` (summary words, document words), what it shows, and its numbers in a line."""
+
+    title: str
+    weights: np.ndarray
+    rows: Sequence[str]
+    columns: Sequence[str]
+    numbers: str = ""
+
+
+# ---------------------------------------------------------------------------------------- the picture
+
+
+def draw_png(maps: Sequence[HeatMap], path: Path, *, title: str = "", own_scale: bool = False) -> list[str]:
+    """Draw the maps into ``path`` (written beside and renamed).
+
+    ``own_scale`` gives each map its own colours. Returns what the reader should know: words left out, characters
+    that no font of this machine has.
+    """
+    maps, notes = _cut(maps, MAX_ROWS, MAX_COLUMNS)
+    texts = "".join([title, *(word for one in maps for word in (one.title, *one.rows, *one.columns))])
+    families, missing = fonts_for(texts)
+    if missing:
+        shown = "".join(sorted(missing)[:8])
+        notes.append(
+            f"No font here has {len(missing)} of the characters ({shown}); the picture shows boxes, the page is "
+            "right. Install a font such as Noto Sans CJK and draw again."
+        )
+    figure = _figure(maps, title, notes, families, own_scale)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(path.name + ".partial")
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*[Gg]lyph.*")
+        figure.savefig(draft, format="png", dpi=150, facecolor="white")
+    draft.replace(path)
+    return notes
+
+
+def _cut(maps: Sequence[HeatMap], rows: int, columns: int) -> tuple[list[HeatMap], list[str]]:
+    notes = []
+    kept = []
+    for one in maps:
+        part = one.weights[:rows, :columns]
+        kept.append(HeatMap(one.title, part, list(one.rows)[:rows], list(one.columns)[:columns], one.numbers))
+    longest = max(maps, key=lambda one: len(one.columns))
+    if len(longest.columns) > columns:
+        total = sum(float(one.weights.sum()) for one in maps)
+        share = sum(float(one.weights[:, :columns].sum()) for one in maps) / total if total else 0.0
+        notes.append(
+            f"The first {columns} of {len(longest.columns)} document words are drawn; they hold {share:.0%} of the "
+            "weight."
+        )
+    if (most := max(len(one.rows) for one in maps)) > rows:
+        notes.append(f"The first {rows} of {most} summary words are drawn.")
+    return kept, notes
+
+
+def _figure(maps: Sequence[HeatMap], title: str, notes: Sequence[str], families: list[str], own_scale: bool) -> Figure:
+    """Place every part in inches: nothing overlaps, and cells have the same size however many there are."""
+    fonts = {"fontfamily": families}
+    left = 0.12 + max(_label_width(word) for one in maps for word in one.rows)
+    foot = 0.12 + max(_label_width(word) for one in maps for word in one.columns)
+    sizes = [(len(one.columns) * _CELL, len(one.rows) * _ROW) for one in maps]
+    bar = _BAR + 0.62
+    head = 0.3 if title else 0.0
+    note_room = 0.2 * len(notes) + (0.08 if notes else 0.0)
+    widths = [max(width, 2.6) + left + (bar if own_scale else 0.0) for width, _ in sizes]
+    across = sum(widths) + _GAP * (len(maps) - 1)
+    stacked = len(maps) > 1 and across > _WIDEST
+    same_columns = all(list(one.columns) == list(maps[0].columns) for one in maps)
+    feet = [0.1 if stacked and same_columns and one is not maps[-1] else foot for one in maps]
+    if stacked:
+        width = max(widths)
+        height = sum(size[1] + _TITLE + below for size, below in zip(sizes, feet, strict=True))
+    else:
+        width, height = across, max(size[1] for size in sizes) + _TITLE + foot
+    width += 2 * _EDGE + (0.0 if own_scale else bar)
+    height += 2 * _EDGE + head + note_room
+    figure = Figure(figsize=(width, height))
+    FigureCanvasAgg(figure)
+    if title:
+        figure.text(_EDGE / width, 1 - _EDGE / height, title, va="top", fontsize=13, weight="bold", color=_INK, **fonts)
+    top_scale = max(float(one.weights.max(initial=0.0)) for one in maps)
+    x, y = _EDGE, height - _EDGE - head
+    images = []
+    for one, size, wide, below in zip(maps, sizes, widths, feet, strict=True):
+        box = (x + left, y - _TITLE - size[1], *size)
+        axes = figure.add_axes(_share(box, width, height))
+        scale = float(one.weights.max(initial=0.0)) if own_scale else top_scale
+        images.append(_draw(axes, one, scale, fonts, labels=below == foot))
+        if own_scale:
+            _colour_bar(figure, images[-1], (box[0] + box[2] + 0.12, box[1], _BAR, box[3]), width, height)
+        if stacked:
+            y -= size[1] + _TITLE + below
+        else:
+            x += wide + _GAP
+    if not own_scale:
+        tall = max(size[1] for size in sizes)
+        right = width - _EDGE - bar + 0.12
+        _colour_bar(figure, images[0], (right, height - _EDGE - head - _TITLE - tall, _BAR, tall), width, height)
+    for index, note in enumerate(reversed(notes)):
+        place = (_EDGE + 0.2 * index) / height
+        figure.text(_EDGE / width, place, note, va="bottom", fontsize=8, color=_QUIET, **fonts)
+    return figure
+
+
+def _share(box: tuple[float, float, float, float], width: float, height: float) -> tuple[float, float, float, float]:
+    """Inches as shares of the figure."""
+    return box[0] / width, box[1] / height, box[2] / width, box[3] / height
+
+
+def _draw(axes: Axes, one: HeatMap, scale: float, fonts: dict[str, Any], *, labels: bool) -> Any:
+    image = axes.pcolormesh(
+        one.weights,
+        cmap=_COLOURS,
+        norm=PowerNorm(0.5, 0.0, scale or 1.0),
+        edgecolors="#eceff3",
+        linewidth=0.6,
+    )
+    axes.set_xlim(0, len(one.columns))
+    axes.set_ylim(len(one.rows), 0)
+    axes.set_xticks(np.arange(len(one.columns)) + 0.5)
+    axes.set_yticks(np.arange(len(one.rows)) + 0.5)
+    names = [_plain(_short(word)) for word in one.columns] if labels else []
+    turned = 90 if any(len(name) > 2 for name in names) else 0  # a language of single characters reads upright
+    axes.set_xticklabels(names or [""] * len(one.columns), rotation=turned, fontsize=9, color=_INK, **fonts)
+    axes.set_yticklabels([_plain(_short(word)) for word in one.rows], fontsize=9, color=_INK, **fonts)
+    axes.tick_params(length=0, pad=4)
+    for spine in axes.spines.values():
+        spine.set_color("#c9d0d8")
+    above = {"xy": (0, 1), "xycoords": "axes fraction", "textcoords": "offset points", **fonts}
+    axes.annotate(_plain(one.title), xytext=(0, 20), fontsize=10.5, weight="bold", color=_INK, **above)
+    axes.annotate(one.numbers, xytext=(0, 6), fontsize=8.5, color=_QUIET, **above)
+    return image
+
+
+def _colour_bar(
+    figure: Figure, image: Any, box: tuple[float, float, float, float], width: float, height: float
+) -> None:
+    axes = figure.add_axes(_share(box, width, height))
+    bar = figure.colorbar(image, cax=axes)
+    top = float(image.norm.vmax)
+    bar.set_ticks([0.0, top / 16, top / 4, top], labels=[_number(v) for v in (0.0, top / 16, top / 4, top)])
+    bar.ax.tick_params(labelsize=8, length=0, labelcolor=_QUIET)
+    bar.outline.set_edgecolor("#c9d0d8")  # type: ignore[operator]
+
+
+def _number(value: float) -> str:
+    return f"{value:.2g}"
+
+
+def _plain(text: str) -> str:
+    """Dollars begin formulas in matplotlib."""
+    return text.replace("$", r"\$")
+
+
+def _short(word: str) -> str:
+    return word if len(word) <= _LONGEST_LABEL else word[: _LONGEST_LABEL - 1] + "…"
+
+
+def _label_width(word: str) -> float:
+    """Inches that a label of nine points takes, about."""
+    wide = sum(2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in _short(word))
+    return 0.07 * wide + 0.08
+
+
+# ------------------------------------------------------------------------------------------- the fonts
+
+
+def fonts_for(text: str) -> tuple[list[str], set[str]]:
+    """Font families of this machine that together can write ``text``, and the characters that none of them has."""
+    missing = {char for char in text if not char.isspace() and unicodedata.category(char) not in ("Cc", "Cf")}
+    families = [_BASE_FONT]
+    missing -= _characters(font_manager.findfont(_BASE_FONT))
+    while missing:
+        best, name = max(((len(missing & _characters(path)), family) for family, path in _installed()), default=(0, ""))
+        if not best:
+            break
+        families.append(name)
+        missing -= _characters(dict(_installed())[name])
+    return families, missing
+
+
+@cache
+def _installed() -> tuple[tuple[str, str], ...]:
+    """One regular face a family; fonts that draw the same box for everything are none."""
+    faces: dict[str, str] = {}
+    for font in sorted(font_manager.fontManager.ttflist, key=lambda font: (font.style != "normal", str(font.weight))):
+        if "Last Resort" not in font.name and not font.name.startswith(("cm", "STIX")):
+            faces.setdefault(font.name, font.fname)
+    return tuple(faces.items())
+
+
+@cache
+def _characters(path: str) -> frozenset[str]:
+    try:
+        return frozenset(map(chr, FT2Font(path).get_charmap()))
+    except (OSError, RuntimeError):  # a damaged font file
+        return frozenset()
+
+
+# -------------------------------------------------------------------------------------------- the page
+
+
+@dataclass(frozen=True, slots=True)
+class HeatMaps:
+    """A part of a page: one map as a table whose cells are coloured and say their weight when pointed at."""
+
+    title: str
+    heat: HeatMap
+    scale: float
+    note: str = ""
+    template: ClassVar[str] = "components/heatmap.html"
+
+    @property
+    def cells(self) -> list[tuple[str, list[tuple[float, str]]]]:
+        """Row by row: the summary word, and of each document word the depth of colour and the weight."""
+        values = np.sqrt(np.clip(self.heat.weights / (self.scale or 1.0), 0.0, 1.0))
+        return [
+            (word, [(round(float(depth), 3), f"{weight:.3f}") for depth, weight in zip(depths, weights, strict=True)])
+            for word, depths, weights in zip(self.heat.rows, values, self.heat.weights, strict=True)
+        ]
+
+
+def heat_page(maps: Sequence[HeatMap], *, title: str = "Attention", own_scale: bool = False) -> str:
+    """The maps as one self-contained page, at most `PAGE_COLUMNS` document words each."""
+    maps, notes = _cut(maps, 10 * MAX_ROWS, PAGE_COLUMNS)
+    top = max(float(one.weights.max(initial=0.0)) for one in maps)
+    sections = [
+        HeatMaps(one.title, one, float(one.weights.max(initial=0.0)) if own_scale else top, " ".join(notes))
+        for one in maps
+    ]
+    scale = "each map has its own colours" if own_scale else f"all maps share one scale, darkest at {_number(top)}"
+    subtitle = f"Summary words down, document words across; {scale} (square root). Point at a cell for its weight."
+    return render_report(title, sections, subtitle=subtitle)  # type: ignore[arg-type]
