@@ -2,7 +2,7 @@
 
 | paper | here |
 | --- | --- |
-| W_q, W_k, W_v | rows 0 to D, D to 2D, 2D to 3D of `AttentionProjections.in_proj`; head j owns features d j ... d j + d - 1 of each |
+| W_q, W_k, W_v | rows 0 to D, D to 2D, 2D to 3D of ``in_proj``; head j owns dj ... dj + d - 1 of each |
 | q, k, v of head j | ``queries[:, :, j]``, ``keys[:, :, j]``, ``values[:, :, j]`` of a `CrossTap`, unscaled |
 | alpha of head j | `head_attention`, in float32 at least |
 
@@ -246,7 +246,7 @@ class DecoderLayer(_Layer):
 
         Args:
             x: (B, Q, D).
-            attend: the self-attention, on projected (B, Q, H, d) queries, keys and values; none: causal over the Q rows.
+            attend: the self-attention, on projected (B, Q, H, d) queries, keys and values; none: causal over the rows.
             memory: `AttentionProjections.read` of the encoder's output by this layer's ``cross_attention``.
             mask: (B, S) which source tokens are real.
             maps: none: the layer's own.
