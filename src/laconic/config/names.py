@@ -21,6 +21,7 @@ Table = Mapping[str, str]
 
 MODELS: Table = {
     "bart": "laconic.models.bart:BartSummarizer",
+    "coarse_to_fine": "laconic.models.coarse_to_fine:CoarseToFine",
     "distraction": "laconic.models.distraction:Distraction",
     "seq2seq": "laconic.models.seq2seq:Seq2Seq",
     "transformer": "laconic.models.transformer:Transformer",
@@ -28,6 +29,15 @@ MODELS: Table = {
 ATTENTIONS: Table = {
     "additive": "laconic.layers.attention.additive:AdditiveAttention",
     "distraction": "laconic.layers.attention.distraction:DistractionAttention",
+}
+CHUNK_ATTENTIONS: Table = {
+    "coarse_to_fine": "laconic.layers.attention.chunked:CoarseToFineAttention",
+    "hierarchical": "laconic.layers.attention.chunked:HierarchicalAttention",
+    "standard": "laconic.layers.attention.chunked:StandardAttention",
+}
+COARSE_ENCODERS: Table = {
+    "bag_of_words": "laconic.layers.coarse:BagOfWords",
+    "convolution": "laconic.layers.coarse:Convolution",
 }
 COPY_HEADS: Table = {
     "pointer": "laconic.layers.copying.pointer:PointerHead",

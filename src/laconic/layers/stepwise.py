@@ -39,6 +39,8 @@ class Collected:
         self.key_scale: Tensor | None = None  # (A,), what is common to the key gradients of all readings
         self.weights: list[Tensor] = []  # (B, Q, S) of each reading
         self.contexts: list[Tensor] = []  # (B, Q, D), gradients of the contexts
+        self.queries: list[Tensor] = []  # (B, Q, A) of each product with the keys
+        self.products: list[Tensor] = []  # (B, Q, S), gradients of the products
 
 
 @dataclass(slots=True)
@@ -77,6 +79,11 @@ def context(weights: Tensor, memory: ReadableMemory) -> Tensor:
     return _Context.apply(weights, memory.ticket, memory.values, memory.collected)
 
 
+def products(queries: Tensor, memory: ReadableMemory) -> Tensor:
+    """``q_t . k_i``: queries (B, Q, A) -> (B, Q, S). Not to be mixed with `key_gradient` on one memory."""
+    return _Products.apply(queries, memory.ticket, memory.keys, memory.collected)
+
+
 def key_gradient(collected: Collected, keys: Tensor, scale: Tensor) -> Tensor:
     """The buffer into which a reading adds its gradient of the keys, divided by ``scale`` (A,)."""
     _drop_other_passes(collected)
@@ -112,6 +119,9 @@ class _Ticket(torch.autograd.Function):
         if collected.weights:
             weights, contexts = torch.cat(collected.weights, dim=1), torch.cat(collected.contexts, dim=1)
             values = torch.bmm(weights.transpose(1, 2).to(contexts.dtype), contexts)
+        if collected.products:
+            queries, products = torch.cat(collected.queries, dim=1), torch.cat(collected.products, dim=1)
+            keys = torch.bmm(products.transpose(1, 2).to(queries.dtype), queries)
         collected.clear()
         return keys, values, None
 
@@ -136,6 +146,26 @@ class _Context(torch.autograd.Function):
             ctx.collected.contexts.append(gradient)
             ticket = gradient.new_zeros(())
         return torch.bmm(gradient, values.transpose(1, 2)).to(weights.dtype), ticket, None, None
+
+
+class _Products(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, queries: Tensor, ticket: Tensor | None, keys: Tensor, collected: Collected | None) -> Tensor:
+        ctx.save_for_backward(queries, keys)
+        ctx.collected = collected
+        return torch.bmm(queries, keys.transpose(1, 2))
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor | None, None, None]:
+        queries, keys = ctx.saved_tensors
+        ticket = None
+        if ctx.collected is not None:
+            _drop_other_passes(ctx.collected)
+            ctx.collected.queries.append(queries)
+            ctx.collected.products.append(gradient)
+            ticket = gradient.new_zeros(())
+        return torch.bmm(gradient, keys), ticket, None, None
 
 
 # ---------------------------------------------------------------------------------------- weights

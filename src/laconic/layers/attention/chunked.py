@@ -1,0 +1,300 @@
+"""Attention over a document in chunks: STANDARD, HIER and C2F (Ling and Rush 2017, section 4).
+
+| paper | here |
+| --- | --- |
+| h_i, h_ij | word states: ``Reading.states`` (B, M, N, H) |
+| S_i | ``Reading.coarse`` (B, M, D_s) |
+| h_t | ``query`` (B, Q, H) |
+| W_1 (STANDARD), W_w (HIER, C2F) | ``fine_query`` |
+| W_s | ``coarse_query`` |
+| alpha^s, alpha^w | coarse weights (B, Q, M), fine weights (B, Q, M or k, N) |
+| a_1, ..., a_k | ``picks`` (B, Q, k): chunks, drawn in training, the best ones otherwise |
+| c~ | ``context`` (B, Q, H) |
+
+STANDARD and HIER weigh every word and need every word's state. C2F reads k chunks a step and asks for the states of
+those alone (`laconic.layers.word_states`).
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from laconic.config.section import Section
+from laconic.layers import noise, stepwise
+from laconic.layers.grid import Grid
+from laconic.layers.masking import mask_scores, masked_softmax
+from laconic.layers.word_states import AllStates, ChunkStates
+from laconic.types import AttentionOutput, Shared
+
+# --------------------------------------------------------------------------------------- equations
+
+
+def hierarchical_weights(coarse: Tensor, fine: Tensor) -> Tensor:
+    """HIER: ``alpha_ij = alpha^s_i alpha^w_ij``; (B, Q, M) and (B, Q, M, N) -> (B, Q, M, N), summing to one."""
+    return coarse.unsqueeze(-1) * fine
+
+
+def draw_chunks(log_coarse: Tensor, keys: Tensor, draws: int) -> Tensor:
+    """C2F in training: ``a_1, ..., a_k ~ Categorical(alpha^s)`` with replacement; (B, Q, M) -> (B, Q, k).
+
+    The largest of log alpha^s plus Gumbel noise is such a draw. ``keys`` (B, Q) make the noise, so that a draw
+    depends on its example and step and on nothing else.
+    """
+    perturbed = log_coarse.detach().unsqueeze(2) + noise.gumbel(keys, draws, log_coarse.shape[-1])
+    return perturbed.argmax(dim=-1)
+
+
+def best_chunks(coarse: Tensor, count: int, *, uniform: bool = False) -> tuple[Tensor, Tensor]:
+    """C2F in evaluation: the k most probable chunks and their shares, (B, Q, k) each.
+
+    Shares are the probabilities renormalised (the released code); with ``uniform`` 1 / k each. One chunk has share
+    one. Where a document has fewer chunks than ``count``, the missing ones have share zero. Ties go to the
+    chunk that stands first.
+    """
+    count = min(count, coarse.shape[-1])
+    if count == 1:  # topk does not promise which of equals it takes
+        picks = coarse.argmax(dim=-1, keepdim=True)
+        return picks, torch.ones_like(picks, dtype=coarse.dtype)
+    picks = coarse.sort(dim=-1, descending=True, stable=True).indices[..., :count]
+    shares = coarse.gather(-1, picks)
+    picks = torch.where(shares > 0, picks, picks[..., :1])  # never one that the document does not have
+    shares = (shares > 0).to(shares.dtype) if uniform else shares
+    return picks, shares / shares.sum(dim=-1, keepdim=True)
+
+
+def policy_log_prob(log_coarse: Tensor, picks: Tensor) -> Tensor:
+    """``sum_i n_i log alpha^s_i`` with the counts n of the draws: (B, Q, M), (B, Q, k) -> (B, Q)."""
+    return log_coarse.gather(-1, picks).sum(dim=-1)
+
+
+def entropy(log_weights: Tensor) -> Tensor:
+    """``- sum_i alpha_i ln alpha_i`` in nats, of log weights (..., M) with minus infinity at what is masked."""
+    terms = log_weights.exp() * log_weights
+    return -torch.where(log_weights == -torch.inf, 0.0, terms).sum(dim=-1)
+
+
+def sparsemax(scores: Tensor, mask: Tensor) -> Tensor:
+    """The Euclidean projection of the scores onto the simplex (Martins and Astudillo 2016), over the last axis."""
+    scores = scores.masked_fill(~mask, torch.finfo(scores.dtype).min / 4)
+    ordered = scores.sort(dim=-1, descending=True).values
+    counts = torch.arange(1, scores.shape[-1] + 1, device=scores.device, dtype=scores.dtype)
+    sums = (ordered - ordered[..., :1]).cumsum(dim=-1)  # relative to the largest: no overflow
+    support = 1 + counts * (ordered - ordered[..., :1]) > sums
+    size = support.sum(dim=-1, keepdim=True)
+    threshold = (sums.gather(-1, size - 1) - 1) / size + ordered[..., :1]
+    return (scores - threshold).clamp_min(0.0) * mask
+
+
+# ------------------------------------------------------------------------------------------ modules
+
+
+class Reading:
+    """What the attention reads of a batch; B documents in front.
+
+    ``attendable`` (B, M, N) says which cells may be attended (grid padding may, batch padding never). STANDARD reads
+    ``flat`` states (B, M N, H) of one pass over the document, or chunk states like the others.
+    Not a dataclass, so that re-ordering a decoder state leaves it alone: documents keep their numbers.
+    """
+
+    def __init__(
+        self, states: ChunkStates, attendable: Tensor, coarse: Tensor | None = None, flat: Tensor | None = None
+    ) -> None:
+        self.states, self.attendable, self.coarse, self.flat = states, attendable, coarse, flat
+
+
+@dataclass(slots=True)
+class Draws:
+    """One step's choice in a teacher-forced pass: ``keys`` (B,) of the noise, or the ``picks`` (B, 1, k) themselves.
+
+    Neither: the best chunks. Where ``alive`` (B,) is false the target has ended and nothing is read.
+    """
+
+    keys: Tensor | None = None
+    picks: Tensor | None = None
+    alive: Tensor | None = None
+
+
+class ChunkAttention(nn.Module):
+    """Base of the three. ``Class(config, hidden_size=H, coarse_size=D_s)``."""
+
+    class Config(Section):
+        """Options of the attention."""
+
+    config: Section
+    needs_coarse: bool = True  # does it read S?
+
+    def __init__(self, config: Section, *, hidden_size: int, coarse_size: int) -> None:
+        super().__init__()
+        self.config = config
+        self.fine_query = nn.Linear(hidden_size, hidden_size, bias=False)
+        self.coarse_query = nn.Linear(hidden_size, coarse_size, bias=False) if self.needs_coarse else None
+
+    @property
+    def chooses(self) -> bool:
+        """Does it read chosen chunks only?"""
+        return False
+
+    @abstractmethod
+    def open(self, reading: Reading, *, soft: bool = False) -> dict[str, Any]:
+        """Prepare for many queries; what belongs to documents is `Shared`. ``soft``: choose nothing this time."""
+
+    @abstractmethod
+    def forward(self, query: Tensor, state: dict[str, Any], draws: Draws | None = None) -> AttentionOutput:
+        """(B, Q, H) -> context (B, Q, H). ``draws`` says what a mechanism that chooses shall draw; none: the best.
+
+        ``aux`` holds ``coarse`` (B, Q, M), and of C2F ``picks``, ``shares`` (B, Q, k), ``fine`` (B, Q, k, N).
+        ``weights`` (B, Q, M N) are those of the cells, where all of them exist.
+        """
+
+
+class StandardAttention(ChunkAttention):
+    """``alpha = softmax(h_i^T W_1 h_t)`` over the whole document; one LSTM reads it unless ``encoder: chunked``.
+
+    ``coarse`` weights are the sums of each chunk's words.
+    """
+
+    class Config(Section):
+        encoder: Literal["flat", "chunked"] = "flat"
+
+    config: Config
+    needs_coarse = False
+
+    def open(self, reading: Reading, *, soft: bool = False) -> dict[str, Any]:
+        flat = reading.flat
+        if flat is None:
+            assert isinstance(reading.states, AllStates)
+            flat = reading.states.whole().flatten(1, 2)
+        memory = stepwise.prepare(flat, flat, reading.attendable.flatten(1))
+        return {"memory": memory, "shape": tuple(reading.attendable.shape[1:])}
+
+    def forward(self, query: Tensor, state: dict[str, Any], draws: Draws | None = None) -> AttentionOutput:
+        memory = stepwise.opened(state["memory"])
+        scores = stepwise.products(self.fine_query(query), memory)
+        weights = masked_softmax(scores, memory.mask.unsqueeze(1))
+        coarse = weights.unflatten(2, state["shape"]).sum(dim=-1)
+        return AttentionOutput(stepwise.context(weights, memory), weights, aux={"coarse": coarse})
+
+
+class HierarchicalAttention(ChunkAttention):
+    """HIER: ``alpha_ij = alpha^s_i alpha^w_ij``, a softmax over chunks times one inside each chunk."""
+
+    class Config(Section):
+        normalizer: Literal["softmax", "sparsemax"] = "softmax"
+
+    def open(self, reading: Reading, *, soft: bool = False) -> dict[str, Any]:
+        assert isinstance(reading.states, AllStates), "soft attention reads all chunks"
+        whole = reading.states.whole().flatten(1, 2)
+        memory = stepwise.prepare(whole, whole, reading.attendable.flatten(1))
+        return {"memory": memory, "coarse": self._coarse_state(reading), "shape": tuple(reading.attendable.shape[1:])}
+
+    def forward(self, query: Tensor, state: dict[str, Any], draws: Draws | None = None) -> AttentionOutput:
+        coarse, log_coarse = self.coarse_weights(query, state)
+        memory = stepwise.opened(state["memory"])
+        scores = stepwise.products(self.fine_query(query), memory).unflatten(2, state["shape"])
+        fine = masked_softmax(scores, memory.mask.view(len(query), 1, *state["shape"]))
+        weights = hierarchical_weights(coarse, fine).flatten(2)
+        aux = {"coarse": coarse, "log_coarse": log_coarse}
+        return AttentionOutput(stepwise.context(weights, memory), weights, aux=aux)
+
+    def _coarse_state(self, reading: Reading) -> Shared:
+        assert reading.coarse is not None
+        return stepwise.prepare(reading.coarse, reading.coarse, reading.attendable.any(dim=2))
+
+    def coarse_weights(self, query: Tensor, state: dict[str, Any]) -> tuple[Tensor, Tensor]:
+        """``alpha^s = softmax(S_i^T W_s h_t)`` over the document's chunks, and its logarithm; (B, Q, M) each."""
+        assert self.coarse_query is not None
+        memory = stepwise.opened(state["coarse"])
+        scores = stepwise.products(self.coarse_query(query), memory).float()
+        mask = memory.mask.unsqueeze(1)
+        if getattr(self.config, "normalizer", "softmax") == "sparsemax":
+            weights = sparsemax(scores, mask)
+            return weights, weights.clamp_min(torch.finfo(weights.dtype).tiny).log().masked_fill(
+                weights == 0, -torch.inf
+            )
+        log_weights = torch.log_softmax(mask_scores(scores, mask), dim=-1)
+        return log_weights.exp(), log_weights
+
+
+class CoarseToFineAttention(HierarchicalAttention):
+    """C2F: read k chunks, drawn in training and the best in evaluation; ``c~ = sum_i share_i sum_j alpha^w_ij h_ij``.
+
+    The draws get no gradient from c~; REINFORCE gives alpha^s its own (`laconic.objectives.reinforce`). With ``hard``
+    switched off it is HIER (pre-training, alternating).
+    """
+
+    class Config(Section):
+        """``draws`` is k in training (+MULTI); ``read`` the chunks read in evaluation (none: as many)."""
+
+        draws: int = Field(1, ge=1)
+        read: int | None = Field(None, ge=1)
+        shares: Literal["renormalised", "uniform"] = "renormalised"
+
+    config: Config
+
+    def __init__(self, config: Config, *, hidden_size: int, coarse_size: int) -> None:
+        super().__init__(config, hidden_size=hidden_size, coarse_size=coarse_size)
+        self.hard = True
+        self.read = config.read or config.draws
+
+    @property
+    def chooses(self) -> bool:
+        return self.hard
+
+    def open(self, reading: Reading, *, soft: bool = False) -> dict[str, Any]:
+        if soft or not self.hard:
+            return super().open(reading)
+        documents = torch.arange(len(reading.attendable), device=reading.attendable.device)
+        return {"coarse": self._coarse_state(reading), "words": Shared((documents, reading))}
+
+    def forward(self, query: Tensor, state: dict[str, Any], draws: Draws | None = None) -> AttentionOutput:
+        if "words" not in state:
+            return super().forward(query, state)
+        draws = draws or Draws()
+        coarse, log_coarse = self.coarse_weights(query, state)
+        picks = draws.picks
+        if picks is None and draws.keys is not None:
+            picks = draw_chunks(log_coarse, draws.keys.unsqueeze(1), self.config.draws)
+        if picks is None:
+            picks, shares = best_chunks(coarse, self.read, uniform=self.config.shares == "uniform")
+        else:
+            shares = torch.full_like(picks, 1.0 / picks.shape[-1], dtype=coarse.dtype)
+        documents, reading = state["words"].tree
+        context, fine = self._read(query, picks, shares, documents, reading, draws.alive)
+        aux = {"coarse": coarse, "log_coarse": log_coarse, "picks": picks, "shares": shares, "fine": fine}
+        return AttentionOutput(context, fine.flatten(2), aux=aux)
+
+    def _read(
+        self, query: Tensor, picks: Tensor, shares: Tensor, documents: Tensor, reading: Reading, alive: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        """``c~`` (B, Q, H) of the picked chunks, and their fine weights (B, Q, k, N); zero where not alive."""
+        owner = documents.view(-1, 1, 1).expand_as(picks).flatten()
+        chosen, wanted = picks.flatten(), self.fine_query(query).unsqueeze(2).expand(-1, -1, picks.shape[2], -1)
+        wanted, rows = wanted.flatten(0, 2), None
+        if alive is not None and not bool(alive.all()):
+            rows = alive.view(-1, 1, 1).expand_as(picks).flatten().nonzero().squeeze(1)
+            owner, chosen, wanted = owner[rows], chosen[rows], wanted[rows]
+        states = reading.states.read(owner, chosen)  # (P, N, H)
+        fine = masked_softmax(torch.bmm(states, wanted.unsqueeze(2)).squeeze(2), reading.attendable[owner, chosen])
+        contexts = torch.bmm(fine.unsqueeze(1).to(states.dtype), states).squeeze(1)
+        if rows is not None:
+            contexts = contexts.new_zeros(picks.numel(), contexts.shape[1]).index_copy(0, rows, contexts)
+            fine = fine.new_zeros(picks.numel(), fine.shape[1]).index_copy(0, rows, fine)
+        contexts = contexts.view(*picks.shape, -1)
+        context = (shares.unsqueeze(-1).to(contexts.dtype) * contexts).sum(dim=2)
+        return context, fine.view(*picks.shape, -1)
+
+
+def laid_out(output: AttentionOutput, grid: Grid) -> Tensor:
+    """The weights of all cells, (B, Q, M, N): those of the chunks read, zero elsewhere, if chunks were chosen."""
+    if "picks" not in output.aux:
+        return output.weights.unflatten(2, grid.ids.shape[1:])
+    picks, shares, fine = (output.aux[name] for name in ("picks", "shares", "fine"))
+    laid = fine.new_zeros(*picks.shape[:2], *grid.ids.shape[1:])
+    index = picks.unsqueeze(-1).expand_as(fine)
+    return laid.scatter_add(2, index, shares.unsqueeze(-1) * fine)

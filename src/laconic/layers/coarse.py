@@ -1,0 +1,152 @@
+"""Coarse representations: one vector a chunk, from its words' embeddings (Ling and Rush 2017, section 4).
+
+The vectors are keys of the coarse attention and nothing else. Both encoders take a `Grid`'s ids and return
+(B, M, D_s); neither keeps anything of size (words x filters).
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+
+from laconic.config.section import Section
+from laconic.layers.grid import Grid
+
+_SLICE_ELEMENTS = 2**22  # activations made at a time: 16 MiB in float32
+_ACTIVATIONS = {"tanh": torch.tanh, "relu": torch.relu, "none": lambda x: x}
+
+
+class CoarseEncoder(nn.Module):
+    """``Class(config, embedding=..., pad_id=...)``; ``size`` is D_s."""
+
+    class Config(Section):
+        """Options of the encoder."""
+
+    size: int
+
+    @abstractmethod
+    def forward(self, grid: Grid) -> Tensor:
+        """(B, M, D_s)."""
+
+
+class Convolution(CoarseEncoder):
+    """CONV: 600 filters over 6 words each, the maximum over the chunk's windows, then tanh (section 4.1).
+
+    ``tanh`` rises, so the maximum is taken first and tanh on (B, M, 600). A chunk shorter than a window is filled
+    up with zero embeddings. The embedding table is the word encoder's unless ``separate_embedding``.
+    """
+
+    class Config(Section):
+        size: int = Field(600, ge=1)
+        width: int = Field(6, ge=1)
+        activation: Literal["tanh", "relu", "none"] = "tanh"
+        separate_embedding: bool = False
+        frozen: bool = False  # the separate table
+
+    def __init__(self, config: Config, *, embedding: nn.Embedding, pad_id: int) -> None:
+        super().__init__()
+        self.config, self.size = config, config.size
+        self.own = _own_table(embedding, embedding.embedding_dim, config.frozen) if config.separate_embedding else None
+        self._shared = [embedding]  # a list: the table belongs to the model
+        self.filters = nn.Conv1d(embedding.embedding_dim, config.size, config.width)
+
+    @property
+    def table(self) -> nn.Embedding:
+        return self._shared[0] if self.own is None else self.own
+
+    def forward(self, grid: Grid) -> Tensor:
+        ids = grid.ids.flatten(0, 1)
+        words = grid.words.flatten(0, 1)
+        missing = self.config.width - ids.shape[1]
+        if missing > 0:
+            ids = nn.functional.pad(ids, (0, missing), value=0)
+            words = nn.functional.pad(words, (0, missing), value=False)
+        best = max_over_windows(ids, words, self.table.weight, self.filters.weight)
+        activation: Any = _ACTIVATIONS[self.config.activation]
+        return activation(best + self.filters.bias).view(*grid.chunks.shape, -1)
+
+
+class BagOfWords(CoarseEncoder):
+    """BOW: the sum of the chunk's embeddings in a table of its own (section 4.1), frozen unless told otherwise."""
+
+    class Config(Section):
+        size: int | None = Field(None, ge=1)  # none: as wide as the word embeddings, and it starts as their copy
+        frozen: bool = True
+
+    def __init__(self, config: Config, *, embedding: nn.Embedding, pad_id: int) -> None:
+        super().__init__()
+        self.config = config
+        self.own = _own_table(embedding, config.size or embedding.embedding_dim, config.frozen)
+        self.size = self.own.embedding_dim
+
+    def forward(self, grid: Grid) -> Tensor:
+        return chunk_sums(grid.ids, grid.words, self.own.weight)
+
+
+def chunk_sums(ids: Tensor, words: Tensor, table: Tensor) -> Tensor:
+    """``S_i = sum_j E[w_ij]`` over real words: (B, M, N) -> (B, M, D)."""
+    weights = words.flatten(0, 1).to(table.dtype)
+    sums = nn.functional.embedding_bag(ids.flatten(0, 1), table, per_sample_weights=weights, mode="sum")
+    return sums.view(*ids.shape[:2], -1)
+
+
+def max_over_windows(ids: Tensor, words: Tensor, table: Tensor, filters: Tensor) -> Tensor:
+    """``max_j K . [E[w_j]; ...; E[w_j+5]]`` for R chunks of N words: (R, N), (R, N) -> (R, F), without the bias.
+
+    Padding words count as zero vectors. Chunks are taken in slices; what is kept for the gradient is the position
+    of each maximum, not the (R, F, N) activations.
+    """
+    return _MaxOverWindows.apply(table, filters, ids, words)
+
+
+class _MaxOverWindows(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, table: Tensor, filters: Tensor, ids: Tensor, words: Tensor) -> Tensor:
+        best = table.new_empty(len(ids), len(filters))
+        places = torch.empty(best.shape, dtype=torch.int16, device=ids.device)
+        for rows in _slices(ids, filters):
+            values, index = nn.functional.conv1d(_embedded(table, ids[rows], words[rows]), filters).max(dim=2)
+            best[rows], places[rows] = values, index.to(torch.int16)
+        ctx.save_for_backward(table, filters, ids, words, places)
+        return best
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor | None, None, None]:
+        table, filters, ids, words, places = ctx.saved_tensors
+        d_table = torch.zeros_like(table) if ctx.needs_input_grad[0] else None
+        d_filters = torch.zeros_like(filters) if ctx.needs_input_grad[1] else None
+        windows = ids.shape[1] - filters.shape[2] + 1
+        for rows in _slices(ids, filters):
+            embedded = _embedded(table, ids[rows], words[rows])
+            spread = gradient.new_zeros(len(embedded), len(filters), windows)
+            spread.scatter_(2, places[rows].long().unsqueeze(2), gradient[rows].unsqueeze(2))
+            if d_filters is not None:
+                d_filters += nn.grad.conv1d_weight(embedded, filters.shape, spread)
+            if d_table is not None:
+                d_embedded = nn.grad.conv1d_input(embedded.shape, filters, spread).transpose(1, 2)
+                real = words[rows]
+                d_table.index_add_(0, ids[rows][real], d_embedded[real])
+        return d_table, d_filters, None, None
+
+
+def _embedded(table: Tensor, ids: Tensor, words: Tensor) -> Tensor:
+    """(R, E, N), zero at padding."""
+    return (table[ids] * words.unsqueeze(-1)).transpose(1, 2)
+
+
+def _slices(ids: Tensor, filters: Tensor) -> list[slice]:
+    step = max(1, _SLICE_ELEMENTS // (ids.shape[1] * max(filters.shape[0], filters.shape[1])))
+    return [slice(start, start + step) for start in range(0, len(ids), step)]
+
+
+def _own_table(embedding: nn.Embedding, size: int, frozen: bool) -> nn.Embedding:
+    """A table of the chunks' own; as wide as the words' it starts as a copy of theirs (see `copy_from`)."""
+    table = nn.Embedding(embedding.num_embeddings, size, padding_idx=embedding.padding_idx)
+    table.weight.requires_grad_(not frozen)
+    return table

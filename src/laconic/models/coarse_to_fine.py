@@ -1,0 +1,468 @@
+"""Coarse-to-fine attention for document summarization (Ling and Rush 2017).
+
+The three systems are one encoder-decoder with one of three attentions (`laconic.layers.attention.chunked`):
+
+    STANDARD   attends to every word of the document
+    HIER       attends to every chunk, and within each to every word
+    C2F        chooses k chunks a step and reads those alone; trained with REINFORCE
+
+A step: ``h_t`` = LSTM([E(y_{t-1}); c_{t-1}]),  c~ = attention(h_t),  **c_t = tanh(W_2 [c~; h_t])**,
+``p(y_t) = softmax(W_g c_t + b_g)``. All decoder states start at zero: the document reaches the decoder only through
+attention. What c_t feeds (output and next input) is what dropout left of it.
+
+Conditional computation (`encode`): ``full`` reads all chunks first, ``lazy`` a chunk when it is first chosen,
+``replay`` (training) chooses in a pass without gradients and then reads the chosen ones in one call. All three give
+the same numbers, noise included, because noise is a function of (seed, example, chunk or step).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from laconic.config.names import CHUNK_ATTENTIONS, COARSE_ENCODERS, COPY_HEADS, build
+from laconic.config.section import Section
+from laconic.errors import ConfigError
+from laconic.layers import noise
+from laconic.layers.attention.chunked import (
+    ChunkAttention,
+    CoarseToFineAttention,
+    Draws,
+    Reading,
+    entropy,
+    laid_out,
+    policy_log_prob,
+)
+from laconic.layers.coarse import CoarseEncoder
+from laconic.layers.copying.base import CopyHead, CopySource, GoldTokens, HeadInput
+from laconic.layers.grid import Grid, make_grid, make_sentence_grid
+from laconic.layers.masking import scatter_real
+from laconic.layers.noise import STREAMS, ExampleNoise
+from laconic.layers.stepwise import StepLinear
+from laconic.layers.vocabulary import VocabularyProjection
+from laconic.layers.word_states import (
+    AllStates,
+    Cells,
+    ChosenStates,
+    ChunkStates,
+    LazyStates,
+    PreparedLayers,
+    WordEncoder,
+    freeze_second_bias,
+)
+from laconic.models.base import SummarizationModel
+from laconic.types import AttentionOutput, Batch, Memory, ModelOutput, Shared, StepOutput
+
+Spec = dict[str, Any]
+
+# What noise is for: each use has its own stream.
+_DRAW, _FEED, _WORDS = range(1, 4)
+_MODES = ("auto", "full", "lazy", "replay")
+_EXPLAINS = ("coarse", "picks", "shares", "fine")
+_SEARCH_STEPS = 50  # about how many steps a search makes, for `auto`
+_NOTHING = CopySource(torch.zeros(0), torch.zeros(0), 0)  # nothing is copied
+_DENSE_TOKENS = 8192  # up to here a step's weights are also laid out over the whole document
+
+
+class CoarseToFineConfig(Section):
+    """Defaults are the paper's; numbers are rows of section c of the page on this system."""
+
+    attention: Spec = Field(default_factory=lambda: {"type": "coarse_to_fine"})
+    coarse: Spec = Field(default_factory=lambda: {"type": "convolution"})
+    chunking: Literal["grid", "sentence"] = "grid"  # (1)
+    chunks: int | None = Field(10, ge=1)  # M; none: as many as the document needs
+    chunk_words: int = Field(40, ge=1)  # N
+    separator_id: int | None = None  # the token that ends a sentence, for chunking: sentence
+    position_size: int = Field(0, ge=0)  # +POS: 25
+    position_rows: int | None = Field(None, ge=1)  # (21) chunks beyond the last share its vector
+    embedding_size: int = Field(300, ge=1)
+    hidden_size: int = Field(500, ge=1)
+    layers: int = Field(2, ge=1)
+    dropout: float = Field(0.3, ge=0, lt=1)
+    freeze_words: bool = False  # (11) the word encoder's table
+    mask_padding: bool = False  # (14)
+    alternate: float = Field(0.0, ge=0, le=1)  # +ALTERNATE: the share of minibatches with soft attention
+    alternate_unit: Literal["minibatch", "step"] = "minibatch"  # (30)
+    encode: Literal["auto", "full", "lazy", "replay"] = "auto"  # (48)
+    init_range: float = Field(0.1, gt=0)
+    head: Spec = Field(default_factory=lambda: {"type": "vocabulary"})
+
+
+@dataclass(slots=True)
+class _Trace:
+    """What the steps leave; T entries."""
+
+    features: list[Tensor] = field(default_factory=list)  # c_t (B, H)
+    picks: list[Tensor] = field(default_factory=list)  # (B, k)
+    policy: list[Tensor] = field(default_factory=list)  # (B,) sum_i n_i log alpha^s_i
+    entropies: list[Tensor] = field(default_factory=list)  # (B,)
+    weights: list[Tensor] = field(default_factory=list)  # (B, 1, M N), soft attention
+
+    def remember(self, features: Tensor, output: AttentionOutput, *, drawn: bool) -> None:
+        """Append a step; ``drawn``: its chunks were drawn, so the policy wants their log-probability."""
+        self.features.append(features)
+        log_coarse = output.aux["log_coarse"] if "log_coarse" in output.aux else output.aux["coarse"].log()
+        self.entropies.append(entropy(log_coarse).squeeze(1))
+        if "picks" not in output.aux:
+            self.weights.append(output.weights)
+            return
+        self.picks.append(output.aux["picks"].squeeze(1))
+        if drawn:
+            self.policy.append(policy_log_prob(log_coarse, output.aux["picks"]).squeeze(1))
+
+
+class CoarseToFine(SummarizationModel):
+    """See the file's docstring; ``Class(config, vocab_size=V, pad_id=, unk_id=, bos_id=, eos_id=)``."""
+
+    Config = CoarseToFineConfig
+    config: CoarseToFineConfig
+
+    def __init__(
+        self,
+        config: CoarseToFineConfig,
+        *,
+        vocab_size: int,
+        pad_id: int = 0,
+        unk_id: int = 1,
+        bos_id: int = 2,
+        eos_id: int = 3,
+    ) -> None:
+        super().__init__()
+        self.config, self.vocab_size = config, vocab_size
+        self.pad_id, self.unk_id, self.bos_id, self.eos_id = pad_id, unk_id, bos_id, eos_id
+        self.encode_mode: str = config.encode
+        size, hidden = config.embedding_size, config.hidden_size
+        self.embedding = nn.Embedding(vocab_size, size, padding_idx=pad_id)
+        self.target_embedding = nn.Embedding(vocab_size, size, padding_idx=pad_id)
+        self.encoder = WordEncoder(size, hidden, num_layers=config.layers, dropout=config.dropout)
+        self.decoder = WordEncoder(size + hidden, hidden, num_layers=config.layers, dropout=config.dropout)
+        context: dict[str, Any] = {"hidden_size": hidden, "coarse_size": 0}
+        attention = build("chunk attention", CHUNK_ATTENTIONS, config.attention, hidden_size=1, coarse_size=1)
+        self.coarse: CoarseEncoder | None = None
+        self.positions: nn.Embedding | None = None
+        if attention.needs_coarse:
+            self.coarse = build(
+                "coarse encoder", COARSE_ENCODERS, config.coarse, embedding=self.embedding, pad_id=pad_id
+            )
+            context["coarse_size"] = self.coarse.size + config.position_size
+            if config.position_size:
+                self.positions = nn.Embedding(self._position_rows(), config.position_size)
+        self.attention: ChunkAttention = build("chunk attention", CHUNK_ATTENTIONS, config.attention, **context)
+        self.merge = nn.Linear(2 * hidden, hidden, bias=False)
+        self.head: CopyHead = build(
+            "copy head",
+            COPY_HEADS,
+            config.head,
+            projection=VocabularyProjection(hidden, vocab_size),
+            gate_size=hidden,
+            unk_id=unk_id,
+        )
+        if self.head.copies:
+            raise ConfigError("The coarse-to-fine models write from the vocabulary: set model.head.type to vocabulary.")
+        if config.chunking == "sentence" and config.separator_id is None:
+            raise ConfigError("model.chunking 'sentence' needs model.separator_id, the id of the sentence separator.")
+        self._initialise()
+
+    # ------------------------------------------------------------------ encode, start, step
+
+    def encode(self, batch: Batch) -> Memory:
+        """The grid, its coarse vectors and, where attention is soft, all word states; else a reader of chunks."""
+        grid = self._grid(batch)
+        return self._memory(batch, grid, None, self._mode(grid, _SEARCH_STEPS, soft=False))
+
+    def start(self, memory: Memory) -> dict[str, Any]:
+        """Zero states, zero first context."""
+        state = self._first_state(memory, soft=False)
+        return state | {"project": self.head.projection.for_decoding(self.vocab_size)}
+
+    def step(self, last_ids: Tensor, state: dict[str, Any]) -> tuple[StepOutput, dict[str, Any]]:
+        """One step for N = B * Q rows. Details: ``coarse`` (N, M) and, of C2F, ``picks``, ``shares`` (N, k) and
+        ``fine`` (N, k, W). ``attention`` (N, S) adds up to less than one where padding was attended."""
+        embedded = self.target_embedding(last_ids.masked_fill(last_ids >= self.vocab_size, self.unk_id))
+        cells, hidden = self._advance(torch.cat([embedded, state["feed"]], dim=-1), state["cells"])
+        documents, mask = state["documents"].tree
+        output = self.attention(hidden.unflatten(0, (len(documents), -1)), state["attention"])
+        context = output.context.flatten(0, 1)
+        features = torch.tanh(self.merge(torch.cat([context, hidden], dim=-1)))
+        log_probs, _, _ = self.head(HeadInput(features, features, state["project"]), None, _NOTHING)
+        details = {name: output.aux[name].flatten(0, 1) for name in _EXPLAINS if name in output.aux}
+        result = StepOutput(log_probs, log_probs, details=details, context=context, state=hidden)
+        if mask.shape[1] <= _DENSE_TOKENS:
+            grid = state["reading"].states.grid.part(documents)
+            result.attention = grid.flat(laid_out(output, grid), mask.shape[1]).flatten(0, 1)
+        return result, state | {"cells": cells, "feed": features}
+
+    def reading(self, memory: Memory) -> list[dict[str, int]]:
+        """What was read of each document so far: ``chunks``, ``chunks_read``, ``words``, ``words_read``."""
+        states: ChunkStates = memory.extra["reading"].states
+        read = states.slots >= 0 if memory.extra["reading"].flat is None else states.grid.chunks
+        words = states.grid.words.sum(dim=2)
+        figures = [states.grid.chunks.sum(1), read.sum(1), words.sum(1), (words * read).sum(1)]
+        names = ("chunks", "chunks_read", "words", "words_read")
+        return [dict(zip(names, row, strict=True)) for row in torch.stack(figures, dim=1).tolist()]
+
+    # ---------------------------------------------------------------------------- training
+
+    def forward(self, batch: Batch) -> ModelOutput:
+        """Teacher-forced pass. Details (B, T): ``coarse_entropy`` in nats and, where chunks were drawn,
+        ``policy_log_prob``, the log-probability of the step's draws."""
+        assert batch.target_ids is not None
+        assert batch.target_mask is not None
+        grid = self._grid(batch)
+        noise_of = ExampleNoise.of(batch) if self.training else None
+        soft = self._soft_steps(noise_of, batch.target_ids.shape[1])
+        keys = None if noise_of is None else noise_of.examples
+        mode = self._mode(grid, batch.target_ids.shape[1], soft=any(soft))
+        picks = None
+        with torch.autocast(batch.source_ids.device.type, enabled=False):  # only the vocabulary is worth it
+            if mode == "replay":
+                with torch.no_grad():
+                    picks = self._run(batch, self._memory(batch, grid, keys, "lazy"), keys, soft).picks
+            memory = self._memory(batch, grid, keys, mode, picks, batch.target_mask)
+            trace = self._run(batch, memory, keys, soft, picks)
+        return self._project(trace, batch, grid)
+
+    def _run(
+        self,
+        batch: Batch,
+        memory: Memory,
+        keys: Tensor | None,
+        soft: list[bool],
+        picks: list[Tensor] | None = None,
+    ) -> _Trace:
+        """All steps. With ``picks`` those chunks are read; else they are drawn (with ``keys``) or the best."""
+        assert batch.target_input_ids is not None
+        assert batch.target_mask is not None
+        trace = _Trace()
+        states = {flag: self._first_state(memory, soft=flag)["attention"] for flag in set(soft)}
+        state, cell = self._first_state(memory, soft=soft[0]), PreparedLayers(self.decoder, keys)
+        gold, forced = batch.target_input_ids, batch.forced_mask
+        last_ids, feed = gold[:, 0], state["feed"]
+        merge = StepLinear.of(self.merge.weight, None)
+        for t, is_soft in enumerate(soft):
+            if t:
+                own = None if forced is None or bool(forced[:, t].all()) else self._own_word(trace.features[-1])
+                last_ids = gold[:, t] if own is None else torch.where(forced[:, t], gold[:, t], own)
+            inputs = torch.cat([self.target_embedding(last_ids), feed], dim=-1)
+            state["cells"], hidden = cell(inputs, state["cells"], t)
+            draws = Draws(alive=batch.target_mask[:, t])
+            if picks is not None and not is_soft:
+                draws.picks = picks[t].unsqueeze(1)
+            elif keys is not None:
+                draws.keys = noise.mixed(_DRAW + STREAMS * t, keys)
+            output = self.attention(hidden.unsqueeze(1), states[is_soft], draws)
+            feed = torch.tanh(merge(torch.cat([output.context.squeeze(1), hidden], dim=-1)))
+            if keys is not None and self.config.dropout:
+                feed = feed * self._kept(keys, _FEED, t, feed)
+            trace.remember(feed, output, drawn=keys is not None and not is_soft)
+        return trace
+
+    def _project(self, trace: _Trace, batch: Batch, grid: Grid) -> ModelOutput:
+        """The vocabulary, once, on real target tokens."""
+        assert batch.target_ids is not None
+        assert batch.target_mask is not None
+        mask = batch.target_mask
+        rows, steps = mask.nonzero(as_tuple=True)
+        features = torch.stack(trace.features, dim=1)[rows, steps]
+        weights = None if batch.token_weights is None else batch.token_weights[rows, steps]
+        gold = GoldTokens(batch.target_ids[rows, steps], rows, weights)
+        log_probs, details = self.head.gold_log_probs(HeadInput(features, features), None, _NOTHING, gold)
+        output = ModelOutput(
+            scatter_real(log_probs, mask), details={n: scatter_real(v, mask) for n, v in details.items()}
+        )
+        output.details["coarse_entropy"] = torch.stack(trace.entropies, dim=1) * mask
+        if trace.policy:
+            output.details["policy_log_prob"] = torch.stack(trace.policy, dim=1) * mask
+        if trace.weights and not self.training:
+            laid = torch.cat(trace.weights, dim=1).unflatten(2, grid.ids.shape[1:])
+            output.attention = grid.flat(laid, batch.source_ids.shape[1])
+        return output
+
+    @torch.no_grad()
+    def _own_word(self, features: Tensor) -> Tensor:
+        log_probs, _, _ = self.head(HeadInput(features, features), None, _NOTHING)
+        return log_probs.argmax(dim=-1)
+
+    # -------------------------------------------------------------------------------- reading
+
+    def _grid(self, batch: Batch) -> Grid:
+        c = self.config
+        sizes: dict[str, Any] = {"chunk_words": c.chunk_words, "num_chunks": c.chunks, "pad_id": self.pad_id}
+        if c.chunking == "sentence":
+            assert c.separator_id is not None
+            return make_sentence_grid(batch.source_ids, batch.source_mask, separator_id=c.separator_id, **sizes)
+        return make_grid(batch.source_ids, batch.source_mask, **sizes)
+
+    def _mode(self, grid: Grid, steps: int, *, soft: bool) -> str:
+        """How the word states come about: what was asked for, where there is a choice."""
+        if soft or not self.attention.chooses:
+            return "full"
+        if self.encode_mode != "auto":
+            return "lazy" if self.encode_mode == "replay" and not torch.is_grad_enabled() else self.encode_mode
+        if grid.num_chunks <= 2 * steps:
+            return "full"
+        return "replay" if torch.is_grad_enabled() else "lazy"
+
+    def _memory(
+        self,
+        batch: Batch,
+        grid: Grid,
+        keys: Tensor | None,
+        mode: str,
+        picks: list[Tensor] | None = None,
+        alive: Tensor | None = None,
+    ) -> Memory:
+        seeds = None if keys is None else noise.mixed(_WORDS, keys)
+        flat = self._flat_states(grid, seeds)
+        parts = (self.encoder, self.embedding, grid, seeds)
+        states: ChunkStates
+        if flat is not None:
+            states = ChunkStates(*parts)
+        elif mode == "replay":
+            assert picks is not None
+            assert alive is not None
+            states = ChosenStates(*parts, _pairs(picks, alive))
+        else:
+            states = LazyStates(*parts) if mode == "lazy" else AllStates(*parts)
+        reading = Reading(states, self._attendable(grid), self._coarse(batch, grid), flat)
+        return Memory(
+            states=self.embedding.weight.new_zeros(len(grid.ids), 0, self.config.hidden_size),
+            mask=batch.source_mask,
+            extended_ids=batch.source_extended_ids,
+            extended_vocab_size=self.vocab_size,
+            extra={"reading": reading},
+        )
+
+    def _flat_states(self, grid: Grid, seeds: Tensor | None) -> Tensor | None:
+        """STANDARD: one pass over the whole document, (B, M N, H); grid padding may lie between words only in
+        sentence chunks, so those are read without it."""
+        if getattr(self.attention.config, "encoder", "chunked") != "flat":
+            return None
+        words = grid.words.flatten(1)
+        order = (~words).long().argsort(dim=1, stable=True)  # real words first, in their order
+        ids = grid.ids.flatten(1).gather(1, order)
+        read = self.encoder(self.embedding(ids), words.gather(1, order), seeds)
+        return torch.zeros_like(read).scatter(1, order.unsqueeze(2).expand_as(read), read)
+
+    def _attendable(self, grid: Grid) -> Tensor:
+        """(B, M, N): the document's own rows, padding included (14); with ``mask_padding`` real words only."""
+        if not self.config.mask_padding:
+            return grid.chunks.unsqueeze(2).expand_as(grid.words)
+        attendable = grid.words.clone()
+        attendable[~grid.words.flatten(1).any(1), 0, 0] = True  # an empty document has something to attend, too
+        return attendable
+
+    def _coarse(self, batch: Batch, grid: Grid) -> Tensor | None:
+        """S (B, M, D_s): the chunk vectors, with +POS their places."""
+        if self.coarse is None:
+            return None
+        vectors = self.coarse(grid)
+        if self.positions is None:
+            return vectors
+        places = torch.arange(grid.num_chunks, device=vectors.device).clamp_max(self.positions.num_embeddings - 1)
+        return torch.cat([vectors, self.positions(places).expand(len(vectors), -1, -1)], dim=2)
+
+    # ---------------------------------------------------------------------------------- parts
+
+    def _first_state(self, memory: Memory, *, soft: bool) -> dict[str, Any]:
+        reading: Reading = memory.extra["reading"]
+        size, hidden = memory.batch_size, self.config.hidden_size
+        zero = self.embedding.weight.new_zeros(size, hidden)
+        documents = torch.arange(size, device=zero.device)
+        return {
+            "cells": [(zero, zero) for _ in range(self.config.layers)],
+            "feed": zero,
+            "attention": self.attention.open(reading, soft=soft),
+            "documents": Shared((documents, memory.mask)),
+            "reading": reading,
+        }
+
+    def _advance(self, inputs: Tensor, cells: Cells) -> tuple[Cells, Tensor]:
+        """One step of the decoder's layers without noise."""
+        after: Cells = []
+        for layer, (h, c) in zip(self.decoder.layers, cells, strict=True):
+            weights = (layer.weight_ih_l0, layer.weight_hh_l0, layer.bias_ih_l0, layer.bias_hh_l0)
+            h, c = torch.lstm_cell(inputs, (h, c), *weights)
+            after.append((h, c))
+            inputs = h
+        return after, inputs
+
+    def _kept(self, keys: Tensor, stream: int, t: int, values: Tensor) -> Tensor:
+        of_step = noise.mixed(stream + STREAMS * t, keys)
+        return noise.kept(of_step, values.shape[1], dropout=self.config.dropout, dtype=values.dtype)
+
+    def _soft_steps(self, noise_of: ExampleNoise | None, steps: int) -> list[bool]:
+        """+ALTERNATE: which steps attend softly; all or none of a minibatch, or each by its own coin (30)."""
+        always = not self.attention.chooses
+        if always or noise_of is None or not self.config.alternate:
+            return [always] * steps
+        by_step = self.config.alternate_unit == "step"
+        return [noise_of.coin(t if by_step else 0) < self.config.alternate for t in range(steps)]
+
+    def _position_rows(self) -> int:
+        rows = self.config.position_rows or self.config.chunks
+        if rows is None:
+            raise ConfigError("model.position_size needs model.position_rows when model.chunks is not set.")
+        return rows
+
+    def _initialise(self) -> None:
+        """U(-0.1, 0.1) for everything, biases included; padding rows zero (section 5.2; specification d)."""
+        limit = self.config.init_range
+        with torch.no_grad():
+            for parameter in self.parameters():
+                nn.init.uniform_(parameter, -limit, limit)
+            for layer in (*self.encoder.layers, *self.decoder.layers):
+                freeze_second_bias(layer)
+            if self.coarse is not None and self.coarse.own is not None:
+                _copy_where_it_fits(self.embedding.weight, self.coarse.own.weight)
+            for module in self.modules():
+                if isinstance(module, nn.Embedding) and module.padding_idx is not None:
+                    module.weight[module.padding_idx] = 0
+        self.embedding.weight.requires_grad_(not self.config.freeze_words)
+
+    def load_embeddings(self, matrix: Tensor) -> None:
+        """Copy a (V, E) matrix into all word tables, the chunks' own included."""
+        if matrix.shape != self.embedding.weight.shape:
+            raise ConfigError(
+                f"The embeddings are {matrix.shape[1]} wide, model.embedding_size is {self.config.embedding_size}; "
+                f"set model.embedding_size to {matrix.shape[1]}."
+            )
+        with torch.no_grad():
+            for table in (self.embedding, self.target_embedding, getattr(self.coarse, "own", None)):
+                if table is not None:
+                    _copy_where_it_fits(matrix, table.weight)
+
+    def switches(self) -> dict[str, Any]:
+        own: dict[str, Any] = {"encode": self.encode_mode}
+        if isinstance(self.attention, CoarseToFineAttention):
+            own |= {"hard": self.attention.hard, "read": self.attention.read}
+        return own
+
+    def _set_switch(self, name: str, value: Any) -> None:
+        if name == "encode":
+            if value not in _MODES:
+                raise ConfigError(f"The model can encode {', '.join(_MODES)}; not '{value}'.")
+            self.encode_mode = value
+        elif name == "hard":
+            self.attention.hard = bool(value)
+        else:
+            if not isinstance(value, int) or value < 1:
+                raise ConfigError(f"The number of chunks to read must be a whole number of at least 1, not '{value}'.")
+            self.attention.read = value
+
+
+def _pairs(picks: list[Tensor], alive: Tensor) -> tuple[Tensor, Tensor]:
+    """The distinct (document, chunk) of all steps (B, k) at which the target is still going (B, T)."""
+    chosen = torch.stack(picks, dim=1)  # (B, T, k)
+    documents = torch.arange(len(chosen), device=chosen.device).view(-1, 1, 1).expand_as(chosen)
+    pairs = torch.stack([documents[alive].flatten(), chosen[alive].flatten()], dim=1).unique(dim=0)
+    return pairs[:, 0], pairs[:, 1]
+
+
+def _copy_where_it_fits(source: Tensor, table: Tensor) -> None:
+    if source.shape == table.shape:
+        table.copy_(source)
