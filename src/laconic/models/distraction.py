@@ -172,12 +172,10 @@ class Distraction(SummarizationModel):
             "copy head",
             COPY_HEADS,
             config.head,
-            projection=VocabularyProjection(readout, vocab_size),
+            projection=VocabularyProjection(readout, vocab_size, bias=bias),
             gate_size=words + size + memory_size,
             unk_id=unk_id,
         )
-        if not bias:
-            _drop_bias(self.head.projection)
         initialise(self, config.init)
 
     def _encoder(self) -> Recurrence | PaperRecurrence:
@@ -393,10 +391,3 @@ def readout(features: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     ``features`` are [e; s_t; c_t], c_t the distracted one; the matrices stand side by side in ``weight``.
     """
     return torch.tanh(nn.functional.linear(features, weight, bias))
-
-
-def _drop_bias(projection: VocabularyProjection) -> None:
-    """Make the output layer's bias a constant zero."""
-    zeros = torch.zeros_like(projection.bias)
-    del projection.bias
-    projection.register_buffer("bias", zeros)
