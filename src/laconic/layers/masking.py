@@ -16,10 +16,12 @@ def mask_scores(scores: Tensor, mask: Tensor) -> Tensor:
 def masked_softmax(scores: Tensor, mask: Tensor) -> Tensor:
     """Softmax over the last axis of real positions; exactly zero elsewhere.
 
-    Computed in float32 at least. A row without any real position gives zeros, not NaN.
+    Computed in float32 at least. A row without any real position gives zeros, not NaN, and sends zeros back: it goes
+    through the softmax with its own scores and is zeroed afterwards.
     """
-    weights = torch.softmax(mask_scores(scores.float() if scores.dtype.itemsize < 4 else scores, mask), dim=-1)
-    return weights.masked_fill(~mask, 0.0)
+    scores = scores.float() if scores.dtype.itemsize < 4 else scores
+    dummies = mask | ~mask.any(dim=-1, keepdim=True)
+    return torch.softmax(mask_scores(scores, dummies), dim=-1).masked_fill(~mask, 0.0)
 
 
 def masked_logsumexp(scores: Tensor, mask: Tensor) -> Tensor:

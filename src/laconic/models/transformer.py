@@ -28,12 +28,13 @@ from pydantic import Field, model_validator
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from laconic.config.names import COPY_HEADS, build
+from laconic.config.names import COPY_HEADS, OPPONENTS, build
 from laconic.config.section import Section
 from laconic.errors import ConfigError, DataError
 from laconic.layers.beam_cache import BeamCache
 from laconic.layers.copying.base import CopyHead, CopySource, GoldTokens, HeadInput, first_positions
 from laconic.layers.masking import scatter_real
+from laconic.layers.opponent.branch import DecoderShape, Opponent, OpponentReading
 from laconic.layers.positions import masked_sinusoids, sinusoids
 from laconic.layers.transformer import (
     BlockSizes,
@@ -134,7 +135,11 @@ class Transformer(SummarizationModel):
             gate_size=3 * size,
             unk_id=unk_id,
         )
-        self.opponent = None  # built here, last: see the file's docstring
+        self.opponent: Opponent | None = None  # built last: see the file's docstring
+        if config.opponent is not None:
+            shape = DecoderShape(config.decoder_layers, config.num_heads, size // config.num_heads, config.dropout)
+            sizes_of = {"shape": shape, "vocab_size": vocab_size, "unk_id": unk_id}
+            self.opponent = build("opponent", OPPONENTS, config.opponent, **sizes_of)
 
     def _embedding_matrix(self) -> nn.Embedding:
         """N(0, 1 / D), the row of padding zero."""
@@ -173,6 +178,8 @@ class Transformer(SummarizationModel):
             "maps": _Kept(self.decoder.packed()),
             "project": self.head.projection.for_decoding(memory.extended_vocab_size),
         }
+        if self.opponent is not None and self.opponent.decodes:
+            state["opponent"] = self.opponent.projection.for_decoding()
         if self.head.copies:
             ids, size = memory.extended_ids, memory.extended_vocab_size
             state["source"] = Shared((ids, memory.mask, first_positions(ids, size), size))
@@ -198,6 +205,10 @@ class Transformer(SummarizationModel):
             state=decoded.hidden.flatten(0, 1),
             details={name: value.flatten(0, 1) for name, value in details.items()},
         )
+        if self.opponent is not None and self.opponent.decodes:
+            reading = self._opponent_reading(self.opponent, decoded)
+            output.scores, details = self.opponent.scores(reading, log_probs, state["opponent"])
+            output.details |= details
         return output, state
 
     def _advance(self, last_ids: Tensor, state: dict[str, Any]) -> tuple[_Decoded, dict[str, Any]]:
@@ -283,15 +294,20 @@ class Transformer(SummarizationModel):
         inputs = self._head_input(decoded, attention)
         inputs = replace(inputs, hidden=inputs.hidden[rows, steps], gate=inputs.gate[rows, steps])
         weights = None if batch.token_weights is None else batch.token_weights[rows, steps]
-        gold = GoldTokens(batch.target_ids[rows, steps], rows, weights)
+        gold = GoldTokens(batch.target_ids[rows, steps], rows, weights, batch.label_smoothing.get("nll", 0.0))
         scores = attention.scores[rows, steps] if attention is not None and self.head.copies else None
         source = CopySource(memory.extended_ids, memory.mask, memory.extended_vocab_size)
         log_probs, details = self.head.gold_log_probs(inputs, scores, source, gold)
-        return ModelOutput(
+        output = ModelOutput(
             gold_log_probs=scatter_real(log_probs, batch.target_mask),
             attention=None if attention is None else attention.weights,
             details={name: scatter_real(values, batch.target_mask) for name, values in details.items()},
         )
+        if self.opponent is not None:
+            reading = self._opponent_reading(self.opponent, decoded)
+            found, output.figures = self.opponent.teacher_forced(reading, batch, self.eos_id)
+            output.details |= found
+        return output
 
     # ------------------------------------------------------------------------------- parts
 
@@ -305,6 +321,10 @@ class Transformer(SummarizationModel):
             weights = head_attention(tap.queries[:, :, head], tap.keys[:, :, head], tap.mask)
         scores = weights.clamp_min(torch.finfo(weights.dtype).tiny).log()
         return AttentionOutput(torch.bmm(weights.to(states.dtype), states), weights, scores)
+
+    def _opponent_reading(self, opponent: Opponent, decoded: _Decoded) -> OpponentReading:
+        tap = decoded.taps[opponent.config.layer]
+        return opponent.read(tap.queries, tap.keys, tap.values, tap.mask)
 
     def _head_input(self, decoded: _Decoded, attention: AttentionOutput | None, project: Any = None) -> HeadInput:
         """The output layer reads h, the gate [context; h; x]."""
@@ -340,9 +360,14 @@ class Transformer(SummarizationModel):
             )
 
     def switches(self) -> dict[str, Any]:
-        return {"prediction_feed": self.prediction_feed}
+        own: dict[str, Any] = {"prediction_feed": self.prediction_feed}
+        return own if self.opponent is None else own | self.opponent.switches()
 
     def _set_switch(self, name: str, value: Any) -> None:
+        if name != "prediction_feed":
+            assert self.opponent is not None
+            self.opponent.switch({name: value})
+            return
         if value not in ("argmax", "sample"):
             raise ConfigError(f"The model can feed itself by 'argmax' or 'sample', not by '{value}'.")
         self.prediction_feed = value

@@ -16,6 +16,20 @@ from laconic.objectives.base import Objective, masked_mean, reduce, smoothed_or_
 from laconic.types import Batch, ModelOutput, Term
 
 
+def opponent_log_probs(name: str, output: ModelOutput) -> Tensor:
+    """log P_o of the gold words, (B, T).
+
+    Raises:
+        ConfigError: the model has no opponent.
+    """
+    if "opponent_log_probs" not in output.details:
+        raise ConfigError(
+            f"The objective '{name}' needs an opponent attention: set model.opponent, for example to "
+            "{type: max, layer: 2, head: 4}, or leave the objective out."
+        )
+    return output.details["opponent_log_probs"]
+
+
 class OpponentLikelihood(Objective):
     """``- log P_o(y_t)`` over real target tokens; needs a model with an opponent (``model.opponent``)."""
 
@@ -25,42 +39,39 @@ class OpponentLikelihood(Objective):
 
     config: Config
     name = "opponent"
-    sign = -1.0
 
     def forward(self, output: ModelOutput, batch: Batch) -> Term:
         mask = output.token_mask if output.token_mask is not None else batch.target_mask
         assert mask is not None
-        values = smoothed_or_plain(self.name, output, batch, "opponent_smoothed", self._plain(output))
-        return reduce(self.name, self.sign * values, mask, self.config)
+        plain = opponent_log_probs(self.name, output)
+        values = smoothed_or_plain(self.name, output, batch, "opponent_smoothed", plain)
+        return reduce(self.name, -values, mask, self.config)
 
     def figures(self, output: ModelOutput, batch: Batch) -> dict[str, Tensor]:
         """Where labels are smoothed: the mean of the plain ``- log P_o(y_t)``."""
         if not self.config.label_smoothing:
             return {}
-        return {"opponent_plain": masked_mean(-self._plain(output).detach(), output, batch)}
-
-    def _plain(self, output: ModelOutput) -> Tensor:
-        if "opponent_log_probs" not in output.details:
-            raise ConfigError(
-                f"The objective '{self.name}' needs an opponent attention: set model.opponent, for example to "
-                "{type: max, layer: 2, head: 4}, or leave the objective out."
-            )
-        return output.details["opponent_log_probs"]
+        return {"opponent_plain": masked_mean(-opponent_log_probs(self.name, output).detach(), output, batch)}
 
 
-class MinusSoftmax(OpponentLikelihood):
+class MinusSoftmax(Objective):
     """Footnote 3's variant: maximise ``log P_c - lambda log P_o`` with a softmax (``model.opponent.output: softmax``).
 
     It has no lower bound: making P_o of the gold word ever smaller pays ever more. The paper says that it "failed to
     train"; so do we, in one sentence, as soon as the mean log P_o of an update is below ``limit``.
     """
 
-    class Config(OpponentLikelihood.Config):
+    class Config(Objective.Config):
+        weight: float = Field(0.2, ge=0)  # lambda
         limit: float = Field(-50.0, lt=0)
 
     config: Config
     name = "minus_softmax"
-    sign = 1.0
+
+    def forward(self, output: ModelOutput, batch: Batch) -> Term:
+        mask = output.token_mask if output.token_mask is not None else batch.target_mask
+        assert mask is not None
+        return reduce(self.name, opponent_log_probs(self.name, output), mask, self.config)
 
     def check(self, value: float, update: int) -> None:
         """``value`` is the update's mean log P_o of the gold words.

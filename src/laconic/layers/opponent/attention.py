@@ -7,7 +7,7 @@ Duan et al. 2019, "Contrastive Attention Mechanism for Abstractive Sentence Summ
 
 | paper | here |
 | --- | --- |
-| q, k, v of the chosen heads | ``queries`` (B, h, Q, d), ``keys`` and ``values`` (B, h, S, d) |
+| q, k, v of the chosen heads | ``queries`` (B, Q, h, d), ``keys`` and ``values`` (B, S, h, d) |
 | alpha_c | ``weights`` (B, Q, S) |
 | the weights that are set to zero | the positions where ``kept`` (B, Q, S) is false |
 | the argument s of the second softmax | ``scores`` (B, Q, S), of which only those that are kept count |
@@ -27,7 +27,8 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from laconic.layers.masking import NEGATIVE_INFINITY
+from laconic.layers.masking import masked_softmax
+from laconic.layers.transformer import head_attention
 
 Ties = Literal["all", "first", "distinct"]
 Rule = Literal["until_over", "while_over"]
@@ -35,31 +36,18 @@ Normalizer = Literal["softmax", "renorm"]
 Empty = Literal["zero", "alpha"]
 
 
-def at_least_float32(values: Tensor) -> Tensor:
-    """The tensor in float32, or as it is where it has that precision or more."""
-    return values.float() if values.dtype.itemsize < 4 else values
+def opponent_context(opponent: Tensor, values: Tensor) -> Tensor:
+    """``alpha_o v``: (B, Q, S) and (B, S, F) -> (B, Q, F), in float32 at least."""
+    with torch.autocast(values.device.type, enabled=False):
+        return opponent @ values.to(opponent.dtype)
 
 
 def conventional_weights(queries: Tensor, keys: Tensor, mask: Tensor) -> Tensor:
     """Equation (2): alpha_c of the heads given, averaged over them.
 
-    (B, h, Q, d), (B, h, S, d) and the source's mask (B, S) -> (B, Q, S). A source of nothing but padding gets zeros.
+    (B, Q, h, d), (B, S, h, d) and the source's mask (B, S) -> (B, Q, S). A source of nothing but padding gets zeros.
     """
-    with torch.autocast(queries.device.type, enabled=False):
-        queries, keys = at_least_float32(queries), at_least_float32(keys)
-        scores = queries @ keys.transpose(-1, -2) * queries.shape[-1] ** -0.5
-        return softmax_over(scores, mask[:, None, None, :]).mean(dim=1)
-
-
-def softmax_over(scores: Tensor, kept: Tensor) -> Tensor:
-    """Softmax of the positions where ``kept`` (broadcastable) is true; exactly zero elsewhere.
-
-    A row that keeps nothing gives zeros and sends zeros back: it goes through the softmax with its own finite scores
-    and is zeroed afterwards, because a softmax over minus infinities has a gradient that is no number.
-    """
-    some = kept.any(dim=-1, keepdim=True)
-    weights = torch.softmax(scores.masked_fill(~kept & some, NEGATIVE_INFINITY), dim=-1)
-    return weights.masked_fill(~kept, 0.0)
+    return head_attention(queries.transpose(1, 2), keys.transpose(1, 2), mask.unsqueeze(1)).mean(dim=1)
 
 
 @torch.no_grad()
@@ -107,7 +95,7 @@ def opponent_weights(scores: Tensor, kept: Tensor, normalizer: Normalizer = "sof
     nothing are zero; every other row sums to one.
     """
     if normalizer == "softmax":
-        return softmax_over(scores, kept)
+        return masked_softmax(scores, kept)
     rest = scores.masked_fill(~kept, 0.0)
     return rest / rest.sum(dim=-1, keepdim=True).clamp_min(torch.finfo(rest.dtype).tiny)
 

@@ -20,16 +20,18 @@ from torch import Tensor, nn
 from laconic.config.section import Section
 from laconic.errors import ConfigError
 from laconic.layers.copying.base import GoldTokens
+from laconic.layers.masking import scatter_real
 from laconic.layers.opponent.attention import (
     Empty,
     Normalizer,
-    at_least_float32,
     behaviour,
     conventional_weights,
+    opponent_context,
     opponent_weights,
 )
 from laconic.layers.opponent.probability import DecodeScore, joint_score
 from laconic.layers.vocabulary import VocabularyProjection
+from laconic.types import Batch
 
 AVERAGE = "average"
 SCORES = ("joint", "pc", "po")
@@ -139,11 +141,11 @@ class Opponent(nn.Module):
     def read(self, queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor) -> OpponentReading:
         """Equations (2) and (3) and alpha_o v, from all heads of the chosen layer.
 
-        ``queries`` (B, H, Q, d), ``keys`` and ``values`` (B, H, S, d), as projected with their biases and not scaled;
+        ``queries`` (B, Q, H, d), ``keys`` and ``values`` (B, S, H, d), as projected with their biases and not scaled;
         ``mask`` (B, S). Q is T in training, K in search.
         """
         c = self.config
-        weights = conventional_weights(queries[:, self.heads], keys[:, self.heads], mask)
+        weights = conventional_weights(queries[:, :, self.heads], keys[:, :, self.heads], mask)
         if c.detach_alpha:
             weights = weights.detach()
         real = mask.unsqueeze(1)
@@ -153,12 +155,10 @@ class Opponent(nn.Module):
         opponent = opponent_weights(scores, kept, c.normalizer)
         if c.empty == "alpha":
             opponent = torch.where(kept.any(dim=-1, keepdim=True), opponent, weights)
-        chosen = values[:, self.heads]  # (B, h, S, d)
-        chosen = chosen.mean(dim=1) if c.averaged_values == "mean" else chosen.transpose(1, 2).flatten(2)
+        chosen = values[:, :, self.heads]  # (B, S, h, d)
+        chosen = chosen.mean(dim=2) if c.averaged_values == "mean" else chosen.flatten(2)
         chosen = chosen.detach() if c.detach_values else chosen
-        with torch.autocast(queries.device.type, enabled=False):
-            context = opponent @ at_least_float32(chosen)
-        return OpponentReading(weights, kept, opponent, context)
+        return OpponentReading(weights, kept, opponent, opponent_context(opponent, chosen))
 
     def features(self, context: Tensor, noise_seed: int | None = None) -> Tensor:
         """Equations (4) and (5), and the minus of (7): (..., F) -> -z3 (z3 for ``output: softmax``).
@@ -185,29 +185,44 @@ class Opponent(nn.Module):
             found["opponent_smoothed"] = self.projection.smoothed(log_probs, features, ids, gold.smoothing)
         return found
 
-    def scores(
-        self, context: Tensor, log_conventional: Tensor, project: Callable[[Tensor], Tensor] | None = None
-    ) -> Tensor:
-        """What a decoding step is worth: J, or log P_o with ``decode_score: po``. (N, F) and (N, X) -> (N, X).
-
-        ``project`` is `VocabularyProjection.for_decoding` of the branch, made once a search.
-        """
-        logits = at_least_float32((project or self.projection)(self.features(context)))
-        if self.decode_score == "po":
-            return joint_score(torch.zeros_like(log_conventional), logits, 1.0, self.unk_id)
-        return joint_score(log_conventional, logits, self.lambda_decode, self.unk_id)
+    def teacher_forced(
+        self, reading: OpponentReading, batch: Batch, end_id: int
+    ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        """What a training pass says of the opponent: details (B, T) of `gold_log_probs` and, where the log looks, the
+        figures of `behaviour`. Computed on real target tokens only."""
+        assert batch.target_ids is not None
+        assert batch.target_mask is not None
+        rows, steps = batch.target_mask.nonzero(as_tuple=True)
+        weights = None if batch.token_weights is None else batch.token_weights[rows, steps]
+        smoothing = batch.label_smoothing.get("opponent", 0.0)
+        gold = GoldTokens(batch.target_ids[rows, steps], rows, weights, smoothing)
+        found = self.gold_log_probs(reading.context[rows, steps], gold, batch.noise_seed)
+        details = {name: scatter_real(values, batch.target_mask) for name, values in found.items()}
+        if not batch.observe:
+            return details, {}
+        real, ends = batch.source_mask, (batch.source_ids == end_id) & batch.source_mask
+        figures = behaviour(reading.weights, reading.kept, real.unsqueeze(1), ends, batch.target_mask)
+        return details, {f"opponent_{name}": value for name, value in figures.items()}
 
     @property
     def decodes(self) -> bool:
         """Does decoding need the branch at all?"""
         return self.decode_score != "pc"
 
-    def figures(self, reading: OpponentReading, mask: Tensor, ends: Tensor, counted: Tensor) -> dict[str, Tensor]:
-        """`behaviour` of a training pass under names for the log."""
-        return {
-            f"opponent_{k}": v
-            for k, v in behaviour(reading.weights.detach(), reading.kept, mask.unsqueeze(1), ends, counted).items()
-        }
+    def scores(
+        self, reading: OpponentReading, log_conventional: Tensor, project: Callable[[Tensor], Tensor] | None = None
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        """What a decoding step is worth: J, or log P_o with ``decode_score: po``. log P_c (N, X) -> (N, X), and the
+        two attentions (N, S) for those who explain.
+
+        ``project`` is `VocabularyProjection.for_decoding` of the branch, made once a search.
+        """
+        logits = (project or self.projection)(self.features(reading.context)).flatten(0, 1).to(log_conventional.dtype)
+        details = {"opponent_attention": reading.opponent, "conventional_attention": reading.weights}
+        details = {name: weights.flatten(0, 1) for name, weights in details.items()}
+        if self.decode_score == "po":
+            return joint_score(torch.zeros_like(log_conventional), logits, 1.0, self.unk_id), details
+        return joint_score(log_conventional, logits, self.lambda_decode, self.unk_id), details
 
     def switches(self) -> dict[str, Any]:
         """What may change between trainings and searches without new weights."""
