@@ -8,24 +8,40 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Sequence
 from typing import Literal
 
+from pydantic import model_validator
 from tokenizers import Regex, normalizers
 
 from laconic.config.section import Section
 from laconic.text.rules import SPACE_MARK
 
+UNKNOWN_WORD = "unk"
 _SURROGATES = re.compile("[\ud800-\udfff]")
 _INVISIBLE = "[\\x{00AD}\\x{2060}]"  # soft hyphen, word joiner
 
 
 class NormalizationConfig(Section):
-    """The steps, in this order: Unicode form, straight quotes, lower case, digits to ``0``."""
+    """The steps, in this order: Unicode form, straight quotes, marks of unknown words, lower case, digits.
+
+    ``unknown_marks`` are what the data has in place of words it lost (``<unk>`` and ``UNK`` in copies of Gigaword);
+    where they stand between blanks they all become the word ``unk``. Only what the model reads and learns changes,
+    references do not.
+    """
 
     lowercase: bool = False
     unicode_form: Literal["none", "NFC", "NFKC"] = "NFC"
     straight_quotes: bool = True
+    unknown_marks: tuple[str, ...] = ()
     digits_to_zero: bool = False
+    digits_to_hash: bool = False
+
+    @model_validator(mode="after")
+    def _one_digit(self) -> NormalizationConfig:
+        if self.digits_to_zero and self.digits_to_hash:
+            raise ValueError("digits_to_zero and digits_to_hash exclude each other; choose one")
+        return self
 
 
 def build_normalizer(
@@ -45,10 +61,15 @@ def build_normalizer(
     if config.straight_quotes:
         steps.append(normalizers.Replace(Regex("[‘’‛]"), "'"))
         steps.append(normalizers.Replace(Regex("[“”„‟]"), '"'))
+    if config.unknown_marks:
+        marks = "|".join(map(re.escape, config.unknown_marks))
+        steps.append(normalizers.Replace(Regex(rf"(?<!\S)(?:{marks})(?!\S)"), UNKNOWN_WORD))
     if config.lowercase:
         steps.append(normalizers.Lowercase())
     if config.digits_to_zero:
         steps.append(normalizers.Replace(Regex(r"\p{Nd}"), "0"))
+    if config.digits_to_hash:
+        steps.append(normalizers.Replace(Regex(r"\p{Nd}"), "#"))
     if spaces_to_marks:
         steps.append(normalizers.Replace(Regex(rf"[\s\p{{Cc}}\x{{200B}}\x{{FEFF}}{SPACE_MARK}]+"), SPACE_MARK))
         edge = rf"{SPACE_MARK}\z" if mark_in_front else rf"\A{SPACE_MARK}|{SPACE_MARK}\z"
@@ -56,6 +77,16 @@ def build_normalizer(
     if spaces_to_marks and mark_in_front:
         steps.append(normalizers.Replace(Regex(rf"\A(?!{SPACE_MARK})"), SPACE_MARK))
     return normalizers.Sequence(steps)
+
+
+def whole_marks(text: str, offsets: list[tuple[int, int]], marks: Sequence[str]) -> None:
+    """Widen, in place, the spans of unknown words' marks: the library traces a replaced one to its last character."""
+    ends: dict[int, int] = {}
+    for mark in marks:
+        for found in re.finditer(rf"(?<!\S){re.escape(mark)}(?!\S)", text) if mark in text else ():
+            ends[found.end()] = found.start()
+    for index, (start, end) in enumerate(offsets) if ends else ():
+        offsets[index] = (min(start, ends.get(end, start)), end)
 
 
 def encodable(text: str) -> str:

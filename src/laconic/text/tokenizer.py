@@ -17,9 +17,16 @@ from tokenizers import Regex, decoders, models, pre_tokenizers, trainers
 from laconic.errors import ConfigError
 from laconic.text.base import SPECIAL_TOKENS, UNK, Tokenizer
 from laconic.text.detokenize import Detokenized, groups_by_mark, join_marked, join_words
-from laconic.text.normalization import NormalizationConfig, build_normalizer, encodable
+from laconic.text.normalization import NormalizationConfig, build_normalizer, encodable, whole_marks
 from laconic.text.pretrained import PretrainedTokenizer
-from laconic.text.rules import CHARACTER_PATTERN, SPACE_MARK, SUBWORD_PATTERN, WORD_PATTERN
+from laconic.text.rules import (
+    CHARACTER_PATTERN,
+    SPACE_MARK,
+    SUBWORD_PATTERN,
+    VISIBLE_CHARACTER_PATTERN,
+    WORD_PATTERN,
+    word_pattern,
+)
 
 __all__ = ["BpeTokenizer", "CharacterTokenizer", "PretrainedTokenizer", "Tokenizer", "WordTokenizer"]
 
@@ -35,8 +42,12 @@ class _OpenTokenizer(Tokenizer):
     def _blank(self, model: models.Model) -> tokenizers.Tokenizer:
         backend = tokenizers.Tokenizer(model)
         backend.normalizer = build_normalizer(self.config, spaces_to_marks=self.spaces_to_marks)
-        backend.pre_tokenizer = pre_tokenizers.Split(Regex(self.pattern), "removed", invert=True)
+        backend.pre_tokenizer = pre_tokenizers.Split(Regex(self._rules()), "removed", invert=True)
         return backend
+
+    def _rules(self) -> str:
+        """What is a token, as a pattern; settings may change it."""
+        return self.pattern
 
     def _pieces(self, backend: tokenizers.Tokenizer, text: str) -> list[str]:
         normalised = backend.normalizer.normalize_str(text)
@@ -73,6 +84,7 @@ class _OpenTokenizer(Tokenizer):
         self._set_backend(self._blank(models.WordLevel(vocabulary, unk_token=UNK)))
 
     def _finish(self, text: str, ids: list[int], tokens: list[str], offsets: list[tuple[int, int]]) -> None:
+        whole_marks(text, offsets, self.config.unknown_marks)
         unknown = [index for index, value in enumerate(ids) if value == self.unk_id]
         if not unknown:
             return
@@ -113,6 +125,9 @@ class WordTokenizer(_OpenTokenizer):
     pattern = WORD_PATTERN
     config: Config
 
+    def _rules(self) -> str:
+        return word_pattern(hash_digits=True) if self.config.digits_to_hash else self.pattern
+
     def train(self, texts: Iterable[str]) -> None:
         """Keep the most frequent words; equal counts are ordered by the word itself."""
         self._train_word_level(texts, self.config.max_vocabulary, self.config.min_frequency)
@@ -125,10 +140,16 @@ class WordTokenizer(_OpenTokenizer):
 
 
 class CharacterTokenizer(_OpenTokenizer):
-    """What a reader sees as one character is one token (a flag, an accented letter); white space is ``▁``."""
+    """What a reader sees as one character is one token (a flag, an accented letter); white space is ``▁``.
+
+    Without ``keep_spaces`` white space is nothing: Chinese text and the same text with blanks between its characters
+    are equal, and so is what is written, without any blank.
+    """
 
     class Config(NormalizationConfig):
         """``max_vocabulary`` counts the four special tokens."""
+
+        keep_spaces: bool = True
 
         max_vocabulary: int = Field(10_000, ge=5)
         min_frequency: int = Field(1, ge=1)
@@ -144,9 +165,13 @@ class CharacterTokenizer(_OpenTokenizer):
 
     def _blank(self, model: models.Model) -> tokenizers.Tokenizer:
         backend = super()._blank(model)
-        backend.normalizer = build_normalizer(self.config, spaces_to_marks=True, mark_in_front=False)
+        marks = self.config.keep_spaces
+        backend.normalizer = build_normalizer(self.config, spaces_to_marks=marks, mark_in_front=False)
         backend.decoder = decoders.Fuse()
         return backend
+
+    def _rules(self) -> str:
+        return self.pattern if self.config.keep_spaces else VISIBLE_CHARACTER_PATTERN
 
     def _join(self, tokens: Sequence[str]) -> Detokenized:
         return join_marked(tokens)
@@ -197,6 +222,7 @@ class BpeTokenizer(_OpenTokenizer):
         self._set_backend(tokenizers.Tokenizer.from_str(json.dumps(described)))
 
     def _finish(self, text: str, ids: list[int], tokens: list[str], offsets: list[tuple[int, int]]) -> None:
+        whole_marks(text, offsets, self.config.unknown_marks)
         for index, token in enumerate(tokens):
             start, end = offsets[index]
             if token.startswith(SPACE_MARK):

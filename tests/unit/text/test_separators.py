@@ -1,0 +1,173 @@
+"""The word between sentences: where it stands, what it does to offsets and truncation, and how it is read again."""
+
+from __future__ import annotations
+
+import pytest
+
+from laconic.config.schema import TextConfig
+from laconic.data.dataset import EncodedDataset, document_gaps, encode_documents
+from laconic.errors import ConfigError, DataError
+from laconic.text.separators import sentence_gaps, without_gaps
+from laconic.text.tokenizer import BpeTokenizer, CharacterTokenizer, Tokenizer, WordTokenizer
+from laconic.types import Record
+
+EOS = "<EOS>"
+TEXT = "The cat sat. It rained!  Nobody came."
+
+
+def trained(cls: type[Tokenizer] = WordTokenizer, separator: str | None = EOS, **options: object) -> Tokenizer:
+    tokenizer = cls(cls.Config(min_frequency=1, **options))  # type: ignore[call-arg]
+    tokenizer.use_separator(separator)
+    tokenizer.train([TEXT.lower(), TEXT])
+    return tokenizer
+
+
+def encode(tokenizer: Tokenizer, text: str, **options: object):
+    gaps = sentence_gaps(text, EOS)
+    return next(tokenizer.encode_stream([text], gaps=[gaps], **options))  # type: ignore[arg-type]
+
+
+def test_gaps_lie_between_sentences() -> None:
+    assert [TEXT[a:b] for a, b in sentence_gaps(TEXT, EOS)] == [" ", "  "]
+    assert sentence_gaps("One only.", EOS) == []
+    assert sentence_gaps("", EOS) == []
+
+
+def test_given_sentences_and_lines_win() -> None:
+    text = "a b. c d e"
+    assert sentence_gaps(text, EOS, ["a", "b. c", "d e"]) == [(1, 2), (6, 7)]
+    assert sentence_gaps(text, EOS, ["a", "not there"]) == sentence_gaps(text, EOS)
+    assert sentence_gaps("one\n\n two \nthree", EOS, by_line=True) == [(3, 6), (9, 11)]
+    # without by_line a line break is no boundary by itself
+    assert sentence_gaps("one line\nthat goes on.", EOS) == []
+
+
+def test_a_separator_in_the_data_is_the_boundary() -> None:
+    text = "a b . <EOS> c. d <EOS> <EOS> e"
+    assert [text[a:b] for a, b in sentence_gaps(text, EOS)] == [" <EOS> ", " <EOS> <EOS> "]
+    assert without_gaps(text, EOS) == ["a b .", "c. d", "e"]
+    assert sentence_gaps("x<EOS>y", EOS) == []  # part of a word
+    encoding = encode(trained(), "the cat <EOS> sat")
+    assert encoding.tokens == ("the", "cat", EOS, "sat")
+    assert encoding.total == 4
+
+
+@pytest.mark.parametrize("cls", [WordTokenizer, BpeTokenizer, CharacterTokenizer])
+def test_tokens_are_those_without_separators(cls: type[Tokenizer]) -> None:
+    plain, marked = trained(cls, separator=None), trained(cls)
+    without, having = plain.encode(TEXT), encode(marked, TEXT)
+    own = [i for i, index in enumerate(having.ids) if index != marked.separator_id]
+    assert len(having.ids) - len(own) == 2
+    dropped = cls is CharacterTokenizer  # the blanks between the sentences are in the separators' places
+    expected = [
+        (token, span) for token, span in zip(without.tokens, without.offsets, strict=True)
+        if not (dropped and span in ((12, 13), (24, 25)))
+    ]  # fmt: skip
+    assert [(having.tokens[i], having.offsets[i]) for i in own] == expected
+    for place, (start, end) in enumerate(having.offsets):
+        if having.ids[place] == marked.separator_id:
+            assert start == end == having.offsets[place - 1][1]
+        elif cls is WordTokenizer:
+            assert TEXT[start:end].lower() == having.tokens[place]
+
+
+@pytest.mark.parametrize("cls", [WordTokenizer, BpeTokenizer, CharacterTokenizer])
+def test_it_is_an_ordinary_word_that_decoding_turns_into_line_breaks(cls: type[Tokenizer], tmp_path) -> None:
+    tokenizer = trained(cls)
+    tokenizer.save(tmp_path)
+    loaded = Tokenizer.load(tmp_path)
+    assert loaded.separator == EOS
+    for one in (tokenizer, loaded):
+        assert one.separator_id == 4
+        assert one.separator_id not in one.special_ids
+        text = one.decode(encode(one, TEXT).ids)
+        assert text.lower() == "the cat sat.\nit rained!\nnobody came."
+        tokens = encode(one, TEXT).tokens
+        joined, spans = one.detokenize([EOS, *tokens, EOS, EOS])
+        assert joined == text
+        assert len(spans) == len(tokens) + 3
+        for token, (start, end) in zip([EOS, *tokens, EOS, EOS], spans, strict=True):
+            assert (start == end) if token == EOS else joined[start:end] == token.strip("▁")
+        groups = one.word_groups(tokens)
+        assert all(len(group) == 1 for group in groups if any(tokens[i] == EOS for i in group))
+
+
+def test_truncation_counts_separators() -> None:
+    tokenizer = trained()
+    whole = encode(tokenizer, TEXT)
+    assert whole.total == len(whole.ids) == 12
+    for room in range(1, 14):
+        cut = encode(tokenizer, TEXT, max_tokens=room)
+        assert cut.ids == whole.ids[:room]
+        assert (cut.total, cut.truncated) == (12, room < 12)
+    wrapped = encode(tokenizer, TEXT, max_tokens=6, specials=True)
+    assert wrapped.ids == (tokenizer.bos_id, *whole.ids[:4], tokenizer.eos_id)
+
+
+def test_texts_without_a_separator_are_as_before() -> None:
+    tokenizer = trained(separator=None)
+    assert tokenizer.separator_id is None
+    assert tokenizer.encode(TEXT) == encode(tokenizer, TEXT)
+    assert tokenizer.decode(tokenizer.encode("the cat").ids) == "the cat"
+
+
+@pytest.mark.parametrize("word", ["eos", "|", "."])
+def test_a_word_of_ordinary_text_is_refused(word: str) -> None:
+    with pytest.raises(ConfigError, match="ordinary"):
+        trained(separator=word)
+
+
+def test_a_ready_vocabulary_must_hold_it() -> None:
+    tokenizer = trained(separator=None)
+    with pytest.raises(ConfigError, match="has no '<EOS>'"):
+        tokenizer.use_separator(EOS)
+    tokenizer.use_separator("cat")
+    assert tokenizer.separator_id == tokenizer.token_id("cat")
+
+
+def test_data_sets_hold_it_on_both_sides_and_say_its_id() -> None:
+    tokenizer = trained()
+    config = TextConfig(sentence_separator=EOS)
+    records = [
+        Record("The cat sat. It rained!", "cat sat\nit rained"),
+        Record("cat sat it rained", "cat. It rained.", sentences=("cat sat", "it rained")),
+    ]
+    data = EncodedDataset.build(records, tokenizer, config)
+    assert data.separator_id == tokenizer.separator_id == 4
+
+    def words(ids) -> str:
+        return " ".join(tokenizer.token(int(i)) for i in ids)
+
+    assert words(data[0].source_extended_ids) == "the cat sat . <EOS> it rained !"
+    assert words(data[0].target_extended_ids) == "cat sat <EOS> it rained </s>"
+    assert words(data[1].source_extended_ids) == "cat sat <EOS> it rained"
+    assert words(data[1].target_extended_ids) == "cat . <EOS> it rained . </s>"
+    examples, encodings = encode_documents(records, tokenizer, config)
+    assert [words(e.source_extended_ids) for e in examples] == [words(data[i].source_extended_ids) for i in (0, 1)]
+    assert encodings[1].tokens[2] == EOS
+    assert document_gaps(records[1], EOS) == [(7, 8)]
+    # the same text without its record's sentences is one sentence
+    assert EOS not in encode_documents([records[1].document], tokenizer, config)[1][0].tokens
+
+
+def test_settings_and_tokenizer_must_agree() -> None:
+    with pytest.raises(ConfigError, match="sentence_separator is None"):
+        encode_documents(["a"], trained(), TextConfig())
+    with pytest.raises(ConfigError, match="made with None"):
+        encode_documents(["a"], trained(separator=None), TextConfig(sentence_separator=EOS))
+
+
+def test_data_set_leaves_out_long_documents() -> None:
+    tokenizer = trained()
+    records = [Record(" ".join(["cat"] * n), "cat", str(n)) for n in (3, 9, 4, 12)]
+    data = EncodedDataset.build(records, tokenizer, TextConfig(sentence_separator=EOS, max_source_tokens=5),
+                                max_document_tokens=9)  # fmt: skip
+    assert [record.id for record in data.records] == ["3", "9", "4"]
+    assert data.num_too_long == 1
+    assert data.source_lengths == [3, 5, 4]
+    assert [data[i].record_id for i in range(3)] == ["3", "9", "4"]
+    # separators count
+    two, config = [Record("cat sat. It rained.", "cat")], TextConfig(sentence_separator=EOS)
+    assert EncodedDataset.build(two, tokenizer, config, max_document_tokens=7).num_too_long == 0
+    with pytest.raises(DataError, match="All 1 documents have more than 6 tokens"):
+        EncodedDataset.build(two, tokenizer, config, max_document_tokens=6)
