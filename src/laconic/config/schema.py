@@ -34,7 +34,7 @@ class DataConfig(Section):
 
 
 class TextConfig(Section):
-    """Tokenization and truncation, in tokens. ``source_specials`` wraps the source in BOS and EOS.
+    """Tokenization and truncation, in tokens. ``source_specials`` wraps the source in BOS and EOS, or (``end``) appends EOS.
 
     ``sentence_separator`` is a word, such as ``<EOS>``, that stands between the sentences of documents and summaries
     as the model reads them. ``vocabulary_from`` says on which side of the training pairs the tokenizer is trained."""
@@ -44,7 +44,7 @@ class TextConfig(Section):
     sentence_separator: str | None = Field(None, pattern=r"^\S+$")
     max_source_tokens: int = Field(400, ge=1)
     max_target_tokens: int = Field(100, ge=1)
-    source_specials: bool = False
+    source_specials: bool | Literal["end"] = False
     eos_on_truncation: bool = True
     oov_copy: Literal["extended", "unk"] = "extended"
     pretrained_embeddings: str | None = None
@@ -82,6 +82,7 @@ class TeacherForcingConfig(Section):
 
     ``ratio`` is the probability that the next decoder input is the gold token, ``scope`` what shares
     one coin, ``feed`` what is read otherwise.
+    warmup_start: float = Field(0.0, ge=0, le=1)  # the factor before the first update; it rises linearly to 1
     """
 
     ratio: float = Field(1.0, ge=0, le=1)

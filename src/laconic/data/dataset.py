@@ -232,7 +232,7 @@ class _Frame:
     def __init__(self, tokenizer: Tokenizer, config: TextConfig) -> None:
         self.vocab_size, self.unk_id, self.eos_id = tokenizer.vocab_size, tokenizer.unk_id, tokenizer.eos_id
         wrapped = config.source_specials
-        self.prefix = np.array(tokenizer.prefix_ids if wrapped else (), dtype=np.int32)
+        self.prefix = np.array(tokenizer.prefix_ids if wrapped is True else (), dtype=np.int32)
         self.suffix = np.array(tokenizer.suffix_ids if wrapped else (), dtype=np.int32)
         self.target_prefix = np.array(tokenizer.target_prefix_ids, dtype=np.int32)
         self.eos_on_truncation = config.eos_on_truncation

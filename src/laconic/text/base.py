@@ -7,7 +7,7 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import tokenizers
 
@@ -25,6 +25,8 @@ SPECIAL_TOKENS = (PAD, UNK, BOS, EOS)  # ids 0 to 3 of the tokenizers trained he
 TOKENIZER_FILE = "tokenizer.json"
 CONFIG_FILE = "tokenizer_config.json"
 _CHUNK = 512  # texts a call of the library
+
+Specials = bool | Literal["end"]
 
 
 class Tokenizer(ABC):
@@ -146,15 +148,16 @@ class Tokenizer(ABC):
 
     # --------------------------------------------------------------------------------- encoding
 
-    def encode(self, text: str, *, max_tokens: int | None = None, specials: bool = False) -> TokenizedText:
+    def encode(self, text: str, *, max_tokens: int | None = None, specials: Specials = False) -> TokenizedText:
         """Tokenize one text.
 
-        ``max_tokens`` cuts at the end and counts the special tokens that ``specials`` adds on both sides.
+        ``max_tokens`` cuts at the end and counts the special tokens that ``specials`` adds: ``True`` on both sides,
+        ``"end"`` behind.
         """
         return self.encode_batch([text], max_tokens=max_tokens, specials=specials)[0]
 
     def encode_batch(
-        self, texts: Sequence[str], *, max_tokens: int | None = None, specials: bool = False
+        self, texts: Sequence[str], *, max_tokens: int | None = None, specials: Specials = False
     ) -> list[TokenizedText]:
         """Tokenize many texts on all cores; results in order."""
         return list(self.encode_stream(texts, max_tokens=max_tokens, specials=specials))
@@ -164,7 +167,7 @@ class Tokenizer(ABC):
         texts: Iterable[str],
         *,
         max_tokens: int | None = None,
-        specials: bool = False,
+        specials: Specials = False,
         gaps: Iterable[Sequence[tuple[int, int]]] | None = None,
     ) -> Iterator[TokenizedText]:
         """Like `encode_batch` over an iterable, with only some hundred texts in memory at a time.
@@ -174,7 +177,8 @@ class Tokenizer(ABC):
         Raises:
             ConfigError: ``max_tokens`` leaves no room beside the special tokens.
         """
-        prefix, suffix = (self.prefix_ids, self.suffix_ids) if specials else ((), ())
+        prefix = self.prefix_ids if specials is True else ()
+        suffix = self.suffix_ids if specials else ()
         room = None if max_tokens is None else max_tokens - len(prefix) - len(suffix)
         if room is not None and room < 1:
             raise ConfigError(f"max_tokens {max_tokens} leaves no room for text beside the special tokens.")

@@ -32,7 +32,7 @@ def dataset(pairs: list[tuple[str, str]], **options: object) -> EncodedDataset:
 
 def reference(source: list[str], target: list[str], config: TextConfig) -> tuple[list[int], list[int], list[str]]:
     """One example by the specification (headline-writer a.5, c.30, c.31, g.6), list by list."""
-    room = config.max_source_tokens - (2 if config.source_specials else 0)
+    room = config.max_source_tokens - {False: 0, "end": 1, True: 2}[config.source_specials]
     seen: list[str] = []
     ids = []
     for word in source[:room]:
@@ -45,7 +45,7 @@ def reference(source: list[str], target: list[str], config: TextConfig) -> tuple
             known = V + seen.index(word)
         ids.append(known)
     if config.source_specials:
-        ids = [BOS, *ids, EOS]
+        ids = [*([BOS] if config.source_specials is True else []), *ids, EOS]
     out = []
     for word in target:
         known = TOKENIZER.token_id(word)
@@ -63,7 +63,7 @@ def reference(source: list[str], target: list[str], config: TextConfig) -> tuple
     pairs=st.lists(st.tuples(WORDS, WORDS), min_size=1, max_size=4),
     limits=st.tuples(st.integers(3, 12), st.integers(1, 12)),
     narrower=st.tuples(st.integers(0, 4), st.integers(0, 4)),
-    specials=st.booleans(),
+    specials=st.sampled_from([False, True, "end"]),
     eos=st.booleans(),
     copying=st.sampled_from(["extended", "unk"]),
 )
