@@ -34,7 +34,7 @@ class DataConfig(Section):
 
 
 class TextConfig(Section):
-    """Tokenization and truncation, in tokens. ``source_specials`` wraps the source in BOS and EOS, or (``end``) appends EOS.
+    """Tokenization and truncation, in tokens. ``source_specials`` wraps the source in BOS and EOS; ``end`` appends EOS.
 
     ``sentence_separator`` is a word, such as ``<EOS>``, that stands between the sentences of documents and summaries
     as the model reads them. ``vocabulary_from`` says on which side of the training pairs the tokenizer is trained."""

@@ -46,9 +46,9 @@ def total_updates(config: TrainingConfig, updates_per_epoch: int) -> int | None:
 def schedule_factor(config: ScheduleConfig, update: int, total: int | None, plateau_factor: float = 1.0) -> float:
     """What the base learning rate is multiplied with in the update after ``update`` completed ones.
 
-    The warm-up rises linearly from ``warmup_start`` and reaches 1 at update ``warmup_updates``. Then ``linear`` and ``cosine`` fall from
-    1 to ``final_factor`` at ``total``; ``inverse_sqrt`` is sqrt(warmup / update); ``plateau`` and ``sticky`` are
-    ``plateau_factor``, which validation lowers.
+    The warm-up rises linearly from ``warmup_start`` and reaches 1 at update ``warmup_updates``. Then ``linear`` and
+    ``cosine`` fall from 1 to ``final_factor`` at ``total``; ``inverse_sqrt`` is sqrt(warmup / update); ``plateau`` and
+    ``sticky`` are ``plateau_factor``, which validation lowers.
 
     Raises:
         ConfigError: ``linear`` or ``cosine`` without a known end.
