@@ -24,7 +24,7 @@ from laconic.errors import LaconicError
 log = logging.getLogger(__name__)
 
 
-class QueueFull(Exception):
+class QueueFullError(Exception):
     """No room for these documents. ``seconds`` is a guess when there will be."""
 
     def __init__(self, seconds: float) -> None:
@@ -32,7 +32,7 @@ class QueueFull(Exception):
         self.seconds = seconds
 
 
-class Abandoned(Exception):
+class AbandonedError(Exception):
     """Nobody waits for this batch any more."""
 
 
@@ -61,7 +61,7 @@ class Job:
 
 
 class Work(Protocol):
-    """``work(jobs, check)`` gives one result a job; ``check()`` raises `Abandoned` when the work has no purpose."""
+    """``work(jobs, check)`` gives one result a job; ``check()`` raises `AbandonedError` when it has no purpose."""
 
     def __call__(self, jobs: Sequence[Job], check: Callable[[], None]) -> Sequence[Any]: ...
 
@@ -120,13 +120,13 @@ class Batcher:
         """Queue the jobs of one request, all or none.
 
         Raises:
-            QueueFull: there is no room for all of them.
+            QueueFullError: there is no room for all of them.
         """
         now = time.monotonic()
         with self._changed:
             self._waiting = [job for job in self._waiting if not job.future.cancelled()]
             if self._stopping or len(self._waiting) + len(jobs) > self.limits.max_queue:
-                raise QueueFull(self._seconds_each * max(1, len(self._waiting)))
+                raise QueueFullError(self._seconds_each * max(1, len(self._waiting)))
             for place, job in enumerate(jobs):
                 job.due = self._batches + place // self.limits.max_batch
                 job.number = self._numbers = self._numbers + 1
@@ -205,12 +205,12 @@ class Batcher:
 
         def check() -> None:
             if all(job.abandoned for job in batch):
-                raise Abandoned
+                raise AbandonedError
 
         try:
             results = self._work(batch, check)
         except Exception as error:
-            if isinstance(error, Abandoned):
+            if isinstance(error, AbandonedError):
                 _fail(batch, error)
             elif len(batch) == 1:
                 if not isinstance(error, LaconicError):

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictFloat, StrictInt, StrictStr
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictBool, StrictFloat, StrictInt, StrictStr
 
-Options = dict[StrictStr, StrictBool | StrictInt | StrictFloat | StrictStr]
+from laconic.text.normalization import encodable
+
+Text = Annotated[StrictStr, AfterValidator(encodable)]  # JSON can hold half characters, UTF-8 cannot
+Options = dict[Text, StrictBool | StrictInt | StrictFloat | Text]
 
 TEXT = (
     "The river rose two metres in a night. Rescue crews from Ludlow carried forty people out of their houses. "
@@ -25,8 +28,8 @@ class _Body(BaseModel):
 class Document(_Body):
     """A document with a name of its own, which its summary carries too."""
 
-    document: StrictStr = Field(description="The text.")
-    id: StrictStr = Field("", max_length=200)
+    document: Text = Field(description="The text.")
+    id: Text = Field("", max_length=200)
 
 
 class SummarizeRequest(_Body):
@@ -43,9 +46,9 @@ class SummarizeRequest(_Body):
         },
     )
 
-    document: StrictStr | None = Field(None, description="One text.")
-    documents: list[StrictStr | Document] | None = Field(None, description="Several texts, with or without an id.")
-    model: StrictStr | None = Field(
+    document: Text | None = Field(None, description="One text.")
+    documents: list[Text | Document] | None = Field(None, description="Several texts, with or without an id.")
+    model: Text | None = Field(
         None, description="A name from `GET /v1/models`; the first of them if not given.", max_length=200
     )
     options: Options = Field(
@@ -83,7 +86,7 @@ class HubRequest(_Body):
         extra="forbid", json_schema_extra={"examples": [{"inputs": TEXT, "parameters": {"max_length": 20}}]}
     )
 
-    inputs: StrictStr | list[StrictStr]
+    inputs: Text | list[Text]
     parameters: HubParameters | None = None
     options: dict[str, Any] | None = Field(None, description="Ignored (`wait_for_model`, `use_cache`).")
 
@@ -186,9 +189,9 @@ class OptionInfo(BaseModel):
 
     type: Literal["integer", "number", "boolean", "string"]
     default: bool | int | float | str | None
-    minimum: float | None = None
-    maximum: float | None = None
-    choices: list[str] | None = None
+    minimum: int | float | None = None
+    maximum: int | float | None = None
+    choices: list[bool | str] | None = None
 
 
 class ModelInfo(BaseModel):

@@ -193,7 +193,7 @@ class _Writer:
     """The summary of one document while greedy decoding makes it."""
 
     def __init__(
-        self, record: Record, encoding: TokenizedText, oov_words: Sequence[str], tokenizer: Any, replace_unk: bool
+        self, record: Record, encoding: TokenizedText, oov_words: Sequence[str], tokenizer: Any, replace_unk: Any
     ) -> None:
         self.hypothesis = Hypothesis([], 0.0, 0.0, [], finished=False)
         self.open = True

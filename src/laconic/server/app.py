@@ -1,0 +1,348 @@
+"""The addresses of the service. `create_app` gives the application; `laconic serve` runs it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import Response, StreamingResponse
+from starlette.exceptions import HTTPException
+from starlette.middleware.cors import CORSMiddleware
+
+from laconic import __version__
+from laconic.errors import LaconicError
+from laconic.server import page
+from laconic.server.hub import options_of
+from laconic.server.metrics import CONTENT_TYPE
+from laconic.server.middleware import CLIENT_GONE, TRACE, Gate, Observed, Trace, problem_body
+from laconic.server.problems import CODES, ProblemError
+from laconic.server.schemas import (
+    ErrorBody,
+    Health,
+    HubRequest,
+    HubSummary,
+    Limits,
+    ModelList,
+    SummarizeRequest,
+    SummarizeResponse,
+)
+from laconic.server.service import ClientGoneError, Order, Outcome, Service, rendered
+from laconic.server.settings import Settings
+from laconic.server.streaming import events, timing
+from laconic.summarizer import Summarizer
+
+DESCRIPTION = (
+    "Summaries by the models and methods of this process, with the places in the text that each word came from. "
+    "Every error has one sentence (`error`), a code for programs (`code`) and the request's id."
+)
+EVENT_STREAM = "text/event-stream"
+STATUSES = {"invalid": (400, 404, 405, 408, 413, 415, 422), "busy": (429, 503, 504), "token": (401,)}
+
+
+def create_app(
+    models: Mapping[str, Summarizer], settings: Settings | None = None, *, token: str | None = None
+) -> FastAPI:
+    """The application over ``models``; the first answers requests that name none.
+
+    ``token``: what ``Authorization: Bearer`` must carry; ``None`` lets everybody in. The service behind it is
+    ``app.state.service``; its workers run from the application's start-up to its shutdown.
+    """
+    service = Service(models, settings)
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        service.start()
+        yield
+        await asyncio.to_thread(service.stop, service.settings.drain_timeout)
+
+    app = FastAPI(
+        title="Laconic",
+        version=__version__,
+        description=DESCRIPTION,
+        docs_url=None,  # their pages load scripts from elsewhere
+        redoc_url=None,
+        lifespan=lifespan,
+        separate_input_output_schemas=False,
+        redirect_slashes=False,
+        strict_content_type=True,
+    )
+    app.state.service = service
+    _add_handlers(app)
+    _add_summaries(app, service)
+    _add_descriptions(app, service)
+    _add_page(app)
+    app.add_middleware(Gate, service=service, token=token)
+    if service.settings.cors_origins:
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=list(service.settings.cors_origins),
+            allow_methods=["GET", "POST"],
+            allow_headers=["Authorization", "Content-Type", "X-Request-ID"],
+            expose_headers=["X-Request-ID", "Retry-After"],
+        )
+    app.add_middleware(Observed, service=service)
+    _describe_token(app, token)
+    return app
+
+
+# ------------------------------------------------------------------------------------------- summaries
+
+
+def _add_summaries(app: FastAPI, service: Service) -> None:
+    work = _errors("invalid", "busy", "token")
+
+    @app.post(
+        "/v1/summarize",
+        tags=["summaries"],
+        summary="Summarize one text or several",
+        response_model=SummarizeResponse,
+        response_model_exclude_none=True,
+        responses={**work, 200: {"content": {EVENT_STREAM: {"schema": {"type": "string"}}}}},
+    )
+    async def summarize(body: SummarizeRequest, request: Request) -> Response:
+        return await _summarize(service, body, request, stream=body.stream)
+
+    @app.post(
+        "/v1/summarize/stream",
+        tags=["summaries"],
+        summary="Summarize one text, word by word",
+        description="Greedy decoding as server-sent events: start, text (a delta each), summary; or error.",
+        response_class=StreamingResponse,
+        responses={**work, 200: {"content": {EVENT_STREAM: {"schema": {"type": "string"}}}}},
+    )
+    async def stream(body: SummarizeRequest, request: Request) -> Response:
+        return await _summarize(service, body, request, stream=True)
+
+    hub: dict[str, Any] = {
+        "tags": ["hub"],
+        "response_model": list[HubSummary],
+        "responses": work,
+        "description": "The body and the answer of the summarization task of the Hugging Face hub's clients.",
+    }
+
+    @app.post("/", summary="The hub's task, with the first model", **hub)
+    async def hub_default(body: HubRequest, request: Request) -> Response:
+        return await _hub(service, body, request, None)
+
+    @app.post("/models/{name:path}", summary="The hub's task, with any model", **hub)
+    async def hub_named(name: str, body: HubRequest, request: Request) -> Response:
+        return await _hub(service, body, request, name)
+
+
+async def _summarize(service: Service, body: SummarizeRequest, request: Request, *, stream: bool) -> Response:
+    if (body.document is None) == (body.documents is None):
+        raise ProblemError("invalid_request", "Give either document, one text, or documents, a list of them.")
+    documents = [body.document] if body.document is not None else body.documents or []
+    order = service.order(
+        documents,
+        model=body.model,
+        options=body.options,
+        explain=body.explain,
+        attention=body.attention,
+        stream=stream,
+    )
+    trace = _trace(request, order)
+    if stream:
+        return await _event_stream(service, order, trace)
+    outcome = await _outcome(service, order, request, trace)
+
+    def answer() -> bytes:
+        return _json(
+            {
+                "model": order.served.name,
+                "options": order.served.system.describe(order.options),
+                "summaries": [rendered(order, summary) for summary in outcome.summaries],
+                "timing": timing(outcome.queue_seconds, outcome.seconds),
+                "request_id": trace.request_id,
+            }
+        )
+
+    content = await asyncio.to_thread(answer) if order.explain else answer()
+    return Response(content, media_type="application/json")
+
+
+async def _event_stream(service: Service, order: Order, trace: Trace) -> Response:
+    stream = events(service, order, trace.request_id)
+    first = await anext(stream)  # a full queue is an ordinary error, not an event
+
+    async def chunks() -> AsyncIterator[bytes]:
+        try:
+            yield first
+            async for chunk in stream:
+                yield chunk
+        finally:
+            await stream.aclose()  # type: ignore[attr-defined]
+
+    return StreamingResponse(chunks(), media_type=EVENT_STREAM, headers={"X-Accel-Buffering": "no"})
+
+
+async def _hub(service: Service, body: HubRequest, request: Request, name: str | None) -> Response:
+    documents = [body.inputs] if isinstance(body.inputs, str) else body.inputs
+    served = service.catalogue.get(name)
+    order = service.order(documents, model=served.name, options=options_of(body.parameters, served))
+    outcome = await _outcome(service, order, request, _trace(request, order))
+    texts = [one.text for summary in outcome.summaries for one in (summary, *summary.alternatives)]
+    return Response(_json([{"summary_text": text} for text in texts]), media_type="application/json")
+
+
+def _trace(request: Request, order: Order) -> Trace:
+    trace: Trace = request.scope[TRACE]
+    trace.about = {"model": order.served.name, "documents": len(order.records)}
+    trace.text = {"texts": [record.document for record in order.records]}
+    return trace
+
+
+async def _outcome(service: Service, order: Order, request: Request, trace: Trace) -> Outcome:
+    outcome = await service.run(order, _disconnected(request))
+    trace.about["queue_ms"] = round(outcome.queue_seconds * 1000, 1)
+    trace.text["summaries"] = [summary.text for summary in outcome.summaries]
+    return outcome
+
+
+async def _disconnected(request: Request) -> None:
+    """Ends when the client leaves. The body has been read, so that is all that can still arrive."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+# ---------------------------------------------------------------------------------------- descriptions
+
+
+def _add_descriptions(app: FastAPI, service: Service) -> None:
+    @app.get("/v1/models", tags=["service"], summary="What can be used, and the limits", responses=_errors("token"))
+    async def models() -> ModelList:
+        settings = service.settings.model_dump()
+        return ModelList(
+            version=__version__,
+            models=[served.info(served.name == service.catalogue.default) for served in service.catalogue],
+            limits=Limits(**{name: settings[name] for name in Limits.model_fields}),
+        )
+
+    @app.get("/health", tags=["service"], summary="Is the process alive?", responses={503: {"model": Health}})
+    async def health() -> Response:
+        broken = service.status == "broken"
+        return Response(_json({"status": "broken" if broken else "ok"}), 503 if broken else 200, media_type=JSON)
+
+    @app.get(
+        "/ready",
+        tags=["service"],
+        summary="Does it take requests?",
+        response_model=Health,
+        responses={503: {"model": Health}},
+    )
+    async def ready() -> Response:
+        return Response(_json({"status": service.status}), 200 if service.status == "ready" else 503, media_type=JSON)
+
+    @app.get(
+        "/metrics",
+        tags=["service"],
+        summary="Counts and times for Prometheus",
+        response_class=Response,
+        responses={**_errors("token"), 200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
+    )
+    async def metrics() -> Response:
+        return Response(service.metrics.text(), headers={"Content-Type": CONTENT_TYPE})
+
+
+def _add_page(app: FastAPI) -> None:
+    @app.get("/", include_in_schema=False)
+    async def index(request: Request) -> Response:
+        return _file(request, "index.html")
+
+    @app.get("/static/{name:path}", include_in_schema=False)
+    async def static(name: str, request: Request) -> Response:
+        return _file(request, name)
+
+
+def _file(request: Request, name: str) -> Response:
+    asset = page.assets().get(name)
+    if asset is None:
+        raise ProblemError("not_found", "There is no such file.")
+    headers = {**page.HEADERS, "ETag": asset.etag}
+    if request.headers.get("if-none-match") == asset.etag:
+        return Response(status_code=304, headers=headers)
+    return Response(asset.body, headers={**headers, "Content-Type": asset.media_type})
+
+
+# ---------------------------------------------------------------------------------------------- errors
+
+
+JSON = "application/json"
+
+
+def _add_handlers(app: FastAPI) -> None:
+    def add(kind: type[Exception], translate: Callable[[Any], ProblemError]) -> None:
+        async def handler(request: Request, error: Exception) -> Response:
+            problem = translate(error)
+            content = problem_body(problem, request.scope[TRACE])
+            return Response(content, problem.status, problem.headers, JSON)
+
+        app.add_exception_handler(kind, handler)
+
+    add(ProblemError, lambda error: error)
+    add(RequestValidationError, _of_validation)
+    add(HTTPException, _of_http)
+    add(LaconicError, lambda error: ProblemError("invalid_option", str(error)))
+
+    async def gone(request: Request, error: Exception) -> Response:
+        request.scope[TRACE].code = "client_gone"
+        return Response(status_code=CLIENT_GONE)
+
+    app.add_exception_handler(ClientGoneError, gone)
+
+
+def _of_validation(error: RequestValidationError) -> ProblemError:
+    first = error.errors()[0]
+    if first["type"] == "json_invalid":
+        reason = str(first["ctx"]["error"])
+        return ProblemError("invalid_json", f"The body is not JSON: {reason} at character {first['loc'][-1]}.")
+    where = ".".join(str(part)[:60] for part in first["loc"][1:])
+    if first["type"] == "missing" and not where:
+        return ProblemError("invalid_request", "The body is empty; send a JSON object.")
+    message = str(first["msg"])
+    return ProblemError("invalid_request", f"{where or 'The body'}: {message[:1].lower()}{message[1:300]}.")
+
+
+def _of_http(error: HTTPException) -> ProblemError:
+    headers = dict(error.headers or {})
+    if error.status_code == 404:
+        return ProblemError("not_found", "There is nothing at this address; GET /openapi.json lists all.", headers)
+    if error.status_code == 405:
+        return ProblemError("method_not_allowed", "This address does not answer this method.", headers)
+    return ProblemError("invalid_json", "The body is not JSON in UTF-8.", headers)
+
+
+def _errors(*kinds: str) -> dict[int | str, dict[str, Any]]:
+    """The errors of an address for the OpenAPI document."""
+    described: dict[int, list[str]] = {}
+    for code, (status, sentence) in CODES.items():
+        described.setdefault(status, []).append(f"`{code}`: {sentence}")
+    return {
+        status: {"model": ErrorBody, "description": " ".join(described[status])}
+        for kind in kinds
+        for status in STATUSES[kind]
+    }
+
+
+def _describe_token(app: FastAPI, token: str | None) -> None:
+    """Name the bearer token in the OpenAPI document where one is asked for."""
+    if token is None:
+        return
+    schema = app.openapi()
+    schema.setdefault("components", {})["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
+    for path, methods in schema["paths"].items():
+        for description in methods.values():
+            if path not in ("/health", "/ready"):
+                description["security"] = [{"token": []}]
+
+
+def _json(values: Any) -> bytes:
+    return json.dumps(values, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+__all__ = ["Settings", "create_app"]

@@ -1,0 +1,217 @@
+"""What the service can use: the trained models it was started with, and every extractive method by its name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from laconic.config.names import EXTRACTIVE, resolve
+from laconic.config.schema import SearchConfig
+from laconic.errors import ConfigError, did_you_mean
+from laconic.server.problems import ProblemError
+from laconic.server.schemas import ModelInfo, OptionInfo
+from laconic.server.settings import Settings
+from laconic.summarizer import Summarizer, System
+
+# The decoding options a client may set. Scorers and model switches are left to the operator: they can name code.
+SEARCH_OPTIONS = (
+    *("beam_size", "num_return", "min_length", "max_length", "length_normalisation", "length_alpha"),
+    *("no_repeat_ngram", "coverage_penalty", "coverage_beta", "forbid_unk", "replace_unk"),
+    *("diverse_groups", "diversity_strength", "early_stopping"),
+)
+GREEDY = {
+    key: value
+    for key, value in {"beam_size": 1, "num_return": 1, "diverse_groups": 1, "shrink_beam": False}.items()
+    if key in SearchConfig.model_fields
+}
+HIDDEN_SETTINGS = {"stop_words"}  # may name a file of this machine
+MAX_NUMBER = 1000.0  # of options that have no bound of their own
+MAX_TEXT = 1000
+METHOD_SECONDS = 10.0
+NEEDS_REFERENCE = {"oracle"}
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """One model or method by the name that requests use."""
+
+    name: str
+    kind: str
+    system: System
+    about: Mapping[str, Any]
+    options: Mapping[str, OptionInfo]
+    max_beam_size: int
+
+    @property
+    def is_neural(self) -> bool:
+        return self.kind == "neural"
+
+    @property
+    def max_source_tokens(self) -> int | None:
+        """What a longer document is cut to."""
+        return self.about["max_source_tokens"]
+
+    def parse(self, options: Mapping[str, Any], *, stream: bool = False) -> Any:
+        """The system's own options.
+
+        Raises:
+            ProblemError: an option that does not exist here, or a value that does not fit.
+        """
+        for name, value in options.items():
+            self._check(name, value)
+        values = dict(options)
+        if stream and self.is_neural:
+            if values.get("beam_size", 1) != 1 or values.get("num_return", 1) != 1:
+                raise ProblemError("invalid_option", "Streaming is greedy: leave out beam_size and num_return.")
+            values |= GREEDY
+        try:
+            parsed = self.system.options(values)
+        except ConfigError as error:
+            raise ProblemError("invalid_option", str(error)) from None
+        beam = getattr(parsed, "beam_size", 1)
+        if beam > self.max_beam_size:
+            raise ProblemError("invalid_option", f"beam_size {beam} is more than the limit of {self.max_beam_size}.")
+        return parsed
+
+    def _check(self, name: str, value: Any) -> None:
+        info = self.options.get(name)
+        if info is None:
+            raise ProblemError(
+                "invalid_option",
+                f"'{self.name}' has no option '{_short(name)}'.{did_you_mean(name, self.options)}"
+                f" It has {', '.join(self.options)}.",
+            )
+        if isinstance(value, str) and len(value) > MAX_TEXT:
+            raise ProblemError("invalid_option", f"{name} has more than {MAX_TEXT} characters.")
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            return
+        low, high = info.minimum, info.maximum
+        if (low is not None and value < low) or (high is not None and not value <= high):
+            span = f"between {low:g} and {high:g}" if None not in (low, high) else f"at most {high:g}"
+            raise ProblemError("invalid_option", f"{name} is {span} here.")
+
+    def info(self, default: bool) -> ModelInfo:
+        """The entry of ``GET /v1/models``."""
+        return ModelInfo(
+            name=self.name,
+            kind="neural" if self.is_neural else "extractive",
+            family=self.about["family"],
+            copies=self.about["copies"],
+            streams=self.is_neural,
+            default=default,
+            parameters=self.about["parameters"],
+            max_source_tokens=self.max_source_tokens,
+            max_summary_tokens=self.about["max_summary_tokens"],
+            options=dict(self.options),
+        )
+
+
+class Catalogue:
+    """Everything by name; ``default`` answers requests that name nothing."""
+
+    def __init__(self, models: Mapping[str, Summarizer], settings: Settings) -> None:
+        if not models:
+            raise ConfigError("Name at least one model or extractive method to serve.")
+        self._entries: dict[str, Served] = {}
+        for name, summarizer in models.items():
+            self._entries[name] = _served(name, summarizer.system, settings)
+        for name in sorted(EXTRACTIVE):
+            if name not in NEEDS_REFERENCE and name not in self._entries:
+                self._entries[name] = _served(name, Summarizer.from_pretrained(name).system, settings)
+        self.default = next(iter(models))
+
+    def __iter__(self) -> Iterator[Served]:
+        return iter(self._entries.values())
+
+    def get(self, name: str | None) -> Served:
+        """The entry called ``name``, or the default.
+
+        Raises:
+            ProblemError: there is none.
+        """
+        found = self._entries.get(self.default if name is None else name)
+        if found is None:
+            raise ProblemError(
+                "unknown_model",
+                f"There is no model '{_short(name)}'.{did_you_mean(str(name), self._entries)} GET /v1/models has all.",
+            )
+        return found
+
+
+def open_models(places: Sequence[str], device: str) -> dict[str, Summarizer]:
+    """Open ``FOLDER``, ``NAME=FOLDER``, hub ids and extractive methods, by the names they are served under.
+
+    Raises:
+        ConfigError: two have the same name.
+        ModelError: nothing there, or damaged.
+    """
+    models: dict[str, Summarizer] = {}
+    for place in places:
+        given, equals, rest = place.partition("=")
+        summarizer = Summarizer.from_pretrained(rest if equals else place, device=device)
+        name = given if equals else summarizer.name or place
+        if name in models:
+            raise ConfigError(f"Two models are called '{name}'; name them yourself, as in short={place}.")
+        if name in EXTRACTIVE and summarizer.name != name:
+            raise ConfigError(f"'{name}' is the name of an extractive method; give the model another: NAME={place}.")
+        models[name] = summarizer
+    return models
+
+
+def _served(name: str, system: System, settings: Settings) -> Served:
+    about = system.about()
+    defaults = system.options({})
+    if isinstance(defaults, SearchConfig):
+        return Served(name, "neural", system, about, _search_options(defaults, about, settings), settings.max_beam_size)
+    config = resolve("extractive method", EXTRACTIVE, about["family"]).Config
+    values = defaults.config.model_dump(mode="json")
+    schema = config.model_json_schema()["properties"]
+    options = {
+        key: info
+        for key, value in values.items()
+        if key not in HIDDEN_SETTINGS and (info := _option(schema[key], value)) is not None
+    }
+    if "time_limit" in options:
+        options["time_limit"] = options["time_limit"].model_copy(update={"maximum": METHOD_SECONDS})
+    return Served(name, "extractive", system, about, options, 1)
+
+
+def _search_options(defaults: SearchConfig, about: Mapping[str, Any], settings: Settings) -> dict[str, OptionInfo]:
+    schema = SearchConfig.model_json_schema()["properties"]
+    values = defaults.model_dump(mode="json")
+    longest = min(settings.max_summary_tokens, about["max_summary_tokens"] or settings.max_summary_tokens)
+    most = {
+        "beam_size": settings.max_beam_size,
+        "num_return": settings.max_beam_size,
+        "diverse_groups": settings.max_beam_size,
+        "min_length": longest,
+        "max_length": longest,
+    }
+    options = {}
+    for key in SEARCH_OPTIONS:
+        info = _option(schema[key], values[key])
+        assert info is not None, key
+        options[key] = info.model_copy(update={"maximum": most[key]}) if key in most else info
+    return options
+
+
+def _option(schema: Mapping[str, Any], value: Any) -> OptionInfo | None:
+    """What JSON schema says of an option; ``None`` for lists and other things that clients cannot set."""
+    if "enum" in schema:
+        return OptionInfo(type="string", default=value, choices=schema["enum"])
+    kinds = [schema, *schema.get("anyOf", ())]
+    described = next((kind for kind in kinds if kind.get("type") in ("integer", "number", "boolean", "string")), None)
+    if described is None:
+        return None
+    kind = described["type"]
+    low = described.get("minimum", described.get("exclusiveMinimum"))
+    high = described.get("maximum", described.get("exclusiveMaximum"))
+    if kind in ("integer", "number"):
+        low, high = -MAX_NUMBER if low is None else low, MAX_NUMBER if high is None else high
+    return OptionInfo(type=kind, default=value, minimum=low, maximum=high)
+
+
+def _short(name: str | None) -> str:
+    text = str(name)
+    return text if len(text) <= 60 else text[:57] + "..."

@@ -1,0 +1,75 @@
+"""What the service counts, in Prometheus's text format (``/metrics``). Labels have few values, never a client's text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from laconic.server.batching import Job, Observer
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+METHODS = {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
+_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+_DOCUMENTS = (1, 2, 4, 8, 16, 32, 64)
+
+
+class Metrics(Observer):
+    """Counters of one service. ``queues`` gives (worker, waiting, running) when asked."""
+
+    def __init__(self, queues: Callable[[], Iterable[tuple[str, int, int]]]) -> None:
+        self.registry = registry = CollectorRegistry(auto_describe=True)
+        self.requests = Counter(
+            "laconic_requests", "Answered requests.", ["path", "method", "status"], registry=registry
+        )
+        self.seconds = Histogram(
+            "laconic_request_seconds", "Time to answer.", ["path"], buckets=_SECONDS, registry=registry
+        )
+        self.open = Gauge("laconic_requests_open", "Requests being answered.", registry=registry)
+        self.problems = Counter("laconic_problems", "Requests refused or failed.", ["code"], registry=registry)
+        self.documents = Counter(
+            "laconic_documents", "Documents, by how they ended.", ["model", "outcome"], registry=registry
+        )
+        self.batch_documents = Histogram(
+            "laconic_batch_documents", "Documents worked on together.", ["model"], buckets=_DOCUMENTS, registry=registry
+        )
+        self.batch_seconds = Histogram(
+            "laconic_batch_seconds", "Time of a batch.", ["model"], buckets=_SECONDS, registry=registry
+        )
+        self.queue_seconds = Histogram(
+            "laconic_queue_seconds", "Time a document waited.", ["model"], buckets=_SECONDS, registry=registry
+        )
+        registry.register(_Queues(queues))
+        ProcessCollector(registry=registry)
+
+    def on_batch(self, jobs: Sequence[Job], seconds: float) -> None:
+        """A worker has ended a batch."""
+        model = jobs[0].payload.served.name
+        self.batch_documents.labels(model).observe(len(jobs))
+        self.batch_seconds.labels(model).observe(seconds)
+        for job in jobs:
+            self.queue_seconds.labels(model).observe(job.started - job.submitted)
+
+    def on_request(self, path: str, method: str, status: int, seconds: float) -> None:
+        """A request has been answered; ``path`` is a route, not what the client wrote."""
+        self.requests.labels(path, method if method in METHODS else "other", str(status)).inc()
+        self.seconds.labels(path).observe(seconds)
+
+    def text(self) -> bytes:
+        """The page for Prometheus."""
+        return generate_latest(self.registry)
+
+
+class _Queues(Collector):
+    def __init__(self, queues: Callable[[], Iterable[tuple[str, int, int]]]) -> None:
+        self._queues = queues
+
+    def collect(self) -> Iterable[Metric]:
+        waiting = GaugeMetricFamily("laconic_queue_documents", "Documents waiting.", labels=["worker"])
+        running = GaugeMetricFamily("laconic_running_documents", "Documents worked on.", labels=["worker"])
+        for worker, in_queue, at_work in self._queues():
+            waiting.add_metric([worker], in_queue)
+            running.add_metric([worker], at_work)
+        return [waiting, running]

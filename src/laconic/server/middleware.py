@@ -1,0 +1,269 @@
+"""Around every request: an id, the token, the limits on the body, headers, one line of log, the counts.
+
+Plain ASGI: nothing is buffered but the request's body, which is small by then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import json
+import logging
+import re
+import time
+import uuid
+from collections.abc import Awaitable, Callable, MutableMapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from laconic.server.problems import CODES, ProblemError
+from laconic.server.service import Service
+
+log = logging.getLogger(__name__)
+access = logging.getLogger("laconic.access")
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+TRACE = "laconic.trace"  # key of the scope
+OPEN_PATHS = ("/", "/health", "/ready", "/openapi.json")  # and /static/: what has to work without the token
+REQUEST_ID = re.compile(rb"[A-Za-z0-9._:-]{1,128}")
+DISCARDED = 32_000_000  # bytes of a refused body that are read, so that the client gets to read the answer
+CLIENT_GONE = 499
+HEADERS = {
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
+    "Cache-Control": "no-store",
+}
+
+
+@dataclass(slots=True)
+class Trace:
+    """What is known of a request, for its line in the log. ``text`` is filled for ``log_text`` only."""
+
+    request_id: str
+    status: int = 0
+    code: str = ""
+    bytes_in: int = 0
+    body_read: bool = False
+    bytes_out: int = 0
+    about: dict[str, Any] = field(default_factory=dict)
+    text: dict[str, Any] = field(default_factory=dict)
+
+
+class Observed:
+    """The outermost layer: id, headers, log line, counts; and what nobody caught becomes a 500."""
+
+    def __init__(self, app: App, service: Service) -> None:
+        self.app, self.service = app, service
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        trace = scope[TRACE] = Trace(_request_id(scope))
+        started = time.monotonic()
+        metrics = self.service.metrics
+        self.service.open_requests += 1
+        metrics.open.inc()
+        try:
+            await self._answer(scope, receive, send, trace)
+        finally:
+            self.service.open_requests -= 1
+            metrics.open.dec()
+            route = getattr(scope.get("route"), "path", "other")
+            seconds = time.monotonic() - started
+            metrics.on_request(route, scope["method"], trace.status, seconds)
+            if trace.code:
+                metrics.problems.labels(trace.code).inc()
+            self._log(scope, trace, route, seconds)
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send, trace: Trace) -> None:
+        async def sending(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                trace.status = message["status"]
+                message["headers"] = self._headers(message.get("headers", ()), trace)
+            else:
+                trace.bytes_out += len(message.get("body", b""))
+            await send(message)
+
+        try:
+            await self.app(scope, receive, sending)
+        except Exception:
+            log.exception("Request %s failed", trace.request_id)
+            trace.code = "internal_error"
+            if trace.status:
+                raise  # the answer has begun: all that is left is to close the connection
+            await answer_problem(sending, ProblemError("internal_error", CODES["internal_error"][1]), trace)
+
+    def _headers(self, given: Any, trace: Trace) -> list[tuple[bytes, bytes]]:
+        headers = list(given)
+        present = {name.lower() for name, _ in headers}
+        for name, value in HEADERS.items():
+            if name.lower().encode() not in present:
+                headers.append((name.lower().encode(), value.encode()))
+        headers.append((b"x-request-id", trace.request_id.encode()))
+        if self.service.draining and b"connection" not in present:
+            headers.append((b"connection", b"close"))
+        return headers
+
+    def _log(self, scope: Scope, trace: Trace, route: str, seconds: float) -> None:
+        client = scope.get("client") or ("", 0)
+        line = {
+            "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            "id": trace.request_id,
+            "client": client[0],
+            "method": scope["method"],
+            "path": route if route != "other" else scope["path"][:100],
+            "status": trace.status or CLIENT_GONE,
+            "ms": round(seconds * 1000, 1),
+            "bytes_in": trace.bytes_in,
+            "bytes_out": trace.bytes_out,
+            **trace.about,
+            **({"code": trace.code} if trace.code else {}),
+            **(trace.text if self.service.settings.log_text else {}),
+        }
+        access.info(json.dumps(line))
+
+
+class Gate:
+    """Lets in only requests with the token, declared as JSON, with a body within the limits."""
+
+    def __init__(self, app: App, service: Service, token: str | None) -> None:
+        self.app, self.service = app, service
+        self._token = None if token is None else _digest(token.encode())
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        trace: Trace = scope[TRACE]
+        headers = dict(scope["headers"])
+        try:
+            self._check(scope, headers)
+            if scope["method"] == "POST":
+                receive = await self._with_body(headers, receive, trace)
+        except ProblemError as problem:
+            left = not trace.body_read and problem.code != "body_timeout"
+            if left and await _discard(headers, receive, self.service.settings.body_timeout):
+                problem.headers["Connection"] = "close"
+            await answer_problem(send, problem, trace)
+            return
+        except _GoneError:
+            return
+        await self.app(scope, receive, send)
+
+    def _check(self, scope: Scope, headers: dict[bytes, bytes]) -> None:
+        path = scope["path"]
+        is_open = scope["method"] in ("GET", "HEAD") and (path in OPEN_PATHS or path.startswith("/static/"))
+        if self._token is not None and not is_open:
+            scheme, _, given = headers.get(b"authorization", b"").partition(b" ")
+            if not hmac.compare_digest(_digest(given.strip()), self._token) or scheme.lower() != b"bearer":
+                raise ProblemError(
+                    "unauthorized",
+                    "This service needs a token: send the header Authorization: Bearer TOKEN.",
+                    {"WWW-Authenticate": 'Bearer realm="laconic"'},
+                )
+        if scope["method"] == "POST":
+            kind = headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
+            if kind != b"application/json":
+                raise ProblemError(
+                    "unsupported_media_type", "Send JSON, with the header Content-Type: application/json."
+                )
+            length = headers.get(b"content-length", b"")
+            if length.isdigit() and int(length[:20]) > self.service.settings.max_body_bytes:
+                raise self._too_large()
+
+    async def _with_body(self, headers: dict[bytes, bytes], receive: Receive, trace: Trace) -> Receive:
+        """Read the body; give it back as one message. What comes after it is the connection's end."""
+        chunks: list[bytes] = []
+        try:
+            async with asyncio.timeout(self.service.settings.body_timeout):
+                more = True
+                while more:
+                    message = await receive()
+                    if message["type"] == "http.disconnect":
+                        raise _GoneError
+                    chunk = message.get("body", b"")
+                    more = message.get("more_body", False)
+                    trace.body_read = not more
+                    trace.bytes_in += len(chunk)
+                    if trace.bytes_in > self.service.settings.max_body_bytes:
+                        raise self._too_large()
+                    chunks.append(chunk)
+        except TimeoutError:
+            raise ProblemError(
+                "body_timeout",
+                f"The body did not arrive within {self.service.settings.body_timeout:g} seconds.",
+                {"Connection": "close"},
+            ) from None
+        body = b"".join(chunks)
+        replayed = False
+
+        async def receive_again() -> Message:
+            nonlocal replayed
+            if replayed:
+                return await receive()
+            replayed = True
+            return {"type": "http.request", "body": body, "more_body": False}
+
+        return receive_again
+
+    def _too_large(self) -> ProblemError:
+        limit = self.service.settings.max_body_bytes
+        return ProblemError("body_too_large", f"The body is larger than the limit of {limit:,} bytes.")
+
+
+class _GoneError(Exception):
+    """The client left before its request was there."""
+
+
+async def answer_problem(send: Send, problem: ProblemError, trace: Trace) -> None:
+    """Send an error as the answer."""
+    body = problem_body(problem, trace)
+    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+    headers += [(name.lower().encode(), value.encode()) for name, value in problem.headers.items()]
+    await send({"type": "http.response.start", "status": problem.status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+def problem_body(problem: ProblemError, trace: Trace) -> bytes:
+    """The JSON of an error; the trace remembers its code."""
+    trace.code = problem.code
+    values = {"error": problem.message, "code": problem.code, "request_id": trace.request_id}
+    return json.dumps(values, ensure_ascii=False).encode("utf-8", "replace")
+
+
+async def _discard(headers: dict[bytes, bytes], receive: Receive, seconds: float) -> bool:
+    """Read what is left of a refused body, within bounds; true when the connection has to be closed after all."""
+    if not headers.get(b"content-length", b"0").strip(b"0") and b"transfer-encoding" not in headers:
+        return False
+    if b"expect" in headers:  # the client asks before it sends, and takes the answer for a no
+        return True
+    total = 0
+    try:
+        async with asyncio.timeout(seconds):
+            while total < DISCARDED:
+                message = await receive()
+                total += len(message.get("body", b""))
+                if not message.get("more_body", False):
+                    return message["type"] == "http.disconnect"
+    except TimeoutError:
+        pass
+    return True
+
+
+def _request_id(scope: Scope) -> str:
+    given = dict(scope["headers"]).get(b"x-request-id", b"")
+    return given.decode() if REQUEST_ID.fullmatch(given) else uuid.uuid4().hex
+
+
+def _digest(token: bytes) -> bytes:
+    return hashlib.sha256(token).digest()

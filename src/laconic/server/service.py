@@ -1,0 +1,300 @@
+"""From checked requests to summaries: limits, queues, cancellation. Nothing here knows HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from laconic.errors import LaconicError
+from laconic.explain.record import to_dict
+from laconic.metrics.support import check_support
+from laconic.server.batching import Batcher, BatchLimits, Job, QueueFullError
+from laconic.server.catalogue import Catalogue, Served
+from laconic.server.metrics import Metrics
+from laconic.server.problems import ProblemError
+from laconic.server.schemas import Document
+from laconic.server.settings import Settings
+from laconic.summarizer import Summarizer
+from laconic.types import Record, Summary
+
+CHARACTERS_A_TOKEN = 5  # to guess a length without tokenizing
+
+
+class ClientGoneError(Exception):
+    """Nobody waits for the answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """A checked request."""
+
+    served: Served
+    options: Any
+    records: tuple[Record, ...]
+    explain: bool = False
+    attention: bool = False
+    stream: bool = False
+
+    @property
+    def key(self) -> str:
+        """Documents of orders with equal keys may be worked on together."""
+        described = self.served.system.describe(self.options)
+        return json.dumps([self.served.name, self.explain, self.stream, described], sort_keys=True, default=str)
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What a worker needs to know about one document; ``emit`` is given the summary so far."""
+
+    served: Served
+    options: Any
+    record: Record
+    explain: bool
+    emit: Callable[[str], None] | None = None
+
+
+@dataclass(slots=True)
+class Outcome:
+    """The summaries of an order and how long its first document waited."""
+
+    summaries: list[Summary]
+    queue_seconds: float
+    seconds: float
+
+
+@dataclass(slots=True)
+class Running:
+    """An order at work: its jobs, and the results to wait for."""
+
+    order: Order
+    jobs: list[Job]
+    results: asyncio.Future[list[Summary]]
+    began: float = field(default_factory=time.monotonic)
+
+    def outcome(self) -> Outcome:
+        """What came out, once ``results`` is done."""
+        started = min(job.started for job in self.jobs)
+        return Outcome(
+            self.results.result(), started - self.jobs[0].submitted, time.monotonic() - self.jobs[0].submitted
+        )
+
+
+class Service:
+    """The models, one worker for those with weights, one for the extractive methods."""
+
+    def __init__(self, models: Mapping[str, Summarizer], settings: Settings | None = None) -> None:
+        self.settings = settings or Settings()
+        self.catalogue = Catalogue(models, self.settings)
+        self.draining = False
+        self.open_requests = 0
+        self._batchers: dict[str, Batcher] = {}
+        self.metrics = Metrics(lambda: [(name, b.waiting, b.running) for name, b in self._batchers.items()])
+        limits = BatchLimits(
+            self.settings.max_queue, self.settings.max_batch, self.settings.max_batch_tokens, self.settings.batch_wait
+        )
+        alone = replace(limits, max_batch=1, wait=0.0)  # nothing is gained by picking sentences of several at once
+        self._batchers = {
+            "neural": Batcher("neural", _work, limits, self.metrics),
+            "extractive": Batcher("extractive", _work, alone, self.metrics),
+        }
+
+    def start(self) -> None:
+        """Start the workers."""
+        for batcher in self._batchers.values():
+            batcher.start()
+
+    def stop(self, timeout: float) -> bool:
+        """Finish what is queued and end the workers; false if that took too long."""
+        return all([batcher.stop(timeout) for batcher in self._batchers.values()])
+
+    @property
+    def status(self) -> str:
+        """``ready``, ``draining``, or ``broken`` when a worker has died."""
+        if self.draining:
+            return "draining"
+        return "ready" if all(batcher.alive for batcher in self._batchers.values()) else "broken"
+
+    # ------------------------------------------------------------------------------- checking
+
+    def order(
+        self,
+        documents: Sequence[str | Document],
+        *,
+        model: str | None = None,
+        options: Mapping[str, Any] | None = None,
+        explain: bool = False,
+        attention: bool = False,
+        stream: bool = False,
+    ) -> Order:
+        """Check everything that can be checked without a model.
+
+        Raises:
+            ProblemError: with the first thing that is wrong.
+        """
+        served = self.catalogue.get(model)
+        if not documents:
+            raise ProblemError("empty_document", "There are no documents; give document or documents.")
+        if len(documents) > self.settings.max_documents:
+            raise ProblemError(
+                "too_many_documents",
+                f"{len(documents)} documents are more than the {self.settings.max_documents} of one request;"
+                " send several.",
+            )
+        if stream and len(documents) > 1:
+            raise ProblemError("invalid_request", "Only one document at a time can be streamed.")
+        records = tuple(self._record(given, number) for number, given in enumerate(documents, start=1))
+        return Order(served, served.parse(options or {}, stream=stream), records, explain, attention, stream)
+
+    def _record(self, given: str | Document, number: int) -> Record:
+        text, name = (given, "") if isinstance(given, str) else (given.document, given.id)
+        if not text.strip():
+            raise ProblemError("empty_document", f"Document {number} is empty; there is nothing to summarize.")
+        if len(text) > self.settings.max_characters:
+            raise ProblemError(
+                "document_too_long",
+                f"Document {number} has {len(text):,} characters; the limit is {self.settings.max_characters:,}.",
+            )
+        return Record(text, id=name, origin=str(number))
+
+    # -------------------------------------------------------------------------------- working
+
+    @asynccontextmanager
+    async def running(self, order: Order, emit: Callable[[str], None] | None = None) -> AsyncIterator[Running]:
+        """Queue the order's documents; whatever is not done when the context ends is given up.
+
+        Raises:
+            ProblemError: the service drains, or the queue is full.
+        """
+        if self.draining:
+            raise ProblemError("draining", "The service is about to stop; try another instance.", {"Retry-After": "5"})
+        longest = order.served.max_source_tokens or self.settings.max_characters
+        key = order.key
+        jobs = [
+            Job(
+                key,
+                min(len(record.document) // CHARACTERS_A_TOKEN + 1, longest),
+                Task(order.served, order.options, record, order.explain, emit),
+            )
+            for record in order.records
+        ]
+        batcher = self._batchers[order.served.kind]
+        try:
+            batcher.submit(jobs)
+        except QueueFullError as error:
+            seconds = str(min(60, max(1, math.ceil(error.seconds))))
+            raise ProblemError(
+                "queue_full",
+                f"{batcher.waiting} documents wait already; try again in {seconds} s.",
+                {"Retry-After": seconds},
+            ) from None
+        results = asyncio.gather(*(asyncio.wrap_future(job.future) for job in jobs))
+        try:
+            yield Running(order, jobs, results)
+        finally:
+            for job in jobs:
+                if not job.future.done():
+                    job.abandon()
+            results.cancel()
+            self._count(order, jobs)
+
+    async def run(self, order: Order, gone: Awaitable[None] | None = None) -> Outcome:
+        """The summaries of an order; ``gone`` is done when the client has left.
+
+        Raises:
+            ProblemError: a document cannot be summarized, or not in time.
+            ClientGoneError: there is nobody to answer.
+        """
+        async with self.running(order) as running:
+            watch = [] if gone is None else [asyncio.ensure_future(gone)]
+            try:
+                await asyncio.wait(
+                    [running.results, *watch],
+                    timeout=self.settings.request_timeout,
+                    return_when=asyncio.FIRST_COMPLETED,
+                )
+            finally:
+                for task in watch:
+                    task.cancel()
+            if not running.results.done():
+                if any(task.done() and not task.cancelled() for task in watch):
+                    raise ClientGoneError
+                raise self.too_late()
+            try:
+                return running.outcome()
+            except Exception as error:
+                raise as_problem(error) from error
+
+    def too_late(self) -> ProblemError:
+        """The problem of a request that took too long."""
+        return ProblemError("timeout", f"The answer was not ready within {self.settings.request_timeout:g} seconds.")
+
+    def _count(self, order: Order, jobs: Sequence[Job]) -> None:
+        for job in jobs:
+            if job.abandoned or job.future.cancelled():
+                outcome = "abandoned"
+            else:
+                outcome = "failed" if job.future.exception() else "done"
+            self.metrics.documents.labels(order.served.name, outcome).inc()
+
+
+def as_problem(error: Exception) -> Exception:
+    """What went wrong with a document, as an answer; bugs stay what they are."""
+    if isinstance(error, LaconicError):
+        code = "empty_document" if "nothing to summarize" in str(error) else "invalid_option"
+        return ProblemError(code, str(error))
+    if isinstance(error, MemoryError):
+        return ProblemError("document_too_long", "There is not enough memory for this document; send a shorter one.")
+    return error
+
+
+def rendered(order: Order, summary: Summary) -> dict[str, Any]:
+    """A summary as the answer shows it."""
+    summary = _called(summary, order.served.name)
+    if not order.explain:
+        return to_dict(_bare(summary), document=False, attention=False)
+    record = to_dict(summary, attention=order.attention)
+    record["support"] = _support(summary, summary.document)
+    for alternative, values in zip(summary.alternatives, record.get("alternatives", ()), strict=True):
+        values["support"] = _support(alternative, summary.document)
+    return record
+
+
+def _support(summary: Summary, document: str) -> dict[str, Any]:
+    report = check_support(summary.text, document)
+    found = [{"kind": u.kind, "text": u.text, "start": u.start, "end": u.end} for u in report.unsupported]
+    return {"checked": report.checked, "unsupported": found, "rate": round(report.rate, 4)}
+
+
+def _called(summary: Summary, model: str) -> Summary:
+    """The summary with the model's name here, which need not be the one in its folder."""
+    others = tuple(_called(other, model) for other in summary.alternatives)
+    return replace(summary, model=model, alternatives=others)
+
+
+def _bare(summary: Summary) -> Summary:
+    return replace(summary, words=(), alternatives=tuple(_bare(other) for other in summary.alternatives))
+
+
+def _work(jobs: Sequence[Job], check: Callable[[], None]) -> list[Summary]:
+    """What the workers do with a batch."""
+    tasks: list[Task] = [job.payload for job in jobs]
+    first = tasks[0]
+
+    def on_text(index: int, text: str) -> None:
+        emit = tasks[index].emit
+        if emit is not None:
+            emit(text)
+
+    return first.served.system.summarize_batch(
+        [task.record for task in tasks],
+        explain=first.explain,
+        options=first.options,
+        on_step=check,
+        on_text=on_text if first.emit is not None else None,
+    )

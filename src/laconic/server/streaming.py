@@ -1,0 +1,140 @@
+"""A summary as it is written: server-sent events.
+
+====  ======================================================================================
+start    ``{"model", "request_id"}``, at once
+text     ``{"delta"}``: what the summary has grown by
+summary  ``{"model", "options", "summary", "timing", "request_id"}``: the whole record; the last event
+error    ``{"error", "code", "request_id"}``: instead of ``summary``
+====  ======================================================================================
+
+While a document waits, a comment line every few seconds keeps proxies from closing the connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import time
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from typing import Any
+
+from laconic.server.problems import CODES, ProblemError
+from laconic.server.service import Order, Running, Service, as_problem, rendered
+
+log = logging.getLogger(__name__)
+KEEP_ALIVE = 10.0
+COMMENT = b": waiting\n\n"
+
+
+class Letters:
+    """Hands the text so far from the worker's thread to the event loop, as pieces to append."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._queue: asyncio.Queue[str] = asyncio.Queue()
+        self._sent = ""
+
+    def emit(self, text: str) -> None:
+        """Called by the worker."""
+        with suppress(RuntimeError):  # the loop has ended
+            self._loop.call_soon_threadsafe(self._queue.put_nowait, text)
+
+    async def next(self) -> str:
+        """The next piece.
+
+        Where the tokenizer changes what it has written (a half character), the piece waits until the text goes on
+        from what was sent; the record at the end has the text as it is.
+        """
+        while True:
+            if piece := self._piece(await self._queue.get()):
+                return piece
+
+    def rest(self) -> list[str]:
+        """The pieces that nobody has waited for."""
+        pieces = []
+        while not self._queue.empty():
+            if piece := self._piece(self._queue.get_nowait()):
+                pieces.append(piece)
+        return pieces
+
+    def _piece(self, text: str) -> str:
+        text = text.rstrip("\ufffd")
+        if not text.startswith(self._sent) or len(text) == len(self._sent):
+            return ""
+        piece = text[len(self._sent) :]
+        self._sent = text
+        return piece
+
+
+async def events(service: Service, order: Order, request_id: str) -> AsyncIterator[bytes]:
+    """The events of one order. Closing the iterator gives the work up.
+
+    The first item comes only when the document is queued, so that a refusal is an ordinary answer.
+
+    Raises:
+        ProblemError: before the first event: the queue is full, or the service drains.
+    """
+    letters = Letters()
+    async with service.running(order, letters.emit) as running:
+        yield event("start", {"model": order.served.name, "request_id": request_id})
+        try:
+            async for chunk in _texts(service, running, letters):
+                yield chunk
+            outcome = running.outcome()
+            record = await asyncio.to_thread(rendered, order, outcome.summaries[0])
+            yield event(
+                "summary",
+                {
+                    "model": order.served.name,
+                    "options": order.served.system.describe(order.options),
+                    "summary": record,
+                    "timing": timing(outcome.queue_seconds, outcome.seconds),
+                    "request_id": request_id,
+                },
+            )
+        except Exception as error:
+            problem = as_problem(error)
+            if not isinstance(problem, ProblemError):
+                log.exception("A stream failed (request %s)", request_id)
+                problem = ProblemError("internal_error", CODES["internal_error"][1])
+            service.metrics.problems.labels(problem.code).inc()
+            yield event("error", {"error": problem.message, "code": problem.code, "request_id": request_id})
+
+
+async def _texts(service: Service, running: Running, letters: Letters) -> AsyncIterator[bytes]:
+    """The pieces until the result is there; comments while there is nothing to say."""
+    until = time.monotonic() + service.settings.request_timeout
+    piece = asyncio.ensure_future(letters.next())
+    try:
+        while not running.results.done():
+            left = until - time.monotonic()
+            if left <= 0:
+                raise service.too_late()
+            await asyncio.wait(
+                [running.results, piece], timeout=min(left, KEEP_ALIVE), return_when=asyncio.FIRST_COMPLETED
+            )
+            if piece.done():
+                yield event("text", {"delta": piece.result()})
+                piece = asyncio.ensure_future(letters.next())
+            elif not running.results.done():
+                yield COMMENT
+    finally:
+        piece.cancel()
+        with suppress(asyncio.CancelledError):
+            await piece
+    if not piece.cancelled():
+        yield event("text", {"delta": piece.result()})
+    for text in letters.rest():
+        yield event("text", {"delta": text})
+
+
+def event(name: str, data: dict[str, Any]) -> bytes:
+    """One server-sent event; JSON has no raw line breaks, so the data is one line."""
+    return f"event: {name}\ndata: {json.dumps(data, ensure_ascii=False)}\n\n".encode()
+
+
+def timing(queue_seconds: float, seconds: float) -> dict[str, float]:
+    """Times as answers give them."""
+    return {"queue_ms": round(queue_seconds * 1000, 2), "total_ms": round(seconds * 1000, 2)}
