@@ -1,0 +1,128 @@
+"""Training on sorted batches and batches by tokens: exact continuation, the length filter, the separator."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from laconic.models.folder import load_model_folder
+from laconic.summarizer import Summarizer
+from laconic.training.checkpoint import checkpoint_folders
+from laconic.training.loop import train
+
+
+def quiet(message: str) -> None:
+    return
+
+
+def bits(out: Path) -> tuple[Any, ...]:
+    newest = checkpoint_folders(out)[0]
+    state = json.loads((newest / "state.json").read_text())
+    for clock in ("elapsed_seconds", "timing_bytes"):
+        state["train_state"].pop(clock)
+    tensors = {path.name: path.read_bytes() for path in newest.glob("*.safetensors")}
+    return newest.name, tensors, state, (out / "log.jsonl").read_bytes()
+
+
+@pytest.mark.parametrize(
+    "batching", [{"batching": "sorted"}, {"batch_tokens": 30}, {"batch_tokens": 30, "accumulation": 2, "workers": 1}]
+)
+def test_a_stopped_run_continues_exactly(make_run: Any, tmp_path: Path, batching: dict[str, Any]) -> None:
+    changes = {"model.dropout": 0.3, "training.checkpoint": {"every_updates": 4, "keep": 9}}
+    changes |= {f"training.{key}": value for key, value in batching.items()}
+    whole = make_run(**changes, **{"training.max_updates": 11})
+    train(whole, tmp_path / "whole", on_message=quiet)
+    # stopped within an epoch, by its own end, and continued
+    train(make_run(**changes, **{"training.max_updates": 7}), tmp_path / "parts", on_message=quiet)
+    train(whole, tmp_path / "parts", resume=True, on_message=quiet)
+    mine, theirs = bits(tmp_path / "parts"), bits(tmp_path / "whole")
+    assert mine[1].keys() == theirs[1].keys()
+    assert mine[1] == theirs[1]
+    assert mine[2]["train_state"]["epoch"] == theirs[2]["train_state"]["epoch"] > 0
+
+
+def test_batches_hold_as_many_tokens_as_asked_for(make_trainer: Any) -> None:
+    trainer = make_trainer(**{"training.batch_tokens": 30})
+    stream = trainer.stream
+    seen: list[int] = []
+    for position in range(stream.batches_per_epoch):
+        for batch in stream.take(0, position):
+            assert batch.source_ids.numel() <= 30
+            assert batch.target_ids.numel() <= 30
+            seen += batch.indices
+    assert sorted(seen) == list(range(40))
+    assert "30 tokens" in "\n".join(plan_of(trainer))
+
+
+def plan_of(trainer: Any) -> list[str]:
+    from laconic.training.loop import plan
+
+    return plan(trainer.run, trainer.parts, trainer.accelerator)
+
+
+def test_length_filter_counts_and_says_so(make_trainer: Any, pairs: Path) -> None:
+    trainer = make_trainer(**{"data.max_document_tokens": 6})
+
+    def lengths(split: str) -> list[int]:
+        lines = (pairs / f"{split}.jsonl").read_text().splitlines()
+        return [len(json.loads(line)["document"].split()) for line in lines]
+
+    for split, data in (("train", trainer.parts.train_set), ("validation", trainer.parts.validation_set)):
+        kept = [length for length in lengths(split) if length <= 6]
+        assert 0 < len(kept) < len(lengths(split))
+        assert data.source_lengths == kept
+        name = "training" if split == "train" else split
+        left = len(lengths(split)) - len(kept)
+        assert any(
+            f"{name} data: {left:,} of {len(lengths(split)):,} pairs" in note and "6 tokens" in note
+            for note in trainer.parts.notes
+        )
+
+
+def test_skipped_records_are_counted_by_reason(make_trainer: Any, pairs: Path, tmp_path: Path) -> None:
+    data = tmp_path / "train.jsonl"
+    broken = [{"document": "", "summary": "a"}, {"document": "a b", "summary": " "}, {"document": "b", "summary": ""}]
+    data.write_text((pairs / "train.jsonl").read_text() + "".join(json.dumps(row) + "\n" for row in broken))
+    trainer = make_trainer(**{"data.train": str(data), "data.skip_bad": True})
+    assert len(trainer.parts.train_set) == 40
+    assert any("3 records skipped: 2 empty summary, 1 empty document" in note for note in trainer.parts.notes)
+
+
+def test_the_vocabulary_of_documents_only(make_trainer: Any, tmp_path: Path) -> None:
+    data = tmp_path / "some.jsonl"
+    data.write_text(json.dumps({"document": "alpha beta", "summary": "alpha gamma"}) + "\n")
+    both = make_trainer(**{"data.train": str(data)}).parts.tokenizer.vocabulary
+    assert set(both[4:]) == {"alpha", "beta", "gamma"}
+    for path in (tmp_path / "run" / "tokenizer").iterdir():
+        path.unlink()
+    documents = make_trainer(
+        **{"data.train": str(data), "text.vocabulary_from": "documents"}
+    ).parts.tokenizer.vocabulary
+    assert set(documents[4:]) == {"alpha", "beta"}
+
+
+def test_a_model_reads_and_writes_separators(make_run: Any, tmp_path: Path) -> None:
+    """From training through the exported folder to summaries: no separator is ever shown."""
+    pairs = tmp_path / "pairs.jsonl"
+    row = {"document": "alpha beta. gamma delta.", "summary": "alpha.\ngamma."}
+    pairs.write_text((json.dumps(row) + "\n") * 12)
+    run = make_run(
+        **{"data.train": str(pairs), "data.validation": str(pairs), "text.sentence_separator": "<EOS>"},
+        **{"training.max_updates": 90, "training.optimizer.learning_rate": 0.05, "training.log_every": 50},
+        **{"training.validation": {"decode_records": 4, "metric": "rouge1", "every_updates": 45}},
+        **{"text.max_target_tokens": 8, "search.max_length": 8, "training.batch_size": 6},
+    )
+    result = train(run, tmp_path / "run", on_message=quiet)
+    loaded = load_model_folder(result.model_folder)
+    assert loaded.tokenizer.separator_id == 4
+    assert result.metrics["rouge1"] == 1.0  # as decoded for validation: without the separator
+    summary = Summarizer.from_pretrained(result.model_folder).explain(row["document"])
+    assert summary.text == "alpha.\ngamma."
+    assert [word.text for word in summary.words] == ["alpha", ".", "gamma", "."]
+    assert all(summary.text[word.start : word.end] == word.text for word in summary.words)
+    assert summary.tokens_read == summary.tokens_given == 7
+    assert len(summary.source_offsets) == 7
+    assert all(row["document"][s.start : s.end] == s.text for word in summary.words for s in word.sources)
