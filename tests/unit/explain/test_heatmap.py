@@ -1,0 +1,130 @@
+"""Heat maps: pictures of a sensible size, pages that are right, notes about what is left out."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from matplotlib import font_manager
+from matplotlib.image import imread
+
+from laconic.explain import heatmap
+from laconic.explain.heatmap import HeatMap, draw_png, fonts_for, heat_page
+
+
+def some_map(rows: int = 4, columns: int = 9, title: str = "layer 2, head 4", seed: int = 0) -> HeatMap:
+    weights = np.random.default_rng(seed).random((rows, columns))
+    weights /= weights.sum(1, keepdims=True)
+    return HeatMap(
+        title, weights, [f"row{i}" for i in range(rows)], [f"word{i}" for i in range(columns)], "entropy 1.00 of 2.20"
+    )
+
+
+def size(path: Path) -> tuple[int, int]:
+    height, width = imread(path).shape[:2]
+    return width, height
+
+
+def test_picture(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "map.png"
+    assert draw_png([some_map()], path, title="a pair") == []
+    pixels = imread(path)
+    assert pixels.shape[1] < 900
+    assert not list(path.parent.glob("*.partial"))
+    assert len(np.unique(pixels.reshape(-1, pixels.shape[2]), axis=0)) > 20  # colours, not an empty sheet
+
+
+def test_short_maps_stand_side_by_side_and_long_ones_below_each_other(tmp_path: Path) -> None:
+    path = tmp_path / "map.png"
+    draw_png([some_map()], path)
+    one = size(path)
+    draw_png([some_map(), some_map(seed=1)], path)
+    two = size(path)
+    assert two[0] > 1.5 * one[0]
+    assert two[1] == one[1]
+    draw_png([some_map(columns=45)], path)
+    one = size(path)
+    draw_png([some_map(columns=45), some_map(columns=45, seed=1)], path)
+    two = size(path)
+    assert two[0] == one[0]
+    assert two[1] > 1.5 * one[1]
+
+
+def test_long_documents_and_summaries_are_cut_with_a_note(tmp_path: Path) -> None:
+    path = tmp_path / "map.png"
+    long = some_map(rows=50, columns=300)
+    notes = draw_png([long], path)
+    assert re.match(r"The first 60 of 300 document words are drawn; they hold \d+% of the weight\.", notes[0])
+    assert notes[1] == "The first 40 of 50 summary words are drawn."
+    assert max(size(path)) < 3500
+    share = round(100 * long.weights[:, :60].sum() / long.weights.sum())
+    assert f"hold {share}%" in notes[0]
+
+
+def test_a_flat_map_looks_flat_beside_a_sharp_one_unless_it_has_its_own_scale(tmp_path: Path) -> None:
+    sharp = HeatMap("sharp", np.eye(4, 9), ["a"] * 4, ["b"] * 9)
+    flat = HeatMap("flat", np.full((4, 9), 1 / 9), ["a"] * 4, ["b"] * 9)
+
+    def darkest(own_scale: bool) -> float:
+        path = tmp_path / f"{own_scale}.png"
+        draw_png([sharp, flat], path, own_scale=own_scale)
+        pixels = imread(path)[..., :3].mean(-1)
+        dark = (pixels < 0.15).mean()  # cells of full weight
+        return float(dark)
+
+    assert darkest(True) > 3 * darkest(False)
+
+
+def test_nothing_to_draw_but_zeros(tmp_path: Path) -> None:
+    draw_png([HeatMap("empty", np.zeros((1, 1)), ["a"], ["b"])], tmp_path / "map.png")
+    assert (tmp_path / "map.png").exists()
+
+
+def test_formulas_and_line_breaks_in_words_stay_text(tmp_path: Path) -> None:
+    odd = HeatMap("cost $x_{$", np.full((1, 3), 1 / 3), ["$a$"], [r"\frac{", "$5", "^_^"])
+    assert draw_png([odd], tmp_path / "map.png", title="$1 and $2") == []
+
+
+def test_fonts(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert fonts_for("Grüße, Москва") == (["DejaVu Sans"], set())
+    families, missing = fonts_for("a\U0010fffd b\n")  # a private character that no font has
+    assert families == ["DejaVu Sans"]
+    assert missing == {"\U0010fffd"}
+    base = font_manager.findfont("DejaVu Sans")
+
+    def characters(path: str) -> frozenset[str]:
+        return frozenset("天气") if path == "han.ttf" else frozenset("abc") if path == base else frozenset()
+
+    monkeypatch.setattr(heatmap, "_installed", lambda: (("Other", "other.ttf"), ("Han", "han.ttf")))
+    monkeypatch.setattr(heatmap, "_characters", characters)
+    assert fonts_for("a天气") == (["DejaVu Sans", "Han"], set())
+    assert fonts_for("a天だ") == (["DejaVu Sans", "Han"], {"だ"})
+
+
+def test_a_picture_without_a_font_for_its_words_says_so(tmp_path: Path) -> None:
+    strange = HeatMap("x", np.ones((1, 1)), ["\U0010fffd"], ["b"])
+    (note,) = draw_png([strange], tmp_path / "map.png")
+    assert "No font here has 1 of the characters" in note
+
+
+def test_page() -> None:
+    first, second = some_map(title="layer 0, head 1"), some_map(title="<b>opponent</b>", seed=1)
+    page = heat_page([first, second], title="pair <7>")
+    assert page.count('class="heatmap"') == 2
+    assert "pair &lt;7&gt;" in page
+    assert "<b>opponent" not in page
+    assert page.count("--w:") == 2 * first.weights.size
+    assert f'title="row1 ← word3: {first.weights[1, 3]:.3f}"' in page
+    assert "http://" not in page.replace("http://www.w3.org", "")
+    top = max(first.weights.max(), second.weights.max())
+    depth = round(float(np.sqrt(first.weights[1, 3] / top)), 3)
+    assert f'--w:{depth}" title="row1 ← word3' in page
+    assert "--w:1.0" in heat_page([first], own_scale=True)
+
+
+def test_page_of_a_very_long_document() -> None:
+    page = heat_page([some_map(columns=900)])
+    assert page.count("--w:") == 4 * 400
+    assert "The first 400 of 900 document words" in page

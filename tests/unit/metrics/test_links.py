@@ -1,0 +1,155 @@
+"""Files of word links: what is read, what is refused and where, links of equal words, and sheets."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from laconic.errors import ConfigError, DataError
+from laconic.metrics.links import (
+    lexical_links,
+    parse_links,
+    read_links,
+    sheet_rule,
+    word_pairs,
+    word_spans,
+    write_sheet,
+)
+from laconic.types import Record
+
+RECORDS = [
+    Record("The cat, which didn't sleep, sat on the mat.", "Cat sat on mat.", id="a"),
+    Record("北京今天天气很好。", "北京天气"),
+    Record("Rain fell.", "rain", id="c"),
+]
+PAIRS = word_pairs(RECORDS)
+
+
+def test_words() -> None:
+    assert PAIRS[0].source_words == ["The", "cat", ",", "which", "did", "n't", "sleep", ",", *"sat on the mat .".split()]
+    assert PAIRS[1].source_words == list("北京今天天气很好。")
+    spaced = word_pairs(RECORDS[:1], "spaces")[0]
+    assert spaced.source_words[:3] == ["The", "cat,", "which"]
+    assert [pair.label for pair in PAIRS] == ["a", "#2", "c"]
+    with pytest.raises(ConfigError, match="split"):
+        word_spans("a", "blanks")
+
+
+def test_equal_ids_name_nothing() -> None:
+    assert [pair.label for pair in word_pairs([Record("a", "b", id="x")] * 2)] == ["#1", "#2"]
+
+
+def test_lexical_links() -> None:
+    # "the" is twice in the document, the full stop is no word, "cat" differs in case only
+    assert lexical_links(PAIRS[0]).sure == {(0, 1), (1, 8), (2, 9), (3, 11)}
+    assert lexical_links(PAIRS[1]).sure == {(0, 0), (1, 1), (3, 5)}  # 天 is twice in the document
+    assert lexical_links(PAIRS[2]).possible == {(0, 0)}
+
+
+def test_parse() -> None:
+    links = parse_links("1-0 8-1, 9?1", "x")
+    assert links.sure == {(0, 1), (1, 8)}
+    assert links.possible == {(0, 1), (1, 8), (1, 9)}
+    assert links.targets == {0, 1}
+    assert parse_links(" None ", "x").possible == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("1-0 8~1", r"f\.txt:3: '8~1' is not a link; write i-j"),
+        ("1-0-2", "'1-0-2' is not a link"),
+        ("-1-0", "'-1-0' is not a link"),
+        ("13-0", r"links document word 13, but the document of pair 'a' has 13 words \(0 to 12\)"),
+        ("0-5", r"links summary word 5, but the summary of pair 'a' has 5 words \(0 to 4\)"),
+    ],
+)
+def test_parse_says_what_is_wrong(text: str, said: str) -> None:
+    with pytest.raises(DataError, match=said):
+        parse_links(text, "f.txt:3", PAIRS[0])
+
+
+def test_lines(tmp_path: Path) -> None:
+    path = tmp_path / "links.txt"
+    path.write_text("1-0 8-1\n\n0?0\n")
+    found = read_links(path, PAIRS)
+    assert sorted(found) == [0, 2]
+    assert found[2].sure == frozenset()
+    assert sheet_rule(path) is None
+    path.write_text("1-0\n0-0\n0-0\n0-0\n")
+    with pytest.raises(DataError, match="has 4 lines, the data 3 pairs"):
+        read_links(path, PAIRS)
+    path.write_text("1-0\n0-9\n")
+    with pytest.raises(DataError, match=r"links\.txt:2: '0-9' links summary word 9"):
+        read_links(path, PAIRS)
+    path.write_text("\n\n")
+    with pytest.raises(DataError, match="holds no link"):
+        read_links(path, PAIRS)
+    path.write_bytes(b"\xff\xfe")
+    with pytest.raises(DataError, match="not UTF-8"):
+        read_links(path, PAIRS)
+    with pytest.raises(DataError, match="no file of links"):
+        read_links(tmp_path / "absent", PAIRS)
+
+
+def test_json_lines(tmp_path: Path) -> None:
+    path = tmp_path / "links.jsonl"
+    path.write_text('{"id": "c", "links": "0-0"}\n\n{"id": "a", "links": ["1-0", "8?1"]}\n')
+    found = read_links(path, PAIRS)
+    assert found[2].sure == {(0, 0)}
+    assert found[0].possible == {(0, 1), (1, 8)}
+    for line, said in (
+        ('{"id": "z", "links": "0-0"}', r"links\.jsonl:1: the data has no pair 'z'"),
+        ('{"id": "c"}', r"links\.jsonl:1 is not of the form"),
+        ('{"id": "c", "links": "5-0"}', r"links\.jsonl:1: '5-0' links document word 5"),
+    ):
+        path.write_text(line + "\n")
+        with pytest.raises(DataError, match=said):
+            read_links(path, PAIRS)
+
+
+def filled(path: Path, *links: str) -> list[str]:
+    lines = path.read_text().splitlines()
+    places = [index for index, line in enumerate(lines) if line.startswith("links:")]
+    for place, text in zip(places, links, strict=True):
+        lines[place] = f"links: {text}".rstrip()
+    path.write_text("\n".join(lines))
+    return lines
+
+
+def test_sheet_goes_round(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "sheet.txt"
+    assert write_sheet(path, PAIRS) == 3
+    assert sheet_rule(path) == "split"
+    with pytest.raises(DataError, match="holds no link"):
+        read_links(path, PAIRS)
+    filled(path, "1-0 8-1 9?2", "", "none")
+    found = read_links(path, PAIRS[::-1])  # found by label, not by place
+    assert sorted(found) == [0, 2]
+    assert found[2].possible == {(0, 1), (1, 8), (2, 9)}
+    assert found[0].possible == frozenset()
+
+
+def test_sheet_with_long_texts_and_links_over_several_lines(tmp_path: Path) -> None:
+    pairs = word_pairs([Record(" ".join(f"w{i}:x=" for i in range(300)), "w3:x= w299:x=", id="long")], "spaces")
+    path = tmp_path / "sheet.txt"
+    write_sheet(path, pairs, "spaces")
+    assert sheet_rule(path) == "spaces"
+    assert max(map(len, path.read_text().splitlines())) <= 110
+    path.write_text(path.read_text() + "  3-0\n  299-1\n")
+    assert read_links(path, pairs)[0].sure == {(0, 3), (1, 299)}
+
+
+def test_sheet_of_other_data_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "sheet.txt"
+    write_sheet(path, PAIRS[:1])
+    filled(path, "1-0")
+    changed = word_pairs([Record("The dog, which didn't sleep, sat on the mat.", "Cat sat on mat.", id="a")])
+    with pytest.raises(DataError, match=r"sheet\.txt:6: the document of pair 'a' is not the one in the data"):
+        read_links(path, changed)
+    with pytest.raises(DataError, match="the data has no pair 'a'"):
+        read_links(path, PAIRS[1:])
+    filled(path, "1-0 99-0")
+    with pytest.raises(DataError, match=r"sheet\.txt:11: '99-0' links document word 99"):
+        read_links(path, PAIRS)
