@@ -143,6 +143,12 @@ class Batcher:
             self._thread.join(timeout)
         return not self._thread.is_alive()
 
+    def abandon(self) -> None:
+        """Give up what waits and what runs; the latter ends at its next step."""
+        with self._changed:
+            for job in (*self._waiting, *self._running):
+                job.abandon()
+
     # ------------------------------------------------------------------------------- the thread
 
     def _serve(self) -> None:

@@ -1,4 +1,4 @@
-"""What the service counts, in Prometheus's text format (``/metrics``). Labels have few values, never a client's text."""
+"""What the service counts, in Prometheus's text format. Labels have few values, and never a client's text."""
 
 from __future__ import annotations
 

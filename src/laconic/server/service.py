@@ -113,6 +113,11 @@ class Service:
         """Finish what is queued and end the workers; false if that took too long."""
         return all([batcher.stop(timeout) for batcher in self._batchers.values()])
 
+    def abandon(self) -> None:
+        """Give up everything that waits or runs; its requests are answered with an error."""
+        for batcher in self._batchers.values():
+            batcher.abandon()
+
     @property
     def status(self) -> str:
         """``ready``, ``draining``, or ``broken`` when a worker has died."""

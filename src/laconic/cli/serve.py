@@ -1,0 +1,98 @@
+"""``laconic serve``: summaries over HTTP, and a page to try them."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from laconic.config.loading import parse_overrides
+from laconic.errors import ConfigError, DataError
+
+TOKEN_VARIABLE = "LACONIC_TOKEN"
+
+
+def command(
+    models: Annotated[
+        list[str],
+        typer.Argument(metavar="MODEL...", help="Model or run folders, hub ids or extractive methods; NAME=MODEL."),
+    ],
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0: a free one.")] = 8000,
+    host: Annotated[str, typer.Option(help="Address to listen at; 0.0.0.0: every one of this machine.")] = "127.0.0.1",
+    token_file: Annotated[
+        Path | None, typer.Option(help=f"File with the token that clients must send (or ${TOKEN_VARIABLE}).")
+    ] = None,
+    device: Annotated[str, typer.Option(help="cpu, cuda, ... or auto.")] = "cpu",
+    threads: Annotated[int | None, typer.Option(min=1, help="Threads of one batch; default: one a core.")] = None,
+    max_batch: Annotated[int | None, typer.Option(min=1, help="Documents decoded together.")] = None,
+    max_queue: Annotated[int | None, typer.Option(min=1, help="Documents that may wait; then 429.")] = None,
+    max_documents: Annotated[int | None, typer.Option(min=1, help="Documents of one request.")] = None,
+    max_characters: Annotated[int | None, typer.Option(min=1, help="Characters of one document.")] = None,
+    request_timeout: Annotated[float | None, typer.Option(help="Seconds for an answer; then 504.")] = None,
+    drain_timeout: Annotated[float | None, typer.Option(help="Seconds to finish after SIGTERM.")] = None,
+    cors_origin: Annotated[list[str] | None, typer.Option(help="An origin whose pages may call the service.")] = None,
+    log_text: Annotated[bool, typer.Option("--log-text", help="Write texts and summaries to the log.")] = False,
+    setting: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Any other limit.")] = None,
+) -> None:
+    """Serve trained models and extractive methods over HTTP, with a page at the address itself.
+
+    POST /v1/summarize with {"document": "..."}; GET /openapi.json describes everything. A line of JSON is
+    written to stdout for each request. SIGTERM and Ctrl-C finish what was accepted.
+    """
+    try:
+        from laconic.server.app import create_app
+        from laconic.server.run import is_loopback, serve
+        from laconic.server.settings import Settings
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("laconic"):
+            raise
+        raise ConfigError(f"Serving needs {error.name}; install it with: pip install 'laconic[serve]'") from None
+    from laconic.config.section import validate
+    from laconic.server.catalogue import open_models
+
+    given = {
+        "max_batch": max_batch,
+        "max_queue": max_queue,
+        "max_documents": max_documents,
+        "max_characters": max_characters,
+        "request_timeout": request_timeout,
+        "drain_timeout": drain_timeout,
+        "cors_origins": cors_origin,
+        "log_text": log_text or None,
+    }
+    values = {key: value for key, value in given.items() if value is not None} | parse_overrides(setting or [])
+    settings = validate(Settings, values, where="")
+    token = read_token(token_file)
+    if token is None and not is_loopback(host):
+        print("laconic: anybody who reaches this address may use it; --token-file asks for a token.", file=sys.stderr)
+    opened = open_models(models, device)
+    if threads is not None and "torch" in sys.modules:
+        import torch
+
+        torch.set_num_threads(threads)
+    if not serve(create_app(opened, settings, token=token), host, port):
+        raise typer.Exit(1)
+
+
+def read_token(path: Path | None) -> str | None:
+    """The token of the file, or of the environment; ``None`` when there is neither.
+
+    Raises:
+        ConfigError: it is empty, or has characters that a header cannot carry.
+        DataError: there is no such file.
+    """
+    if path is not None:
+        try:
+            token, where = path.read_text(encoding="utf-8").strip(), str(path)
+        except (FileNotFoundError, UnicodeDecodeError):
+            raise DataError(f"There is no file {path} with a token.") from None
+    elif TOKEN_VARIABLE in os.environ:
+        token, where = os.environ[TOKEN_VARIABLE].strip(), f"${TOKEN_VARIABLE}"
+    else:
+        return None
+    if not token or not token.isascii() or any(not 33 <= ord(character) <= 126 for character in token):
+        raise ConfigError(f"{where} holds no usable token; make one with: openssl rand -hex 32")
+    return token
