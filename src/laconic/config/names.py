@@ -61,10 +61,12 @@ EXTRACTIVE: Table = {
     "textrank": "laconic.extractive.textrank:TextRank",
 }
 OBJECTIVES: Table = {
+    "coarse_entropy": "laconic.objectives.reinforce:CoarseEntropy",
     "coverage": "laconic.objectives.coverage:CoverageLoss",
     "minus_softmax": "laconic.objectives.opponent:MinusSoftmax",
     "nll": "laconic.objectives.nll:NegativeLogLikelihood",
     "opponent": "laconic.objectives.opponent:OpponentLikelihood",
+    "reinforce": "laconic.objectives.reinforce:Reinforce",
 }
 OPPONENTS: Table = {
     "dynamic": "laconic.layers.opponent.kinds:MaskDynamic",

@@ -51,6 +51,13 @@ class TextConfig(Section):
     pretrained_missing: Literal["normal", "zeros"] = "normal"
 
 
+class RateConfig(Section):
+    """Parameters whose names match the pattern ``match`` (fnmatch) learn ``factor`` times as fast."""
+
+    match: str
+    factor: float = Field(gt=0)
+
+
 class OptimizerConfig(Section):
     """``adam``, ``adamw``, ``adagrad``, ``adadelta`` or ``sgd`` with torch's own options.
 
@@ -64,14 +71,18 @@ class OptimizerConfig(Section):
     epsilon: float = Field(1e-8, gt=0)
     initial_accumulator: float = Field(0.1, ge=0)  # adagrad
     momentum: float = Field(0.0, ge=0)  # sgd
+    rates: tuple[RateConfig, ...] = ()  # for some parameters another rate; the first that matches counts
     rho: float = Field(0.95, gt=0, lt=1)  # adadelta
 
 
 class ScheduleConfig(Section):
-    """The learning rate's factor over updates. ``linear`` and ``cosine`` fall to ``final_factor``."""
+    """The learning rate's factor over updates. ``linear`` and ``cosine`` fall to ``final_factor``. ``plateau`` falls by
+    ``plateau_factor`` after ``plateau_patience`` validations without improvement; ``sticky`` at every validation from
+    the first that is worse than the one before it."""
 
-    type: Literal["constant", "linear", "cosine", "inverse_sqrt", "plateau"] = "constant"
+    type: Literal["constant", "linear", "cosine", "inverse_sqrt", "plateau", "sticky"] = "constant"
     warmup_updates: int = Field(0, ge=0)
+    warmup_start: float = Field(0.0, ge=0, le=1)  # the factor before the first update; it rises linearly to 1
     final_factor: float = Field(0.0, ge=0)
     plateau_factor: float = Field(0.5, gt=0, lt=1)
     plateau_patience: int = Field(1, ge=0)
@@ -82,7 +93,6 @@ class TeacherForcingConfig(Section):
 
     ``ratio`` is the probability that the next decoder input is the gold token, ``scope`` what shares
     one coin, ``feed`` what is read otherwise.
-    warmup_start: float = Field(0.0, ge=0, le=1)  # the factor before the first update; it rises linearly to 1
     """
 
     ratio: float = Field(1.0, ge=0, le=1)
@@ -93,13 +103,14 @@ class TeacherForcingConfig(Section):
 class PhaseConfig(Section):
     """A stretch of training with its own settings; what is not named keeps its value.
 
-    ``until`` is the update at which the phase ends (none: the last phase). ``model`` holds switches of
-    the model (``coverage: true``); ``objective_weights`` replaces weights by objective name; ``freeze``
-    lists parameter-name patterns (fnmatch) that are not trained.
+    ``until`` is the update at which the phase ends, ``until_epoch`` the pass over the data (neither: the last phase).
+    ``model`` holds switches of the model (``coverage: true``); ``objective_weights`` replaces weights by objective
+    name; ``freeze`` lists parameter-name patterns (fnmatch) that are not trained.
     """
 
     name: str
     until: int | None = Field(None, ge=1)
+    until_epoch: int | None = Field(None, ge=1)
     max_source_tokens: int | None = Field(None, ge=1)
     max_target_tokens: int | None = Field(None, ge=1)
     learning_rate: float | None = Field(None, gt=0)

@@ -32,8 +32,7 @@ class ExampleNoise:
     def of(cls, batch: Batch) -> ExampleNoise:
         """The trainer's seed, the same on every process; else one from torch's generator."""
         seed = batch.noise_seed
-        if seed is None:
-            seed = int(torch.randint(2**31, ()))
+        seed = int(torch.randint(2**31, ())) if seed is None else (seed ^ (seed >> 32)) & _LOW
         size, device = len(batch.source_ids), batch.source_ids.device
         known = len(batch.indices) == size
         examples = torch.tensor(batch.indices, device=device) if known else torch.arange(size, device=device)

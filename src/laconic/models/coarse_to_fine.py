@@ -224,7 +224,7 @@ class CoarseToFine(SummarizationModel):
                     picks = self._run(batch, self._memory(batch, grid, keys, "lazy"), keys, soft).picks
             memory = self._memory(batch, grid, keys, mode, picks, batch.target_mask)
             trace = self._run(batch, memory, keys, soft, picks)
-        return self._project(trace, batch, grid)
+        return self._project(trace, batch, grid, soft)
 
     def _run(
         self,
@@ -261,7 +261,7 @@ class CoarseToFine(SummarizationModel):
             trace.remember(feed, output, drawn=keys is not None and not is_soft)
         return trace
 
-    def _project(self, trace: _Trace, batch: Batch, grid: Grid) -> ModelOutput:
+    def _project(self, trace: _Trace, batch: Batch, grid: Grid, soft: list[bool]) -> ModelOutput:
         """The vocabulary, once, on real target tokens."""
         assert batch.target_ids is not None
         assert batch.target_mask is not None
@@ -276,7 +276,8 @@ class CoarseToFine(SummarizationModel):
         )
         output.details["coarse_entropy"] = torch.stack(trace.entropies, dim=1) * mask
         if trace.policy:
-            output.details["policy_log_prob"] = torch.stack(trace.policy, dim=1) * mask
+            output.details["policy_log_prob"] = _at_hard_steps(trace.policy, soft, mask)
+            output.details["draws"] = torch.tensor(float(trace.picks[0].shape[1]))
         if trace.weights and not self.training:
             laid = torch.cat(trace.weights, dim=1).unflatten(2, grid.ids.shape[1:])
             output.attention = grid.flat(laid, batch.source_ids.shape[1])
@@ -453,6 +454,12 @@ class CoarseToFine(SummarizationModel):
             if not isinstance(value, int) or value < 1:
                 raise ConfigError(f"The number of chunks to read must be a whole number of at least 1, not '{value}'.")
             self.attention.read = value
+
+
+def _at_hard_steps(policy: list[Tensor], soft: list[bool], mask: Tensor) -> Tensor:
+    """(B, T): the draws' log-probabilities, zero where attention was soft or the target had ended."""
+    drawn = iter(policy)
+    return torch.stack([torch.zeros_like(policy[0]) if flag else next(drawn) for flag in soft], dim=1) * mask
 
 
 def _pairs(picks: list[Tensor], alive: Tensor) -> tuple[Tensor, Tensor]:

@@ -105,9 +105,9 @@ class Trainer:
         self.total = optim.total_updates(training, self.stream.updates_per_epoch())
         optim.schedule_factor(training.schedule, training.schedule.warmup_updates, self.total)  # refuse it now
         self.step = UpdateStep(run, self.model, parts.objectives, accelerator)
-        self.phases = Phases(run)
+        self.phases = Phases(run, self.stream.updates_per_epoch())
         self.phase = self.phases.at(0)
-        self.optimizer = optim.build_optimizer(training.optimizer, self.model.parameters())
+        self.optimizer = optim.build_optimizer(training.optimizer, self.model)
         self.average = WeightAverage(self.model, training.average_last) if training.average_last else None
         self.validator = self._validator()
         self.state = TrainState()
@@ -152,8 +152,7 @@ class Trainer:
         batches = self.stream.take(state.epoch, state.position)
         figures = self.step(batches, state.update, self._wishes(stop), self.out)
         rate = self._learning_rate()
-        for group in self.optimizer.param_groups:
-            group["lr"] = rate
+        optim.set_learning_rate(self.optimizer, rate)
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
         if self.average is not None:
@@ -210,7 +209,7 @@ class Trainer:
         self._apply_phase(phase)
         self.state.phase = phase.index
         if phase.reset_optimizer and not first:
-            self.optimizer = optim.build_optimizer(self.run.training.optimizer, self.model.parameters())
+            self.optimizer = optim.build_optimizer(self.run.training.optimizer, self.model)
         if phase.limits != before.limits and self.state.position:
             # Other lengths make other batches: the pass over the data is cut short and a new one begins.
             self.state.epoch, self.state.position = self.state.epoch + 1, 0
@@ -274,6 +273,10 @@ class Trainer:
         """Is this the best validation so far? Early stopping and the plateau schedule count from here."""
         state, training = self.state, self.run.training
         sign = 1.0 if LOWER_IS_BETTER[training.validation.metric] else -1.0
+        before, state.previous_metric = state.previous_metric, metric
+        state.decaying |= before is not None and sign * (metric - before) > 0
+        if training.schedule.type == "sticky" and state.decaying:
+            state.plateau_factor *= training.schedule.plateau_factor
         better = state.best_metric is None or sign * (state.best_metric - metric) > training.early_stopping.min_delta
         if better and metric == metric:
             state.best_metric, state.best_update = metric, state.update
@@ -281,7 +284,7 @@ class Trainer:
             return True
         state.bad_validations += 1
         state.plateau_bad += 1
-        if state.plateau_bad > training.schedule.plateau_patience:
+        if training.schedule.type == "plateau" and state.plateau_bad > training.schedule.plateau_patience:
             state.plateau_factor *= training.schedule.plateau_factor
             state.plateau_bad = 0
         return False
@@ -307,6 +310,7 @@ class Trainer:
             model=self.model,
             optimizer=self.optimizer,
             average=self.average,
+            objectives=self.parts.objectives,
             state=state,
             identity=self._identity,
             accelerator=self.accelerator,
@@ -331,7 +335,13 @@ class Trainer:
         self.state = TrainState.from_state_dict(content.values["train_state"])
         if self.state.phase >= 0:
             self._apply_phase(self.phases[self.state.phase])
-        snapshot.restore(content, model=self.model, optimizer=self.optimizer, average=self.average)
+        snapshot.restore(
+            content,
+            model=self.model,
+            optimizer=self.optimizer,
+            average=self.average,
+            objectives=self.parts.objectives,
+        )
         snapshot.restore_generators(content, self.accelerator)
         self._saved_update, self._elapsed_before = self.state.update, self.state.elapsed_seconds
         notify(f"Resuming from {folder} (update {self.state.update:,}).")

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from fnmatch import fnmatchcase
 from typing import Any
 
 import torch
@@ -19,22 +20,65 @@ from laconic.config.schema import OptimizerConfig, ScheduleConfig, TrainingConfi
 from laconic.errors import ConfigError
 
 
-def build_optimizer(config: OptimizerConfig, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
-    """The optimizer that ``config`` describes. Frozen parameters may be among ``parameters``: without a gradient
-    they are left alone, and are trained once a phase thaws them."""
-    parameters, rate = list(parameters), config.learning_rate
+def build_optimizer(config: OptimizerConfig, parameters: nn.Module | Iterable[nn.Parameter]) -> torch.optim.Optimizer:
+    """The optimizer that ``config`` describes, over a model's parameters or some of them. Frozen parameters may be
+    among them: without a gradient they are left alone, and are trained once a phase thaws them.
+
+    Each group has ``names``, the parameters' names in its order, and ``factor``, by which its rate is multiplied.
+
+    Raises:
+        ConfigError: a pattern of ``config.rates`` matches no parameter.
+    """
+    rate = config.learning_rate
+    groups = _groups(config, parameters)
     shared: dict[str, Any] = {"lr": rate, "weight_decay": config.weight_decay, "fused": True}
     if config.type == "adam":
-        return torch.optim.Adam(parameters, betas=config.betas, eps=config.epsilon, **shared)
+        return torch.optim.Adam(groups, betas=config.betas, eps=config.epsilon, **shared)
     if config.type == "adamw":
-        return torch.optim.AdamW(parameters, betas=config.betas, eps=config.epsilon, **shared)
+        return torch.optim.AdamW(groups, betas=config.betas, eps=config.epsilon, **shared)
     if config.type == "adagrad":
         start = config.initial_accumulator
-        return torch.optim.Adagrad(parameters, initial_accumulator_value=start, eps=config.epsilon, **shared)
+        return torch.optim.Adagrad(groups, initial_accumulator_value=start, eps=config.epsilon, **shared)
     if config.type == "adadelta":  # without a fused kernel; many small operations at once instead
         options = {"rho": config.rho, "eps": config.epsilon, "weight_decay": config.weight_decay}
-        return torch.optim.Adadelta(parameters, lr=rate, foreach=True, **options)
-    return torch.optim.SGD(parameters, momentum=config.momentum, **shared)
+        return torch.optim.Adadelta(groups, lr=rate, foreach=True, **options)
+    return torch.optim.SGD(groups, momentum=config.momentum, **shared)
+
+
+def set_learning_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
+    """Set every group's rate: ``rate`` times the group's factor."""
+    for group in optimizer.param_groups:
+        group["lr"] = rate * group["factor"]
+
+
+def parameter_names(optimizer: torch.optim.Optimizer) -> list[str]:
+    """The names of the parameters in the order in which the optimizer counts them."""
+    return [name for group in optimizer.param_groups for name in group["names"]]
+
+
+def _groups(config: OptimizerConfig, parameters: nn.Module | Iterable[nn.Parameter]) -> list[dict[str, Any]]:
+    """One group for each pattern of ``config.rates`` (the first that matches counts), and one for the rest."""
+    named = (
+        list(parameters.named_parameters())
+        if isinstance(parameters, nn.Module)
+        else [(str(number), parameter) for number, parameter in enumerate(parameters)]
+    )
+    members: list[list[tuple[str, nn.Parameter]]] = [[] for _ in range(len(config.rates) + 1)]
+    for name, parameter in named:
+        matching = (n for n, rate in enumerate(config.rates) if fnmatchcase(name, rate.match))
+        members[next(matching, -1)].append((name, parameter))
+    for rate, found in zip(config.rates, members, strict=False):
+        if not found:
+            known = ", ".join(name for name, _ in named)
+            raise ConfigError(
+                f"training.optimizer.rates: the pattern '{rate.match}' matches no parameter; there are: {known}."
+            )
+    factors = [*(rate.factor for rate in config.rates), 1.0]
+    return [
+        {"params": [p for _, p in found], "names": [n for n, _ in found], "factor": factor}
+        for factor, found in zip(factors, members, strict=True)
+        if found
+    ]
 
 
 def total_updates(config: TrainingConfig, updates_per_epoch: int) -> int | None:
@@ -58,7 +102,7 @@ def schedule_factor(config: ScheduleConfig, update: int, total: int | None, plat
         return config.warmup_start + (1.0 - config.warmup_start) * count / warmup
     if config.type == "inverse_sqrt":
         return math.sqrt(max(warmup, 1) / count)
-    if config.type == "plateau":
+    if config.type in ("plateau", "sticky"):
         return plateau_factor
     if config.type == "constant":
         return 1.0

@@ -43,9 +43,9 @@ class Phases:
         ConfigError: the ends do not rise, a phase after an endless one, or limits above the text's own.
     """
 
-    def __init__(self, run: RunConfig) -> None:
+    def __init__(self, run: RunConfig, updates_per_epoch: int = 1) -> None:
         self._settings = _fold(run)
-        self._ends = [phase.until for phase in run.training.phases]
+        self._ends = [_end(phase, updates_per_epoch) for phase in run.training.phases]
         for earlier, later in zip(self._ends, self._ends[1:], strict=False):
             if earlier is None or (later is not None and later <= earlier):
                 raise ConfigError(
@@ -62,6 +62,13 @@ class Phases:
 
     def __getitem__(self, index: int) -> PhaseSettings:
         return self._settings[index]
+
+
+def _end(phase: PhaseConfig, updates_per_epoch: int) -> int | None:
+    """The update at which a phase ends."""
+    if phase.until is not None and phase.until_epoch is not None:
+        raise ConfigError(f"Phase '{phase.name}' has both 'until' and 'until_epoch'; give one.")
+    return phase.until if phase.until_epoch is None else phase.until_epoch * updates_per_epoch
 
 
 def _fold(run: RunConfig) -> list[PhaseSettings]:

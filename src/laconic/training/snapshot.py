@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from accelerate import Accelerator
 from accelerate.utils import gather_object
-from torch import Tensor, nn
+from torch import Tensor
 
 from laconic.errors import CheckpointError
 from laconic.models.base import SummarizationModel
+from laconic.objectives.base import Objective
 from laconic.training import rng
 from laconic.training.averaging import WeightAverage
 from laconic.training.checkpoint import Snapshot
+from laconic.training.optim import parameter_names
 from laconic.training.state import TrainState
 
 
@@ -22,15 +25,18 @@ def take(
     model: SummarizationModel,
     optimizer: torch.optim.Optimizer,
     average: WeightAverage | None,
+    objectives: Sequence[Objective],
     state: TrainState,
     identity: dict[str, Any],
     accelerator: Accelerator,
 ) -> Snapshot:
     """Gather everything; every process must call this. ``identity`` is compared when the run is resumed."""
-    tensors, structure = _optimizer_state(optimizer, model)
+    tensors, structure = _optimizer_state(optimizer)
     snapshot = Snapshot(tensors={"model": model.state_dict(), "optimizer": tensors})
     if average is not None:
         snapshot.tensors["average"] = average.mean
+    if own := _objective_state(objectives):
+        snapshot.tensors["objectives"] = own
     snapshot.values = {
         "switches": model.switches(),
         "optimizer": structure,
@@ -66,6 +72,7 @@ def restore(
     model: SummarizationModel,
     optimizer: torch.optim.Optimizer,
     average: WeightAverage | None,
+    objectives: Sequence[Objective],
 ) -> None:
     """Put model, optimizer and averaged weights back; the generators come last, by `restore_generators`.
 
@@ -75,7 +82,9 @@ def restore(
     model.switch(snapshot.values["switches"])
     try:
         model.load_state_dict(snapshot.tensors["model"], strict=True)
-        _load_optimizer(optimizer, model, snapshot.tensors.get("optimizer", {}), snapshot.values["optimizer"])
+        _load_optimizer(optimizer, snapshot.tensors.get("optimizer", {}), snapshot.values["optimizer"])
+        for name, buffer in _objective_state(objectives).items():
+            buffer.copy_(snapshot.tensors["objectives"][name])
         if average is not None:
             updates = snapshot.values["train_state"]["averaged_updates"]
             average.load(snapshot.tensors["average"], updates)
@@ -88,16 +97,17 @@ def restore_generators(snapshot: Snapshot, accelerator: Accelerator) -> None:
     rng.restore(snapshot.values["generators"][accelerator.process_index])
 
 
-def _names(model: nn.Module) -> list[str]:
-    return [name for name, _ in model.named_parameters()]
+def _objective_state(objectives: Sequence[Objective]) -> dict[str, Tensor]:
+    """What objectives remember (a baseline of rewards), as ``objective.buffer``."""
+    return {f"{o.name}.{name}": value for o in objectives for name, value in o.state_dict().items()}
 
 
-def _optimizer_state(optimizer: torch.optim.Optimizer, model: nn.Module) -> tuple[dict[str, Tensor], dict[str, Any]]:
+def _optimizer_state(optimizer: torch.optim.Optimizer) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """The optimizer's tensors as ``parameter.key`` and, for each parameter, the keys; numbers stay numbers."""
     state = optimizer.state_dict()["state"]
     tensors: dict[str, Tensor] = {}
     structure: dict[str, dict[str, Any]] = {}
-    for index, name in enumerate(_names(model)):
+    for index, name in enumerate(parameter_names(optimizer)):
         entry: dict[str, Any] = {}
         for key, value in state.get(index, {}).items():
             entry[key] = None if isinstance(value, Tensor) else value
@@ -107,12 +117,10 @@ def _optimizer_state(optimizer: torch.optim.Optimizer, model: nn.Module) -> tupl
     return tensors, structure
 
 
-def _load_optimizer(
-    optimizer: torch.optim.Optimizer, model: nn.Module, tensors: dict[str, Tensor], structure: dict[str, Any]
-) -> None:
+def _load_optimizer(optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor], structure: dict[str, Any]) -> None:
     whole = optimizer.state_dict()
     state: dict[int, dict[str, Any]] = {}
-    for index, name in enumerate(_names(model)):
+    for index, name in enumerate(parameter_names(optimizer)):
         entry = structure[name]
         if entry:
             keys = {key: (tensors[f"{name}.{key}"] if value is None else value) for key, value in entry.items()}

@@ -29,6 +29,8 @@ class TrainState:
     validated_update: int = 0
     plateau_factor: float = 1.0
     plateau_bad: int = 0
+    previous_metric: float | None = None
+    decaying: bool = False
     elapsed_seconds: float = 0.0
     stopped: str | None = None
     log_bytes: int = 0

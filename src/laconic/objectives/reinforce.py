@@ -1,0 +1,158 @@
+"""REINFORCE for the chunks that coarse-to-fine attention draws (Ling and Rush 2017, section 4.2).
+
+| paper | here |
+| --- | --- |
+| r_t = log p(y_t) | ``rewards`` (B, T): `ModelOutput.gold_log_probs`, without gradient |
+| b_t, beta | ``baseline`` (T,), an average of past rewards at step t; ``baseline_rate`` |
+| gamma, lambda | ``discount``, ``scale`` |
+| A_t | `reinforce_advantages` |
+| log p(a_t) | ``details["policy_log_prob"]`` (B, T): ``sum_i n_i log alpha^s_i`` |
+
+    A_t = lambda sum_{s >= t} gamma^(s-t) (r_s - b_s),      loss = - (1/B) sum_b sum_t A_t log p(a_t)
+
+A is a constant: the gradient goes through log alpha^s to the coarse query, the chunk vectors and the decoder's state.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from laconic.objectives.base import Objective, masked_mean, reduce
+from laconic.types import Batch, ModelOutput, Term
+
+
+def discounted_sums(values: Tensor, discount: float) -> Tensor:
+    """``G_t = sum_{s >= t} gamma^(s-t) v_s``: (B, T) -> (B, T)."""
+    sums, total = [], torch.zeros_like(values[:, 0])
+    for value in reversed(values.unbind(dim=1)):
+        total = value + discount * total
+        sums.append(total)
+    return torch.stack(sums[::-1], dim=1)
+
+
+def reinforce_advantages(
+    rewards: Tensor, baseline: Tensor, mask: Tensor, *, discount: float, scale: float, of_return: bool = False
+) -> Tensor:
+    """``A_t = lambda sum_{s >= t} gamma^(s-t) (r_s - b_s)`` over real steps, (B, T); zero after the end.
+
+    With ``of_return`` the baseline is one of the discounted sum: ``A_t = lambda (G_t - b_t)`` (specification c.23).
+    """
+    if of_return:
+        return scale * (discounted_sums(rewards * mask, discount) - baseline) * mask
+    return scale * discounted_sums((rewards - baseline) * mask, discount) * mask
+
+
+def updated_baseline(baseline: Tensor, sums: Tensor, counts: Tensor, rate: float) -> Tensor:
+    """``b_t <- (1 - beta) b_t + beta mean_b r_bt``; steps that no example reaches keep theirs. All (T,)."""
+    mean = sums / counts.clamp_min(1)
+    return torch.where(counts > 0, (1 - rate) * baseline + rate * mean, baseline)
+
+
+class Reinforce(Objective):
+    """The policy's surrogate loss. Zero for minibatches whose attention was soft. Remembers the baseline.
+
+    Numbers are rows of section c of the page on coarse-to-fine attention.
+    """
+
+    class Config(Objective.Config):
+        reduction: Literal["sentence"] = "sentence"  # (35) summed over steps, averaged over documents
+        discount: float = Field(0.5, ge=0, le=1)  # (27)
+        scale: float = Field(0.3, gt=0)  # (22)
+        baseline_rate: float = Field(0.1, gt=0, le=1)
+        baseline_of: Literal["step", "return"] = "step"  # (23)
+        baseline_order: Literal["update_first", "subtract_first"] = "update_first"  # (24)
+        baseline_mean: Literal["alive", "all"] = "alive"  # (25)
+        baseline_init: Literal["zero", "first_batch"] = "zero"  # (26)
+        baseline_update: Literal["always", "hard_only"] = "always"  # (31)
+        policy_norm: Literal["joint", "mean", "code"] = "joint"  # (28) counts n, n / k or n / k^2
+        max_steps: int = Field(512, ge=1)  # later steps share the last baseline
+
+    config: Config
+    name = "reinforce"
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(config)
+        self.register_buffer("baseline", torch.zeros(config.max_steps))
+        self.register_buffer("updates", torch.zeros((), dtype=torch.int64))
+        self.baseline: Tensor
+        self.updates: Tensor
+
+    def forward(self, output: ModelOutput, batch: Batch) -> Term:
+        mask = output.token_mask if output.token_mask is not None else batch.target_mask
+        assert mask is not None
+        policy = output.details.get("policy_log_prob")
+        rewards = output.gold_log_probs.detach()
+        before = self._steps(rewards.shape[1]).clone()
+        if torch.is_grad_enabled() and (policy is not None or self.config.baseline_update == "always"):
+            self._update(rewards, mask)
+        if policy is None:
+            return reduce(self.name, torch.zeros_like(rewards), mask, self.config)
+        baseline = before if self.config.baseline_order == "subtract_first" else self._steps(rewards.shape[1])
+        advantages = self._advantages(rewards, baseline, mask)
+        draws = float(output.details["draws"]) if "draws" in output.details else 1.0
+        norm = {"joint": 1.0, "mean": draws, "code": draws**2}[self.config.policy_norm]
+        return reduce(self.name, -advantages * policy / norm, mask, self.config)
+
+    def figures(self, output: ModelOutput, batch: Batch) -> dict[str, Tensor]:
+        """Mean and spread of the advantages, the first baseline, and the coarse attention's entropy."""
+        assert batch.target_mask is not None
+        mask = batch.target_mask
+        figures = {"baseline_1": self.baseline[0].clone()}
+        if "coarse_entropy" in output.details:
+            figures["coarse_entropy"] = masked_mean(output.details["coarse_entropy"].detach(), output, batch)
+        if "policy_log_prob" in output.details:
+            rewards = output.gold_log_probs.detach()
+            values = self._advantages(rewards, self._steps(rewards.shape[1]), mask)[mask]
+            figures |= {"advantage_mean": values.mean(), "advantage_std": values.std(correction=0)}
+        return figures
+
+    def _advantages(self, rewards: Tensor, baseline: Tensor, mask: Tensor) -> Tensor:
+        config = self.config
+        return reinforce_advantages(
+            rewards,
+            baseline.to(rewards.dtype),
+            mask,
+            discount=config.discount,
+            scale=config.scale,
+            of_return=config.baseline_of == "return",
+        )
+
+    def _steps(self, count: int) -> Tensor:
+        places = torch.arange(count, device=self.baseline.device).clamp_max(len(self.baseline) - 1)
+        return self.baseline[places]
+
+    def _update(self, rewards: Tensor, mask: Tensor) -> None:
+        """Move the baseline towards this minibatch's mean, over all processes."""
+        values = (
+            discounted_sums(rewards * mask, self.config.discount) if self.config.baseline_of == "return" else rewards
+        )
+        places = torch.arange(values.shape[1], device=values.device).clamp_max(len(self.baseline) - 1)
+        counted = torch.ones_like(mask) if self.config.baseline_mean == "all" else mask
+        figures = torch.zeros(2, len(self.baseline), device=values.device)
+        figures[0].index_add_(0, places, (values * mask).sum(dim=0).float())
+        figures[1].index_add_(0, places, counted.sum(dim=0).float())
+        if torch.distributed.is_available() and torch.distributed.is_initialized():
+            torch.distributed.all_reduce(figures)
+        first = self.config.baseline_init == "first_batch" and not bool(self.updates)
+        rate = 1.0 if first else self.config.baseline_rate
+        self.baseline.copy_(updated_baseline(self.baseline, figures[0], figures[1], rate))
+        self.updates += 1
+
+
+class CoarseEntropy(Objective):
+    """``weight`` times the mean entropy of the coarse attention: positive sharpens it, negative spreads it (c.41)."""
+
+    class Config(Objective.Config):
+        reduction: Literal["token", "sentence"] = "sentence"
+
+    config: Config
+    name = "coarse_entropy"
+
+    def forward(self, output: ModelOutput, batch: Batch) -> Term:
+        mask = output.token_mask if output.token_mask is not None else batch.target_mask
+        assert mask is not None
+        return reduce(self.name, output.details["coarse_entropy"], mask, self.config)
