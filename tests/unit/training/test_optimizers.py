@@ -51,6 +51,20 @@ def test_sgd_with_momentum() -> None:
     assert step(config, 1.0, [1.0, 1.0]) == pytest.approx(1.0 - 0.1 - 0.15, rel=1e-6)
 
 
+def test_adadelta() -> None:
+    """Zeiler's rule with learning rate 1, rho 0.95 (not torch's 0.9), epsilon 1e-6."""
+    value, squares, updates = 1.0, 0.0, 0.0
+    gradients = [0.5, -0.2, 0.3, 0.1]
+    for gradient in gradients:
+        squares = 0.95 * squares + 0.05 * gradient**2
+        update = math.sqrt(updates + 1e-6) / math.sqrt(squares + 1e-6) * gradient
+        updates = 0.95 * updates + 0.05 * update**2
+        value -= update
+    config = OptimizerConfig(type="adadelta", learning_rate=1.0, epsilon=1e-6)
+    assert 1 - step(config, 1.0, gradients) == pytest.approx(1 - value, rel=1e-3)
+    assert abs(1 - step(config.model_copy(update={"rho": 0.9}), 1.0, gradients) - (1 - value)) > 1e-4
+
+
 def test_clipping() -> None:
     parameters = [nn.Parameter(torch.zeros(2)), nn.Parameter(torch.zeros(1))]
     parameters[0].grad, parameters[1].grad = torch.tensor([3.0, 0.0]), torch.tensor([4.0])

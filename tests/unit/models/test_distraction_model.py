@@ -1,0 +1,262 @@
+"""The distraction model: parameter counts, what starts where, invariants, what training keeps in memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from laconic.config.names import MODELS, OBJECTIVES, build
+from laconic.errors import ConfigError
+from laconic.models.distraction import Distraction
+from samples import BOS, EOS, PAD, UNK, VOCAB, gradients, one_example, random_batch, randomise
+
+EXACT = {"atol": 1e-12, "rtol": 0}
+BOTH = {"type": "distraction", "size": 6}
+
+
+def built(vocab_size: int = VOCAB, **options: Any) -> Distraction:
+    spec = {"type": "distraction", "embedding_size": 5, "hidden_size": 4, "attention": BOTH, **options}
+    ids = {"pad_id": PAD, "unk_id": UNK, "bos_id": BOS, "eos_id": EOS}
+    model: Distraction = build("model", MODELS, spec, vocab_size=vocab_size, **ids)
+    return model
+
+
+def model_of(seed: int = 0, **options: Any) -> Distraction:
+    model = built(**options).double()
+    randomise(model, seed=seed)
+    return model
+
+
+def counts_of(model: Distraction) -> dict[str, int]:
+    def count(*parts: Any) -> int:
+        return sum(p.numel() for part in parts for p in (part.parameters() if hasattr(part, "parameters") else [part]))
+
+    attention, decoder = model.attention, model.decoder
+    return {
+        "embedding": count(model.embedding),
+        "encoder": count(model.encoder),
+        "initial": count(model.initial),
+        "gru_2": count(decoder.of_word),
+        "gru_1": count(decoder.of_content),
+        "attention": count(attention.memory_projection, attention.query_projection, attention.score_vector),
+        "m1": count(attention.content_vector, attention.content_history_vector),
+        "m2": count(attention.history_vector),
+        "readout": count(model.readout),
+        "output": count(model.head),
+    }
+
+
+CNN = {"embedding_size": 120, "hidden_size": 600, "attention": {"type": "distraction", "size": 100}}
+COMMON = {"embedding": 3_000_000, "encoder": 2_592_000, "initial": 720_000, "gru_2": 1_296_000, "gru_1": 3_240_000}
+COMMON |= {"attention": 180_100, "m1": 2_400, "m2": 100}
+COUNTS: dict[str, tuple[int, dict[str, Any], dict[str, int], int]] = {
+    "cnn": (25_000, CNN, {**COMMON, "readout": 1_152_000, "output": 15_000_000}, 27_182_600),
+    "cnn, readout of the release": (
+        25_000,
+        {**CNN, "readout_size": 120},
+        {**COMMON, "readout": 230_400, "output": 3_000_000},
+        14_261_000,
+    ),
+    "cnn, uni": (
+        25_000,
+        {**CNN, "hidden_size": 500, "bidirectional": False},
+        {
+            "embedding": 3_000_000,
+            "encoder": 930_000,
+            "initial": 250_000,
+            "gru_2": 930_000,
+            "gru_1": 1_500_000,
+            "attention": 100_100,
+            "m1": 1_000,
+            "m2": 100,
+            "readout": 560_000,
+            "output": 12_500_000,
+        },
+        19_771_200,
+    ),
+    "lcsts": (
+        4_000,
+        {**CNN, "embedding_size": 500, "hidden_size": 500},
+        {
+            "embedding": 2_000_000,
+            "encoder": 3_000_000,
+            "initial": 500_000,
+            "gru_2": 1_500_000,
+            "gru_1": 2_250_000,
+            "attention": 150_100,
+            "m1": 2_000,
+            "m2": 100,
+            "readout": 1_000_000,
+            "output": 2_000_000,
+        },
+        12_402_200,
+    ),
+}
+
+
+@pytest.mark.parametrize("gru", ["torch", "paper"])
+@pytest.mark.parametrize("name", COUNTS)
+def test_parameter_counts_without_biases(name: str, gru: str) -> None:
+    """The specification's table; the reading of the reset gate has no say in it."""
+    vocab_size, options, expected, total = COUNTS[name]
+    with torch.device("meta"):
+        model = built(vocab_size, **options, bias=False, gru=gru, init="torch")
+    counts = counts_of(model)
+    assert counts == expected
+    assert sum(counts.values()) == total == sum(p.numel() for p in model.parameters())
+
+
+def test_bias_reaches_the_attention_unless_it_says_otherwise() -> None:
+    assert not [n for n, _ in built(bias=False).named_parameters() if "bias" in n]
+    own = built(bias=False, attention={**BOTH, "bias": True})
+    assert [n for n, _ in own.named_parameters() if "bias" in n] == ["attention.query_projection.bias"]
+    assert built(bias=False, attention={"type": "additive"}).config.bias is False
+    assert built().attention.query_projection.bias is not None
+
+
+def test_recurrent_matrices_start_orthogonal_gate_by_gate() -> None:
+    torch.manual_seed(0)
+    for gru in ("torch", "paper"):
+        model = built(500, embedding_size=40, hidden_size=30, gru=gru)
+        recurrent = {n: p for n, p in model.named_parameters() if ".weight_hh" in n}
+        assert len(recurrent) == 4
+        for matrix in recurrent.values():
+            for gate in matrix.split(30):
+                torch.testing.assert_close(gate @ gate.t(), torch.eye(30), atol=1e-5, rtol=0)
+        for name, parameter in model.named_parameters():
+            if "bias" in name:
+                assert parameter.eq(0).all()
+            elif name not in recurrent and parameter.numel() > 100:
+                assert float(parameter.detach().std()) == pytest.approx(0.01, rel=0.2), name
+        assert model.attention.content_vector.eq(1).all()
+        assert model.embedding.weight[PAD].eq(0).all()
+        assert model.head.projection.bias.eq(0).all()
+
+
+def test_the_first_input_is_the_zero_vector() -> None:
+    """BOS is never embedded in the decoder, in training and in steps, but it is in the source."""
+    model, batch = model_of(), random_batch()
+    expected = model(batch).gold_log_probs
+    with torch.no_grad():
+        first = model.step(batch.target_input_ids[:, 0], model.start(model.encode(batch)))[0].log_probs
+        model.embedding.weight[BOS] += 100.0
+        torch.testing.assert_close(model(batch).gold_log_probs, expected, **EXACT)
+        state = model.start(model.encode(batch))
+        torch.testing.assert_close(model.step(batch.target_input_ids[:, 0], state)[0].log_probs, first, **EXACT)
+        assert not batch.source_ids.eq(BOS).any()
+        batch.source_ids[0, 0] = BOS
+        assert (model(batch).gold_log_probs - expected)[0].abs().max() > 1e-3
+
+
+def test_m2_off_is_a_zero_vector() -> None:
+    """And M1 off is not w_c = 1, u_c = 0: there is no tanh."""
+    batch = random_batch(target_lengths=(5, 4, 2))
+    both = model_of()
+    without_m2 = model_of(attention={**BOTH, "history": False})
+    without_m2.load_state_dict({n: p for n, p in both.state_dict().items() if n != "attention.history_vector"})
+    with torch.no_grad():
+        both.attention.history_vector.zero_()
+        torch.testing.assert_close(both(batch).gold_log_probs, without_m2(batch).gold_log_probs, **EXACT)
+        without = model_of(attention={**BOTH, "content": False, "history": False})
+        without.load_state_dict(both.state_dict(), strict=False)
+        both.attention.content_vector.fill_(1)
+        both.attention.content_history_vector.zero_()
+        assert (both(batch).gold_log_probs - without(batch).gold_log_probs).abs().max() > 1e-3
+
+
+@pytest.mark.parametrize(("steps", "learns"), [(1, False), (2, True)])
+def test_distraction_learns_from_the_second_word_on(steps: int, learns: bool) -> None:
+    model = model_of()
+    model(random_batch(target_lengths=(steps,) * 3)).gold_log_probs.sum().backward()
+    grads = gradients(model)
+    for name in ("attention.history_vector", "attention.content_history_vector"):
+        assert bool(grads[name].abs().max() > 1e-9) == learns
+    assert grads["attention.content_vector"].abs().max() > 1e-9
+
+
+def test_batch_order_does_not_matter() -> None:
+    """Documents one at a time and in another order: losses and attention."""
+    model, batch = model_of(), random_batch()
+    output = model(batch)
+    for b in (2, 0, 1):
+        alone = one_example(batch, b)
+        result, length = model(alone), alone.target_ids.shape[1]
+        torch.testing.assert_close(result.gold_log_probs[0], output.gold_log_probs[b, :length], **EXACT)
+        sources = alone.source_ids.shape[1]
+        torch.testing.assert_close(result.attention[0], output.attention[b, :length, :sources], **EXACT)
+
+
+def test_the_loss_is_a_sum_over_words_and_a_mean_over_documents() -> None:
+    model, batch = model_of(), random_batch()
+    nll = build("objective", OBJECTIVES, {"type": "nll", "reduction": "sentence"})
+    term = nll(model(batch), batch)
+    alone = [-model(one_example(batch, b)).gold_log_probs.sum() for b in range(3)]
+    torch.testing.assert_close(term.sum / term.count, sum(alone) / 3, **EXACT)
+
+
+def kept(model: Distraction, steps: int, least: int) -> int:
+    """How many storages of at least ``least`` elements a forward pass keeps for its backward pass."""
+    storages: dict[int, Tensor] = {}
+
+    def pack(tensor: Tensor) -> Tensor:
+        if tensor.untyped_storage().nbytes() >= least * tensor.element_size():
+            storages[tensor.untyped_storage().data_ptr()] = tensor
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        model(random_batch((40, 40), (steps, steps)))
+    return len(storages)
+
+
+@pytest.mark.parametrize("head", ["vocabulary", "pointer"])
+def test_nothing_as_large_as_keys_is_kept_for_a_step(head: str) -> None:
+    model = model_of(attention={**BOTH, "size": 30}, decoder="two-level", head={"type": head})
+    sizes = [kept(model, steps, least=2 * 40 * 30) for steps in (3, 12)]
+    assert sizes[0] == sizes[1] > 0
+
+
+def test_the_models_own_switch() -> None:
+    model = model_of()
+    model.switch({"prediction_feed": "sample"})
+    assert model.switches() == {"prediction_feed": "sample"}
+    with pytest.raises(ConfigError, match="argmax"):
+        model.switch({"prediction_feed": "beam"})
+
+
+def test_sampling_feeds_itself() -> None:
+    model, batch = model_of(), random_batch((7, 5), (6, 6))
+    batch.forced_mask = torch.zeros_like(batch.target_mask)
+    model.switch({"prediction_feed": "sample"})
+    results = []
+    for seed in (0, 0, 1):
+        torch.manual_seed(seed)
+        results.append(model(batch).gold_log_probs)
+    assert torch.equal(results[0], results[1])
+    assert not torch.equal(results[0], results[2])
+
+
+def test_embeddings_are_loaded() -> None:
+    model, matrix = model_of(), torch.rand(VOCAB, 5, dtype=torch.float64)
+    model.load_embeddings(matrix)
+    assert torch.equal(model.embedding.weight, matrix)
+    with pytest.raises(ConfigError, match="embedding_size to 7"):
+        model.load_embeddings(torch.rand(VOCAB, 7))
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"decoder": "three-level"}, "two-level"),
+        ({"gru": "keras"}, "paper"),
+        ({"hidden": 5}, "Did you mean 'hidden_size'"),
+        ({"attention": {"type": "distraction", "m1": True}}, "m1"),
+        ({"attention": {"type": "distractoin"}}, "Did you mean 'distraction'"),
+    ],
+)
+def test_mistakes(options: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        built(**options)
+    assert said in str(caught.value)
