@@ -26,8 +26,10 @@ from transformers.cache_utils import DynamicCache, DynamicLayer, EncoderDecoderC
 from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
 from transformers.models.bart.modeling_bart import shift_tokens_right
 
+from laconic.config.names import OPPONENTS, build
 from laconic.config.section import Section
 from laconic.errors import ConfigError, DataError, ModelError
+from laconic.layers.opponent.branch import DecoderShape, Opponent, OpponentReading
 from laconic.models.base import SummarizationModel
 from laconic.models.family import FAMILY
 from laconic.types import Batch, Memory, ModelOutput, Shared, StepOutput
@@ -54,6 +56,26 @@ class AttentionTrace:
     def take(self, module: nn.Module, weights: Tensor) -> None:
         """Called with the weights (B, heads, Q, S) of a layer that was wanted."""
         self.weights = weights.mean(1)
+
+
+class Tap:
+    """Takes one cross attention's queries, keys and values while a pass runs, for an opponent to read."""
+
+    def __init__(self, module: nn.Module | None) -> None:
+        self.module = module
+        self.queries: list[Tensor] = []  # (B, Q, heads, width) of each pass, unscaled
+        self.memory: tuple[Tensor, Tensor] | None = None  # (B, S, heads, width) twice
+
+    def offer(self, module: nn.Module, query: Tensor, key: Tensor, value: Tensor) -> None:
+        """Called for every layer with (B, heads, ..., width) tensors."""
+        if module is self.module:
+            self.queries.append(query.transpose(1, 2))
+            self.memory = key.transpose(1, 2), value.transpose(1, 2)
+
+    def read(self, opponent: Opponent, mask: Tensor) -> OpponentReading:
+        """What the opponent makes of all passes' queries, side by side."""
+        assert self.memory is not None, "the decoder ran without the tapped layer"
+        return opponent.read(torch.cat(self.queries, dim=1), *self.memory, mask)
 
 
 class EveryHead:
@@ -88,9 +110,11 @@ def folded_attention(
     """
     rows, heads, length, width = query.shape
     documents = key.shape[0]
-    trace = kwargs.get("trace")
+    trace, tap = kwargs.get("trace"), kwargs.get("tap")
     if rows != documents:
         query = query.view(documents, rows // documents, heads, width).transpose(1, 2)  # (B, heads, K, width)
+    if tap is not None:
+        tap.offer(module, query, key, value)
     causal = attention_mask is None and length > 1 and bool(getattr(module, "is_causal", False))
     if trace is not None and trace.wants(module):
         scale = width**-0.5 if scaling is None else scaling
@@ -124,13 +148,15 @@ class BartSummarizer(SummarizationModel):
         """``pretrained``: a hub id or folder to start from; or ``architecture``: a transformers configuration.
 
         ``attention_layer`` is the decoder layer whose cross attention explains the summary; ``forced_bos_id``
-        the id that every summary begins with (none: what the checkpoint's generation settings say).
+        the id that every summary begins with (none: what the checkpoint's generation settings say). ``opponent``
+        puts an opponent attention on one of its layers (`laconic.layers.opponent`).
         """
 
         pretrained: str | None = None
         architecture: dict[str, Any] | None = None
         attention_layer: int = -1
         forced_bos_id: int | None = None
+        opponent: dict[str, Any] | None = None
 
     config: BartSummarizer.Config
 
@@ -155,6 +181,15 @@ class BartSummarizer(SummarizationModel):
         network = _build(config, {name: value for name, value in ids.items() if value is not None})
         self._adopt(network, config)
         self.unk_id = unk_id
+        self.opponent: Opponent | None = None
+        if config.opponent is not None:
+            self.opponent = build("opponent", OPPONENTS, config.opponent, **self._opponent_context(network.config))
+
+    def _opponent_context(self, options: Any) -> dict[str, Any]:
+        heads = options.decoder_attention_heads
+        shape = DecoderShape(options.decoder_layers, heads, options.d_model // heads, options.dropout)
+        unknown = self.pad_id if self.unk_id is None else self.unk_id
+        return {"shape": shape, "vocab_size": self.vocab_size, "unk_id": unknown}
 
     @classmethod
     def from_checkpoint(cls, name_or_path: str | Path, *, attention_layer: int = -1) -> BartSummarizer:
@@ -225,14 +260,30 @@ class BartSummarizer(SummarizationModel):
             cross.append(tuple(x.unflatten(-1, (heads, width)).transpose(1, 2) for x in (keys, values)))
             empty = keys.new_zeros(memory.batch_size, layer.self_attn.num_heads, 0, layer.self_attn.head_dim)
             cache.append((empty, empty))
-        return {"cache": cache, "memory": Shared({"states": memory.states, "mask": memory.mask, "cross": cross})}
+        state = {"cache": cache, "memory": Shared({"states": memory.states, "mask": memory.mask, "cross": cross})}
+        if self.opponent is not None and self.opponent.decodes:
+            state["opponent"] = self.opponent.projection.for_decoding()
+        return state
 
     def step(self, last_ids: Tensor, state: dict[str, Any]) -> tuple[StepOutput, dict[str, Any]]:
         """One token for N rows: scores and log-probabilities (N, V), attention (N, S).
 
-        ``scores`` are the log-probabilities with padding excluded and, in the first step, everything but
-        ``forced_bos_id`` excluded where the checkpoint has one.
+        ``scores`` are the log-probabilities (with an opponent, J) with padding excluded and, in the first step,
+        everything but ``forced_bos_id`` excluded where the checkpoint has one.
         """
+        first = state["cache"][0][0].shape[2] == 0
+        tap = self._tap()
+        hidden, weights, state = self._advance(last_ids, state, tap)
+        log_probs = self._logits(hidden).log_softmax(-1)
+        scores, details = log_probs, dict[str, Tensor]()
+        if self.opponent is not None and self.opponent.decodes:
+            reading = tap.read(self.opponent, state["memory"].tree["mask"])
+            scores, details = self.opponent.scores(reading, log_probs, state["opponent"])
+        scores = self._constrained(scores, first)
+        return StepOutput(scores=scores, log_probs=log_probs, attention=weights, details=details), state
+
+    def _advance(self, last_ids: Tensor, state: dict[str, Any], tap: Tap) -> tuple[Tensor, Tensor, dict[str, Any]]:
+        """Run the decoder on one token a row: its output (N, D), the explaining weights (N, S), the next state."""
         shared = state["memory"].tree
         first = state["cache"][0][0].shape[2] == 0
         last_ids = self._known(last_ids)
@@ -247,17 +298,12 @@ class BartSummarizer(SummarizationModel):
             past_key_values=cache,
             use_cache=True,
             trace=trace,
+            tap=tap,
         ).last_hidden_state  # (N, 1, D)
-        log_probs = self._logits(hidden[:, 0]).log_softmax(-1)
         assert trace.weights is not None, "the decoder ran without the traced layer"
-        output = StepOutput(
-            scores=self._constrained(log_probs, first),
-            log_probs=log_probs,
-            attention=trace.weights.reshape(last_ids.shape[0], -1),
-        )
         layers: list[Any] = cache.self_attention_cache.layers
         grown = [(layer.keys, layer.values) for layer in layers]
-        return output, {"cache": grown, "memory": state["memory"]}
+        return hidden[:, 0], trace.weights.reshape(last_ids.shape[0], -1), state | {"cache": grown}
 
     def forward(self, batch: Batch) -> ModelOutput:
         """Teacher-forced pass: gold log-probabilities (B, T), attention (B, T, S).
@@ -269,15 +315,23 @@ class BartSummarizer(SummarizationModel):
         assert batch.target_ids is not None, "a teacher-forced pass needs targets"
         assert batch.target_mask is not None, "a teacher-forced pass needs a target mask"
         memory = self.encode(batch)
-        gold = self._known(batch.target_ids)
+        gold, padding, tap = self._known(batch.target_ids), ~batch.target_mask, self._tap()
         if batch.forced_mask is not None and not bool(batch.forced_mask.all()):
-            log_probs, weights = self._free_running(memory, gold, batch.forced_mask)
+            hidden, weights = self._free_running(memory, gold, batch.forced_mask, tap)
         else:
             trace = AttentionTrace(self._explaining)
-            hidden = self._forced(memory, gold, trace)
+            hidden = self._forced(memory, gold, trace, tap)
             assert trace.weights is not None, "the decoder ran without the traced layer"
-            log_probs, weights = self._gold_log_probs(hidden, gold), trace.weights
-        return ModelOutput(gold_log_probs=log_probs.masked_fill(~batch.target_mask, 0.0), attention=weights)
+            weights = trace.weights
+        log_probs, smoothed = self._gold_log_probs(hidden, gold, batch.label_smoothing.get("nll", 0.0))
+        output = ModelOutput(gold_log_probs=log_probs.masked_fill(padding, 0.0), attention=weights)
+        if smoothed is not None:
+            output.details["smoothed_log_probs"] = smoothed.masked_fill(padding, 0.0)
+        if self.opponent is not None:
+            reading = tap.read(self.opponent, memory.mask)
+            details, output.figures = self.opponent.teacher_forced(reading, batch, self.eos_id)
+            output.details |= details
+        return output
 
     def cross_attentions(self, batch: Batch) -> Tensor:
         """Every decoder layer's cross attention, head by head: (L, H, B, T, S)."""
@@ -286,9 +340,18 @@ class BartSummarizer(SummarizationModel):
         self._forced(self.encode(batch), self._known(batch.target_ids), trace)
         return torch.stack(trace.layers).transpose(1, 2)
 
+    def switches(self) -> dict[str, Any]:
+        return {} if self.opponent is None else self.opponent.switches()
+
+    def _set_switch(self, name: str, value: Any) -> None:
+        assert self.opponent is not None
+        self.opponent.switch({name: value})
+
     # ------------------------------------------------------------------------------------- inside
 
-    def _forced(self, memory: Memory, gold: Tensor, trace: AttentionTrace | EveryHead) -> Tensor:
+    def _forced(
+        self, memory: Memory, gold: Tensor, trace: AttentionTrace | EveryHead, tap: Tap | None = None
+    ) -> Tensor:
         """The decoder's output (B, T, D) where it reads the gold tokens."""
         return self._decoder(
             input_ids=shift_tokens_right(gold, self.pad_id, self.decoder_start_id),
@@ -296,6 +359,7 @@ class BartSummarizer(SummarizationModel):
             encoder_attention_mask=memory.mask,
             use_cache=False,
             trace=trace,
+            tap=tap,
         ).last_hidden_state
 
     @property
@@ -305,6 +369,11 @@ class BartSummarizer(SummarizationModel):
     @property
     def _explaining(self) -> nn.Module:
         return self._decoder.layers[self.config.attention_layer].encoder_attn
+
+    def _tap(self) -> Tap:
+        """What takes the projections that the opponent reads, if there is one."""
+        layer = None if self.opponent is None else self._decoder.layers[self.opponent.config.layer].encoder_attn
+        return Tap(layer)
 
     def _known(self, ids: Tensor) -> Tensor:
         """Ids outside V (another tokenizer's extended ids) become UNK, or padding where there is none."""
@@ -322,29 +391,34 @@ class BartSummarizer(SummarizationModel):
             scores[:, self.pad_id] = -torch.inf
         return scores
 
-    def _gold_log_probs(self, hidden: Tensor, gold: Tensor) -> Tensor:
-        """log P(gold), holding at most `LOGITS_AT_ONCE` logits at a time when no gradient is wanted."""
+    def _gold_log_probs(self, hidden: Tensor, gold: Tensor, smoothing: float) -> tuple[Tensor, Tensor | None]:
+        """log P(gold), holding at most `LOGITS_AT_ONCE` logits at a time when no gradient is wanted; and the same
+        with smoothed labels, ``log P(gold) + eps (mean_v l_v - l_gold)`` of the logits l, where it is asked for."""
         rows = hidden.shape[0] * hidden.shape[1]
         flat, ids = hidden.reshape(rows, -1), gold.reshape(rows)
         pieces = rows if torch.is_grad_enabled() else max(1, LOGITS_AT_ONCE // self.vocab_size)
-        losses = [
-            F.cross_entropy(self._logits(part), wanted, reduction="none")
-            for part, wanted in zip(flat.split(pieces), ids.split(pieces), strict=True)
-        ]
-        return -torch.cat(losses).view_as(gold)
+        losses, gaps = [], []
+        for part, wanted in zip(flat.split(pieces), ids.split(pieces), strict=True):
+            logits = self._logits(part)
+            losses.append(F.cross_entropy(logits, wanted, reduction="none"))
+            if smoothing:
+                gaps.append(logits.mean(-1) - logits.gather(1, wanted[:, None])[:, 0])
+        log_probs = -torch.cat(losses).view_as(gold)
+        return log_probs, log_probs + smoothing * torch.cat(gaps).view_as(gold) if smoothing else None
 
-    def _free_running(self, memory: Memory, gold: Tensor, forced: Tensor) -> tuple[Tensor, Tensor]:
+    def _free_running(self, memory: Memory, gold: Tensor, forced: Tensor, tap: Tap) -> tuple[Tensor, Tensor]:
+        """The decoder step by step, reading its own words where ``forced`` is false: (B, T, D) and (B, T, S)."""
         state = self.start(memory)
         last = torch.full_like(gold[:, 0], self.decoder_start_id)
-        log_probs, weights = [], []
+        hidden, weights = [], []
         for step in range(gold.shape[1]):
-            output, state = self.step(last, state)
-            log_probs.append(output.log_probs.gather(1, gold[:, step, None])[:, 0])
-            weights.append(output.attention)
+            output, read, state = self._advance(last, state, tap)
+            hidden.append(output)
+            weights.append(read)
             if step + 1 < gold.shape[1]:
-                own = output.log_probs.detach().argmax(-1)
+                own = self._logits(output.detach()).argmax(-1)
                 last = torch.where(forced[:, step + 1], gold[:, step], own)
-        return torch.stack(log_probs, 1), torch.stack(weights, 1)  # type: ignore[arg-type]
+        return torch.stack(hidden, 1), torch.stack(weights, 1)
 
 
 def _filled(layers: Layers) -> DynamicCache:
