@@ -30,8 +30,8 @@ _LONGEST_LABEL = 18  # characters of a word that are drawn
 _WIDEST = 15.0  # inches; wider rows of maps are stacked
 _CELL, _ROW = 0.24, 0.26  # inches
 _TITLE, _GAP, _BAR, _EDGE = 0.56, 0.3, 0.14, 0.18
-_INK, _QUIET = "#1b2430", "#5d6b7c"
-_COLOURS = LinearSegmentedColormap.from_list("laconic", ["#ffffff", "#c7d2fe", "#6366f1", "#312e81", "#14123f"])
+_INK, _QUIET, _LINE = "#1d1b19", "#66615a", "#d8d2c8"
+_COLOURS = LinearSegmentedColormap.from_list("laconic", ["#fdfbf7", "#f3d3b3", "#d4803f", "#9a3a06", "#481a02"])
 _BASE_FONT = "DejaVu Sans"
 
 
@@ -102,7 +102,8 @@ def _figure(maps: Sequence[HeatMap], title: str, notes: Sequence[str], families:
     bar = _BAR + 0.62
     head = 0.3 if title else 0.0
     note_room = 0.2 * len(notes) + (0.08 if notes else 0.0)
-    widths = [max(width, 2.6) + left + (bar if own_scale else 0.0) for width, _ in sizes]
+    lines = [max(0.096 * len(one.title), 0.075 * len(one.numbers)) for one in maps]
+    widths = [max(size[0] + (bar if own_scale else 0.0), line) + left for size, line in zip(sizes, lines, strict=True)]
     across = sum(widths) + _GAP * (len(maps) - 1)
     stacked = len(maps) > 1 and across > _WIDEST
     same_columns = all(list(one.columns) == list(maps[0].columns) for one in maps)
@@ -152,7 +153,7 @@ def _draw(axes: Axes, one: HeatMap, scale: float, fonts: dict[str, Any], *, labe
         one.weights,
         cmap=_COLOURS,
         norm=PowerNorm(0.5, 0.0, scale or 1.0),
-        edgecolors="#eceff3",
+        edgecolors="#f1eee8",
         linewidth=0.6,
     )
     axes.set_xlim(0, len(one.columns))
@@ -165,7 +166,7 @@ def _draw(axes: Axes, one: HeatMap, scale: float, fonts: dict[str, Any], *, labe
     axes.set_yticklabels([_plain(_short(word)) for word in one.rows], fontsize=9, color=_INK, **fonts)
     axes.tick_params(length=0, pad=4)
     for spine in axes.spines.values():
-        spine.set_color("#c9d0d8")
+        spine.set_color(_LINE)
     above = {"xy": (0, 1), "xycoords": "axes fraction", "textcoords": "offset points", **fonts}
     axes.annotate(_plain(one.title), xytext=(0, 20), fontsize=10.5, weight="bold", color=_INK, **above)
     axes.annotate(one.numbers, xytext=(0, 6), fontsize=8.5, color=_QUIET, **above)
@@ -180,7 +181,7 @@ def _colour_bar(
     top = float(image.norm.vmax)
     bar.set_ticks([0.0, top / 16, top / 4, top], labels=[_number(v) for v in (0.0, top / 16, top / 4, top)])
     bar.ax.tick_params(labelsize=8, length=0, labelcolor=_QUIET)
-    bar.outline.set_edgecolor("#c9d0d8")  # type: ignore[operator]
+    bar.outline.set_edgecolor(_LINE)  # type: ignore[operator]
 
 
 def _number(value: float) -> str:

@@ -245,6 +245,12 @@ class Transformer(SummarizationModel):
         heads = [(tap.queries.transpose(1, 2), tap.keys.transpose(1, 2), tap.mask.unsqueeze(1)) for tap in taps]
         return torch.stack([head_attention(*each) for each in heads]).transpose(1, 2)
 
+    def opponent_attention(self, batch: Batch) -> Tensor:
+        """alpha_o at every step of a teacher-forced pass: (B, T, S)."""
+        if self.opponent is None:
+            return super().opponent_attention(batch)
+        return self._opponent_reading(self.opponent, self._forced(batch, self.encode(batch))).opponent
+
     def _forced(self, batch: Batch, memory: Memory) -> _Decoded:
         """The decoder on the gold words, all steps at once."""
         assert batch.target_input_ids is not None

@@ -47,6 +47,15 @@ SPECS: dict[str, dict[str, Any]] = {
         "num_heads": 4,
         "feed_forward_size": 16,
     },
+    "contrastive": {
+        "type": "transformer",
+        "encoder_layers": 1,
+        "decoder_layers": 3,
+        "hidden_size": 16,
+        "num_heads": 4,
+        "feed_forward_size": 16,
+        "opponent": {"type": "max", "layer": 1, "head": 2},
+    },
     "seq2seq": {"type": "seq2seq", "embedding_size": 8, "encoder_hidden": 8, "hidden_size": 8},
 }
 
@@ -144,7 +153,7 @@ def test_error_rates_equal_a_loop_over_single_pairs(kind: str, shift: bool) -> N
     links[0] = Links(links[0].sure, links[0].possible | {(0, 2), (3, 8)})
     table = head_table(system, PAIRS, links, shift=shift, batch_size=2)
     maps = [by_hand(system, pair, shift=shift) for pair in PAIRS]
-    assert table.rates.shape == maps[0].shape[:2] == ((3, 4) if kind == "transformer" else (1, 1))
+    assert table.rates.shape == maps[0].shape[:2] == ((1, 1) if kind == "seq2seq" else (3, 4))
     for layer, head in np.ndindex(table.rates.shape):
         chosen = [
             {(t, s) for t, s in hard_alignment(alpha[layer, head]) if t in one.targets}
@@ -204,6 +213,22 @@ def test_maps_by_name() -> None:
     ]
 
 
+def test_the_opponents_map_is_that_of_its_head_without_the_maximum() -> None:
+    """Section h, test 8: softmax over what is left of alpha_c, probabilities and not logits."""
+    system = system_of("contrastive")
+    forced = forced_pairs(system, PAIRS)
+    choices = [MapChoice.parse("opponent"), MapChoice.parse("1:2")]
+    for _, (opponent, conventional) in attention_maps(system, forced, choices, batch_size=2):
+        for alpha_o, alpha_c in zip(opponent, conventional.astype(np.float64), strict=True):
+            left = np.where(alpha_c == alpha_c.max(), 0.0, np.exp(alpha_c))
+            np.testing.assert_allclose(alpha_o, left / left.sum(), atol=1e-6)
+    alone = dict(attention_maps(system, forced, choices[:1]))
+    both = dict(attention_maps(system, forced, choices))
+    np.testing.assert_allclose(alone[0][0], both[0][0], atol=1e-6)
+    flat = sharpness([(forced[index], maps[0]) for index, maps in both.items()])
+    assert flat.entropy > 0.9 * flat.uniform
+
+
 @pytest.mark.parametrize("name", ["", "2", "2:", "head 2", "layer-mean", "-1:0", "opponents"])
 def test_names_that_are_no_map(name: str) -> None:
     with pytest.raises(ConfigError, match="no attention map; write LAYER:HEAD"):
@@ -224,7 +249,9 @@ def test_models_without_attention_or_opponent() -> None:
     with pytest.raises(ConfigError, match="1 layer of 1 head,"):
         list(attention_maps(system, forced_pairs(system, PAIRS), [MapChoice.parse("0:1")]))
     plain = {**SPECS["seq2seq"], "attention": None, "head": {"type": "vocabulary"}}
-    model = build("model", MODELS, plain, vocab_size=system.tokenizer.vocab_size, pad_id=0, unk_id=1, bos_id=2, eos_id=3)
+    model = build(
+        "model", MODELS, plain, vocab_size=system.tokenizer.vocab_size, pad_id=0, unk_id=1, bos_id=2, eos_id=3
+    )
     system.model = model.eval()
     with pytest.raises(ConfigError, match="no attention over the source"):
         head_table(system, PAIRS, [lexical_links(pair) for pair in PAIRS])
@@ -239,9 +266,11 @@ def test_its_own_summary_is_forced_token_by_token(kind: str, tokens: type[Tokeni
     forced = decoded_pair(system, empty, "split")
     explained = Summarizer(system).explain(document)
     assert forced.words.summary == explained.text.replace("<unk>", "UNK")
-    _, weights = next(attention_maps(system, [forced], [MapChoice.parse("2:0" if kind == "transformer" else "mean")]))
+    _, weights = next(attention_maps(system, [forced], [MapChoice.parse("mean" if kind == "seq2seq" else "2:0")]))
     if kind == "seq2seq" and tokens is WordTokenizer:  # one row a word: search and teacher forcing saw the same
-        np.testing.assert_allclose(weights[0][: len(explained.words)], [w.attention for w in explained.words], atol=1e-4)
+        np.testing.assert_allclose(
+            weights[0][: len(explained.words)], [w.attention for w in explained.words], atol=1e-4
+        )
     assert forced.rows[-1] == -1
     assert word_map(forced, weights).shape == (1, len(forced.words.target), len(forced.words.source))
 
