@@ -13,6 +13,7 @@ from laconic.types import Memory, StepOutput
 SPECIALS = SpecialIds(unk_id=1, bos_id=2, eos_id=3, pad_id=0)
 OPTIONS = {  # what makes each scorer do something
     "coverage_penalty": {"kind": "summary", "beta": 0.5},
+    "distraction": {"attention": 0.7, "context": -0.4, "state": 0.3},
     "diverse_groups": {"groups": 2, "strength": 0.5},
     "forced_prefix": {"ids": [4, 5]},
     "length_bounds": {"min_length": 2, "max_length": 4},
@@ -36,7 +37,13 @@ def memory() -> Memory:
 def output_of(generator: torch.Generator) -> StepOutput:
     log_probs = torch.randn(ROWS, VOCAB, generator=generator).log_softmax(-1)
     attention = torch.randn(ROWS, SOURCE, generator=generator).softmax(-1)
-    return StepOutput(log_probs.clone(), log_probs, attention)
+    context, state = torch.randn(ROWS, 5, generator=generator), torch.randn(ROWS, 3, generator=generator)
+    return StepOutput(log_probs.clone(), log_probs, attention, context, state)
+
+
+def reordered(output: StepOutput, order: torch.Tensor) -> StepOutput:
+    names = ("scores", "log_probs", "attention", "context", "state")
+    return StepOutput(**{name: getattr(output, name)[order] for name in names})
 
 
 def run(scorer: Scorer, reorder: torch.Tensor | None, at: int, steps: int = 5) -> list[torch.Tensor]:
@@ -53,9 +60,7 @@ def run(scorer: Scorer, reorder: torch.Tensor | None, at: int, steps: int = 5) -
         order = torch.arange(ROWS) if reorder is None or step < at else reorder
         if reorder is not None and step == at:
             scorer.select(reorder)
-        view = HypothesesView(
-            ids[order], StepOutput(output.scores[order], output.log_probs[order], output.attention[order])
-        )
+        view = HypothesesView(ids[order], reordered(output, order))
         totals = scorer.on_rows(torch.arange(ROWS, dtype=torch.float64)[order], view)
         scores = scorer.on_tokens(output.scores[order].clone(), view)
         finals = scorer.on_hypotheses(-torch.ones(ROWS, dtype=torch.float64), HypothesesView(ids[order], ended=True))

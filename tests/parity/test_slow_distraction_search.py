@@ -1,0 +1,225 @@
+"""Beam search with distraction against the slow search and all sequences; and that mistakes would be noticed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from slow_distraction_search import Found, Settings, SlowSearch, every_sequence
+
+from laconic.config.names import MODELS, build
+from laconic.config.schema import SearchConfig
+from laconic.search.decode import decode
+from laconic.search.scorers import distraction
+from laconic.types import Batch, Hypothesis
+from samples import BOS, EOS, PAD, UNK, one_example, random_batch, randomise, tiny_seq2seq
+
+IDS = {"unk_id": UNK, "bos_id": BOS, "eos_id": EOS, "pad_id": PAD}
+MAX_LENGTH = 7
+BATCHES = [random_batch((9, 6, 4, 1), (2, 2, 2, 2), seed=seed) for seed in (1, 2, 4)]
+
+
+def ending(model: Any, more: float = 2.0) -> Any:
+    """Random models hardly ever stop; this one does, sometimes."""
+    with torch.no_grad():
+        model.head.projection.bias[EOS] += more
+    return model.eval()
+
+
+def plain_attention() -> Any:
+    options = {"attention": {"type": "additive", "size": 6}, "head": {"type": "vocabulary"}}
+    return ending(tiny_seq2seq(**options, scale=2.0, seed=3))
+
+
+def pointer_with_coverage() -> Any:
+    return ending(tiny_seq2seq(attention={"type": "additive", "size": 6, "coverage": True}, scale=2.0, seed=4), 5.0)
+
+
+def distraction_network() -> Any:
+    attention = {"type": "distraction", "size": 6, "content": True, "history": True}
+    spec = {"type": "distraction", "embedding_size": 5, "hidden_size": 4, "attention": attention}
+    ids = {"pad_id": PAD, "unk_id": UNK, "bos_id": BOS, "eos_id": EOS}
+    model = build("model", MODELS, spec, vocab_size=20, **ids).double()
+    randomise(model, seed=5, scale=2.0)
+    return ending(model)
+
+
+NETWORKS: dict[str, Callable[[], Any]] = {
+    "attention": plain_attention,
+    "pointer, coverage": pointer_with_coverage,
+    "distraction": distraction_network,
+}
+LAMBDAS = {
+    "all": (0.6, -0.8, -1.5),
+    "attention": (1.5, 0.0, 0.0),
+    "context": (0.0, -2.5, 0.0),
+    "state": (0.0, 0.0, -2.5),
+    "the other signs": (-0.4, 0.9, 1.2),
+}
+
+
+def fast(model: Any, batch: Batch, **options: Any) -> list[list[Hypothesis]]:
+    lambdas = options.pop("lambdas", (0.0, 0.0, 0.0))
+    weights = dict(zip(("attention", "context", "state"), lambdas, strict=True))
+    terms = {name: options.pop(name) for name in ("variant", "accumulate") if name in options}
+    beam = options.pop("beam")
+    config = SearchConfig(
+        beam_size=beam,
+        num_return=beam,
+        max_length=options.pop("max_length", MAX_LENGTH),
+        length_normalisation="predicted",
+        shrink_beam=options.pop("shrink", True),
+        distraction={**weights, **terms},
+        **options,
+    )
+    return decode(model, batch, config, **IDS)
+
+
+def slow(model: Any, batch: Batch, **options: Any) -> list[Found]:
+    options.setdefault("max_length", MAX_LENGTH)
+    search = SlowSearch(model, Settings(**options))
+    return [search(one_example(batch, index)) for index in range(len(batch.source_ids))]
+
+
+def agree(found: list[list[Hypothesis]], expected: list[Found]) -> bool:
+    return all(
+        [(h.ids, h.finished) for h in hypotheses] == [(ids, finished) for _, ids, finished in known[: len(hypotheses)]]
+        and len(hypotheses) == len(known)
+        and [h.score for h in hypotheses] == pytest.approx([score for score, _, _ in known], abs=1e-9)
+        for hypotheses, known in zip(found, expected, strict=True)
+    )
+
+
+def words(found: list[list[Hypothesis]]) -> list[list[list[int]]]:
+    return [[h.ids for h in hypotheses] for hypotheses in found]
+
+
+@pytest.mark.parametrize("accumulate", [True, False])
+@pytest.mark.parametrize("variant", ["paper", "released"])
+@pytest.mark.parametrize("beam", [1, 3, 5])
+@pytest.mark.parametrize("network", NETWORKS)
+@pytest.mark.parametrize("shrink", [True, False])
+def test_equals_the_slow_search(network: str, beam: int, variant: str, accumulate: bool, shrink: bool) -> None:
+    model, batch = NETWORKS[network](), BATCHES[0]
+    options = {"beam": beam, "variant": variant, "accumulate": accumulate, "shrink": shrink, "lambdas": LAMBDAS["all"]}
+    assert agree(fast(model, batch, **options), slow(model, batch, **options))
+
+
+@pytest.mark.parametrize("lambdas", LAMBDAS)
+@pytest.mark.parametrize("network", NETWORKS)
+def test_each_term_equals_the_slow_search_and_matters(network: str, lambdas: str) -> None:
+    model, options, changed = NETWORKS[network](), {"beam": 4, "lambdas": LAMBDAS[lambdas]}, 0
+    for batch in BATCHES:
+        found = fast(model, batch, **options)
+        assert agree(found, slow(model, batch, **options))
+        changed += words(found) != words(fast(model, batch, beam=4))
+    assert changed, "the terms changed nothing: the cases show nothing"
+
+
+@pytest.mark.parametrize("beam", [1, 3, 5])
+@pytest.mark.parametrize("network", NETWORKS)
+def test_without_weights_it_is_plain_beam_search(network: str, beam: int) -> None:
+    model = NETWORKS[network]()
+    for shrink in (True, False):
+        found = fast(model, BATCHES[0], beam=beam, shrink=shrink)
+        assert agree(found, slow(model, BATCHES[0], beam=beam, shrink=shrink))
+        for hypothesis in found[0]:
+            assert "distraction" not in hypothesis.terms
+
+
+@pytest.mark.parametrize("variant", ["paper", "released"])
+def test_terms_that_are_not_carried_leave_plain_log_probabilities(variant: str) -> None:
+    model, batch = distraction_network(), BATCHES[0]
+    options = {"beam": 5, "lambdas": LAMBDAS["all"], "variant": variant}
+    found = fast(model, batch, **options, accumulate=False)
+    for hypothesis in found[0]:
+        predicted = len(hypothesis.ids) + hypothesis.finished
+        assert hypothesis.score == pytest.approx(hypothesis.log_prob / predicted)
+        assert "distraction" not in hypothesis.terms
+    assert words(found) != words(fast(model, batch, beam=5))
+    assert words(found) != words(fast(model, batch, **options))
+
+
+@pytest.mark.parametrize("network", NETWORKS)
+def test_equals_exhaustive_search_on_a_toy(network: str) -> None:
+    """Three words, up to three of them: 40 sequences, and a beam that holds them all and what does not finish."""
+    model, batch = NETWORKS[network](), random_batch((6, 3), (2, 2), seed=3, with_oov=False)
+    forbidden = [4 + i for i in range(3, 16)]
+    found = fast(
+        model,
+        batch,
+        beam=130,
+        lambdas=LAMBDAS["all"],
+        max_length=3,
+        shrink=False,
+        scorers=({"type": "forbid_tokens", "ids": forbidden},),
+    )
+    for index, hypotheses in enumerate(found):
+        settings = Settings(40, 3, LAMBDAS["all"])
+        expected = every_sequence(model, one_example(batch, index), [4, 5, 6], settings)
+        assert len(expected) == 40
+        hypotheses = [h for h in hypotheses if h.finished]
+        assert [h.ids for h in hypotheses] == [ids for _, ids, _ in expected]
+        assert [h.score for h in hypotheses] == pytest.approx([score for score, _, _ in expected], abs=1e-9)
+        plain = every_sequence(model, one_example(batch, index), [4, 5, 6], Settings(40, 3))
+        assert [ids for _, ids, _ in plain] != [ids for _, ids, _ in expected]
+
+
+@pytest.mark.parametrize("network", NETWORKS)
+def test_one_beam_writes_the_same_whatever_the_weights(network: str) -> None:
+    model, batch = NETWORKS[network](), BATCHES[2]
+    plain = fast(model, batch, beam=1, shrink=False)
+    for lambdas in LAMBDAS.values():
+        for shrink in (True, False):
+            found = fast(model, batch, beam=1, lambdas=lambdas, shrink=shrink)
+            assert words(found) == words(plain)
+            assert [h[0].log_prob for h in found] == pytest.approx([h[0].log_prob for h in plain]) or shrink
+
+
+# ------------------------------------------------------------------- mistakes that must be noticed
+
+
+def _never(self: distraction.Past, index: torch.Tensor) -> None:
+    """Beams are re-ordered, this history is not."""
+    documents = index.view(-1, self.beams)[:, 0] // self.beams
+    if len(documents) != self.documents:
+        rows = (documents[:, None] * self.beams + torch.arange(self.beams)).flatten()
+        self.places, self.documents = self.places[rows], len(documents)
+        self.vectors = {name: held[documents] for name, held in self.vectors.items()}
+
+
+@pytest.mark.parametrize("term", ["attention", "context", "state"])
+@pytest.mark.parametrize("network", NETWORKS)
+def test_a_history_that_does_not_follow_the_beams_is_noticed(
+    network: str, term: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each term alone, so that each of the three histories is shown to matter."""
+    model, options = NETWORKS[network](), {"beam": 4, "lambdas": LAMBDAS[term]}
+    expected = [slow(model, batch, **options) for batch in BATCHES]
+    assert all(agree(fast(model, batch, **options), known) for batch, known in zip(BATCHES, expected, strict=True))
+    monkeypatch.setattr(distraction.Past, "select", _never)
+    assert not all(agree(fast(model, batch, **options), known) for batch, known in zip(BATCHES, expected, strict=True))
+
+
+@pytest.mark.parametrize("kept", ["attention", "context", "state"])
+def test_one_history_of_three_left_behind_is_noticed(kept: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With all terms on, one of the histories alone reads the places it had before the beams moved."""
+    model, batch = distraction_network(), BATCHES[1]
+    options = {"beam": 4, "lambdas": LAMBDAS["all"]}
+    expected = slow(model, batch, **options)
+    right = distraction.Past.products
+
+    def products(self: distraction.Past, name: str, present: torch.Tensor) -> torch.Tensor:
+        if name != kept:
+            return right(self, name, present)
+        places, own = self.places, torch.arange(self.beams).repeat(self.documents)
+        self.places = torch.arange(places.shape[1])[None, :] * self.beams + own[:, None]
+        try:
+            return right(self, name, present)
+        finally:
+            self.places = places
+
+    monkeypatch.setattr(distraction.Past, "products", products)
+    assert not agree(fast(model, batch, **options), expected)

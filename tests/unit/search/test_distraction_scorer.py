@@ -1,0 +1,269 @@
+"""The terms of distraction against their definitions, and how their scorer keeps the past."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from search_tables import SPECIALS, TableModel
+from torch import Tensor
+
+from laconic.config.schema import DistractionConfig, SearchConfig
+from laconic.errors import ConfigError
+from laconic.search.beam import beam_search
+from laconic.search.greedy import greedy_search
+from laconic.search.scorers.base import HypothesesView
+from laconic.search.scorers.build import build_scorers
+from laconic.search.scorers.distraction import (
+    FIRST_STEPS,
+    Distraction,
+    direction,
+    divergence_from,
+    divergence_to,
+    least_similar,
+    most_similar,
+    nearest,
+)
+from laconic.types import Memory, StepOutput
+
+DOCUMENTS, BEAMS, SOURCE = 2, 3, 6
+ROWS = DOCUMENTS * BEAMS
+WEIGHTS = {"attention": 0.7, "context": -0.4, "state": -1.3}
+
+
+def drawn(seed: int, *, rows: int = ROWS, source: int = SOURCE, dtype: torch.dtype = torch.float64) -> StepOutput:
+    g = torch.Generator().manual_seed(seed)
+    attention = (2 * torch.randn(rows, source, generator=g, dtype=torch.float64)).softmax(-1)
+    context, state = (torch.randn(rows, width, generator=g, dtype=torch.float64) for width in (5, 4))
+    nothing = torch.zeros(rows, 1)
+    return StepOutput(nothing, nothing, attention.to(dtype), context.to(dtype), state.to(dtype))
+
+
+def scorer_of(documents: int = DOCUMENTS, beams: int = BEAMS, **options: object) -> Distraction:
+    scorer = Distraction(DistractionConfig(**(options or WEIGHTS)), specials=SPECIALS)
+    mask = torch.ones(documents, SOURCE, dtype=torch.bool)
+    scorer.start(Memory(torch.zeros(documents, SOURCE, 1), mask, mask.long(), 9), documents * beams)
+    return scorer
+
+
+def said(scorer: Distraction, output: StepOutput) -> Tensor:
+    """What the scorer adds to rows at zero."""
+    rows = len(output.scores)
+    return scorer.on_rows(torch.zeros(rows, dtype=torch.float64), HypothesesView(torch.zeros(rows, 0), output))
+
+
+def definition(now: StepOutput, past: list[tuple[StepOutput, int]], row: int, variant: str, w: dict) -> float:
+    """Equations (15) to (18), or the released formula, with scalars."""
+
+    def kl(p: Tensor, q: Tensor) -> float:
+        return sum(float(a) * math.log(float(a) / float(b)) for a, b in zip(p, q, strict=True) if a > 0)
+
+    def cos(a: Tensor, b: Tensor) -> float:
+        return float(a @ b) / (math.sqrt(float(a @ a)) * math.sqrt(float(b @ b)))
+
+    if not past:
+        return 0.0
+    attention = [output.attention[r] for output, r in past]
+    contexts = [cos(now.context[row], output.context[r]) for output, r in past]
+    states = [cos(now.state[row], output.state[r]) for output, r in past]
+    if variant == "paper":
+        divergence = min(kl(now.attention[row], a) for a in attention)
+        return w["attention"] * divergence + w["context"] * max(contexts) + w["state"] * max(states)
+    divergence = min(kl(a, now.attention[row]) for a in attention)
+    distances = w["context"] * max(1 - c for c in contexts) + w["state"] * max(1 - c for c in states)
+    return w["attention"] * divergence - distances
+
+
+# ---------------------------------------------------------------------------------------- equations
+
+
+def test_the_two_sides_of_the_divergence() -> None:
+    p, q = (drawn(seed).attention for seed in (1, 2))
+    expected = (p * (p / q).log()).sum(-1)
+    assert torch.allclose((divergence_from(p) * divergence_to(q)).sum(-1), expected, atol=1e-12)
+    assert torch.allclose((divergence_from(p) * divergence_to(p)).sum(-1), torch.zeros(ROWS).double(), atol=1e-12)
+
+
+def test_divergence_is_finite_where_weights_underflow_and_blind_to_padding() -> None:
+    p, q = torch.tensor([[1.0, 0.0, 0.0]]), torch.tensor([[0.0, 1.0, 0.0]])
+    value = float((divergence_from(p) * divergence_to(q)).sum())
+    assert value == pytest.approx(-math.log(torch.finfo(torch.float32).tiny), rel=1e-6)
+    assert float((divergence_from(p) * divergence_to(p)).sum()) == 0.0
+
+
+def test_peaked_attention_keeps_its_precision() -> None:
+    """A floor such as 1e-6 inside the logarithm would change this by more than 5."""
+    p, q = torch.tensor([[1e-12, 1.0]]), torch.tensor([[1.0, 1e-12]])
+    value = float((divergence_from(p) * divergence_to(q)).sum())
+    assert value == pytest.approx(12 * math.log(10), rel=1e-5)
+
+
+def test_directions() -> None:
+    vectors = torch.tensor([[3.0, 4.0], [0.0, 0.0]])
+    assert torch.allclose(direction(vectors), torch.tensor([[0.6, 0.8], [0.0, 0.0]]))
+
+
+def test_which_of_the_past_counts() -> None:
+    values = torch.tensor([[0.3, -0.2, 0.1]])
+    assert float(nearest(values)) == pytest.approx(-0.2)
+    assert float(most_similar(values)) == pytest.approx(0.3)
+    assert float(least_similar(values)) == pytest.approx(-max(1 - 0.3, 1 + 0.2, 1 - 0.1))
+
+
+# ------------------------------------------------------------------------------------------- scorer
+
+
+@pytest.mark.parametrize("variant", ["paper", "released"])
+def test_terms_follow_the_beams(variant: str) -> None:
+    """Rows move, die and multiply for 40 steps (more than there was room for at first); a document leaves."""
+    scorer = scorer_of(**WEIGHTS, variant=variant)
+    g = torch.Generator().manual_seed(7)
+    past: list[list[tuple[StepOutput, int]]] = [[] for _ in range(ROWS)]
+    steps = FIRST_STEPS + 8
+    for step in range(steps):
+        rows = len(past)
+        output = drawn(step, rows=rows)
+        expected = [definition(output, past[row], row, variant, WEIGHTS) for row in range(rows)]
+        assert said(scorer, output).tolist() == pytest.approx(expected, abs=1e-9)
+        past = [[*past[row], (output, row)] for row in range(rows)]
+        parents = torch.randint(BEAMS, (rows // BEAMS, BEAMS), generator=g)
+        index = (parents + BEAMS * torch.arange(rows // BEAMS)[:, None]).flatten()
+        if step == steps // 2:
+            index = index[BEAMS:]  # the first document is done
+        scorer.select(index)
+        past = [past[row] for row in index.tolist()]
+    assert len(past) == BEAMS
+
+
+def test_nothing_is_said_at_the_first_step() -> None:
+    scorer = scorer_of()
+    totals = torch.zeros(ROWS)
+    assert scorer.on_rows(totals, HypothesesView(torch.zeros(ROWS, 0), drawn(0))) is totals
+    scorer.start(Memory(torch.zeros(2, 6, 1), torch.ones(2, 6, dtype=torch.bool), torch.zeros(2, 6), 9), ROWS)
+    assert scorer.on_rows(totals, HypothesesView(torch.zeros(ROWS, 0), drawn(0))) is totals
+
+
+@pytest.mark.parametrize("variant", ["paper", "released"])
+def test_a_step_twice_in_the_past_changes_nothing(variant: str) -> None:
+    once, twice = scorer_of(**WEIGHTS, variant=variant), scorer_of(**WEIGHTS, variant=variant)
+    for scorer, seeds in ((once, (0, 1)), (twice, (0, 1, 1, 0))):
+        for seed in seeds:
+            said(scorer, drawn(seed))
+    assert torch.allclose(said(once, drawn(5)), said(twice, drawn(5)), atol=1e-12)
+
+
+def test_padding_changes_nothing() -> None:
+    narrow, wide = scorer_of(), scorer_of()
+    for step in range(4):
+        output = drawn(step)
+        padded = drawn(step)
+        padded.attention = torch.cat([output.attention, torch.zeros(ROWS, 3).double()], dim=1)
+        assert torch.allclose(said(narrow, output), said(wide, padded), atol=1e-12)
+
+
+def test_sixteen_bit_models_are_compared_in_32_bits() -> None:
+    low, high = scorer_of(), scorer_of()
+    for step in range(4):
+        output = drawn(step, dtype=torch.bfloat16)
+        exact = StepOutput(output.scores, output.log_probs, *(v.double() for v in _vectors(output)))
+        assert torch.allclose(said(low, output), said(high, exact), atol=1e-4)
+
+
+def _vectors(output: StepOutput) -> tuple[Tensor, Tensor, Tensor]:
+    assert output.attention is not None
+    assert output.context is not None
+    assert output.state is not None
+    return output.attention, output.context, output.state
+
+
+@pytest.mark.parametrize("name", ["attention", "context", "state"])
+def test_what_the_model_does_not_show_is_named(name: str) -> None:
+    output = drawn(0)
+    setattr(output, name, None)
+    with pytest.raises(ConfigError, match=rf"search\.distraction\.{name} needs a model that shows its {name}"):
+        said(scorer_of(), output)
+    said(scorer_of(**{**WEIGHTS, name: 0.0}), output)  # not needed, not asked for
+
+
+def test_the_bound_is_never_below_what_can_come() -> None:
+    totals = torch.tensor([-1.0, -torch.inf]).double()
+    assert scorer_of(attention=1.0).bound(totals, 2, 9).tolist() == [torch.inf, -torch.inf]
+    assert scorer_of(attention=-1.0).bound(totals, 2, 9).tolist() == [-1.0, -torch.inf]
+    assert float(scorer_of(context=-0.5).bound(totals, 2, 9)[0]) == pytest.approx(-1 + 0.5 * 8)
+    assert scorer_of(attention=1.0, accumulate=False).bound(totals, 2, 9).tolist() == totals.tolist()
+
+
+# ------------------------------------------------------------------------------------- configuration
+
+
+def test_it_is_built_when_any_weight_is_not_zero() -> None:
+    def names(**options: object) -> list[str]:
+        return [scorer.name for scorer in build_scorers(SearchConfig(distraction=options), SPECIALS)]
+
+    assert "distraction" not in names()
+    assert "distraction" not in names(attention=0.0, context=0, state=0.0)
+    assert "distraction" in names(state=-0.1)
+    order = names(attention=1.0)
+    assert order.index("distraction") < order.index("length_normalisation")
+    assert SearchConfig().distraction is None
+
+
+@pytest.mark.parametrize("options", [{"atention": 1}, {"variant": "code"}, {"attention": "much"}])
+def test_unknown_settings_are_refused(options: dict) -> None:
+    with pytest.raises(ValueError):
+        SearchConfig(distraction=options)
+
+
+class Vectors(TableModel):
+    """A table that shows a context and a state too: those of the last token."""
+
+    def step(self, last_ids: Tensor, state: dict) -> tuple[StepOutput, dict]:
+        output, state = super().step(last_ids, state)
+        g = torch.Generator().manual_seed(3)
+        table = torch.randn(20, 4, generator=g, dtype=torch.float64)
+        output.context, output.state = table[last_ids], table.flip(0)[last_ids]
+        return output, state
+
+
+def test_what_was_added_is_recorded_and_adds_up() -> None:
+    model = Vectors(3, vocab=9, seed=2, sharpness=0.7)
+    config = SearchConfig(beam_size=4, num_return=4, max_length=5, distraction=WEIGHTS)
+    found = beam_search(model.step, model.start(), memory=model.memory, config=config, specials=SPECIALS)
+    for hypothesis in (h for hypotheses in found for h in hypotheses if len(h.ids) > 1):
+        assert hypothesis.terms["distraction"] != 0.0
+        assert sum(hypothesis.terms.values()) == pytest.approx(hypothesis.score)
+        assert hypothesis.terms["model"] == pytest.approx(hypothesis.log_prob)
+
+
+@pytest.mark.parametrize("accumulate", [True, False])
+def test_greedy_records_what_a_beam_of_one_records(accumulate: bool) -> None:
+    model = Vectors(3, vocab=9, seed=2)
+    config = SearchConfig(max_length=5, distraction={**WEIGHTS, "accumulate": accumulate})
+    arguments = {"memory": model.memory, "config": config, "specials": SPECIALS}
+    greedy = greedy_search(model.step, model.start(), **arguments)
+    beam = beam_search(model.step, model.start(), **arguments)
+    for (one,), (two,) in zip(greedy, beam, strict=True):
+        assert one.ids == two.ids
+        assert one.score == pytest.approx(two.score)
+        assert one.terms == pytest.approx(two.terms)
+        assert ("distraction" in one.terms) == (accumulate and len(one.ids) > 0)
+
+
+def test_without_early_stopping_the_search_waits_for_rewards() -> None:
+    """With a rewarded divergence a longer hypothesis may still overtake, so nothing is cut off before the end."""
+    model = Vectors(2, vocab=6, seed=4)
+    options = {"beam_size": 60, "num_return": 5, "max_length": 4, "distraction": {"attention": 3.0}}
+    exact, early = (
+        beam_search(
+            model.step,
+            model.start(),
+            memory=model.memory,
+            config=SearchConfig(**options, early_stopping=stop),
+            specials=SPECIALS,
+        )
+        for stop in (False, True)
+    )
+    assert [h[0].score >= e[0].score for h, e in zip(exact, early, strict=True)] == [True, True]
+    assert np.all([h[0].finished for h in exact])
