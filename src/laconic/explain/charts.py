@@ -7,8 +7,6 @@ from collections.abc import Mapping, Sequence
 
 from markupsafe import Markup, escape
 
-from laconic.types import Summary
-
 Points = Sequence[tuple[float, float]]
 WIDTH, HEIGHT = 640, 260
 LEFT, RIGHT, TOP, BOTTOM = 52, 16, 14, 40
@@ -58,33 +56,6 @@ def line_chart(series: Mapping[str, Points], *, x_label: str = "", y_label: str 
         f'<span class="key"><i class="s{index % 6}"></i>{escape(name)}</span>' for index, name in enumerate(lines)
     )
     return Markup("".join(out) + (f'<p class="keys">{names}</p>' if len(lines) > 1 else ""))
-
-
-def gate_curve(summary: Summary, summary_number: int = 0) -> Markup:
-    """p_gen over the words of a summary: near 1 the model writes its own word, near 0 it points."""
-    values = [(word.text, word.p_gen) for word in summary.words if word.p_gen is not None]
-    if not values:
-        return Markup("")
-    step, top, low = 34, 12, 92
-    width, height = 44 + step * len(values) + 48, low + 74  # room for the slanted label of the last word
-    places = [(44 + step * i + step / 2, low - (low - top) * max(0.0, min(1.0, p))) for i, (_, p) in enumerate(values)]
-    out = [
-        f'<svg class="gate" width="{width}" height="{height}" viewBox="0 0 {width} {height}" role="img"'
-        ' aria-label="p_gen of each word">'
-    ]
-    for value in (0.0, 0.5, 1.0):
-        y = low - (low - top) * value
-        out.append(f'<line class="grid" x1="38" y1="{y}" x2="{width}" y2="{y}"/>')
-        out.append(f'<text class="tick" x="32" y="{y + 4}" text-anchor="end">{value:g}</text>')
-    out.append(f'<polyline class="line s0" points="{" ".join(f"{x:.1f},{y:.1f}" for x, y in places)}"/>')
-    for i, ((x, y), (word, p)) in enumerate(zip(places, values, strict=True)):
-        short = word if len(word) <= 12 else word[:11] + "…"
-        out.append(
-            f'<circle class="dot s0" cx="{x:.1f}" cy="{y:.1f}" r="3.5" data-word="{summary_number}:{i}">'
-            f"<title>{escape(word)}: p_gen {p:.3f}</title></circle>"
-            f'<text class="tick" transform="translate({x + 3:.1f} {low + 14}) rotate(40)">{escape(short)}</text>'
-        )
-    return Markup("".join(out) + "</svg>")
 
 
 def ticks(low: float, high: float, count: int = 5) -> list[float]:

@@ -2,9 +2,9 @@
 
 The files in ``view/`` are plain ES modules and one style sheet; nothing is compiled. A browser loads them one by
 one from the server. A report is one file, so `bundle` puts the modules behind each other, imported ones first, into
-one function: ``import`` lines fall away, ``export`` is taken off. That asks three things of the modules, which
-`bundle` checks: imports have the form ``import { a, b } from "./file.js";`` without renaming, exports stand before
-a declaration, and no two modules declare the same name at top level.
+one function: ``import`` lines and documentation fall away, ``export`` is taken off. That asks three things of the
+modules, which `bundle` checks: imports have the form ``import { a, b } from "./file.js";`` without renaming, exports
+stand before a declaration, and no two modules declare the same name at top level.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from importlib.resources import files
 _IMPORT = re.compile(r'^import \{([^}]*)\} from "\./([\w.-]+)";\n', re.MULTILINE)
 _EXPORT = re.compile(r"^export (?=(?:async )?(?:function|const|class)\b)", re.MULTILINE)
 _TOP_LEVEL = re.compile(r"^(?:export )?(?:async )?(?:function\*?|const|let|class) +([\w$]+)", re.MULTILINE)
+_COMMENT = re.compile(r"^[ \t]*/\*\*.*?\*/\n", re.MULTILINE | re.DOTALL)  # of a module or a declaration
 _LEFT_OVER = re.compile(r"^(?:import|export)\b.*", re.MULTILINE)
 
 
@@ -52,7 +53,7 @@ def bundle(entry: str, modules: Mapping[str, str]) -> str:
             if found in declared:
                 raise ValueError(f"{name} and {declared[found]} both declare {found}")
             declared[found] = name
-        body = _EXPORT.sub("", _IMPORT.sub("", modules[name]))
+        body = _EXPORT.sub("", _IMPORT.sub("", _COMMENT.sub("", modules[name])))
         if left := _LEFT_OVER.search(body):
             raise ValueError(f"{name}: cannot be joined: {left.group()}")
         bodies.append(body.strip())

@@ -2,7 +2,8 @@
 
 A page requests nothing from anywhere: style and script are inline, figures are data URIs. Every text of a
 user is escaped by the template engine; the JSON for the script has ``<``, ``>`` and ``&`` as escapes, so a
-document that holds ``</script>`` stays text.
+document that holds ``</script>`` stays text. Summaries and documents are in the page as plain text too, so it reads
+without its script; the script (``view/``, shared with the served page) puts linked panels in their place.
 
 The parts (`Table`, `Figure`, `Curves`, `Samples`, `Prose`) are rendered by the templates in
 ``templates/components`` and may be combined freely by `render_report`.
@@ -11,18 +12,19 @@ The parts (`Table`, `Figure`, `Curves`, `Samples`, `Prose`) are rendered by the 
 from __future__ import annotations
 
 import base64
-import itertools
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass
 from functools import cache
 from typing import Any, ClassVar
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
-from laconic.explain.charts import Points, gate_curve, line_chart
-from laconic.explain.terminal import is_unknown
+from laconic.explain.charts import Points, line_chart
+from laconic.explain.components import report_script, style
+from laconic.explain.record import to_dict
+from laconic.metrics.support import check_support
 from laconic.types import Summary
 
 UNREAD_SHOWN = 4000  # characters of the unread end of a document that are shown
@@ -118,75 +120,40 @@ Section = Table | Figure | Curves | Prose | Samples
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
-    """A stretch of the document; ``index`` is None where nothing can point."""
-
-    text: str
-    index: int | None
-
-
-@dataclass(frozen=True, slots=True)
 class Group:
     """A document, and the summaries that were made of it."""
 
     document_id: str
-    pieces: Sequence[Piece]
-    unread: str
-    unread_more: int
+    document: str
+    left_out: int  # characters of the unread end that are not shown
     summaries: Sequence[Summary]
     references: Sequence[str]
-    starts: Sequence[int] = field(default=())  # first character of each piece that has an index
 
-    @property
-    def data(self) -> Markup:
+    def data(self, charts_open: bool) -> Markup:
         """What the script needs, as JSON that cannot end the script element."""
-        return embed_json([self._summary_data(summary) for summary in self.summaries])
-
-    def _summary_data(self, summary: Summary) -> dict[str, Any]:
-        cells = len(summary.words) * len(summary.source_offsets)
-        with_attention = 0 < cells <= MAX_HEAT_CELLS and all(word.attention for word in summary.words)
-        words = []
-        for word in summary.words:
-            values: dict[str, Any] = {
-                "t": word.text,
-                "p": _short(word.probability),
-                "g": None if word.p_gen is None else _short(word.p_gen),
-                "c": _short(word.copy_share),
-                "k": "unknown" if is_unknown(word) else "copied" if word.copied else "generated",
-                "s": [[self._touched(s.start, s.end), s.text[:80], _short(s.weight)] for s in word.sources],
+        return embed_json(
+            {
+                "records": [_record(summary) for summary in self.summaries],
+                "more": self.left_out,
+                "charts_open": charts_open,
             }
-            if with_attention:
-                values["a"] = [_short(weight) for weight in word.attention]
-            words.append(values)
-        offsets = summary.source_offsets if with_attention else ()
-        return {"words": words, "columns": [self._touched(start, end)[:1] for start, end in offsets]}
+        )
 
-    def _touched(self, start: int, end: int) -> list[int]:
-        """The indices of the pieces within [start, end)."""
-        return [i for i, at in _between(self.starts, start, end)]
 
-    def words(self, summary: Summary) -> list[dict[str, Any]]:
-        """The summary's text in order: words with their kind, and what stands between them."""
-        parts: list[dict[str, Any]] = []
-        position = 0
-        for index, word in enumerate(summary.words):
-            if word.start < position:
-                continue
-            parts.append({"text": summary.text[position : word.start], "kind": None})
-            kind = "unknown" if is_unknown(word) else "copied" if word.copied else "generated"
-            parts.append({"text": summary.text[word.start : word.end], "kind": kind, "index": index})
-            position = word.end
-        parts.append({"text": summary.text[position:], "kind": None})
-        return [part for part in parts if part["text"]]
-
-    def has_heat_map(self, summary: Summary) -> bool:
-        """Are there weights to draw?"""
-        cells = len(summary.words) * len(summary.source_offsets)
-        return 0 < cells <= MAX_HEAT_CELLS and all(word.attention for word in summary.words)
-
-    def gate(self, summary: Summary) -> Markup:
-        """The p_gen curve, empty for models without copying."""
-        return gate_curve(summary)
+def _record(summary: Summary) -> dict[str, Any]:
+    """The record as the service gives it, its attention in fewer digits, and what its document does not support."""
+    cells = len(summary.words) * len(summary.source_offsets)
+    with_attention = 0 < cells <= MAX_HEAT_CELLS and all(word.attention for word in summary.words)
+    record = to_dict(summary, document=False, attention=with_attention)
+    if summary.truncated and not with_attention:  # without the offsets nothing else says where reading ended
+        record["read_to"] = max((end for _, end in summary.source_offsets), default=0)
+    for word in record.get("words", ()):
+        if "attention" in word:
+            word["attention"] = [_short(weight) for weight in word["attention"]]
+    if summary.document and summary.words:
+        missing = check_support(summary.text, summary.document).unsupported
+        record["support"] = {"unsupported": [asdict(found) for found in missing]}
+    return record
 
 
 def group_summaries(summaries: Sequence[Summary], references: References | None = None) -> list[Group]:
@@ -211,65 +178,21 @@ def group_summaries(summaries: Sequence[Summary], references: References | None 
 def _group(members: Sequence[tuple[Summary, str | Sequence[str] | None]]) -> Group:
     summaries = [summary for summary, _ in members]
     document = summaries[0].document
-    spans = {span for summary in summaries for span in summary.source_offsets if span[1] > span[0]}
-    spans |= {(source.start, source.end) for summary in summaries for word in summary.words for source in word.sources}
-    pieces, starts, end = _pieces(document, spans)
-    read_to = end if spans and all(summary.truncated for summary in summaries) else len(document)
-    rest = document[end:read_to]
-    unread = document[read_to:]
+    read_to = None
+    if all(summary.truncated and summary.source_offsets for summary in summaries):
+        read_to = max(end for summary in summaries for _, end in summary.source_offsets)
+    shown = len(document) if read_to is None else read_to + UNREAD_SHOWN
     texts: list[str] = []
     for _, reference in members:
         found = [reference] if isinstance(reference, str) else list(reference or ())
         texts += [text for text in found if text and text not in texts]
     return Group(
         document_id=summaries[0].id,
-        pieces=[*pieces, Piece(rest, None)] if rest else pieces,
-        unread=unread[:UNREAD_SHOWN],
-        unread_more=max(0, len(unread) - UNREAD_SHOWN),
+        document=document[:shown],
+        left_out=max(0, len(document) - shown),
         summaries=summaries,
         references=texts,
-        starts=starts,
     )
-
-
-def _pieces(document: str, spans: set[tuple[int, int]]) -> tuple[list[Piece], list[int], int]:
-    """Cut the document at every end of a span; pieces inside some span get an index."""
-    edges = sorted({edge for span in spans for edge in span if 0 <= edge <= len(document)})
-    covered_to, position = 0, 0
-    pending = sorted(spans)
-    pieces: list[Piece] = []
-    starts: list[int] = []
-    cursor = 0
-    for start, end in itertools.pairwise(edges):
-        while cursor < len(pending) and pending[cursor][0] <= start:
-            covered_to = max(covered_to, pending[cursor][1])
-            cursor += 1
-        if covered_to < end:
-            continue
-        if position < start:
-            pieces.append(Piece(document[position:start], None))
-        pieces.append(Piece(document[start:end], len(starts)))
-        starts.append(start)
-        position = end
-    return pieces, starts, position
-
-
-def _between(starts: Sequence[int], low: int, high: int) -> list[tuple[int, int]]:
-    from_index = _first_at_least(starts, low)
-    found = []
-    for index in range(from_index, len(starts)):
-        if starts[index] >= high:
-            break
-        found.append((index, starts[index]))
-    return found
-
-
-def _first_at_least(values: Sequence[int], wanted: int) -> int:
-    low, high = 0, len(values)
-    while low < high:
-        middle = (low + high) // 2
-        low, high = (middle + 1, high) if values[middle] < wanted else (low, middle)
-    return low
 
 
 # ------------------------------------------------------------------------------------------ the pages
@@ -291,6 +214,15 @@ def render_report(title: str, sections: Sequence[Section], *, subtitle: str = ""
     return _environment().get_template("page.html").render(title=title, subtitle=subtitle, sections=sections)
 
 
+def exact(text: str) -> Markup:
+    """Text whose characters a browser keeps one for one: positions in it stay true.
+
+    A parser of HTML reads a carriage return as a line feed (two characters as one, before a line feed) and drops
+    the null character.
+    """
+    return Markup(str(escape(text)).replace("\r", "&#13;").replace("\0", "\ufffd"))
+
+
 def embed_json(value: Any) -> Markup:
     """JSON for a ``<script type="application/json">`` element: no character in it can end the element."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
@@ -309,6 +241,8 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters["cell"] = _cell
+    environment.filters["exact"] = exact
+    environment.globals.update(style=style, script=report_script)
     environment.filters["maxima"] = _maxima
     return environment
 
@@ -332,4 +266,5 @@ def _maxima(table: Table) -> dict[int, float]:
 
 
 def _short(value: float) -> float:
-    return round(float(value), 4)
+    """Few characters in a page: four digits, and 0 for what they cannot show."""
+    return round(float(value), 4) or 0

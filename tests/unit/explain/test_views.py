@@ -7,15 +7,19 @@ import json
 import re
 import xml.etree.ElementTree as ElementTree
 from dataclasses import replace
+from html import unescape
 from html.parser import HTMLParser
 from typing import Any
 
 import pytest
 from rich.console import Console
 
-from laconic.explain.charts import gate_curve, line_chart, ticks
+from laconic.explain import html
+from laconic.explain.charts import line_chart, ticks
+from laconic.explain.components import bundle, report_script, view_files
 from laconic.explain.html import Curves, Figure, Prose, Samples, Table, embed_json, render, render_report
-from laconic.explain.terminal import show
+from laconic.explain.record import to_dict
+from laconic.explain.terminal import UNKNOWN, show
 from laconic.types import SourceSpan, Summary, SummaryWord
 
 EVIL = 'Tom & "Jerry" </script><script>alert(1)</script> <img src=x onerror=alert(2)> \u2028 end'
@@ -119,32 +123,43 @@ def test_the_page_asks_for_nothing_from_anywhere() -> None:
     assert not re.search(r"\b(fetch|XMLHttpRequest|WebSocket|import)\b\s*\(", page)
 
 
-def test_words_point_to_pieces_of_the_document() -> None:
-    page = render([made()])
-    reader = parse(page)
-    data = json.loads(next(text for tag, text in reader.texts if tag == "script"))
-    first = data[0]["words"][0]
-    assert (first["t"], first["k"], first["g"]) == ("Tom", "copied", 0.5)
-    assert [source[0] for source in first["s"]] == [[0], [1]]
-    assert [entry["k"] for entry in data[0]["words"]] == ["copied", "unknown", "generated"]
-    assert data[0]["columns"] == [[0], [1]]
-    pieces = re.findall(r'data-piece="(\d+)">([^<]*)<', page)
-    assert pieces == [("0", "Tom"), ("1", "&amp;")]
-    words = re.findall(r'class="w (\w+)" data-word="(\d)" tabindex="(-?\d)" role="button">([^<]*)<', page)
-    assert words == [
-        ("copied", "0", "0", "Tom"),
-        ("unknown", "1", "-1", "&lt;unk&gt;"),
-        ("generated", "2", "-1", "runs"),
-    ]
+def data_of(page: str) -> list[dict[str, Any]]:
+    return [json.loads(text) for tag, text in parse(page).texts if tag == "script" and text.startswith("{")]
 
 
-def test_the_text_between_overlapping_spans_is_kept_once() -> None:
-    document = "abcdefghij klm"
-    spans = [SourceSpan(2, 6, "cdef", 0.5), SourceSpan(4, 8, "efgh", 0.5)]
-    one = made(document, words=(word("x", 0, sources=spans),), text="x", source_offsets=((0, 10), (11, 14)))
-    page = render([one])
-    start = page.index('class="document"')
-    assert text_of(page[page.index(">", start) + 1 : page.index("</div>", start)]) == document
+def test_the_script_gets_the_records_as_the_service_gives_them() -> None:
+    (data,) = data_of(render([made()]))
+    (record,) = data["records"]
+    assert record == to_dict(made(), document=False) | {"support": record["support"]}
+    assert (data["charts_open"], data["more"]) == (True, 0)
+
+
+def test_attention_has_few_digits_and_is_left_out_where_it_would_be_heavy(monkeypatch: pytest.MonkeyPatch) -> None:
+    fine = replace(made().words[0], attention=(0.123456, 0.00001))
+    (data,) = data_of(render([made(words=(fine,))]))
+    assert data["records"][0]["words"][0]["attention"] == [0.1235, 0]
+    monkeypatch.setattr(html, "MAX_HEAT_CELLS", 5)
+    (data,) = data_of(render([made(truncated=True)]))
+    assert "attention" not in data["records"][0]["words"][0]
+    assert "source_offsets" not in data["records"][0]
+    assert data["records"][0]["read_to"] == 5
+
+
+def test_what_the_document_lacks_is_named() -> None:
+    (data,) = data_of(render([made("Tom met Jerry.", text="Tom met Anna 12 times", words=made().words[:1])]))
+    found = data["records"][0]["support"]["unsupported"]
+    assert [(one["kind"], one["text"]) for one in found] == [("name", "Anna"), ("number", "12")]
+
+
+def shown_document(page: str) -> str:
+    start = page.index('<div class="document">')
+    return unescape(page[start + len('<div class="document">') : page.index("</div>", start)])
+
+
+def test_the_document_keeps_every_position() -> None:
+    document = " a\r\nb\rc\n & \0 < 🙂 d"
+    assert shown_document(render([made(document)])) == document.replace("\0", "\ufffd")
+    assert "\r" not in render([made(document)])  # as such a browser would read it as a line feed
 
 
 def test_systems_of_one_document_share_a_panel_and_references_stand_beside() -> None:
@@ -152,16 +167,16 @@ def test_systems_of_one_document_share_a_panel_and_references_stand_beside() -> 
     assert page.count("<article") == 2
     assert page.count('class="document"') == 2
     assert text_of(page).count("gold < 1") == 1
-    assert page.count("summary reference") == 3
+    assert page.count("system reference") == 3
     with pytest.raises(ValueError, match="1 references for 2"):
         render([made(), made()], references=["x"])
 
 
 def test_the_unread_end_is_marked_and_cut() -> None:
     page = render([made("Tom & " + "x" * 9000, truncated=True)])
-    assert 'class="unread"' in page
-    assert "5,001 more characters" in text_of(page)
-    assert len(page) < 40_000
+    (data,) = data_of(page)
+    assert data["more"] == 5001
+    assert len(shown_document(page)) == 5 + html.UNREAD_SHOWN
 
 
 def test_a_summary_without_words_or_document_is_shown_too() -> None:
@@ -206,9 +221,46 @@ def test_charts_are_well_formed_and_leave_out_what_is_no_number() -> None:
     assert len(long) < 20_000
 
 
-def test_the_gate_curve_is_empty_without_a_gate() -> None:
-    assert gate_curve(made(words=(word("x", 0, p_gen=None),))) == ""
-    ElementTree.fromstring(str(gate_curve(made())))
+# ------------------------------------------------------------------------------------------- components
+
+
+def test_modules_are_joined_in_order_without_imports() -> None:
+    modules = {
+        "main.js": 'import { a } from "./a.js";\nimport {\n  b,\n} from "./b.js";\na(b);\n',
+        "a.js": 'import { b } from "./b.js";\nexport function a() {\n  return b;\n}\n',
+        "b.js": "export const b = 1;\n",
+    }
+    joined = bundle("main.js", modules)
+    assert joined.index("const b = 1") < joined.index("function a()") < joined.index("a(b);")
+    assert not re.search(r"^(import|export)", joined, re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ('import { a as c } from "./a.js";\n', "cannot be renamed"),
+        ('import a from "./a.js";\n', "cannot be joined"),
+        ('import { a } from "./a.js";\nconst a = 2;\n', "both declare a"),
+        ('import { a } from "./a.js";\nexport default a;\n', "cannot be joined"),
+        ('import { a } from "./main.js";\n', "import each other"),
+        ('const end = "</script>";\n', "end its element"),
+    ],
+)
+def test_modules_that_cannot_be_joined_are_refused(text: str, complaint: str) -> None:
+    with pytest.raises(ValueError, match=complaint):
+        bundle("main.js", {"main.js": text, "a.js": "export const a = 1;\n"})
+
+
+def test_the_shared_modules_can_be_joined_and_are_small() -> None:
+    assert report_script().startswith("(() => {")
+    for name, text in view_files().items():
+        assert len(text.splitlines()) < 500, name
+
+
+def test_script_and_terminal_know_the_same_unknown_words() -> None:
+    listed = re.search(r"const UNKNOWN = (\[.*\]);", view_files()["record.js"])
+    assert listed is not None
+    assert tuple(json.loads(listed.group(1))) == UNKNOWN
 
 
 # --------------------------------------------------------------------------------------------- terminal

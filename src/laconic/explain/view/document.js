@@ -1,0 +1,144 @@
+/**
+ * The document as one scrolling panel that can light up places and say which place is pointed at.
+ *
+ * The text stands in a few plain text nodes, split at line breaks, so a book is as quick as a mail.
+ */
+import { h } from "./dom.js";
+import { level, LEVELS, Marks } from "./marks.js";
+import { lastAtMost } from "./text.js";
+
+const BLOCK = 4000; // a text node ends at the first line break after so many characters
+const LARGE = 60000; // from here on blocks out of sight are not laid out
+
+/** @typedef {{start: number, end: number, weight?: number}} Place */
+
+export class DocumentView {
+  /**
+   * @param {string} text
+   * @param {{more?: number, label?: string}} [options] `more`: so many characters were left out at the end
+   */
+  constructor(text, { more = 0, label = "Document" } = {}) {
+    this.text = text;
+    /** @type {Text[]} */
+    this.nodes = [];
+    /** @type {number[]} */
+    this.starts = [];
+    this.element = h("div", { class: "document", tabindex: 0, role: "region", "aria-label": label });
+    if (text.length > LARGE) this.element.classList.add("large");
+    this.addBlocks(text);
+    if (more) this.element.append(h("p", { class: "block quiet" }, `… ${more.toLocaleString("en")} more characters`));
+    this.marks = new Marks(this.element);
+    /** Told a position in the text, or null, when the pointer moves or a tap lands. */
+    this.onpoint = (/** @type {number|null} */ _position, /** @type {boolean} */ _tapped) => {};
+    this.listen();
+  }
+
+  addBlocks(text) {
+    for (let start = 0; start < text.length; ) {
+      const stop = start + BLOCK < text.length ? text.indexOf("\n", start + BLOCK) : -1;
+      const end = stop < 0 ? text.length : stop + 1;
+      const node = document.createTextNode(text.slice(start, end));
+      this.nodes.push(node);
+      this.starts.push(start);
+      this.element.append(h("div", { class: "block" }, node));
+      start = end;
+    }
+  }
+
+  listen() {
+    let waiting = null;
+    const look = () => {
+      const { x, y } = waiting;
+      waiting = null;
+      this.onpoint(this.positionAt(x, y), false);
+    };
+    this.element.addEventListener("pointermove", (event) => {
+      if (event.pointerType === "touch") return;
+      if (!waiting) requestAnimationFrame(look);
+      waiting = { x: event.clientX, y: event.clientY };
+    });
+    this.element.addEventListener("pointerleave", () => this.onpoint(null, false));
+    this.element.addEventListener("click", (event) => this.onpoint(this.positionAt(event.clientX, event.clientY), true));
+  }
+
+  /** The position in the text under a point of the window; null beside the text. */
+  positionAt(x, y) {
+    let node, offset;
+    if (document.caretPositionFromPoint) {
+      const caret = document.caretPositionFromPoint(x, y);
+      [node, offset] = [caret?.offsetNode, caret?.offset];
+    } else {
+      const range = document.caretRangeFromPoint?.(x, y);
+      [node, offset] = [range?.startContainer, range?.startOffset];
+    }
+    const index = this.nodes.indexOf(node);
+    if (index < 0) return null;
+    for (const start of [offset, offset - 1]) {
+      if (start < 0 || start >= node.length) continue;
+      const box = this.rangeOf({ start: this.starts[index] + start, end: this.starts[index] + start + 1 }).getBoundingClientRect();
+      if (x >= box.left && x <= box.right && y >= box.top && y <= box.bottom) return this.starts[index] + start;
+    }
+    return null;
+  }
+
+  /** @param {Place} place @returns {Range} */
+  rangeOf({ start, end }) {
+    const range = document.createRange();
+    const first = Math.max(0, lastAtMost(this.starts, start));
+    const last = Math.max(first, lastAtMost(this.starts, end - 1));
+    range.setStart(this.nodes[first], Math.min(start - this.starts[first], this.nodes[first].length));
+    range.setEnd(this.nodes[last], Math.min(end - this.starts[last], this.nodes[last].length));
+    return range;
+  }
+
+  /** Light up these places by weight, the heaviest most. @param {Place[]} places */
+  light(places) {
+    const most = Math.max(...places.map((place) => place.weight ?? 1), 1e-9);
+    const byLevel = new Map();
+    for (const place of this.drawable(places)) {
+      const kind = level((place.weight ?? 1) / most);
+      byLevel.set(kind, [...(byLevel.get(kind) ?? []), this.rangeOf(place)]);
+    }
+    for (let number = 1; number <= LEVELS; number += 1) {
+      this.marks.set(`level${number}`, byLevel.get(`level${number}`) ?? []);
+    }
+  }
+
+  /** Faintly mark every place that some word uses. @param {Place[]} places */
+  markUsed(places) {
+    this.marks.set("used", this.drawable(places).map((place) => this.rangeOf(place)));
+  }
+
+  /** Grey out what no system read. @param {number|null} readTo the first character that was not read */
+  dim(readTo) {
+    this.marks.set("unread", readTo === null ? [] : this.drawable([{ start: readTo, end: this.text.length }]).map((place) => this.rangeOf(place)));
+  }
+
+  /** Mark the one place that is pointed at; null takes the mark away. @param {Place|null} place */
+  point(place) {
+    this.marks.set("point", place ? this.drawable([place]).map((one) => this.rangeOf(one)) : []);
+  }
+
+  drawable(places) {
+    return this.nodes.length ? places.filter((place) => place.end > place.start && place.start < this.text.length) : [];
+  }
+
+  /** Bring a place into sight within the panel; the window stays where it is. @param {Place} place */
+  reveal(place) {
+    if (!this.drawable([place]).length) return;
+    const panel = this.element;
+    const box = this.rangeOf(place).getBoundingClientRect();
+    const frame = panel.getBoundingClientRect();
+    if (box.top >= frame.top + 8 && box.bottom <= frame.bottom - 8) return;
+    panel.scrollTop += box.top - frame.top - panel.clientHeight / 3;
+    if (!panel.classList.contains("large")) return;
+    // Blocks out of sight had estimated heights: look again now that these are laid out.
+    const again = this.rangeOf(place).getBoundingClientRect();
+    panel.scrollTop += again.top - frame.top - panel.clientHeight / 3;
+  }
+
+  /** Forget the marks, before the panel is removed. */
+  close() {
+    this.marks.clear();
+  }
+}

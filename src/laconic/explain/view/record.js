@@ -1,0 +1,103 @@
+/**
+ * From a record of the service (or of `laconic explain --json`) to what the components draw.
+ *
+ * Everything but `summary` may be missing: an older record, or one asked for without explanation, is shown as far
+ * as it goes. All positions are UTF-16 units afterwards.
+ */
+import { Offsets } from "./text.js";
+
+const UNKNOWN = ["<unk>", "[UNK]", "UNK", "⁇"];
+
+/**
+ * @typedef {{start: number, end: number, weight: number, text: string}} Source a place in the document
+ * @typedef {{index: number, start: number, end: number, text: string, kind: "copied"|"generated"|"unknown",
+ *   probability: number, pGen: number|null, copyShare: number, sources: Source[]}} Word
+ * @typedef {{name: string, rows: (number|null)[][], columns: {start: number, end: number}[], coarse: boolean}} HeatData
+ * @typedef {{kind: string, text: string, start: number, end: number}} Warning
+ * @typedef {{model: string, text: string, words: Word[], maps: HeatData[], warnings: Warning[]|null, readTo: number|null,
+ *   raw: Object}} View
+ */
+
+/**
+ * @param {Object} record
+ * @param {string} document the text that its positions count in
+ * @returns {View}
+ */
+export function readRecord(record, document) {
+  const inDocument = new Offsets(document);
+  const text = record.summary ?? "";
+  const inSummary = new Offsets(text);
+  const span = (from, offsets) => ({ start: offsets.toUnits(from.start), end: offsets.toUnits(from.end) });
+  const words = (record.words ?? []).map((word, index) => ({
+    index,
+    ...span(word, inSummary),
+    text: word.text,
+    kind: UNKNOWN.includes(word.text) ? "unknown" : word.copied ? "copied" : "generated",
+    probability: word.probability ?? 0,
+    pGen: word.p_gen ?? null,
+    copyShare: word.copy_share ?? 0,
+    sources: (word.sources ?? []).map((source) => ({ ...span(source, inDocument), weight: source.weight, text: source.text })),
+  }));
+  const warnings = record.support?.unsupported ?? null;
+  return {
+    model: record.model || "summary",
+    text,
+    words,
+    maps: readMaps(record, inDocument),
+    warnings: warnings && warnings.map((found) => ({ kind: found.kind, text: found.text, ...span(found, inSummary) })),
+    readTo: readTo(record, inDocument),
+    raw: record,
+  };
+}
+
+/** Every heat map that the record has: attention, others by name, and the coarse one over chunks. */
+function readMaps(record, offsets) {
+  const words = record.words ?? [];
+  const columns = (record.source_offsets ?? []).map(([start, end]) => ({
+    start: offsets.toUnits(start),
+    end: offsets.toUnits(end),
+  }));
+  const maps = [];
+  const add = (name, rows, places, coarse) => {
+    const fits = places.length && rows.length && rows.every((row) => row?.length === places.length);
+    if (fits && rows.some((row) => row.some((weight) => weight > 0))) {
+      maps.push({ name, rows, columns: places, coarse });
+    }
+  };
+  const chunks = record.chunks ?? [];
+  const places = chunks.map(({ start, end }) => ({ start: offsets.toUnits(start), end: offsets.toUnits(end) }));
+  const share = (chunk, index) => {
+    const weights = chunk.weights ?? chunk.weight;
+    return (Array.isArray(weights) ? weights[index] : weights) ?? null;
+  };
+  add("Chunks", words.map((_, index) => chunks.map((chunk) => share(chunk, index))), places, true);
+  add("Attention", words.map((word) => word.attention), columns, false);
+  for (const name of new Set(words.flatMap((word) => Object.keys(word.maps ?? {})))) {
+    add(named(name), words.map((word) => word.maps?.[name]), columns, false);
+  }
+  return maps;
+}
+
+/** "opponent_attention" as a heading. */
+function named(name) {
+  const spaced = name.replaceAll("_", " ");
+  return spaced.charAt(0).toUpperCase() + spaced.slice(1);
+}
+
+/** Where the model stopped reading; null if it read everything. */
+function readTo(record, offsets) {
+  if (record.read_to) return offsets.toUnits(record.read_to); // a report without its attention
+  if (!record.truncated || !record.source_offsets?.length) return null;
+  return offsets.toUnits(record.source_offsets.reduce((most, [, end]) => Math.max(most, end), 0));
+}
+
+/** One line about a summary: words copied, score, what was read. @param {View} view @returns {string[]} */
+export function facts(view) {
+  const { raw, words } = view;
+  const parts = [];
+  if (words.length) parts.push(`${words.filter((word) => word.kind === "copied").length} of ${words.length} words copied`);
+  if (raw.log_prob) parts.push(`score ${Number(raw.score).toFixed(2)}`);
+  if (raw.truncated) parts.push(`read the first ${raw.tokens_read.toLocaleString("en")} of ${raw.tokens_given.toLocaleString("en")} tokens`);
+  if (raw.finished === false) parts.push("cut at the length limit");
+  return parts;
+}

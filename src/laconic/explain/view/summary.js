@@ -1,0 +1,192 @@
+/** One system's summary: its words, coloured by where they came from, and below it what is known of the word in hand. */
+import { button, freshId, h } from "./dom.js";
+import { facts } from "./record.js";
+import { percent, probability, shortened } from "./text.js";
+
+const KINDS = { copied: "copied", generated: "generated", unknown: "unknown to its vocabulary" };
+const HINT = "Point at a word, or move with the arrow keys, to see where it came from.";
+const NO_WORDS = "This summary came without an explanation.";
+
+export class SummaryView {
+  /** @param {import("./record.js").View} view */
+  constructor(view) {
+    this.view = view;
+    /** @type {HTMLElement[]} */
+    this.elements = [];
+    /** Told the word under the pointer, or null. */
+    this.onhover = (/** @type {number|null} */ _index) => {};
+    /** Told the word that was chosen by focus or tap, or null on Escape. */
+    this.onpin = (/** @type {number|null} */ _index) => {};
+    this.inspector = h("div", { class: "inspector", id: freshId("inspector"), "aria-live": "polite" });
+    this.text = h("p", { class: "words" }, ...this.parts());
+    this.warnings = this.warningList();
+    this.element = h("div", { class: "summary-view" }, this.factLine(), this.text, this.warnings, this.inspector);
+    this.inspect(null);
+    if (view.words.length) this.listen();
+  }
+
+  factLine() {
+    const line = facts(this.view);
+    return line.length ? h("p", { class: "facts" }, line.join(" · ")) : null;
+  }
+
+  /** The text in order: an element for each word, plain text between them. */
+  parts() {
+    const { text, words, warnings } = this.view;
+    if (!text) return [h("span", { class: "quiet" }, "The summary is empty.")];
+    const parts = [];
+    let position = 0;
+    for (const word of words) {
+      if (word.start < position) continue; // pieces of one word
+      const missing = warnings?.find((found) => found.start < word.end && word.start < found.end);
+      const element = h(
+        "span",
+        {
+          class: `word ${word.kind}${missing ? " missing" : ""}`,
+          role: "button",
+          tabindex: this.elements.length ? -1 : 0,
+          data: { word: word.index },
+          title: missing ? `The document does not have this ${missing.kind}` : null,
+        },
+        text.slice(word.start, word.end),
+      );
+      this.elements.push(element);
+      parts.push(text.slice(position, word.start), element);
+      position = word.end;
+    }
+    parts.push(text.slice(position));
+    return parts;
+  }
+
+  /** Numbers, dates and names that the document lacks. */
+  warningList() {
+    const { warnings } = this.view;
+    if (!warnings?.length) return null;
+    const quote = (found) => h("li", {}, h("b", {}, found.text), ` (${found.kind})`);
+    return h("div", { class: "warnings" }, "Not in the document: ", h("ul", {}, ...warnings.map(quote)));
+  }
+
+  listen() {
+    const wordOf = (event) => event.target.closest?.(".word");
+    this.text.addEventListener("pointerover", (event) => {
+      const word = wordOf(event);
+      if (word && event.pointerType !== "touch") this.onhover(Number(word.dataset.word));
+    });
+    this.text.addEventListener("pointerout", (event) => {
+      if (wordOf(event) && event.pointerType !== "touch") this.onhover(null);
+    });
+    this.text.addEventListener("focusin", (event) => {
+      const word = wordOf(event);
+      if (!word) return;
+      this.rove(word);
+      this.onpin(Number(word.dataset.word));
+    });
+    this.text.addEventListener("click", (event) => wordOf(event)?.focus());
+    this.text.addEventListener("keydown", (event) => this.key(event));
+  }
+
+  key(event) {
+    const here = this.elements.indexOf(event.target);
+    if (here < 0) return;
+    if (event.key === "Escape") {
+      event.target.blur();
+      this.onpin(null);
+      return;
+    }
+    const next = {
+      ArrowRight: () => this.elements[here + 1],
+      ArrowLeft: () => this.elements[here - 1],
+      ArrowDown: () => this.nextLine(here, 1),
+      ArrowUp: () => this.nextLine(here, -1),
+      Home: () => this.elements[0],
+      End: () => this.elements.at(-1),
+    }[event.key]?.();
+    if (next === undefined) return;
+    event.preventDefault();
+    next.focus();
+  }
+
+  /** The nearest word on the next line, above or below. */
+  nextLine(here, direction) {
+    const box = this.elements[here].getBoundingClientRect();
+    const middle = (box.left + box.right) / 2;
+    let best, line;
+    for (let index = here + direction; index >= 0 && index < this.elements.length; index += direction) {
+      const other = this.elements[index].getBoundingClientRect();
+      if (direction * (other.top - box.top) < box.height / 2) continue;
+      line ??= other.top;
+      if (Math.abs(other.top - line) > box.height / 2) break;
+      const distance = Math.abs((other.left + other.right) / 2 - middle);
+      if (!best || distance < best.distance) best = { distance, element: this.elements[index] };
+    }
+    return best?.element;
+  }
+
+  /** Only one word is in the tab order: the one that was used last. */
+  rove(word) {
+    for (const element of this.elements) element.tabIndex = element === word ? 0 : -1;
+  }
+
+  elementOf(index) {
+    return this.elements.find((element) => Number(element.dataset.word) === index);
+  }
+
+  /** Show which word is in hand, and what is known of it. @param {number|null} index */
+  choose(index) {
+    for (const element of this.elements) element.classList.toggle("chosen", Number(element.dataset.word) === index);
+    this.inspect(index === null ? null : this.view.words[index]);
+  }
+
+  /** Light up the words that use the place pointed at in the document. @param {Set<number>} indices */
+  lightUsers(indices) {
+    for (const element of this.elements) element.classList.toggle("user", indices.has(Number(element.dataset.word)));
+  }
+
+  /** @param {import("./record.js").Word|null} word */
+  inspect(word) {
+    if (!word) {
+      this.inspector.replaceChildren(h("p", { class: "quiet" }, this.view.words.length ? HINT : NO_WORDS));
+      return;
+    }
+    const known = [KINDS[word.kind], `probability ${probability(word.probability)}`];
+    if (word.pGen !== null) known.push(`p_gen ${word.pGen.toFixed(2)}`, `${percent(word.copyShare)} of it copied`);
+    const from = word.kind === "copied" ? "Copied from" : "The model looked at";
+    const title = h("p", { class: "known" }, h("b", {}, word.text), ` ${known.join(" · ")}`);
+    this.inspector.replaceChildren(title);
+    if (!word.sources.length) return;
+    const bar = (weight) => {
+      const filled = h("i", {});
+      filled.style.width = percent(Math.min(1, weight));
+      return h("span", { class: "share", "aria-hidden": "true" }, filled);
+    };
+    const place = (source) =>
+      h("li", {}, bar(source.weight), h("span", { class: "weight" }, percent(source.weight)), h("q", {}, shortened(source.text, 60)));
+    this.inspector.append(h("p", { class: "offscreen" }, from), h("ol", { class: "sources", "aria-label": from }, ...word.sources.map(place)));
+  }
+}
+
+/** A button that copies a text and says so. @param {() => string} text @param {string} label @returns {HTMLButtonElement} */
+export function copyButton(text, label) {
+  const copying = button(label, async () => {
+    const done = await copyText(text());
+    copying.textContent = done ? "Copied" : "Copying was refused";
+    setTimeout(() => (copying.textContent = label), 1600);
+  });
+  return copying;
+}
+
+/** To the clipboard; the old way where the new one is not allowed (plain http to another machine). */
+async function copyText(text) {
+  try {
+    await navigator.clipboard.writeText(text);
+    return true;
+  } catch {
+    const field = h("textarea", { class: "offscreen", readonly: true });
+    field.value = text;
+    document.body.append(field);
+    field.select();
+    const done = document.execCommand("copy");
+    field.remove();
+    return done;
+  }
+}

@@ -1,0 +1,78 @@
+/**
+ * Characters and numbers.
+ *
+ * Records count characters (code points, as Python does); the DOM counts UTF-16 units. The two differ behind
+ * the first emoji, so every position that comes from a record goes through `Offsets`.
+ */
+
+/** Translates positions of one text between code points and UTF-16 units. */
+export class Offsets {
+  /** @param {string} text */
+  constructor(text) {
+    this.length = text.length;
+    /** UTF-16 positions of the characters that take two units. */
+    this.wide = [];
+    if (/[\ud800-\udbff]/.test(text)) {
+      for (const found of text.matchAll(/[\u{10000}-\u{10ffff}]/gu)) this.wide.push(found.index);
+    }
+  }
+
+  /** @param {number} character @returns {number} the UTF-16 position, within the text */
+  toUnits(character) {
+    if (!this.wide.length) return Math.min(character, this.length);
+    // The k-th wide character stands at wide[k] units, which is wide[k] - k characters.
+    let low = 0;
+    let high = this.wide.length;
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (this.wide[middle] - middle < character) low = middle + 1;
+      else high = middle;
+    }
+    return Math.min(character + low, this.length);
+  }
+}
+
+/**
+ * The last index whose value is not above `wanted`; -1 where all are.
+ * @param {number[]} sorted @param {number} wanted
+ */
+export function lastAtMost(sorted, wanted) {
+  let low = 0;
+  let high = sorted.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (sorted[middle] <= wanted) low = middle + 1;
+    else high = middle;
+  }
+  return low - 1;
+}
+
+/** @param {number} share 0 to 1 @returns {string} "37%", "<1%" */
+export function percent(share) {
+  return share > 0 && share < 0.005 ? "<1%" : `${Math.round(100 * share)}%`;
+}
+
+/** @param {number} value a probability @returns {string} */
+export function probability(value) {
+  if (value >= 0.005 || value === 0) return value.toFixed(2);
+  return value < 0.0001 ? "below 0.0001" : value.toFixed(4);
+}
+
+/** @param {number} number @param {string} noun @returns {string} "1 word", "20,000 words" */
+export function counted(number, noun) {
+  return `${number.toLocaleString("en")} ${noun}${number === 1 ? "" : "s"}`;
+}
+
+/** @param {string} text @param {number} most @returns {string} on one line, with an ellipsis if cut */
+export function shortened(text, most) {
+  const flat = text.replace(/\s+/g, " ").trim();
+  return flat.length <= most ? flat : `${flat.slice(0, most - 1).trimEnd()}…`;
+}
+
+/** Words as blanks separate them, counted without building them. @param {string} text */
+export function countWords(text) {
+  let count = 0;
+  const pattern = /\S+/g;
+  while (pattern.test(text)) count += 1;
+  return count;
+}

@@ -1,0 +1,123 @@
+/** Asking each chosen system and showing what it answers, one slot a system. */
+import { ServiceError, summarize } from "./api.js";
+import { button, h } from "./view/dom.js";
+import { Panel } from "./view/panel.js";
+import { copyButton } from "./view/summary.js";
+import { counted, countWords } from "./view/text.js";
+
+export class Results {
+  /**
+   * @param {HTMLElement} place
+   * @param {{say: (sentence: string) => void, onunauthorized: (sentence: string) => void, onbusy: (busy: boolean) => void,
+   *   onedit: () => void}} listeners
+   */
+  constructor(place, { say, onunauthorized, onbusy, onedit }) {
+    Object.assign(this, { place, say, onunauthorized, onbusy, onedit });
+    this.panel = null;
+    this.running = new Set();
+  }
+
+  /**
+   * Ask all systems at once; each shows up when it is ready.
+   * @param {string} text
+   * @param {{model: string, options: Object}[]} systems
+   */
+  async run(text, systems) {
+    this.cancel();
+    this.panel?.close();
+    this.panel = new Panel(text, { chartsOpen: systems.length === 1 && innerWidth >= 860 });
+    const title = h("h4", {}, "Your text ", h("span", { class: "quiet" }, counted(countWords(text), "word")));
+    this.panel.reading.prepend(h("header", { class: "text-head" }, title, button("Edit", this.onedit, { "aria-label": "Edit the text" })));
+    this.place.replaceChildren(this.panel.element);
+    this.say(`Summarizing with ${systems.map(({ model }) => model).join(", ")}.`);
+    await Promise.all(systems.map((system) => this.ask(text, system, this.panel.addSystem())));
+  }
+
+  async ask(text, system, slot) {
+    const { panel } = this;
+    const control = new AbortController();
+    const stop = this.showProgress(slot, system.model);
+    this.running.add(control);
+    this.onbusy(true);
+    try {
+      const record = await summarize({ ...system, document: text }, control.signal);
+      stop();
+      if (panel === this.panel) this.show(slot, record, text);
+    } catch (error) {
+      stop();
+      if (panel === this.panel) this.showProblem(slot, error, system, text);
+    } finally {
+      this.running.delete(control);
+      this.onbusy(this.running.size > 0);
+    }
+  }
+
+  /** Stop waiting for what has not been answered. */
+  cancel() {
+    for (const control of this.running) control.abort();
+  }
+
+  header(model, ...tools) {
+    return h("header", {}, h("h4", {}, model), ...tools);
+  }
+
+  /** @returns {() => void} ends the showing */
+  showProgress(slot, model) {
+    const seconds = h("span", { class: "quiet" });
+    const bar = h("div", { class: "progress", role: "progressbar", "aria-label": `${model} is summarizing` }, h("i", {}));
+    slot.replaceChildren(this.header(model, seconds), bar);
+    const begun = performance.now();
+    const timer = setInterval(() => (seconds.textContent = `${((performance.now() - begun) / 1000).toFixed(0)} s`), 1000);
+    return () => clearInterval(timer);
+  }
+
+  show(slot, record, text) {
+    const copy = copyButton(() => record.summary, "Copy");
+    const save = button("JSON", () => download(`laconic-${record.model}.jsonl`, { ...record, document: text }), {
+      title: "Download the record; laconic explain stored FILE --html shows it again",
+      "aria-label": `Download the record of ${record.model} as JSON`,
+    });
+    slot.replaceChildren(this.header(record.model, copy, save));
+    const view = this.panel.show(slot, record);
+    this.say(this.panel.describe(view));
+  }
+
+  showProblem(slot, error, system, text) {
+    const cancelled = error.name === "AbortError";
+    const known = cancelled || error instanceof ServiceError;
+    const sentence = cancelled ? "Cancelled." : known ? error.message : `This page failed: ${error.message}. Reload it.`;
+    if (!known) console.error(error);
+    const again = button("Try again", () => this.ask(text, system, slot));
+    slot.replaceChildren(this.header(system.model), h("p", { class: cancelled ? "quiet" : "problem", role: cancelled ? null : "alert" }, sentence), again);
+    if (error.wait > 0) countDown(again, error.wait);
+    if (error.status === 401) this.onunauthorized(error.message);
+    if (cancelled) this.say("Cancelled.");
+  }
+
+  /** Try every system again that has no summary yet, for example after a token was given. */
+  retryAll() {
+    for (const slot of this.place.querySelectorAll(".system")) {
+      if (slot.querySelector(".problem")) slot.querySelector("button").click();
+    }
+  }
+}
+
+/** Switch a button off for so many seconds and say when it comes back. */
+function countDown(waiting, seconds) {
+  const label = waiting.textContent;
+  waiting.disabled = true;
+  const tick = (left) => {
+    waiting.textContent = left > 0 ? `${label} in ${left} s` : label;
+    waiting.disabled = left > 0;
+    if (left > 0) setTimeout(() => tick(left - 1), 1000);
+  };
+  tick(Math.ceil(seconds));
+}
+
+/** One line of JSON: a JSON file and a JSON-lines file at once. */
+function download(name, record) {
+  const address = URL.createObjectURL(new Blob([`${JSON.stringify(record)}\n`], { type: "application/jsonl" }));
+  const link = h("a", { href: address, download: name.replace(/[^\w.-]+/g, "_") });
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(address), 10_000);
+}

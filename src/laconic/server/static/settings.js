@@ -1,0 +1,161 @@
+/**
+ * Which systems, how long, how wide a beam. All of it stands behind the # of the address, so a link carries the settings and
+ * never the text.
+ */
+import { button, h } from "./view/dom.js";
+
+const MOST = 3;
+/** Options of the service that the page offers; each is sent to the systems that have it. */
+const NUMBERS = [
+  { key: "min_length", label: "Shortest", unit: "tokens" },
+  { key: "max_length", label: "Longest", unit: "tokens" },
+  { key: "beam_size", label: "Beam", unit: "hypotheses" },
+  { key: "sentences", label: "Sentences", unit: "sentences" },
+];
+const GROUPS = { neural: "Models", extractive: "Extractive methods" };
+
+export class Settings {
+  /**
+   * @param {HTMLElement} systems where the choosers go
+   * @param {HTMLElement} numbers where the options go
+   */
+  constructor(systems, numbers) {
+    this.place = systems;
+    this.numbers = numbers;
+    this.models = new Map();
+    this.chosen = [];
+    this.values = {};
+    /** Told about every change. */
+    this.onchange = () => {};
+    addEventListener("hashchange", () => this.readAddress());
+  }
+
+  /** @param {Object[]} models the entries of GET v1/models */
+  offer(models) {
+    this.models = new Map(models.map((model) => [model.name, model]));
+    this.readAddress();
+  }
+
+  /** Take the settings from the address; names that this server lacks are left out. */
+  readAddress() {
+    if (!this.models.size) return;
+    const given = new URLSearchParams(location.hash.slice(1));
+    const known = [...new Set((given.get("systems") ?? "").split(",").map(decoded))].filter((name) => this.models.has(name));
+    this.missing = (given.get("systems") ?? "").split(",").map(decoded).filter((name) => name && !this.models.has(name));
+    this.chosen = known.length ? known.slice(0, MOST) : [this.fallback()];
+    this.values = {};
+    for (const { key } of NUMBERS) if (/^\d+$/.test(given.get(key) ?? "")) this.values[key] = Number(given.get(key));
+    this.draw();
+    this.onchange();
+  }
+
+  fallback() {
+    const models = [...this.models.values()];
+    return (models.find((model) => model.default) ?? models[0]).name;
+  }
+
+  /** The address of this page with these settings. @returns {string} */
+  link() {
+    const given = new URLSearchParams();
+    given.set("systems", this.chosen.map(encodeURIComponent).join(","));
+    for (const [key, value] of Object.entries(this.values)) given.set(key, String(value));
+    return `${location.href.split("#")[0]}#${given}`;
+  }
+
+  /** The options that one system is asked with. @param {string} name @returns {Object<string, number>} */
+  optionsOf(name) {
+    const known = this.models.get(name)?.options ?? {};
+    return Object.fromEntries(Object.entries(this.values).filter(([key]) => key in known));
+  }
+
+  changed() {
+    history.replaceState(null, "", this.link());
+    this.onchange();
+  }
+
+  draw() {
+    const rows = this.chosen.map((name, index) => this.chooser(name, index));
+    const more = button("+ Compare with another", () => this.add(), { hidden: this.chosen.length >= Math.min(MOST, this.models.size) });
+    for (const old of [...this.place.querySelectorAll(":scope > :not(legend)")]) old.remove();
+    this.place.append(...rows, more);
+    this.drawNumbers();
+  }
+
+  chooser(name, index) {
+    const groups = Object.entries(GROUPS).map(([kind, label]) => {
+      const models = [...this.models.values()].filter((model) => model.kind === kind);
+      const option = (model) =>
+        h("option", { value: model.name, selected: model.name === name, disabled: model.name !== name && this.chosen.includes(model.name) }, model.name);
+      return models.length ? h("optgroup", { label }, ...models.map(option)) : null;
+    });
+    const select = h("select", { "aria-label": `System ${index + 1}` }, ...groups);
+    select.addEventListener("change", () => {
+      this.chosen[index] = select.value;
+      this.draw();
+      this.place.querySelectorAll("select")[index].focus();
+      this.changed();
+    });
+    const remove = button("×", () => this.remove(index), { "aria-label": `Leave out ${name}`, class: "plain remove", hidden: this.chosen.length < 2 });
+    return h("span", { class: "chosen-system" }, select, remove);
+  }
+
+  add() {
+    const free = [...this.models.keys()].find((name) => !this.chosen.includes(name));
+    if (!free) return;
+    this.chosen.push(free);
+    this.draw();
+    this.place.querySelectorAll("select")[this.chosen.length - 1].focus();
+    this.changed();
+  }
+
+  remove(index) {
+    this.chosen.splice(index, 1);
+    this.draw();
+    this.place.querySelectorAll("select")[0].focus();
+    this.changed();
+  }
+
+  /** A field for each option that some chosen system has; empty: as the system is set. */
+  drawNumbers() {
+    const fields = NUMBERS.map(({ key, label, unit }) => {
+      const infos = this.chosen.map((name) => this.models.get(name).options?.[key]).filter(Boolean);
+      if (!infos.length) return null;
+      const ends = { min: Math.max(...infos.map((info) => info.minimum ?? 0), 0), max: Math.min(...infos.map((info) => info.maximum ?? 1000)) };
+      const defaults = [...new Set(infos.map((info) => info.default ?? "auto"))];
+      const input = h("input", {
+        type: "number",
+        inputmode: "numeric",
+        step: 1,
+        ...ends,
+        placeholder: defaults.length === 1 ? defaults[0] : "auto",
+        title: `${label} in ${unit}, ${ends.min} to ${ends.max}. Empty: as each system is set.`,
+        data: { option: key },
+      });
+      input.value = this.values[key] ?? "";
+      input.addEventListener("input", () => this.setNumber(key, input));
+      return h("label", {}, h("span", {}, label), input);
+    });
+    for (const old of [...this.numbers.querySelectorAll("label")]) old.remove();
+    this.numbers.append(...fields.filter(Boolean));
+  }
+
+  setNumber(key, input) {
+    const value = input.value === "" ? null : Number(input.value);
+    if (value === null) delete this.values[key];
+    else if (Number.isInteger(value)) this.values[key] = value;
+    this.changed();
+  }
+
+  /** The first field whose value does not fit; null if all do. @returns {HTMLInputElement|null} */
+  wrongField() {
+    return [...this.numbers.querySelectorAll("input")].find((input) => !input.validity.valid) ?? null;
+  }
+}
+
+function decoded(name) {
+  try {
+    return decodeURIComponent(name);
+  } catch {
+    return "";
+  }
+}

@@ -1,0 +1,222 @@
+"""A service with the interface of ours and made-up answers, so that the page can be tested in every situation.
+
+The page's files are the real ones. What is asked decides what happens: the name of the model.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from laconic.server.page import HEADERS, assets
+
+NUMBER = {"type": "integer", "minimum": 1, "maximum": 16}
+DECODING = {
+    "min_length": {**NUMBER, "default": 1, "maximum": 512},
+    "max_length": {**NUMBER, "default": 12, "maximum": 512},
+    "beam_size": {**NUMBER, "default": 4},
+}
+EXTRACTIVE = {"sentences": {**NUMBER, "default": 3, "maximum": 1000}}
+COPIED = 0.5
+
+
+def entry(name: str, kind: str = "neural", **more: Any) -> dict[str, Any]:
+    options = DECODING if kind == "neural" else EXTRACTIVE
+    return {"name": name, "kind": kind, "default": name == "pointer", "options": options, **more}
+
+
+MODELS = [
+    *[entry(name) for name in ("pointer", "chunked", "opponent", "slow", "busy", "broken", "garbled")],
+    *[entry(name, "extractive") for name in ("first", "whole")],
+]
+
+
+class Handler(BaseHTTPRequestHandler):
+    """One request; ``server.token`` and ``server.asked`` belong to the `Server`."""
+
+    protocol_version = "HTTP/1.1"
+    server: Server
+
+    def do_GET(self) -> None:
+        name = "index.html" if self.path == "/" else self.path.removeprefix("/static/")
+        if name in assets():
+            self.send(200, assets()[name].body, {**HEADERS, "Content-Type": assets()[name].media_type})
+        elif self.path == "/v1/models" and self.allowed():
+            limits = {"max_characters": 2_000_000}
+            self.send_json(200, {"version": "0", "models": MODELS, "limits": limits})
+        elif self.path != "/v1/models":
+            self.send_json(404, {"error": "There is nothing at this address.", "code": "not_found"})
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        if not self.allowed():
+            return
+        request = json.loads(body)
+        self.server.asked.append(request)
+        model, document = request["model"], request["document"]
+        if model == "busy":
+            problem = {"error": "Too many documents wait already (256); try again soon.", "code": "queue_full"}
+            self.send_json(429, problem, {"Retry-After": "2"})
+        elif model == "broken":
+            self.send_json(
+                500, {"error": "An error in the service; its log has the details.", "code": "internal_error"}
+            )
+        elif model == "garbled":
+            self.send(502, b"<html>Bad gateway</html>", {"Content-Type": "text/html"})
+        else:
+            time.sleep(1.5 if model == "slow" else 0)
+            self.send_json(200, {"model": model, "summaries": [record(model, document)]})
+
+    def allowed(self) -> bool:
+        token = self.server.token
+        if token is None or self.headers.get("Authorization") == f"Bearer {token}":
+            return True
+        self.send_json(401, {"error": "The token is missing or wrong.", "code": "unauthorized"})
+        return False
+
+    def send_json(self, status: int, value: Any, headers: dict[str, str] | None = None) -> None:
+        self.send(status, json.dumps(value).encode(), {"Content-Type": "application/json", **(headers or {})})
+
+    def send(self, status: int, body: bytes, headers: dict[str, str]) -> None:
+        self.send_response(status)
+        for name, value in {**headers, "Content-Length": str(len(body))}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        pass
+
+
+class Server(ThreadingHTTPServer):
+    """Listens on a free port of this machine."""
+
+    daemon_threads = True
+    token: str | None
+
+    def __init__(self, token: str | None = None) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.token = token
+        self.asked: list[dict[str, Any]] = []
+
+    @property
+    def address(self) -> str:
+        return f"http://127.0.0.1:{self.server_address[1]}/"
+
+
+@contextmanager
+def serving(token: str | None = None) -> Iterator[Server]:
+    server = Server(token)
+    thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
+    thread.start()
+    try:
+        yield server
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+# ------------------------------------------------------------------------------------------- answers
+
+
+def record(model: str, document: str) -> dict[str, Any]:
+    """What the service says of one document; positions count code points."""
+    tokens = [found.span() for found in re.finditer(r"\w+|[^\w\s]", document)]
+    if model in ("first", "whole"):
+        return extract(model, document, tokens)
+    read = tokens[:400]
+    words = [places for places in read if places[1] - places[0] > 3] or read
+    picked = [words[i * len(words) // 6] for i in range(6)]
+    summary: list[dict[str, Any]] = []
+    text = ""
+    for index, (start, end) in enumerate(picked):
+        copied = index % 3 != 2
+        shown = document[start:end] if copied else ("<unk>" if index == 5 else "about")
+        text += " " if text else ""
+        weights = [0.001] * len(read)
+        weights[read.index((start, end))] = 0.7
+        near = read[(read.index((start, end)) + 2) % len(read)]
+        summary.append(
+            {
+                "text": shown,
+                "start": len(text),
+                "end": len(text) + len(shown),
+                "probability": 0.6,
+                "copied": copied,
+                "copy_share": 0.9 if copied else 0.1,
+                "p_gen": 0.1 if copied else 0.8,
+                "sources": [span(document, (start, end), 0.7), span(document, near, 0.2)],
+                "attention": weights,
+            }
+        )
+        text += shown
+    text += " in 1999 with Zelda"
+    made = {
+        "id": "1",
+        "summary": text,
+        "model": model,
+        "score": -1.25,
+        "log_prob": -6.5,
+        "tokens_read": len(read),
+        "tokens_given": len(tokens),
+        "truncated": len(read) < len(tokens),
+        "finished": True,
+        "words": summary,
+        "source_offsets": [list(places) for places in read],
+        "document": document,
+        "support": {
+            "checked": {"number": 1, "date": 0, "name": 1},
+            "unsupported": [missing(text, "number", "1999"), missing(text, "name", "Zelda")],
+            "rate": 0.0,
+        },
+    }
+    if model == "chunked":
+        made["chunks"] = chunks(document, len(summary))
+    if model == "opponent":
+        for word in summary:
+            word["maps"] = {"opponent_attention": [1 / len(read)] * len(read)}
+    return made
+
+
+def extract(model: str, document: str, tokens: list[tuple[int, int]]) -> dict[str, Any]:
+    end = len(document) if model == "whole" else document.find(".") + 1 or len(document)
+    places = [found.span() for found in re.finditer(r"\S+", document[:end])]
+    words, at = [], 0
+    for place in places:
+        text = document[slice(*place)]
+        known = {"probability": 1.0, "copied": True, "copy_share": 1.0, "p_gen": None, "attention": None}
+        words.append(
+            {"text": text, "start": at, "end": at + len(text), "sources": [span(document, place, 1.0)], **known}
+        )
+        at += len(text) + 1
+    facts = {"score": 0.0, "log_prob": 0.0, "truncated": False, "finished": True}
+    summary = " ".join(word["text"] for word in words)
+    return {"id": "1", "summary": summary, "model": model, "words": words, "tokens_read": len(tokens), **facts}
+
+
+def span(document: str, place: tuple[int, int], weight: float) -> dict[str, Any]:
+    return {"start": place[0], "end": place[1], "text": document[slice(*place)], "weight": weight}
+
+
+def missing(text: str, kind: str, what: str) -> dict[str, Any]:
+    return {"kind": kind, "text": what, "start": text.index(what), "end": text.index(what) + len(what)}
+
+
+def chunks(document: str, num_words: int) -> list[dict[str, Any]]:
+    """Ten pieces of the document; the last four were never read."""
+    size = max(1, len(document) // 10)
+    return [
+        {
+            "start": number * size,
+            "end": (number + 1) * size,
+            "weights": [None if number > 5 else (0.9 if word == number else 0.02) for word in range(num_words)],
+        }
+        for number in range(10)
+    ]
