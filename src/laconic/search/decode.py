@@ -16,7 +16,7 @@ from laconic.search.greedy import greedy_search
 from laconic.search.scorers.base import SpecialIds
 from laconic.search.scorers.build import build_scorers
 from laconic.text.unk import DROP, UnkRule
-from laconic.types import Batch, Hypothesis, Memory
+from laconic.types import Batch, Hypothesis
 
 
 @torch.inference_mode()
@@ -46,27 +46,17 @@ def decode(
         ModelError: the model gave scores that are not numbers.
     """
     specials = SpecialIds(unk_id, bos_id, eos_id, pad_id, separator_id)
-    with switched(model, config.model):
-        return decode_memory(model, model.encode(batch), batch, config, specials)
-
-
-@torch.inference_mode()
-def decode_memory(
-    model: Any, memory: Memory, batch: Batch, config: SearchConfig, specials: SpecialIds
-) -> list[list[Hypothesis]]:
-    """`decode` from what ``model.encode(batch)`` left, which several searches may share.
-
-    The model's switches are the caller's business (`switched`).
-    """
     greedy = config.beam_size == 1 and not config.shrink_beam
-    results = (greedy_search if greedy else beam_search)(
-        model.step,
-        model.start(memory),
-        memory=memory,
-        config=config,
-        specials=specials,
-        scorers=build_scorers(config, specials),
-    )
+    with switched(model, config.model):
+        memory = model.encode(batch)
+        results = (greedy_search if greedy else beam_search)(
+            model.step,
+            model.start(memory),
+            memory=memory,
+            config=config,
+            specials=specials,
+            scorers=build_scorers(config, specials),
+        )
     if config.replace_unk:
         rule = UnkRule(config.replace_unk, specials.separator_id)
         source_ids = batch.source_extended_ids.cpu().numpy()

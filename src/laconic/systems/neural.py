@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from laconic.config.loading import merge
 from laconic.config.schema import SearchConfig, TextConfig
 from laconic.config.section import validate
 from laconic.data.collate import Collator
@@ -62,7 +63,7 @@ class NeuralSystem:
         """
         if not overrides:
             return self.search
-        values = {**self.search.model_dump(), **overrides}
+        values = merge(self.search.model_dump(), overrides, revive=True)
         if "beam_size" not in overrides:
             values["beam_size"] = max(values["beam_size"], _number(overrides.get("num_return")))
         elif "num_return" not in overrides:
