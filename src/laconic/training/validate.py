@@ -109,6 +109,7 @@ class Validator:
             bos_id=start_id,
             eos_id=self.tokenizer.eos_id,
             pad_id=self.tokenizer.pad_id,
+            separator_id=self.tokenizer.separator_id,
         )
         words = batch.oov_words or [[] for _ in indices]
         return [self.tokenizer.decode(best[0].ids, own) for best, own in zip(found, words, strict=True)]
