@@ -6,7 +6,8 @@ from laconic.config.names import ATTENTIONS, COPY_HEADS, MODELS, OBJECTIVES, OPP
 from laconic.config.schema import RunConfig
 from laconic.config.section import Section
 
-# The keys of a model's options that hold components themselves, and the tables these are named in.
+# The keys of a model's options that hold components themselves, and the tables these are named in, as far as a model
+# does not name others in its `parts`.
 PARTS = {"attention": ("attention", ATTENTIONS), "head": ("copy head", COPY_HEADS), "opponent": ("opponent", OPPONENTS)}
 
 
@@ -16,12 +17,14 @@ def check_run(run: RunConfig) -> dict[str, list[Section]]:
     Raises:
         ConfigError: a component is unknown, or one of its options is.
     """
+    model, config = parse("model", MODELS, run.model)
+    parts = PARTS | model.parts
     return {
-        "model": [parse("model", MODELS, run.model)[1]],
+        "model": [config],
         "parts": [
-            parse(*PARTS[key], value)[1]
+            parse(*parts[key], value)[1]
             for key, value in run.model.items()
-            if key in PARTS and isinstance(value, dict) and "type" in value
+            if key in parts and isinstance(value, dict) and "type" in value
         ],
         "tokenizer": [parse("tokenizer", TOKENIZERS, run.text.tokenizer)[1]],
         "objectives": [parse("objective", OBJECTIVES, spec)[1] for spec in run.objectives],

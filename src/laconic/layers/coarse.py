@@ -13,6 +13,7 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
+from torch.nn import grad as torch_grad
 
 from laconic.config.section import Section
 from laconic.layers.grid import Grid
@@ -68,6 +69,7 @@ class Convolution(CoarseEncoder):
             words = nn.functional.pad(words, (0, missing), value=False)
         best = max_over_windows(ids, words, self.table.weight, self.filters.weight)
         activation: Any = _ACTIVATIONS[self.config.activation]
+        assert self.filters.bias is not None
         return activation(best + self.filters.bias).view(*grid.chunks.shape, -1)
 
 
@@ -127,9 +129,9 @@ class _MaxOverWindows(torch.autograd.Function):
             spread = gradient.new_zeros(len(embedded), len(filters), windows)
             spread.scatter_(2, places[rows].long().unsqueeze(2), gradient[rows].unsqueeze(2))
             if d_filters is not None:
-                d_filters += nn.grad.conv1d_weight(embedded, filters.shape, spread)
+                d_filters += torch_grad.conv1d_weight(embedded, filters.shape, spread)
             if d_table is not None:
-                d_embedded = nn.grad.conv1d_input(embedded.shape, filters, spread).transpose(1, 2)
+                d_embedded = torch_grad.conv1d_input(embedded.shape, filters, spread).transpose(1, 2)
                 real = words[rows]
                 d_table.index_add_(0, ids[rows][real], d_embedded[real])
         return d_table, d_filters, None, None

@@ -49,11 +49,7 @@ class Recurrence(nn.Module):
         self.layer = _LAYERS[cell](input_size, hidden_size, batch_first=True, bidirectional=bidirectional)
         dropped = "bias" if not bias else "bias_hh" if not two_biases and cell == "lstm" else None
         if dropped is not None:
-            for name in [n for n, _ in self.layer.named_parameters() if n.startswith(dropped)]:
-                zeros = torch.zeros_like(getattr(self.layer, name))
-                delattr(self.layer, name)
-                self.layer.register_buffer(name, zeros)
-            self.layer._init_flat_weights()
+            drop_biases(self.layer, dropped)
 
     def add_forget_bias(self, value: float) -> None:
         """Add ``value`` to the forget gate's bias of every direction (LSTM)."""
@@ -122,6 +118,15 @@ class Recurrence(nn.Module):
     def _weights(self) -> tuple[Tensor, ...]:
         layer: Any = self.layer
         return layer.weight_ih_l0, layer.weight_hh_l0, layer.bias_ih_l0, layer.bias_hh_l0
+
+
+def drop_biases(layer: nn.RNNBase, prefix: str) -> None:
+    """Make the biases whose names begin with ``prefix`` (``bias``, ``bias_hh``) zero and no parameters any more."""
+    for name in [n for n, _ in layer.named_parameters() if n.startswith(prefix)]:
+        zeros = torch.zeros_like(getattr(layer, name))
+        delattr(layer, name)
+        layer.register_buffer(name, zeros)
+    layer._init_flat_weights()
 
 
 def lstm_gates(from_input: Tensor, from_state: Tensor, state: RecurrentState) -> RecurrentState:

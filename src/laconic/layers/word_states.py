@@ -8,14 +8,14 @@ same numbers in training too.
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from laconic.layers import noise
 from laconic.layers.grid import Grid
-from laconic.layers.recurrent import lstm_gates
+from laconic.layers.recurrent import drop_biases, lstm_gates
 from laconic.layers.stepwise import StepLinear
 
 Cells = list[tuple[Tensor, Tensor]]  # (h, c) of each layer, (N, H)
@@ -26,7 +26,7 @@ _LAYERS = 0x4C415945  # the stream of noise between the layers of a stepwise pas
 class WordEncoder(nn.Module):
     """One-directional LSTM layers over R sequences of N words from the zero state (section 4; specification b.1).
 
-    One bias vector a layer is trained, as in the original; torch's second one is zero and frozen. Dropout
+    One bias vector a layer, as in the original: torch's two would take steps of twice the size. Dropout
     between the layers, with masks by `laconic.layers.noise`. States at padding are zero.
     """
 
@@ -34,9 +34,9 @@ class WordEncoder(nn.Module):
         super().__init__()
         self.hidden_size, self.dropout = hidden_size, dropout
         sizes = [input_size] + [hidden_size] * (num_layers - 1)
-        self.layers = nn.ModuleList(nn.LSTM(size, hidden_size, batch_first=True) for size in sizes)
+        self.layers: Any = nn.ModuleList(nn.LSTM(size, hidden_size, batch_first=True) for size in sizes)
         for layer in self.layers:
-            freeze_second_bias(layer)
+            drop_biases(layer, "bias_hh")
 
     def forward(self, embedded: Tensor, words: Tensor, keys: Tensor | None = None) -> Tensor:
         """(R, N, E) under a mask (R, N) -> states (R, N, H). ``keys`` (R,) make the noise; none: no dropout.
@@ -50,14 +50,6 @@ class WordEncoder(nn.Module):
                 states = states * noise.kept(noise.mixed(depth, keys), *shape, dropout=self.dropout, dtype=states.dtype)
             states, _ = layer(states)
         return states * words.unsqueeze(-1)
-
-
-def freeze_second_bias(layer: nn.LSTM) -> None:
-    """Zero ``bias_hh`` and train it no more: two biases would take steps of twice the size."""
-    for name, parameter in layer.named_parameters():
-        if name.startswith("bias_hh"):
-            nn.init.zeros_(parameter)
-            parameter.requires_grad_(False)
 
 
 class PreparedLayers:
@@ -92,9 +84,9 @@ class ChunkStates:
         self.seeds = seeds  # (B,) noise keys of the examples; none: no dropout
         self.slots = torch.full(grid.chunks.shape, -1, dtype=torch.int64, device=grid.ids.device)
 
-    @abstractmethod
     def read(self, documents: Tensor, chunks: Tensor) -> Tensor:
         """The states (P, N, H) of the chunks (P,) of the documents (P,)."""
+        raise AssertionError("the document was read as a whole, without chunks")
 
     @property
     def rows_encoded(self) -> int:

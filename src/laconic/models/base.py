@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
+from laconic.config.names import Table
 from laconic.config.section import Section
 from laconic.errors import ConfigError, did_you_mean
 from laconic.types import Batch, Memory, ModelOutput, StepOutput
@@ -22,6 +23,9 @@ class SummarizationModel(nn.Module):
     """Base class of the models. ``Class(config, vocab_size=V, pad_id=..., unk_id=..., bos_id=..., eos_id=...)``."""
 
     Config: type[Section] = Section  # options of the model, as they stand below ``model`` in a recipe
+    parts: ClassVar[
+        Mapping[str, tuple[str, Table]]
+    ] = {}  # options that hold components
     config: Section
     vocab_size: int
 

@@ -17,14 +17,15 @@ the same numbers, noise included, because noise is a function of (seed, example,
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from laconic.config.names import CHUNK_ATTENTIONS, COARSE_ENCODERS, COPY_HEADS, build
+from laconic.config.names import CHUNK_ATTENTIONS, COARSE_ENCODERS, COPY_HEADS, Table, build
 from laconic.config.section import Section
 from laconic.errors import ConfigError
 from laconic.layers import noise
@@ -52,7 +53,6 @@ from laconic.layers.word_states import (
     LazyStates,
     PreparedLayers,
     WordEncoder,
-    freeze_second_bias,
 )
 from laconic.models.base import SummarizationModel
 from laconic.types import AttentionOutput, Batch, Memory, ModelOutput, Shared, StepOutput
@@ -119,6 +119,10 @@ class CoarseToFine(SummarizationModel):
     """See the file's docstring; ``Class(config, vocab_size=V, pad_id=, unk_id=, bos_id=, eos_id=)``."""
 
     Config = CoarseToFineConfig
+    parts: ClassVar[Mapping[str, tuple[str, Table]]] = {
+        "attention": ("chunk attention", CHUNK_ATTENTIONS),
+        "coarse": ("coarse encoder", COARSE_ENCODERS),
+    }
     config: CoarseToFineConfig
 
     def __init__(
@@ -240,12 +244,13 @@ class CoarseToFine(SummarizationModel):
         trace = _Trace()
         states = {flag: self._first_state(memory, soft=flag)["attention"] for flag in set(soft)}
         state, cell = self._first_state(memory, soft=soft[0]), PreparedLayers(self.decoder, keys)
-        gold, forced = batch.target_input_ids, batch.forced_mask
+        gold = batch.target_input_ids
+        forced = torch.ones_like(batch.target_mask) if batch.forced_mask is None else batch.forced_mask
         last_ids, feed = gold[:, 0], state["feed"]
         merge = StepLinear.of(self.merge.weight, None)
         for t, is_soft in enumerate(soft):
             if t:
-                own = None if forced is None or bool(forced[:, t].all()) else self._own_word(trace.features[-1])
+                own = None if bool(forced[:, t].all()) else self._own_word(trace.features[-1])
                 last_ids = gold[:, t] if own is None else torch.where(forced[:, t], gold[:, t], own)
             inputs = torch.cat([self.target_embedding(last_ids), feed], dim=-1)
             state["cells"], hidden = cell(inputs, state["cells"], t)
@@ -386,7 +391,7 @@ class CoarseToFine(SummarizationModel):
         """One step of the decoder's layers without noise."""
         after: Cells = []
         for layer, (h, c) in zip(self.decoder.layers, cells, strict=True):
-            weights = (layer.weight_ih_l0, layer.weight_hh_l0, layer.bias_ih_l0, layer.bias_hh_l0)
+            weights: Any = (layer.weight_ih_l0, layer.weight_hh_l0, layer.bias_ih_l0, layer.bias_hh_l0)
             h, c = torch.lstm_cell(inputs, (h, c), *weights)
             after.append((h, c))
             inputs = h
@@ -416,10 +421,9 @@ class CoarseToFine(SummarizationModel):
         with torch.no_grad():
             for parameter in self.parameters():
                 nn.init.uniform_(parameter, -limit, limit)
-            for layer in (*self.encoder.layers, *self.decoder.layers):
-                freeze_second_bias(layer)
-            if self.coarse is not None and self.coarse.own is not None:
-                _copy_where_it_fits(self.embedding.weight, self.coarse.own.weight)
+            own: Any = getattr(self.coarse, "own", None)
+            if own is not None:
+                _copy_where_it_fits(self.embedding.weight, own.weight)
             for module in self.modules():
                 if isinstance(module, nn.Embedding) and module.padding_idx is not None:
                     module.weight[module.padding_idx] = 0
@@ -433,9 +437,9 @@ class CoarseToFine(SummarizationModel):
                 f"set model.embedding_size to {matrix.shape[1]}."
             )
         with torch.no_grad():
-            for table in (self.embedding, self.target_embedding, getattr(self.coarse, "own", None)):
-                if table is not None:
-                    _copy_where_it_fits(matrix, table.weight)
+            own: Any = getattr(self.coarse, "own", None)
+            for table in (self.embedding, self.target_embedding, *([] if own is None else [own])):
+                _copy_where_it_fits(matrix, table.weight)
 
     def switches(self) -> dict[str, Any]:
         own: dict[str, Any] = {"encode": self.encode_mode}
@@ -449,11 +453,11 @@ class CoarseToFine(SummarizationModel):
                 raise ConfigError(f"The model can encode {', '.join(_MODES)}; not '{value}'.")
             self.encode_mode = value
         elif name == "hard":
-            self.attention.hard = bool(value)
+            setattr(self.attention, name, bool(value))
         else:
             if not isinstance(value, int) or value < 1:
                 raise ConfigError(f"The number of chunks to read must be a whole number of at least 1, not '{value}'.")
-            self.attention.read = value
+            setattr(self.attention, name, value)
 
 
 def _at_hard_steps(policy: list[Tensor], soft: list[bool], mask: Tensor) -> Tensor:

@@ -21,7 +21,7 @@ from laconic.layers.copying.pointer import (
 )
 from laconic.layers.masking import mask_scores, masked_softmax
 from laconic.layers.vocabulary import VocabularyProjection
-from laconic.models.seq2seq import _first_positions
+from laconic.layers.copying.base import first_positions as _first_positions
 
 B, Q, S, V, X = 2, 3, 5, 6, 9
 IDS = torch.tensor([[6, 2, 6, 7, 2], [8, 6, 0, 0, 0]])  # repeated words, words outside V, padding
