@@ -135,7 +135,7 @@ def _figure(maps: Sequence[HeatMap], title: str, notes: Sequence[str], families:
             x += wide + _GAP
     if not own_scale:
         tall = max(size[1] for size in sizes)
-        right = width - _EDGE - bar + 0.12
+        right = (_EDGE + left + max(size[0] for size in sizes) if stacked else width - _EDGE - bar) + 0.12
         _colour_bar(figure, images[0], (right, height - _EDGE - head - _TITLE - tall, _BAR, tall), width, height)
     for index, note in enumerate(reversed(notes)):
         place = (_EDGE + 0.2 * index) / height

@@ -1,0 +1,215 @@
+"""``laconic align``: tables, sheets, pictures and pages from the command line, and what it says about mistakes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from laconic.cli.main import main
+from laconic.config.names import MODELS, build
+from laconic.config.schema import RunConfig, SearchConfig, TextConfig, TrainingConfig
+from laconic.models.folder import save_model_folder
+from laconic.text.tokenizer import BpeTokenizer
+
+ROWS = [
+    {"id": "foxes", "document": "The quick brown foxes jumped over lazy dogs.", "summary": "Foxes jumped over dogs"},
+    {"id": "rain", "document": "Rain fell on the town and nobody went out.", "summary": "Rain fell"},
+    {"id": "vote", "document": "A parliament voted against foxes on Monday.", "summary": "Parliament voted on foxes"},
+]
+SHAPE = {"encoder_layers": 1, "decoder_layers": 2, "hidden_size": 16, "num_heads": 4, "feed_forward_size": 16}
+OPPONENT = {"opponent": {"type": "max", "layer": 1, "head": 2}}
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("data") / "pairs.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in ROWS))
+    return path
+
+
+def saved(folder: Path, name: str, options: dict[str, Any]) -> str:
+    torch.manual_seed(3)
+    tokenizer = BpeTokenizer(BpeTokenizer.Config(vocab_size=60, min_frequency=1))
+    tokenizer.train([row[key] for row in ROWS for key in ("document", "summary")])
+    spec = {"type": "transformer", **SHAPE, **options}
+    model = build("model", MODELS, spec, vocab_size=tokenizer.vocab_size)
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=1.0)
+    run = RunConfig(
+        name=name,
+        model=spec,
+        training=TrainingConfig(max_updates=1),
+        text=TextConfig(max_source_tokens=60, max_target_tokens=30, source_specials=True, oov_copy="unk"),
+        search=SearchConfig(beam_size=2, max_length=8, min_length=3),
+    )
+    return str(save_model_folder(folder / name, model=model, tokenizer=tokenizer, run=run))
+
+
+@pytest.fixture(scope="module")
+def baseline(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return saved(tmp_path_factory.mktemp("models"), "baseline", {})
+
+
+@pytest.fixture(scope="module")
+def contrastive(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return saved(tmp_path_factory.mktemp("models"), "contrastive", OPPONENT)
+
+
+def values(capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
+    assert main(["--quiet", "align", *arguments, "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def test_table(baseline: str, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = values(capsys, baseline, "--data", str(data))
+    assert found["pairs"] == 3
+    assert found["linked_words"] == 10
+    assert [len(row) for row in found["aer"]] == [4, 4]
+    best = found["best"]
+    assert best["aer"] == min(min(row) for row in found["aer"]) == found["aer"][best["layer"]][best["head"]]
+    assert found["worst"]["aer"] == max(max(row) for row in found["aer"])
+
+    assert main(["--quiet", "align", baseline, "--data", str(data)]) == 0
+    text = capsys.readouterr().out
+    assert text.splitlines()[0].split() == ["AER", *(f"{w}" for h in range(4) for w in ("head", h))]
+    assert text.count("*") == 2  # the mark and its key
+    assert best["set"] in text
+
+    assert main(["--quiet", "align", baseline, "--data", str(data), "--set-head"]) == 0
+    printed = capsys.readouterr().out
+    assert printed == f"--set model.opponent.layer={best['layer']} --set model.opponent.head={best['head']}\n"
+    assert len({rate for row in found["aer"] for rate in row}) > 1, "the toy heads should not be all alike"
+    shifted = values(capsys, baseline, "--data", str(data), "--shift")
+    assert shifted["shift"]
+    assert shifted["aer"] != found["aer"]
+
+
+def test_sheet_goes_round(baseline: str, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    sheet = tmp_path / "sheet.txt"
+    made = values(capsys, "--data", str(data), "--sample", "2", "--out", str(sheet))
+    assert made == {"sheet": str(sheet), "pairs": 2, "of": 3, "seed": 1, "words": "split"}
+    first = sheet.read_text()
+    assert main(["--quiet", "align", "--data", str(data), "--sample", "2", "--out", str(sheet)]) == 2
+    assert "may be filled already" in capsys.readouterr().err
+
+    lines = first.splitlines()
+    place = next(i for i, line in enumerate(lines) if line.startswith("links:"))
+    lines[place] = "links: 1-0 2?1"
+    sheet.write_text("\n".join(lines))
+    assert main(["align", baseline, "--data", str(data), "--alignments", str(sheet), "--json"]) == 0
+    captured = capsys.readouterr()
+    assert "aligns 1 of the 3 pairs" in captured.err
+    assert json.loads(captured.out)["linked_words"] == 2
+
+
+def test_manual_links_decide(baseline: str, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Links that are the choices of a head give that head an error rate of zero."""
+    found = values(capsys, baseline, "--data", str(data), "--heatmap", "1:3", "--pair-id", "foxes")
+    weights = found["maps"][0]["weights"]
+    links = " ".join(f"{row.index(max(row))}-{number}" for number, row in enumerate(weights))
+    path = tmp_path / "links.txt"
+    path.write_text(links + "\n")
+    table = values(capsys, baseline, "--data", str(data), "--alignments", str(path))
+    assert table["aer"][1][3] == 0.0
+    assert table["pairs"] == 1
+
+
+def test_maps_of_a_pair(contrastive: str, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    png, html = tmp_path / "new" / "map.png", tmp_path / "new" / "map.html"
+    maps = [item for name in ("1:2", "layer-mean:1", "opponent", "mean") for item in ("--heatmap", name)]
+    arguments = ["align", contrastive, "--data", str(data), "--pair-id", "#3", *maps]
+    assert main([*arguments, "--png", str(png), "--html", str(html)]) == 0
+    captured = capsys.readouterr()
+    assert not captured.out
+    assert f"{png} shows 4 maps" in captured.err
+    assert png.read_bytes().startswith(b"\x89PNG")
+    page = html.read_text()
+    assert page.count('class="heatmap"') == 4
+    assert "opponent attention" in page
+    assert "<title>vote</title>" in page
+
+    found = values(capsys, *arguments[1:])
+    assert found["summary_words"] == ["Parliament", "voted", "on", "foxes"]
+    by_name = {one["map"]: one for one in found["maps"]}
+    assert by_name["opponent"]["entropy"] > by_name["1:2"]["entropy"]
+    assert 0.85 * by_name["opponent"]["uniform"] < by_name["opponent"]["entropy"] <= by_name["opponent"]["uniform"]
+
+    assert main(["--quiet", *arguments]) == 0
+    assert capsys.readouterr().out.startswith("summary: Parliament voted on foxes\n")
+
+
+def test_maps_of_a_text_with_its_own_summary_and_a_given_one(
+    baseline: str, contrastive: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = tmp_path / "article.txt"
+    text.write_text("Rain fell on the lazy town.")
+    written = values(capsys, baseline, "--text", str(text))
+    assert written["summary"]
+    assert [one["map"] for one in written["maps"]] == ["mean"]
+    given = values(
+        capsys, contrastive, "--text", str(text), "--summary", "rain fell", "--heatmap", "opponent",
+        "--heatmap", f"{baseline}@layer-mean:1",
+    )  # fmt: skip
+    assert given["summary_words"] == ["rain", "fell"]
+    assert [one["model"] for one in given["maps"]] == [contrastive, baseline]
+
+
+def test_own_summary_of_a_pair(baseline: str, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    reference = values(capsys, baseline, "--data", str(data), "--pair-id", "rain")
+    own = values(capsys, baseline, "--data", str(data), "--pair-id", "rain", "--own")
+    assert reference["summary"] == "Rain fell"
+    assert own["summary"] != reference["summary"]
+
+
+def test_sharpness_over_the_data(contrastive: str, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    maps = ["--heatmap", "1:2", "--heatmap", "opponent"]
+    found = values(capsys, contrastive, "--data", str(data), *maps)
+    head, opponent = found["maps"]
+    assert head["steps"] == opponent["steps"] >= 10
+    assert head["maximum"] > opponent["maximum"]
+    assert head["uniform"] == opponent["uniform"]
+    assert main(["--quiet", "align", contrastive, "--data", str(data), *maps]) == 0
+    rows = capsys.readouterr().out.splitlines()
+    assert rows[0].split() == ["map", "entropy", "uniform", "maximum", "outside", "words"]
+    assert rows[3].startswith("opponent attention")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        ([], 2, "Give a model"),
+        (["{model}"], 2, "--data FILE"),
+        (["lexrank", "--data", "{data}"], 2, "extractive method"),
+        (["{model}", "--data", "{data}", "--heatmap", "5:0"], 2, "the model has 2 layers of 4 heads"),
+        (["{model}", "--data", "{data}", "--heatmap", "opponent"], 2, "has no opponent attention"),
+        (["{model}", "--data", "{data}", "--heatmap", "best"], 2, "'best' is no attention map"),
+        (["{model}", "--data", "{data}", "--alignments", "lexicl"], 2, "Did you mean 'lexical'?"),
+        (["{model}", "--data", "{data}", "--alignments", "/absent/links.txt"], 3, "no file of links"),
+        (["{model}", "--data", "{data}", "--pair-id", "foxen"], 3, "Did you mean 'foxes'?"),
+        (["{model}", "--data", "{data}", "--png", "x.png"], 2, "Say what to draw"),
+        (["{model}", "--data", "{data}", "--words", "blanks"], 2, "Unknown rule for words"),
+        (["{model}", "--text", "x", "--pair-id", "y"], 2, "not both"),
+        (["/absent", "--data", "{data}"], 4, "There is no model folder"),
+    ],
+)
+def test_mistakes(
+    arguments: list[str], code: int, said: str, baseline: str, data: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = [argument.format(model=baseline, data=data) for argument in arguments]
+    assert main(["--quiet", "align", *given]) == code
+    error = capsys.readouterr().err
+    assert said in error
+    assert error.count("\n") == 1
+
+
+def test_extra_links_are_told_with_their_line(
+    baseline: str, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "links.txt"
+    path.write_text("1-0\n0-0 77-1\n")
+    assert main(["--quiet", "align", baseline, "--data", str(data), "--alignments", str(path)]) == 3
+    assert f"{path}:2: '77-1' links document word 77" in capsys.readouterr().err
