@@ -82,9 +82,12 @@ class Served:
                 f"'{self.name}' has no option '{_short(name)}'.{did_you_mean(name, self.options)}"
                 f" It has {', '.join(self.options)}.",
             )
+        if not _fits(value, info):
+            kind = " or ".join(map(repr, info.choices)) if info.choices else _KINDS[info.type]
+            raise ProblemError("invalid_option", f"{name} is {kind}.")
         if isinstance(value, str) and len(value) > MAX_TEXT:
             raise ProblemError("invalid_option", f"{name} has more than {MAX_TEXT} characters.")
-        if isinstance(value, bool) or not isinstance(value, int | float):
+        if isinstance(value, bool | str):
             return
         low, high = info.minimum, info.maximum
         if (low is not None and value < low) or (high is not None and not value <= high):
@@ -210,6 +213,19 @@ def _option(schema: Mapping[str, Any], value: Any) -> OptionInfo | None:
     if kind in ("integer", "number"):
         low, high = -MAX_NUMBER if low is None else low, MAX_NUMBER if high is None else high
     return OptionInfo(type=kind, default=value, minimum=low, maximum=high)
+
+
+_KINDS = {"integer": "a whole number", "number": "a number", "boolean": "true or false", "string": "a text"}
+
+
+def _fits(value: Any, info: OptionInfo) -> bool:
+    """Is the value of the option's type? Nothing is converted, so that bounds hold for what is used."""
+    if info.choices:
+        return value in info.choices
+    if isinstance(value, bool) or info.type == "boolean":
+        return isinstance(value, bool) and info.type == "boolean"
+    kinds: dict[str, tuple[type, ...]] = {"integer": (int,), "number": (int, float), "string": (str,)}
+    return isinstance(value, kinds[info.type])
 
 
 def _short(name: str | None) -> str:

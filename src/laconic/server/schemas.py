@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictBool, StrictFloat, StrictInt, StrictStr
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, StrictFloat, StrictInt, StrictStr
 
 from laconic.text.normalization import encodable
 
-Text = Annotated[StrictStr, AfterValidator(encodable)]  # JSON can hold half characters, UTF-8 cannot
+
+def _whole(value: Any) -> Any:
+    return encodable(value) if isinstance(value, str) else value
+
+
+Text = Annotated[StrictStr, BeforeValidator(_whole)]  # JSON can hold half characters, UTF-8 cannot
 Options = dict[Text, StrictBool | StrictInt | StrictFloat | Text]
 
 TEXT = (

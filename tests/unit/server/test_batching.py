@@ -1,0 +1,271 @@
+"""The micro-batcher alone, over work that only records what it was given."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import CancelledError
+from typing import Any
+
+import pytest
+
+from laconic.errors import DataError
+from laconic.server.batching import AbandonedError, Batcher, BatchLimits, Job, Observer, QueueFullError
+
+LIMITS = BatchLimits(max_queue=100, max_batch=4, max_tokens=10_000, wait=0.0)
+
+
+class Recorder:
+    """Gives each job its payload back; can be held at a gate, and fails where the payload says so."""
+
+    def __init__(self) -> None:
+        self.batches: list[list[Any]] = []
+        self.gate = threading.Event()
+        self.gate.set()
+        self.begun = threading.Event()
+
+    def __call__(self, jobs: Sequence[Job], check: Callable[[], None]) -> list[Any]:
+        self.batches.append([job.payload for job in jobs])
+        self.begun.set()
+        while not self.gate.wait(0.005):
+            check()
+        for job in jobs:
+            if isinstance(job.payload, BaseException):
+                raise job.payload
+        return [job.payload for job in jobs]
+
+
+@pytest.fixture
+def work() -> Recorder:
+    return Recorder()
+
+
+@pytest.fixture
+def start(work: Recorder) -> Iterator[Callable[..., Batcher]]:
+    made: list[Batcher] = []
+
+    def make(limits: BatchLimits = LIMITS, observer: Observer | None = None) -> Batcher:
+        made.append(Batcher("test", work, limits, observer))
+        made[-1].start()
+        return made[-1]
+
+    yield make
+    work.gate.set()
+    for batcher in made:
+        assert batcher.stop(10)
+
+
+def jobs(*payloads: Any, key: str = "k", size: int = 1) -> list[Job]:
+    return [Job(key, size, payload) for payload in payloads]
+
+
+def results(given: Sequence[Job]) -> list[Any]:
+    return [job.future.result(10) for job in given]
+
+
+def held(work: Recorder, batcher: Batcher) -> list[Job]:
+    """Occupy the worker with one job."""
+    work.gate.clear()
+    work.begun.clear()
+    first = jobs("first", key="other")
+    batcher.submit(first)
+    assert work.begun.wait(10)
+    return first
+
+
+def test_every_job_gets_its_own_result_in_any_number(start: Callable[..., Batcher], work: Recorder) -> None:
+    batcher = start()
+    given = jobs(*range(25))
+    batcher.submit(given)
+    assert results(given) == list(range(25))
+    assert sorted(payload for batch in work.batches for payload in batch) == list(range(25))
+    assert max(map(len, work.batches)) == LIMITS.max_batch
+
+
+def test_waiting_jobs_of_one_key_share_a_batch_and_others_do_not(start: Callable[..., Batcher], work: Recorder) -> None:
+    batcher = start()
+    first = held(work, batcher)
+    a, b = jobs("a1", "a2", key="a"), jobs("b1", "b2", key="b")
+    batcher.submit(a[:1])
+    batcher.submit(b)
+    batcher.submit(a[1:])
+    work.gate.set()
+    results([*first, *a, *b])
+    assert work.batches[1:] == [["a1", "a2"], ["b1", "b2"]]
+
+
+def test_documents_of_like_length_go_together(start: Callable[..., Batcher], work: Recorder) -> None:
+    batcher = start()
+    first = held(work, batcher)
+    sizes = [10, 400, 12, 390, 11, 380, 9, 370]
+    given = [Job("k", size, size) for size in sizes]
+    for job in given:
+        batcher.submit([job])
+    work.gate.set()
+    results([*first, *given])
+    assert [sorted(batch) for batch in work.batches[1:]] == [[9, 10, 11, 12], [370, 380, 390, 400]]
+
+
+def test_the_padded_size_of_a_batch_is_bounded(start: Callable[..., Batcher], work: Recorder) -> None:
+    batcher = start(BatchLimits(max_queue=100, max_batch=4, max_tokens=1000, wait=0.0))
+    first = held(work, batcher)
+    given = [Job("k", 500, number) for number in range(4)]
+    batcher.submit(given)
+    too_long = jobs("long", key="long", size=5000)
+    batcher.submit(too_long)
+    work.gate.set()
+    results([*first, *given, *too_long])
+    assert work.batches[1:] == [[0, 1], [2, 3], ["long"]]
+
+
+def test_an_idle_worker_waits_for_company_but_not_long(start: Callable[..., Batcher], work: Recorder) -> None:
+    batcher = start(BatchLimits(max_queue=100, max_batch=3, max_tokens=1000, wait=0.5))
+    given = jobs("x", "y")
+    for job in given:
+        batcher.submit([job])
+        time.sleep(0.02)
+    assert not work.batches
+    results(given)
+    assert work.batches == [["x", "y"]]
+    began = time.monotonic()
+    full = jobs(1, 2, 3)
+    batcher.submit(full)
+    results(full)
+    assert time.monotonic() - began < 0.4, "a full batch does not wait"
+
+
+def test_a_large_request_lets_a_small_one_in_and_neither_starves(start: Callable[..., Batcher], work: Recorder) -> None:
+    batcher = start()
+    first = held(work, batcher)
+    large = jobs(*(f"L{n}" for n in range(16)), key="large")
+    batcher.submit(large)
+    small = jobs("S", key="small")
+    batcher.submit(small)
+    work.gate.set()
+    results([*first, *large, *small])
+    order = [batch[0][0] for batch in work.batches[1:]]
+    assert order == ["L", "S", "L", "L", "L"], "the small request goes behind the large one's first batch"
+
+
+def test_a_large_request_is_finished_while_small_ones_keep_coming(start: Callable[..., Batcher]) -> None:
+    batcher = start()
+    large = jobs(*(f"L{n}" for n in range(20)), key="large")
+    batcher.submit(large)
+    for number in range(200):
+        small = jobs(number, key=f"small {number}")
+        batcher.submit(small)
+        results(small)
+        if large[-1].future.done():
+            return
+    raise AssertionError("the large request starved")
+
+
+def test_a_failure_fails_its_own_document_only(start: Callable[..., Batcher], work: Recorder) -> None:
+    batcher = start()
+    first = held(work, batcher)
+    bad, worse = DataError("no token"), ValueError("a bug")
+    given = jobs("a", bad, "b", worse)
+    batcher.submit(given)
+    work.gate.set()
+    results(first)
+    assert [given[0].future.result(10), given[2].future.result(10)] == ["a", "b"]
+    assert given[1].future.exception(10) is bad
+    assert given[3].future.exception(10) is worse
+    after = jobs("after")
+    batcher.submit(after)
+    assert results(after) == ["after"]
+
+
+def test_the_thread_survives_whatever_work_raises(start: Callable[..., Batcher]) -> None:
+    batcher = start()
+    given = jobs(SystemExit(3))
+    batcher.submit(given)
+    assert isinstance(given[0].future.exception(10), RuntimeError)
+    after = jobs("after")
+    batcher.submit(after)
+    assert results(after) == ["after"]
+    assert batcher.alive
+
+
+def test_a_job_cancelled_while_it_waits_is_never_worked_on(start: Callable[..., Batcher], work: Recorder) -> None:
+    batcher = start()
+    first = held(work, batcher)
+    given = jobs("kept", "given up")
+    batcher.submit(given)
+    given[1].abandon()
+    work.gate.set()
+    results([*first, given[0]])
+    assert work.batches[1:] == [["kept"]]
+    with pytest.raises(CancelledError):
+        given[1].future.result(0)
+
+
+def test_cancelled_jobs_make_room_in_the_queue(start: Callable[..., Batcher], work: Recorder) -> None:
+    batcher = start(BatchLimits(max_queue=2, max_batch=4, max_tokens=1000, wait=0.0))
+    first = held(work, batcher)
+    given = jobs("a", "b")
+    batcher.submit(given)
+    for job in given:
+        job.abandon()
+    again = jobs("c", "d")
+    batcher.submit(again)
+    work.gate.set()
+    assert results([*first, *again]) == ["first", "c", "d"]
+
+
+def test_running_work_ends_when_nobody_waits_for_any_of_it(start: Callable[..., Batcher], work: Recorder) -> None:
+    batcher = start()
+    work.gate.clear()
+    given = jobs("a", "b")
+    batcher.submit(given)
+    assert work.begun.wait(10)
+    given[0].abandon()
+    time.sleep(0.05)
+    assert not given[1].future.done(), "somebody still waits for b"
+    given[1].abandon()
+    assert isinstance(given[1].future.exception(10), AbandonedError)
+
+
+def test_a_full_queue_refuses_the_whole_request(start: Callable[..., Batcher], work: Recorder) -> None:
+    batcher = start(BatchLimits(max_queue=3, max_batch=4, max_tokens=1000, wait=0.0))
+    first = held(work, batcher)
+    kept = jobs("a", "b")
+    batcher.submit(kept)
+    refused = jobs("c", "d")
+    with pytest.raises(QueueFullError) as caught:
+        batcher.submit(refused)
+    assert caught.value.seconds > 0
+    assert batcher.waiting == 2
+    work.gate.set()
+    assert results([*first, *kept]) == ["first", "a", "b"]
+    assert not any(job.future.done() for job in refused)
+
+
+def test_stop_finishes_what_was_accepted_and_takes_nothing_more(start: Callable[..., Batcher], work: Recorder) -> None:
+    batcher = start()
+    first = held(work, batcher)
+    given = jobs(*range(10))
+    batcher.submit(given)
+    threading.Timer(0.05, work.gate.set).start()
+    assert batcher.stop(10)
+    assert results([*first, *given]) == ["first", *range(10)]
+    with pytest.raises(QueueFullError):
+        batcher.submit(jobs("late"))
+
+
+def test_the_observer_is_told_of_each_batch(start: Callable[..., Batcher]) -> None:
+    class Told(Observer):
+        seen: list[int] = []  # noqa: RUF012
+
+        def on_batch(self, jobs: Sequence[Job], seconds: float) -> None:
+            assert seconds >= 0
+            assert all(job.started >= job.submitted for job in jobs)
+            self.seen.append(len(jobs))
+
+    batcher = start(observer=Told())
+    given = jobs(1, 2, 3)
+    batcher.submit(given)
+    results(given)
+    assert batcher.stop(10)
+    assert sum(Told.seen) == 3

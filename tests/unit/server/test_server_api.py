@@ -1,0 +1,272 @@
+"""What the service answers: summaries, explanations, streams, the hub's task, descriptions."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from laconic.explain.record import from_dict
+from laconic.server.app import create_app
+from laconic.server.schemas import ModelList, SummarizeResponse
+from laconic.server.settings import Settings
+from laconic.summarizer import Summarizer
+from serving import DOCUMENTS
+
+
+def post(client: TestClient, path: str = "/v1/summarize", **body: Any) -> Any:
+    response = client.post(path, json=body)
+    assert response.status_code == 200, response.text
+    return response.json()
+
+
+# ------------------------------------------------------------------------------------------- summaries
+
+
+def test_the_answer_is_what_the_summarizer_says(client: TestClient, summarizer: Summarizer) -> None:
+    expected = summarizer.summarize(DOCUMENTS)
+    answer = post(client, documents=DOCUMENTS)
+    assert [one["summary"] for one in answer["summaries"]] == [summary.text for summary in expected]
+    assert [one["score"] for one in answer["summaries"]] == pytest.approx([s.score for s in expected], abs=1e-4)
+    assert answer["model"] == "tiny"
+    assert answer["options"] == {"beam_size": 2, "min_length": 3, "max_length": 7}
+    alone = post(client, document=DOCUMENTS[2])
+    assert alone["summaries"][0]["summary"] == expected[2].text
+    assert "words" not in alone["summaries"][0]
+    assert set(alone["timing"]) == {"queue_ms", "total_ms"}
+    SummarizeResponse.model_validate(answer)
+
+
+def test_ids_come_back_with_their_summaries(client: TestClient) -> None:
+    given = [{"id": "b", "document": DOCUMENTS[1]}, DOCUMENTS[0], {"id": "a", "document": DOCUMENTS[2]}]
+    assert [one["id"] for one in post(client, documents=given)["summaries"]] == ["b", "", "a"]
+
+
+def test_options_reach_the_search(client: TestClient, summarizer: Summarizer) -> None:
+    options = {"beam_size": 4, "num_return": 3, "max_length": 5, "min_length": 5, "length_normalisation": "none"}
+    answer = post(client, document=DOCUMENTS[0], options=options)
+    expected = summarizer.summarize(DOCUMENTS[0], **options)
+    record = answer["summaries"][0]
+    assert record["summary"] == expected.text
+    assert [other["summary"] for other in record["alternatives"]] == [other.text for other in expected.alternatives]
+    assert len(record["alternatives"]) == 2
+    assert answer["options"]["length_normalisation"] == "none"
+
+
+def test_an_explanation_is_the_full_record(client: TestClient, summarizer: Summarizer) -> None:
+    document = DOCUMENTS[2] + " 12 Berlin"
+    record = post(client, document=document, explain=True, attention=True, options={"num_return": 2})["summaries"][0]
+    expected = summarizer.explain(document, num_return=2)
+    stored = from_dict(record)
+    assert stored.text == expected.text
+    assert stored.document == document
+    assert [word.text for word in stored.words] == [word.text for word in expected.words]
+    for word in stored.words:
+        assert stored.text[word.start : word.end] == word.text
+        assert len(word.attention) == len(stored.source_offsets)
+        assert word.p_gen is not None
+        for source in word.sources:
+            assert document[source.start : source.end] == source.text
+    assert set(record["support"]) == {"checked", "unsupported", "rate"}
+    assert record["alternatives"][0]["support"]["checked"].keys() == {"number", "date", "name"}
+    without = post(client, document=document, explain=True)["summaries"][0]
+    assert "attention" not in without["words"][0]
+    assert "source_offsets" not in without
+
+
+def test_what_the_document_lacks_is_named(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    from dataclasses import replace
+
+    from laconic.systems.extractive import ExtractiveSystem
+
+    pick = ExtractiveSystem._one
+    monkeypatch.setattr(
+        ExtractiveSystem, "_one", lambda self, *given: replace(pick(self, *given), text="He saw Oslo on 14 May.")
+    )
+    record = post(client, model="lead", document="It was late. We saw the sea.", explain=True)["summaries"][0]
+    found = {(piece["kind"], piece["text"]) for piece in record["support"]["unsupported"]}
+    assert found == {("name", "Oslo"), ("number", "14"), ("date", "May")}
+    assert record["support"]["rate"] == 0
+    assert all(record["summary"][p["start"] : p["end"]] == p["text"] for p in record["support"]["unsupported"])
+
+
+@pytest.mark.parametrize("method", ["lead", "lexrank", "textrank", "lsa", "concept_ilp", "first_words"])
+def test_every_method_answers_by_its_name(client: TestClient, method: str) -> None:
+    text = "One day it rained. The river rose by two metres. Nobody was hurt. Schools stay closed until Thursday."
+    answer = post(client, model=method, document=text, explain=True)
+    record = answer["summaries"][0]
+    assert answer["model"] == record["model"] == method
+    assert record["summary"]
+    assert all(text[s["start"] : s["end"]] == s["text"] for word in record["words"] for s in word["sources"])
+    if method == "lead":
+        shorter = post(client, model=method, document=text, options={"sentences": 2})
+        assert shorter["summaries"][0]["summary"] == "One day it rained. The river rose by two metres."
+        assert "words" not in shorter["summaries"][0]
+
+
+def test_texts_of_any_script_come_back_as_they_are(client: TestClient) -> None:
+    text = "Die Brücke über den Fluß 🌊 ist zu. 日本語の文です。"
+    record = post(client, model="lead", document=text, options={"sentences": 1}, explain=True)["summaries"][0]
+    assert record["summary"] == "Die Brücke über den Fluß 🌊 ist zu."
+    assert record["document"] == text
+
+
+# --------------------------------------------------------------------------------------------- streams
+
+
+def events(text: str) -> list[tuple[str, Any]]:
+    found = []
+    for block in text.strip().split("\n\n"):
+        if not block.startswith(":"):
+            name, data = block.split("\n")
+            found.append((name.removeprefix("event: "), json.loads(data.removeprefix("data: "))))
+    return found
+
+
+@pytest.mark.parametrize(("path", "extra"), [("/v1/summarize/stream", {}), ("/v1/summarize", {"stream": True})])
+def test_a_stream_writes_the_greedy_summary(
+    client: TestClient, summarizer: Summarizer, path: str, extra: dict[str, Any]
+) -> None:
+    for document in DOCUMENTS:
+        response = client.post(path, json={"document": document, "explain": True, **extra})
+        assert response.headers["content-type"].startswith("text/event-stream")
+        found = events(response.text)
+        assert [name for name, _ in found[:1] + found[-1:]] == ["start", "summary"]
+        assert all(name == "text" for name, _ in found[1:-1])
+        expected = summarizer.explain(document, beam_size=1)
+        record = found[-1][1]["summary"]
+        assert "".join(data["delta"] for _, data in found[1:-1]) == record["summary"] == expected.text
+        assert len(found) > 3, "word by word"
+        assert [word["text"] for word in record["words"]] == [word.text for word in expected.words]
+        assert found[0][1]["request_id"] == found[-1][1]["request_id"] == response.headers["x-request-id"]
+
+
+def test_a_method_streams_its_summary_at_once(client: TestClient) -> None:
+    found = events(client.post("/v1/summarize/stream", json={"model": "lead", "document": "One. Two."}).text)
+    assert [name for name, _ in found] == ["start", "text", "summary"]
+
+
+def test_a_failure_in_a_stream_is_an_event(client: TestClient) -> None:
+    found = events(client.post("/v1/summarize/stream", json={"document": "\u200b"}).text)
+    assert [name for name, _ in found] == ["start", "error"]
+    assert found[1][1]["code"] == "empty_document"
+
+
+# ----------------------------------------------------------------------------------------- the hub's task
+
+
+def test_the_hubs_body_gives_the_hubs_answer(client: TestClient, summarizer: Summarizer) -> None:
+    parameters = {"max_length": 5, "min_length": 2, "num_beams": 3, "do_sample": False, "truncation": "only_first"}
+    expected = summarizer.summarize(DOCUMENTS[:2], max_length=5, min_length=2, beam_size=3)
+    answer = post(client, "/", inputs=DOCUMENTS[:2], parameters=parameters, options={"wait_for_model": True})
+    assert answer == [{"summary_text": summary.text} for summary in expected]
+    nested = post(client, "/", inputs=DOCUMENTS[0], parameters={"generate_parameters": {"max_new_tokens": 5}})
+    assert nested == [{"summary_text": summarizer.summarize(DOCUMENTS[0], max_length=5).text}]
+    several = post(client, "/", inputs=DOCUMENTS[0], parameters={"num_beams": 2, "num_return_sequences": 2})
+    assert len(several) == 2
+    assert post(client, "/models/lead", inputs="It was late. We saw it.") == [{"summary_text": "It was late. We saw it."}]
+
+
+@pytest.mark.parametrize(
+    "parameters", [{"do_sample": True}, {"temperature": 2.0}, {"length_penalty": 2.0}, {"num_beams": "x"}]
+)
+def test_hub_parameters_that_mean_nothing_here_are_refused(client: TestClient, parameters: dict[str, Any]) -> None:
+    response = client.post("/", json={"inputs": "a", "parameters": parameters})
+    assert response.status_code == 422
+    assert next(iter(parameters)) in response.json()["error"]
+
+
+# ---------------------------------------------------------------------------------------- descriptions
+
+
+def test_the_models_describe_themselves(client: TestClient) -> None:
+    listed = ModelList.model_validate(client.get("/v1/models").json())
+    first = listed.models[0]
+    assert (first.name, first.kind, first.family, first.copies, first.default) == (
+        *("tiny", "neural", "seq2seq"),
+        *(True, True),
+    )
+    assert first.options["beam_size"].model_dump() == {
+        **{"type": "integer", "default": 2, "minimum": 1, "maximum": 4},
+        "choices": None,
+    }
+    assert first.max_source_tokens == 40
+    assert "average" in (first.options["length_normalisation"].choices or ())
+    names = [model.name for model in listed.models]
+    assert "lexrank" in names
+    assert "oracle" not in names
+    assert not any("scorers" in model.options or "stop_words" in model.options for model in listed.models)
+    assert listed.limits.max_documents == 5
+
+
+def test_a_model_that_cannot_copy_says_so(tmp_path: Any) -> None:
+    import torch
+
+    from laconic.config.names import MODELS, build
+    from laconic.models.folder import LoadedModel
+    from laconic.text.tokenizer import WordTokenizer
+
+    tokenizer = WordTokenizer(WordTokenizer.Config(min_frequency=1))
+    tokenizer.train(DOCUMENTS)
+    torch.manual_seed(0)
+    spec = {"type": "seq2seq", "embedding_size": 4, "encoder_hidden": 4, "hidden_size": 4}
+    plain = build(
+        "model", MODELS, {**spec, "attention": None, "head": {"type": "vocabulary"}}, vocab_size=tokenizer.vocab_size
+    )
+    summarizer = Summarizer.from_loaded(LoadedModel(plain, tokenizer, name="plain"))
+    assert summarizer.system.about()["copies"] is False
+    assert summarizer.system.about()["parameters"] == sum(p.numel() for p in plain.parameters())
+
+
+def test_health_readiness_and_metrics(client: TestClient) -> None:
+    assert client.get("/health").json() == {"status": "ok"}
+    assert client.get("/ready").json() == {"status": "ready"}
+    before = _metric(client, 'laconic_documents_total{model="lead",outcome="done"}')
+    post(client, model="lead", documents=["One. Two.", "Three."])
+    assert client.post("/v1/summarize", json={"document": ""}).status_code == 422
+    assert _metric(client, 'laconic_documents_total{model="lead",outcome="done"}') == before + 2
+    text = client.get("/metrics").text
+    assert 'laconic_problems_total{code="empty_document"}' in text
+    assert 'laconic_queue_documents{worker="neural"} 0.0' in text
+    assert "laconic_batch_documents_bucket" in text
+
+
+def _metric(client: TestClient, name: str) -> float:
+    lines = client.get("/metrics").text.splitlines()
+    return next((float(line.rpartition(" ")[2]) for line in lines if line.startswith(name)), 0.0)
+
+
+def test_the_page_and_its_files(client: TestClient) -> None:
+    page = client.get("/")
+    assert page.headers["content-type"].startswith("text/html")
+    policy = page.headers["content-security-policy"]
+    assert "script-src 'self'" in policy
+    assert "unsafe" not in policy
+    again = client.get("/", headers={"If-None-Match": page.headers["etag"]})
+    assert (again.status_code, again.content) == (304, b"")
+    assert client.get("/static/../app.py").status_code == 404
+    assert client.get("/static/%2e%2e/app.py").status_code == 404
+
+
+def test_the_document_of_the_api_has_examples_and_errors(client: TestClient) -> None:
+    schema = client.get("/openapi.json").json()
+    operation = schema["paths"]["/v1/summarize"]["post"]
+    assert {"200", "400", "401", "413", "422", "429", "503", "504"} <= operation["responses"].keys()
+    assert "queue_full" in operation["responses"]["429"]["description"]
+    assert schema["components"]["schemas"]["SummarizeRequest"]["examples"]
+    for example in schema["components"]["schemas"]["SummarizeRequest"]["examples"]:
+        assert client.post("/v1/summarize", json=example).status_code == 200
+    assert client.get("/docs").status_code == 404, "its scripts would come from elsewhere"
+
+
+def test_pages_of_other_origins_may_call_only_where_allowed(summarizer: Summarizer, client: TestClient) -> None:
+    asking = {"Origin": "https://a.example", "Access-Control-Request-Method": "POST"}
+    assert "access-control-allow-origin" not in client.options("/v1/summarize", headers=asking).headers
+    open_to = Settings(cors_origins=("https://a.example",))
+    with TestClient(create_app({"tiny": summarizer}, open_to, token="secret")) as other:
+        allowed = other.options("/v1/summarize", headers=asking)
+        assert allowed.headers["access-control-allow-origin"] == "https://a.example"
+        elsewhere = other.options("/v1/summarize", headers={**asking, "Origin": "https://b.example"})
+        assert "access-control-allow-origin" not in elsewhere.headers

@@ -1,0 +1,291 @@
+"""What the service refuses: each with a status, a code and one sentence; and what must not be in its log."""
+
+from __future__ import annotations
+
+import json
+import logging
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from laconic.config.section import validate
+from laconic.errors import ConfigError
+from laconic.server.app import create_app
+from laconic.server.catalogue import Catalogue
+from laconic.server.problems import CODES
+from laconic.server.settings import Settings
+from laconic.summarizer import Summarizer
+from serving import DOCUMENTS
+
+JSON = {"Content-Type": "application/json"}
+DEEP = b"[" * 20_000
+HUGE_NUMBER = b'{"document": "a", "options": {"max_length": ' + b"9" * 5000 + b"}}"
+
+
+def refused(response: Any, status: int, code: str) -> str:
+    assert response.status_code == status, response.text
+    body = response.json()
+    assert body.keys() == {"error", "code", "request_id"}
+    assert body["code"] == code
+    assert CODES[code][0] == status
+    assert body["request_id"] == response.headers["x-request-id"]
+    assert body["error"].endswith((".", "'")) or body["error"][-1].isdigit()
+    assert "Traceback" not in body["error"]
+    return str(body["error"])
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"{", b"\xff\xfe\x00", b'{"document": "\xe9"}', b"\x80abc", DEEP, HUGE_NUMBER, b"nonsense", b'{"a": 1}}'],
+    ids=["open", "utf16", "latin1", "bytes", "deep", "huge", "word", "trailing"],
+)
+@pytest.mark.parametrize("path", ["/v1/summarize", "/", "/v1/summarize/stream", "/models/lead"])
+def test_what_is_not_json_in_utf8(client: TestClient, path: str, body: bytes) -> None:
+    refused(client.post(path, content=body, headers=JSON), 400, "invalid_json")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        [],
+        "text",
+        None,
+        3,
+        {},
+        {"document": 5},
+        {"document": None},
+        {"documents": "text"},
+        {"documents": {"a": 1}},
+        {"documents": [5]},
+        {"documents": [{"text": "a"}]},
+        {"documents": [{"document": "a", "id": 5}]},
+        {"document": "a", "documents": ["b"]},
+        {"document": "a", "explain": "yes"},
+        {"document": "a", "explain": 1},
+        {"document": "a", "options": []},
+        {"document": "a", "options": {"beam_size": [1]}},
+        {"document": "a", "options": {"beam_size": None}},
+        {"document": "a", "model": 5},
+        {"document": "a", "unknown": 1},
+        {"documents": ["a", "b"], "stream": True},
+    ],
+    ids=lambda body: json.dumps(body)[:40] if not isinstance(body, bytes) else "nothing",
+)
+def test_wrong_shapes_and_types(client: TestClient, body: Any) -> None:
+    content = body if isinstance(body, bytes) else json.dumps(body).encode()
+    refused(client.post("/v1/summarize", content=content, headers=JSON), 422, "invalid_request")
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"beam_sise": 2}, "beam_size"),
+        ({"scorers": "x"}, "scorers"),
+        ({"model": "x"}, "'model'"),
+        ({"beam_size": 5}, "beam_size"),
+        ({"beam_size": 0}, "beam_size"),
+        ({"beam_size": "4"}, "beam_size"),
+        ({"beam_size": 2.5}, "beam_size"),
+        ({"num_return": 4, "beam_size": 2}, "num_return"),
+        ({"max_length": 21}, "max_length"),
+        ({"max_length": 10**18}, "max_length"),
+        ({"min_length": 9, "max_length": 5}, "min_length"),
+        ({"length_normalisation": "other"}, "length_normalisation"),
+        ({"length_alpha": float("nan")}, "length_alpha"),
+        ({"length_alpha": float("inf")}, "length_alpha"),
+        ({"diverse_groups": 3, "beam_size": 4}, "diverse_groups"),
+    ],
+    ids=str,
+)
+def test_options_that_do_not_fit(client: TestClient, options: dict[str, Any], named: str) -> None:
+    content = json.dumps({"document": "a", "options": options})
+    message = refused(client.post("/v1/summarize", content=content, headers=JSON), 422, "invalid_option")
+    assert named in message
+
+
+def test_options_that_touch_this_machine_are_not_for_clients(client: TestClient) -> None:
+    for key, value in {"stop_words": "/etc/passwd", "scorers": "os:system", "model": "x"}.items():
+        body = {"model": "lexrank", "document": "a b.", "options": {key: value}}
+        refused(client.post("/v1/summarize", json=body), 422, "invalid_option")
+    body = {"model": "lexrank", "document": "a b.", "options": {"stemmer": "/etc/passwd"}}
+    refused(client.post("/v1/summarize", json=body), 422, "invalid_option")
+
+
+def test_streams_are_greedy(client: TestClient) -> None:
+    body = {"document": "a", "stream": True, "options": {"beam_size": 2}}
+    assert "greedy" in refused(client.post("/v1/summarize", json=body), 422, "invalid_option")
+
+
+def test_documents_without_text(client: TestClient) -> None:
+    for body in ({"document": ""}, {"document": " \n\t"}, {"documents": []}, {"documents": ["a", ""]}):
+        refused(client.post("/v1/summarize", json=body), 422, "empty_document")
+    for path, body in {"/": {"inputs": []}, "/models/lead": {"inputs": ["", "a"]}}.items():
+        refused(client.post(path, json=body), 422, "empty_document")
+    found = client.post("/v1/summarize", json={"documents": [DOCUMENTS[0], DOCUMENTS[1], "\u200b"]})
+    assert "3" in refused(found, 422, "empty_document"), "only the tokenizer knows that there is no token"
+
+
+def test_sizes(client: TestClient, settings: Settings) -> None:
+    long = {"documents": ["a", "b" * (settings.max_characters + 1)]}
+    assert "Document 2 has 2,001" in refused(client.post("/v1/summarize", json=long), 413, "document_too_long")
+    many = {"documents": ["a"] * (settings.max_documents + 1)}
+    refused(client.post("/v1/summarize", json=many), 422, "too_many_documents")
+    big = b"x" * (settings.max_body_bytes + 1)
+    refused(client.post("/v1/summarize", content=big, headers=JSON), 413, "body_too_large")
+    chunks = (b"x" * 10_000 for _ in range(8))
+    refused(client.post("/v1/summarize", content=chunks, headers=JSON), 413, "body_too_large")
+
+
+def test_addresses_methods_and_media_types(client: TestClient) -> None:
+    refused(client.get("/nothing"), 404, "not_found")
+    refused(client.get("/v1/summarize"), 405, "method_not_allowed")
+    refused(client.post("/v1/summarize", content=b'{"document": "a"}'), 415, "unsupported_media_type")
+    refused(client.post("/v1/summarize", data={"document": "a"}), 415, "unsupported_media_type")
+    message = refused(client.post("/v1/summarize", json={"document": "a", "model": "lexrnk"}), 404, "unknown_model")
+    assert "lexrank" in message
+    refused(client.post("/models/nix", json={"inputs": "a"}), 404, "unknown_model")
+    refused(client.post("/v1/summarize", json={"document": "a", "model": "oracle"}), 404, "unknown_model")
+
+
+def test_half_characters_become_the_replacement_character(client: TestClient) -> None:
+    body = rb'{"model": "lead", "explain": true, "documents": [{"id": "\udc00", "document": "a \ud800 b."}]}'
+    response = client.post("/v1/summarize", content=body, headers=JSON)
+    assert response.status_code == 200
+    record = response.json()["summaries"][0]
+    assert (record["id"], record["document"], record["summary"]) == ("\ufffd", "a \ufffd b.", "a \ufffd b.")
+    name = client.post("/v1/summarize", content=rb'{"document": "a", "model": "\ud800"}', headers=JSON)
+    refused(name, 404, "unknown_model")
+    key = client.post("/v1/summarize", content=rb'{"document": "a", "options": {"\ud800": 1}}', headers=JSON)
+    refused(key, 422, "invalid_option")
+    odd = client.post("/v1/summarize", content=rb'{"document": "a", "\ud800": 1}', headers=JSON)
+    refused(odd, 422, "invalid_request")
+
+
+# ----------------------------------------------------------------------------------------------- token
+
+
+@pytest.fixture
+def guarded(summarizer: Summarizer) -> Any:
+    with TestClient(create_app({"tiny": summarizer}, token="s3cret-token")) as client:
+        yield client
+
+
+def test_the_token_is_asked_for_where_there_is_work(guarded: TestClient) -> None:
+    body = {"document": DOCUMENTS[0]}
+    for headers in (
+        {},
+        {"Authorization": "Bearer wrong"},
+        {"Authorization": "Bearer s3cret-token2"},
+        {"Authorization": "Bearer"},
+        {"Authorization": "Basic s3cret-token"},
+        {"Authorization": "s3cret-token"},
+        {"Authorization": b"Bearer \xff\xfe"},
+    ):
+        response = guarded.post("/v1/summarize", json=body, headers=headers)
+        refused(response, 401, "unauthorized")
+        assert response.headers["www-authenticate"].startswith("Bearer")
+    for path in ("/v1/models", "/metrics"):
+        refused(guarded.get(path), 401, "unauthorized")
+    refused(guarded.post("/", json={"inputs": "a"}), 401, "unauthorized")
+    refused(guarded.post("/v1/summarize", content=b"x" * 3_000_000), 401, "unauthorized")
+    for path in ("/", "/health", "/ready", "/openapi.json"):
+        assert guarded.get(path).status_code == 200
+    for scheme in ("Bearer", "bearer"):
+        given = {"Authorization": f"{scheme} s3cret-token"}
+        assert guarded.post("/v1/summarize", json=body, headers=given).status_code == 200
+        assert guarded.get("/metrics", headers=given).status_code == 200
+
+
+def test_the_token_is_compared_in_constant_time(guarded: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    import hmac
+
+    compared: list[tuple[int, int]] = []
+    compare = hmac.compare_digest
+
+    def spy(left: bytes, right: bytes) -> bool:
+        compared.append((len(left), len(right)))
+        return compare(left, right)
+
+    monkeypatch.setattr("laconic.server.middleware.hmac.compare_digest", spy)
+    guarded.get("/v1/models", headers={"Authorization": "Bearer x"})
+    guarded.get("/v1/models", headers={"Authorization": f"Bearer {'y' * 999}"})
+    assert compared == [(32, 32), (32, 32)], "digests: neither the content nor the length of a guess takes time"
+
+
+# ------------------------------------------------------------------------------------ headers and the log
+
+
+def test_every_answer_has_an_id_and_the_headers(client: TestClient) -> None:
+    for path in ("/v1/models", "/nothing", "/", "/metrics"):
+        response = client.get(path)
+        assert response.headers["x-content-type-options"] == "nosniff"
+        assert "default-src 'none'" in response.headers["content-security-policy"]
+        assert len(response.headers["x-request-id"]) >= 16
+    given = client.get("/health", headers={"X-Request-ID": "job-17:a.b_c"})
+    assert given.headers["x-request-id"] == "job-17:a.b_c"
+    for bad in ("has space", "x" * 129, "a\tb", "ü".encode().decode("latin-1")):
+        made = client.get("/health", headers={"X-Request-ID": bad.encode("latin-1")})
+        assert made.headers["x-request-id"] != bad
+
+
+def test_a_line_of_log_names_the_work_but_never_the_text(
+    client: TestClient, summarizer: Summarizer, caplog: pytest.LogCaptureFixture
+) -> None:
+    access = logging.getLogger("laconic.access")
+    access.propagate = True
+    body = {"documents": ["Zebratown sees Xanadu ."], "model": "lead"}
+    with caplog.at_level(logging.INFO):
+        response = client.post("/v1/summarize", json=body, headers={"X-Request-ID": "abc"})
+        client.post("/v1/summarize?document=Xanadu", json={"document": 5})
+        client.get("/Xanadu")
+        client.post("/models/Xanadu", json={"inputs": "Xanadu"})
+        client.post("/v1/summarize", json={"document": "a", "model": "Xanadu", "options": {"Xanadu": 1}})
+    lines = [json.loads(record.message) for record in caplog.records if record.name == "laconic.access"]
+    assert len(lines) == 5
+    first = lines[0]
+    assert (first["id"], first["status"], first["path"]) == ("abc", 200, "/v1/summarize")
+    assert (first["model"], first["documents"], first["method"]) == ("lead", 1, "POST")
+    assert first["bytes_out"] == len(response.content)
+    assert {"time", "client", "ms", "bytes_in", "queue_ms"} <= first.keys()
+    assert [line.get("code") for line in lines[1:]] == [
+        "invalid_request",
+        "not_found",
+        "unknown_model",
+        "unknown_model",
+    ]
+    assert "Zebratown" not in caplog.text
+    assert all("Xanadu" not in json.dumps(line) for line in (*lines[:2], *lines[3:]))
+    caplog.clear()
+    with (
+        caplog.at_level(logging.INFO),
+        TestClient(create_app({"tiny": summarizer}, Settings(log_text=True))) as talkative,
+    ):
+        talkative.post("/v1/summarize", json=body)
+    line = json.loads(next(record.message for record in caplog.records if record.name == "laconic.access"))
+    assert line["texts"] == line["summaries"] == ["Zebratown sees Xanadu ."]
+
+
+def test_a_bug_is_a_500_with_an_id_and_the_service_goes_on(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(*given: Any, **options: Any) -> Any:
+        raise KeyError("Zebratown")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("laconic.systems.extractive.ExtractiveSystem._one", broken)
+        response = client.post("/v1/summarize", json={"document": "a", "model": "lead"})
+    assert "Zebratown" not in refused(response, 500, "internal_error")
+    assert any(record.exc_info for record in caplog.records)
+    assert client.post("/v1/summarize", json={"document": "a", "model": "lead"}).status_code == 200
+
+
+# ----------------------------------------------------------------------------------- names and settings
+
+
+def test_names_of_models_are_unique(summarizer: Summarizer) -> None:
+    with pytest.raises(ConfigError, match="at least one"):
+        Catalogue({}, Settings())
+    with pytest.raises(ConfigError, match="max_documents 300 is more than max_queue"):
+        validate(Settings, {"max_documents": 300}, where="")
