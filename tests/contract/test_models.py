@@ -129,7 +129,8 @@ def model_of(name: str) -> SummarizationModel:
 
 
 def loss_of(output: ModelOutput, batch: Batch) -> Tensor:
-    terms = [build("objective", OBJECTIVES, {"type": kind})(output, batch) for kind in ("nll", "coverage")]
+    kinds = ["nll", "coverage"] + ["opponent"] * ("opponent_log_probs" in output.details)
+    terms = [build("objective", OBJECTIVES, {"type": kind})(output, batch) for kind in kinds]
     return sum(term.sum / term.count for term in terms)
 
 
