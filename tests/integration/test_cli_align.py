@@ -178,6 +178,22 @@ def test_sharpness_over_the_data(contrastive: str, data: Path, capsys: pytest.Ca
     assert rows[3].startswith("opponent attention")
 
 
+def test_explain_shows_the_attention_of_a_transformer(
+    contrastive: str, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = tmp_path / "page.html"
+    assert main(["--quiet", "explain", contrastive, str(data), "--json", "--html", str(page)]) == 0
+    for line, row in zip(capsys.readouterr().out.splitlines(), ROWS, strict=True):
+        found = json.loads(line)
+        assert found["words"]
+        for word in found["words"]:
+            assert sum(word["attention"]) == pytest.approx(1.0, abs=1e-3)
+            assert len(word["attention"]) == len(found["source_offsets"])
+            assert word["copy_share"] == 0.0
+            assert all(row["document"][span["start"] : span["end"]] == span["text"] for span in word["sources"])
+    assert "parliament" in page.read_text()
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
