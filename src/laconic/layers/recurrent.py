@@ -2,8 +2,8 @@
 
 Cells follow torch's convention (gates i, f, g, o; r, z, n; the GRU's reset gate after the product U h). The GRU
 of Cho et al. 2014, which the distraction paper prints, has the reset gate before it, U (r * h): another function,
-which no fused kernel computes. `PaperGruCell` and `PaperRecurrence` are that one; their loops make the input's
-products of all steps at once and the weights' gradients once.
+which no fused kernel computes. `PaperGruCell` and `PaperRecurrence` are that one. Sequences of either run through
+`laconic.layers.gru_sequence` where that is faster than torch's own: always for the paper's, on a CPU for torch's.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from laconic.layers.gru_sequence import gru_sequence
 from laconic.layers.masking import lengths_of
 from laconic.layers.stepwise import StepLinear
 
@@ -70,6 +71,10 @@ class Recurrence(nn.Module):
 
         The backward direction starts at the last real token; its final state is that of the first token.
         """
+        if self.cell == "gru" and inputs.device.type == "cpu" and torch.is_grad_enabled():
+            flat: list[Any] = list(self.layer._flat_weights)
+            outputs, final = gru_over_real_tokens(inputs, mask, [flat[i : i + 4] for i in range(0, len(flat), 4)])
+            return outputs, (final,)
         if bool(mask.all()):
             outputs, last = self.layer(inputs)
             return outputs, last if isinstance(last, tuple) else (last,)
@@ -214,28 +219,33 @@ class PaperRecurrence(nn.Module):
 
     def over_real_tokens(self, inputs: Tensor, mask: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
         """(B, S, I) under a (B, S) mask -> outputs (B, S, D), zero at padding, and final states (dirs, B, H)."""
-        lengths = lengths_of(mask)
-        turned = _turned_positions(lengths, mask.shape[1]).unsqueeze(-1)
-        last = (lengths - 1).clamp_min(0).view(-1, 1, 1)
-        outputs, finals = [], []
-        for number, cell in enumerate(self.cells):
-            assert isinstance(cell, PaperGruCell)
-            products = cell.project(inputs)
-            if number == 1:
-                products = products.gather(1, turned.expand_as(products))
-            states = self._run(cell, products)
-            finals.append(states.gather(1, last.expand(-1, 1, states.shape[-1])).squeeze(1))
-            outputs.append(states.gather(1, turned.expand_as(states)) if number == 1 else states)
-        return torch.cat(outputs, dim=-1) * mask.unsqueeze(-1), (torch.stack(finals),)
+        weights = [(cell.weight_ih, cell.weight_hh, cell.bias_ih, cell.bias_hh) for cell in self.cells]
+        outputs, final = gru_over_real_tokens(inputs, mask, weights, paper=True)
+        return outputs, (final,)
 
-    @staticmethod
-    def _run(cell: PaperGruCell, products: Tensor) -> Tensor:
-        step, states = cell.stepper(), []
-        state = products.new_zeros(products.shape[0], cell.hidden_size)
-        for one in products.unbind(dim=1):
-            state = step(one, state)
-            states.append(state)
-        return torch.stack(states, dim=1)
+
+def gru_over_real_tokens(
+    inputs: Tensor, mask: Tensor, weights: Sequence[Sequence[Any]], *, paper: bool = False
+) -> tuple[Tensor, Tensor]:
+    """(B, S, I) under a (B, S) mask -> outputs (B, S, D), zero at padding, and final states (dirs, B, H).
+
+    ``weights`` are those of `gru_sequence`, for one direction or two. The second reads the real tokens in reverse
+    order and then the padding, so that it starts at the last real token; its outputs are put back in their places.
+    """
+    lengths, padded = lengths_of(mask), not bool(mask.all())
+    turned = _turned_positions(lengths, mask.shape[1]).t().unsqueeze(-1)  # (S, B, 1)
+    last = (lengths - 1).clamp_min(0).view(1, -1, 1)
+    in_time = inputs.transpose(0, 1).contiguous()
+    outputs, finals = [], []
+    for number, parameters in enumerate(weights):
+        read = in_time if number == 0 else in_time.gather(0, turned.expand_as(in_time))
+        states = gru_sequence(read, *parameters, paper=paper)
+        finals.append(states.gather(0, last.expand(-1, -1, states.shape[-1])).squeeze(0))
+        outputs.append(states if number == 0 else states.gather(0, turned.expand_as(states)))
+    joined = outputs[0] if len(outputs) == 1 else torch.cat(outputs, dim=-1)
+    if padded:
+        joined = joined * mask.t().unsqueeze(-1)
+    return joined.transpose(0, 1).contiguous(), torch.stack(finals)
 
 
 def _turned_positions(lengths: Tensor, width: int) -> Tensor:
