@@ -61,12 +61,18 @@ def head_attention(queries: Tensor, keys: Tensor, mask: Tensor) -> Tensor:
 
 
 def mean_attention(tap: CrossTap) -> Tensor:
-    """The mean of `head_attention` over the heads: (B, Q, S). Heads are taken in groups, as many as are small."""
+    """The mean of `head_attention` over the heads: (B, Q, S), without all of (B, H, Q, S) at once.
+
+    On a CPU heads are read one by one where they lie; elsewhere in groups, as many as are small together.
+    """
     queries, keys = tap.queries.transpose(1, 2), tap.keys.transpose(1, 2)  # (B, H, Q, d), (B, H, S, d)
     batch, heads, rows, _ = queries.shape
-    group = max(1, _WEIGHTS_AT_ONCE // max(1, batch * rows * keys.shape[2]))
-    pairs = zip(queries.split(group, dim=1), keys.split(group, dim=1), strict=True)
-    parts = (head_attention(q, k, tap.mask.unsqueeze(1)).sum(dim=1) for q, k in pairs)
+    group = 1 if queries.device.type == "cpu" else max(1, _WEIGHTS_AT_ONCE // max(1, batch * rows * keys.shape[2]))
+    if group == 1:
+        parts = (head_attention(q, k, tap.mask) for q, k in zip(queries.unbind(1), keys.unbind(1), strict=True))
+    else:
+        pairs = zip(queries.split(group, dim=1), keys.split(group, dim=1), strict=True)
+        parts = (head_attention(q, k, tap.mask.unsqueeze(1)).sum(dim=1) for q, k in pairs)
     total = next(parts)
     for part in parts:
         total = total + part

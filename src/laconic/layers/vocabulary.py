@@ -105,8 +105,9 @@ class _Packed:
     """The output layer with its weights in oneDNN's own order."""
 
     def __init__(self, projection: VocabularyProjection, columns: int) -> None:
-        extra = (0, columns - projection.vocab_size)
-        weight = nn.functional.pad(projection.weight.detach(), (0, 0, *extra))
+        extra, weight = (0, columns - projection.vocab_size), projection.weight.detach()
+        if columns > projection.vocab_size:  # padding copies, also where there is nothing to add
+            weight = nn.functional.pad(weight, (0, 0, *extra))
         self._hidden = projection.hidden
         self._bias = nn.functional.pad(projection.bias.detach(), extra, value=float("-inf"))
         self._weight = torch.ops.mkldnn._reorder_linear_weight(weight, None)

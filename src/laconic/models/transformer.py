@@ -191,6 +191,17 @@ class Transformer(SummarizationModel):
         Raises:
             DataError: the summary grows longer than ``max_positions``.
         """
+        documents, cache = state["memory"].tree[1].shape[0], state["cache"]
+        beams = len(last_ids) // documents
+        if cache.steps or beams == 1 or not self.config.start_with_end:
+            return self._step(last_ids, state)
+        # Every row reads END and has no past: one of each document speaks for all.
+        one = torch.arange(documents, device=last_ids.device)
+        output, state = self._step(last_ids[::beams], state | {"cache": cache.select(one * beams)})
+        every = one.repeat_interleave(beams)
+        return _taken(output, every), state | {"cache": state["cache"].select(every)}
+
+    def _step(self, last_ids: Tensor, state: dict[str, Any]) -> tuple[StepOutput, dict[str, Any]]:
         decoded, state = self._advance(last_ids, state)
         states, mask, _ = state["memory"].tree
         attention = self._reading(decoded, states)
@@ -384,3 +395,20 @@ class _Kept:
 
     def __init__(self, value: Any) -> None:
         self.value = value
+
+
+def _taken(output: StepOutput, rows: Tensor) -> StepOutput:
+    """The output's rows ``rows`` (M,)."""
+
+    def take(value: Tensor | None) -> Tensor | None:
+        return None if value is None else value.index_select(0, rows)
+
+    log_probs = output.log_probs.index_select(0, rows)
+    return StepOutput(
+        scores=log_probs if output.scores is output.log_probs else output.scores.index_select(0, rows),
+        log_probs=log_probs,
+        attention=take(output.attention),
+        context=take(output.context),
+        state=take(output.state),
+        details={name: value.index_select(0, rows) for name, value in output.details.items()},
+    )
