@@ -189,8 +189,11 @@ def test_extractive_methods_have_the_same_interface() -> None:
 def test_sentences_are_found_where_they_stand() -> None:
     assert locate("One. Two. One. ", ["One.", "Two. ", "One."]) == [(0, 4), (5, 9), (10, 14)]
     assert locate("One.", ["Two.", "One."]) == [None, (0, 4)]
-    assert shorten("a b. c d.", [(0, 4), (5, 9)], 3) == [(0, 4), (5, 6)]
-    assert shorten("a b. c d.", [(0, 4), (5, 9)], 2) == [(0, 4)]
+    assert shorten("a b. c d.", [(0, 4), (5, 9)], 4) == [(0, 4), (5, 6)]
+    assert shorten("a b. c d.", [(0, 4), (5, 9)], 3) == [(0, 4)]
+    assert (
+        Summarizer.from_pretrained("first_characters", characters=3).summarize("我们 是人。他们走。").text == "我们 是"
+    )
 
 
 def test_an_extractive_method_imports_no_tensor_library() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,30 +15,54 @@ from laconic.cli.progress import progress, quiet
 from laconic.cli.tables import aligned
 from laconic.config.loading import parse_overrides
 from laconic.config.names import EXTRACTIVE
-from laconic.config.schema import SearchConfig
+from laconic.config.schema import EvaluationConfig, SearchConfig
 from laconic.config.section import validate
-from laconic.data.readers import ReadOptions, SkipCounter, find_splits, read_with
-from laconic.errors import DataError, ModelError, did_you_mean
+from laconic.data.readers import ReadOptions, SkipCounter, find_splits, is_one_data_set, read_with
+from laconic.errors import ConfigError, DataError, ModelError, did_you_mean
 
 if TYPE_CHECKING:
+    from laconic.evaluation.by_length import Bucket
+    from laconic.evaluation.run import EvaluationOptions, EvaluationResult
     from laconic.evaluation.systems import System
+    from laconic.types import Record
 
 
 def command(
-    systems: Annotated[
-        list[str],
-        typer.Argument(metavar="MODEL_OR_METHOD...", help="Model or run folders, hub ids, extractive methods."),
-    ],
     data: Annotated[str, typer.Option(help="A file of records, or a folder with one file a split.")],
+    systems: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="MODEL_OR_METHOD...", help="Model or run folders, hub ids, extractive methods."),
+    ] = None,
     split: Annotated[str, typer.Option(help="Which split of a folder.")] = "validation",
     output: Annotated[Path | None, typer.Option(help="Folder for predictions and scores.")] = None,
     batch_size: Annotated[int, typer.Option(min=1, help="Records decoded at once.")] = 32,
     max_records: Annotated[int | None, typer.Option(min=1, help="Score the first records only.")] = None,
-    profile: Annotated[str, typer.Option(help="ROUGE profile: rouge155, google, plain, unicode.")] = "rouge155",
+    profile: Annotated[
+        str,
+        typer.Option(
+            help="gigaword, duc2004, lcsts, cnn-plain: as papers score that data. Or a profile of ROUGE: rouge155, "
+            "google, plain, unicode, characters."
+        ),
+    ] = "rouge155",
+    stem: Annotated[bool | None, typer.Option("--stem/--no-stem", help="Porter stemming, unlike the profile.")] = None,
+    restore_numbers: Annotated[
+        bool, typer.Option("--restore-numbers", help="Score a written ## as a number of that length in the document.")
+    ] = False,
+    sweep: Annotated[
+        list[str] | None,
+        typer.Option(metavar="METHOD:FROM-TO", help="An extractive method at several sizes, such as lead:1-5."),
+    ] = None,
+    by_length: Annotated[
+        str | None,
+        typer.Option(metavar="N|A,B,...", help="Also score by document length: N equal buckets, or where they begin."),
+    ] = None,
     search: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Decoding setting.")] = None,
     document_column: Annotated[str | None, typer.Option(help="Name of the document's column.")] = None,
     summary_column: Annotated[str | None, typer.Option(help="Name of the summary's column.")] = None,
     data_format: Annotated[str, typer.Option("--format", help="Format of the data; detected by default.")] = "auto",
+    min_human_score: Annotated[
+        int | None, typer.Option(min=1, max=5, help="Only pairs that people rated so high (LCSTS: 3).")
+    ] = None,
     skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Skip and count bad records.")] = False,
     device: Annotated[str, typer.Option(help="Device of the models, such as cpu or cuda.")] = "cpu",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
@@ -50,36 +74,119 @@ def command(
     overrides = parse_overrides(search or [])
     overrides = overrides.get("search", overrides)
     validate(SearchConfig, overrides, where="search")
-    from laconic.evaluation.compare import compared, result_table
-    from laconic.evaluation.run import EvaluationOptions, evaluate
+    from laconic.evaluation.run import options_of
+    from laconic.evaluation.sweep import sweep_names
 
-    for name in systems:
+    sweeps = {spec: sweep_names(spec) for spec in sweep or []}
+    names = list(dict.fromkeys([*(systems or []), *(name for group in sweeps.values() for name in group)]))
+    if not names:
+        raise ConfigError("Name a model or an extractive method to score, or give --sweep lead:1-5.")
+    for name in names:
         _refuse_unknown(name)
+    scoring = EvaluationConfig(
+        profile=profile,
+        batch_size=batch_size,
+        rouge={} if stem is None else {"stem": stem},
+        restore_numbers=restore_numbers,
+    )
+    options = options_of(scoring)
     path = split_of(data, split)
-    reading = ReadOptions(data_format, document_column, summary_column, skip_bad)
+    reading = ReadOptions(data_format, document_column, summary_column, skip_bad, min_human_score=min_human_score)
+    report = Report(path, _records(path, reading, max_records), options, sweeps, by_length)
+    for name in names:
+        report.add(name, _open(name, device, overrides), output)
+    content = report.as_dict()
+    if output:
+        (output / "scores.json").write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    print(json.dumps(content, indent=2, ensure_ascii=False) if as_json else report.text())
+
+
+class Report:
+    """The scores as they come in: one table, sweeps, and tables by document length."""
+
+    def __init__(
+        self,
+        path: str,
+        records: Sequence[Record],
+        options: EvaluationOptions,
+        sweeps: Mapping[str, Sequence[str]],
+        by_length: str | None,
+    ) -> None:
+        from laconic.evaluation.by_length import buckets
+
+        self.path, self.records, self.options, self.sweeps = path, records, options, sweeps
+        self.buckets: list[Bucket] = buckets(records, by_length) if by_length else []
+        self.results: dict[str, EvaluationResult] = {}
+        self.lengths: dict[str, list[EvaluationResult]] = {}
+
+    def add(self, name: str, system: System, output: Path | None) -> None:
+        """Decode with one system, or read what an earlier call decoded, and score."""
+        from laconic.evaluation.by_length import by_length
+        from laconic.evaluation.run import predict, score
+
+        records, options = self.records, self.options
+        out = output / f"{_file_name(name)}.predictions.jsonl" if output else None
+        with progress(f"Evaluating {name}", total=len(records)) as bar:
+            lines, seconds = predict(system, records, batch_size=options.batch_size, out=out, progress=bar.advance)
+        unk = system.unk_text
+        self.results[name] = score(system.name, records, lines, options=options, unk_text=unk, seconds=seconds)
+        if self.buckets:
+            self.lengths[name] = by_length(name, records, lines, self.buckets, options=options, unk_text=unk)
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON-ready."""
+        from laconic.evaluation.by_length import as_dicts
+        from laconic.evaluation.compare import compared
+
+        content: dict[str, Any] = {"data": self.path, "systems": compared(list(self.results.values()))}
+        if self.sweeps:
+            content["sweeps"] = [{"sweep": spec, "best": best} for spec, best in self._best().items()]
+        if self.buckets:
+            content["by_length"] = as_dicts(self.buckets, self.lengths)
+        return content
+
+    def text(self) -> str:
+        """For people."""
+        from laconic.evaluation.compare import result_table
+        from laconic.evaluation.sweep import best_lines
+
+        header, rows, notes = result_table(list(self.results.values()))
+        parts = [aligned(header, rows), ""]
+        if self.sweeps:
+            parts += [*best_lines(self._best(), self.results), ""]
+        if self.buckets:
+            parts += [self._length_table(), ""]
+        return "\n".join([*parts, f"{self.path}: {len(self.records)} records", *notes])
+
+    def _best(self) -> dict[str, dict[str, str]]:
+        from laconic.evaluation.sweep import best_of
+
+        return {spec: best_of([self.results[name] for name in names]) for spec, names in self.sweeps.items()}
+
+    def _length_table(self) -> str:
+        from laconic.evaluation.compare import MEASURES, measure_cells
+
+        shown = [measure for measure in MEASURES if measure[0].startswith(("repeated", "words"))]
+        kinds = [f"ROUGE-{kind}" for kind in self.options.kinds]
+        header = ["document words", "system", "documents", *kinds, *[heading for heading, *_ in shown]]
+        rows = []
+        for place, bucket in enumerate(self.buckets):
+            for name, results in self.lengths.items():
+                figures = [f"{100 * results[place].value(kind):.2f}" for kind in self.options.kinds]
+                first = f"{bucket.name} (mean {bucket.mean:,.1f})"
+                cells = measure_cells(results[place], shown)
+                rows.append([first, name, f"{len(bucket.places):,}", *figures, *cells])
+        return aligned(header, rows, left=2)
+
+
+def _records(path: str, reading: ReadOptions, most: int | None) -> list[Record]:
     skipped = SkipCounter()
-    records = list(islice(read_with(path, reading, on_skip=skipped, on_choice=_note), max_records))
+    records = list(islice(read_with(path, reading, on_skip=skipped, on_choice=_note), most))
     if skipped.total:
         _note(skipped.describe())
     if not records:
         raise DataError(f"{path} holds no records.")
-    options = EvaluationOptions(rouge={"profile": profile}, batch_size=batch_size)
-    results = []
-    for name in systems:
-        system = _open(name, device, overrides)
-        out = output / f"{_file_name(name)}.predictions.jsonl" if output else None
-        with progress(f"Evaluating {name}", total=len(records)) as bar:
-            results.append(evaluate(system, records, options=options, out=out, progress=bar.advance))
-    listed = compared(results)
-    if output:
-        scores = {"data": str(path), "systems": listed}
-        (output / "scores.json").write_text(json.dumps(scores, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-    if as_json:
-        print(json.dumps({"data": str(path), "systems": listed}, indent=2, ensure_ascii=False))
-        return
-    header, rows, notes = result_table(results)
-    print(aligned(header, rows))
-    print("\n".join(["", f"{path}: {len(records)} records", *notes]))
+    return records
 
 
 def split_of(data: str, split: str) -> str:
@@ -89,7 +196,7 @@ def split_of(data: str, split: str) -> str:
         DataError: the folder has splits, but not this one.
     """
     folder = Path(data)
-    if not folder.is_dir() or next(folder.glob("*.story*"), None) is not None:
+    if not folder.is_dir() or is_one_data_set(folder):
         return data
     splits = find_splits(folder)
     if split not in splits:

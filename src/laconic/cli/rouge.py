@@ -29,7 +29,7 @@ def command(
         typer.Argument(help="References in the same form, one file each; JSON lines may hold both sides."),
     ] = None,
     kinds: Annotated[str, typer.Option(help="1 to 9, L, Lsum, W, S, SU (S4, SU*, W1.2), with commas.")] = "1,2,L",
-    profile: Annotated[str, typer.Option(help="rouge155, google, plain or unicode.")] = "rouge155",
+    profile: Annotated[str, typer.Option(help="rouge155, google, plain, unicode or characters.")] = "rouge155",
     stem: Annotated[bool | None, typer.Option("--stem/--no-stem", help="Porter stemming (the tool's -m).")] = None,
     exceptions: Annotated[
         bool | None, typer.Option("--exceptions/--no-exceptions", help="WordNet's irregular forms before stemming.")

@@ -47,6 +47,7 @@ EXTRACTIVE: Table = {
     "concept_ilp": "laconic.extractive.concepts:ConceptIlp",
     "edmundson": "laconic.extractive.edmundson:Edmundson",
     "first": "laconic.extractive.positional:First",
+    "first_characters": "laconic.extractive.positional:FirstCharacters",
     "first_words": "laconic.extractive.positional:FirstWords",
     "kl": "laconic.extractive.kl:KlSum",
     "lead": "laconic.extractive.positional:Lead",

@@ -9,7 +9,7 @@ import itertools
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -140,9 +140,7 @@ def check(
     """
     options = options or CheckOptions()
     base = reading or ReadOptions()
-    settings = ReadOptions(
-        base.format, base.document_column, base.summary_column, True, base.need_summary, base.strip_publication_suffix
-    )
+    settings = replace(base, skip_bad=True)
     report = Report(options)
     finder = DuplicateFinder()
     homes: list[str] = []

@@ -18,6 +18,7 @@ class Entry:
     origin: str
     sentences: tuple[str, ...] = ()
     publication: str = ""
+    human_score: int | None = None  # LCSTS parts II and III: how well people found the pair to match, 1 to 5
 
 
 @dataclass(frozen=True, slots=True)

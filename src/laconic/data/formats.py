@@ -1,4 +1,4 @@
-"""Formats that are plain text: aligned files, CNN/DailyMail stories, LCSTS."""
+"""Formats that are plain text: aligned files, inputs with several files of references, CNN/DailyMail stories, LCSTS."""
 
 from __future__ import annotations
 
@@ -93,13 +93,64 @@ def _pairs(documents: Path, summaries: Path, options: TableOptions) -> Iterator[
             yield Entry(document, (summary,), str(number), f"{documents}:{number}")
 
 
+# ------------------------------------------------------------------- one input, many references
+
+_DUC_INPUT = re.compile(r"input(?:\.txt)?(?:\.gz)?\Z")
+_DUC_REFERENCES = re.compile(r"task\d+_ref(\d+)(?:\.txt)?(?:\.gz)?\Z")
+
+
+def duc_files(place: Path) -> tuple[Path, list[Path]] | None:
+    """The input and the reference files of a folder (or of the folder of an input file); None where it has none.
+
+    The layout of the usual copies of DUC-2003, DUC-2004 and of Gigaword's test set: ``input.txt`` with one document a
+    line, ``task1_ref0.txt`` to ``task1_ref3.txt`` with one reference a line, beside it or in a folder ``references``.
+    """
+    folder = place if place.is_dir() else place.parent
+    inputs = [path for path in sorted(folder.iterdir()) if _DUC_INPUT.match(path.name)] if folder.is_dir() else []
+    if not inputs or (place.is_file() and place not in inputs):
+        return None
+    for home in (folder, folder / "references"):
+        paths = list(home.iterdir()) if home.is_dir() else []
+        named = {int(found[1]): path for path in paths if (found := _DUC_REFERENCES.match(path.name))}
+        if named:
+            return (place if place.is_file() else inputs[0]), [named[number] for number in sorted(named)]
+    return None
+
+
+def read_duc(path: Path, options: TableOptions) -> Iterator[Entry | BadRecordError]:
+    """One document a line, and several files with one reference a line (`duc_files`).
+
+    Raises:
+        DataError: there is no such layout, or a file has another number of lines than the input.
+    """
+    found = duc_files(path)
+    if found is None:
+        raise DataError(f"{path}: expected input.txt with task1_ref0.txt, task1_ref1.txt, ... beside it.")
+    documents, references = found
+    count = sum(1 for _ in raw_lines(documents))
+    for reference in references:
+        if (other := sum(1 for _ in raw_lines(reference))) != count:
+            raise DataError(
+                f"{documents} has {count:,} lines but {reference.name} has {other:,}: which line belongs to which "
+                "document cannot be known; write the files again."
+            )
+    options.on_choice(f"{documents}: {len(references)} reference{'s' if len(references) > 1 else ''} a document")
+    sides = [text_lines(file) for file in (documents, *references)]
+    for lines in zip(*sides, strict=True):
+        number, texts = lines[0][0], [text for _, text in lines]
+        broken = next((text for text in texts if isinstance(text, BadRecordError)), None)
+        good = [text for text in texts if isinstance(text, str)]
+        yield broken or Entry(good[0], tuple(good[1:]), str(number), f"{documents}:{number}")
+
+
 # -------------------------------------------------------------------------------- CNN / DailyMail
 
 
 def read_story(path: Path, options: TableOptions) -> Iterator[Entry | BadRecordError]:
     """``.story`` files: paragraphs, then highlights, each after a line ``@highlight``.
 
-    Paragraphs and highlights are joined by line breaks. A folder is read in the order of the names.
+    Paragraphs are joined by blank lines, as they stand in the file (a blank line ends a sentence), highlights by line
+    breaks. A folder is read in the order of the names.
     """
     names = (
         sorted(entry for entry in path.iterdir() if bare_name(entry).endswith(".story")) if path.is_dir() else [path]
@@ -122,7 +173,7 @@ def _story(path: Path) -> Entry:
         elif line.strip():
             current.append(line.strip())
     name = bare_name(path).removesuffix(".story")
-    return Entry("\n".join(body), ("\n".join(highlights),), name, str(path))
+    return Entry("\n\n".join(body), ("\n".join(highlights),), name, str(path))
 
 
 # ------------------------------------------------------------------------------------------ LCSTS
@@ -132,12 +183,14 @@ _FIELDS = {
     "summary": re.compile(r"<summary>(.*?)</summary>", re.DOTALL),
     "short_text": re.compile(r"<short_text>(.*?)</short_text>", re.DOTALL),
 }
+_HUMAN_LABEL = re.compile(r"<human_label>\s*(\d+)\s*</human_label>")
 
 
 def read_lcsts(path: Path, options: TableOptions) -> Iterator[Entry | BadRecordError]:
     """``<doc id=0> <summary>...</summary> <short_text>...</short_text> </doc>``, tags on lines of their own or not.
 
-    The files are not XML (no quotes, no root), so they are read by their tags.
+    Parts II and III also have ``<human_label>`` with a score from 1 to 5. The files are not XML (no quotes, no root),
+    so they are read by their tags.
     """
     options.on_choice(f"{path}: LCSTS blocks")
     block: list[str] = []
@@ -167,4 +220,6 @@ def _lcsts_block(block: str, path: Path, line: int) -> Entry | BadRecordError:
     summary, text = found["summary"], found["short_text"]
     assert summary is not None
     assert text is not None
-    return Entry(text[1].strip(), (summary[1].strip(),), (opened[1] if opened else None) or str(line), origin)
+    name = (opened[1] if opened else None) or str(line)
+    label = _HUMAN_LABEL.search(block)
+    return Entry(text[1].strip(), (summary[1].strip(),), name, origin, human_score=int(label[1]) if label else None)

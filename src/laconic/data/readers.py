@@ -7,6 +7,7 @@ format          what it reads
 ``json``        an array of objects, or an object with one array
 ``csv``         CSV and TSV with a header; quoted line breaks; the separator by extension or header
 ``pair``        two aligned text files: ``x.source``/``x.target``, ``x.article.txt``/``x.title.txt``, ...
+``duc``         a folder with ``input.txt`` and ``task1_ref0.txt``, ``task1_ref1.txt``, ... (DUC-2003, DUC-2004)
 ``story``       CNN/DailyMail ``.story`` files, one or a folder of them
 ``lcsts``       LCSTS's ``<doc> <summary> <short_text>`` blocks
 ``sqlite``      one table of an SQLite file (All the news 1.0: ``longform``)
@@ -39,6 +40,7 @@ __all__ = [
     "ReadOptions",
     "SkipCounter",
     "find_splits",
+    "is_one_data_set",
     "read_configured",
     "read_records",
     "read_with",
@@ -51,6 +53,7 @@ FORMATS: dict[str, Callable[[Path, TableOptions], Entries]] = {
     "csv": tables.read_csv,
     "sqlite": tables.read_sqlite,
     "pair": formats.read_pair,
+    "duc": formats.read_duc,
     "story": formats.read_story,
     "lcsts": formats.read_lcsts,
     "parquet": hub.read_parquet,
@@ -75,11 +78,15 @@ _SPLIT_NAMES = {
     "validation": ("validation", "valid", "dev", "val"),
     "test": ("test", "testing"),
 }
+_LCSTS_PARTS = {"i": "train", "ii": "validation", "iii": "test"}  # PART_I.txt, PART_II.txt, PART_III.txt
 
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """How to read: see `read_records`. ``strip_publication_suffix`` cuts " - The New York Times" off summaries."""
+    """How to read: see `read_records`. ``strip_publication_suffix`` cuts " - The New York Times" off summaries.
+
+    ``min_human_score`` leaves out pairs that people rated lower (LCSTS); pairs without a rating stay.
+    """
 
     format: str = "auto"
     document_column: str | None = None
@@ -87,6 +94,7 @@ class ReadOptions:
     skip_bad: bool = False
     need_summary: bool = True
     strip_publication_suffix: bool = False
+    min_human_score: int | None = None
 
 
 @dataclass(slots=True)
@@ -159,6 +167,7 @@ def read_configured(
         config.skip_bad,
         need_summary,
         config.strip_publication_suffix,
+        config.min_human_score,
     )
     return read_with(path, options, on_skip=on_skip, on_choice=on_choice)
 
@@ -175,7 +184,26 @@ def read_with(
     table = TableOptions(
         options.document_column, options.summary_column, options.need_summary, on_choice or (lambda _: None)
     )
-    return _records(FORMATS[kind](place, table), options, on_skip or (lambda _: None), str(path))
+    entries = FORMATS[kind](place, table)
+    if options.min_human_score is not None:
+        entries = _rated(entries, options.min_human_score, str(path), table.on_choice)
+    return _records(entries, options, on_skip or (lambda _: None), str(path))
+
+
+def _rated(entries: Entries, least: int, path: str, on_choice: Callable[[str], object]) -> Entries:
+    """Without what people rated below ``least``, saying in the end how much that was."""
+    low = rated = 0
+    for entry in entries:
+        if isinstance(entry, BadRecordError) or entry.human_score is None:
+            yield entry
+            continue
+        rated += 1
+        if entry.human_score >= least:
+            yield entry
+        else:
+            low += 1
+    if rated:
+        on_choice(f"{path}: {low:,} of {rated:,} rated pairs left out, because people rated them below {least}")
 
 
 def _records(
@@ -245,8 +273,9 @@ def find_splits(folder: str | Path) -> dict[str, Path]:
     found: dict[str, list[Path]] = {}
     for path in sorted(place.iterdir()):
         words = re.split(r"[^a-z]+", bare_name(path).lower())
+        part = _LCSTS_PARTS.get(words[1]) if words[0] == "part" and len(words) > 1 else None
         for split, names in _SPLIT_NAMES.items():
-            if words[0] in names and _usable(path) and not path.name.startswith("."):
+            if (words[0] in names or split == part) and _usable(path) and not path.name.startswith("."):
                 found.setdefault(split, []).append(path)
     for split, paths in found.items():
         if len(paths) > 1:
@@ -257,6 +286,11 @@ def find_splits(folder: str | Path) -> dict[str, Path]:
     if not found:
         raise DataError(f"{place} has no file named train, validation (valid, dev, val) or test.")
     return {split: found[split][0] for split in _SPLIT_NAMES if split in found}
+
+
+def is_one_data_set(folder: Path) -> bool:
+    """Is the folder itself what is read (stories, an input with its references) rather than a place of splits?"""
+    return next(folder.glob("*.story*"), None) is not None or formats.duc_files(folder) is not None
 
 
 def _usable(path: Path) -> bool:
@@ -284,6 +318,8 @@ def _locate(path: str, kind: str) -> tuple[str, Path]:
         raise DataError(_missing(path))
     if kind != "auto":
         return kind, place
+    if formats.duc_files(place) is not None:
+        return "duc", place
     suffix = Path(bare_name(place)).suffix.lower()
     if suffix in _BY_SUFFIX:
         return _BY_SUFFIX[suffix], place
@@ -301,6 +337,8 @@ def _locate(path: str, kind: str) -> tuple[str, Path]:
 def _locate_folder(place: Path, kind: str) -> tuple[str, Path]:
     if kind == "story" or next(place.glob("*.story*"), None) is not None:
         return "story", place
+    if kind == "duc" or formats.duc_files(place) is not None:
+        return "duc", place
     files = [path for path in sorted(place.iterdir()) if path.is_file() and _usable(path)]
     if len(files) == 1:
         return _locate(str(files[0]), kind)

@@ -8,19 +8,22 @@ from typing import Any
 
 from laconic.errors import DataError
 from laconic.evaluation.compare_significance import Difference, differences
+from laconic.evaluation.measures import REPEATED
 from laconic.evaluation.run import EvaluationResult
 
-# (heading, key of EvaluationResult.measures, factor, digits)
-MEASURES = (
+# (heading, key or keys of EvaluationResult.measures, factor, digits)
+Measure = tuple[str, str | tuple[str, ...], int, int]
+MEASURES: tuple[Measure, ...] = (
     ("copied %", "copy_rate", 100, 1),
     ("novel 2-grams %", "novel_2", 100, 1),
-    ("repeated %", "repetition", 100, 1),
+    ("repeated 1/2/3/4-grams %", tuple(REPEATED.values()), 100, 1),
     ("unk %", "unk_rate", 100, 1),
     ("words", "words", 1, 1),
     ("p_gen", "p_gen", 1, 2),
 )
 
 
+FIGURES = {"f": "F1", "recall": "recall"}
 _MARKS = (
     " ** p < 0.01, * p < 0.05 against {} (paired approximate randomization over documents, Holm's correction over the "
     "systems)."
@@ -28,7 +31,7 @@ _MARKS = (
 
 
 def compared(results: Sequence[EvaluationResult]) -> list[dict[str, Any]]:
-    """JSON-ready scores; each system after the first also has its differences in F1 to the first.
+    """JSON-ready scores; each system after the first also has its differences to the first.
 
     ``p`` is two-sided, of paired approximate randomization over documents; ``p_holm`` after Holm's correction over
     the systems, for each kind of ROUGE by itself.
@@ -54,7 +57,7 @@ def compared(results: Sequence[EvaluationResult]) -> list[dict[str, Any]]:
 
 
 def result_table(results: Sequence[EvaluationResult]) -> tuple[list[str], list[list[str]], list[str]]:
-    """Header, rows and notes of the table: ROUGE F1 times 100 with half the width of its 95% interval.
+    """Header, rows and notes of the table: ROUGE times 100 with half the width of its 95% interval.
 
     Stars mark differences to the first system, see `compared`. The column ``p_gen`` is there when a system that can
     copy is.
@@ -70,18 +73,29 @@ def result_table(results: Sequence[EvaluationResult]) -> tuple[list[str], list[l
         for kind in kinds:
             score = result.rouge[kind]
             mark = found[place][kind].mark if kind in found[place] else ""
-            cells.append(f"{100 * score.f:.2f} ±{50 * (score.high - score.low):.2f}{mark.ljust(width)}")
-        for _, key, factor, digits in shown:
-            value = result.measures.get(key)
-            cells.append("" if value is None else f"{factor * value:.{digits}f}")
-        rows.append(cells)
+            cells.append(f"{100 * result.value(kind):.2f} ±{50 * (score.high - score.low):.2f}{mark.ljust(width)}")
+        rows.append(cells + measure_cells(result, shown))
     marks = _MARKS.format(results[0].system) if len(results) > 1 else ""
     notes = [
-        "ROUGE F1 x 100 ± half of the 95% bootstrap interval; copied: words of the summary that the document holds."
-        + marks,
-        *dict.fromkeys(result.signature for result in results),
+        f"ROUGE {FIGURES[results[0].shown]} x 100 ± half of the 95% bootstrap interval; copied: words of the summary "
+        "that the document holds; repeated: n-grams that occurred in the summary before." + marks,
+        *how_scored(results),
     ]
     return header, rows, notes
+
+
+def measure_cells(result: EvaluationResult, shown: Sequence[Measure]) -> list[str]:
+    """The figures beside ROUGE; several keys make one cell."""
+    cells = []
+    for _, keys, factor, digits in shown:
+        values = [result.measures.get(key) for key in ([keys] if isinstance(keys, str) else keys)]
+        cells.append("/".join("" if value is None else f"{factor * value:.{digits}f}" for value in values))
+    return cells
+
+
+def how_scored(results: Sequence[EvaluationResult]) -> list[str]:
+    """The flags and signatures of the scores, each once."""
+    return list(dict.fromkeys(line for result in results for line in (result.flags, result.signature) if line))
 
 
 @lru_cache(maxsize=1)

@@ -81,7 +81,7 @@ def compare(plan: Plan, outcomes: Sequence[Outcome], *, data: str, records: int,
 
 
 def per_document(scored: Sequence[Scored]) -> dict[str, list[float]]:
-    """By kind, each document's F1 as the mean over seeds."""
+    """By kind, each document's score as the mean over seeds."""
     return {
         kind: [fmean(values) for values in zip(*(s.result.per_document[kind] for s in scored), strict=True)]
         for kind in KINDS
@@ -96,7 +96,7 @@ def _row(outcome: Outcome, means: Mapping[str, Mapping[str, Sequence[float]]], v
     rouge = {}
     for kind, scores in means[entry.name].items():
         low, high = bootstrap_interval(scores, samples=SAMPLES)
-        each = [s.result.rouge[kind].f for s in scored]
+        each = [s.result.value(kind) for s in scored]
         deviation = stdev(each) if len(each) > 1 else None
         rouge[kind] = Figure(fmean(scores), low, high, deviation, versus.get(kind))
     names = dict.fromkeys(name for s in scored for name in s.result.measures)
@@ -157,6 +157,7 @@ def columns(table: Comparison) -> list[Column]:
             found += [_published(key) for key in losses]
         used |= set(losses)
     found += [_published(key, _measure(key).replace("_", " ")) for key in keys if key not in used]
+    found.append(Column("repeated 2-grams %", _number("measures", "repetition", 1, 100)))
     found.append(Column("words", _number("measures", "words", 1)))
     return found
 
@@ -189,10 +190,10 @@ def _rouge_cell(kind: str) -> Callable[[Row], str]:
     return cell
 
 
-def _number(group: str, name: str, digits: int) -> Callable[[Row], str]:
+def _number(group: str, name: str, digits: int, factor: float = 1.0) -> Callable[[Row], str]:
     def cell(row: Row) -> str:
         value = getattr(row, group).get(name)
-        return "" if value is None else f"{value:.{digits}f}"
+        return "" if value is None else f"{factor * value:.{digits}f}"
 
     return cell
 

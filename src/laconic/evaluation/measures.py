@@ -10,7 +10,9 @@ import re
 from collections.abc import Iterable, Sequence
 
 from laconic.metrics.ngrams import ngram_counts
+from laconic.metrics.repetition import repeated_ngram_rate
 
+REPEATED = {1: "repetition_1", 2: "repetition", 3: "repetition_3", 4: "repetition_4"}  # n -> name of the figure
 _WORD = re.compile(r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af]|[^\W_]+(?:['’][^\W_]+)*")
 
 
@@ -24,12 +26,13 @@ def measure(
     """Means over documents; a document whose summary is too short for a figure does not count in it.
 
     ``copy_rate``: share of the summary's words that the document holds. ``novel_2``: share of its distinct
-    bigrams that the document lacks. ``repetition``: share of its bigrams that occurred in it before.
-    ``unk_rate``: unknown-word marks per blank-separated word. ``words``: its length; ``length_ratio``: its length
-    over the references' mean length. ``empty``: share of summaries without any word.
+    bigrams that the document lacks. ``repetition``: share of its bigrams that occurred in it before
+    (``repetition_1``, ``_3`` and ``_4``: of its words, 3- and 4-grams). ``unk_rate``: unknown-word marks per
+    blank-separated word. ``words``: its length; ``length_ratio``: its length over the references' mean length.
+    ``empty``: share of summaries without any word.
     """
     rows: dict[str, list[float]] = {
-        name: [] for name in ("copy_rate", "novel_2", "repetition", "unk_rate", "words", "length_ratio", "empty")
+        name: [] for name in ("copy_rate", "novel_2", *REPEATED.values(), "unk_rate", "words", "length_ratio", "empty")
     }
     for document, summary, models in zip(documents, summaries, references, strict=True):
         marks = summary.split().count(unk_text) if unk_text else 0
@@ -47,7 +50,9 @@ def measure(
         if len(words) > 1:
             pairs, there = ngram_counts(words, 2), ngram_counts(source, 2)
             rows["novel_2"].append(sum(pair not in there for pair in pairs) / len(pairs))
-            rows["repetition"].append(1 - len(pairs) / (len(words) - 1))
+        for n, name in REPEATED.items():
+            if len(words) >= n:
+                rows[name].append(repeated_ngram_rate(words, n))
     return {name: _mean(values) for name, values in rows.items()}
 
 

@@ -12,11 +12,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from laconic.config.schema import EvaluationConfig
 from laconic.errors import DataError
 from laconic.evaluation.measures import measure
 from laconic.evaluation.predictions import PredictionFile, fingerprint, prediction_of
 from laconic.evaluation.systems import Progress, System
 from laconic.metrics.rouge import RougeResult, rouge
+from laconic.metrics.scoring import Shown, scoring
+from laconic.text.numbers import restore_numbers
 from laconic.types import Record, references_of
 
 WINDOW_BATCHES = 8  # so many batches are decoded (sorted by length) between two writes of predictions
@@ -24,16 +27,40 @@ WINDOW_BATCHES = 8  # so many batches are decoded (sorted by length) between two
 
 @dataclass(frozen=True, slots=True)
 class EvaluationOptions:
-    """``rouge`` are options of `laconic.rouge`; ``batch_size`` is the number of records decoded at once."""
+    """``rouge`` are options of `laconic.rouge`, ``shown`` the figure of it that counts, ``flags`` how they are quoted
+    (`laconic.metrics.scoring`); ``batch_size`` is the number of records decoded at once. With ``restore_numbers``
+    what the system wrote as ``##`` is a number of the document before scoring; predictions stay as they were written.
+    """
 
     kinds: tuple[str, ...] = ("1", "2", "L")
     rouge: Mapping[str, Any] = field(default_factory=dict)
     batch_size: int = 32
+    shown: Shown = "f"
+    flags: str = ""
+    restore_numbers: bool = False
+
+
+def options_of(config: EvaluationConfig, **rouge: Any) -> EvaluationOptions:
+    """The options that a run's ``evaluation`` section asks for; ``rouge`` changes those of ROUGE once more.
+
+    Raises:
+        ConfigError: there is no such profile.
+    """
+    way = scoring(config.profile, {**config.rouge, **rouge})
+    kinds = way.rouge.get("kinds", EvaluationOptions().kinds)
+    return EvaluationOptions(
+        kinds=tuple(map(str, kinds)),
+        rouge={name: value for name, value in way.rouge.items() if name != "kinds"},
+        batch_size=config.batch_size,
+        shown=way.shown,
+        flags=way.flags,
+        restore_numbers=config.restore_numbers,
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class RougeScore:
-    """Means over documents, and the 95% bootstrap interval of F1."""
+    """Means over documents, and the 95% bootstrap interval of the figure that is shown."""
 
     precision: float
     recall: float
@@ -46,8 +73,9 @@ class RougeScore:
 class EvaluationResult:
     """The scores of one system on one data set.
 
-    ``measures`` are means over documents (see `laconic.evaluation.measures`); ``per_document`` the F1 of each
-    document by kind, in the order of the records, for significance tests; ``seconds`` the time spent decoding.
+    ``measures`` are means over documents (see `laconic.evaluation.measures`); ``shown`` is the figure of ROUGE that
+    tables print (``f`` or ``recall``) and ``per_document`` has it for each document by kind, in the order of the
+    records, for significance tests; ``flags`` says how the numbers are quoted; ``seconds`` is the time spent decoding.
     """
 
     system: str
@@ -57,6 +85,12 @@ class EvaluationResult:
     signature: str
     seconds: float
     per_document: dict[str, tuple[float, ...]] = field(repr=False)
+    shown: Shown = "f"
+    flags: str = ""
+
+    def value(self, kind: str) -> float:
+        """The mean of the figure that is shown."""
+        return float(getattr(self.rouge[kind], self.shown))
 
     def as_dict(self) -> dict[str, Any]:
         """A JSON-ready summary, documents left out."""
@@ -68,6 +102,8 @@ class EvaluationResult:
                 for kind, s in self.rouge.items()
             },
             "measures": self.measures,
+            "shown": self.shown,
+            "flags": self.flags,
             "signature": self.signature,
             "seconds": round(self.seconds, 3),
         }
@@ -91,21 +127,33 @@ def evaluate(
         DataError: no records, or a record without a summary to compare with.
     """
     options = options or EvaluationOptions()
+    lines, seconds = predict(system, records, batch_size=options.batch_size, out=out, progress=progress)
+    return score(system.name, records, lines, options=options, unk_text=system.unk_text, seconds=seconds)
+
+
+def predict(
+    system: System,
+    records: Sequence[Record],
+    *,
+    batch_size: int = 32,
+    out: Path | None = None,
+    progress: Progress | None = None,
+) -> tuple[list[dict[str, Any]], float]:
+    """The first half of `evaluate`: the predictions, and the seconds it took."""
     _refuse_unscorable(records)
     start = time.perf_counter()
     with PredictionFile(out, fingerprint(system.identity, records)) as predictions:
         done = len(predictions.lines)
         if progress is not None and done:
             progress(done)
-        window = WINDOW_BATCHES * options.batch_size
+        window = WINDOW_BATCHES * batch_size
         for first in range(done, len(records), window):
             chunk = records[first : first + window]
-            summaries = system.summarize(chunk, batch_size=options.batch_size, progress=progress or _ignore)
+            summaries = system.summarize(chunk, batch_size=batch_size, progress=progress or _ignore)
             predictions.add(prediction_of(s, r) for s, r in zip(summaries, chunk, strict=True))
         predictions.finish()
         lines = predictions.lines
-    seconds = time.perf_counter() - start
-    return score(system.name, records, lines, options=options, unk_text=system.unk_text, seconds=seconds)
+    return lines, time.perf_counter() - start
 
 
 def score(
@@ -122,6 +170,8 @@ def score(
     if len(predictions) != len(records):
         raise DataError(f"There are {len(predictions)} predictions for {len(records)} records.")
     hypotheses = [str(line["summary"]) for line in predictions]
+    if options.restore_numbers:
+        hypotheses = [restore_numbers(text, r.document) for text, r in zip(hypotheses, records, strict=True)]
     references = [tuple(references_of(record)) for record in records]
     found = rouge(hypotheses, references, kinds=options.kinds, **{"interval": True, **options.rouge})
     p_gens = [float(line["p_gen"]) for line in predictions if line.get("p_gen") is not None]
@@ -131,11 +181,15 @@ def score(
     return EvaluationResult(
         system=name,
         records=len(records),
-        rouge={kind: _rouge_score(found, kind) for kind in found.mean},
+        rouge={kind: _rouge_score(found, kind, options.shown) for kind in found.mean},
         measures=measures,
         signature=found.signature,
         seconds=seconds,
-        per_document={kind: tuple(s.f for s in scores) for kind, scores in found.per_document.items()},
+        per_document={
+            kind: tuple(getattr(s, options.shown) for s in scores) for kind, scores in found.per_document.items()
+        },
+        shown=options.shown,
+        flags=options.flags,
     )
 
 
@@ -143,9 +197,10 @@ def _ignore(count: int) -> None:
     return
 
 
-def _rouge_score(found: RougeResult, kind: str) -> RougeScore:
+def _rouge_score(found: RougeResult, kind: str, shown: Shown) -> RougeScore:
     mean, interval = found.mean[kind], found.interval.get(kind)
-    low, high = (interval.low.f, interval.high.f) if interval else (mean.f, mean.f)
+    ends = (interval.low, interval.high) if interval else (mean, mean)
+    low, high = (float(getattr(end, shown)) for end in ends)
     return RougeScore(mean.precision, mean.recall, mean.f, low, high)
 
 

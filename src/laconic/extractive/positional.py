@@ -1,4 +1,4 @@
-"""Baselines that look at position and length only: lead-k, FIRST, first-n-words, longest-k utterances."""
+"""Baselines that look at position and length only: lead-k, FIRST, first n words or characters, longest-k."""
 
 from __future__ import annotations
 
@@ -42,6 +42,28 @@ class FirstWords(Extractor):
     def text(self, document: str | Sequence[str], separator: str = " ") -> str:
         whole = document if isinstance(document, str) else separator.join(document)
         return separator.join(whole.split()[: self.config.words])
+
+
+class FirstCharacters(Extractor):
+    """The document's first ``characters`` characters, blanks not counted (LCSTS's first 30)."""
+
+    class Config(ExtractorConfig):
+        characters: int = Field(30, ge=1)
+
+    def pick(self, sentences: list[str]) -> Sequence[int]:
+        picked, used = [], 0
+        for index, sentence in enumerate(sentences):
+            if used >= self.config.characters:
+                break
+            picked.append(index)
+            used += len("".join(sentence.split()))
+        return picked
+
+    def text(self, document: str | Sequence[str], separator: str = " ") -> str:
+        whole = document if isinstance(document, str) else separator.join(document)
+        places = [place for place, character in enumerate(whole) if not character.isspace()]
+        kept = places[: self.config.characters]
+        return whole[kept[0] : kept[-1] + 1] if kept else ""
 
 
 class Longest(Extractor):

@@ -6,7 +6,8 @@ ROUGE-L is ``Lsum`` here when a summary has several lines; ``L`` reads the summa
 
 Profiles: ``rouge155`` equals the Perl tool run with ``-m`` to its five decimals; ``google`` equals
 rouge-score with stemming; ``plain`` is the scorer of the distraction paper (blank-separated words, case and
-punctuation count); ``unicode`` is ``rouge155`` on words of any script, characters where a script has no blanks.
+punctuation count); ``unicode`` is ``rouge155`` on words of any script, characters where a script has no blanks;
+``characters`` counts every character (LCSTS). `laconic.metrics.scoring` has the settings of data sets.
 """
 
 from __future__ import annotations

@@ -14,6 +14,7 @@ REVISION = 1  # part of the signature: raised when a number could change
 
 # Where a profile's defaults differ from RougeOptions' own.
 _PROFILE_DEFAULTS: dict[str, dict[str, Any]] = {
+    "characters": {"stem": False, "exceptions": False},
     "google": {"exceptions": False, "multi": "max"},
     "plain": {"stem": False, "exceptions": False, "multi": "max"},
     "rouge155": {},
@@ -28,7 +29,8 @@ class RougeOptions:
     """The flags. Each default is what ROUGE-1.5.5 does when run with ``-m``; profiles change some (below).
 
     Attributes:
-        stem: Porter stemming of words longer than three characters (``-m``). Off in ``plain`` and ``unicode``.
+        stem: Porter stemming of words longer than three characters (``-m``). Off in ``characters``,
+            ``plain`` and ``unicode``.
         exceptions: look words up in WordNet's exception lists before stemming, as the tool with its data does.
             Installations whose ``WordNet-2.0.exc.db`` was rebuilt with the usual three-argument recipe hold an
             empty table; ``exceptions=False`` gives their numbers. Off in every profile but ``rouge155``.

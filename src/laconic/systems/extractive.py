@@ -85,7 +85,7 @@ class ExtractiveSystem:
             places = locate(document, sentences)
         picked = [places[index] for index in extractor.pick_from(sentences)]
         spans = [place for place in picked if place is not None]
-        spans = shorten(document, spans, len(extractor.text(given).split()))
+        spans = shorten(document, spans, len("".join(extractor.text(given).split())))
         return extractive_summary(document, spans, model_name=self.name, record_id=record.id)
 
     def score(self, records: Sequence[Record], batch_size: int, progress: Progress | None) -> list[float]:
@@ -111,17 +111,13 @@ def locate(document: str, sentences: Sequence[str]) -> list[tuple[int, int] | No
     return places
 
 
-def shorten(document: str, spans: Sequence[tuple[int, int]], num_words: int) -> list[tuple[int, int]]:
-    """The spans up to their ``num_words``-th word (methods that count words cut the last sentence)."""
+def shorten(document: str, spans: Sequence[tuple[int, int]], num_characters: int) -> list[tuple[int, int]]:
+    """The spans up to their ``num_characters``-th visible character (methods that count words or characters cut the
+    last sentence)."""
     kept: list[tuple[int, int]] = []
     for start, end in spans:
-        words = document[start:end].split()
-        if len(words) > num_words:
-            position = start
-            for word in words[:num_words]:
-                position = document.index(word, position) + len(word)
-            end = position
-        if num_words > 0:
-            kept.append((start, end))
-        num_words -= len(words)
+        visible = [place for place in range(start, end) if not document[place].isspace()]
+        if num_characters > 0 and visible:
+            kept.append((start, end if len(visible) <= num_characters else visible[num_characters - 1] + 1))
+        num_characters -= len(visible)
     return kept

@@ -20,6 +20,7 @@ from torch import Tensor
 from laconic.config.schema import RunConfig, SearchConfig
 from laconic.data.dataset import EncodedDataset
 from laconic.metrics.rouge import rouge
+from laconic.metrics.scoring import scoring
 from laconic.models.base import SummarizationModel
 from laconic.search.decode import decode
 from laconic.text.tokenizer import Tokenizer
@@ -92,10 +93,10 @@ class Validator:
         parts = gather_object([mine]) if self.accelerator.num_processes > 1 else [mine]
         texts = {index: text for part in parts for index, text in part.items()}
         references = [references_of(self.dataset.records[index]) for index in range(count)]
-        options = dict(self.run.evaluation.rouge)
-        options.pop("kinds", None)
+        way = scoring(self.run.evaluation.profile, self.run.evaluation.rouge)
+        options = {name: value for name, value in way.rouge.items() if name != "kinds"}
         result = rouge([texts[index] for index in range(count)], references, kinds=("1", "2", "L"), **options)
-        return {f"rouge{kind}": float(result.mean[kind].f) for kind in ("1", "2", "L")}
+        return {f"rouge{kind}": float(getattr(result.mean[kind], way.shown)) for kind in ("1", "2", "L")}
 
     def _decode(self, indices: Sequence[int]) -> list[str]:
         batch = self._batch(indices)

@@ -114,7 +114,7 @@ def test_stories(write) -> None:
     story = "One.\n\nTwo.\n\n@highlight\n\nFirst\n\n@highlight\n\nSecond\n"
     path = write("stories/b.story", story)
     write("stories/a.story", story.replace("One", "Uno"))
-    assert pairs(path) == [("One.\nTwo.", "First\nSecond")]
+    assert pairs(path) == [("One.\n\nTwo.", "First\nSecond")]
     assert [record.id for record in read_records(path.parent)] == ["a", "b"]
 
 

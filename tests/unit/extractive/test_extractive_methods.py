@@ -75,7 +75,9 @@ def test_odd_documents(name, document):
     assert len({document[index] for index in picked}) == len(picked)
 
 
-@pytest.mark.parametrize("name", sorted(set(PLAIN) - {"first", "first_words", "concept_ilp", "lsa_first"}))
+@pytest.mark.parametrize(
+    "name", sorted(set(PLAIN) - {"first", "first_characters", "first_words", "concept_ilp", "lsa_first"})
+)
 def test_number_of_sentences(name):
     for count in (1, 2, 5, 99):
         assert len(make(name, sentences=count).summarize(STORY)) == min(count, len(STORY))
@@ -236,3 +238,12 @@ def test_oracle_is_greedy_and_never_below_lead():
     with pytest.raises(DataError, match="at least one reference"):
         Oracle().summarize(STORY)
     assert greedy_oracle([[], [1, 2]], [[1, 2]], 3) == [1]
+
+
+def test_first_characters():
+    text = "我 们 是 人。他们 走。"
+    assert make("first_characters", characters=5).text(text) == "我 们 是 人。"
+    assert make("first_characters", characters=6).text(text) == "我 们 是 人。他"
+    assert make("first_characters", characters=99).text(text) == text
+    assert make("first_characters", characters=2).text(["", "a", "bc"]) == "a b"
+    assert make("first_characters").text(" ") == ""

@@ -1,0 +1,99 @@
+"""The scores of systems by the length of the documents: does a mechanism help where documents are long?"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+from laconic.errors import ConfigError
+from laconic.evaluation.measures import words_of
+from laconic.evaluation.run import EvaluationOptions, EvaluationResult, score
+from laconic.types import Record
+
+
+@dataclass(frozen=True, slots=True)
+class Bucket:
+    """Documents of ``low`` to ``high`` words, by their places among the records."""
+
+    low: int
+    high: int
+    mean: float
+    places: tuple[int, ...]
+
+    @property
+    def name(self) -> str:
+        return f"{self.low:,} to {self.high:,}" if self.high > self.low else f"{self.low:,}"
+
+
+def buckets(records: Sequence[Record], spec: str) -> list[Bucket]:
+    """Sort the records into buckets by their documents' length in words, punctuation left out.
+
+    ``spec`` is the number of buckets of equal size (``4``; of equal lengths the earlier record comes first), or the
+    lengths at which a new bucket begins (``200,400``; a single one ends in a comma). Empty buckets are left out.
+
+    Raises:
+        ConfigError: ``spec`` is neither.
+    """
+    lengths = [len(words_of(record.document)) for record in records]
+    parts = [part.strip() for part in spec.split(",")]
+    if not all(part.isdigit() for part in parts if part) or not parts[0]:
+        raise ConfigError(f"--by-length '{spec}' is neither a number of buckets nor lengths such as 200,400.")
+    groups: list[list[int]]
+    if len(parts) == 1:
+        count = int(parts[0])
+        if not 1 <= count <= len(records):
+            raise ConfigError(f"--by-length {count}: there are {len(records):,} documents; choose 1 to so many.")
+        order = sorted(range(len(records)), key=lambda place: lengths[place])
+        ends = [round(number * len(order) / count) for number in range(count + 1)]
+        groups = [order[start:end] for start, end in pairwise(ends)]
+    else:
+        edges = [int(part) for part in parts if part]
+        if edges != sorted(set(edges)):
+            raise ConfigError(f"--by-length '{spec}': the lengths must grow.")
+        groups = [[] for _ in range(len(edges) + 1)]
+        for place, length in enumerate(lengths):
+            groups[bisect_right(edges, length)].append(place)
+    found = []
+    for group in filter(None, groups):
+        own = [lengths[place] for place in group]
+        found.append(Bucket(min(own), max(own), sum(own) / len(own), tuple(sorted(group))))
+    return found
+
+
+def by_length(
+    name: str,
+    records: Sequence[Record],
+    predictions: Sequence[Mapping[str, Any]],
+    found: Sequence[Bucket],
+    *,
+    options: EvaluationOptions,
+    unk_text: str | None = None,
+) -> list[EvaluationResult]:
+    """Score one system's predictions bucket by bucket."""
+    return [
+        score(
+            name,
+            [records[place] for place in bucket.places],
+            [predictions[place] for place in bucket.places],
+            options=options,
+            unk_text=unk_text,
+        )
+        for bucket in found
+    ]
+
+
+def as_dicts(found: Sequence[Bucket], scores: Mapping[str, Sequence[EvaluationResult]]) -> list[dict[str, Any]]:
+    """JSON-ready: one entry a bucket with the scores of every system."""
+    return [
+        {
+            "from": bucket.low,
+            "to": bucket.high,
+            "mean_words": bucket.mean,
+            "records": len(bucket.places),
+            "systems": [results[place].as_dict() for results in scores.values()],
+        }
+        for place, bucket in enumerate(found)
+    ]
