@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -41,6 +42,8 @@ DESCRIPTION = (
     "Every error has one sentence (`error`), a code for programs (`code`) and the request's id."
 )
 EVENT_STREAM = "text/event-stream"
+EVENT = {"type": "object", "properties": {"event": {"type": "string"}, "data": {"type": "string"}}}
+NO_TELEMETRY: Any = dict.fromkeys(("tracing", "metrics", "logs", "operation_spans", "auto_configure"), False)
 STATUSES = {"invalid": (400, 404, 405, 408, 413, 415, 422), "busy": (429, 503, 504), "token": (401,)}
 
 
@@ -69,7 +72,7 @@ def create_app(
         lifespan=lifespan,
         separate_input_output_schemas=False,
         redirect_slashes=False,
-        strict_content_type=True,
+        telemetry=NO_TELEMETRY,
     )
     app.state.service = service
     _add_handlers(app)
@@ -102,7 +105,7 @@ def _add_summaries(app: FastAPI, service: Service) -> None:
         summary="Summarize one text or several",
         response_model=SummarizeResponse,
         response_model_exclude_none=True,
-        responses={**work, 200: {"content": {EVENT_STREAM: {"schema": {"type": "string"}}}}},
+        responses={**work, 200: {"content": {EVENT_STREAM: {"schema": EVENT}}}},
     )
     async def summarize(body: SummarizeRequest, request: Request) -> Response:
         return await _summarize(service, body, request, stream=body.stream)
@@ -113,7 +116,7 @@ def _add_summaries(app: FastAPI, service: Service) -> None:
         summary="Summarize one text, word by word",
         description="Greedy decoding as server-sent events: start, text (a delta each), summary; or error.",
         response_class=StreamingResponse,
-        responses={**work, 200: {"content": {EVENT_STREAM: {"schema": {"type": "string"}}}}},
+        responses={**work, 200: {"content": {EVENT_STREAM: {"schema": EVENT}}}},
     )
     async def stream(body: SummarizeRequest, request: Request) -> Response:
         return await _summarize(service, body, request, stream=True)
@@ -198,7 +201,7 @@ def _trace(request: Request, order: Order) -> Trace:
 
 
 async def _outcome(service: Service, order: Order, request: Request, trace: Trace) -> Outcome:
-    outcome = await service.run(order, _disconnected(request))
+    outcome = await service.run(order, partial(_disconnected, request))
     trace.about["queue_ms"] = round(outcome.queue_seconds * 1000, 1)
     trace.text["summaries"] = [summary.text for summary in outcome.summaries]
     return outcome

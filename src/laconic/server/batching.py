@@ -95,16 +95,18 @@ class Batcher:
         self._batches = self._numbers = 0
         self._seconds_each = 0.05  # running mean of the seconds a document
         self._stopping = False
-        self._thread = threading.Thread(target=self._serve, name=f"laconic-{name}", daemon=True)
+        self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Start the thread."""
+        """Start the thread; also again after `stop`."""
+        self._stopping = False
+        self._thread = threading.Thread(target=self._serve, name=f"laconic-{self.name}", daemon=True)
         self._thread.start()
 
     @property
     def alive(self) -> bool:
         """Is the thread at work?"""
-        return self._thread.is_alive()
+        return self._thread is not None and self._thread.is_alive()
 
     @property
     def waiting(self) -> int:
@@ -139,9 +141,9 @@ class Batcher:
         with self._changed:
             self._stopping = True
             self._changed.notify()
-        if self._thread.ident is not None:
+        if self._thread is not None:
             self._thread.join(timeout)
-        return not self._thread.is_alive()
+        return not self.alive
 
     def abandon(self) -> None:
         """Give up what waits and what runs; the latter ends at its next step."""

@@ -6,7 +6,7 @@ import asyncio
 import json
 import math
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -14,7 +14,7 @@ from typing import Any
 from laconic.errors import LaconicError
 from laconic.explain.record import to_dict
 from laconic.metrics.support import check_support
-from laconic.server.batching import Batcher, BatchLimits, Job, QueueFullError
+from laconic.server.batching import AbandonedError, Batcher, BatchLimits, Job, QueueFullError
 from laconic.server.catalogue import Catalogue, Served
 from laconic.server.metrics import Metrics
 from laconic.server.problems import ProblemError
@@ -78,7 +78,15 @@ class Running:
     began: float = field(default_factory=time.monotonic)
 
     def outcome(self) -> Outcome:
-        """What came out, once ``results`` is done."""
+        """What came out, once ``results`` is done.
+
+        Raises:
+            ProblemError: a document cannot be summarized, or the service stopped before.
+        """
+        if self.results.cancelled():
+            raise _STOPPED
+        if error := self.results.exception():
+            raise as_problem(error) from error
         started = min(job.started for job in self.jobs)
         return Outcome(
             self.results.result(), started - self.jobs[0].submitted, time.monotonic() - self.jobs[0].submitted
@@ -208,15 +216,15 @@ class Service:
             results.cancel()
             self._count(order, jobs)
 
-    async def run(self, order: Order, gone: Awaitable[None] | None = None) -> Outcome:
-        """The summaries of an order; ``gone`` is done when the client has left.
+    async def run(self, order: Order, gone: Callable[[], Coroutine[Any, Any, None]] | None = None) -> Outcome:
+        """The summaries of an order; ``gone()`` ends when the client has left.
 
         Raises:
             ProblemError: a document cannot be summarized, or not in time.
             ClientGoneError: there is nobody to answer.
         """
         async with self.running(order) as running:
-            watch = [] if gone is None else [asyncio.ensure_future(gone)]
+            watch = [] if gone is None else [asyncio.ensure_future(gone())]
             try:
                 await asyncio.wait(
                     [running.results, *watch],
@@ -230,10 +238,7 @@ class Service:
                 if any(task.done() and not task.cancelled() for task in watch):
                     raise ClientGoneError
                 raise self.too_late()
-            try:
-                return running.outcome()
-            except Exception as error:
-                raise as_problem(error) from error
+            return running.outcome()
 
     def too_late(self) -> ProblemError:
         """The problem of a request that took too long."""
@@ -248,8 +253,13 @@ class Service:
             self.metrics.documents.labels(order.served.name, outcome).inc()
 
 
-def as_problem(error: Exception) -> Exception:
+_STOPPED = ProblemError("draining", "The service stopped before the answer was ready; try another instance.")
+
+
+def as_problem(error: BaseException) -> BaseException:
     """What went wrong with a document, as an answer; bugs stay what they are."""
+    if isinstance(error, AbandonedError):
+        return _STOPPED
     if isinstance(error, LaconicError):
         code = "empty_document" if "nothing to summarize" in str(error) else "invalid_option"
         return ProblemError(code, str(error))

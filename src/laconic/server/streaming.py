@@ -21,7 +21,7 @@ from contextlib import suppress
 from typing import Any
 
 from laconic.server.problems import CODES, ProblemError
-from laconic.server.service import Order, Running, Service, as_problem, rendered
+from laconic.server.service import Order, Running, Service, rendered
 
 log = logging.getLogger(__name__)
 KEEP_ALIVE = 10.0
@@ -95,7 +95,7 @@ async def events(service: Service, order: Order, request_id: str) -> AsyncIterat
                 },
             )
         except Exception as error:
-            problem = as_problem(error)
+            problem = error
             if not isinstance(problem, ProblemError):
                 log.exception("A stream failed (request %s)", request_id)
                 problem = ProblemError("internal_error", CODES["internal_error"][1])

@@ -166,7 +166,9 @@ def test_the_hubs_body_gives_the_hubs_answer(client: TestClient, summarizer: Sum
     assert nested == [{"summary_text": summarizer.summarize(DOCUMENTS[0], max_length=5).text}]
     several = post(client, "/", inputs=DOCUMENTS[0], parameters={"num_beams": 2, "num_return_sequences": 2})
     assert len(several) == 2
-    assert post(client, "/models/lead", inputs="It was late. We saw it.") == [{"summary_text": "It was late. We saw it."}]
+    assert post(client, "/models/lead", inputs="It was late. We saw it.") == [
+        {"summary_text": "It was late. We saw it."}
+    ]
 
 
 @pytest.mark.parametrize(

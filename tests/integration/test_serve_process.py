@@ -1,0 +1,339 @@
+"""A real server process on the loopback address: load, bad clients, limits in time, an orderly end."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from laconic import Summarizer
+from laconic.cli.main import main
+from serving import DOCUMENTS, Server, running, save_tiny_model
+
+LONG = {"beam_size": 16, "min_length": 500, "max_length": 500}  # seconds of work for the tiny model
+TOKEN = "a-token-of-this-test"
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_tiny_model(tmp_path_factory.mktemp("models") / "tiny")
+
+
+@pytest.fixture(scope="module")
+def server(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """One server for the tests that do not stop it; times are short."""
+    limits = ["max_body_bytes=100000", "body_timeout=1.5", "send_timeout=1.5", "request_timeout=20", "max_queue=64"]
+    options = [part for limit in limits for part in ("--set", limit)]
+    with running(tmp_path_factory.mktemp("server"), f"tiny={model}", *options, LACONIC_TOKEN=TOKEN) as server:
+        yield server
+        assert server.stop() == 0
+        assert "Traceback" not in server.errors()
+
+
+@pytest.fixture
+def client(server: Server) -> Iterator[httpx.Client]:
+    with server.client(headers={"Authorization": f"Bearer {TOKEN}"}) as client:
+        yield client
+
+
+def metric(client: httpx.Client, start: str) -> float:
+    lines = client.get("/metrics").text.splitlines()
+    return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith(start))
+
+
+def until(condition: Callable[[], bool], seconds: float = 10) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "did not happen"
+        time.sleep(0.02)
+
+
+def raw_request(body: bytes, *, length: int | None = None, extra: str = "") -> bytes:
+    head = (
+        "POST /v1/summarize HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+        f"Authorization: Bearer {TOKEN}\r\nContent-Length: {len(body) if length is None else length}\r\n{extra}\r\n"
+    )
+    return head.encode() + body
+
+
+def answer_of(connection: socket.socket) -> bytes:
+    """Everything until the server closes, or half a second of silence."""
+    connection.settimeout(6)
+    found = b""
+    try:
+        while chunk := connection.recv(65536):
+            found += chunk
+            connection.settimeout(0.5)
+    except TimeoutError:
+        pass
+    return found
+
+
+# ------------------------------------------------------------------------------------------------ load
+
+
+def test_under_load_every_answer_is_right_and_memory_stays(server: Server, client: httpx.Client, model: Path) -> None:
+    texts = [*DOCUMENTS, *(" ".join(DOCUMENTS * n) for n in (1, 2))]
+    summarizer = Summarizer.from_pretrained(model)
+    plans = [{}, {"beam_size": 1}, {"max_length": 5}]
+    expected = {(t, p): summarizer.summarize(texts[t], **plans[p]).text for t in range(len(texts)) for p in range(3)}
+
+    def ask(number: int) -> tuple[int, str, str]:
+        text, plan = number % len(texts), number % len(plans)
+        body = {"document": texts[text], "options": plans[plan], "explain": number % 4 == 0}
+        response = client.post("/v1/summarize", json=body, headers={"X-Request-ID": f"load-{number}"})
+        return response.status_code, response.headers["x-request-id"], response.json()["summaries"][0]["summary"]
+
+    def burst(numbers: range) -> None:
+        with ThreadPoolExecutor(12) as pool:
+            for number, (status, request_id, text) in zip(numbers, pool.map(ask, numbers), strict=True):
+                assert status == 200
+                assert request_id == f"load-{number}"
+                assert text == expected[number % len(texts), number % len(plans)]
+
+    burst(range(60))
+    before = server.memory()
+    batches = metric(client, "laconic_batch_documents_count"), metric(client, "laconic_batch_documents_sum")
+    burst(range(60, 260))
+    grown = server.memory() - before
+    assert grown < 30e6, f"{grown / 1e6:.0f} MB more after 200 requests"
+    count = metric(client, "laconic_batch_documents_count") - batches[0]
+    assert metric(client, "laconic_batch_documents_sum") - batches[1] == 200
+    assert count < 150, "concurrent requests share batches"
+    assert metric(client, 'laconic_documents_total{model="tiny",outcome="done"}') >= 260
+
+
+def test_a_full_queue_says_when_to_come_back(model: Path, tmp_path: Path) -> None:
+    with running(tmp_path, f"tiny={model}", "--max-queue", "3", "--max-documents", "3", "--max-batch", "1") as small:
+        with small.client() as client, ThreadPoolExecutor(12) as pool:
+            body = {"document": DOCUMENTS[0], "options": {"beam_size": 8, "min_length": 100, "max_length": 100}}
+            answers = list(pool.map(lambda _: client.post("/v1/summarize", json=body), range(12)))
+            statuses = Counter(answer.status_code for answer in answers)
+            assert set(statuses) == {200, 429}
+            assert statuses[200] >= 3
+            for answer in answers:
+                if answer.status_code == 429:
+                    assert answer.json()["code"] == "queue_full"
+                    assert 1 <= int(answer.headers["retry-after"]) <= 60
+            assert len({a.json()["summaries"][0]["summary"] for a in answers if a.status_code == 200}) == 1
+            assert client.get("/ready").status_code == 200
+        assert small.stop() == 0
+
+
+# ----------------------------------------------------------------------------------------- bad clients
+
+
+def test_bodies_that_cannot_be(server: Server, client: httpx.Client) -> None:
+    json_body = {"Content-Type": "application/json"}
+    before = server.memory()
+    for _ in range(3):
+        big = client.post("/v1/summarize", content=b"x" * 10_000_000, headers=json_body)
+        assert (big.status_code, big.json()["code"]) == (413, "body_too_large")
+        pieces = client.post("/v1/summarize", content=(b"x" * 100_000 for _ in range(100)), headers=json_body)
+        assert (pieces.status_code, pieces.json()["code"]) == (413, "body_too_large")
+    assert server.memory() - before < 20e6, "refused bodies are not kept"
+    for body in (b"{", b'{"document": "\xff"}', b"\x00\x01", b"[" * 50_000):
+        bad = client.post("/v1/summarize", content=body, headers=json_body)
+        assert (bad.status_code, bad.json()["code"]) == (400, "invalid_json")
+    wrong = client.post("/v1/summarize", json={"document": "a"}, headers={"Authorization": "Bearer wrong"})
+    assert (wrong.status_code, wrong.json()["code"]) == (401, "unauthorized")
+    assert client.post("/v1/summarize", json={"document": DOCUMENTS[0]}).status_code == 200
+
+
+def test_expect_100_is_answered_before_the_body_is_sent(server: Server) -> None:
+    with socket.create_connection(("127.0.0.1", server.port)) as connection:
+        connection.sendall(raw_request(b"", length=10_000_000, extra="Expect: 100-continue\r\n"))
+        assert answer_of(connection).startswith(b"HTTP/1.1 413")
+
+
+@pytest.mark.parametrize("sent", [b"", b"POST /v1/summ", raw_request(b'{"docu', length=500)], ids=["0", "head", "body"])
+def test_a_client_that_does_not_finish_its_request_is_let_go(server: Server, sent: bytes) -> None:
+    with socket.create_connection(("127.0.0.1", server.port)) as connection:
+        connection.sendall(sent)
+        began = time.monotonic()
+        answer = answer_of(connection)
+        assert time.monotonic() - began < 5
+        assert not answer or answer.startswith(b"HTTP/1.1 408")
+        assert bool(answer) == (b"docu" in sent)
+
+
+def test_nonsense_on_the_wire(server: Server, client: httpx.Client) -> None:
+    for sent in (b"\x16\x03\x01\x02\x00hello", b"GET / HTTP/9.9\r\n\r\n", b"GET /\r\n\r\n", b"A" * 100_000):
+        with socket.create_connection(("127.0.0.1", server.port)) as connection:
+            try:
+                connection.sendall(sent)
+                answer = answer_of(connection)
+            except (ConnectionResetError, BrokenPipeError):
+                answer = b""
+            assert not answer.startswith(b"HTTP/1.1 5")
+    assert client.get("/health").status_code == 200
+
+
+def test_a_client_that_leaves_ends_its_work(server: Server, client: httpx.Client) -> None:
+    abandoned = 'laconic_documents_total{model="tiny",outcome="abandoned"}'
+    before = metric(client, abandoned)
+    body = json.dumps({"document": DOCUMENTS[0], "options": LONG}).encode()
+    with socket.create_connection(("127.0.0.1", server.port)) as connection:
+        connection.sendall(raw_request(body))
+        until(lambda: metric(client, 'laconic_running_documents{worker="neural"}') == 1)
+    until(lambda: metric(client, abandoned) == before + 1)
+    until(lambda: metric(client, 'laconic_running_documents{worker="neural"}') == 0)
+    assert '"status": 499' in server.log()
+    with socket.create_connection(("127.0.0.1", server.port)) as connection:
+        connection.sendall(raw_request(b'{"document"', length=400))  # leaves in the middle of its body
+    assert client.post("/v1/summarize", json={"document": DOCUMENTS[0]}).status_code == 200
+
+
+def test_a_client_that_does_not_read_holds_nobody_up(server: Server, client: httpx.Client) -> None:
+    documents = [f"{number} " + " ".join(DOCUMENTS * 20) for number in range(20)]
+    body = json.dumps({"documents": documents, "model": "longest", "options": {"sentences": 900}, "explain": True})
+    with socket.socket() as connection:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        connection.connect(("127.0.0.1", server.port))
+        connection.sendall(raw_request(body.encode()))
+        time.sleep(0.2)
+        for _ in range(5):
+            assert client.post("/v1/summarize", json={"document": DOCUMENTS[0]}).status_code == 200
+        until(lambda: metric(client, 'laconic_running_documents{worker="extractive"}') == 0)
+        time.sleep(2.5)  # the server's patience is at its end
+        connection.settimeout(5)
+        received = 0
+        try:
+            while chunk := connection.recv(1 << 20):
+                received += len(chunk)
+        except ConnectionResetError:
+            pass
+        assert received < 3_000_000, "the answer was cut, and what was left of it dropped"
+
+
+def test_a_stream_arrives_while_it_is_made_and_ends_with_its_client(server: Server, client: httpx.Client) -> None:
+    options = {"min_length": 500, "max_length": 500}
+    body = {"document": " ".join(DOCUMENTS), "stream": True, "options": options}
+    began, pieces, first = time.monotonic(), 0, 0.0
+    with client.stream("POST", "/v1/summarize", json=body) as response:
+        for line in response.iter_lines():
+            if line == "event: text":
+                pieces += 1
+                first = first or time.monotonic() - began
+    whole = time.monotonic() - began
+    assert pieces > 300
+    assert first < whole / 2
+    before = metric(client, "laconic_documents_total")
+    with client.stream("POST", "/v1/summarize", json=body) as response:
+        for line in response.iter_lines():
+            if line == "event: text":
+                break
+    until(lambda: metric(client, "laconic_documents_total") == before + 1)
+    until(lambda: metric(client, 'laconic_running_documents{worker="neural"}') == 0)
+
+
+def test_the_hubs_own_client_can_use_it(server: Server, model: Path) -> None:
+    from huggingface_hub import InferenceClient
+
+    expected = Summarizer.from_pretrained(model).summarize(DOCUMENTS[0]).text
+    hub = InferenceClient(model=server.url, token=TOKEN)
+    assert hub.summarization(DOCUMENTS[0]).summary_text == expected
+    method = InferenceClient(model=f"{server.url}models/lead", token=TOKEN)
+    assert method.summarization("It rained.", generate_parameters={"sentences": 1}).summary_text == "It rained."
+
+
+# ------------------------------------------------------------------------------------------ time, and the end
+
+
+def test_an_answer_that_takes_too_long_is_given_up(model: Path, tmp_path: Path) -> None:
+    with running(tmp_path, f"tiny={model}", "--request-timeout", "0.3") as hasty, hasty.client() as client:
+        body = {"document": DOCUMENTS[0], "options": LONG}
+        late = client.post("/v1/summarize", json=body)
+        assert (late.status_code, late.json()["code"]) == (504, "timeout")
+        until(lambda: metric(client, 'laconic_running_documents{worker="neural"}') == 0, 3)
+        streamed = client.post("/v1/summarize/stream", json={**body, "options": {**LONG, "beam_size": 1}})
+        assert streamed.text.rstrip().splitlines()[-2] == "event: error"
+        assert '"timeout"' in streamed.text
+        assert client.post("/v1/summarize", json={"document": "It rained.", "model": "lead"}).status_code == 200
+
+
+def test_sigterm_under_load_answers_what_was_accepted(model: Path, tmp_path: Path) -> None:
+    asked: list[tuple[float, Any]] = []
+    stop = threading.Event()
+    with running(tmp_path, f"tiny={model}", "--max-batch", "4") as server:
+
+        def keep_asking(number: int) -> None:
+            body = {"document": DOCUMENTS[number % 5], "options": {"min_length": 60, "max_length": 60}}
+            with server.client() as client:
+                while not stop.is_set():
+                    began = time.monotonic()
+                    try:
+                        asked.append((began, client.post("/v1/summarize", json=body)))
+                    except httpx.TransportError as error:
+                        asked.append((began, error))
+                        return
+
+        threads = [threading.Thread(target=keep_asking, args=(number,)) for number in range(10)]
+        for thread in threads:
+            thread.start()
+        until(lambda: len(asked) > 20, 30)
+        signalled = time.monotonic()
+        code = server.stop()
+        stop.set()
+        for thread in threads:
+            thread.join(30)
+        lines = [json.loads(line) for line in server.log().splitlines()]
+    assert code == 0, server.errors()
+    assert "stopping" in server.errors()
+    answered = [answer for _, answer in asked if isinstance(answer, httpx.Response)]
+    statuses = Counter(answer.status_code for answer in answered)
+    assert statuses.keys() <= {200, 503}
+    assert all(a.json()["code"] == "draining" for a in answered if a.status_code == 503)
+    early = [answer for began, answer in asked if began < signalled - 0.3]
+    assert early
+    assert all(isinstance(a, httpx.Response) and a.status_code == 200 for a in early)
+    assert Counter(line["status"] for line in lines) == statuses, "every accepted request reached its client"
+
+
+def test_while_it_drains_it_is_not_ready_and_a_late_end_is_an_error(model: Path, tmp_path: Path) -> None:
+    with running(tmp_path, f"tiny={model}", "--drain-timeout", "1", "--set", "max_summary_tokens=5000") as server:
+        endless = {"beam_size": 16, "min_length": 5000, "max_length": 5000}
+        with server.client() as client, ThreadPoolExecutor(1) as pool:
+            body = {"document": DOCUMENTS[0], "options": endless}
+            work = pool.submit(client.post, "/v1/summarize", json=body)
+            until(lambda: metric(client, 'laconic_running_documents{worker="neural"}') == 1)
+            server.process.terminate()
+            began = time.monotonic()
+            until(lambda: client.get("/ready").status_code == 503, 1)
+            assert client.get("/health").status_code == 200
+            assert client.post("/v1/summarize", json={"document": "a"}).json()["code"] == "draining"
+            assert server.process.wait(15) == 1
+            assert time.monotonic() - began < 12
+            answer = work.result(5)
+            assert (answer.status_code, answer.json()["code"]) == (503, "draining")
+        assert "1 requests were not answered" in server.errors()
+
+
+def test_what_cannot_be_served_is_one_sentence(
+    model: Path, tmp_path: Path, server: Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "empty").write_text("\n")
+    cases = {
+        (str(model), "--port", str(server.port)): (2, "is in use"),
+        (str(tmp_path / "nothing"),): (4, "nothing"),
+        (str(model), f"tiny={model}"): (2, "Two models are called 'tiny'"),
+        (f"lexrank={model}",): (2, "extractive method"),
+        (str(model), "--set", "max_quee=3"): (2, "max_queue"),
+        (str(model), "--max-queue", "3"): (2, "max_documents 64 is more than max_queue 3"),
+        (str(model), "--token-file", str(tmp_path / "empty")): (2, "no usable token"),
+        (str(model), "--token-file", str(tmp_path / "none")): (3, "none"),
+    }
+    for arguments, (code, message) in cases.items():
+        assert main(["serve", *arguments]) == code, arguments
+        said = capsys.readouterr().err
+        assert message in said
+        assert said.count("\n") == 1

@@ -1,0 +1,64 @@
+"""Requests made from the OpenAPI document, valid and not: never a 5xx, and always what the document says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, Phase, given, settings
+from schemathesis import GenerationMode
+from schemathesis.python import asgi
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
+
+from laconic.server.app import create_app
+from laconic.server.settings import Settings
+from laconic.summarizer import Summarizer
+
+EXAMPLES = 40
+CHECKS = [
+    *(schemathesis.checks.not_a_server_error, status_code_conformance),
+    *(content_type_conformance, response_schema_conformance),
+]
+ADDRESSES = [
+    *(("POST", "/v1/summarize"), ("POST", "/v1/summarize/stream"), ("POST", "/"), ("POST", "/models/{name}")),
+    *(("GET", "/v1/models"), ("GET", "/health"), ("GET", "/ready"), ("GET", "/metrics")),
+]
+
+
+@pytest.fixture(scope="module")
+def served(summarizer: Summarizer) -> Iterator[tuple[Any, Any]]:
+    small = Settings(max_characters=300, max_documents=5, max_beam_size=4, max_summary_tokens=12)
+    app = create_app({"tiny": summarizer}, small)
+    with asgi.get_client(app) as client:
+        yield schemathesis.openapi.from_asgi("/openapi.json", app), client
+
+
+@pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE], ids=lambda mode: mode.value)
+@pytest.mark.parametrize(("method", "path"), ADDRESSES)
+def test_no_request_breaks_the_service(served: tuple[Any, Any], method: str, path: str, mode: GenerationMode) -> None:
+    schema, client = served
+    if method == "GET" and mode is GenerationMode.NEGATIVE:
+        pytest.skip("nothing of it can be wrong")
+    seen: set[int] = set()
+
+    @given(case=schema[path][method].as_strategy(generation_mode=mode))
+    @settings(
+        max_examples=EXAMPLES if method == "POST" else 3,
+        derandomize=True,
+        deadline=None,
+        database=None,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    def check(case: Any) -> None:
+        seen.add(case.call_and_validate(session=client, checks=CHECKS).status_code)
+
+    check()
+    assert seen
+    assert max(seen) < 500
