@@ -60,14 +60,16 @@ def head_attention(queries: Tensor, keys: Tensor, mask: Tensor) -> Tensor:
         return masked_softmax(scores, mask.unsqueeze(-2))
 
 
-def mean_attention(tap: CrossTap) -> Tensor:
+def mean_attention(tap: CrossTap, group: int | None = None) -> Tensor:
     """The mean of `head_attention` over the heads: (B, Q, S), without all of (B, H, Q, S) at once.
 
-    On a CPU heads are read one by one where they lie; elsewhere in groups, as many as are small together.
+    ``group`` heads are read together; none: as many as are small together, on a CPU one by one where they lie.
     """
     queries, keys = tap.queries.transpose(1, 2), tap.keys.transpose(1, 2)  # (B, H, Q, d), (B, H, S, d)
     batch, heads, rows, _ = queries.shape
-    group = 1 if queries.device.type == "cpu" else max(1, _WEIGHTS_AT_ONCE // max(1, batch * rows * keys.shape[2]))
+    if group is None:
+        small = max(1, _WEIGHTS_AT_ONCE // max(1, batch * rows * keys.shape[2]))
+        group = 1 if queries.device.type == "cpu" else small
     if group == 1:
         parts = (head_attention(q, k, tap.mask) for q, k in zip(queries.unbind(1), keys.unbind(1), strict=True))
     else:

@@ -1,0 +1,196 @@
+"""The blocks against torch's own Transformer layers, and the whole model against one that is written from them.
+
+The embedding, the positions and the output are written out here, from the specification: word vectors times
+sqrt(D) plus sinusoids, the first real token at index pad + 1, one matrix for source, target and output.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from laconic.config.names import MODELS, build
+from laconic.layers.transformer import BlockSizes, TransformerDecoder, TransformerEncoder
+from laconic.types import Batch
+from samples import BOS, EOS, PAD, UNK, VOCAB, random_batch, randomise
+
+SIZE, HEADS, INNER = 12, 3, 20
+EXACT = {"atol": 1e-12, "rtol": 0}
+NAMES = {
+    "self_attn.in_proj_weight": "self_attention.in_proj.weight",
+    "self_attn.in_proj_bias": "self_attention.in_proj.bias",
+    "self_attn.out_proj": "self_attention.out_proj",
+    "multihead_attn.in_proj_weight": "cross_attention.in_proj.weight",
+    "multihead_attn.in_proj_bias": "cross_attention.in_proj.bias",
+    "multihead_attn.out_proj": "cross_attention.out_proj",
+    "linear1": "inner",
+    "linear2": "outer",
+}
+ENCODER_NORMS = {"norm1": "after_self_attention.norm", "norm2": "after_feed_forward.norm"}
+DECODER_NORMS = {
+    "norm1": "after_self_attention.norm",
+    "norm2": "after_cross_attention.norm",
+    "norm3": "after_feed_forward.norm",
+}
+
+
+def renamed(name: str, norms: dict[str, str]) -> str:
+    """torch's parameter name in ours; layers are numbered alike."""
+    for theirs, own in (NAMES | norms).items():
+        if theirs in name:
+            return name.replace(theirs, own)
+    return name
+
+
+def theirs_of(kind: str, num_layers: int, norm: str) -> nn.Module:
+    options: dict[str, Any] = {"dropout": 0.0, "batch_first": True, "norm_first": norm == "pre"}
+    last = nn.LayerNorm(SIZE) if norm == "pre" else None
+    if kind == "encoder":
+        layer = nn.TransformerEncoderLayer(SIZE, HEADS, INNER, **options)
+        return nn.TransformerEncoder(layer, num_layers, last, enable_nested_tensor=False).double()
+    return nn.TransformerDecoder(nn.TransformerDecoderLayer(SIZE, HEADS, INNER, **options), num_layers, last).double()
+
+
+def copied(own: nn.Module, theirs: nn.Module, norms: dict[str, str]) -> dict[str, str]:
+    """Give torch's stack our weights; returns the names that belong together."""
+    state = own.state_dict()
+    names = {name: renamed(name, norms) for name in theirs.state_dict()}
+    assert set(names.values()) == set(state)
+    theirs.load_state_dict({name: state[mine] for name, mine in names.items()})
+    return names
+
+
+def same_gradients(own: nn.Module, theirs: nn.Module, names: dict[str, str]) -> None:
+    mine = dict(own.named_parameters())
+    for name, parameter in theirs.named_parameters():
+        torch.testing.assert_close(mine[names[name]].grad, parameter.grad, **EXACT)
+
+
+def inputs(*shape: int, seed: int) -> Tensor:
+    return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed)).requires_grad_()
+
+
+MASK = torch.tensor([[1, 1, 1, 1, 1, 1], [1, 1, 1, 0, 0, 0], [0, 0, 1, 1, 1, 1], [1, 0, 0, 0, 0, 0]]).bool()
+
+
+@pytest.mark.parametrize("norm", ["post", "pre"])
+@pytest.mark.parametrize("num_layers", [1, 2])
+def test_encoder(num_layers: int, norm: Any) -> None:
+    own = TransformerEncoder(num_layers, BlockSizes(SIZE, HEADS, INNER, norm)).double()
+    randomise(own)
+    theirs = theirs_of("encoder", num_layers, norm)
+    names = copied(own, theirs, ENCODER_NORMS)
+    x, y = inputs(4, 6, SIZE, seed=0), inputs(4, 6, SIZE, seed=0)
+    found, expected = own(x, MASK), theirs(y, src_key_padding_mask=~MASK)
+    torch.testing.assert_close(found[MASK], expected[MASK], **EXACT)
+    weights = torch.rand(found.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    (found * weights)[MASK].sum().backward()
+    (expected * weights)[MASK].sum().backward()
+    same_gradients(own, theirs, names)
+    torch.testing.assert_close(x.grad, y.grad, **EXACT)
+
+
+@pytest.mark.parametrize("norm", ["post", "pre"])
+@pytest.mark.parametrize("num_layers", [1, 2])
+def test_decoder(num_layers: int, norm: Any) -> None:
+    own = TransformerDecoder(num_layers, BlockSizes(SIZE, HEADS, INNER, norm)).double()
+    randomise(own)
+    theirs = theirs_of("decoder", num_layers, norm)
+    names = copied(own, theirs, DECODER_NORMS)
+    x, y = inputs(4, 5, SIZE, seed=0), inputs(4, 5, SIZE, seed=0)
+    memory, their_memory = inputs(4, 6, SIZE, seed=2), inputs(4, 6, SIZE, seed=2)
+    found, taps = own(x, own.read(memory), MASK)
+    causal = torch.ones(5, 5, dtype=torch.bool).triu(1)
+    expected = theirs(y, their_memory, tgt_mask=causal, memory_key_padding_mask=~MASK)
+    torch.testing.assert_close(found, expected, **EXACT)
+    assert len(taps) == num_layers
+    weights = torch.rand(found.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    (found * weights).sum().backward()
+    (expected * weights).sum().backward()
+    same_gradients(own, theirs, names)
+    torch.testing.assert_close(x.grad, y.grad, **EXACT)
+    torch.testing.assert_close(memory.grad, their_memory.grad, **EXACT)
+
+
+# ------------------------------------------------------------------------------------ whole model
+
+
+class Reference(nn.Module):
+    """The specification's model on torch's stacks, log-probabilities of all words: (B, T, V)."""
+
+    def __init__(self, own: nn.Module, norm: str) -> None:
+        super().__init__()
+        self.matrix = nn.Parameter(own.embedding.weight.detach().clone())
+        self.encoder, self.decoder = theirs_of("encoder", 2, norm), theirs_of("decoder", 2, norm)
+        self.encoder_names = copied(own.encoder, self.encoder, ENCODER_NORMS)
+        self.decoder_names = copied(own.decoder, self.decoder, DECODER_NORMS)
+
+    def embedded(self, ids: Tensor, mask: Tensor) -> Tensor:
+        rows = []
+        for b in range(len(ids)):
+            index, row = PAD, []
+            for s in range(ids.shape[1]):
+                index += int(mask[b, s])
+                row.append(self.matrix[ids[b, s]] * math.sqrt(SIZE) + position(index) * mask[b, s])
+            rows.append(torch.stack(row))
+        return torch.stack(rows)
+
+    def forward(self, batch: Batch) -> Tensor:
+        memory = self.encoder(
+            self.embedded(batch.source_ids, batch.source_mask), src_key_padding_mask=~batch.source_mask
+        )
+        gold = batch.target_ids.masked_fill(batch.target_ids >= VOCAB, UNK)
+        words = torch.cat([torch.full_like(gold[:, :1], EOS), gold[:, :-1]], dim=1)
+        causal = torch.ones(words.shape[1], words.shape[1], dtype=torch.bool).triu(1)
+        hidden = self.decoder(
+            self.embedded(words, batch.target_mask),
+            memory,
+            tgt_mask=causal,
+            memory_key_padding_mask=~batch.source_mask,
+        )
+        return torch.log_softmax(hidden @ self.matrix.T, dim=-1)
+
+
+def position(index: int) -> Tensor:
+    speeds = [math.exp(-i * math.log(10000) / (SIZE // 2 - 1)) for i in range(SIZE // 2)]
+    values = [math.sin(index * w) for w in speeds] + [math.cos(index * w) for w in speeds]
+    return torch.tensor(values, dtype=torch.float64)
+
+
+@pytest.mark.parametrize("norm", ["post", "pre"])
+def test_the_model_is_that_of_the_specification(norm: str) -> None:
+    spec = {
+        "type": "transformer",
+        "encoder_layers": 2,
+        "decoder_layers": 2,
+        "hidden_size": SIZE,
+        "num_heads": HEADS,
+        "feed_forward_size": INNER,
+        "dropout": 0.0,
+        "norm": norm,
+    }
+    ids = {"pad_id": PAD, "unk_id": UNK, "bos_id": BOS, "eos_id": EOS}
+    own = build("model", MODELS, spec, vocab_size=VOCAB, **ids).double()
+    randomise(own)
+    reference, batch = Reference(own, norm), random_batch()
+    log_probs = reference(batch)
+    gold = batch.target_ids.masked_fill(batch.target_ids >= VOCAB, UNK)
+    expected = log_probs.gather(-1, gold.unsqueeze(-1)).squeeze(-1) * batch.target_mask
+    found = own(batch).gold_log_probs
+    torch.testing.assert_close(found, expected, **EXACT)
+    found.sum().backward()
+    expected.sum().backward()
+    names = {
+        f"{stack}.{name}": f"{stack}.{mine}"
+        for stack in ("encoder", "decoder")
+        for name, mine in getattr(reference, f"{stack}_names").items()
+    }
+    for name, mine in names.items():
+        actual, wanted = own.get_parameter(mine).grad, reference.get_parameter(name).grad
+        torch.testing.assert_close(actual, wanted, atol=1e-11, rtol=0)
+    # the words of padding get no gradient from the embedding, and do not count in the loss
+    torch.testing.assert_close(own.embedding.weight.grad[1:], reference.matrix.grad[1:], atol=1e-11, rtol=0)
