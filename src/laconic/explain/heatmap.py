@@ -95,7 +95,7 @@ def _cut(maps: Sequence[HeatMap], rows: int, columns: int) -> tuple[list[HeatMap
 
 def _figure(maps: Sequence[HeatMap], title: str, notes: Sequence[str], families: list[str], own_scale: bool) -> Figure:
     """Place every part in inches: nothing overlaps, and cells have the same size however many there are."""
-    fonts = {"fontfamily": families}
+    fonts: dict[str, Any] = {"fontfamily": families}
     left = 0.12 + max(_label_width(word) for one in maps for word in one.rows)
     foot = 0.12 + max(_label_width(word) for one in maps for word in one.columns)
     sizes = [(len(one.columns) * _CELL, len(one.rows) * _ROW) for one in maps]
@@ -181,7 +181,7 @@ def _colour_bar(
     top = float(image.norm.vmax)
     bar.set_ticks([0.0, top / 16, top / 4, top], labels=[_number(v) for v in (0.0, top / 16, top / 4, top)])
     bar.ax.tick_params(labelsize=8, length=0, labelcolor=_QUIET)
-    bar.outline.set_edgecolor(_LINE)  # type: ignore[operator]
+    bar.outline.set_edgecolor(_LINE)
 
 
 def _number(value: float) -> str:

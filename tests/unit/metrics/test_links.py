@@ -55,6 +55,8 @@ def test_lexical_links() -> None:
     assert lexical_links(PAIRS[0]).sure == {(0, 1), (1, 8), (2, 9), (3, 11)}
     assert lexical_links(PAIRS[1]).sure == {(0, 0), (1, 1), (3, 5)}  # 天 is twice in the document
     assert lexical_links(PAIRS[2]).possible == {(0, 0)}
+    twice = word_pairs([Record("day by day it rains", "day after day")])[0]
+    assert not lexical_links(twice).sure
 
 
 def test_parse() -> None:
