@@ -1,0 +1,223 @@
+"""The contrastive model against a second writing of it (`contrastive_reference`), values and gradients."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from contrastive_reference import ContrastiveReference, ReferenceStep, smoothed
+from torch import Tensor
+
+from laconic.config.names import MODELS, OBJECTIVES, build
+from laconic.models.transformer import Transformer
+from laconic.types import Batch
+from samples import EOS, PAD, UNK, VOCAB, assert_same, gradients, random_batch, randomise
+
+HEADS = 3
+BASE = {
+    "type": "transformer",
+    "encoder_layers": 1,
+    "decoder_layers": 3,
+    "hidden_size": 12,
+    "num_heads": HEADS,
+    "feed_forward_size": 10,
+    "dropout": 0.0,
+}
+PLACE = {"layer": 1, "head": 2}
+OPPONENTS: dict[str, dict[str, Any]] = {
+    "max": {"type": "max"},
+    "max-first": {"type": "max", "ties": "first"},
+    "max-distinct": {"type": "max", "ties": "distinct"},
+    "top-1": {"type": "topk", "k": 1},
+    "top-2": {"type": "topk", "k": 2},
+    "top-3-first": {"type": "topk", "k": 3, "ties": "first"},
+    "top-3-distinct": {"type": "topk", "k": 3, "ties": "distinct"},
+    "dynamic": {"type": "dynamic", "ratio": 1.3},
+    "dynamic-while-over": {"type": "dynamic", "ratio": 1.1, "rule": "while_over"},
+    "one-minus": {"type": "one_minus"},
+    "inverse": {"type": "inverse"},
+    "inverse-clamped": {"type": "inverse", "eps": 0.2},
+    "none": {"type": "none"},
+    "renorm": {"type": "max", "normalizer": "renorm"},
+    "release": {"type": "max", "out_proj": True, "empty": "alpha", "padding_by_zero": True},
+    "wide": {"type": "max", "ffn_dim": 7},
+    "softmax": {"type": "max", "output": "softmax"},
+    "averaged": {"type": "max", "head": "average"},
+    "averaged-mean": {"type": "topk", "k": 2, "head": "average", "averaged_values": "mean"},
+    "first-layer": {"type": "max", "layer": 0, "head": 0},
+    "detached-alpha": {"type": "max", "detach_alpha": True},
+    "detached-values": {"type": "max", "detach_values": True},
+}
+EXACT = {"atol": 1e-10, "rtol": 0}
+
+
+def options_of(name: str) -> dict[str, Any]:
+    return PLACE | OPPONENTS[name]
+
+
+def model_of(name: str) -> Transformer:
+    spec = BASE | {"opponent": options_of(name)}
+    ids = {"pad_id": PAD, "unk_id": UNK, "bos_id": 2, "eos_id": EOS}
+    model = build("model", MODELS, spec, vocab_size=VOCAB, **ids).double().eval()
+    randomise(model, scale=0.9, seed=3)
+    return model
+
+
+def batch_of() -> Batch:
+    """Lengths 7, 4, 3, 2 and 1: with one position nothing is left to look at."""
+    return random_batch((7, 4, 3, 2, 1), (4, 3, 3, 2, 2), seed=5)
+
+
+def reference_steps(name: str, model: Transformer, batch: Batch) -> tuple[list[list[ReferenceStep]], Any]:
+    """Every real step of every example, from the model's own states; and these states."""
+    memory = model.encode(batch)
+    decoded = model._forced(batch, memory)
+    options = options_of(name)
+    reference = ContrastiveReference(options, dict(model.named_parameters()), num_heads=HEADS)
+    tap, steps = decoded.taps[options["layer"]], []
+    for b in range(len(batch.source_mask)):
+        source = [memory.states[b, s] for s in batch.source_mask[b].nonzero().flatten()]
+        length = int(batch.target_mask[b].sum())
+        steps.append([reference.step(tap.state[b, t], source) for t in range(length)])
+    return steps, decoded
+
+
+def gold_of(batch: Batch, b: int, t: int) -> int:
+    word = int(batch.target_ids[b, t])
+    return UNK if word >= VOCAB else word
+
+
+@pytest.mark.parametrize("name", OPPONENTS)
+def test_attention_and_probability(name: str) -> None:
+    model, batch = model_of(name), batch_of()
+    expected, decoded = reference_steps(name, model, batch)
+    reading = model._opponent_reading(model.opponent, decoded)
+    output = model(batch)
+    for b, steps in enumerate(expected):
+        real = batch.source_mask[b]
+        for t, step in enumerate(steps):
+            torch.testing.assert_close(reading.weights[b, t, real], step.conventional, **EXACT)
+            torch.testing.assert_close(reading.opponent[b, t, real], step.opponent, **EXACT)
+            assert torch.equal(reading.opponent[b, t, real] == 0, step.opponent == 0)
+            assert not reading.opponent[b, t, ~real].any()
+            torch.testing.assert_close(reading.context[b, t], step.context, **EXACT)
+            actual = output.details["opponent_log_probs"][b, t]
+            torch.testing.assert_close(actual, step.log_probs[gold_of(batch, b, t)], **EXACT)
+
+
+@pytest.mark.parametrize("name", OPPONENTS)
+def test_steps_are_worth_the_joint_score(name: str) -> None:
+    """``log P_c + lambda log P_o`` of every word, step by step, equals the teacher-forced reference."""
+    model, batch = model_of(name), batch_of()
+    with torch.no_grad():
+        expected, _ = reference_steps(name, model, batch)
+        state = model.start(model.encode(batch))
+        for t in range(batch.target_ids.shape[1]):
+            output, state = model.step(batch.target_input_ids[:, t], state)
+            for b, steps in enumerate(expected):
+                if t < len(steps):
+                    joint = output.log_probs[b] + 0.2 * steps[t].log_probs
+                    torch.testing.assert_close(output.scores[b], joint, **EXACT)
+                    real = batch.source_mask[b]
+                    torch.testing.assert_close(
+                        output.details["opponent_attention"][b, real], steps[t].opponent, **EXACT
+                    )
+                    alpha = output.details["conventional_attention"][b, real]
+                    torch.testing.assert_close(alpha, steps[t].conventional, **EXACT)
+
+
+@pytest.mark.parametrize("eps", [0.0, 0.1])
+@pytest.mark.parametrize("name", OPPONENTS)
+def test_the_loss_and_all_gradients(name: str, eps: float) -> None:
+    """``-J`` a word, with and without label smoothing, as the loop computes it."""
+    model, batch = model_of(name), batch_of()
+    objectives = [
+        build("objective", OBJECTIVES, {"type": "nll", "label_smoothing": eps}),
+        build("objective", OBJECTIVES, {"type": "opponent", "weight": 0.3, "label_smoothing": eps}),
+    ]
+    hints = {"label_smoothing": {"nll": eps, "opponent": eps}, "token_weights": objectives[0].token_weights(batch)}
+    ready = replace(batch, **hints)
+    output = model(ready)
+    terms = [objective(output, ready) for objective in objectives]
+    loss = sum(term.weight * term.sum / term.count for term in terms)
+    model.zero_grad()
+    loss.backward()
+    actual = gradients(model)
+
+    expected, decoded = reference_steps(name, model, batch)
+    words, total = 0, torch.zeros((), dtype=torch.float64)
+    for b, steps in enumerate(expected):
+        for t, step in enumerate(steps):
+            gold = gold_of(batch, b, t)
+            scores = model.embedding.weight @ decoded.hidden[b, t]
+            conventional = torch.log(torch.exp(scores) / torch.exp(scores).sum())
+            total = total + smoothed(conventional, gold, eps) + 0.3 * smoothed(step.log_probs, gold, eps)
+            words += 1
+    torch.testing.assert_close(loss, -total / words, **EXACT)
+    model.zero_grad()
+    (-total / words).backward()
+    assert_same(actual, gradients(model), 1e-9)
+
+
+def left_padded(batch: Batch, columns: int) -> Batch:
+    """The same batch with its source's padding in front, and ``columns`` more of it."""
+    width = batch.source_ids.shape[1] + columns
+    rows = [batch.source_ids[b, batch.source_mask[b]] for b in range(len(batch.source_mask))]
+    ids = torch.stack([torch.cat([row.new_full((width - len(row),), PAD), row]) for row in rows])
+    mask = torch.stack([torch.arange(width) >= width - len(row) for row in rows])
+    return replace(batch, source_ids=ids, source_extended_ids=ids, source_mask=mask)
+
+
+@pytest.mark.parametrize("name", ["max", "top-3-first", "dynamic", "inverse", "averaged", "release"])
+@torch.no_grad()
+def test_the_side_of_padding_does_not_matter(name: str) -> None:
+    model, batch = model_of(name), batch_of()
+    right, left = model(batch), model(left_padded(batch, 2))
+    for key in ("opponent_log_probs",):
+        torch.testing.assert_close(left.details[key], right.details[key], **EXACT)
+    torch.testing.assert_close(left.gold_log_probs, right.gold_log_probs, **EXACT)
+
+
+def attention_of_torch(model: Transformer, batch: Batch) -> tuple[Tensor, Tensor]:
+    """Per-head weights of `torch.nn.MultiheadAttention` with the layer's own weights, (B, H, T, S)."""
+    memory = model.encode(batch)
+    tap = model._forced(batch, memory).taps[1]
+    own = model.decoder.layers[1].cross_attention
+    theirs = torch.nn.MultiheadAttention(own.size, HEADS, batch_first=True).double()
+    theirs.load_state_dict(
+        {
+            "in_proj_weight": own.in_proj.weight,
+            "in_proj_bias": own.in_proj.bias,
+            "out_proj.weight": own.out_proj.weight,
+            "out_proj.bias": own.out_proj.bias,
+        }
+    )
+    _, weights = theirs(
+        tap.state, memory.states, memory.states, key_padding_mask=~batch.source_mask, average_attn_weights=False
+    )
+    return weights, tap
+
+
+@torch.no_grad()
+def test_conventional_weights_are_those_of_torch() -> None:
+    for name in ("max", "averaged"):
+        model, batch = model_of(name), batch_of()
+        weights, tap = attention_of_torch(model, batch)
+        reading = model.opponent.read(tap.queries, tap.keys, tap.values, tap.mask)
+        wanted = weights.mean(1) if name == "averaged" else weights[:, PLACE["head"]]
+        torch.testing.assert_close(reading.weights, wanted, **EXACT)
+
+
+def test_the_options_reach_different_cases() -> None:
+    """The batch is such that the kinds differ: otherwise the tests above would show little."""
+    readings = {}
+    with torch.no_grad():
+        for name in ("max", "top-2", "dynamic", "dynamic-while-over", "one-minus", "inverse", "none", "renorm"):
+            model, batch = model_of(name), batch_of()
+            readings[name] = model._opponent_reading(model.opponent, model._forced(batch, model.encode(batch))).opponent
+    names = list(readings)
+    for i, a in enumerate(names):
+        for b in names[i + 1 :]:
+            assert not torch.allclose(readings[a], readings[b]), (a, b)
