@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -51,7 +52,7 @@ def masked_positions(weights: list[float], options: Mapping[str, Any]) -> set[in
         return {i for i in range(count) if weights[i] >= values[min(k, len(values)) - 1]}
     if kind == "dynamic":
         masked = [falling[0]]
-        for before, after in zip(falling, falling[1:], strict=False):
+        for before, after in pairwise(falling):
             over = weights[after] == 0 < weights[before] or (
                 weights[after] > 0 and weights[before] / weights[after] > options.get("ratio", 1.02)
             )
