@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from laconic.cli.data_write import TOKENS, MinHumanScore, Separator, prepare_app, subset_command
 from laconic.cli.progress import progress
 from laconic.cli.tables import aligned
-from laconic.errors import DataError
+from laconic.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from laconic.data.checks import CheckOptions, Report, SplitReport
@@ -23,6 +24,8 @@ app = typer.Typer(
     help="Check, describe or build data sets.",
 )
 command = app
+app.command("subset")(subset_command)
+app.add_typer(prepare_app, name="prepare")
 
 Files = Annotated[
     list[str],
@@ -74,14 +77,22 @@ def stats_command(
     max_source: MaxSource = 400,
     max_target: MaxTarget = 100,
     max_records: MaxRecords = None,
+    tokens: Annotated[str | None, typer.Option(help="Also count so: " + TOKENS)] = None,
+    sentence_separator: Separator = None,
+    min_human_score: MinHumanScore = None,
     as_json: Json = False,
 ) -> None:
     """Lengths, compression, and how much of the summaries stands in the documents."""
     from laconic.data.checks import CheckOptions
+    from laconic.data.counting import counter_of
     from laconic.data.readers import ReadOptions
 
-    options = CheckOptions(max_source, max_target, duplicates=False, max_records=max_records)
-    report = _read(files, options, ReadOptions(format, document_column, summary_column))
+    if sentence_separator and tokens is None:
+        raise ConfigError("--sentence-separator changes what --tokens counts; give --tokens, for example blanks.")
+    count = counter_of(tokens, sentence_separator) if tokens is not None else None
+    options = CheckOptions(max_source, max_target, duplicates=False, max_records=max_records, count=count)
+    reading = ReadOptions(format, document_column, summary_column, min_human_score=min_human_score)
+    report = _read(files, options, reading)
     if as_json:
         _print_json(report.as_dict())
         return
@@ -183,8 +194,10 @@ def _stats_table(report: Report) -> str:
     options = report.options
     rows = [
         ["records", *(f"{split['records']:,}" for split in splits.values())],
-        *(_length_rows(splits, "document", "document_words")),
-        *(_length_rows(splits, "summary", "summary_words")),
+        *_length_rows(splits, "document"),
+        *_length_rows(splits, "summary"),
+        *_length_rows(splits, "document", "tokens"),
+        *_length_rows(splits, "summary", "tokens"),
         ["document words a summary word", *(_number(split["compression"]) for split in splits.values())],
         [
             f"documents over {options.max_source} words",
@@ -203,9 +216,12 @@ def _stats_table(report: Report) -> str:
     return aligned(["", *splits], rows)
 
 
-def _length_rows(splits: dict[str, dict[str, Any]], side: str, key: str) -> list[list[str]]:
+def _length_rows(splits: dict[str, dict[str, Any]], side: str, unit: str = "words") -> list[list[str]]:
+    key = f"{side}_{unit}"
+    if not any(key in split for split in splits.values()):
+        return []
     return [
-        [f"{side} words, {figure}", *(_number(split[key].get(figure)) for split in splits.values())]
+        [f"{side} {unit}, {figure}", *(_number(split.get(key, {}).get(figure)) for split in splits.values())]
         for figure in ("mean", "median", "p90", "max")
     ]
 

@@ -6,7 +6,6 @@ Everything is read once, as a stream; only numbers and sketches of the texts are
 from __future__ import annotations
 
 import itertools
-import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -15,24 +14,28 @@ from typing import Any
 
 import numpy as np
 
+from laconic.data.counting import WORD
 from laconic.data.duplicates import DuplicateFinder
 from laconic.data.readers import ReadOptions, SkipCounter, read_with
 from laconic.errors import DataError
 from laconic.types import Record
 
-_WORD = re.compile(r"[\u4e00-\u9fff\u3040-\u30ff]|\w+|[^\w\s]")
 _EXAMPLES = 3
 _BAR = 40
 
 
 @dataclass(frozen=True, slots=True)
 class CheckOptions:
-    """Limits in words for the truncation figures; ``duplicates`` off makes reading much faster."""
+    """Limits in words for the truncation figures; ``duplicates`` off makes reading much faster.
+
+    ``count`` counts both sides of a record in other tokens besides (`laconic.data.counting.counter_of`).
+    """
 
     max_source: int = 400
     max_target: int = 100
     duplicates: bool = True
     max_records: int | None = None
+    count: Callable[[Record], tuple[int, int]] | None = None
 
 
 @dataclass(slots=True)
@@ -59,6 +62,8 @@ class SplitReport:
     skipped: SkipCounter = field(default_factory=SkipCounter)
     document_lengths: list[int] = field(default_factory=list)
     summary_lengths: list[int] = field(default_factory=list)
+    document_tokens: list[int] = field(default_factory=list)  # in the tokens asked for, if any were
+    summary_tokens: list[int] = field(default_factory=list)
     coverage_sum: float = 0.0
     novel_sums: dict[int, float] = field(default_factory=lambda: dict.fromkeys((1, 2, 3), 0.0))
     novel_counts: dict[int, int] = field(default_factory=lambda: dict.fromkeys((1, 2, 3), 0))
@@ -83,6 +88,8 @@ class SplitReport:
             },
             "document_words": lengths(self.document_lengths),
             "summary_words": lengths(self.summary_lengths),
+            **({"document_tokens": lengths(self.document_tokens)} if self.document_tokens else {}),
+            **({"summary_tokens": lengths(self.summary_tokens)} if self.summary_tokens else {}),
             "compression": _ratio(sum(self.document_lengths), sum(self.summary_lengths)),
             "documents_over_limit": _share(self.document_lengths, options.max_source),
             "summaries_over_limit": _share(self.summary_lengths, options.max_target),
@@ -150,6 +157,11 @@ def check(
         for record in _records(path, settings, split, options.max_records):
             words = _words(record.document)
             _measure(split, record, words)
+            if options.count is not None:
+                document, summary = options.count(record)
+                split.document_tokens.append(document)
+                if record.summary:
+                    split.summary_tokens.append(summary)
             if options.duplicates:
                 _compare(report, split, finder, homes, record, words)
             if progress:
@@ -170,7 +182,7 @@ def _records(path: Path | str, settings: ReadOptions, split: SplitReport, most: 
 
 
 def _words(text: str) -> list[str]:
-    return _WORD.findall(text.lower())
+    return WORD.findall(text.lower())
 
 
 def _measure(split: SplitReport, record: Record, words: list[str]) -> None:

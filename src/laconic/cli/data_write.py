@@ -1,0 +1,238 @@
+"""``laconic data subset`` and ``laconic data prepare``: data sets made of others."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from laconic.cli.progress import progress, quiet
+from laconic.cli.tables import aligned
+from laconic.errors import ConfigError
+
+if TYPE_CHECKING:
+    from laconic.data.readers import ReadOptions
+    from laconic.types import Record
+
+TOKENS = (
+    "words (words and signs), blanks (what stands between blanks), word-tokenizer, character-tokenizer, or the folder "
+    "of a model or run."
+)
+File = Annotated[str, typer.Argument(metavar="FILE", help="The data to read.")]
+Out = Annotated[Path, typer.Argument(metavar="OUT", help="The file of JSON lines to write.")]
+Format = Annotated[str, typer.Option("--format", help="The file format; by the name when auto.")]
+DocumentColumn = Annotated[str | None, typer.Option(help="The column of the documents.")]
+SummaryColumn = Annotated[str | None, typer.Option(help="The column of the summaries.")]
+SkipBad = Annotated[bool, typer.Option("--skip-bad", help="Skip and count bad records.")]
+Separator = Annotated[
+    str | None, typer.Option(metavar="TOKEN", help="Count this word between sentences, such as <EOS>.")
+]
+MinHumanScore = Annotated[int | None, typer.Option(min=1, max=5, help="Only pairs that people rated so high (LCSTS).")]
+Json = Annotated[bool, typer.Option("--json", help="Print everything as JSON.")]
+
+
+def subset_command(
+    file: File,
+    out: Out,
+    shortest_mean: Annotated[
+        float | None, typer.Option(min=0, help="The shortest documents, as many as have at most this mean length.")
+    ] = None,
+    window_mean: Annotated[
+        float | None,
+        typer.Option(min=0, help="Instead of these: as many next in length whose mean is nearest to this."),
+    ] = None,
+    min_tokens: Annotated[int | None, typer.Option(min=0, help="Only documents of at least so many tokens.")] = None,
+    max_tokens: Annotated[int | None, typer.Option(min=0, help="Only documents of at most so many tokens.")] = None,
+    sample: Annotated[int | None, typer.Option(min=1, help="A random sample of so many.")] = None,
+    seed: Annotated[int, typer.Option(help="Of the sample.")] = 1,
+    rest: Annotated[Path | None, typer.Option(help="Write all other records to this file.")] = None,
+    tokens: Annotated[str, typer.Option(help="What counts as a token: " + TOKENS)] = "words",
+    sentence_separator: Separator = None,
+    min_human_score: MinHumanScore = None,
+    format: Format = "auto",
+    document_column: DocumentColumn = None,
+    summary_column: SummaryColumn = None,
+    skip_bad: SkipBad = False,
+    as_json: Json = False,
+) -> None:
+    """Write a part of a data set: by the length of its documents, by their mean length, or a random sample.
+
+    Records keep their order. The same call writes the same file.
+    """
+    from laconic.data.counting import counter_of
+    from laconic.data.readers import ReadOptions
+    from laconic.data.subset import SubsetOptions, choose, write_records
+
+    if window_mean is not None and shortest_mean is None:
+        raise ConfigError("--window-mean needs --shortest-mean, which says how many documents and behind which.")
+    options = SubsetOptions(min_tokens, max_tokens, shortest_mean, window_mean, sample, seed)
+    if options == SubsetOptions(seed=seed) and min_human_score is None:
+        raise ConfigError("Say which part: --shortest-mean, --min-tokens, --max-tokens, --sample or --min-human-score.")
+    _refuse_same(file, out, rest)
+    count = counter_of(tokens, sentence_separator)
+    reading = ReadOptions(
+        format, document_column, summary_column, skip_bad, need_summary=False, min_human_score=min_human_score
+    )
+    with progress("Reading") as bar:
+        lengths = [count(record) for record in _counted(_records(file, reading, notes=True), bar)]
+    chosen = choose([document for document, _ in lengths], options)
+    kept = set(chosen)
+    others = [place for place in range(len(lengths)) if place not in kept]
+    for path, places in ((out, kept), (rest, set(others))):
+        if path is not None and places:
+            with progress(f"Writing {path.name}", total=len(places)) as bar:
+                write_records(path, _at(_records(file, reading), places), bar.advance)
+    parts = {str(out): chosen, **({str(rest): others} if rest else {})}
+    _print_parts({file: range(len(lengths)), **parts}, lengths, as_json)
+
+
+prepare_app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["--help", "-h"]},
+    help="Make Gigaword pairs or DUC's documents into what headline generation reads.",
+)
+
+
+@prepare_app.command("gigaword")
+def gigaword_command(
+    file: File,
+    out: Out,
+    keep_all: Annotated[
+        bool, typer.Option("--keep-all", help="No filter by length, title words and common words (test data).")
+    ] = False,
+    tokenized: Annotated[bool, typer.Option("--tokenized", help="Words are what stands between blanks.")] = False,
+    format: Format = "auto",
+    document_column: DocumentColumn = None,
+    summary_column: SummaryColumn = None,
+    skip_bad: SkipBad = False,
+    as_json: Json = False,
+) -> None:
+    """First sentence and headline, lower-cased, digits as #, as Rush et al. (2015) prepared Annotated Gigaword."""
+    from laconic.data.prepare import Refused, Words, gigaword_pair
+    from laconic.data.readers import ReadOptions
+    from laconic.data.subset import write_records
+
+    _refuse_same(file, out, None)
+    words, left_out = Words(tokenized), Counter[str]()
+
+    def prepared(records: Iterable[Record]) -> Iterator[Record]:
+        for record in records:
+            made = gigaword_pair(record, words, filtered=not keep_all)
+            if isinstance(made, Refused):
+                left_out[made.reason] += 1
+            else:
+                yield made
+
+    reading = ReadOptions(format, document_column, summary_column, skip_bad)
+    with progress("Preparing") as bar:
+        written = write_records(out, prepared(_counted(_records(file, reading, notes=True), bar)))
+    _print_written(out, written, left_out, as_json)
+
+
+@prepare_app.command("duc2004")
+def duc_command(
+    documents: Annotated[Path, typer.Argument(metavar="DOCS", help="The folder with a folder a document set.")],
+    out: Out,
+    references: Annotated[Path, typer.Option(help="The folder with the references of task 1, one a file.")],
+    as_json: Json = False,
+) -> None:
+    """The input sentence of each document and its references, as Rush et al. (2015) made them of the distribution."""
+    from laconic.data.prepare import duc_records
+    from laconic.data.subset import write_records
+
+    numbers, empty = Counter[int](), Counter[str]()
+
+    def prepared() -> Iterator[Record]:
+        for record in duc_records(documents, references):
+            if record.document:
+                numbers[len(record.references)] += 1
+                yield record
+            else:
+                empty["document without a sentence"] += 1
+
+    with progress("Preparing") as bar:
+        written = write_records(out, prepared(), bar.advance)
+    shares = {f"{count} references": documents for count, documents in sorted(numbers.items())}
+    _print_written(out, written, empty, as_json, shares)
+
+
+# --------------------------------------------------------------------------------------- reading
+
+
+def _records(file: str, reading: ReadOptions, *, notes: bool = False) -> Iterator[Record]:
+    from laconic.data.readers import SkipCounter, read_with
+
+    skipped = SkipCounter()
+    yield from read_with(file, reading, on_skip=skipped, on_choice=_note if notes else None)
+    if notes and skipped.total:
+        _note(skipped.describe())
+
+
+def _counted(records: Iterable[Record], bar: Any) -> Iterator[Record]:
+    for record in records:
+        yield record
+        bar.advance(1)
+
+
+def _at(records: Iterable[Record], places: set[int]) -> Iterator[Record]:
+    return (record for place, record in enumerate(records) if place in places)
+
+
+def _refuse_same(file: str, out: Path, rest: Path | None) -> None:
+    paths = [Path(file), out, *([rest] if rest else [])]
+    if len({path.resolve() for path in paths}) < len(paths):
+        raise ConfigError(f"What is read and what is written are the same file ({out}); choose another name.")
+
+
+def _note(text: str) -> None:
+    if not quiet():
+        print(text, file=sys.stderr)
+
+
+# --------------------------------------------------------------------------------------- showing
+
+
+def _print_parts(parts: dict[str, Sequence[int]], lengths: Sequence[tuple[int, int]], as_json: bool) -> None:
+    """Number, means and extremes of the whole and of what was written."""
+    found = {}
+    for name, places in parts.items():
+        documents = [lengths[place][0] for place in places]
+        summaries = [lengths[place][1] for place in places if lengths[place][1]]
+        found[name] = {
+            "records": len(documents),
+            "document_tokens": {"mean": _mean(documents), "min": min(documents or [0]), "max": max(documents or [0])},
+            "summary_tokens": {"mean": _mean(summaries)},
+        }
+    if as_json:
+        print(json.dumps(found, ensure_ascii=False, indent=2))
+        return
+    rows = []
+    for name, part in found.items():
+        of = part["document_tokens"]
+        figures = [f"{of['mean']:,.1f}", f"{of['min']:,}", f"{of['max']:,}", f"{part['summary_tokens']['mean']:,.1f}"]
+        rows.append([name, f"{part['records']:,}", *figures])
+    print(aligned(["", "records", "tokens a document", "shortest", "longest", "tokens a summary"], rows))
+
+
+def _mean(values: Sequence[int]) -> float:
+    return sum(values) / len(values) if values else 0.0
+
+
+def _print_written(
+    out: Path, written: int, left_out: Counter[str], as_json: bool, more: dict[str, int] | None = None
+) -> None:
+    if as_json:
+        content = {"file": str(out), "records": written, "left_out": dict(left_out), **(more or {})}
+        print(json.dumps(content, ensure_ascii=False, indent=2))
+        return
+    shares = ", ".join(f"{count:,} with {what}" for what, count in (more or {}).items())
+    print(f"{out}: {written:,} records{f' ({shares})' if shares else ''}")
+    if left_out:
+        reasons = ", ".join(f"{count:,} {reason}" for reason, count in left_out.most_common())
+        print(f"{left_out.total():,} left out: {reasons}")

@@ -1,0 +1,149 @@
+"""Gigaword pairs and DUC's documents, made into the sentences that headline generation reads.
+
+Facts of the preparation by Rush et al. (2015): specification contrastive a. Tokens are our own rules where the text is
+not tokenized already (theirs: the parses of Annotated Gigaword, NLTK's Treebank tokenizer for DUC), and so are sentence
+ends (theirs: NLTK's), so that single records can differ from theirs.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from laconic.data.lines import read_text
+from laconic.errors import DataError
+from laconic.text.sentences import sentence_strings
+from laconic.text.tokenizer import WordTokenizer
+from laconic.types import Record
+
+_BRACKETS = {"(": "-lrb-", ")": "-rrb-", "[": "-lsb-", "]": "-rsb-", "{": "-lcb-", "}": "-rcb-"}
+_NOT_IN_TITLES = frozenset(("'", '"', "`", "``", "''", "!", "=", "-", "--", ",", "?", ".", "-rrb-", "-llb-", "\\/"))
+# Parts of titles that say that a text is no news story of its own, or that a title is no headline. They are looked for
+# within words too, as in the original: "ap" is in "japan".
+_BLACKLIST = (
+    "update", "recasts", "undated", "grafs", "corrects", "retransmitting", "dateline", "writethru", "recaps", "inserts",
+    "incorporates", "adv##", "djlfx", "edits", "byline", "repetition", "background", "thruout", "quotes", "attention",
+    "ny###", "overline", "embargo", "ap", "gmt", "adds", "urgent", "?", " i ", " : ", " - ", " by ", "-lrb-", "-rrb-",
+)  # fmt: skip
+
+SHORT_SENTENCE = 130  # characters below which DUC's input takes the second sentence too
+
+
+class Words:
+    """Text to tokens: blank-separated words as they are, or our word rules."""
+
+    def __init__(self, tokenized: bool = False) -> None:
+        self._tokenizer: WordTokenizer | None = None
+        if not tokenized:
+            self._tokenizer = WordTokenizer(WordTokenizer.Config(min_frequency=1, lowercase=True))
+            self._tokenizer.train(["x"])
+
+    def __call__(self, text: str) -> list[str]:
+        tokens = self._tokenizer.encode(text).tokens if self._tokenizer else text.lower().split()
+        return [_BRACKETS.get(token, token) for token in tokens]
+
+
+# --------------------------------------------------------------------------------------- Gigaword
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A pair that the filter leaves out, and why."""
+
+    reason: str
+
+
+def gigaword_pair(record: Record, words: Words, *, filtered: bool = True) -> Record | Refused:
+    """The first sentence of an article and its headline, lower-cased, digits as ``#``.
+
+    The sentence goes to the first token ``.``, or to the end of the first line without one. With ``filtered`` a pair is
+    refused whose sentence has not 11 to 99 tokens or no full stop, whose title has not 4 to 49 tokens or holds a part
+    of the blacklist, or that share no word longer than three characters; the lengths are those before signs are
+    dropped from the title.
+    """
+    source = _first_sentence(words(record.document.strip().split("\n")[0]))
+    title = [_hashed(word) for word in words(record.summary)]
+    source = [_hashed(word) for word in source]
+    if filtered and (reason := _fault(source, title)):
+        return Refused(reason)
+    kept = [word for word in title if word not in _NOT_IN_TITLES]
+    if not source or not kept:
+        return Refused("empty side")
+    return replace(record, document=" ".join(source), summary=" ".join(kept), references=(), sentences=())
+
+
+def _first_sentence(tokens: Sequence[str]) -> list[str]:
+    end = tokens.index(".") + 1 if "." in tokens else len(tokens)
+    return list(tokens[:end])
+
+
+def _hashed(word: str) -> str:
+    return re.sub(r"\d", "#", word)
+
+
+def _fault(source: Sequence[str], title: Sequence[str]) -> str:
+    if "." not in source:
+        return "no full stop in the sentence"
+    joined = " ".join(title)
+    if any(part in joined for part in _BLACKLIST):
+        return "title with a part of the blacklist"
+    if not 10 < len(source) < 100:
+        return "sentence not of 11 to 99 tokens"
+    if not 3 < len(title) < 50:
+        return "title not of 4 to 49 tokens"
+    if not {word for word in title if len(word) > 3} & set(source):
+        return "no word in common"
+    return ""
+
+
+# -------------------------------------------------------------------------------------------- DUC
+
+
+def duc_input(text: str, words: Words) -> str:
+    """The sentence that stands for a document of DUC's task 1.
+
+    The first sentence; if it has fewer than 130 characters, `` , `` and the second in place of its last character.
+    Lower-cased, tokenized; where a closing bracket stands, what precedes the first lone ``--``, ``-`` or ``_`` (a
+    dateline) goes; brackets are ``-lrb-`` and ``-rrb-``, ``_`` is a comma. Digits stay.
+    """
+    sentences = sentence_strings(" ".join(word for word in text.split() if not word.startswith("&")))
+    if not sentences:
+        return ""
+    first = sentences[0]
+    if len(first) < SHORT_SENTENCE and len(sentences) > 1:
+        first = f"{first.strip()[:-1]} , {sentences[1]}"
+    line = " ".join(words(first))
+    if "-rrb-" in line:
+        line = re.split(r" (?:--|-|_) ", line, maxsplit=1)[-1]
+    return line.replace("_", ",")
+
+
+def duc_records(documents: Path, references: Path) -> Iterator[Record]:
+    """The documents of the distribution with their references.
+
+    ``documents`` has a folder a document set (``d30001t/APW19981016.0240``), each document with a ``<TEXT>``;
+    ``references`` has files named by set, author and document (``D30001.P.10.T.A.APW19981016.0240``).
+
+    Raises:
+        DataError: no documents, or a document without references.
+    """
+    files = sorted(path for path in documents.glob("*/*") if path.is_file()) if documents.is_dir() else []
+    if not files:
+        raise DataError(f"{documents} holds no folders of documents (expected d30001t/APW19981016.0240 and the like).")
+    models = sorted(references.iterdir()) if references.is_dir() else []
+    words = Words()
+    for path in files:
+        group, name = path.parent.name[:-1].upper(), path.name.upper()
+        mine = [model for model in models if model.name.upper().startswith(group) and name in model.name.upper()]
+        texts = tuple(filter(None, (" ".join(read_text(model).split()) for model in mine)))
+        if not texts:
+            raise DataError(f"{path}: {references} has no reference named {group}*{name}*.")
+        yield Record(duc_input(_body(read_text(path)), words), texts[0], f"{path.parent.name}/{path.name}", texts)
+
+
+def _body(text: str) -> str:
+    """What stands between ``<TEXT>`` and its end, without paragraph marks."""
+    found = re.search(r"<TEXT>(.*?)(?:</TEXT>|\Z)", text, re.DOTALL)
+    return re.sub(r"</?P>", " ", found[1]) if found else ""
