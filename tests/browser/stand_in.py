@@ -105,6 +105,9 @@ class Server(ThreadingHTTPServer):
         self.token = token
         self.asked: list[dict[str, Any]] = []
 
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A browser that went away is none of our business."""
+
     @property
     def address(self) -> str:
         return f"http://127.0.0.1:{self.server_address[1]}/"

@@ -54,14 +54,14 @@ def from_dict(values: Mapping[str, Any]) -> Summary:
             id=str(values.get("id", "")),
             model=str(values.get("model", "")),
             document=values.get("document", ""),
-            words=tuple(_word_from_dict(word) for word in values.get("words", ())),
-            source_offsets=tuple((int(start), int(end)) for start, end in values.get("source_offsets", ())),
+            words=tuple(_word_from_dict(word) for word in values.get("words") or ()),
+            source_offsets=tuple((int(start), int(end)) for start, end in values.get("source_offsets") or ()),
             tokens_read=int(values.get("tokens_read", 0)),
             tokens_given=int(values.get("tokens_given", 0)),
             truncated=bool(values.get("truncated", False)),
             finished=bool(values.get("finished", True)),
-            terms=dict(values.get("terms", {})),
-            alternatives=tuple(from_dict(one) for one in values.get("alternatives", ())),
+            terms=dict(values.get("terms") or {}),
+            alternatives=tuple(from_dict(one) for one in values.get("alternatives") or ()),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise DataError(
@@ -101,7 +101,7 @@ def _word_from_dict(values: Mapping[str, Any]) -> SummaryWord:
         sources=tuple(
             SourceSpan(int(s["start"]), int(s["end"]), s["text"], float(s["weight"])) for s in values.get("sources", ())
         ),
-        attention=tuple(float(weight) for weight in values.get("attention", ())),
+        attention=tuple(float(weight) for weight in values.get("attention") or ()),
     )
 
 

@@ -44,8 +44,8 @@ export class Marks {
     for (const [kind, ranges] of this.ranges) {
       for (const box of ranges.flatMap((range) => [...range.getClientRects()])) {
         const place = h("i", { class: `box ${kind}` });
-        place.style.left = `${box.left - origin.left + this.root.scrollLeft}px`;
-        place.style.top = `${box.top - origin.top + this.root.scrollTop}px`;
+        place.style.left = `${box.left - origin.left - this.root.clientLeft + this.root.scrollLeft}px`;
+        place.style.top = `${box.top - origin.top - this.root.clientTop + this.root.scrollTop}px`;
         place.style.width = `${box.width}px`;
         place.style.height = `${box.height}px`;
         this.boxes.append(place);

@@ -80,7 +80,7 @@ export class Panel {
 
   choose(view, index) {
     for (const other of this.views) {
-      other.lightUsers(new Set());
+      other.lightUsers([]);
       if (other !== view) other.choose(null);
     }
     view.choose(index);
@@ -92,7 +92,7 @@ export class Panel {
   restore() {
     if (this.pinned) return this.choose(...this.pinned);
     for (const view of this.views) {
-      view.lightUsers(new Set());
+      view.lightUsers([]);
       view.choose(null);
     }
     this.document.light([]);
@@ -127,7 +127,7 @@ export class Panel {
     for (const view of this.views) {
       const users = view.view.words.filter((word) => word.sources.some((one) => one.start < place.end && place.start < one.end));
       view.choose(null);
-      view.lightUsers(new Set(users.map((word) => word.index)));
+      view.lightUsers(users.map((word) => word.index));
       if (users.length) said.push(`${this.views.length > 1 ? `${view.view.model}: ` : ""}${users.map((word) => word.text).join(", ")}`);
     }
     const quoted = shortened(this.text.slice(place.start, place.end), 40);

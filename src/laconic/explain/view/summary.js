@@ -13,6 +13,9 @@ export class SummaryView {
     this.view = view;
     /** @type {HTMLElement[]} */
     this.elements = [];
+    /** @type {Map<number, HTMLElement>} */
+    this.byIndex = new Map();
+    this.lit = []; // what `lightUsers` changed
     /** Told the word under the pointer, or null. */
     this.onhover = (/** @type {number|null} */ _index) => {};
     /** Told the word that was chosen by focus or tap, or null on Escape. */
@@ -51,6 +54,7 @@ export class SummaryView {
         text.slice(word.start, word.end),
       );
       this.elements.push(element);
+      this.byIndex.set(word.index, element);
       parts.push(text.slice(position, word.start), element);
       position = word.end;
     }
@@ -62,7 +66,7 @@ export class SummaryView {
   warningList() {
     const { warnings } = this.view;
     if (!warnings?.length) return null;
-    const quote = (found) => h("li", {}, h("b", {}, found.text), ` (${found.kind})`);
+    const quote = (found, index) => h("li", {}, index ? ", " : "", h("b", {}, found.text), ` (${found.kind})`);
     return h("div", { class: "warnings" }, "Not in the document: ", h("ul", {}, ...warnings.map(quote)));
   }
 
@@ -124,22 +128,25 @@ export class SummaryView {
 
   /** Only one word is in the tab order: the one that was used last. */
   rove(word) {
-    for (const element of this.elements) element.tabIndex = element === word ? 0 : -1;
-  }
-
-  elementOf(index) {
-    return this.elements.find((element) => Number(element.dataset.word) === index);
+    (this.roved ?? this.elements[0]).tabIndex = -1;
+    word.tabIndex = 0;
+    this.roved = word;
   }
 
   /** Show which word is in hand, and what is known of it. @param {number|null} index */
   choose(index) {
-    for (const element of this.elements) element.classList.toggle("chosen", Number(element.dataset.word) === index);
+    if (this.chosen === index) return;
+    this.byIndex.get(this.chosen)?.classList.remove("chosen");
+    this.byIndex.get(index)?.classList.add("chosen");
+    this.chosen = index;
     this.inspect(index === null ? null : this.view.words[index]);
   }
 
-  /** Light up the words that use the place pointed at in the document. @param {Set<number>} indices */
+  /** Light up the words that use the place pointed at in the document. @param {number[]} indices */
   lightUsers(indices) {
-    for (const element of this.elements) element.classList.toggle("user", indices.has(Number(element.dataset.word)));
+    for (const element of this.lit) element.classList.remove("user");
+    this.lit = indices.map((index) => this.byIndex.get(index)).filter(Boolean);
+    for (const element of this.lit) element.classList.add("user");
   }
 
   /** @param {import("./record.js").Word|null} word */

@@ -118,3 +118,4 @@ addEventListener("keydown", (event) => {
 setState("writing");
 await load();
 document.body.dataset.ready = "";
+performance.mark("laconic-ready");

@@ -1,0 +1,152 @@
+"""When something is wrong, the page says what and what to do, and the text stays."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from actions import TEXT, lit, summarize, visit, wait, word
+from stand_in import Server, serving
+
+
+def test_a_full_queue_is_said_and_can_be_tried_again(page: Any, server: Server) -> None:
+    visit(page, server, "systems=busy,first")
+    summarize(page)
+    slot = page.locator(".system").first
+    assert "Too many documents wait already (256); try again soon." in slot.inner_text()
+    again = slot.get_by_role("button", name="Try again")
+    assert again.is_disabled()
+    assert "in" in again.inner_text()  # in 2 s, as the server said
+    wait(page, "!document.querySelector('.system button').disabled")
+    asked = len(server.asked)
+    again.click()
+    wait(page, "document.querySelector('.system .problem')")
+    assert len(server.asked) == asked + 1
+    assert page.locator(".system").nth(1).locator(".word").count() > 0  # the other system is not touched
+
+
+@pytest.mark.parametrize(
+    ("model", "sentence"),
+    [
+        ("broken", "An error in the service; its log has the details."),
+        ("garbled", "The server answered with status 502 and no explanation."),
+    ],
+)
+def test_an_error_is_shown_as_a_sentence(page: Any, server: Server, model: str, sentence: str) -> None:
+    visit(page, server, f"systems={model}")
+    summarize(page)
+    assert page.locator(".problem").inner_text() == sentence
+    assert page.locator(".problem").get_attribute("role") == "alert"
+    page.click("text=Edit")
+    assert page.locator("#text").input_value() == TEXT
+
+
+def test_a_server_that_is_gone_is_said(page: Any, server: Server) -> None:
+    visit(page, server)
+    page.context.set_offline(True)
+    summarize(page)
+    assert "The server does not answer." in page.locator(".problem").inner_text()
+    page.context.set_offline(False)
+    page.get_by_role("button", name="Try again").click()
+    page.wait_for_selector(".word")
+
+
+def test_a_page_opened_without_its_server_can_be_revived(page: Any, server: Server) -> None:
+    page.route("**/v1/models", lambda route: route.abort())
+    visit(page, server)
+    assert "The server does not answer." in page.locator("#messages").inner_text()
+    assert page.locator("#go").is_disabled()
+    page.unroute("**/v1/models")
+    page.get_by_role("button", name="Try again").click()
+    page.wait_for_selector("#go:enabled")
+    assert page.locator("#messages").inner_text() == ""
+
+
+def test_a_token_is_asked_for_and_used(page: Any) -> None:
+    with serving(token="opensesame") as server:
+        visit(page, server)
+        assert page.locator("#messages p").inner_text() == "This server asks for a token."
+        page.get_by_label("Token").fill("wrong")
+        page.keyboard.press("Enter")
+        page.wait_for_selector("text=This token is wrong.")
+        page.get_by_label("Token").fill("opensesame")
+        page.click("text=Use it")
+        page.wait_for_selector("#go:enabled")
+        summarize(page)
+        assert page.locator(".word").count() == 6
+        server.token = "changed"
+        page.click("#go")
+        page.wait_for_selector("text=This token is wrong.")
+        page.get_by_label("Token").fill("changed")
+        page.keyboard.press("Enter")
+        page.wait_for_selector(".word")  # what had failed is asked again
+        assert "opensesame" not in page.url
+
+
+def test_waiting_is_shown_and_can_be_cancelled(page: Any, server: Server) -> None:
+    visit(page, server, "systems=slow,first")
+    page.fill("#text", TEXT)
+    page.click("#go")
+    page.wait_for_selector("[role=progressbar]")
+    assert page.locator("#go").inner_text() == "Cancel"
+    page.wait_for_selector(".word")  # the quick one does not wait for the slow one
+    page.click("#go")
+    page.wait_for_selector("text=Cancelled.")
+    assert page.locator("#go").inner_text() == "Summarize"
+    assert page.locator(".system").nth(1).locator(".word").count() > 0
+    page.get_by_role("button", name="Try again").click()
+    page.wait_for_selector(".system:first-child .word")
+
+
+def test_nothing_to_summarize_is_said(page: Any, server: Server) -> None:
+    visit(page, server)
+    page.fill("#text", "  \n ")
+    page.click("#go")
+    assert "There is no text yet." in page.locator("#messages").inner_text()
+    assert page.evaluate("document.activeElement.id") == "text"
+    assert server.asked == []
+
+
+def test_a_number_out_of_range_is_said(page: Any, server: Server) -> None:
+    visit(page, server)
+    page.fill("#text", TEXT)
+    page.get_by_label("Beam").fill("99")
+    page.click("#go")
+    assert "Beam takes a whole number from 1 to 16." in page.locator("#messages").inner_text()
+    assert server.asked == []
+
+
+def test_a_link_made_for_another_server_is_said(page: Any, server: Server) -> None:
+    visit(page, server, "systems=elsewhere,first")
+    assert "This server has no elsewhere" in page.locator("#messages").inner_text()
+    assert page.get_by_label("System 1").input_value() == "first"
+
+
+def test_a_text_is_never_read_as_markup(page: Any, server: Server) -> None:
+    visit(page, server, "systems=whole")
+    evil = "<img src=x onerror=alert(1)> </script><script>alert(2)</script> &amp; <b>bold</b> end."
+    summarize(page, evil)
+    assert page.locator(".words").inner_text() == evil
+    assert page.locator(".document").inner_text() == evil
+    assert page.locator("main img, main b, main script").count() == 0
+
+
+def test_without_the_highlight_api_boxes_mark_the_places(page: Any, server: Server) -> None:
+    page.add_init_script("delete window.Highlight")
+    visit(page, server)
+    summarize(page)
+    word(page, "Thursday").hover()
+    assert lit(page, "level5") == []
+    box = page.locator(".box.level5").bounding_box()
+    around = page.evaluate(
+        """() => {
+          const node = document.querySelector('.block').firstChild;
+          const range = new Range();
+          range.setStart(node, node.data.indexOf('Thursday'));
+          range.setEnd(node, node.data.indexOf('Thursday') + 8);
+          return range.getBoundingClientRect().toJSON();
+        }"""
+    )
+    assert abs(box["x"] - around["x"]) < 1
+    assert abs(box["y"] - around["y"]) < 1
+    assert abs(box["width"] - around["width"]) < 1

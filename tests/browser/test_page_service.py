@@ -1,0 +1,106 @@
+"""The page with the real service: `laconic serve` in a process of its own, a tiny model and an extractive method."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from actions import TEXT, lit, summarize, wait, word
+
+from laconic.config.schema import RunConfig, SearchConfig, TextConfig, TrainingConfig
+from laconic.models.folder import save_model_folder
+from laconic.models.seq2seq import Seq2Seq
+from laconic.text.tokenizer import WordTokenizer
+
+pytest.importorskip("fastapi", reason="the service needs: pip install 'laconic[serve]'")
+pytest.importorskip("uvicorn", reason="the service needs: pip install 'laconic[serve]'")
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    folder = tmp_path_factory.mktemp("served")
+    model(folder / "tiny")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [sys.executable, "-m", "laconic.cli.main", "serve", f"tiny={folder / 'tiny'}", "--port", str(port)]
+    with (folder / "log").open("w") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=log)
+        try:
+            await_ready(process, f"http://127.0.0.1:{port}/", folder / "log")
+            yield f"http://127.0.0.1:{port}/"
+        finally:
+            process.terminate()
+            process.wait(30)
+
+
+def model(folder: Path) -> None:
+    """An untrained pointer-generator with large weights, so that its choices are not all alike."""
+    torch.manual_seed(3)
+    tokenizer = WordTokenizer(WordTokenizer.Config(min_frequency=1))
+    tokenizer.train([TEXT])
+    made = Seq2Seq(Seq2Seq.Config(embedding_size=8, encoder_hidden=8, hidden_size=8), vocab_size=tokenizer.vocab_size)
+    for parameter in made.parameters():
+        torch.nn.init.normal_(parameter, std=0.9)
+    run = RunConfig(
+        name="tiny",
+        model={"type": "seq2seq"},
+        training=TrainingConfig(max_updates=1),
+        text=TextConfig(max_source_tokens=60, max_target_tokens=10),
+        search=SearchConfig(beam_size=2, max_length=7, min_length=3),
+    )
+    save_model_folder(folder, model=made, tokenizer=tokenizer, run=run)
+
+
+def await_ready(process: subprocess.Popen[bytes], address: str, log: Path) -> None:
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline:
+        assert process.poll() is None, log.read_text()
+        try:
+            with urllib.request.urlopen(address + "ready", timeout=5) as answer:
+                if answer.status == 200:
+                    return
+        except (urllib.error.URLError, OSError):
+            time.sleep(0.2)
+    raise AssertionError(log.read_text())
+
+
+def test_the_page_shows_what_the_service_says(page: Any, address: str) -> None:
+    page.goto(f"{address}#systems=tiny,lexrank&sentences=1&max_length=5")
+    page.wait_for_selector("body[data-ready]")
+    with page.expect_response("**/v1/summarize") as waiting:
+        summarize(page)
+    assert waiting.value.status == 200
+    assert json.loads(waiting.value.request.post_data)["document"] == TEXT
+    wait(page, "document.querySelectorAll('.system .words').length === 2")
+    tiny, lexrank = page.locator(".system").all()
+    assert 3 <= tiny.locator(".word").count() <= 5
+    first = lexrank.locator(".word").first
+    first.hover()
+    assert lit(page, "level5") == [first.inner_text()]  # the place of an extracted word is the word itself
+    page.locator(".charts > summary").click()
+    page.wait_for_selector(".heat")
+    assert page.locator(".heat").count() == 1
+    assert page.locator(".gate .dot").count() == tiny.locator(".word").count()
+    word(tiny, "").focus()
+    assert page.locator(".sources li").count() >= 1
+
+
+def test_the_service_says_what_does_not_fit(page: Any, address: str) -> None:
+    page.goto(f"{address}#systems=tiny")
+    page.wait_for_selector("body[data-ready]")
+    page.get_by_label("Longest").fill("4")
+    page.get_by_label("Shortest").fill("6")
+    summarize(page)
+    assert page.locator(".problem").inner_text()  # a sentence, whatever the server's words
+    assert page.get_by_role("button", name="Try again").is_visible()

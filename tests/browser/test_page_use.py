@@ -1,0 +1,282 @@
+"""A person at the page: paste, summarize, point, move by keyboard, copy, download, send a link."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from actions import FAINT, FAINT_MARKS, TEXT, lit, overflow, place_of, summarize, visit, wait, word
+from stand_in import Server
+
+from laconic.explain.record import from_dict
+
+
+def test_a_word_lights_up_where_it_came_from(page: Any, server: Server) -> None:
+    visit(page, server)
+    summarize(page)
+    word(page, "Thursday").hover()
+    assert lit(page, "level5") == ["Thursday"]
+    assert lit(page, "level2") == ["3"]  # a fifth of the weight against seven tenths; behind an emoji, too
+    inspector = page.locator(".inspector").inner_text()
+    assert "copied · probability 0.60 · p_gen 0.10 · 90% of it copied" in inspector
+    assert "70%" in inspector
+    assert page.locator(".sources q").all_inner_texts() == ["Thursday", "3"]
+    page.locator("h1").hover()
+    assert lit(page, "level5") == []
+    assert "Point at a word" in page.locator(".inspector").inner_text()
+
+
+def test_a_place_lights_up_the_words_that_use_it(page: Any, server: Server) -> None:
+    visit(page, server, "systems=pointer,first")
+    summarize(page)
+    page.mouse.move(*place_of(page, "Thursday"))
+    page.wait_for_selector(".word.user")
+    assert page.locator(".word.user").all_inner_texts() == ["Thursday", "Thursday"]
+    assert lit(page, "point") == ["Thursday"]
+    assert "“Thursday” → pointer: Thursday · first: Thursday" in page.locator(".document-status").inner_text()
+    page.mouse.move(*place_of(page, "any other"))
+    wait(page, "!document.querySelector('.word.user')")
+    assert lit(page, "point") == []
+
+
+def test_copied_generated_and_unknown_words_differ_without_their_colours(page: Any, server: Server) -> None:
+    visit(page, server)
+    summarize(page)
+    lines = {
+        kind: page.locator(f".words .word.{kind}").first.evaluate("(one) => getComputedStyle(one).textDecorationStyle")
+        for kind in ("copied", "generated", "unknown")
+    }
+    assert lines == {"copied": "solid", "generated": "dotted", "unknown": "wavy"}
+
+
+def test_everything_can_be_done_from_the_keyboard(page: Any, server: Server) -> None:
+    visit(page, server)
+    page.locator("#text").focus()
+    page.keyboard.insert_text(TEXT)
+    page.keyboard.press("Control+Enter")
+    page.wait_for_selector(".word")
+    words = page.locator(".words .word").all_inner_texts()
+    in_hand = "document.activeElement.textContent"
+
+    def tab_to(selector: str) -> None:
+        for _ in range(30):
+            page.keyboard.press("Tab")
+            if page.evaluate("(selector) => document.activeElement.matches(selector)", selector):
+                return
+        raise AssertionError(f"Tab does not lead to {selector}")
+
+    tab_to(".word")
+    assert page.evaluate(in_hand) == words[0]
+    assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
+    page.keyboard.press("ArrowRight")
+    assert page.evaluate(in_hand) == words[1]
+    assert lit(page, "level5") == [words[1]]
+    page.keyboard.press("End")
+    assert page.evaluate(in_hand) == words[-1]
+    page.keyboard.press("Home")
+    page.keyboard.press("ArrowLeft")
+    assert page.evaluate(in_hand) == words[0]
+    page.keyboard.press("Escape")
+    assert lit(page, "level5") == []
+    tab_to(".document")
+    page.keyboard.press("ArrowRight")
+    first = lit(page, "point")
+    page.keyboard.press("ArrowRight")
+    assert len(first) == 1
+    assert lit(page, "point") != first
+    assert page.locator(".word.user").count() >= 1
+    page.keyboard.press("Escape")
+    assert lit(page, "point") == []
+    tab_to(".heat-scroll")
+    page.keyboard.press("ArrowRight")
+    assert page.locator(".readout").inner_text() == f"{words[0]} ← {words[0]}: 70.0%"
+    page.keyboard.press("ArrowDown")
+    assert page.locator(".readout").inner_text() == f"{words[1]} ← {words[0]}: 0.1%"
+
+
+def test_results_are_announced(page: Any, server: Server) -> None:
+    visit(page, server)
+    summarize(page)
+    assert page.locator("#live").get_attribute("aria-live") == "polite"
+    assert page.locator("#live").inner_text() == "pointer: 6 words, 4 copied."
+    assert page.locator(".inspector").get_attribute("aria-live") == "polite"
+
+
+def test_three_systems_stand_side_by_side(page: Any, server: Server) -> None:
+    visit(page, server)
+    for _ in range(2):
+        page.click("text=Compare with another")
+    assert page.get_by_text("Compare with another").is_hidden()
+    page.get_by_label("System 2").select_option("first")
+    page.get_by_label("System 3").select_option("whole")
+    page.get_by_label("Beam").fill("7")
+    page.get_by_label("Sentences").fill("2")
+    summarize(page)
+    boxes = [slot.bounding_box() for slot in page.locator(".system").all()]
+    assert len({round(box["y"]) for box in boxes}) == 1
+    assert boxes[0]["x"] + boxes[0]["width"] <= boxes[1]["x"] < boxes[2]["x"]
+    asked = {request["model"]: request["options"] for request in server.asked}
+    assert asked == {"pointer": {"beam_size": 7}, "first": {"sentences": 2}, "whole": {"sentences": 2}}
+
+
+def test_what_the_text_lacks_is_said(page: Any, server: Server) -> None:
+    visit(page, server)
+    summarize(page)
+    assert page.locator(".warnings").inner_text() == "Not in the document: 1999 (number), Zelda (name)"
+
+
+def test_p_gen_and_attention_are_drawn(page: Any, server: Server) -> None:
+    visit(page, server, "systems=chunked")
+    summarize(page)
+    assert page.locator(".gate .dot").count() == 6
+    maps = page.locator(".heat")
+    assert [one.locator("b").inner_text() for one in maps.all()] == ["Chunks", "Attention"]
+    dark = "([canvas, x, y]) => [...canvas.getContext('2d').getImageData(x, y, 1, 1).data]"
+    chunks = maps.nth(0).locator("canvas").element_handle()
+    read, unread = page.evaluate(dark, [chunks, 10, 100]), page.evaluate(dark, [chunks, 34 * 8 + 10, 96])
+    assert read[3] == 255
+    assert sum(read[:3]) < 400  # the first word read the first chunk
+    assert unread[3] == 0  # nobody read the ninth
+    columns = page.locator(".heat-scroll").nth(1)
+    before = columns.evaluate("(one) => one.scrollWidth")
+    for _ in range(6):
+        maps.nth(1).get_by_label("Zoom in").click()
+    assert columns.evaluate("(one) => one.scrollWidth") > 1.5 * before
+    maps.nth(1).get_by_text("Fit").click()
+    assert columns.evaluate("(one) => one.scrollWidth") == before
+
+
+def test_another_map_of_the_record_is_drawn_under_its_name(page: Any, server: Server) -> None:
+    visit(page, server, "systems=opponent")
+    summarize(page)
+    assert page.locator(".heat b").all_inner_texts() == ["Attention", "Opponent attention"]
+
+
+def test_the_record_can_be_downloaded(page: Any, server: Server, tmp_path: Path) -> None:
+    visit(page, server)
+    summarize(page)
+    with page.expect_download() as waiting:
+        page.get_by_text("JSON", exact=True).click()
+    assert waiting.value.suggested_filename == "laconic-pointer.jsonl"
+    waiting.value.save_as(tmp_path / "record.jsonl")
+    lines = (tmp_path / "record.jsonl").read_text(encoding="utf-8").splitlines()
+    summary = from_dict(json.loads(lines[0]))
+    assert len(lines) == 1
+    assert summary.document == TEXT
+    assert [TEXT[one.start : one.end] for one in summary.words[1].sources] == ["Thursday", "3"]
+
+
+def test_summary_and_link_can_be_copied_and_the_link_has_no_text(page: Any, server: Server, context: Any) -> None:
+    visit(page, server)
+    page.click("text=Compare with another")
+    page.get_by_label("System 2").select_option("whole")
+    page.get_by_label("Longest").fill("33")
+    summarize(page)
+    page.locator(".system").first.get_by_text("Copy", exact=True).click()
+    page.wait_for_selector("text=Copied")
+    copied = page.evaluate("navigator.clipboard.readText()")
+    assert copied == page.locator(".words").first.inner_text()
+    page.get_by_text("Copy link").click()
+    page.wait_for_selector(".masthead >> text=Copied")
+    link = page.evaluate("navigator.clipboard.readText()")
+    assert link == page.url
+    assert link == f"{server.address}#systems=pointer%2Cwhole&max_length=33"
+    other = context.new_page()
+    other.goto(link)
+    other.wait_for_selector("body[data-ready]")
+    assert other.get_by_label("System 2").input_value() == "whole"
+    assert other.get_by_label("Longest").input_value() == "33"
+    assert other.locator("#text").input_value() == ""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_texts_stand_out_from_what_is_behind_them(page: Any, server: Server, scheme: str) -> None:
+    page.emulate_media(color_scheme=scheme)
+    visit(page, server, "systems=pointer,first,busy")
+    assert page.evaluate(FAINT, 4.5) == []
+    summarize(page)
+    word(page, "Thursday").click()
+    assert page.evaluate(FAINT, 4.5) == []
+    assert page.evaluate(FAINT_MARKS, 4.5) == []
+    page.mouse.move(*place_of(page, "Thursday"))
+    page.wait_for_selector(".word.user")
+    assert page.evaluate(FAINT, 4.5) == []
+
+
+def test_the_theme_follows_the_system_and_can_be_chosen(page: Any, server: Server) -> None:
+    behind = "getComputedStyle(document.body).backgroundColor"
+    page.emulate_media(color_scheme="dark")
+    visit(page, server)
+    dark = page.evaluate(behind)
+    page.emulate_media(color_scheme="light")
+    light = page.evaluate(behind)
+    assert dark != light
+    page.get_by_text("Theme: auto").click()
+    page.get_by_text("Theme: light").click()
+    assert page.evaluate(behind) == dark
+    page.reload()
+    page.wait_for_selector("text=Theme: dark")
+    assert page.evaluate(behind) == dark
+
+
+def test_a_phone_shows_everything_without_scrolling_sideways(page: Any, server: Server) -> None:
+    page.set_viewport_size({"width": 360, "height": 740})
+    visit(page, server, "systems=pointer,whole,busy")
+    assert overflow(page) == 0
+    summarize(page)
+    assert overflow(page) == 0
+    page.locator(".charts > summary").click()
+    page.wait_for_selector(".heat")
+    assert overflow(page) == 0
+    word(page, "Thursday").click()
+    box = page.locator(".document").bounding_box()
+    assert box["y"] < 740  # the document stays in sight below the words
+    page.click("text=Edit")
+    assert page.locator("#text").input_value() == TEXT
+    assert overflow(page) == 0
+
+
+def test_nothing_moves_for_those_who_asked_for_that(page: Any, server: Server) -> None:
+    page.emulate_media(reduced_motion="reduce")
+    visit(page, server, "systems=slow")
+    page.fill("#text", TEXT)
+    page.click("#go")
+    page.wait_for_selector(".progress")
+    assert page.evaluate("document.getAnimations().length") == 0
+
+
+def test_a_file_can_be_dropped(page: Any, server: Server) -> None:
+    visit(page, server)
+    drop = """([name, bytes]) => {
+      const data = new DataTransfer();
+      data.items.add(new File([new Uint8Array(bytes)], name));
+      document.body.dispatchEvent(new DragEvent('drop', { bubbles: true, cancelable: true, dataTransfer: data }));
+    }"""
+    page.evaluate(drop, ["note.txt", list("Grüße vom Zoo.".encode())])
+    wait(page, "document.getElementById('text').value === 'Grüße vom Zoo.'")
+    page.evaluate(drop, ["photo.jpg", [255, 216, 255, 224]])
+    page.wait_for_selector("text=photo.jpg is not a text in UTF-8")
+    assert page.locator("#text").input_value() == "Grüße vom Zoo."
+
+
+def test_the_text_can_be_edited_and_the_summaries_found_again(page: Any, server: Server) -> None:
+    visit(page, server)
+    page.click("text=Use an example")
+    assert page.locator("#text").input_value().startswith("Minutes of")
+    page.click("text=Clear")
+    summarize(page)
+    page.click("text=Edit")
+    page.locator("#text").fill("Something else.")
+    page.click("text=Back to the summaries")
+    assert page.locator(".document").inner_text().strip() == TEXT.strip()
+    assert page.locator(".word").first.is_visible()
+
+
+def test_the_page_leaves_no_global_names(page: Any, server: Server) -> None:
+    page.goto(server.address + "static/icon.svg")
+    before = page.evaluate("Object.keys(window)")
+    visit(page, server)
+    summarize(page)
+    assert set(page.evaluate("Object.keys(window)")) - set(before) <= {"navigation"}
