@@ -1,0 +1,385 @@
+"""The Transformer: start, padding, decoding, what it copies and explains by, its first weights, its refusals.
+
+Numbers against torch's own layers are in tests/parity; what every model promises is in tests/contract.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from laconic.config.names import MODELS, build
+from laconic.config.schema import SearchConfig
+from laconic.errors import ConfigError, DataError
+from laconic.layers import packed
+from laconic.layers.transformer import head_attention
+from laconic.models.transformer import Transformer
+from laconic.search.decode import decode
+from laconic.search.state import select
+from laconic.types import Batch
+from samples import BOS, EOS, PAD, UNK, VOCAB, gradients, random_batch, randomise
+
+TINY = {"encoder_layers": 2, "decoder_layers": 2, "hidden_size": 16, "num_heads": 2, "feed_forward_size": 24}
+IDS = {"pad_id": PAD, "unk_id": UNK, "bos_id": BOS, "eos_id": EOS}
+POINTER = {"head": {"type": "pointer"}}
+EXACT = {"atol": 1e-11, "rtol": 0}
+
+
+def first_weights(*, vocab_size: int = VOCAB, seed: int = 0, **options: Any) -> Transformer:
+    torch.manual_seed(seed)
+    spec = {"type": "transformer", **TINY, "dropout": 0.0, **options}
+    return build("model", MODELS, spec, vocab_size=vocab_size, **IDS)
+
+
+def tiny(**options: Any) -> Transformer:
+    model = first_weights(**options).double().eval()
+    randomise(model, scale=0.5)
+    return model
+
+
+# ---------------------------------------------------------------------------------- the beginning
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("start_with_end", [True, False])
+def test_the_first_input_is_end_or_bos(start_with_end: bool) -> None:
+    model, batch = tiny(start_with_end=start_with_end), random_batch()
+    expected = model(batch).gold_log_probs
+    other = batch.target_input_ids.clone()
+    other[:, 0] = 9
+    changed = model(replace(batch, target_input_ids=other)).gold_log_probs
+    assert torch.equal(changed, expected) == start_with_end
+    other[:, 0] = EOS
+    with_end = model(replace(batch, target_input_ids=other)).gold_log_probs
+    assert torch.equal(with_end, expected) == start_with_end
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("options", [{}, POINTER])
+def test_the_first_step_may_stand_for_all_beams(options: dict[str, Any]) -> None:
+    """All beams of a document begin alike; their first step is made once, which nobody can see."""
+    model, batch, beams = tiny(**options), random_batch(), 3
+    state = model.start(model.encode(batch))
+    every = torch.arange(3).repeat_interleave(beams)
+    expected, one = model.step(torch.full((3,), BOS), state)
+    found, own = model.step(torch.full((9,), BOS), select(state, every))
+    for name in ("scores", "log_probs", "attention", "context", "state"):
+        torch.testing.assert_close(getattr(found, name), getattr(expected, name)[every], **EXACT)
+    assert found.scores.is_contiguous()  # search writes into it
+    words = torch.tensor([5, 6, 7, 8, VOCAB, 10, 11, UNK, 4])
+    expected, _ = model.step(words, select(one, every))
+    found, _ = model.step(words, own)
+    torch.testing.assert_close(found.log_probs, expected.log_probs, **EXACT)
+    assert found.details.keys() == expected.details.keys()
+
+
+def test_first_weights() -> None:
+    """N(0, 1 / D) embeddings with a zero row for padding; one matrix for everything; equal for equal seeds."""
+    model = first_weights(vocab_size=2000, hidden_size=64)
+    weight = model.embedding.weight
+    assert weight[PAD].eq(0).all()
+    assert weight.std().item() == pytest.approx(64**-0.5, rel=0.02)
+    assert model.target_embedding.weight is weight
+    assert model.head.projection.weight is weight
+    assert "bias" not in dict(model.head.projection.named_parameters())
+    apart = first_weights(vocab_size=2000, share_embeddings=False)
+    matrices = [apart.embedding.weight, apart.target_embedding.weight, apart.head.projection.weight]
+    assert len({id(matrix) for matrix in matrices}) == 3
+    assert all(matrix[1:].std().item() == pytest.approx(0.25, rel=0.02) for matrix in matrices)
+    one, two = first_weights(seed=3).state_dict(), first_weights(seed=3, **POINTER).state_dict()
+    assert all(torch.equal(value, two[name]) for name, value in one.items())
+
+
+def test_base_size() -> None:
+    """6 + 6 layers, 512 wide, 8 heads, 2048: the paper's numbers are the defaults."""
+    config = Transformer.Config()
+    assert (config.encoder_layers, config.decoder_layers, config.hidden_size) == (6, 6, 512)
+    assert (config.num_heads, config.feed_forward_size, config.dropout) == (8, 2048, 0.3)
+    assert (config.attention_dropout, config.relu_dropout, config.max_positions) == (0.0, 0.0, 1024)
+    with torch.device("meta"):
+        model = Transformer(config, vocab_size=32_000)
+    layer = 4 * (512 * 512 + 512) + 2 * 512 * 2048 + 2048 + 512 + 2 * 2 * 512
+    expected = 32_000 * 512 + 12 * layer + 6 * (4 * (512 * 512 + 512) + 2 * 512)
+    assert sum(p.numel() for p in model.parameters()) == expected
+
+
+def test_dropout_places() -> None:
+    """On embeddings with positions, and on every sublayer's output: 1 + 2 L on the source side, 1 + 3 L on the other."""
+    model, shapes = first_weights(dropout=0.3), []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(nn.Dropout, "forward", lambda self, x: (shapes.append((self.p, tuple(x.shape))), x)[1])
+        model(random_batch())
+    assert shapes == [(0.3, (3, 7, 16))] * 5 + [(0.3, (3, 5, 16))] * 7
+
+
+# ---------------------------------------------------------------------------------------- padding
+
+
+def left_padded(batch: Batch) -> Batch:
+    """The same documents with the source's padding in front."""
+    columns = batch.source_ids.shape[1]
+    turn = torch.stack([torch.arange(columns).roll(columns - int(n)) for n in batch.source_mask.sum(1)])
+    return replace(
+        batch,
+        source_ids=batch.source_ids.gather(1, turn),
+        source_extended_ids=batch.source_extended_ids.gather(1, turn),
+        source_mask=batch.source_mask.gather(1, turn),
+    )
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("options", [{}, POINTER, {"norm": "pre"}])
+def test_the_side_of_padding_does_not_matter(options: dict[str, Any]) -> None:
+    model, batch = tiny(**options), random_batch(extra_source=2)
+    other = left_padded(batch)
+    assert not other.source_mask[:, 0].any()
+    one, two = model(batch), model(other)
+    torch.testing.assert_close(two.gold_log_probs, one.gold_log_probs, **EXACT)
+    torch.testing.assert_close(
+        two.attention[other.source_mask.unsqueeze(1).expand_as(two.attention)].sum(), one.attention.sum()
+    )
+    steps = [model.step(b.target_input_ids[:, 0], model.start(model.encode(b)))[0] for b in (batch, other)]
+    torch.testing.assert_close(steps[1].log_probs, steps[0].log_probs, **EXACT)
+
+
+def test_a_document_of_nothing_but_padding() -> None:
+    """Finite, alone in what it does: its companions do not notice, and it sends no NaN back."""
+    model, batch = tiny(), random_batch()
+    expected = model(batch).gold_log_probs
+    mask = batch.source_mask.clone()
+    mask[1] = False
+    empty = replace(batch, source_mask=mask)
+    output = model(empty)
+    assert output.gold_log_probs.isfinite().all()
+    assert output.attention[1].eq(0).all()
+    torch.testing.assert_close(output.gold_log_probs[[0, 2]], expected[[0, 2]], **EXACT)
+    output.gold_log_probs.sum().backward()
+    assert all(gradient.isfinite().all() for gradient in gradients(model).values())
+    with torch.no_grad():
+        step, _ = model.step(batch.target_input_ids[:, 0], model.start(model.encode(empty)))
+    assert step.log_probs.isfinite().all()
+    assert step.attention[1].eq(0).all()
+    assert step.context[1].eq(0).all()
+
+
+# ---------------------------------------------------------------------------------------- decoding
+
+
+def test_beam_search_finds_the_best_of_all_summaries() -> None:
+    """A beam as wide as the search space against every summary of up to three words, scored by `forward`."""
+    words, longest = [4, 5, 6], 3
+    model = tiny(vocab_size=7, **POINTER)
+    source = torch.tensor([[4, 7, 5, 4], [6, 5, 0, 0]])  # 7 is a word of the first document's own
+    mask = source != PAD
+    batch = Batch(source.masked_fill(source >= 7, UNK), source, mask, 8)
+    config = SearchConfig(
+        beam_size=64, max_length=longest, min_length=1, length_normalisation="none", early_stopping=False
+    )
+    found = decode(model, batch, config, **IDS)
+    for b, own in enumerate(([7], [])):
+        scores = {}
+        for length in range(1, longest + 1):
+            for summary in itertools.product(words + own, repeat=length):
+                gold = torch.tensor([[*summary, EOS]])
+                inputs = torch.cat([torch.tensor([[BOS]]), gold[:, :-1]], 1)
+                one = Batch(
+                    batch.source_ids[b : b + 1],
+                    source[b : b + 1],
+                    mask[b : b + 1],
+                    8,
+                    target_input_ids=inputs.masked_fill(inputs >= 7, UNK),
+                    target_ids=gold,
+                    target_mask=torch.ones_like(gold).bool(),
+                )
+                with torch.no_grad():
+                    scores[summary] = float(model(one).gold_log_probs.sum())
+        best = max(scores, key=scores.__getitem__)
+        assert found[b][0].ids == list(best)
+        assert found[b][0].score == pytest.approx(scores[best], abs=1e-9)
+
+
+def test_packed_weights_and_compaction_decode_to_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In float32 with packed weights and little room for the past, as with plain layers and plenty of it."""
+    model = first_weights(vocab_size=40)
+    randomise(model, scale=0.6)
+    model = model.float().eval()
+    batch, config = random_batch((9, 5, 7), vocab_size=40, with_oov=False), SearchConfig(beam_size=3, max_length=30)
+    plain = decode(model, batch, config, **IDS)
+    monkeypatch.setattr(packed, "_WORTH_PACKING", 1)
+    monkeypatch.setattr("laconic.layers.beam_cache._FIRST_STEPS", 1)
+    monkeypatch.setattr("laconic.layers.transformer._ROWS_WORTH_PACKING", 1)
+    own = decode(model, batch, config, **IDS)
+    for expected, found in zip(plain, own, strict=True):
+        assert found[0].ids == expected[0].ids
+        assert found[0].score == pytest.approx(expected[0].score, abs=1e-4)
+
+
+# ---------------------------------------------------------------------- attention, copying, taps
+
+
+@torch.no_grad()
+@pytest.mark.parametrize(("layer", "head"), [(-1, None), (0, None), (0, 1), (1, 0)])
+def test_the_attention_that_is_shown_is_that_of_the_layer_and_head(layer: int, head: int | None) -> None:
+    model, batch = tiny(attention_layer=layer, attention_head=head), random_batch()
+    every = model.cross_attentions(batch)  # (L, H, B, T, S)
+    assert every.shape == (2, 2, 3, 5, 7)
+    expected = every[layer].mean(0) if head is None else every[layer, head]
+    torch.testing.assert_close(model(batch).attention, expected, **EXACT)
+    memory = model.encode(batch)
+    step, _ = model.step(batch.target_input_ids[:, 0], model.start(memory))
+    torch.testing.assert_close(step.attention, expected[:, 0], **EXACT)
+    torch.testing.assert_close(step.context, torch.einsum("bs,bsd->bd", expected[:, 0], memory.states), **EXACT)
+
+
+def test_in_training_weights_are_made_only_for_a_head_that_copies() -> None:
+    batch = random_batch()
+    assert tiny().train()(batch).attention is None
+    assert tiny(**POINTER).train()(batch).attention is not None
+
+
+@torch.no_grad()
+def test_the_pointer_copies_by_the_averaged_weights() -> None:
+    """P(w) = p_gen softmax(E h) + (1 - p_gen) times the weights at w, with the gate on [context; h; x]."""
+    model, batch = tiny(**POINTER), random_batch()
+    memory = model.encode(batch)
+    step, _ = model.step(batch.target_input_ids[:, 0], model.start(memory))
+    word = model.embedding.weight[EOS] * 4.0
+    angles = 1.0 * torch.exp(-torch.arange(8).double() * torch.log(torch.tensor(10000.0).double()) / 7)
+    embedded = (word + torch.cat([angles.sin(), angles.cos()])).expand(3, -1)  # PAD is 0: the first position is 1
+    gate = model.head.gate(torch.cat([step.context, step.state, embedded], -1)).sigmoid()
+    torch.testing.assert_close(step.details["p_gen"], gate.squeeze(-1), **EXACT)
+    probs = torch.zeros(3, batch.extended_vocab_size).double()
+    probs[:, :VOCAB] = gate * torch.softmax(step.state @ model.embedding.weight.T, -1)
+    for b in range(3):
+        for s in range(7):
+            probs[b, batch.source_extended_ids[b, s]] += (1 - gate[b, 0]) * step.attention[b, s]
+    torch.testing.assert_close(step.log_probs.exp(), probs, **EXACT)
+
+
+def test_self_fed_gradients_reach_what_teacher_forcing_reaches() -> None:
+    """With coins that are all heads but one, and that one on a word the model would write itself: the same pass."""
+    model, batch = tiny(**POINTER), random_batch((7, 5), (4, 4))
+    with torch.no_grad():
+        state = model.start(model.encode(batch))
+        words, own = batch.target_input_ids[:, 0], []
+        for _ in range(3):
+            step, state = model.step(words, state)
+            words = step.log_probs.argmax(-1)
+            own.append(words)
+    gold = torch.stack([*own, torch.full((2,), EOS)], 1)
+    inputs = torch.cat([torch.full((2, 1), BOS), gold[:, :-1].masked_fill(gold[:, :-1] >= VOCAB, UNK)], 1)
+    batch = replace(batch, target_ids=gold, target_input_ids=inputs)
+    grads = []
+    for coins in (None, torch.tensor([[True, False, True, False], [True, False, False, False]])):
+        model.zero_grad()
+        output = model(replace(batch, forced_mask=coins))
+        output.gold_log_probs.sum().backward()
+        grads.append((output.gold_log_probs.detach(), gradients(model)))
+    torch.testing.assert_close(grads[1][0], grads[0][0], **EXACT)
+    for name, gradient in grads[0][1].items():
+        torch.testing.assert_close(grads[1][1][name], gradient, atol=1e-10, rtol=0)
+
+
+def copy_batch(generator: torch.Generator, size: int = 32) -> Batch:
+    """Three to five words to repeat, half of them outside the vocabulary of 24."""
+    lengths = torch.randint(3, 6, (size,), generator=generator)
+    mask = torch.arange(5) < lengths[:, None]
+    known = torch.randint(4, 24, (size, 5), generator=generator)
+    unknown = torch.rand(size, 5, generator=generator) < 0.5
+    source = torch.where(unknown, 23 + unknown.cumsum(1), known).masked_fill(~mask, PAD)
+    gold = torch.cat([source, torch.zeros(size, 1).long()], 1)
+    gold[torch.arange(size), lengths] = EOS
+    real = torch.arange(6) <= lengths[:, None]
+    inputs = torch.cat([torch.full((size, 1), BOS), gold[:, :-1]], 1)
+    inputs = inputs.masked_fill(inputs >= 24, UNK).masked_fill(~real, PAD)
+    known_only = source.masked_fill(source >= 24, UNK)
+    return Batch(known_only, source, mask, 29, target_input_ids=inputs, target_ids=gold, target_mask=real)
+
+
+def test_the_pointer_learns_to_copy_unknown_words() -> None:
+    generator = torch.Generator().manual_seed(0)
+    layers = {"encoder_layers": 1, "decoder_layers": 1, "hidden_size": 64, "feed_forward_size": 128}
+    model = first_weights(seed=1, vocab_size=24, **layers, **POINTER)
+    optimizer = torch.optim.Adam(model.parameters(), 3e-3, betas=(0.9, 0.98))
+    for update in range(200):
+        optimizer.param_groups[0]["lr"] = 3e-3 * min(1, (update + 1) / 40)
+        batch = copy_batch(generator)
+        optimizer.zero_grad()
+        (-model(batch).gold_log_probs.sum() / batch.target_mask.sum()).backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+    model.eval()
+    batch = copy_batch(generator, 64)
+    wanted = [gold[real][:-1].tolist() for gold, real in zip(batch.target_ids, batch.target_mask, strict=True)]
+    found = decode(model, batch, SearchConfig(beam_size=3, max_length=8), **IDS)
+    assert sum(f[0].ids == w for f, w in zip(found, wanted, strict=True)) / len(wanted) > 0.9
+
+
+# ------------------------------------------------------------------------- precision and refusals
+
+
+@pytest.mark.parametrize("options", [{}, POINTER])
+def test_bfloat16(options: dict[str, Any]) -> None:
+    model, batch = first_weights(**options), random_batch(extra_source=1)
+    exact = model.eval()(batch).gold_log_probs
+    with torch.autocast("cpu", torch.bfloat16):
+        output = model.train()(batch)
+    assert output.gold_log_probs.dtype == torch.float32
+    torch.testing.assert_close(output.gold_log_probs, exact, atol=0.1, rtol=0)
+    output.gold_log_probs.sum().backward()
+    assert all(gradient.isfinite().all() for gradient in gradients(model).values())
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+        step, _ = model.eval().step(batch.target_input_ids[:, 0], model.start(model.encode(batch)))
+    assert step.log_probs[:, :VOCAB].isfinite().all()
+
+
+def refused(**options: Any) -> str:
+    with pytest.raises(ConfigError) as caught:
+        first_weights(**options)
+    return str(caught.value)
+
+
+def test_settings_that_do_not_fit_are_refused() -> None:
+    assert "hidden_size 16 is not a multiple of num_heads 3" in refused(num_heads=3)
+    assert "attention_layer 2: the decoder has 2 layers" in refused(attention_layer=2)
+    assert "attention_head 2" in refused(attention_head=2)
+    with pytest.raises(ConfigError, match="argmax"):
+        first_weights().switch({"prediction_feed": "beam"})
+
+
+@torch.no_grad()
+def test_what_is_too_long_is_refused() -> None:
+    model = tiny(max_positions=7)
+    with pytest.raises(DataError, match="source of 8 tokens is longer than model.max_positions 7"):
+        model(random_batch((8,), (2,)))
+    with pytest.raises(DataError, match="summary of 8 tokens"):
+        model(random_batch((7,), (8,)))
+    batch = random_batch((7,), (7,))
+    state = model.start(model.encode(batch))
+    words = torch.tensor([5])
+    for _ in range(7):
+        _, state = model.step(words, state)
+    with pytest.raises(DataError, match="search.max_length"):
+        model.step(words, state)
+
+
+def test_one_head_is_enough_to_read_a_tap() -> None:
+    """What a mechanism on top of a layer gets, in training and in decoding: the same queries, keys and values."""
+    model, batch = tiny(), random_batch()
+    memory = model.encode(batch)
+    forced = model._forced(batch, memory).taps[1]
+    state = model.start(memory)
+    for t in range(3):
+        decoded, state = model._advance(batch.target_input_ids[:, t], state)
+        tap = decoded.taps[1]
+        for name in ("keys", "values", "mask"):
+            torch.testing.assert_close(getattr(tap, name), getattr(forced, name), **EXACT)
+        torch.testing.assert_close(tap.queries[:, 0], forced.queries[:, t], **EXACT)
+        torch.testing.assert_close(tap.state[:, 0], forced.state[:, t], **EXACT)
+        weights: Tensor = head_attention(tap.queries[:, :, 0], tap.keys[:, :, 0], tap.mask)
+        torch.testing.assert_close(weights, model.cross_attentions(batch)[1, 0, :, t : t + 1], **EXACT)
