@@ -215,7 +215,7 @@ def test_one_history_of_three_left_behind_is_noticed(kept: str, monkeypatch: pyt
         if name != kept:
             return right(self, name, present)
         places, own = self.places, torch.arange(self.beams).repeat(self.documents)
-        self.places = torch.arange(places.shape[1])[None, :] * self.beams + own[:, None]
+        self.places = torch.arange(self.steps)[None, :] * self.beams + own[:, None]
         try:
             return right(self, name, present)
         finally:

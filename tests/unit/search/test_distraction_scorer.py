@@ -19,12 +19,12 @@ from laconic.search.scorers.build import build_scorers
 from laconic.search.scorers.distraction import (
     FIRST_STEPS,
     Distraction,
-    direction,
-    divergence_from,
-    divergence_to,
+    cosine_sides,
+    divergence_sides,
     least_similar,
     most_similar,
     nearest,
+    reversed_divergence_sides,
 )
 from laconic.types import Memory, StepOutput
 
@@ -57,7 +57,7 @@ def said(scorer: Distraction, output: StepOutput) -> Tensor:
 def definition(now: StepOutput, past: list[tuple[StepOutput, int]], row: int, variant: str, w: dict) -> float:
     """Equations (15) to (18), or the released formula, with scalars."""
 
-    def kl(p: Tensor, q: Tensor) -> float:
+    def divergence_of(p: Tensor, q: Tensor) -> float:
         return sum(float(a) * math.log(float(a) / float(b)) for a, b in zip(p, q, strict=True) if a > 0)
 
     def cos(a: Tensor, b: Tensor) -> float:
@@ -69,9 +69,9 @@ def definition(now: StepOutput, past: list[tuple[StepOutput, int]], row: int, va
     contexts = [cos(now.context[row], output.context[r]) for output, r in past]
     states = [cos(now.state[row], output.state[r]) for output, r in past]
     if variant == "paper":
-        divergence = min(kl(now.attention[row], a) for a in attention)
+        divergence = min(divergence_of(now.attention[row], a) for a in attention)
         return w["attention"] * divergence + w["context"] * max(contexts) + w["state"] * max(states)
-    divergence = min(kl(a, now.attention[row]) for a in attention)
+    divergence = min(divergence_of(a, now.attention[row]) for a in attention)
     distances = w["context"] * max(1 - c for c in contexts) + w["state"] * max(1 - c for c in states)
     return w["attention"] * divergence - distances
 
@@ -79,30 +79,34 @@ def definition(now: StepOutput, past: list[tuple[StepOutput, int]], row: int, va
 # ---------------------------------------------------------------------------------------- equations
 
 
+def kl(p: Tensor, q: Tensor) -> Tensor:
+    return (divergence_sides(p)[0] * divergence_sides(q)[1]).sum(-1)
+
+
 def test_the_two_sides_of_the_divergence() -> None:
     p, q = (drawn(seed).attention for seed in (1, 2))
-    expected = (p * (p / q).log()).sum(-1)
-    assert torch.allclose((divergence_from(p) * divergence_to(q)).sum(-1), expected, atol=1e-12)
-    assert torch.allclose((divergence_from(p) * divergence_to(p)).sum(-1), torch.zeros(ROWS).double(), atol=1e-12)
+    assert torch.allclose(kl(p, q), (p * (p / q).log()).sum(-1), atol=1e-12)
+    assert torch.allclose(kl(p, p), torch.zeros(ROWS).double(), atol=1e-12)
+    present, past = reversed_divergence_sides(p)[0], reversed_divergence_sides(q)[1]
+    assert torch.allclose((present * past).sum(-1), (q * (q / p).log()).sum(-1), atol=1e-12)
 
 
 def test_divergence_is_finite_where_weights_underflow_and_blind_to_padding() -> None:
     p, q = torch.tensor([[1.0, 0.0, 0.0]]), torch.tensor([[0.0, 1.0, 0.0]])
-    value = float((divergence_from(p) * divergence_to(q)).sum())
-    assert value == pytest.approx(-math.log(torch.finfo(torch.float32).tiny), rel=1e-6)
-    assert float((divergence_from(p) * divergence_to(p)).sum()) == 0.0
+    assert float(kl(p, q)) == pytest.approx(-math.log(torch.finfo(torch.float32).tiny), rel=1e-6)
+    assert float(kl(p, p)) == 0.0
 
 
 def test_peaked_attention_keeps_its_precision() -> None:
-    """A floor such as 1e-6 inside the logarithm would change this by more than 5."""
+    """A floor such as 1e-6 inside the logarithm would halve this."""
     p, q = torch.tensor([[1e-12, 1.0]]), torch.tensor([[1.0, 1e-12]])
-    value = float((divergence_from(p) * divergence_to(q)).sum())
-    assert value == pytest.approx(12 * math.log(10), rel=1e-5)
+    assert float(kl(p, q)) == pytest.approx(12 * math.log(10), rel=1e-5)
 
 
 def test_directions() -> None:
-    vectors = torch.tensor([[3.0, 4.0], [0.0, 0.0]])
-    assert torch.allclose(direction(vectors), torch.tensor([[0.6, 0.8], [0.0, 0.0]]))
+    present, past = cosine_sides(torch.tensor([[3.0, 4.0], [0.0, 0.0]]))
+    assert torch.allclose(present, torch.tensor([[0.6, 0.8], [0.0, 0.0]]))
+    assert torch.equal(present, past)
 
 
 def test_which_of_the_past_counts() -> None:
@@ -115,13 +119,14 @@ def test_which_of_the_past_counts() -> None:
 # ------------------------------------------------------------------------------------------- scorer
 
 
+@pytest.mark.parametrize("surviving", [False, True], ids=["few descend from many", "all go on"])
 @pytest.mark.parametrize("variant", ["paper", "released"])
-def test_terms_follow_the_beams(variant: str) -> None:
-    """Rows move, die and multiply for 40 steps (more than there was room for at first); a document leaves."""
+def test_terms_follow_the_beams(variant: str, surviving: bool) -> None:
+    """Rows move, die and multiply for more steps than there was room for at first; a document leaves."""
     scorer = scorer_of(**WEIGHTS, variant=variant)
     g = torch.Generator().manual_seed(7)
     past: list[list[tuple[StepOutput, int]]] = [[] for _ in range(ROWS)]
-    steps = FIRST_STEPS + 8
+    steps = FIRST_STEPS + 18
     for step in range(steps):
         rows = len(past)
         output = drawn(step, rows=rows)
@@ -129,12 +134,15 @@ def test_terms_follow_the_beams(variant: str) -> None:
         assert said(scorer, output).tolist() == pytest.approx(expected, abs=1e-9)
         past = [[*past[row], (output, row)] for row in range(rows)]
         parents = torch.randint(BEAMS, (rows // BEAMS, BEAMS), generator=g)
+        if surviving:
+            parents = torch.stack([torch.randperm(BEAMS, generator=g) for _ in parents])
         index = (parents + BEAMS * torch.arange(rows // BEAMS)[:, None]).flatten()
         if step == steps // 2:
             index = index[BEAMS:]  # the first document is done
         scorer.select(index)
         past = [past[row] for row in index.tolist()]
     assert len(past) == BEAMS
+    assert (scorer._past.written == steps * BEAMS) == surviving, "what nobody descends from is dropped"
 
 
 def test_nothing_is_said_at_the_first_step() -> None:

@@ -54,6 +54,8 @@ def test_length_bounds() -> None:
     [
         ("none", 1.0, True, -6.0),
         ("average", 1.0, True, -6.0 / 5),  # start, three tokens, stop
+        ("predicted", 1.0, True, -6.0 / 4),  # three tokens, stop
+        ("predicted", 1.0, False, -6.0 / 3),
         ("average", 1.0, False, -6.0 / 4),
         ("gnmt", 1.0, True, -6.0 / (9 / 6)),
         ("gnmt", 0.5, True, -6.0 / math.sqrt(9 / 6)),
@@ -65,7 +67,7 @@ def test_length_normalisation(kind: str, alpha: float, ended: bool, expected: fl
     assert float(scorer.on_hypotheses(torch.tensor([-6.0]).double(), view)) == pytest.approx(expected)
 
 
-@pytest.mark.parametrize("kind", ["none", "average", "gnmt"])
+@pytest.mark.parametrize("kind", ["none", "average", "predicted", "gnmt"])
 @pytest.mark.parametrize("alpha", [-1.0, 0.0, 2.0])
 @pytest.mark.parametrize("total", [-3.0, 4.0])
 def test_the_bound_is_one(kind: str, alpha: float, total: float) -> None:

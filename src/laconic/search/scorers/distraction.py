@@ -29,7 +29,7 @@ log-probabilities.
 
 How it is fast. The vectors of a step are written once and stay where they are; what follows the beams is a small table
 of places, one for each past step of each row. A term is an inner product of a present and a past vector, so one batched
-product gives every row of a document against all that was ever written for it, and the table picks each row's own past.
+product gives every row of a document against all that is written for it, and the table picks each row's own past.
 """
 
 from __future__ import annotations
@@ -48,6 +48,7 @@ from laconic.types import Memory, StepOutput
 
 NORM_FLOOR = 1e-8
 FIRST_STEPS = 32  # room for so many steps at first; doubled when it is full
+COLLECT_EVERY = 16  # steps after which vectors that no living row descends from are dropped
 
 # ---------------------------------------------------------------------------------------- equations
 
@@ -60,19 +61,26 @@ def log_weights(weights: Tensor) -> Tensor:
     return weights.clamp_min(torch.finfo(weights.dtype).tiny).log()
 
 
-def divergence_from(weights: Tensor) -> Tensor:
-    """The left side of equation (15)'s KL(p || q) = <left(p), right(q)>: (N, S) -> (N, S + 1), [p; sum p log p]."""
-    return torch.cat([weights, (weights * log_weights(weights)).sum(-1, keepdim=True)], dim=-1)
+def divergence_sides(weights: Tensor) -> tuple[Tensor, Tensor]:
+    """Equation (15)'s divergence as an inner product, KL(p || q) = <left(p), right(q)>.
+
+    Attention (N, S) -> left [p; sum p log p] and right [-log q; 1], each (N, S + 1).
+    """
+    logs = log_weights(weights)
+    left = torch.cat([weights, (weights * logs).sum(-1, keepdim=True)], dim=-1)
+    return left, torch.cat([-logs, weights.new_ones(*weights.shape[:-1], 1)], dim=-1)
 
 
-def divergence_to(weights: Tensor) -> Tensor:
-    """The right side of equation (15)'s KL(p || q) = <left(p), right(q)>: (N, S) -> (N, S + 1), [-log q; 1]."""
-    return torch.cat([-log_weights(weights), weights.new_ones(*weights.shape[:-1], 1)], dim=-1)
+def reversed_divergence_sides(weights: Tensor) -> tuple[Tensor, Tensor]:
+    """The released code's KL(past || present): the same sides the other way round."""
+    left, right = divergence_sides(weights)
+    return right, left
 
 
-def direction(vectors: Tensor) -> Tensor:
-    """Vectors (N, W) of length one, so that inner products are the cosines of equations (16) and (17)."""
-    return vectors / vectors.norm(dim=-1, keepdim=True).clamp_min(NORM_FLOOR)
+def cosine_sides(vectors: Tensor) -> tuple[Tensor, Tensor]:
+    """The cosine of equations (16) and (17) as an inner product: both sides are the vector at length one, (N, W)."""
+    direction = vectors / vectors.norm(dim=-1, keepdim=True).clamp_min(NORM_FLOOR)
+    return direction, direction
 
 
 def nearest(divergences: Tensor) -> Tensor:
@@ -92,23 +100,23 @@ def least_similar(cosines: Tensor) -> Tensor:
 
 @dataclass(frozen=True, slots=True)
 class Formula:
-    """How a variant compares: the present vectors' side, the past vectors' side, and which of the past counts."""
+    """A term: what stands for a step's vectors when it is the present one and when it is past, whose inner product is
+    taken; and which of the past steps counts."""
 
-    present: Callable[[Tensor], Tensor]
-    past: Callable[[Tensor], Tensor]
+    sides: Callable[[Tensor], tuple[Tensor, Tensor]]
     reduce: Callable[[Tensor], Tensor]
 
 
 VARIANTS: dict[str, dict[str, Formula]] = {
     "paper": {
-        "attention": Formula(divergence_from, divergence_to, nearest),
-        "context": Formula(direction, direction, most_similar),
-        "state": Formula(direction, direction, most_similar),
+        "attention": Formula(divergence_sides, nearest),
+        "context": Formula(cosine_sides, most_similar),
+        "state": Formula(cosine_sides, most_similar),
     },
     "released": {
-        "attention": Formula(divergence_to, divergence_from, nearest),
-        "context": Formula(direction, direction, least_similar),
-        "state": Formula(direction, direction, least_similar),
+        "attention": Formula(reversed_divergence_sides, nearest),
+        "context": Formula(cosine_sides, least_similar),
+        "state": Formula(cosine_sides, least_similar),
     },
 }
 
@@ -117,32 +125,33 @@ VARIANTS: dict[str, dict[str, Formula]] = {
 
 
 class Past:
-    """The vectors of all steps done, by name, and where each row finds its own.
+    """The vectors of past steps, by name, and where each row finds its own.
 
-    ``vectors[name]`` (D, room * K, W) holds at ``t * K + k`` what row k of the document gave at step t; nothing of it
-    moves when beams are re-ordered. ``places`` (N, room) are the positions of each row's ancestors.
+    ``vectors[name]`` (D, room, W) are filled up to ``written``: step by step what the K rows of each document gave.
+    They do not move when beams are re-ordered; ``places`` (N, room) say where each row's ancestors are, step by step.
+    Now and then what is no living row's ancestor is dropped: a little way back, all beams descend from a few rows.
     """
 
     def __init__(self, documents: int, beams: int) -> None:
-        self.documents, self.beams, self.steps = documents, beams, 0
+        self.documents, self.beams, self.steps, self.written = documents, beams, 0, 0
         self.vectors: dict[str, Tensor] = {}
         self.places: Tensor | None = None
 
     def products(self, name: str, present: Tensor) -> Tensor:
         """Inner products of vectors (N, W) with those of each past step of the same row, (N, t)."""
         assert self.places is not None
-        written = self.vectors[name][:, : self.steps * self.beams]
-        everything = torch.bmm(present.view(self.documents, self.beams, -1), written.transpose(1, 2))  # (D, K, t * K)
+        written = self.vectors[name][:, : self.written]
+        everything = torch.bmm(present.view(self.documents, self.beams, -1), written.transpose(1, 2))  # (D, K, written)
         return everything.flatten(0, 1).gather(1, self.places[:, : self.steps])
 
     def add(self, name: str, vectors: Tensor) -> None:
         """Write the present step's vectors (N, W)."""
-        room = (self.steps + 1) * self.beams
+        end = self.written + self.beams
         held = self.vectors.get(name)
-        if held is None or held.shape[1] < room:
-            held = _widened(held, (self.documents, max(room, FIRST_STEPS * self.beams), vectors.shape[-1]), vectors)
+        if held is None or held.shape[1] < end:
+            held = _widened(held, (self.documents, max(end, FIRST_STEPS * self.beams), vectors.shape[-1]), vectors)
             self.vectors[name] = held
-        held[:, room - self.beams : room] = vectors.view(self.documents, self.beams, -1)
+        held[:, self.written : end] = vectors.view(self.documents, self.beams, -1)
 
     def close_step(self, device: torch.device) -> None:
         """The present step becomes part of the past; each row is its own ancestor there."""
@@ -150,9 +159,10 @@ class Past:
             rows = self.documents * self.beams
             like = torch.zeros((), dtype=torch.int64, device=device)
             self.places = _widened(self.places, (rows, max(self.steps + 1, FIRST_STEPS)), like)
-        own = torch.arange(self.steps * self.beams, (self.steps + 1) * self.beams, device=device)
+        own = torch.arange(self.written, self.written + self.beams, device=device)
         self.places[:, self.steps] = own.repeat(self.documents)
         self.steps += 1
+        self.written += self.beams
 
     def select(self, index: Tensor) -> None:
         """Row i becomes what row ``index[i]`` of the same document was; documents may disappear."""
@@ -163,6 +173,25 @@ class Past:
         if len(documents) != self.documents:
             self.documents = len(documents)
             self.vectors = {name: held.index_select(0, documents) for name, held in self.vectors.items()}
+        if self.steps % COLLECT_EVERY == 0:
+            self._collect(self.places[:, : self.steps])
+
+    def _collect(self, places: Tensor) -> None:
+        """Keep only the vectors that ``places`` (N, t) speak of, in their order."""
+        places = places.reshape(self.documents, -1)  # (D, K * t)
+        used = torch.zeros(self.documents, self.written, dtype=torch.bool, device=places.device)
+        used.scatter_(1, places, True)
+        kept = int(used.sum(1).max())
+        if 2 * kept > self.written:
+            return
+        order = used.logical_not().to(torch.uint8).sort(dim=1, stable=True).indices[:, :kept]
+        documents = torch.arange(self.documents, device=places.device)[:, None]
+        for held in self.vectors.values():
+            held[:, :kept] = held[documents, order]
+        moved = (used.cumsum(1) - 1).gather(1, places)
+        assert self.places is not None
+        self.places[:, : self.steps] = moved.view(-1, self.steps)
+        self.written = kept
 
 
 def _widened(held: Tensor | None, shape: tuple[int, ...], like: Tensor) -> Tensor:
@@ -200,11 +229,11 @@ class Distraction(Scorer):
     def on_rows(self, totals: Tensor, view: HypothesesView) -> Tensor:
         past, added = self._past, None
         for name, weight, formula in self._terms:
-            vectors = _given(view.output, name)
+            present, kept = formula.sides(_given(view.output, name))
             if past.steps:
-                term = weight * formula.reduce(past.products(name, formula.present(vectors)))
+                term = weight * formula.reduce(past.products(name, present))
                 added = term if added is None else added + term
-            past.add(name, formula.past(vectors))
+            past.add(name, kept)
         past.close_step(totals.device)
         return totals if added is None else totals + added
 

@@ -1,0 +1,137 @@
+"""What distraction (M3) costs in beam search: plain beam 5 against beam 5 with the three terms.
+
+The model is the distraction network at the paper's CNN size with random weights (m = 120, n = 600, bi-GRU, l = 100,
+K = 25,000): sources of 400 to 800 tokens, 100 steps (minimum = maximum), beam 5. Both ways decode the same batches in
+one process, in turn, and the ratio is that of the sums of the least times of each batch. ``--small`` is a quick check
+that everything runs.
+
+    python benchmarks/distraction_decoding.py [--threads 1 2] [--batch-sizes 1 8] [--rounds 3] [--small]
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from laconic.config.names import MODELS, build
+from laconic.config.schema import SearchConfig
+from laconic.search.decode import decode
+from laconic.types import Batch
+
+BEAMS = 5
+IDS = {"pad_id": 0, "unk_id": 1, "bos_id": 2, "eos_id": 3}
+TERMS = {"attention": 1.0, "context": -0.5, "state": -0.5}
+
+
+@dataclass(frozen=True)
+class Size:
+    """Of the model and of the documents."""
+
+    embedding: int = 120
+    hidden: int = 600
+    attention: int = 100
+    vocab: int = 25_000
+    shortest: int = 400
+    longest: int = 800
+    steps: int = 100
+
+
+SMALL = Size(embedding=24, hidden=64, attention=32, vocab=2_000, shortest=40, longest=80, steps=20)
+
+
+def make_model(size: Size, *, m1_m2: bool) -> Any:
+    """The two-level network, with M1 and M2 or without."""
+    torch.manual_seed(0)
+    spec = {
+        "type": "distraction",
+        "embedding_size": size.embedding,
+        "hidden_size": size.hidden,
+        "attention": {"type": "distraction", "size": size.attention, "content": m1_m2, "history": m1_m2},
+    }
+    model = build("model", MODELS, spec, vocab_size=size.vocab, **IDS).eval()
+    with torch.no_grad():  # as it is drawn, a network hardly tells one position or word from another
+        for parameter in model.parameters():
+            parameter.mul_(3.0)
+    return model
+
+
+def make_batches(size: Size, batch_size: int, count: int) -> list[Batch]:
+    """Documents of random words; those of a batch are of similar length."""
+    generator = torch.Generator().manual_seed(1)
+    lengths = torch.linspace(size.shortest, size.longest, batch_size * count).int().tolist()
+    batches = []
+    for first in range(0, len(lengths), batch_size):
+        mine = lengths[first : first + batch_size]
+        ids = torch.randint(4, size.vocab, (len(mine), max(mine)), generator=generator)
+        mask = torch.arange(max(mine))[None, :] < torch.tensor(mine)[:, None]
+        ids = ids.masked_fill(~mask, IDS["pad_id"])
+        batches.append(Batch(ids, ids, mask, size.vocab))
+    return batches
+
+
+def seconds(model: Any, batch: Batch, config: SearchConfig) -> tuple[float, list[list[int]]]:
+    started = time.perf_counter()
+    found = decode(model, batch, config, **IDS)
+    return time.perf_counter() - started, [hypotheses[0].ids for hypotheses in found]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
+    parser.add_argument("--batch-sizes", type=int, nargs="+", default=[1, 8])
+    parser.add_argument("--batches", type=int, default=2)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--small", action="store_true")
+    options = parser.parse_args()
+    size = SMALL if options.small else Size()
+    plain = SearchConfig(
+        beam_size=BEAMS, min_length=size.steps, max_length=size.steps, length_normalisation="predicted"
+    )
+    ways = {
+        "plain": plain,
+        "with M3": plain.model_copy(update={"distraction": SearchConfig(distraction=TERMS).distraction}),
+    }
+    for m1_m2 in (False, True):
+        model = make_model(size, m1_m2=m1_m2)
+        for threads in options.threads:
+            torch.set_num_threads(threads)
+            for batch_size in options.batch_sizes:
+                batches = make_batches(size, batch_size, options.batches)
+                least, differing = measured(model, batches, ways, options.rounds)
+                name = "M1 + M2" if m1_m2 else "without M1, M2"
+                print(
+                    f"{name}, {threads} thread{'s' * (threads > 1)}, {batch_size} documents at once: "
+                    + ", ".join(f"{way} {value:.2f} s" for way, value in least.items())
+                    + f", ratio {least['with M3'] / least['plain']:.3f}"
+                    + f" ({differing} of {batch_size * len(batches)} summaries differ)",
+                    flush=True,
+                )
+
+
+def measured(
+    model: Any, batches: list[Batch], ways: dict[str, SearchConfig], rounds: int
+) -> tuple[dict[str, float], int]:
+    """For each way the sum over batches of the least time; and how many summaries the terms changed."""
+    least = dict.fromkeys(ways, 0.0)
+    differing = 0
+    for batch in batches:
+        for config in ways.values():  # warm up
+            decode(model, batch, config.model_copy(update={"min_length": 2, "max_length": 2}), **IDS)
+        times: dict[str, list[float]] = {way: [] for way in ways}
+        found: dict[str, list[list[int]]] = {}
+        for number in range(rounds):
+            for way in list(ways) if number % 2 == 0 else reversed(list(ways)):
+                spent, found[way] = seconds(model, batch, ways[way])
+                times[way].append(spent)
+        for way, values in times.items():
+            least[way] += min(values)
+        differing += sum(a != b for a, b in zip(*found.values(), strict=True))
+    return least, differing
+
+
+if __name__ == "__main__":
+    main()
