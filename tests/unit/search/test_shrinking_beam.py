@@ -37,7 +37,7 @@ def search(model: TableModel, beam: int, max_length: int, **options: object) -> 
 
 
 def test_a_finished_hypothesis_gives_up_its_place() -> None:
-    """Of A .5, EOS .3, B .2 the beam of two takes A and EOS; A then has one place, which A A takes before A's own end."""
+    """Of A .5, EOS .3, B .2 the beam of two takes A and EOS; A has one place then, and A A takes it."""
     model = hand_model({BOS: {A: 0.5, EOS: 0.3, B: 0.2}, A: {A: 0.55, EOS: 0.45}, B: {EOS: 1.0}})
     found = search(model, 2, 2)
     assert [(h.ids, h.finished) for h in found] == [([], True), ([A, A], False)]
