@@ -31,7 +31,7 @@ LAYERS: list[set[str]] = [
     {"evaluation"},
     {"server", "cli"},
 ]
-SAME_LAYER = {("text", "config"), ("types", "errors"), ("models", "objectives")}
+SAME_LAYER = {("text", "config"), ("types", "errors"), ("models", "objectives"), ("cli", "server")}
 NEVER = {("models", "search"), ("search", "models"), ("layers", "data")}
 TORCH_FREE = {"", "errors", "types", "config", "text", "metrics", "extractive", "explain"}
 TORCH_FREE_FILES = {

@@ -8,6 +8,8 @@ import logging
 import socket
 import sys
 import time
+from collections.abc import Callable
+from functools import partial
 from types import FrameType
 from typing import Any, cast
 
@@ -44,8 +46,7 @@ def serve(app: FastAPI, host: str, port: int) -> bool:
         limit_concurrency=service.settings.max_connections,
         timeout_graceful_shutdown=LAST_BYTES,
     )
-    server = Draining(config, service)
-    announce(service, listener)
+    server = Draining(config, service, partial(announce, service, listener))
     server.run(sockets=[listener])
     return server.lost == 0
 
@@ -105,9 +106,10 @@ class Draining(uvicorn.Server):
     """Ends in order: at the first signal /ready says 503 and new work is refused; when what was accepted is
     answered, or time is up, the process ends. A second signal ends it at once. ``lost``: requests not answered."""
 
-    def __init__(self, config: uvicorn.Config, service: Service) -> None:
+    def __init__(self, config: uvicorn.Config, service: Service, on_start: Callable[[], None]) -> None:
         super().__init__(config)
         self.service = service
+        self._on_start = on_start
         self.lost = 0
         self._loop: asyncio.AbstractEventLoop | None = None
         self._leaving: asyncio.Task[None] | None = None
@@ -116,6 +118,7 @@ class Draining(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         self._loop = asyncio.get_running_loop()
         await super().startup(sockets)
+        self._on_start()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """The signal handler (it replaces uvicorn's, which would end the process by the signal)."""

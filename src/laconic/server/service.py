@@ -84,7 +84,7 @@ class Running:
             ProblemError: a document cannot be summarized, or the service stopped before.
         """
         if self.results.cancelled():
-            raise _STOPPED
+            raise _stopped()
         if error := self.results.exception():
             raise as_problem(error) from error
         started = min(job.started for job in self.jobs)
@@ -224,10 +224,11 @@ class Service:
             ClientGoneError: there is nobody to answer.
         """
         async with self.running(order) as running:
-            watch = [] if gone is None else [asyncio.ensure_future(gone())]
+            watch: list[asyncio.Future[Any]] = [] if gone is None else [asyncio.ensure_future(gone())]
+            waiting: list[asyncio.Future[Any]] = [running.results, *watch]
             try:
                 await asyncio.wait(
-                    [running.results, *watch],
+                    waiting,
                     timeout=self.settings.request_timeout,
                     return_when=asyncio.FIRST_COMPLETED,
                 )
@@ -253,13 +254,14 @@ class Service:
             self.metrics.documents.labels(order.served.name, outcome).inc()
 
 
-_STOPPED = ProblemError("draining", "The service stopped before the answer was ready; try another instance.")
+def _stopped() -> ProblemError:
+    return ProblemError("draining", "The service stopped before the answer was ready; try another instance.")
 
 
 def as_problem(error: BaseException) -> BaseException:
     """What went wrong with a document, as an answer; bugs stay what they are."""
     if isinstance(error, AbandonedError):
-        return _STOPPED
+        return _stopped()
     if isinstance(error, LaconicError):
         code = "empty_document" if "nothing to summarize" in str(error) else "invalid_option"
         return ProblemError(code, str(error))

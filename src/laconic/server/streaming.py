@@ -112,9 +112,8 @@ async def _texts(service: Service, running: Running, letters: Letters) -> AsyncI
             left = until - time.monotonic()
             if left <= 0:
                 raise service.too_late()
-            await asyncio.wait(
-                [running.results, piece], timeout=min(left, KEEP_ALIVE), return_when=asyncio.FIRST_COMPLETED
-            )
+            waiting: list[asyncio.Future[Any]] = [running.results, piece]
+            await asyncio.wait(waiting, timeout=min(left, KEEP_ALIVE), return_when=asyncio.FIRST_COMPLETED)
             if piece.done():
                 yield event("text", {"delta": piece.result()})
                 piece = asyncio.ensure_future(letters.next())
