@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from laconic.metrics.rouge import rouge
+from laconic.metrics.scoring import scoring
 
 TOOL = Path(os.environ.get("LACONIC_ROUGE155", "/nonexistent"))
 PERL = shutil.which("perl")
@@ -202,3 +203,41 @@ def test_sentence_level_l_equals_the_tool_on_one_line(tool, tmp_path):
         ours = rouge([c[0] for c in cases], [c[1] for c in cases], kinds=("L",), **options)
         for number, score in enumerate(ours.per_document["L"], 1):
             assert (score.recall, score.precision, score.f) == printed["ROUGE-L"][number]
+
+
+@pytest.mark.parametrize(
+    ("profile", "flags", "references"),
+    [("gigaword", "-m -n 2 -w 1.2", 1), ("duc2004", "-m -b 75 -n 2 -w 1.2", 4), ("duc2004", "-m -b 75 -n 2 -w 1.2", 1)],
+)
+def test_profiles_equal_the_tool_with_their_flags(tool, tmp_path, profile, flags, references):
+    """One line a summary, with number signs, brackets, capitals and bytes beyond ASCII, four references."""
+    cases = make_cases(11 + references, references, 1, total=60)
+    printed, averages = run_tool(tool, flags, cases, tmp_path / "files")
+    way = scoring(profile)
+    ours = rouge([c[0] for c in cases], [c[1] for c in cases], kinds=("1", "2", "L"), interval=True, **way.rouge)
+    letter = {"recall": "R", "f": "F"}[way.shown]
+    for kind in ("1", "2", "L"):
+        for number, score in enumerate(ours.per_document[kind], 1):
+            assert (score.recall, score.precision, score.f) == printed[f"ROUGE-{kind}"][number], (kind, number)
+        mean = getattr(ours.interval[kind].mean, way.shown)
+        assert mean == pytest.approx(averages[f"ROUGE-{kind}"][letter][0], abs=1.01e-5)
+
+
+def test_characters_equal_the_tool_on_their_numbers(tool, tmp_path):
+    generator = random.Random(5)
+    signs = "我们是年的模型。，GPTgpt 20241"
+    texts = ["".join(generator.choice(signs) for _ in range(generator.randint(1, 25))) for _ in range(60)]
+    numbers = {
+        sign: str(number) for number, sign in enumerate(generator.sample(sorted(set(signs)), len(set(signs))), 100)
+    }
+
+    def numbered(text: str) -> str:
+        return " ".join(numbers[sign] for sign in text if not sign.isspace())
+
+    pairs = [(a, b) for a, b in zip(texts[::2], texts[1::2], strict=True) if a.strip() and b.strip()]
+    printed, _ = run_tool(tool, "-n 2 -w 1.2", [(numbered(a), [numbered(b)]) for a, b in pairs], tmp_path / "files")
+    way = scoring("lcsts")
+    ours = rouge([a for a, _ in pairs], [b for _, b in pairs], kinds=("1", "2", "L"), **way.rouge)
+    for kind in ("1", "2", "L"):
+        for number, score in enumerate(ours.per_document[kind], 1):
+            assert (score.recall, score.precision, score.f) == printed[f"ROUGE-{kind}"][number], (kind, number)

@@ -232,7 +232,7 @@ def _print_written(
         print(json.dumps(content, ensure_ascii=False, indent=2))
         return
     shares = ", ".join(f"{count:,} with {what}" for what, count in (more or {}).items())
-    print(f"{out}: {written:,} records{f' ({shares})' if shares else ''}")
+    print(f"{out}: {written:,} record{'' if written == 1 else 's'}{f' ({shares})' if shares else ''}")
     if left_out:
         reasons = ", ".join(f"{count:,} {reason}" for reason, count in left_out.most_common())
         print(f"{left_out.total():,} left out: {reasons}")
