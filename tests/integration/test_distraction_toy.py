@@ -17,7 +17,7 @@ from laconic.config.schema import OptimizerConfig
 from laconic.training.optim import build_optimizer, clip_gradients
 from laconic.types import Batch
 
-SYMBOLS, BATCH, EOS = 20, 32, 3
+SYMBOLS, BATCH, EOS = 8, 32, 3
 VOCAB = 4 + 2 * SYMBOLS  # plain and marked
 
 WAYS: dict[str, dict[str, Any]] = {

@@ -124,7 +124,11 @@ class OneLevelDecoder(nn.Module):
         )
 
 
+DECODERS: dict[str, type[TwoLevelDecoder | OneLevelDecoder]]
 DECODERS = {"two-level": TwoLevelDecoder, "one-level": OneLevelDecoder}
+    "two-level": TwoLevelDecoder,
+    "one-level": OneLevelDecoder,
+}
 
 
 @dataclass(slots=True)
@@ -165,7 +169,8 @@ class Distraction(SummarizationModel):
         self.encoder = self._encoder()
         self.initial = nn.Linear(memory_size, size, bias=bias)
         self.attention: Attention = self._attention(memory_size)
-        self.decoder = DECODERS[config.decoder](CELLS[config.gru], words, memory_size, size, bias=bias)
+        level = DECODERS[config.decoder]
+        self.decoder: TwoLevelDecoder | OneLevelDecoder = level(CELLS[config.gru], words, memory_size, size, bias=bias)
         readout = config.readout_size or size
         self.readout = nn.Linear(words + size + memory_size, readout, bias=bias)
         self.head: CopyHead = build(

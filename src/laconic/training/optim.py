@@ -40,7 +40,7 @@ def build_optimizer(config: OptimizerConfig, parameters: nn.Module | Iterable[nn
         start = config.initial_accumulator
         return torch.optim.Adagrad(groups, initial_accumulator_value=start, eps=config.epsilon, **shared)
     if config.type == "adadelta":  # without a fused kernel; many small operations at once instead
-        options = {"rho": config.rho, "eps": config.epsilon, "weight_decay": config.weight_decay}
+        options: dict[str, Any] = {"rho": config.rho, "eps": config.epsilon, "weight_decay": config.weight_decay}
         return torch.optim.Adadelta(groups, lr=rate, foreach=True, **options)
     return torch.optim.SGD(groups, momentum=config.momentum, **shared)
 

@@ -107,7 +107,7 @@ class DistractionAttention(Attention):
         if torch.is_grad_enabled():
             projection = stepwise.StepLinear.of(self.query_projection.weight, self.query_projection.bias)
             state["query_projection"] = Shared(projection)
-        options = {
+        options: dict[str, Any] = {
             "dtype": torch.promote_types(memory.states.dtype, torch.float32),
             "device": memory.mask.device,
         }
