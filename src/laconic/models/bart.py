@@ -266,10 +266,11 @@ class BartSummarizer(SummarizationModel):
         return state
 
     def step(self, last_ids: Tensor, state: dict[str, Any]) -> tuple[StepOutput, dict[str, Any]]:
-        """One token for N rows: scores and log-probabilities (N, V), attention (N, S).
+        """One token for N rows: scores and log-probabilities (N, V), attention (N, S), context and state (N, D).
 
-        ``scores`` are the log-probabilities (with an opponent, J) with padding excluded and, in the first step,
-        everything but ``forced_bos_id`` excluded where the checkpoint has one.
+        The context is the memory under the explaining weights, the state what the output layer reads. ``scores``
+        are the log-probabilities (with an opponent, J) with padding excluded and, in the first step, everything but
+        ``forced_bos_id`` excluded where the checkpoint has one.
         """
         first = state["cache"][0][0].shape[2] == 0
         tap = self._tap()
@@ -279,8 +280,10 @@ class BartSummarizer(SummarizationModel):
         if self.opponent is not None and self.opponent.decodes:
             reading = tap.read(self.opponent, state["memory"].tree["mask"])
             scores, details = self.opponent.scores(reading, log_probs, state["opponent"])
-        scores = self._constrained(scores, first)
-        return StepOutput(scores=scores, log_probs=log_probs, attention=weights, details=details), state
+        memory = state["memory"].tree["states"]  # (B, S, D)
+        context = torch.bmm(weights.view(len(memory), -1, memory.shape[1]).to(memory.dtype), memory).flatten(0, 1)
+        output = StepOutput(self._constrained(scores, first), log_probs, weights, context, hidden, details)
+        return output, state
 
     def _advance(self, last_ids: Tensor, state: dict[str, Any], tap: Tap) -> tuple[Tensor, Tensor, dict[str, Any]]:
         """Run the decoder on one token a row: its output (N, D), the explaining weights (N, S), the next state."""
