@@ -1,0 +1,413 @@
+"""The contrastive model as a whole: what the opponent changes, what it leaves alone, and what decoding does with it."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from laconic.config.names import MODELS, OBJECTIVES, build
+from laconic.config.schema import SearchConfig
+from laconic.errors import ConfigError
+from laconic.layers.copying.base import GoldTokens
+from laconic.models.base import SummarizationModel
+from laconic.search.decode import decode
+from laconic.types import Batch, ModelOutput
+from samples import EOS, PAD, UNK, VOCAB, gradients, one_example, random_batch, randomise
+
+BASE: dict[str, Any] = {
+    "type": "transformer",
+    "encoder_layers": 2,
+    "decoder_layers": 3,
+    "hidden_size": 12,
+    "num_heads": 3,
+    "feed_forward_size": 10,
+    "dropout": 0.0,
+}
+OPPONENT = {"type": "max", "layer": 1, "head": 1}
+BART = {
+    "type": "bart",
+    "architecture": {
+        "d_model": 12,
+        "encoder_layers": 1,
+        "decoder_layers": 2,
+        "encoder_attention_heads": 3,
+        "decoder_attention_heads": 3,
+        "encoder_ffn_dim": 8,
+        "decoder_ffn_dim": 8,
+        "max_position_embeddings": 32,
+        "dropout": 0.0,
+        "decoder_start_token_id": 2,
+        "forced_eos_token_id": None,
+    },
+}
+IDS = {"pad_id": PAD, "unk_id": UNK, "bos_id": 2, "eos_id": EOS}
+MODELS_WITH_ONE = {
+    "transformer": BASE | {"opponent": OPPONENT},
+    "untied": BASE | {"share_embeddings": False, "opponent": OPPONENT},
+    "averaged": BASE | {"opponent": OPPONENT | {"head": "average"}},
+    "pointer": BASE | {"head": {"type": "pointer"}, "opponent": OPPONENT},
+    "bart": BART | {"opponent": OPPONENT},
+}
+every_model = pytest.mark.parametrize("name", MODELS_WITH_ONE)
+EXACT = {"atol": 1e-10, "rtol": 0}
+
+
+def built(spec: dict[str, Any], seed: int = 0, vocab_size: int = VOCAB) -> SummarizationModel:
+    torch.manual_seed(seed)
+    return build("model", MODELS, spec, vocab_size=vocab_size, **IDS)
+
+
+def model_of(name: str = "transformer", *, vocab_size: int = VOCAB, **options: Any) -> SummarizationModel:
+    spec = MODELS_WITH_ONE[name]
+    model = built(spec | {"opponent": spec["opponent"] | options}, vocab_size=vocab_size).double().eval()
+    randomise(model, scale=0.8, seed=2)
+    return model
+
+
+def loss_of(output: ModelOutput, batch: Batch, weight: float) -> Tensor:
+    nll = build("objective", OBJECTIVES, {"type": "nll"})(output, batch)
+    loss = nll.sum / nll.count
+    if weight:
+        other = build("objective", OBJECTIVES, {"type": "opponent"})(output, batch)
+        loss = loss + weight * other.sum / other.count
+    return loss
+
+
+# ------------------------------------------------------------------------------------- the base
+
+
+@pytest.mark.parametrize("kind", ["transformer", "bart", "pointer"])
+def test_equal_seeds_give_equal_bases(kind: str) -> None:
+    """Also the generator goes on as it would have: what is drawn next is the same."""
+    spec = dict(MODELS_WITH_ONE[kind])
+    with_one, next_with = built(spec, seed=5), torch.rand(3)
+    spec.pop("opponent")
+    without, next_without = built(spec, seed=5), torch.rand(3)
+    assert torch.equal(next_with, next_without)
+    own = with_one.state_dict()
+    assert all(torch.equal(own[name], value) for name, value in without.state_dict().items())
+    assert all(name.startswith("opponent.") for name in own.keys() - without.state_dict().keys())
+    other = built(MODELS_WITH_ONE[kind], seed=6).state_dict()
+    assert not torch.equal(own["opponent.projection.weight"], other["opponent.projection.weight"])
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("kind", ["transformer", "bart", "pointer"])
+def test_without_opponent_it_is_the_baseline(kind: str) -> None:
+    spec = dict(MODELS_WITH_ONE[kind])
+    with_one = built(spec, seed=5).eval()
+    without = built({k: v for k, v in spec.items() if k != "opponent"}, seed=5).eval()
+    batch = random_batch()
+    assert torch.equal(with_one(batch).gold_log_probs, without(batch).gold_log_probs)
+    assert "opponent_log_probs" not in without(batch).details
+    with_one.switch({"decode_score": "pc"})
+    first = batch.target_input_ids[:, 0]
+    a, b = (model.step(first, model.start(model.encode(batch)))[0] for model in (with_one, without))
+    assert torch.equal(a.scores, b.scores)
+    assert a.details.keys() == b.details.keys()
+
+
+def trained(spec: dict[str, Any], weight: float | None, steps: int = 4) -> tuple[dict[str, Tensor], list[float]]:
+    """The parameters after some updates with dropout, and the losses; ``weight`` is lambda, none: no second term."""
+    model, batch = built(spec, seed=1).train(), random_batch(seed=4)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    torch.manual_seed(9)
+    losses = []
+    for step in range(steps):
+        optimizer.zero_grad()
+        ready = replace(batch, noise_seed=step)
+        output = model(ready)
+        loss = loss_of(output, ready, weight or 0.0)
+        if weight == 0.0:  # also through the graph: a term that counts nothing
+            loss = loss + 0.0 * output.details["opponent_log_probs"].sum()
+        loss.backward()
+        optimizer.step()
+        losses.append(float(loss.detach()))
+    return dict(model.named_parameters()), losses
+
+
+def test_lambda_zero_trains_the_base_as_the_baseline() -> None:
+    """Bit for bit, with dropout: the branch draws its masks from a generator of its own."""
+    spec = BASE | {"dropout": 0.3}
+    baseline, losses = trained(spec, None)
+    contrastive, same_losses = trained(spec | {"opponent": OPPONENT}, 0.0)
+    assert losses == same_losses
+    assert all(torch.equal(contrastive[name], value) for name, value in baseline.items())
+    moved, _ = trained(spec | {"opponent": OPPONENT}, 0.2)
+    assert not torch.equal(moved["embedding.weight"], baseline["embedding.weight"])
+
+
+def test_the_branch_has_dropout_of_its_own() -> None:
+    model = built(BASE | {"opponent": OPPONENT | {"dropout": 0.5}}).train()
+    batch = random_batch()
+    first, again, other = (model(replace(batch, noise_seed=seed)) for seed in (1, 1, 2))
+    key = "opponent_log_probs"
+    assert torch.equal(first.details[key], again.details[key])
+    assert not torch.equal(first.details[key], other.details[key])
+    assert torch.equal(first.gold_log_probs, other.gold_log_probs)
+    with torch.no_grad():
+        model.eval()
+        assert torch.equal(model(replace(batch, noise_seed=1)).details[key], model(batch).details[key])
+
+
+# ------------------------------------------------------------------------- what the equations say
+
+
+def test_softmin_is_a_sign_of_its_matrix() -> None:
+    """softmin(W z) = softmax((-W) z): equal losses, bit for bit, and opposite matrices over several updates."""
+    results = []
+    for output, sign in (("softmin", 1.0), ("softmax", -1.0)):
+        model = built(BASE | {"dropout": 0.2, "opponent": OPPONENT | {"output": output}}, seed=3).train()
+        with torch.no_grad():
+            model.opponent.projection.weight.mul_(sign)
+        optimizer = torch.optim.AdamW(model.parameters(), lr=0.02, weight_decay=0.1)
+        torch.manual_seed(1)
+        batch, losses = random_batch(seed=2), []
+        for step in range(8):
+            ready = replace(batch, noise_seed=step, label_smoothing={"nll": 0.1, "opponent": 0.1})
+            optimizer.zero_grad()
+            loss = loss_of(model(ready), ready, 0.4)
+            loss.backward()
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 0.5)
+            optimizer.step()
+            losses.append(loss.item())
+        results.append((losses, {k: v.detach().clone() for k, v in model.named_parameters()}))
+    (losses, softmin), (same, softmax) = results
+    assert losses == same
+    assert losses[-1] != losses[0]
+    for name, value in softmin.items():
+        assert torch.equal(value, -softmax[name] if name == "opponent.projection.weight" else softmax[name]), name
+
+
+def test_what_the_gradient_of_the_opponent_reaches() -> None:
+    """log P_o alone, of layer 1, head 1: everything below, of the layer only what leads to head 1, nothing above."""
+    model, batch = model_of(), random_batch((6, 5, 4), (4, 3, 3), with_oov=False)
+    model(batch).details["opponent_log_probs"].sum().backward()
+    grads = gradients(model)
+    width = BASE["hidden_size"] // BASE["num_heads"]
+    nothing = ("decoder.layers.2.", "head.", "decoder.layers.1.after_cross_attention.")
+    nothing += tuple(f"decoder.layers.1.{part}" for part in ("cross_attention.out_proj.", "inner.", "outer."))
+    nothing += ("decoder.layers.1.after_feed_forward.",)
+    own = "decoder.layers.1.cross_attention.in_proj."
+    for name, gradient in grads.items():
+        if name.startswith(nothing):
+            assert not gradient.any(), name
+        elif name.startswith(own):
+            for part in gradient.split(BASE["hidden_size"]):
+                of_head = torch.zeros(len(part), dtype=torch.bool)
+                of_head[width : 2 * width] = True
+                assert not part[~of_head].any(), name
+                if name.endswith("weight"):
+                    assert bool(part[of_head].abs().sum(1).all())
+        else:
+            assert gradient.any(), name
+
+
+def projected(seed: int = 0) -> list[Tensor]:
+    g = torch.Generator().manual_seed(seed)
+    return [torch.randn(1, n, 3, 4, generator=g, dtype=torch.float64, requires_grad=True) for n in (1, 5, 5)]
+
+
+def test_the_masked_position_is_felt_through_its_key_only() -> None:
+    opponent = model_of().opponent
+    queries, keys, values = projected()
+    reading = opponent.read(queries, keys, values, torch.ones(1, 5, dtype=torch.bool))
+    gold = torch.tensor([7])
+    opponent.gold_log_probs(reading.context[0], GoldTokens(gold, gold * 0))["opponent_log_probs"].sum().backward()
+    masked = int(reading.weights.argmax())
+    assert not values.grad[0, masked].any()
+    assert keys.grad[0, masked, 1].any()
+    assert values.grad[0, :, 1].abs().sum(-1).gt(0).sum() == 4
+    assert not keys.grad[0, :, [0, 2]].any()
+
+
+@pytest.mark.parametrize("option", ["detach_alpha", "detach_values"])
+def test_detaching_changes_exactly_its_own(option: str) -> None:
+    found = []
+    for options in ({}, {option: True}):
+        queries, keys, values = projected()
+        reading = model_of(**options).opponent.read(queries, keys, values, torch.ones(1, 5, dtype=torch.bool))
+        (reading.context * torch.arange(4.0)).sum().backward()
+        found.append([p.grad for p in (queries, keys, values)])
+    (q, k, v), (q2, k2, v2) = found
+    if option == "detach_alpha":
+        assert q2 is None
+        assert k2 is None
+        assert torch.equal(v, v2)
+    else:
+        assert v2 is None
+        assert torch.equal(q, q2)
+        assert torch.equal(k, k2)
+
+
+# ------------------------------------------------------------------------------------- decoding
+
+
+@every_model
+@torch.no_grad()
+def test_steps_equal_the_teacher_forced_terms(name: str) -> None:
+    """J of the gold word, step by step; also from a batch of one."""
+    model, batch = model_of(name), random_batch()
+    output, state = model(batch), model.start(model.encode(batch))
+    for t in range(batch.target_ids.shape[1]):
+        step, state = model.step(batch.target_input_ids[:, t], state)
+        real = batch.target_mask[:, t]
+        gold = batch.target_ids[:, t]
+        gold = gold.masked_fill(gold >= step.scores.shape[1], UNK)
+        joint = output.gold_log_probs[:, t] + 0.2 * output.details["opponent_log_probs"][:, t]
+        torch.testing.assert_close(step.scores.gather(1, gold[:, None])[real, 0], joint[real], **EXACT)
+    for b in range(3):
+        alone = model(one_example(batch, b))
+        for key in ("opponent_log_probs",):
+            wanted = output.details[key][b, : alone.details[key].shape[1]]
+            torch.testing.assert_close(alone.details[key][0], wanted, **EXACT)
+
+
+@every_model
+@torch.no_grad()
+def test_what_a_step_is_worth(name: str) -> None:
+    model, batch = model_of(name), random_batch()
+
+    def step() -> Any:
+        state = model.start(model.encode(batch))
+        state = model.step(batch.target_input_ids[:, 0], state)[1]
+        return model.step(batch.target_input_ids[:, 1], state)[0]
+
+    joint = step()
+    model.switch({"decode_score": "po"})
+    po = step()
+    model.switch({"decode_score": "pc"})
+    pc = step()
+    model.switch({"decode_score": "joint", "lambda_decode": 0.0})
+    zero = step()
+    finite = joint.scores.isfinite() & po.scores.isfinite()
+    torch.testing.assert_close(joint.scores[finite], (joint.log_probs + 0.2 * po.scores)[finite], **EXACT)
+    torch.testing.assert_close(zero.scores, pc.scores, **EXACT)
+    for other in (po, pc, zero):
+        torch.testing.assert_close(other.log_probs, joint.log_probs, **EXACT)
+    if name != "pointer":
+        words = [i for i in range(VOCAB) if name != "bart" or i != PAD]
+        total = po.scores[:, words].exp().sum(-1)
+        assert bool((total <= 1 + 1e-9).all())
+    assert {"opponent_attention", "conventional_attention"} <= joint.details.keys()
+    assert "opponent_attention" not in pc.details
+
+
+WORDS = (4, 5, 6)
+SEARCH = {"max_length": 3, "min_length": 0, "length_normalisation": "predicted", "early_stopping": False}
+
+
+def joint_of(model: SummarizationModel, batch: Batch, words: tuple[int, ...], weight: float) -> float:
+    """J a word of a summary, END included, by the teacher-forced pass."""
+    target = torch.tensor([[*words, EOS]])
+    ready = replace(
+        batch,
+        target_ids=target,
+        target_input_ids=torch.cat([torch.tensor([[2]]), target[:, :-1]], dim=1),
+        target_mask=torch.ones_like(target, dtype=torch.bool),
+    )
+    output = model(ready)
+    total = output.gold_log_probs + weight * output.details["opponent_log_probs"]
+    return float(total.sum()) / target.shape[1]
+
+
+@pytest.mark.parametrize("name", ["untied", "bart"])
+@torch.no_grad()
+def test_a_wide_beam_finds_the_best_joint_score(name: str) -> None:
+    """Against every summary of up to three words; greedy search is a beam of one; lambda 0 is ``pc``."""
+    model = model_of(name, vocab_size=7)
+    source = torch.tensor([[4, 6, 5, 4, EOS]])
+    batch = Batch(source, source, torch.ones_like(source, dtype=torch.bool), 7)
+    specials = {"unk_id": UNK, "bos_id": 2, "eos_id": EOS, "pad_id": PAD}
+
+    def found(beam: int, switches: dict[str, Any]) -> Any:
+        config = SearchConfig(beam_size=beam, model=switches, **SEARCH)
+        return decode(model, batch, config, **specials)[0][0]
+
+    everything = [words for length in range(4) for words in itertools.product(WORDS, repeat=length)]
+    bests = {}
+    for weight in (0.0, 0.2, 3.0):
+        best = max(everything, key=lambda words: joint_of(model, batch, words, weight))
+        bests[weight] = best
+        hypothesis = found(100, {"lambda_decode": weight})
+        assert tuple(hypothesis.ids) == best
+        assert hypothesis.score == pytest.approx(joint_of(model, batch, best, weight), abs=1e-9)
+        assert hypothesis.log_prob == pytest.approx(joint_of(model, batch, best, 0.0) * (len(best) + 1), abs=1e-9)
+        assert hypothesis.details["opponent_attention"].shape == (len(best) + 1, 5)
+    assert len(set(bests.values())) > 1, "the opponent decides nothing here"
+    plain, zero = found(100, {"decode_score": "pc"}), found(40, {"lambda_decode": 0.0})
+    assert (plain.ids, plain.score) == (zero.ids, pytest.approx(zero.score, abs=1e-12))
+    assert model.switches()["lambda_decode"] == 0.2  # put back after the search
+
+
+def test_negative_weights_are_the_variants() -> None:
+    with pytest.raises(ConfigError, match="only the variant of footnote 3"):
+        model_of().switch({"lambda_decode": -0.2})
+    model_of(output="softmax").switch({"lambda_decode": -0.2})
+
+
+# ---------------------------------------------------------------------------------- odd batches
+
+
+@every_model
+@pytest.mark.parametrize("empty", ["zero", "alpha"])
+def test_sources_of_end_alone_and_of_nothing(name: str, empty: str) -> None:
+    """Finite values and gradients; a row of nothing but padding changes no other row."""
+    model = model_of(name, empty=empty).train()
+    batch = random_batch((1, 5, 4), (3, 3, 2), with_oov=False)
+    ids = batch.source_ids.clone()
+    ids[0, 0] = EOS
+    batch = replace(batch, source_ids=ids, source_extended_ids=ids)
+    output = model(batch)
+    loss_of(output, batch, 0.2).backward()
+    assert all(gradient.isfinite().all() for gradient in gradients(model).values())
+    if name == "bart":
+        return  # its encoder is not ours
+    filled = replace(batch, source_mask=batch.source_mask & torch.tensor([[False], [True], [True]]))
+    filled = replace(filled, target_mask=batch.target_mask & torch.tensor([[False], [True], [True]]))
+    other = model(filled)
+    model.zero_grad()
+    loss_of(other, filled, 0.2).backward()
+    assert all(gradient.isfinite().all() for gradient in gradients(model).values())
+    key = "opponent_log_probs"
+    torch.testing.assert_close(other.details[key][1:], output.details[key][1:], **EXACT)
+
+
+@every_model
+def test_bfloat16_is_finite_and_close(name: str) -> None:
+    model, batch = model_of(name).float(), random_batch(seed=3)
+    exact = loss_of(model(batch), batch, 0.2)
+    with torch.autocast("cpu", torch.bfloat16):
+        loss = loss_of(model(batch), batch, 0.2)
+    loss.backward()
+    assert all(gradient.isfinite().all() for gradient in gradients(model).values())
+    assert float(loss.detach()) == pytest.approx(float(exact.detach()), rel=0.05)
+
+
+def test_own_words_and_the_opponent() -> None:
+    """A free-running pass has the opponent's terms of the words it read."""
+    for name in ("transformer", "bart"):
+        model, batch = model_of(name), random_batch((7, 5), (6, 6))
+        heads = torch.ones_like(batch.target_mask)
+        heads[:, -1] = False  # one step of its own, the last input
+        key = "opponent_log_probs"
+        forced, mixed = model(batch).details[key], model(replace(batch, forced_mask=heads)).details[key]
+        torch.testing.assert_close(mixed[:, :-1], forced[:, :-1], **EXACT)
+        assert mixed.isfinite().all()
+
+
+def test_options_of_the_branch_change_the_number_of_parameters() -> None:
+    def count(**options: Any) -> int:
+        return sum(p.numel() for p in model_of(**options).opponent.parameters())
+
+    plain = count()
+    assert plain == 4 * VOCAB + 2 * (4 * 4 + 4) + 4 * 4
+    assert count(out_proj=True) == plain + 4 * 4 + 4
+    assert count(ffn_dim=7) == 4 * VOCAB + (4 * 7 + 7) + (7 * 4 + 4) + 4 * 4
+    assert count(head="average") == 12 * VOCAB + 2 * (12 * 12 + 12) + 4 * 12
+    assert count(head="average", averaged_values="mean") == plain
