@@ -124,8 +124,7 @@ class OneLevelDecoder(nn.Module):
         )
 
 
-DECODERS: dict[str, type[TwoLevelDecoder | OneLevelDecoder]]
-DECODERS = {"two-level": TwoLevelDecoder, "one-level": OneLevelDecoder}
+DECODERS: dict[str, type[TwoLevelDecoder | OneLevelDecoder]] = {
     "two-level": TwoLevelDecoder,
     "one-level": OneLevelDecoder,
 }
