@@ -107,8 +107,8 @@ def test_results_are_announced(page: Any, server: Server) -> None:
 def test_three_systems_stand_side_by_side(page: Any, server: Server) -> None:
     visit(page, server)
     for _ in range(2):
-        page.click("text=Compare with another")
-    assert page.get_by_text("Compare with another").is_hidden()
+        page.click("text=+ Compare")
+    assert page.get_by_text("+ Compare").is_hidden()
     page.get_by_label("System 2").select_option("first")
     page.get_by_label("System 3").select_option("whole")
     page.get_by_label("Beam").fill("7")
@@ -170,7 +170,7 @@ def test_the_record_can_be_downloaded(page: Any, server: Server, tmp_path: Path)
 
 def test_summary_and_link_can_be_copied_and_the_link_has_no_text(page: Any, server: Server, context: Any) -> None:
     visit(page, server)
-    page.click("text=Compare with another")
+    page.click("text=+ Compare")
     page.get_by_label("System 2").select_option("whole")
     page.get_by_label("Longest").fill("33")
     summarize(page)

@@ -37,4 +37,5 @@ const nearby = new IntersectionObserver(
   },
   { rootMargin: "800px" },
 );
-for (const group of groups) nearby.observe(group);
+if (groups.length) mount(groups[0]);
+for (const group of groups.slice(1)) nearby.observe(group);

@@ -21,7 +21,8 @@ export class SummaryView {
     /** Told the word that was chosen by focus or tap, or null on Escape. */
     this.onpin = (/** @type {number|null} */ _index) => {};
     this.inspector = h("div", { class: "inspector", id: freshId("inspector"), "aria-live": "polite" });
-    this.text = h("p", { class: "words" }, ...this.parts());
+    const kinds = new Set(view.words.map((word) => word.kind));
+    this.text = h("p", { class: kinds.size === 1 && kinds.has("copied") ? "words all-copied" : "words" }, ...this.parts());
     this.warnings = this.warningList();
     this.element = h("div", { class: "summary-view" }, this.factLine(), this.text, this.warnings, this.inspector);
     this.inspect(null);

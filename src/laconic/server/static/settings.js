@@ -75,7 +75,7 @@ export class Settings {
 
   draw() {
     const rows = this.chosen.map((name, index) => this.chooser(name, index));
-    const more = button("+ Compare with another", () => this.add(), { hidden: this.chosen.length >= Math.min(MOST, this.models.size) });
+    const more = button("+ Compare", () => this.add(), { title: "Ask another system, too", hidden: this.chosen.length >= Math.min(MOST, this.models.size) });
     for (const old of [...this.place.querySelectorAll(":scope > :not(legend)")]) old.remove();
     this.place.append(...rows, more);
     this.drawNumbers();
