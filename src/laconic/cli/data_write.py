@@ -200,7 +200,7 @@ def _note(text: str) -> None:
 
 def _print_parts(parts: dict[str, Sequence[int]], lengths: Sequence[tuple[int, int]], as_json: bool) -> None:
     """Number, means and extremes of the whole and of what was written."""
-    found = {}
+    found: dict[str, dict[str, Any]] = {}
     for name, places in parts.items():
         documents = [lengths[place][0] for place in places]
         summaries = [lengths[place][1] for place in places if lengths[place][1]]

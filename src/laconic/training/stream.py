@@ -88,14 +88,15 @@ class BatchStream:
         self._batches = None
 
     def _new_sampler(self) -> Sampler:
-        config, ranks = self._config, {"rank": self._rank, "world_size": self._world_size}
+        config, rank, world_size = self._config, self._rank, self._world_size
         lengths = self.dataset.source_lengths
-        if config.batch_tokens is not None:
-            sides = (lengths, self.dataset.target_lengths)
-            return SortedSampler(lengths, cut_by_tokens(*sides, config.batch_tokens), config.seed, **ranks)
-        if config.batching == "sorted":
-            return SortedSampler(lengths, cut_by_number(config.batch_size), config.seed, **ranks)
-        return BucketSampler(lengths, config.batch_size, config.seed, **ranks)
+        if config.batch_tokens is None and config.batching == "bucket":
+            return BucketSampler(lengths, config.batch_size, config.seed, rank=rank, world_size=world_size)
+        if config.batch_tokens is None:
+            cut = cut_by_number(config.batch_size)
+        else:
+            cut = cut_by_tokens(lengths, self.dataset.target_lengths, config.batch_tokens)
+        return SortedSampler(lengths, cut, config.seed, rank=rank, world_size=world_size)
 
 
 def _context() -> str | None:
