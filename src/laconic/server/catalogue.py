@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from laconic.config.names import EXTRACTIVE, resolve
@@ -151,7 +152,7 @@ def open_models(places: Sequence[str], device: str) -> dict[str, Summarizer]:
     """
     models: dict[str, Summarizer] = {}
     for place in places:
-        given, equals, rest = place.partition("=")
+        given, equals, rest = (place, "", "") if Path(place).exists() else place.partition("=")
         summarizer = Summarizer.from_pretrained(rest if equals else place, device=device)
         name = given if equals else summarizer.name or place
         if name in models:
