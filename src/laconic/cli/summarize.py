@@ -4,18 +4,31 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass
+from functools import partial
 from itertools import chain, islice
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Annotated, Any
+from typing import IO, TYPE_CHECKING, Annotated
 
 import typer
 
 from laconic.cli.progress import progress
 from laconic.config.loading import parse_overrides
 from laconic.errors import ConfigError, DataError, LaconicError
+from laconic.systems.bulk import (
+    Advance,
+    Job,
+    Pool,
+    ProcessPool,
+    RayPool,
+    Request,
+    Window,
+    import_ray,
+    pooled_lines,
+    windows_of,
+)
 from laconic.types import Record
 
 if TYPE_CHECKING:
@@ -45,11 +58,13 @@ def command(
     document_column: Annotated[str | None, typer.Option(help="Name of the document's column.")] = None,
     skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Go on after a bad record.")] = False,
     device: Annotated[str, typer.Option(help="cpu, cuda, ... or auto.")] = "cpu",
+    jobs: Annotated[int | None, typer.Option(min=1, help="Processes for a file of records.")] = None,
+    ray: Annotated[bool, typer.Option("--ray", help="Records on a Ray cluster, --jobs workers.")] = False,
 ) -> None:
     """Summarize text, files, JSON lines or standard input.
 
     A text file gives its summary; a file of records (.jsonl, .json, .csv, .tsv, ...) gives one JSON line a
-    record, in order. With --output, an interrupted command goes on where it stopped.
+    record, in order. With --output, an interrupted command goes on where it stopped, killed or not.
     """
     given = {
         "beam_size": beam_size,
@@ -71,15 +86,14 @@ def command(
     records = chain.from_iterable(read(name, jsonl, document_column, skip_bad, notes) for name in inputs)
     first = list(islice(records, 1))  # a missing file is told before a model is opened
     records = chain(first, records)
-    from laconic.summarizer import Summarizer
-
-    summarizer = Summarizer.from_pretrained(model, device=device)
-    job = Job(summarizer, overrides, explain=explain, batch_size=batch_size, skip_bad=skip_bad, notes=notes)
+    request = Request(model, device, overrides, explain, batch_size, skip_bad)
     if of_records == {True} or as_json:
         total = count_lines(inputs) if of_records == {True} else len(inputs)
-        write_lines(job, records, output, total)
+        write_lines(opened(request, jobs, ray, notes), records, output, total)
+    elif ray or (jobs or 1) > 1:
+        raise ConfigError("--jobs and --ray are for files of records (.jsonl, .csv, ...), not for texts.")
     else:
-        write_texts(job, list(records), output, several=len(inputs) > 1)
+        write_texts(Job(request), list(records), output, notes, several=len(inputs) > 1)
     notes.report()
 
 
@@ -211,66 +225,16 @@ def count_lines(inputs: list[str]) -> int | None:
 # --------------------------------------------------------------------------------------------- output
 
 
-class Job:
-    """What is to be done with each record."""
-
-    def __init__(
-        self,
-        summarizer: Any,
-        overrides: dict[str, Any],
-        *,
-        explain: bool,
-        batch_size: int,
-        skip_bad: bool,
-        notes: Notes,
-    ) -> None:
-        self.summarizer, self.overrides, self.explain = summarizer, overrides, explain
-        self.batch_size, self.skip_bad, self.notes = batch_size, skip_bad, notes
-        self.decoding = summarizer.decoding(**overrides)
-
-    def run(self, records: Iterable[Record], advance: Any) -> Iterator[Summary | None]:
-        """Summaries in order; ``None`` for a record that was skipped."""
-        return self.summarizer.stream(
-            records,
-            explain=self.explain,
-            batch_size=self.batch_size,
-            progress=advance,
-            on_error="skip" if self.skip_bad else "raise",
-            on_skip=self._skipped,
-            **self.overrides,
-        )
-
-    def _skipped(self, record: Record, error: LaconicError) -> None:
-        where = "" if not record.origin or record.origin in str(error) else f"{record.origin}: "
-        self.notes(DataError(f"{where}{error}"))
-
-    def line(self, record: Record, number: int, summary: Summary | None) -> str:
-        """The JSON line of a result."""
-        from laconic.explain.record import to_dict
-
-        name = record.id or str(number)
-        if summary is None:
-            return json.dumps({"id": name, "summary": None, "model": self.summarizer.name})
-        if not self.explain:
-            summary = replace(summary, words=())
-        values = to_dict(summary, document=self.explain, attention=self.explain) | {"id": name}
-        if self.explain and summary.words:
-            copied = sum(word.copied for word in summary.words)
-            values["support"] = {"copied_words": copied, "words": len(summary.words)}
-        values["decoding"] = self.decoding
-        return json.dumps(values, ensure_ascii=False)
-
-
-def write_texts(job: Job, records: list[Record], output: Path | None, *, several: bool) -> None:
+def write_texts(job: Job, records: list[Record], output: Path | None, notes: Notes, *, several: bool) -> None:
     """Print summaries as text; several files get a heading each, several hypotheses a line each."""
     out: list[str] = []
     with progress("Summarizing", total=len(records), silent=len(records) < 2) as bar:
-        for record, summary in zip(records, job.run(records, bar.advance), strict=True):
+        for record, summary in zip(records, job.run(records, bar.advance, notes), strict=True):
             if several:
                 out.append(f"== {record.origin or record.id}")
             if summary is None:
                 continue
-            if job.explain and output is None:
+            if job.request.explain and output is None:
                 flush(out)
                 explained(summary)
             else:
@@ -305,32 +269,85 @@ def explained(summary: Summary) -> None:
     show(summary, Console(highlight=False, soft_wrap=True), words=True)
 
 
-def write_lines(job: Job, records: Iterable[Record], output: Path | None, total: int | None) -> None:
+@dataclass(frozen=True)
+class Lines:
+    """How windows of records become lines: ``make(windows, advance)``; ``window`` is a window's number of records."""
+
+    window: int
+    make: Callable[[Iterable[Window], Advance], Iterator[str]]
+
+
+def opened(request: Request, jobs: int | None, ray: bool, notes: Notes) -> Lines:
+    """The lines of a request, made in this process, in several, or by Ray."""
+    start: Callable[[], Pool]
+    if ray:
+        import_ray()  # told before anything is read or written
+        start = partial(RayPool, request, jobs)
+    elif jobs is not None and jobs > 1:
+        start = partial(ProcessPool, request, jobs)
+    else:
+        job = Job(request)
+        return Lines(request.window, lambda windows, advance: one_by_one(job, windows, advance, notes))
+    return Lines(request.window, lambda windows, advance: pooled_lines(start, windows, advance, notes))
+
+
+def one_by_one(job: Job, windows: Iterable[Window], advance: Advance, notes: Notes) -> Iterator[str]:
+    """The lines of all windows, in this process."""
+    for window in windows:
+        yield from job.lines(window, advance, notes)
+
+
+def write_lines(lines: Lines, records: Iterable[Record], output: Path | None, total: int | None) -> None:
     """JSON lines to standard output, or to a file that a later run of the command can go on with."""
     if output is None:
         with progress("Summarizing", total=total) as bar:
-            for line in result_lines(job, records, 0, bar.advance):
+            for line in lines.make(windows_of(records, lines.window), bar.advance):
                 print(line, flush=True)
         return
     draft = partial_name(output)
     done = kept_ids(output, draft)
-    stream = enumerate(records, start=1)
-    for known, (number, record) in zip(done, stream, strict=False):  # `done` first: it is the shorter one
+    stream = iter(records)
+    begun = read_again(done, stream, draft, lines.window)
+    start = len(done) - len(begun)
+    if done:
+        print(f"laconic: {len(done)} summaries of an earlier run are kept.", file=sys.stderr)
+    try:
+        with progress("Summarizing", total=total) as bar, draft.open("a", encoding="utf-8") as file:
+            bar.advance(start)
+            more = list(islice(stream, 1))
+            if more:
+                windows = windows_of(chain(begun, more, stream), lines.window, start + 1)
+                append(file, islice(lines.make(windows, bar.advance), len(begun), None))
+            else:
+                bar.advance(len(begun))
+    except KeyboardInterrupt:
+        print(f"laconic: what is done is in {draft}; the same command goes on from there.", file=sys.stderr)
+        raise
+    except LaconicError:
+        if not draft.stat().st_size:
+            draft.unlink()
+        raise
+    draft.replace(output)
+
+
+def read_again(done: list[str], stream: Iterator[Record], draft: Path, size: int) -> list[Record]:
+    """Pass over the records that are done; gives back those of the window that is begun but not complete.
+
+    They are summarized again, and their lines dropped: what is decoded together is then the same as without the
+    interruption, and so is every byte of the file.
+
+    Raises:
+        DataError: the file holds the results of other records.
+    """
+    begun: list[Record] = []
+    for number, (known, record) in enumerate(zip(done, stream, strict=False), start=1):  # `done` is the shorter one
         if known != (record.id or str(number)):
             raise DataError(
                 f"{draft} holds other records: line {number} is '{known}', the input has '{record.id or number}';"
                 " give another --output, or delete that file."
             )
-    if done:
-        print(f"laconic: {len(done)} summaries of an earlier run are kept.", file=sys.stderr)
-    try:
-        with progress("Summarizing", total=total) as bar, draft.open("a", encoding="utf-8") as file:
-            bar.advance(len(done))
-            append(file, result_lines(job, (record for _, record in stream), len(done), bar.advance))
-    except KeyboardInterrupt:
-        print(f"laconic: what is done is in {draft}; the same command goes on from there.", file=sys.stderr)
-        raise
-    draft.replace(output)
+        begun = [] if number % size == 0 else [*begun, record]
+    return begun
 
 
 def append(file: IO[str], lines: Iterable[str]) -> None:
@@ -338,19 +355,6 @@ def append(file: IO[str], lines: Iterable[str]) -> None:
     for line in lines:
         file.write(line + "\n")
         file.flush()
-
-
-def result_lines(job: Job, records: Iterable[Record], done: int, advance: Any) -> Iterator[str]:
-    """The JSON lines of the results; ``done`` records came before."""
-    waiting: list[Record] = []
-
-    def remember(stream: Iterable[Record]) -> Iterator[Record]:
-        for record in stream:
-            waiting.append(record)
-            yield record
-
-    for number, summary in enumerate(job.run(remember(records), advance), start=done + 1):
-        yield job.line(waiting.pop(0), number, summary)
 
 
 def partial_name(output: Path) -> Path:

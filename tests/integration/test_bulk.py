@@ -1,0 +1,359 @@
+"""Bulk summarization: killed jobs go on to the same bytes, and processes and Ray write what one process writes."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from laconic.cli.main import main
+from laconic.config.schema import RunConfig, SearchConfig, TextConfig, TrainingConfig
+from laconic.errors import DataError
+from laconic.models.folder import save_model_folder
+from laconic.models.seq2seq import Seq2Seq
+from laconic.systems import bulk
+from laconic.systems.bulk import Finished, Request, Window, in_order, threads_each, windows_of
+from laconic.systems.extractive import ExtractiveSystem
+from laconic.text.tokenizer import WordTokenizer
+from laconic.types import Record
+
+WORDS = ["cat", "dog", "fox", "bird", "sat", "ran", "slept", "sang", "mat", "hill", "tree", "old", "young", "quick"]
+
+
+def write_corpus(path: Path, count: int, *, with_ids: bool = True) -> Path:
+    generator = random.Random(5)
+    with path.open("w") as file:
+        for number in range(count):
+            sentences = [
+                " ".join(generator.choices(WORDS, k=generator.randint(3, 12))).capitalize() + "."
+                for _ in range(generator.randint(2, 9))
+            ]
+            row = {"id": f"r{number}"} if with_ids else {}
+            file.write(json.dumps(row | {"document": " ".join(sentences)}) + "\n")
+    return path
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_corpus(tmp_path_factory.mktemp("data") / "documents.jsonl", 90)
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> str:
+    torch.manual_seed(3)
+    tokenizer = WordTokenizer(WordTokenizer.Config(min_frequency=1))
+    tokenizer.train([" ".join(WORDS) + " ."])
+    network = Seq2Seq(
+        Seq2Seq.Config(embedding_size=8, encoder_hidden=8, hidden_size=8), vocab_size=tokenizer.vocab_size
+    )
+    for parameter in network.parameters():
+        torch.nn.init.normal_(parameter, std=0.9)
+    run = RunConfig(
+        name="tiny",
+        model={"type": "seq2seq"},
+        training=TrainingConfig(max_updates=1),
+        text=TextConfig(max_source_tokens=60, max_target_tokens=10),
+        search=SearchConfig(beam_size=2, max_length=7, min_length=3),
+    )
+    folder = tmp_path_factory.mktemp("models") / "tiny"
+    return str(save_model_folder(folder, model=network, tokenizer=tokenizer, run=run))
+
+
+def summarized(out: Path, *arguments: str) -> bytes:
+    assert main(["--quiet", "summarize", *arguments, "--output", str(out)]) == 0
+    return out.read_bytes()
+
+
+# ------------------------------------------------------------------------------ going on to the same bytes
+
+
+@pytest.fixture
+def _told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Results that depend on what was decoded together, as the last digits of a model's scores may."""
+    made = ExtractiveSystem.summarize_batch
+
+    def with_company(self: Any, records: list[Record], **options: Any) -> list[Any]:
+        together = sum(len(record.document) for record in records)
+        return [dataclasses.replace(one, score=float(together)) for one in made(self, records, **options)]
+
+    monkeypatch.setattr(ExtractiveSystem, "summarize_batch", with_company)
+
+
+@pytest.mark.usefixtures("_told_apart")
+@pytest.mark.parametrize("with_ids", [True, False])
+def test_an_interrupted_job_decodes_the_same_documents_together(tmp_path: Path, with_ids: bool) -> None:
+    corpus = write_corpus(tmp_path / "documents.jsonl", 70, with_ids=with_ids)
+    arguments = ["lead", str(corpus), "--batch-size", "3"]  # windows of 24
+    whole = summarized(tmp_path / "whole.jsonl", *arguments)
+    lines = whole.splitlines(keepends=True)
+    assert len({json.loads(line)["score"] for line in lines}) > 5
+    out = tmp_path / "out.jsonl"
+    for kept, broken in ((1, 9), (23, 0), (24, 3), (25, 0), (50, 30), (69, 1), (70, 0)):
+        partial = tmp_path / "out.jsonl.partial"
+        partial.write_bytes(b"".join(lines[:kept]) + (lines[kept][:broken] if broken else b""))
+        assert summarized(out, *arguments) == whole, (kept, broken)
+        out.unlink()
+
+
+@pytest.mark.usefixtures("_told_apart")
+def test_a_finished_file_is_gone_on_with_when_the_input_grew(tmp_path: Path) -> None:
+    short, long = write_corpus(tmp_path / "short.jsonl", 30), write_corpus(tmp_path / "long.jsonl", 70)
+    arguments = ["--batch-size", "3"]
+    out = tmp_path / "out.jsonl"
+    first = summarized(out, "lead", str(short), *arguments)
+    grown = summarized(out, "lead", str(long), *arguments)
+    whole = summarized(tmp_path / "whole.jsonl", "lead", str(long), *arguments)
+    assert grown.startswith(first)  # what was handed out stays
+    assert grown.splitlines()[48:] == whole.splitlines()[48:]
+
+
+def started(out: Path, *arguments: str) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "laconic.cli.main", "--quiet", "summarize", *arguments, "--output", str(out)]
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=environment)
+
+
+def children_of(process: int) -> set[int]:
+    found = set()
+    for status in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            parent = int(status.read_text().rpartition(")")[2].split()[1])
+        except (OSError, ValueError):
+            continue
+        if parent == process:
+            found.add(int(status.parent.name))
+    return found
+
+
+def alive(process: int) -> bool:
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def kill_and_go_on(out: Path, *arguments: str, kills: int) -> int:
+    """Kill -9 as soon as some more lines are there, ``kills`` times, then let it finish. Returns kills that hit."""
+    partial = out.with_name(out.name + ".partial")
+    hit = 0
+    for number in range(kills):
+        wanted = 5 + 20 * number
+        process = started(out, *arguments)
+        deadline = time.monotonic() + 120
+        while process.poll() is None and time.monotonic() < deadline:
+            if partial.exists() and partial.read_bytes().count(b"\n") >= wanted:
+                workers = children_of(process.pid)
+                process.send_signal(signal.SIGKILL)
+                process.wait()
+                hit += 1
+                end = time.monotonic() + 20
+                while any(map(alive, workers)) and time.monotonic() < end:
+                    time.sleep(0.05)
+                assert not any(map(alive, workers)), "workers outlive the process that started them"
+                break
+            time.sleep(0.001)
+        else:
+            process.wait()
+        assert process.stderr is not None
+        process.stderr.close()
+        if out.exists():
+            break
+    process = started(out, *arguments)
+    _, said = process.communicate(timeout=300)
+    assert process.returncode == 0, said.decode()
+    return hit
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="counts processes in /proc")
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_killed_and_started_again_the_file_has_the_same_bytes(tmp_path: Path, jobs: int) -> None:
+    corpus = write_corpus(tmp_path / "documents.jsonl", 400)
+    arguments = ["textrank", str(corpus), "--batch-size", "1"]
+    whole = summarized(tmp_path / "whole.jsonl", *arguments)
+    out = tmp_path / "out.jsonl"
+    assert kill_and_go_on(out, *arguments, "--jobs", str(jobs), kills=2) >= 1
+    assert out.read_bytes() == whole
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="counts processes in /proc")
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_a_killed_model_writes_the_same_bytes(tmp_path: Path, model: str, jobs: int) -> None:
+    corpus = write_corpus(tmp_path / "documents.jsonl", 300)
+    arguments = [model, str(corpus), "--batch-size", "2", "--explain", "--jobs", str(jobs)]
+    untouched = started(tmp_path / "whole.jsonl", *arguments)
+    assert untouched.communicate(timeout=300) is not None
+    out = tmp_path / "out.jsonl"
+    assert kill_and_go_on(out, *arguments, kills=3) >= 1
+    assert out.read_bytes() == (tmp_path / "whole.jsonl").read_bytes()
+
+
+# ----------------------------------------------------------------------------------- several processes
+
+
+def test_two_processes_write_what_one_writes(corpus: Path, tmp_path: Path) -> None:
+    arguments = ["lexrank", str(corpus), "--batch-size", "2", "--sentences", "2", "--explain"]
+    alone = summarized(tmp_path / "alone.jsonl", *arguments)
+    assert summarized(tmp_path / "together.jsonl", *arguments, "--jobs", "2") == alone
+    assert [json.loads(line)["id"] for line in alone.splitlines()] == [f"r{i}" for i in range(90)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("more", [["--jobs", "2"], ["--ray", "--jobs", "2"]], ids=["processes", "ray"])
+def test_a_models_summaries_are_the_same_from_several_workers(
+    corpus: Path, model: str, tmp_path: Path, more: list[str]
+) -> None:
+    if "--ray" in more:
+        pytest.importorskip("ray", reason="Ray is not installed (pip install 'laconic[ray]')")
+    arguments = [model, str(corpus), "--batch-size", "2", "--set", "length_normalisation=average"]
+    alone = summarized(tmp_path / "alone.jsonl", *arguments)
+    together = summarized(tmp_path / "together.jsonl", *arguments, *more)
+    rows = [[json.loads(line) for line in raw.splitlines()] for raw in (alone, together)]
+    for first, second in zip(*rows, strict=True):  # another number of threads may change a score's last digit
+        assert abs(first.pop("score") - second.pop("score")) < 1e-4
+        assert abs(first.pop("log_prob") - second.pop("log_prob")) < 1e-4
+        first.pop("terms", None), second.pop("terms", None)
+        assert first == second
+
+
+def test_bad_records_in_several_processes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = write_corpus(tmp_path / "documents.jsonl", 20)
+    lines = path.read_text().splitlines()
+    lines[12] = json.dumps({"id": "empty", "document": "  "})
+    path.write_text("\n".join(lines) + "\n")
+    arguments = ["summarize", "lead", str(path), "--batch-size", "1", "--jobs", "2"]
+    assert main(["--quiet", *arguments, "--output", str(tmp_path / "out.jsonl")]) == 3
+    assert f"{path}:13" in capsys.readouterr().err
+    # what was read before the bad record is done
+    assert len((tmp_path / "out.jsonl.partial").read_text().splitlines()) >= 8
+    assert main(["--quiet", *arguments, "--skip-bad", "--output", str(tmp_path / "two.jsonl")]) == 0
+    assert "1 record skipped" in capsys.readouterr().err
+    assert len((tmp_path / "two.jsonl").read_text().splitlines()) == 19
+
+
+def test_errors_of_workers_are_the_users_errors(
+    corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out.jsonl"
+    arguments = ["--jobs", "2", "--output", str(out)]
+    assert main(["--quiet", "summarize", "/absent/model", str(corpus), *arguments]) == 4
+    assert "There is no model folder" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+    assert main(["--quiet", "summarize", "lead", str(corpus), "--set", "sentnces=2", *arguments]) == 2
+    assert "sentnces" in capsys.readouterr().err
+    text = tmp_path / "a.txt"
+    text.write_text("One. Two.")
+    assert main(["--quiet", "summarize", "lead", str(text), "--jobs", "2"]) == 2
+    assert "for files of records" in capsys.readouterr().err
+
+
+def test_a_worker_that_dies_is_told_and_the_rest_is_kept(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    corpus = write_corpus(tmp_path / "documents.jsonl", 200)
+    submit = bulk.ProcessPool.submit
+    seen: list[int] = []
+
+    def submitted(self: bulk.ProcessPool, window: Window) -> Any:
+        handle = submit(self, window)
+        seen.append(window.first)
+        if len(seen) == 12:
+            for process in bulk.multiprocessing.active_children():
+                process.kill()
+        return handle
+
+    monkeypatch.setattr(bulk.ProcessPool, "submit", submitted)
+    out = tmp_path / "out.jsonl"
+    arguments = ["--quiet", "summarize", "lead", str(corpus), "--batch-size", "1", "--jobs", "2", "--output", str(out)]
+    assert main(arguments) == 1
+    error = capsys.readouterr().err
+    assert "A worker process died" in error
+    assert error.count("\n") == 1
+    monkeypatch.setattr(bulk.ProcessPool, "submit", submit)
+    assert main(arguments) == 0
+    whole = summarized(tmp_path / "whole.jsonl", "lead", str(corpus), "--batch-size", "1")
+    assert out.read_bytes() == whole
+
+
+def test_ray_that_is_not_installed(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    assert main(["--quiet", "summarize", "lead", str(corpus), "--ray", "--output", str(tmp_path / "o.jsonl")]) == 2
+    assert "pip install 'laconic[ray]'" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+# ---------------------------------------------------------------------------------------------- parts
+
+
+class _Pool:
+    """Finishes windows when asked, and counts how many are on their way."""
+
+    size = 2
+
+    def __init__(self) -> None:
+        self.waiting = self.most = 0
+
+    def submit(self, window: Window) -> Window:
+        self.waiting += 1
+        self.most = max(self.most, self.waiting)
+        return window
+
+    def result(self, handle: Window) -> Finished:
+        self.waiting -= 1
+        return Finished([record.id for record in handle.records])
+
+    def close(self) -> None:
+        pass
+
+
+def records(count: int) -> list[Record]:
+    return [Record("text", id=str(number)) for number in range(1, count + 1)]
+
+
+def test_windows() -> None:
+    found = list(windows_of(records(7), 3, first=4))
+    assert [(window.first, [record.id for record in window.records]) for window in found] == [
+        (4, ["1", "2", "3"]),
+        (7, ["4", "5", "6"]),
+        (10, ["7"]),
+    ]
+    assert list(windows_of([], 3)) == []
+    assert Request("lead", batch_size=4).window == 32
+
+
+def test_results_come_in_order_and_few_windows_are_in_flight() -> None:
+    pool = _Pool()
+    lines = [line for done in in_order(pool, windows_of(records(50), 3)) for line in done.lines]
+    assert lines == [str(number) for number in range(1, 51)]
+    assert pool.most == 4
+
+
+def test_what_was_read_before_a_bad_record_is_finished() -> None:
+    def stream() -> Iterator[Record]:
+        yield from records(5)
+        raise DataError("line 6 is bad")
+
+    finished = in_order(_Pool(), windows_of(stream(), 2))
+    assert [next(finished).lines for _ in range(2)] == [["1", "2"], ["3", "4"]]
+    with pytest.raises(DataError, match="line 6"):
+        next(finished)
+
+
+def test_threads_are_shared_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "8")
+    assert [threads_each(jobs) for jobs in (1, 3, 8, 20)] == [8, 2, 1, 1]
+    monkeypatch.setenv("OMP_NUM_THREADS", "")
+    assert threads_each(1) >= 1
