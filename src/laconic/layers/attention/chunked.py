@@ -210,7 +210,8 @@ class HierarchicalAttention(ChunkAttention):
         """``alpha^s = softmax(S_i^T W_s h_t)`` over the document's chunks, and its logarithm; (B, Q, M) each."""
         assert self.coarse_query is not None
         memory = stepwise.opened(state["coarse"])
-        scores = stepwise.products(self.coarse_query(query), memory).float()
+        scores = stepwise.products(self.coarse_query(query), memory)
+        scores = scores.float() if scores.dtype.itemsize < 4 else scores
         mask = memory.mask.unsqueeze(1)
         if getattr(self.config, "normalizer", "softmax") == "sparsemax":
             weights = sparsemax(scores, mask)
