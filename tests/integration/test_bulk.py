@@ -20,10 +20,10 @@ import torch
 from laconic.cli.main import main
 from laconic.config.schema import RunConfig, SearchConfig, TextConfig, TrainingConfig
 from laconic.errors import DataError
+from laconic.evaluation import bulk
+from laconic.evaluation.bulk import Finished, Request, Window, in_order, threads_each, windows_of
 from laconic.models.folder import save_model_folder
 from laconic.models.seq2seq import Seq2Seq
-from laconic.systems import bulk
-from laconic.systems.bulk import Finished, Request, Window, in_order, threads_each, windows_of
 from laconic.systems.extractive import ExtractiveSystem
 from laconic.text.tokenizer import WordTokenizer
 from laconic.types import Record

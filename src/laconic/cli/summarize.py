@@ -17,7 +17,7 @@ import typer
 from laconic.cli.progress import progress
 from laconic.config.loading import parse_overrides
 from laconic.errors import ConfigError, DataError, LaconicError
-from laconic.systems.bulk import (
+from laconic.evaluation.bulk import (
     Advance,
     Job,
     Pool,
