@@ -40,10 +40,26 @@ def pointer_with_coverage() -> Any:
 def distraction_network() -> Any:
     attention = {"type": "distraction", "size": 6, "content": True, "history": True}
     spec = {"type": "distraction", "embedding_size": 5, "hidden_size": 4, "attention": attention}
-    ids = {"pad_id": PAD, "unk_id": UNK, "bos_id": BOS, "eos_id": EOS}
-    model = build("model", MODELS, spec, vocab_size=20, **ids).double()
+    model = build("model", MODELS, spec, vocab_size=20, **IDS).double()
     randomise(model, seed=5, scale=2.0)
     return ending(model)
+
+
+def transformer() -> Any:
+    spec = {"type": "transformer", "encoder_layers": 1, "decoder_layers": 2, "hidden_size": 8, "num_heads": 2}
+    model = build("model", MODELS, {**spec, "feed_forward_size": 12, "dropout": 0.0}, vocab_size=20, **IDS).double()
+    randomise(model, seed=6, scale=0.6)
+    return model.eval()
+
+
+def bart() -> Any:
+    sizes = {"d_model": 8, "encoder_layers": 1, "decoder_layers": 2, "encoder_ffn_dim": 12, "decoder_ffn_dim": 12}
+    heads = {"encoder_attention_heads": 2, "decoder_attention_heads": 2}
+    architecture = {**sizes, **heads, "max_position_embeddings": 32, "decoder_start_token_id": BOS}
+    spec = {"type": "bart", "architecture": {**architecture, "forced_eos_token_id": None}}
+    model = build("model", MODELS, spec, vocab_size=20, **IDS).double()
+    randomise(model, seed=7, scale=0.6)
+    return model.eval()
 
 
 NETWORKS: dict[str, Callable[[], Any]] = {
@@ -116,6 +132,16 @@ def test_each_term_equals_the_slow_search_and_matters(network: str, lambdas: str
         assert agree(found, slow(model, batch, **options))
         changed += words(found) != words(fast(model, batch, beam=4))
     assert changed, "the terms changed nothing: the cases show nothing"
+
+
+@pytest.mark.parametrize("network", [transformer, bart])
+def test_transformers_show_what_it_takes(network: Callable[[], Any]) -> None:
+    model, options, changed = network(), {"beam": 4, "lambdas": (3.0, -4.0, -6.0)}, 0
+    for batch in BATCHES[:2]:
+        found = fast(model, batch, **options)
+        assert agree(found, slow(model, batch, **options))
+        changed += words(found) != words(fast(model, batch, beam=4))
+    assert changed
 
 
 @pytest.mark.parametrize("beam", [1, 3, 5])
