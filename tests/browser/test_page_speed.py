@@ -1,9 +1,11 @@
-"""The page stays quick: when it opens, with a long document, while typing. The best of several tries counts, because
-other tests may run beside; the bounds are those that a person notices."""
+"""The page stays quick: when it opens, with a long document, while typing. The bounds are those that a person notices;
+several tries are made, because other tests may run beside."""
 
 from __future__ import annotations
 
 import random
+import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,6 +13,7 @@ from actions import TEXT, lit, summarize, visit
 from stand_in import Server
 
 OPEN_MS, HOVER_MS, TYPE_MS = 1000, 100, 100
+TRIES = 8
 
 # From an event to the frame that shows its effect.
 UNTIL_PAINTED = "await new Promise((done) => requestAnimationFrame(() => setTimeout(done)));"
@@ -63,8 +66,15 @@ def median(times: list[float]) -> float:
     return sorted(times)[len(times) // 2]
 
 
-def best_of(tries: int, measure: Any) -> float:
-    return min(measure() for _ in range(tries))
+def within(bound: float, measure: Callable[[], float]) -> None:
+    """Some try stays below the bound."""
+    tried: list[float] = []
+    while len(tried) < TRIES:
+        tried.append(measure())
+        if tried[-1] < bound:
+            return
+        time.sleep(0.5)
+    raise AssertionError(f"{[round(one) for one in tried]} ms, bound {bound} ms")
 
 
 def test_the_page_can_be_used_within_a_second(page: Any, server: Server) -> None:
@@ -74,7 +84,7 @@ def test_the_page_can_be_used_within_a_second(page: Any, server: Server) -> None
         page.wait_for_selector("body[data-ready]")
         return page.evaluate("performance.getEntriesByName('laconic-ready')[0].startTime")
 
-    assert best_of(5, opened) < OPEN_MS
+    within(OPEN_MS, opened)
 
 
 @pytest.mark.parametrize("line", [60, 10**9], ids=["paragraphs", "one line"])
@@ -83,13 +93,13 @@ def test_twenty_thousand_words_stay_smooth(page: Any, server: Server, line: int)
     text = long_text(20_000, line)
     page.locator("#text").evaluate("(field, text) => (field.value = text)", text)
     if line < len(text):  # browsers lay a paragraph out anew at each key, whatever the page does
-        assert best_of(3, lambda: median(page.evaluate(TYPE))) < TYPE_MS
+        within(TYPE_MS, lambda: median(page.evaluate(TYPE)))
     page.click("#go")
     page.wait_for_selector(".word")
     assert page.locator(".document *").count() < 200  # no element a word
-    assert best_of(3, lambda: median(page.evaluate(HOVER))) < HOVER_MS
+    within(HOVER_MS, lambda: median(page.evaluate(HOVER)))
     assert lit(page, "level5")
-    assert best_of(3, lambda: median(page.evaluate(POINT))) < HOVER_MS
+    within(HOVER_MS, lambda: median(page.evaluate(POINT)))
 
 
 def test_a_place_far_down_is_brought_into_sight(page: Any, server: Server) -> None:

@@ -7,7 +7,7 @@ import { h } from "./dom.js";
 import { level, LEVELS, Marks } from "./marks.js";
 import { lastAtMost } from "./text.js";
 
-const BLOCK = 4000; // a text node ends at the first line break after so many characters
+const BLOCK = 4000; // a block ends at the first line break after so many characters, a text node at the first blank
 const LARGE = 60000; // from here on blocks out of sight are not laid out
 
 /** @typedef {{start: number, end: number, weight?: number}} Place */
@@ -37,12 +37,23 @@ export class DocumentView {
     for (let start = 0; start < text.length; ) {
       const stop = start + BLOCK < text.length ? text.indexOf("\n", start + BLOCK) : -1;
       const end = stop < 0 ? text.length : stop + 1;
-      const node = document.createTextNode(text.slice(start, end));
-      this.nodes.push(node);
-      this.starts.push(start);
-      this.element.append(h("div", { class: "block" }, node));
+      this.element.append(h("div", { class: "block" }, ...this.addNodes(text, start, end)));
       start = end;
     }
+  }
+
+  /** One block's text: several nodes where a line has no end, for a mark repaints its whole node. */
+  addNodes(text, start, end) {
+    const nodes = [];
+    while (start < end) {
+      const gap = start + BLOCK < end ? text.indexOf(" ", start + BLOCK) : -1;
+      const stop = gap < 0 || gap >= end ? end : gap + 1;
+      nodes.push(document.createTextNode(text.slice(start, stop)));
+      this.starts.push(start);
+      start = stop;
+    }
+    this.nodes.push(...nodes);
+    return nodes;
   }
 
   listen() {
