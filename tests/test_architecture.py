@@ -33,7 +33,7 @@ LAYERS: list[set[str]] = [
 ]
 SAME_LAYER = {("text", "config"), ("types", "errors"), ("models", "objectives"), ("cli", "server")}
 NEVER = {("models", "search"), ("search", "models"), ("layers", "data")}
-TORCH_FREE = {"", "errors", "types", "config", "text", "metrics", "extractive", "explain"}
+TORCH_FREE = {"", "errors", "types", "config", "text", "metrics", "extractive", "explain", "server"}
 TORCH_FREE_FILES = {
     "laconic.data.readers",
     "laconic.data.columns",

@@ -44,6 +44,7 @@ DESCRIPTION = (
 EVENT_STREAM = "text/event-stream"
 EVENT = {"type": "object", "properties": {"event": {"type": "string"}, "data": {"type": "string"}}}
 NO_TELEMETRY: Any = dict.fromkeys(("tracing", "metrics", "logs", "operation_spans", "auto_configure"), False)
+LAST_SECONDS = 5.0  # for the workers to notice that nobody waits
 STATUSES = {"invalid": (400, 404, 405, 408, 413, 415, 422), "busy": (429, 503, 504), "token": (401,)}
 
 
@@ -61,7 +62,8 @@ def create_app(
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         service.start()
         yield
-        await asyncio.to_thread(service.stop, service.settings.drain_timeout)
+        service.abandon()  # the server waits for its requests before this; nobody is left
+        await asyncio.to_thread(service.stop, LAST_SECONDS)
 
     app = FastAPI(
         title="Laconic",
