@@ -1,0 +1,404 @@
+"""Conditional computation: the same numbers whenever a chunk is read, and no other chunk is read."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from laconic.config.names import MODELS, OBJECTIVES, build
+from laconic.config.schema import SearchConfig
+from laconic.errors import ConfigError
+from laconic.layers import noise
+from laconic.layers.attention.chunked import best_chunks, draw_chunks, policy_log_prob, sparsemax
+from laconic.layers.grid import make_grid, make_sentence_grid
+from laconic.layers.word_states import ChunkStates, WordEncoder
+from laconic.models.coarse_to_fine import CoarseToFine
+from laconic.objectives.reinforce import reinforce_advantages, updated_baseline
+from laconic.search.decode import decode
+from laconic.types import Batch
+from samples import VOCAB, random_batch
+
+LENGTHS = (23, 9, 1, 16)
+
+
+def make(draws: int = 1, **options: Any) -> CoarseToFine:
+    torch.manual_seed(5)
+    attention = {"type": "coarse_to_fine", "draws": draws, **options.pop("attention", {})}
+    spec = {
+        "type": "coarse_to_fine",
+        "attention": attention,
+        "coarse": {"type": "convolution", "size": 7, "width": 3},
+        "embedding_size": 6,
+        "hidden_size": 5,
+        "chunks": None,
+        "chunk_words": 3,
+        "dropout": 0.4,
+        "init_range": 0.5,
+        **options,
+    }
+    return build("model", MODELS, spec, vocab_size=VOCAB).double()
+
+
+def documents(seed: int = 9) -> Batch:
+    return replace(random_batch(LENGTHS, (6, 4, 2, 5), vocab_size=VOCAB), noise_seed=seed, indices=[7, 3, 12, 5])
+
+
+def loss_of(model: CoarseToFine, batch: Batch) -> Tensor:
+    output = model(batch)
+    rewards = output.gold_log_probs.detach()
+    return output.gold_log_probs.sum() + (output.details["policy_log_prob"] * rewards).sum()
+
+
+class Spy:
+    """Notes every chunk that the word encoder reads."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.read: list[tuple[int, int]] = []
+        keep = ChunkStates.encode
+
+        def encode(states: ChunkStates, rows: Tensor, chunks: Tensor) -> Tensor:
+            self.read += zip(rows.tolist(), chunks.tolist(), strict=True)
+            return keep(states, rows, chunks)
+
+        monkeypatch.setattr(ChunkStates, "encode", encode)
+
+
+# ----------------------------------------------------------------- lazy = full = replay
+
+
+@pytest.mark.parametrize("mask_padding", [False, True])
+@pytest.mark.parametrize("draws", [1, 2, 3])
+def test_when_a_chunk_is_read_changes_nothing(draws: int, mask_padding: bool) -> None:
+    found = {}
+    for mode in ("full", "lazy", "replay"):
+        model = make(draws, encode=mode, mask_padding=mask_padding)
+        loss = loss_of(model, documents())
+        loss.backward()
+        found[mode] = (loss.item(), {n: p.grad for n, p in model.named_parameters()})
+    for mode in ("lazy", "replay"):
+        assert found[mode][0] == pytest.approx(found["full"][0], abs=1e-10)
+        for name, gradient in found["full"][1].items():
+            if gradient is not None:
+                torch.testing.assert_close(found[mode][1][name], gradient, atol=1e-10, rtol=0, msg=name)
+
+
+@pytest.mark.parametrize("draws", [1, 3])
+def test_rows_encoded_are_the_distinct_chunks_drawn(monkeypatch: pytest.MonkeyPatch, draws: int) -> None:
+    drawn: set[tuple[int, int]] = set()
+    batch = documents()
+    for mode in ("lazy", "replay"):
+        model, spy = make(draws, encode=mode), Spy(monkeypatch)
+        keep = model._run
+
+        def run(*args: Any, keep: Any = keep, **kwargs: Any) -> Any:
+            trace = keep(*args, **kwargs)
+            for t, picks in enumerate(trace.picks):
+                for b in range(len(picks)):
+                    if bool(batch.target_mask[b, t]):
+                        drawn.update((b, chunk) for chunk in picks[b].tolist())
+            return trace
+
+        monkeypatch.setattr(model, "_run", run)
+        model(batch)
+        assert len(set(spy.read)) == len(drawn)
+        assert set(spy.read) == drawn
+        assert len(spy.read) == len(drawn) * (2 if mode == "replay" else 1)
+    assert len(drawn) < sum(-(-length // 3) for length in LENGTHS)
+
+
+def test_unread_chunks_may_hold_anything(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Poison: with every unread state not a number, the outputs and gradients are what they were."""
+    batch = documents()
+    clean = make(encode="full")
+    expected = loss_of(clean, batch)
+    expected.backward()
+    spy = Spy(monkeypatch)
+    loss_of(make(encode="lazy"), batch)
+    monkeypatch.undo()
+    keep = ChunkStates.encode
+
+    def poisoned(states: ChunkStates, rows: Tensor, chunks: Tensor) -> Tensor:
+        unread = [pair not in spy.read for pair in zip(rows.tolist(), chunks.tolist(), strict=True)]
+        assert any(unread)
+        return torch.where(torch.tensor(unread).view(-1, 1, 1), torch.nan, keep(states, rows, chunks))
+
+    monkeypatch.setattr(ChunkStates, "encode", poisoned)
+    model = make(encode="full")
+    loss = loss_of(model, batch)
+    assert loss.item() == pytest.approx(expected.item(), abs=1e-12)
+
+
+def test_a_longer_document_with_the_same_draws_costs_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = make(encode="lazy", coarse={"type": "bag_of_words", "frozen": True}).eval()
+    spy = Spy(monkeypatch)
+    batch = random_batch((24,), (6,), vocab_size=VOCAB)
+    counts = []
+    for repeats in (1, 2, 8):
+        ids = torch.cat([batch.source_ids, torch.zeros(1, 24 * (repeats - 1), dtype=torch.int64)], dim=1)
+        mask = torch.ones_like(ids, dtype=torch.bool)
+        spy.read.clear()
+        with torch.no_grad():
+            model(replace(batch, source_ids=ids, source_extended_ids=ids, source_mask=mask))
+        counts.append(len(spy.read))
+    assert counts[0] == counts[1] == counts[2] or max(counts) <= 6  # at most one chunk a step, however many there are
+
+
+@pytest.mark.parametrize("beam", [1, 4])
+@pytest.mark.parametrize("read", [1, 2])
+def test_search_with_and_without_the_cache(monkeypatch: pytest.MonkeyPatch, beam: int, read: int) -> None:
+    config = SearchConfig(beam_size=beam, max_length=8, early_stopping=False, length_normalisation="none")
+    batch, found = documents(), {}
+    for mode in ("full", "lazy"):
+        model = make(encode=mode, attention={"read": read}).eval()
+        found[mode] = decode(model, batch, config, unk_id=1, bos_id=2, eos_id=3, pad_id=0)
+    forgetful = make(encode="lazy", attention={"read": read}).eval()
+    keep = type(forgetful.attention)._read
+
+    def read_anew(*args: Any) -> Any:
+        args[5].states.states = None
+        args[5].states.slots.fill_(-1)
+        return keep(*args)
+
+    monkeypatch.setattr(type(forgetful.attention), "_read", read_anew)
+    found["without"] = decode(forgetful, batch, config, unk_id=1, bos_id=2, eos_id=3, pad_id=0)
+    for other in ("lazy", "without"):
+        for mine, theirs in zip(found[other], found["full"], strict=True):
+            assert [h.ids for h in mine] == [h.ids for h in theirs]
+            assert [h.score for h in mine] == pytest.approx([h.score for h in theirs], abs=1e-10)
+
+
+def test_a_document_reads_what_it_reads_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, batch = make(attention={"read": 2}, encode="lazy").eval(), documents()
+    memory = model.encode(batch)
+    config = SearchConfig(beam_size=3, max_length=6)
+    decode(model, batch, config, unk_id=1, bos_id=2, eos_id=3, pad_id=0)
+    spy = Spy(monkeypatch)
+    decode(model, batch, config, unk_id=1, bos_id=2, eos_id=3, pad_id=0)
+    assert len(spy.read) == len(set(spy.read))
+    figures = model.reading(memory)
+    assert [f["chunks"] for f in figures] == [-(-length // 3) for length in LENGTHS]
+    assert [f["words"] for f in figures] == list(LENGTHS)
+    assert all(f["chunks_read"] == 0 == f["words_read"] for f in figures)  # this memory has not been searched
+
+
+def test_noise_belongs_to_the_example(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Draws and dropout of an example do not depend on the order of the batch."""
+    batch = documents()
+    order = torch.tensor([2, 0, 3, 1])
+    turned = replace(
+        batch,
+        **{
+            name: getattr(batch, name)[order]
+            for name in ("source_ids", "source_extended_ids", "source_mask", "target_ids", "target_input_ids")
+        },
+        target_mask=batch.target_mask[order],  # type: ignore[index]
+        indices=[batch.indices[i] for i in order.tolist()],
+    )
+    for mode in ("full", "lazy", "replay"):
+        model = make(2, encode=mode)
+        torch.testing.assert_close(model(turned).gold_log_probs, model(batch).gold_log_probs[order], atol=1e-12, rtol=0)
+
+
+# --------------------------------------------------------------------------- the policy gradient
+
+
+def test_the_policy_gradient_in_closed_form() -> None:
+    """dL/dz = -(A / B)(n - k alpha^s) for the coarse logits z of each step."""
+    torch.manual_seed(0)
+    logits = torch.randn(3, 4, 5, dtype=torch.float64, requires_grad=True)
+    picks = torch.randint(5, (3, 4, 2))
+    advantages = torch.randn(3, 4, dtype=torch.float64)
+    loss = -(advantages * policy_log_prob(torch.log_softmax(logits, -1), picks)).sum() / 3
+    (gradient,) = torch.autograd.grad(loss, logits)
+    counts = torch.nn.functional.one_hot(picks, 5).sum(2)
+    expected = -(advantages / 3).unsqueeze(-1) * (counts - 2 * torch.softmax(logits.detach(), -1))
+    torch.testing.assert_close(gradient, expected)
+
+
+def test_the_policy_gradient_is_that_of_the_expected_reward() -> None:
+    """All ways to read a document of three chunks in two steps: sum_a p(a) times REINFORCE's gradient (no baseline,
+    no discount) is the gradient of E[R] by the coarse query, where R itself is held fixed for each way."""
+    model = make(dropout=0.0, encode="full").eval()
+    batch = random_batch((9,), (2,), vocab_size=VOCAB)
+    assert model.attention.coarse_query is not None
+    weight = model.attention.coarse_query.weight
+    reinforce = build(
+        "objective",
+        OBJECTIVES,
+        {"type": "reinforce", "discount": 1.0, "scale": 1.0, "baseline_order": "subtract_first"},
+    ).double()
+    keep = model._run
+    surrogate = torch.zeros_like(weight)
+    expected_reward = torch.zeros((), dtype=torch.float64)
+    for ways in itertools.product(range(3), repeat=2):
+        picks = [torch.tensor([[way]]) for way in ways]
+        keys = torch.zeros(1, dtype=torch.int64)
+        model._run = lambda *a, p=picks, k=keys, **kw: keep(a[0], a[1], k, a[3], p)  # type: ignore[method-assign]
+        reinforce.baseline.zero_()
+        output = model(batch)
+        log_prob = output.details["policy_log_prob"].sum()
+        reward = output.gold_log_probs.sum().detach()
+        term = reinforce(output, batch)
+        (gradient,) = torch.autograd.grad(term.sum, weight, retain_graph=True)
+        surrogate -= log_prob.detach().exp() * gradient
+        expected_reward = expected_reward + log_prob.exp() * reward
+    (exact,) = torch.autograd.grad(expected_reward, weight)
+    # REINFORCE leaves out of A_t what came before t, whose expectation is zero: the sums over all ways agree
+    torch.testing.assert_close(surrogate, exact, atol=1e-10, rtol=1e-8)
+
+
+def test_draws_follow_the_distribution() -> None:
+    log_p = torch.log_softmax(torch.tensor([1.0, 0.0, -1.0, 0.5]), -1).expand(20000, 1, 4)
+    keys = noise.mixed(3, torch.arange(20000)).unsqueeze(1)
+    picks = draw_chunks(log_p, keys, 2)
+    shares = torch.bincount(picks.flatten(), minlength=4) / picks.numel()
+    torch.testing.assert_close(shares, log_p[0, 0].exp(), atol=0.01, rtol=0)
+    assert abs(float((picks[..., 0] == picks[..., 1]).float().mean()) - float(log_p[0, 0].exp().square().sum())) < 0.01
+
+
+def test_the_baseline_moves_towards_the_rewards_that_exist() -> None:
+    before = torch.tensor([1.0, 2.0, 3.0])
+    after = updated_baseline(before, torch.tensor([-4.0, -3.0, 0.0]), torch.tensor([2.0, 1.0, 0.0]), 0.1)
+    torch.testing.assert_close(after, torch.tensor([0.9 - 0.2, 1.8 - 0.3, 3.0]))
+
+
+def test_advantages_stop_with_the_target() -> None:
+    rewards = torch.tensor([[-1.0, -2.0, -4.0], [-3.0, -8.0, 100.0]])
+    mask = torch.tensor([[True, True, True], [True, True, False]])
+    found = reinforce_advantages(rewards, torch.zeros(3), mask, discount=0.5, scale=0.3)
+    torch.testing.assert_close(found, 0.3 * torch.tensor([[-3.0, -4.0, -4.0], [-7.0, -8.0, 0.0]]))
+
+
+# ------------------------------------------------------------------------------------ choices
+
+
+def test_ties_go_to_the_first_chunk_and_shares_add_up() -> None:
+    coarse = torch.tensor([[[0.2, 0.4, 0.4, 0.0]]])
+    picks, shares = best_chunks(coarse, 1)
+    assert picks.tolist() == [[[1]]]
+    assert shares.tolist() == [[[1.0]]]
+    picks, shares = best_chunks(coarse, 2)
+    assert picks.tolist() == [[[1, 2]]]
+    torch.testing.assert_close(shares, torch.tensor([[[0.5, 0.5]]]))
+    picks, shares = best_chunks(coarse, 9)  # more than there are; the fourth is not the document's
+    assert picks.tolist() == [[[1, 2, 0, 1]]]
+    torch.testing.assert_close(shares, torch.tensor([[[0.4, 0.4, 0.2, 0.0]]]))
+    torch.testing.assert_close(best_chunks(coarse, 4, uniform=True)[1], torch.tensor([[[1, 1, 1, 0.0]]]) / 3)
+
+
+def test_sparsemax_of_known_scores() -> None:
+    mask = torch.tensor([True, True, True, False])
+    found = sparsemax(torch.tensor([1.0, 0.6, -2.0, 50.0], dtype=torch.float64), mask)
+    torch.testing.assert_close(found, torch.tensor([0.7, 0.3, 0.0, 0.0], dtype=torch.float64))
+    assert torch.autograd.gradcheck(
+        lambda x: sparsemax(x, mask), torch.tensor([1.0, 0.6, -2.0, 3.0], dtype=torch.float64, requires_grad=True)
+    )
+
+
+def test_sentences_as_chunks() -> None:
+    ids = torch.tensor([[5, 6, 9, 7, 9, 8, 8, 8, 8], [4, 9, 0, 0, 0, 0, 0, 0, 0]])
+    mask = ids > 0
+    grid = make_sentence_grid(ids, mask, separator_id=9, chunk_words=3, num_chunks=None, pad_id=0)
+    assert grid.ids.tolist() == [[[5, 6, 9], [7, 9, 0], [8, 8, 8]], [[4, 9, 0], [0, 0, 0], [0, 0, 0]]]
+    assert grid.chunks.tolist() == [[True, True, True], [True, False, False]]
+    cells = torch.arange(1.0, 10.0).view(1, 1, 3, 3).expand(2, 1, 3, 3)
+    tokens = grid.flat(cells, 9)
+    assert tokens[0, 0].tolist() == [1, 2, 3, 4, 5, 7, 8, 9, 0]  # the last word is cut off with its sentence
+    assert tokens[1, 0].tolist() == [1, 2, 0, 0, 0, 0, 0, 0, 0]
+
+
+def test_a_grid_wider_than_the_document() -> None:
+    grid = make_grid(torch.tensor([[5, 6]]), torch.tensor([[True, True]]), chunk_words=4, num_chunks=2, pad_id=0)
+    assert grid.ids.tolist() == [[[5, 6, 0, 0], [0, 0, 0, 0]]]
+    assert grid.chunks.tolist() == [[True, True]]
+
+
+@pytest.mark.parametrize("chunks", [None, 3])
+@pytest.mark.parametrize("attention", ["standard", "hierarchical", "coarse_to_fine"])
+@pytest.mark.parametrize("mask_padding", [False, True])
+def test_a_document_of_one_word_and_chunks_shorter_than_the_filter(
+    attention: str, mask_padding: bool, chunks: int | None
+) -> None:
+    spec = {
+        "type": "coarse_to_fine",
+        "attention": {"type": attention},
+        "embedding_size": 4,
+        "hidden_size": 4,
+        "chunk_words": 2,
+        "chunks": chunks,
+        "mask_padding": mask_padding,
+    }
+    model = build("model", MODELS, spec, vocab_size=VOCAB).double()
+    output = model(random_batch((1,), (3,), vocab_size=VOCAB))
+    output.gold_log_probs.sum().backward()
+    assert bool(output.gold_log_probs.isfinite().all())
+    assert all(bool(p.grad.isfinite().all()) for p in model.parameters() if p.grad is not None)
+    found = decode(
+        model.eval(),
+        random_batch((1,), (3,), vocab_size=VOCAB),
+        SearchConfig(beam_size=2, max_length=4),
+        unk_id=1,
+        bos_id=2,
+        eos_id=3,
+        pad_id=0,
+    )
+    assert found[0][0].attention is not None
+
+
+def test_more_chunks_to_read_than_there_are() -> None:
+    model = make(attention={"read": 50}).eval()
+    with torch.no_grad():
+        assert bool(model(documents()).gold_log_probs.isfinite().all())
+
+
+def test_switches_and_what_they_refuse() -> None:
+    model = make(2)
+    assert model.switches() == {"encode": "auto", "hard": True, "read": 2}
+    model.switch({"encode": "lazy", "hard": False, "read": 1})
+    assert model.switches() == {"encode": "lazy", "hard": False, "read": 1}
+    with pytest.raises(ConfigError, match="auto, full, lazy, replay"):
+        model.switch({"encode": "sometimes"})
+    with pytest.raises(ConfigError, match="at least 1"):
+        model.switch({"read": 0})
+    with pytest.raises(ConfigError, match="position_rows"):
+        make(position_size=4)
+    with pytest.raises(ConfigError, match="separator_id"):
+        make(chunking="sentence")
+    with pytest.raises(ConfigError, match="vocabulary"):
+        make(head={"type": "pointer"})
+
+
+def test_soft_and_hard_minibatches_alternate_alike_everywhere() -> None:
+    model = make(alternate=0.5)
+    kinds = ["policy_log_prob" in model(documents(seed)).details for seed in range(30)]
+    assert 6 < sum(kinds) < 24
+    other = make(alternate=0.5)  # another process: the same coins
+    assert kinds == ["policy_log_prob" in other(documents(seed)).details for seed in range(30)]
+    steps = make(alternate=0.5, alternate_unit="step")(documents()).details["policy_log_prob"]
+    assert bool((steps[0] == 0).any())
+    assert bool((steps[0] < 0).any())
+
+
+def test_dropout_between_layers_is_a_function_of_the_chunk() -> None:
+    encoder = WordEncoder(3, 4, num_layers=2, dropout=0.5)
+    x, words = torch.randn(1, 5, 3).expand(3, 5, 3), torch.ones(3, 5, dtype=torch.bool)
+    states = encoder(x, words, torch.tensor([8, 9, 8]))
+    torch.testing.assert_close(states[0], states[2])
+    assert not torch.allclose(states[0], states[1])
+
+
+def test_keyed_noise() -> None:
+    keys = noise.mixed(1, torch.arange(400))
+    kept = noise.kept(keys, 100, dropout=0.3)
+    torch.testing.assert_close(kept.unique(), torch.tensor([0.0, 1 / 0.7]))
+    assert abs(float(kept.mean()) - 1) < 0.02
+    values = noise.gumbel(keys, 100)
+    assert abs(float(values.mean()) - 0.5772) < 0.02
+    assert abs(float(values.std()) - 1.2825) < 0.02
+    columns = torch.corrcoef(noise.bits(keys, 6).double().T)
+    assert float((columns - torch.eye(6)).abs().max()) < 0.2
