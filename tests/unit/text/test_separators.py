@@ -50,6 +50,7 @@ def test_a_separator_in_the_data_is_the_boundary() -> None:
     encoding = encode(trained(), "the cat <EOS> sat")
     assert encoding.tokens == ("the", "cat", EOS, "sat")
     assert encoding.total == 4
+    assert encode(trained(), "<EOS> cat <EOS>").tokens == ("cat",)  # between sentences only
 
 
 @pytest.mark.parametrize("cls", [WordTokenizer, BpeTokenizer, CharacterTokenizer])
