@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 import json
 import os
 import random
@@ -116,6 +117,21 @@ def test_a_finished_file_is_gone_on_with_when_the_input_grew(tmp_path: Path) -> 
     whole = summarized(tmp_path / "whole.jsonl", "lead", str(long), *arguments)
     assert grown.startswith(first)  # what was handed out stays
     assert grown.splitlines()[48:] == whole.splitlines()[48:]
+
+
+@pytest.mark.usefixtures("_told_apart")
+def test_records_without_ids_keep_their_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = "".join(json.dumps({"document": f"Text {number}. More."}) + "\n" for number in range(60))
+    arguments = ["lead", "-", "--jsonl", "--batch-size", "2"]  # windows of 16
+
+    def from_stdin(out: Path) -> bytes:
+        monkeypatch.setattr(sys, "stdin", io.StringIO(lines))
+        return summarized(out, *arguments)
+
+    whole = from_stdin(tmp_path / "whole.jsonl")
+    assert [json.loads(line)["id"] for line in whole.splitlines()] == [str(number) for number in range(1, 61)]
+    (tmp_path / "out.jsonl.partial").write_bytes(b"".join(whole.splitlines(keepends=True)[:37]))
+    assert from_stdin(tmp_path / "out.jsonl") == whole
 
 
 def started(out: Path, *arguments: str) -> subprocess.Popen[bytes]:
