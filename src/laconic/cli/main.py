@@ -46,6 +46,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "resume": ("laconic.cli.resume:command", "Go on with an interrupted run, bit for bit."),
     "summarize": ("laconic.cli.summarize:command", "Summarize text, files, JSON lines or standard input."),
     "evaluate": ("laconic.cli.evaluate:command", "Score models and extractive methods on a data set."),
+    "tune": ("laconic.cli.tune:command", "Search for the best decoding settings on validation data."),
     "compare": ("laconic.cli.compare:command", "Train and score a recipe's rows, or systems, in one table."),
     "judge": ("laconic.cli.judge:command", "Blinded sheets for human evaluation, and their analysis."),
     "align": ("laconic.cli.align:command", "Which attention head aligns words best; heat maps of attention."),

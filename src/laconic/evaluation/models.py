@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -38,17 +38,18 @@ def open_model(
     Raises:
         ModelError: there is no such model, or it is damaged.
     """
-    folder = _model_folder(place)
+    folder = model_folder(place)
     summarizer = Summarizer.from_pretrained(str(folder) if folder.is_dir() else place, device=device)
     return ModelSystem(name or place, summarizer, _identity(folder, place), search or {})
 
 
 def model_identity(place: str, search: Mapping[str, Any] | None = None) -> str:
     """The ``identity`` that `open_model` would give, without loading the model."""
-    return _with_search(_identity(_model_folder(place), place), search or {})
+    return _with_search(_identity(model_folder(place), place), search or {})
 
 
-def _model_folder(place: str) -> Path:
+def model_folder(place: str) -> Path:
+    """The model's own folder, where ``place`` is a run's folder; else ``place``."""
     folder = Path(place)
     return folder / "model" if (folder / "model").is_dir() else folder
 
@@ -57,13 +58,21 @@ def _with_search(identity: str, search: Mapping[str, Any]) -> str:
     return json.dumps([identity, dict(search)], sort_keys=True)
 
 
-def _identity(folder: Path, name: str) -> str:
+def weights_identity(place: str) -> str:
+    """As `model_identity`, but the decoding defaults that the model comes with do not count."""
+    return _identity(model_folder(place), place, {*_NOT_IDENTITY, "generation_config.json"})
+
+
+_NOT_IDENTITY = frozenset({"metrics.json", "environment.json"})
+
+
+def _identity(folder: Path, name: str, without: Collection[str] = _NOT_IDENTITY) -> str:
     """A digest of a local model's files; the id of a model on the hub."""
     if not folder.is_dir():
         return name
     digest = hashlib.sha256()
     for path in sorted(folder.glob("*")):
-        if path.suffix in {".json", ".safetensors"} and path.name not in {"metrics.json", "environment.json"}:
+        if path.suffix in {".json", ".safetensors"} and path.name not in without:
             digest.update(path.name.encode())
             with path.open("rb") as file:
                 digest.update(hashlib.file_digest(file, "sha256").digest())

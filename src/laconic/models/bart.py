@@ -159,6 +159,7 @@ class BartSummarizer(SummarizationModel):
         opponent: dict[str, Any] | None = None
 
     config: BartSummarizer.Config
+    encoder_switches = frozenset()
 
     def __init__(
         self,

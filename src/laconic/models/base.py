@@ -23,11 +23,10 @@ class SummarizationModel(nn.Module):
     """Base class of the models. ``Class(config, vocab_size=V, pad_id=..., unk_id=..., bos_id=..., eos_id=...)``."""
 
     Config: type[Section] = Section  # options of the model, as they stand below ``model`` in a recipe
-    parts: ClassVar[
-        Mapping[str, tuple[str, Table]]
-    ] = {}  # options that hold components
+    parts: ClassVar[Mapping[str, tuple[str, Table]]] = {}  # options that hold components
     config: Section
     vocab_size: int
+    encoder_switches: frozenset[str] | None = None  # switches that change what `encode` leaves; none: any may
 
     @abstractmethod
     def encode(self, batch: Batch) -> Memory:

@@ -146,6 +146,7 @@ class Distraction(SummarizationModel):
 
     Config = DistractionConfig
     config: DistractionConfig
+    encoder_switches = frozenset()
 
     def __init__(
         self,

@@ -117,6 +117,7 @@ class Seq2Seq(SummarizationModel):
 
     Config = Seq2SeqConfig
     config: Seq2SeqConfig
+    encoder_switches = frozenset()
 
     def __init__(
         self,

@@ -96,6 +96,7 @@ class Transformer(SummarizationModel):
 
     Config = TransformerConfig
     config: TransformerConfig
+    encoder_switches = frozenset()
 
     def __init__(
         self,

@@ -1,0 +1,165 @@
+"""``laconic tune``: search for decoding settings on validation data, and record what was tried and found."""
+
+from __future__ import annotations
+
+import json
+import sys
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from laconic.cli.evaluate import split_of
+from laconic.cli.progress import progress, quiet
+from laconic.cli.tables import aligned
+from laconic.config.loading import parse_overrides
+from laconic.config.schema import EvaluationConfig
+from laconic.data.readers import ReadOptions, SkipCounter, read_with
+from laconic.errors import ConfigError, DataError, unknown_choice
+
+if TYPE_CHECKING:
+    from laconic.evaluation.tuning import Scored, TuningResult
+
+SHOWN = 20  # rows of the table, the present settings besides
+METRICS = ("rouge1", "rouge2", "rougeL", "mean")
+
+
+def command(
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="Model or run folder, or hub id.")],
+    data: Annotated[str, typer.Option(help="A file of records, or a folder with one file a split.")],
+    grid: Annotated[list[str] | None, typer.Option(metavar="KEY=A,B,C", help="Try each value of a search key.")] = None,
+    random: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KEY=LOW:HIGH[:log][:both-signs]", help="Draw values of a search key."),
+    ] = None,
+    trials: Annotated[int, typer.Option(min=1, help="Random draws (of each combination of the grids).")] = 20,
+    metric: Annotated[str, typer.Option(help="rouge1, rouge2, rougeL, or mean: of the three.")] = "mean",
+    seed: Annotated[int, typer.Option(help="Of the random draws.")] = 1,
+    split: Annotated[str, typer.Option(help="Which split of a folder.")] = "validation",
+    max_records: Annotated[int | None, typer.Option(min=1, help="Decode the first records only.")] = None,
+    batch_size: Annotated[int, typer.Option(min=1, help="Records decoded at once.")] = 16,
+    profile: Annotated[
+        str | None, typer.Option(help="Way of scoring, as of evaluate; by default the model's own, or rouge155.")
+    ] = None,
+    search: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Fixed in all trials.")] = None,
+    output: Annotated[Path | None, typer.Option(help="Folder for tune.json and the trials.")] = None,
+    apply: Annotated[bool, typer.Option("--apply", help="Make the best settings the model's defaults.")] = False,
+    document_column: Annotated[str | None, typer.Option(help="Name of the document's column.")] = None,
+    summary_column: Annotated[str | None, typer.Option(help="Name of the summary's column.")] = None,
+    data_format: Annotated[str, typer.Option("--format", help="Format of the data; detected by default.")] = "auto",
+    device: Annotated[str, typer.Option(help="Device of the model, such as cpu or cuda.")] = "cpu",
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Decode validation data with many settings of search and say which score best.
+
+    Each batch is encoded once for all settings. Interrupted, or asked for more trials, the same command goes on where
+    it stopped. The first trial is the model as it is.
+    """
+    from laconic.evaluation.tuning_plan import described, parse_grid, parse_range, plan
+
+    if metric not in METRICS:
+        raise ConfigError(unknown_choice("metric", metric, METRICS))
+    grids, ranges = [parse_grid(text) for text in grid or []], [parse_range(text) for text in random or []]
+    settings = plan(grids, ranges, trials, seed)
+    fixed = parse_overrides(search or [])
+    fixed = fixed.get("search", fixed)
+    path = split_of(data, split)
+    reading = ReadOptions(data_format, document_column, summary_column)
+    skipped = SkipCounter()
+    records = list(islice(read_with(path, reading, on_skip=skipped, on_choice=_note), max_records))
+    if not records:
+        raise DataError(f"{path} holds no records.")
+
+    from laconic.evaluation.models import model_folder, weights_identity
+    from laconic.evaluation.predictions import fingerprint
+    from laconic.evaluation.run import options_of
+    from laconic.evaluation.tuning import TrialLog, trials_of, tune, write_json
+    from laconic.evaluation.tuning import apply as apply_settings
+    from laconic.systems.neural import NeuralSystem
+
+    system = NeuralSystem.from_pretrained(model, device)
+    system.set_defaults(fixed)
+    own = system.loaded.run.evaluation if system.loaded.run else EvaluationConfig()
+    scoring = own.model_copy(update={"batch_size": batch_size} | ({"profile": profile, "rouge": {}} if profile else {}))
+    options = options_of(scoring)
+    planned = trials_of(system, settings)
+    identity = weights_identity(model)
+    folder = output or default_folder(model)
+    digest = fingerprint(json.dumps([identity, batch_size]), records)
+    with (
+        TrialLog(folder, digest) as log,
+        progress(f"Trying {len(planned)} settings", total=len(planned) * len(records)) as bar,
+    ):
+        result = tune(system, records, planned, metric=metric, options=options, log=log, progress=bar.advance)
+    best = planned[result.trials.index(result.best)]
+    content = {
+        "model": model,
+        "model_identity": identity,
+        "data": path,
+        "records": len(records),
+        "metric": metric,
+        "signature": result.signature,
+        "seed": seed,
+        "draws": trials if ranges else 0,
+        **described(grids, ranges),
+        "fixed": fixed,
+        "best": result.best.as_dict(),
+        "best_search": best.search.model_dump(mode="json"),
+        "present": result.present.as_dict(),
+        "trials": [trial.as_dict() for trial in result.ranked()],
+        "batches_encoded": result.encodings,
+        "notes": list(result.notes),
+        "applied": apply,
+    }
+    if apply:
+        apply_settings(model_folder(model), best.search)
+    write_json(folder / "tune.json", content)
+    print(json.dumps(content, indent=2, ensure_ascii=False) if as_json else _report(result, content, folder))
+
+
+def default_folder(model: str) -> Path:
+    """Where the record goes: beside the model's files, never among them, because they are its identity."""
+    from laconic.evaluation.models import model_folder
+
+    folder = model_folder(model)
+    if not folder.is_dir():
+        return Path(f"{model.replace('/', '-')}.tune")
+    return folder.parent / "tune" if folder.name == "model" else folder.with_name(f"{folder.name}.tune")
+
+
+def _report(result: TuningResult, content: dict[str, Any], folder: Path) -> str:
+    keys = list(dict.fromkeys(key for trial in result.trials for key in trial.settings))
+    names = ("rouge1", "rouge2", "rougeL", "mean", "words", "repetition")
+    header = [*keys, "ROUGE-1", "ROUGE-2", "ROUGE-L", "mean", "words", "repeated"]
+    ranked = result.ranked()
+    listed = ranked[:SHOWN] + ([] if result.present in ranked[:SHOWN] else [result.present])
+
+    def row(trial: Scored) -> list[str]:
+        cells = [_cell(trial.settings[key]) if key in trial.settings else "-" for key in keys]
+        return cells + [f"{trial.scores[n] if n == 'words' else 100 * trial.scores[n]:.2f}" for n in names]
+
+    lines = [aligned(header, [row(trial) for trial in listed], left=0), ""]
+    lines.append(
+        f"{content['data']}: {content['records']} records, {len(result.trials)} settings; {content['signature']}"
+    )
+    lines += result.notes
+    gain = 100 * (result.best.scores[result.metric] - result.present.scores[result.metric])
+    if result.best is result.present:
+        lines.append(f"Nothing is better than the present settings (the row of dashes) by {result.metric}.")
+    else:
+        wanted = " ".join(f"--set {key}={_cell(value)}" for key, value in result.best.settings.items())
+        lines.append(f"Best by {result.metric}, {gain:+.2f} against the present settings: {wanted}")
+        lines.append("Chosen on these records, it looks better on them than it is: score it on others.")
+    lines.append("The model's defaults now." if content["applied"] else "Not applied; --apply makes them the defaults.")
+    lines.append(f"Everything tried is in {folder / 'tune.json'}.")
+    return "\n".join(lines)
+
+
+def _cell(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _note(text: str) -> None:
+    if not quiet():
+        print(text, file=sys.stderr)
