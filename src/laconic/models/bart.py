@@ -344,6 +344,15 @@ class BartSummarizer(SummarizationModel):
         self._forced(self.encode(batch), self._known(batch.target_ids), trace)
         return torch.stack(trace.layers).transpose(1, 2)
 
+    def opponent_attention(self, batch: Batch) -> Tensor:
+        """alpha_o (B, T, S)."""
+        if self.opponent is None:
+            return super().opponent_attention(batch)
+        assert batch.target_ids is not None, "a teacher-forced pass needs targets"
+        tap = self._tap()
+        self._forced(self.encode(batch), self._known(batch.target_ids), AttentionTrace(self._explaining), tap)
+        return tap.read(self.opponent, batch.source_mask).opponent
+
     def switches(self) -> dict[str, Any]:
         return {} if self.opponent is None else self.opponent.switches()
 

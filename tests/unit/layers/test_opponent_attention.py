@@ -86,6 +86,8 @@ LARGEST = [
     ((1.0,), 1, "all", (F,)),
     ((1.0,), 2, "distinct", (F,)),
     ((1.0, 0.0, 0.0), 1, "all", (F, T, T)),
+    ((1.0, 0.0, 0.0), 2, "first", (F, F, T)),
+    ((1.0, 0.0, 0.0), 2, "distinct", (F, F, F)),
     ((0.25, 0.25, 0.25, 0.25), 1, "all", (F, F, F, F)),
     ((0.25, 0.25, 0.25, 0.25), 1, "first", (F, T, T, T)),
 ]
@@ -95,9 +97,9 @@ LARGEST = [
 def test_the_largest_go(weights: Any, k: int, ties: Any, stay: tuple[bool, ...]) -> None:
     kept = without_largest(row(*weights), everything(row(*weights)), k, ties)
     assert tuple(kept[0, 0].tolist()) == stay
-    padded = row(*weights, 0.0, 0.0)  # padding has weight zero, and is neither masked nor kept
-    mask = torch.tensor([[[True] * len(weights) + [False] * 2]])
-    assert tuple(without_largest(padded, mask, k, ties)[0, 0].tolist()) == (*stay, F, F)
+    padded = row(0.0, *weights, 0.0)  # padding has weight zero, and is neither masked nor kept
+    mask = torch.tensor([[[False] + [True] * len(weights) + [False]]])
+    assert tuple(without_largest(padded, mask, k, ties)[0, 0].tolist()) == (F, *stay, F)
 
 
 RUNS = [

@@ -270,6 +270,20 @@ def test_steps_equal_the_teacher_forced_terms(name: str) -> None:
 
 @every_model
 @torch.no_grad()
+def test_opponent_attention_of_a_summary(name: str) -> None:
+    """Teacher-forced alpha_o equals that of the steps; a model without an opponent says so."""
+    model, batch = model_of(name), random_batch()
+    weights, state = model.opponent_attention(batch), model.start(model.encode(batch))
+    for t in range(batch.target_ids.shape[1]):
+        step, state = model.step(batch.target_input_ids[:, t], state)
+        real = batch.target_mask[:, t]
+        torch.testing.assert_close(weights[real, t], step.details["opponent_attention"][real], **EXACT)
+    with pytest.raises(ConfigError, match="has no opponent attention"):
+        built(MODELS_WITH_ONE[name] | {"opponent": None}).opponent_attention(batch)
+
+
+@every_model
+@torch.no_grad()
 def test_what_a_step_is_worth(name: str) -> None:
     model, batch = model_of(name), random_batch()
 
