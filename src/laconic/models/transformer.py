@@ -263,12 +263,6 @@ class Transformer(SummarizationModel):
             return super().opponent_attention(batch)
         return self._opponent_reading(self.opponent, self._forced(batch, self.encode(batch))).opponent
 
-    def opponent_attention(self, batch: Batch) -> Tensor:
-        """alpha_o (B, T, S)."""
-        if self.opponent is None:
-            return super().opponent_attention(batch)
-        return self._opponent_reading(self.opponent, self._forced(batch, self.encode(batch))).opponent
-
     def _forced(self, batch: Batch, memory: Memory) -> _Decoded:
         """The decoder on the gold words, all steps at once."""
         assert batch.target_input_ids is not None
