@@ -63,7 +63,7 @@ Spec = dict[str, Any]
 _DRAW, _FEED, _WORDS = range(1, 4)
 _MODES = ("auto", "full", "lazy", "replay")
 _EXPLAINS = ("coarse", "picks", "shares", "fine")
-_SEARCH_STEPS = 50  # about how many steps a search makes, for `auto`
+_FEW_CHUNKS = 12  # reading so many rows at once costs about as much as reading one
 _NOTHING = CopySource(torch.zeros(0), torch.zeros(0), 0)  # nothing is copied
 _DENSE_TOKENS = 8192  # up to here a step's weights are also laid out over the whole document
 
@@ -176,7 +176,7 @@ class CoarseToFine(SummarizationModel):
     def encode(self, batch: Batch) -> Memory:
         """The grid, its coarse vectors and, where attention is soft, all word states; else a reader of chunks."""
         grid = self._grid(batch)
-        return self._memory(batch, grid, None, self._mode(grid, _SEARCH_STEPS, soft=False))
+        return self._memory(batch, grid, None, self._mode(grid, 0, soft=False))
 
     def start(self, memory: Memory) -> dict[str, Any]:
         """Zero states, zero first context."""
@@ -309,9 +309,9 @@ class CoarseToFine(SummarizationModel):
             return "full"
         if self.encode_mode != "auto":
             return "lazy" if self.encode_mode == "replay" and not torch.is_grad_enabled() else self.encode_mode
-        if grid.num_chunks <= 2 * steps:
-            return "full"
-        return "replay" if torch.is_grad_enabled() else "lazy"
+        if torch.is_grad_enabled():
+            return "full" if grid.num_chunks <= 2 * steps else "replay"
+        return "full" if grid.num_chunks <= _FEW_CHUNKS else "lazy"
 
     def _memory(
         self,
