@@ -4,6 +4,7 @@ The same server with the same model, 32 clients that each send the next request 
 50 to 400 words: once with ``--max-batch 16``, once with ``--max-batch 1``. The model is the pointer-generator with
 coverage of recipe `headline_writer`, size ``small`` (random weights, so that every summary has the full length), with
 sources of up to 400 words, beam 4, 20 tokens. The clients are threads of this process, on the same cores.
+``CPU ms`` are the server's for each request: on a machine with other work they are to be trusted more than the clock.
 
 Then, on the idle server: a text of 400 words with its explanation, as a page asks for it (with attention).
 
@@ -128,6 +129,14 @@ def load(port: int, bodies: list[bytes], clients: int, seconds: float) -> tuple[
     return sum(map(len, times)) / (time.perf_counter() - began), sorted(t for client in times for t in client)
 
 
+def cpu_seconds(port: int) -> float:
+    """What the server process has used so far, all threads together."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
+    connection.request("GET", "/metrics")
+    found = re.search(r"^process_cpu_seconds_total (\S+)", connection.getresponse().read().decode(), re.MULTILINE)
+    return float(found[1]) if found else 0.0
+
+
 def explained(port: int, repeats: int) -> float:
     """The median seconds of one text of 400 words with its explanation."""
     body = json.dumps({"document": make_texts(1, (400, 400))[0], "explain": True, "attention": True}).encode()
@@ -147,6 +156,7 @@ def main() -> None:
     bodies = [json.dumps({"document": text}).encode() for text in make_texts(256)]
     rates: dict[int, list[float]] = {size: [] for size in BATCHES}
     times: dict[int, list[float]] = {size: [] for size in BATCHES}
+    cpu: dict[int, list[float]] = {size: [] for size in BATCHES}
     alone = 0.0
     with tempfile.TemporaryDirectory() as place:
         model = options.model or make_model(Path(place) / "model")
@@ -154,18 +164,21 @@ def main() -> None:
             for size in BATCHES:
                 with server(model, size, Path(place) / "log") as port:
                     load(port, bodies, options.clients, min(2.0, seconds))  # warm
+                    used = cpu_seconds(port)
                     rate, found = load(port, bodies, options.clients, seconds)
+                    cpu[size].append((cpu_seconds(port) - used) / len(found))
                     rates[size].append(rate)
                     times[size] = sorted([*times[size], *found])
                     if size == BATCHES[0]:
                         alone = explained(port, 5)
     print(f"{options.clients} clients, texts of {WORDS[0]} to {WORDS[1]} words, {os.cpu_count()} cores")
-    print(f"{'':<16}{'requests/s':>12}{'p50 ms':>10}{'p99 ms':>10}{'requests':>10}")
+    print(f"{'':<16}{'requests/s':>12}{'p50 ms':>10}{'p99 ms':>10}{'CPU ms':>10}{'requests':>10}")
     for size in BATCHES:
         name = f"batches of {size}" if size > 1 else "one at a time"
         found = times[size]
         p50, p99 = (1000 * found[min(len(found) - 1, int(len(found) * share))] for share in (0.5, 0.99))
-        print(f"{name:<16}{statistics.mean(rates[size]):>12.1f}{p50:>10.0f}{p99:>10.0f}{len(found):>10}")
+        used = 1000 * statistics.mean(cpu[size])
+        print(f"{name:<16}{statistics.mean(rates[size]):>12.1f}{p50:>10.0f}{p99:>10.0f}{used:>10.1f}{len(found):>10}")
     ratio = statistics.mean(rates[BATCHES[0]]) / statistics.mean(rates[BATCHES[1]])
     print(f"micro-batching: {ratio:.2f} times the requests a second")
     print(f"400 words with explanation and attention: {alone * 1000:.0f} ms")
