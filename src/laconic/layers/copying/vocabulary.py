@@ -29,7 +29,10 @@ class VocabularyHead(CopyHead):
         self, inputs: HeadInput, attention: AttentionOutput | None, source: CopySource, state: Any = None
     ) -> tuple[Tensor, dict[str, Tensor], Any]:
         """(B, Q, F) -> log-probabilities (B, Q, V)."""
-        return torch.log_softmax((inputs.project or self.projection)(inputs.hidden), dim=-1), {}, state
+        logits = (inputs.project or self.projection)(inputs.hidden)
+        # On a CPU a row is read before it is written: in decoding it can make room for its own log-probabilities.
+        in_place = logits.device.type == "cpu" and logits.dtype.itemsize >= 4 and not torch.is_grad_enabled()
+        return torch.log_softmax(logits, dim=-1, out=logits if in_place else None), {}, state
 
     def gold_log_probs(
         self, inputs: HeadInput, scores: Tensor | None, source: CopySource, gold: GoldTokens
