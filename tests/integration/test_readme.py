@@ -11,7 +11,7 @@ import pytest
 import typer
 
 from laconic.cli.main import COMMANDS, load_command, main
-from laconic.config.loading import load_recipe
+from laconic.config.loading import load_recipe, recipe_names
 
 ROOT = Path(__file__).parent.parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -73,9 +73,10 @@ def test_a_wrong_line_does_not_parse() -> None:
 
 
 def test_rows_and_sizes_that_are_named_exist() -> None:
-    recipe = load_recipe("headline_writer")
+    recipes = {name: load_recipe(name) for name in recipe_names()}
     for _, line in LINES:
         words = shlex.split(line)
+        recipe = next((recipes[word] for word in words if word in recipes), recipes["headline_writer"])
         for option, known in (("--row", recipe.rows), ("--size", recipe.sizes)):
             if option in words:
                 assert words[words.index(option) + 1] in known, line
