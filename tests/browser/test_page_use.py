@@ -80,6 +80,11 @@ def test_everything_can_be_done_from_the_keyboard(page: Any, server: Server) -> 
     assert page.evaluate(in_hand) == words[0]
     page.keyboard.press("Escape")
     assert lit(page, "level5") == []
+    page.locator(".words .word").nth(2).focus()
+    page.keyboard.press("Tab")
+    page.keyboard.press("Shift+Tab")
+    assert page.evaluate(in_hand) == words[2]  # the word used last is the one in the tab order
+    page.keyboard.press("Escape")
     tab_to(".document")
     page.keyboard.press("ArrowRight")
     first = lit(page, "point")

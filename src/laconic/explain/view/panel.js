@@ -47,7 +47,9 @@ export class Panel {
     view.onhover = (index) => (index === null ? this.restore() : this.choose(view, index));
     view.onpin = (index) => this.pin(view, index);
     slot.append(view.element);
-    this.views.push(view);
+    const order = [...this.summaries.children];
+    const place = (one) => order.findIndex((other) => other.contains(one.element));
+    this.views = [...this.views, view].sort((a, b) => place(a) - place(b)); // however they arrive
     this.places = null;
     this.document.markUsed(this.usedPlaces());
     const ends = this.views.map((one) => one.view.readTo);

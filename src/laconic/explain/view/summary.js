@@ -5,6 +5,7 @@ import { percent, probability, shortened } from "./text.js";
 
 const KINDS = { copied: "copied", generated: "generated", unknown: "unknown to its vocabulary" };
 const HINT = "Point at a word, or move with the arrow keys, to see where it came from.";
+const LONG = 150; // words, from which on a summary beside others scrolls in a frame of its own
 const NO_WORDS = "This summary came without an explanation.";
 
 export class SummaryView {
@@ -21,8 +22,9 @@ export class SummaryView {
     /** Told the word that was chosen by focus or tap, or null on Escape. */
     this.onpin = (/** @type {number|null} */ _index) => {};
     this.inspector = h("div", { class: "inspector", id: freshId("inspector"), "aria-live": "polite" });
-    const kinds = new Set(view.words.map((word) => word.kind));
-    this.text = h("p", { class: kinds.size === 1 && kinds.has("copied") ? "words all-copied" : "words" }, ...this.parts());
+    const allCopied = view.words.length > 0 && view.words.every((word) => word.kind === "copied");
+    const classes = ["words", allCopied ? "all-copied" : "", view.words.length > LONG ? "long" : ""];
+    this.text = h("p", { class: classes.filter(Boolean).join(" ") }, ...this.parts());
     this.warnings = this.warningList();
     this.element = h("div", { class: "summary-view" }, this.factLine(), this.text, this.warnings, this.inspector);
     this.inspect(null);
