@@ -28,7 +28,7 @@ from laconic.errors import ConfigError, LaconicError
 from laconic.evaluation.compare_plan import Entry, Plan, first_difference, settings_of
 from laconic.evaluation.models import model_identity, open_model
 from laconic.evaluation.predictions import fingerprint
-from laconic.evaluation.run import EvaluationOptions, EvaluationResult, RougeScore, evaluate, score
+from laconic.evaluation.run import EvaluationOptions, EvaluationResult, RougeScore, evaluate, options_of, score
 from laconic.evaluation.systems import ExtractiveSystem, Progress, System
 from laconic.explain.record import from_dict, to_dict
 from laconic.metrics.bleu import bleu_paper, corpus_bleu
@@ -288,8 +288,7 @@ def _tokens(text: str) -> list[str]:
 
 
 def _scoring(evaluation: EvaluationConfig) -> EvaluationOptions:
-    rouge = {key: value for key, value in evaluation.rouge.items() if key != "kinds"}
-    return EvaluationOptions(kinds=KINDS, rouge={"interval": False, **rouge}, batch_size=evaluation.batch_size)
+    return replace(options_of(evaluation, interval=False), kinds=KINDS)
 
 
 def _changed(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
