@@ -27,6 +27,7 @@ class Objective(nn.Module):
 
     config: Config
     name: str = ""
+    counts_words: bool = False  # is the count that of `reduce` over the tokens that count? then equal reductions agree
 
     def __init__(self, config: Config) -> None:
         super().__init__()

@@ -21,6 +21,7 @@ class CoverageLoss(Objective):
     """``weight * covloss_t`` over real decoder steps; zero while coverage is switched off."""
 
     name = "coverage"
+    counts_words = True
 
     def forward(self, output: ModelOutput, batch: Batch) -> Term:
         mask = output.token_mask if output.token_mask is not None else batch.target_mask

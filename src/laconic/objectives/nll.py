@@ -22,6 +22,7 @@ class NegativeLogLikelihood(Objective):
 
     config: Config
     name = "nll"
+    counts_words = True
 
     def forward(self, output: ModelOutput, batch: Batch) -> Term:
         mask = output.token_mask if output.token_mask is not None else batch.target_mask

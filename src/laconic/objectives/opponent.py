@@ -39,6 +39,7 @@ class OpponentLikelihood(Objective):
 
     config: Config
     name = "opponent"
+    counts_words = True
 
     def forward(self, output: ModelOutput, batch: Batch) -> Term:
         mask = output.token_mask if output.token_mask is not None else batch.target_mask
@@ -67,6 +68,7 @@ class MinusSoftmax(Objective):
 
     config: Config
     name = "minus_softmax"
+    counts_words = True
 
     def forward(self, output: ModelOutput, batch: Batch) -> Term:
         mask = output.token_mask if output.token_mask is not None else batch.target_mask

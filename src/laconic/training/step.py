@@ -95,8 +95,8 @@ class UpdateStep:
         last = len(batches) - 1
         batches = [self._ready(batch, update, n, last=n == last) for n, batch in enumerate(batches)]
         several = len(batches) > 1 or self.accelerator.num_processes > 1
-        # One objective: divide the summed gradients. More: each has its own count, needed before the backward pass.
-        late = several and len(self.active) == 1
+        # One count: divide the summed gradients. More: each objective's is needed before the backward pass.
+        late = several and self._one_count()
         counts = self._count(batches) if len(batches) > 1 and not late else None
         sums = torch.zeros(len(self.active), device=device)
         seen = torch.zeros(len(self.active), device=device)
@@ -168,6 +168,11 @@ class UpdateStep:
             observe=last and (update + 1) % training.log_every == 0,
         )
         return batch.to(self.accelerator.device, non_blocking=True)
+
+    def _one_count(self) -> bool:
+        """Are the active objectives divided by the same number?"""
+        counts = {o.config.reduction if o.counts_words else o.name for o in self.active}
+        return len(self.active) == 1 or (len(counts) == 1 and all(o.counts_words for o in self.active))
 
     def _count(self, batches: Sequence[Batch]) -> Tensor:
         """The objectives' counts over several micro-batches, by a forward pass without gradients.

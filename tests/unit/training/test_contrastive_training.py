@@ -99,6 +99,8 @@ def test_weight_zero_is_the_baselines_training(make_contrastive: Any, tmp_path: 
 def test_accumulation_equals_one_big_batch(make_trainer: Any, make_contrastive: Any) -> None:
     trainer = make_trainer(run=make_contrastive(model=MODEL | {"dropout": 0.0}))
     data, collate = trainer.parts.train_set, trainer.parts.collator
+    calls = []
+    trainer.model.register_forward_hook(lambda *_: calls.append(1))
     found = []
     for groups in ([range(0, 12)], [range(0, 3), range(3, 12)]):
         trainer.model.zero_grad(set_to_none=True)
@@ -106,6 +108,7 @@ def test_accumulation_equals_one_big_batch(make_trainer: Any, make_contrastive: 
         found.append([p.grad.clone() for p in trainer.model.parameters()])
     for a, b in zip(*found, strict=True):
         torch.testing.assert_close(a, b, rtol=2e-4, atol=1e-6)
+    assert len(calls) == 3  # both terms have one count: no pass to find it out
 
 
 def test_the_variant_of_footnote_3_stops_with_a_sentence(make_contrastive: Any, tmp_path: Path) -> None:

@@ -78,6 +78,7 @@ class Spoiled:
         self.inner, self.record, self.gradient_only = inner, record, gradient_only
         self.name, self.config = inner.name, inner.config
         self.check, self.figures = inner.check, inner.figures
+        self.counts_words = inner.counts_words
 
     def __call__(self, output: Any, batch: Any) -> Term:
         term = self.inner(output, batch)
