@@ -1,7 +1,7 @@
 """What conditional computation is worth: coarse-to-fine attention on documents of 400 to 400,000 words.
 
     python benchmarks/chunked_reading.py                  # the claims: 400 to 400,000 words, paper-size model
-    python benchmarks/chunked_reading.py --small          # a quick look
+    python benchmarks/chunked_reading.py --short          # a quick look
 
 Claims, each measured here on random documents with random weights (one thread unless --threads says otherwise):
 
@@ -197,12 +197,12 @@ def memory(setting: Setting) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--small", action="store_true", help="small sizes, for a quick look")
+    parser.add_argument("--short", action="store_true", help="small sizes, for a quick look")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
-    setting, rows = SMALL if options.small else PAPER, EncodedRows()
+    setting, rows = SMALL if options.short else PAPER, EncodedRows()
     for batch in (1, 4):
         found = decoding(setting, batch, options.rounds, rows)
         bow = found["C2F BOW"]
