@@ -92,28 +92,12 @@ def command(
         progress(f"Trying {len(planned)} settings", total=len(planned) * len(records)) as bar,
     ):
         result = tune(system, records, planned, metric=metric, options=options, log=log, progress=bar.advance)
-    best = planned[result.trials.index(result.best)]
-    content = {
-        "model": model,
-        "model_identity": identity,
-        "data": path,
-        "records": len(records),
-        "metric": metric,
-        "signature": result.signature,
-        "seed": seed,
-        "draws": trials if ranges else 0,
-        **described(grids, ranges),
-        "fixed": fixed,
-        "best": result.best.as_dict(),
-        "best_search": best.search.model_dump(mode="json"),
-        "present": result.present.as_dict(),
-        "trials": [trial.as_dict() for trial in result.ranked()],
-        "batches_encoded": result.encodings,
-        "notes": list(result.notes),
-        "applied": apply,
-    }
+    best = planned[result.trials.index(result.best)].search
     if apply:
-        apply_settings(model_folder(model), best.search)
+        apply_settings(model_folder(model), best)
+    asked = {"model": model, "model_identity": identity, "data": path, "records": len(records), "seed": seed}
+    searched = {"draws": trials if ranges else 0, **described(grids, ranges), "fixed": fixed}
+    content = asked | searched | result.as_dict() | {"best_search": best.model_dump(mode="json"), "applied": apply}
     write_json(folder / "tune.json", content)
     print(json.dumps(content, indent=2, ensure_ascii=False) if as_json else _report(result, content, folder))
 

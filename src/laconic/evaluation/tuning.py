@@ -86,6 +86,18 @@ class TuningResult:
         """Best first; of equals the earlier."""
         return sorted(self.trials, key=lambda trial: -trial.scores[self.metric])
 
+    def as_dict(self) -> dict[str, Any]:
+        """JSON-ready, the trials best first."""
+        return {
+            "metric": self.metric,
+            "signature": self.signature,
+            "best": self.best.as_dict(),
+            "present": self.present.as_dict(),
+            "trials": [trial.as_dict() for trial in self.ranked()],
+            "batches_encoded": self.encodings,
+            "notes": list(self.notes),
+        }
+
 
 class OnceEncoded:
     """A model that encodes a batch once, however often it is decoded.

@@ -118,6 +118,24 @@ def test_an_unk_is_replaced_by_the_most_attended_word_and_counts_as_copied() -> 
     assert [(span.start, span.weight) for span in made.words[0].sources] == [(8, 1.0)]
 
 
+def test_the_most_attended_position_decides_whether_an_unk_is_replaced_kept_or_dropped() -> None:
+    """``argmax``: the separator between sentences drops it, the end of the document keeps it."""
+    tokenizer = words()
+    met = tokenizer.token_id("met")
+    encoding = tokenizer.encode(DOCUMENT, specials=True)
+    tokenizer._separator = encoding.tokens[1]  # as if this word stood between sentences
+    for position, text in ((3, "zebrafish met"), (1, "met"), (len(encoding.ids) - 1, "<unk> met")):
+        attention = np.full((2, len(encoding.ids)), 0.01)
+        attention[0, position] = 0.5
+        hypothesis = Hypothesis([tokenizer.unk_id, met], 0.0, 0.0, [-0.1, -0.2], False, attention)
+        made = build_summary(
+            hypothesis, document=DOCUMENT, source_encoding=encoding, tokenizer=tokenizer, replace_unk="argmax"
+        )
+        assert made.text == text
+        assert [word.text for word in made.words] == text.split()
+        assert made.words[-1].probability == pytest.approx(math.exp(-0.2)), "the other steps keep what is theirs"
+
+
 def test_the_source_spans_are_the_users_own_text_and_special_tokens_are_left_out() -> None:
     tokenizer = words()
     ids = [tokenizer.bos_id, tokenizer.vocab_size]

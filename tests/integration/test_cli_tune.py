@@ -1,0 +1,155 @@
+"""``laconic tune`` from the command line: what it prints, records, applies and goes on with; and its mistakes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from laconic.cli.main import main
+from laconic.config.schema import RunConfig, SearchConfig, TextConfig, TrainingConfig
+from laconic.models.folder import load_model_folder, save_model_folder
+from laconic.models.seq2seq import Seq2Seq
+from laconic.systems.neural import NeuralSystem
+from laconic.text.tokenizer import WordTokenizer
+
+TEXTS = [
+    "the quick fox jumps over the lazy dog",
+    "a small cat sat on the mat",
+    "it was late",
+    "the old bird and the dog",
+]
+SEARCH = ["--grid", "beam_size=1,3", "--random", "search.distraction.state=0.5:4:log:both-signs", "--trials", "2"]
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """A run's folder with a model in it, and data beside it."""
+    torch.manual_seed(3)
+    tokenizer = WordTokenizer(WordTokenizer.Config(min_frequency=1))
+    tokenizer.train(TEXTS)
+    model = Seq2Seq(Seq2Seq.Config(embedding_size=8, encoder_hidden=8, hidden_size=8), vocab_size=tokenizer.vocab_size)
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.9)
+    run = RunConfig(
+        name="tiny",
+        model={"type": "seq2seq"},
+        training=TrainingConfig(max_updates=1),
+        text=TextConfig(max_source_tokens=12, max_target_tokens=10),
+        search=SearchConfig(beam_size=2, max_length=6),
+    )
+    save_model_folder(tmp_path / "run" / "model", model=model, tokenizer=tokenizer, run=run)
+    (tmp_path / "data").mkdir()
+    lines = [{"document": text, "summary": " ".join(text.split()[:2])} for text in TEXTS]
+    (tmp_path / "data" / "validation.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return tmp_path
+
+
+def tune(place: Path, *arguments: str) -> int:
+    return main(["--quiet", "tune", str(place / "run"), "--data", str(place / "data"), *arguments])
+
+
+def test_table_and_record(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert tune(place, *SEARCH, "--metric", "rouge1") == 0
+    out = capsys.readouterr().out
+    rows = out.splitlines()
+    assert rows[0].split()[:3] == ["beam_size", "distraction.state", "ROUGE-1"]
+    assert len([row for row in rows if row.strip() and (row.split()[0] in {"1", "3", "-"})]) == 1 + 2 * 2
+    assert "Not applied" in out
+    record = json.loads((place / "run" / "tune" / "tune.json").read_text())
+    assert record["seed"] == 1
+    assert record["draws"] == 2
+    assert record["records"] == 4
+    assert record["grid"] == {"beam_size": [1, 3]}
+    assert record["random"]["distraction.state"]["both_signs"]
+    assert len(record["model_identity"]) == 64
+    assert "rouge155" in record["signature"]
+    scores = [trial["rouge1"] for trial in record["trials"]]
+    assert scores == sorted(scores, reverse=True)
+    assert record["best"] == record["trials"][0]
+    assert record["present"]["settings"] == {}
+    assert record["best_search"]["beam_size"] == record["best"]["settings"].get("beam_size", 2)
+
+
+def test_progress_goes_to_stderr_and_json_to_stdout(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["tune", str(place / "run" / "model"), "--data", str(place / "data" / "validation.jsonl")]
+    assert main([*command, "--grid", "beam_size=1", "--json", "--max-records", "3", "--batch-size", "2"]) == 0
+    captured = capsys.readouterr()
+    assert "Trying 2 settings" in captured.err
+    printed = json.loads(captured.out)
+    assert printed == json.loads((place / "run" / "tune" / "tune.json").read_text())
+    assert printed["records"] == 3
+    assert printed["batches_encoded"] == 2
+
+
+def test_more_trials_go_on_where_fewer_stopped(
+    place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    decoded: list[int] = []
+    right = NeuralSystem.summarize_batch
+
+    def counting(self, records, **options):
+        decoded.append(len(records))
+        return right(self, records, **options)
+
+    monkeypatch.setattr(NeuralSystem, "summarize_batch", counting)
+    assert tune(place, *SEARCH[:4], "--trials", "1", "--json") == 0
+    few = json.loads(capsys.readouterr().out)
+    assert len(decoded) == 3
+    assert tune(place, *SEARCH[:4], "--trials", "3", "--metric", "rouge2", "--json") == 0
+    many = json.loads(capsys.readouterr().out)
+    assert len(decoded) == 7
+    assert len(many["trials"]) == 7
+    for trial in few["trials"]:
+        assert trial in many["trials"]
+    assert tune(place, *SEARCH[:4], "--trials", "3", "--profile", "plain", "--json") == 0
+    assert len(decoded) == 7, "another way of scoring needs no decoding"
+    assert "plain" in json.loads(capsys.readouterr().out)["signature"]
+
+
+def test_the_best_is_applied_and_stays_the_best(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert tune(place, "--grid", "max_length=1,2,4", "--apply", "--json", "--set", "length_normalisation=none") == 0
+    first = json.loads(capsys.readouterr().out)
+    model = load_model_folder(place / "run")
+    assert model.search.model_dump(mode="json") == first["best_search"]
+    assert model.run.search == model.search
+    assert model.search.length_normalisation == "none"
+    assert tune(place, "--grid", "max_length=1,2,4", "--json") == 0
+    again = json.loads(capsys.readouterr().out)
+    assert again["model_identity"] == first["model_identity"], "decoding settings are not the model"
+    assert again["present"]["rouge1"] == first["best"]["rouge1"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        ([], 2, "Say what to search"),
+        (["--grid", "beam_sise=2"], 2, "Did you mean 'beam_size'?"),
+        (["--grid", "beam_size=many"], 2, "search.beam_size"),
+        (["--random", "distraction.state=a:b"], 2, "two numbers low:high"),
+        (["--random", "distraction.state=2:1"], 2, "must not be above"),
+        (["--grid", "model.lamda=1"], 2, "no switch 'lamda'"),
+        (["--grid", "beam_size=2", "--metric", "rouge3"], 2, "Unknown metric 'rouge3'"),
+        (["--grid", "beam_size=2", "--split", "test"], 3, "has no 'test' split"),
+        (["--grid", "beam_size=2", "--set", "beam=2"], 2, "Unknown key 'search.beam'"),
+        (["--grid", "distraction.context=-1", "--set", "distraction.variant=code"], 2, "search.distraction.variant"),
+    ],
+)
+def test_mistakes(arguments: list[str], code: int, said: str, place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert tune(place, *arguments) == code
+    error = capsys.readouterr().err
+    assert said in error
+    assert error.count("\n") == 1
+
+
+def test_no_data_and_no_model(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (place / "data" / "validation.jsonl").write_text("")
+    assert tune(place, "--grid", "beam_size=2") == 3
+    assert "has no record" in capsys.readouterr().err
+    (place / "data" / "validation.jsonl").write_text('{"document": "a b"}\n')
+    assert tune(place, "--grid", "beam_size=2") == 3
+    assert capsys.readouterr().err.count("\n") == 1
+    (place / "data" / "validation.jsonl").write_text('{"document": "a b", "summary": "a"}\n')
+    assert main(["--quiet", "tune", "lead-1", "--data", str(place / "data"), "--grid", "beam_size=2"]) == 4
