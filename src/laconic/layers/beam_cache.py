@@ -80,7 +80,7 @@ class BeamCache:
         room = self._rooms[layer].extended(size - keys.shape[1], keys, values, self._capacity)
         self._rooms[layer] = room
         mask = self.visible.view(self.documents, 1, -1, size)
-        return scaled_attention(queries, *room.slots[:, :, :size], mask)
+        return scaled_attention(queries, *room.slots[:, :, :size], mask=mask)
 
     def select(self, index: Tensor) -> BeamCache:
         """The rows ``index`` (M,); documents stay where they are."""
@@ -102,9 +102,7 @@ class BeamCache:
         live = seen.any(dim=1)
         count = int(live.sum(dim=1).max()) if size else 0
         if 2 * count > size:
-            return BeamCache(
-                self._rooms, self.visible, self.documents, self.steps, max(2 * size, _FIRST_STEPS * beams)
-            )
+            return BeamCache(self._rooms, self.visible, self.documents, self.steps, max(2 * size, _FIRST_STEPS * beams))
         order = live.to(torch.uint8).sort(dim=1, descending=True, stable=True).indices[:, :count]
         visible = seen.gather(2, order.unsqueeze(1).expand(-1, beams, -1)).flatten(0, 1)
         rooms = [room.picked(order) for room in self._rooms]

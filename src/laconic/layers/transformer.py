@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, cast
 
 import torch
 from torch import Tensor, nn
@@ -85,8 +85,8 @@ def scaled_attention(
     queries: Tensor,
     keys: Tensor,
     values: Tensor,
-    mask: Tensor | None = None,
     *,
+    mask: Tensor | None = None,
     causal: bool = False,
     dropout: float = 0.0,
 ) -> Tensor:
@@ -223,7 +223,7 @@ class EncoderLayer(_Layer):
         maps, seen = maps or self.maps(), mask[:, None, None]
 
         def attend(*projected: Tensor) -> Tensor:
-            return scaled_attention(*projected, seen, dropout=self._attention_dropout)
+            return scaled_attention(*projected, mask=seen, dropout=self._attention_dropout)
 
         return self._feed_forward(self._attend_self(x, attend, maps), maps)
 
@@ -265,7 +265,7 @@ class DecoderLayer(_Layer):
         assert maps.cross_out is not None
         state = self.after_cross_attention.entering(x)
         (queries,) = self.cross_attention.heads(maps.cross_in(state))
-        read = scaled_attention(queries, *memory, mask[:, None, None], dropout=self._attention_dropout)
+        read = scaled_attention(queries, *memory, mask=mask[:, None, None], dropout=self._attention_dropout)
         x = self.after_cross_attention.leaving(x, maps.cross_out(read.flatten(2)))
         return self._feed_forward(x, maps), CrossTap(state, queries, *memory, mask)
 
@@ -284,7 +284,7 @@ class TransformerEncoder(nn.Module):
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
         """(B, S, D), (B, S) -> (B, S, D)."""
         pack = mask.numel() >= _ROWS_WORTH_PACKING
-        for layer in self.layers:
+        for layer in cast("list[EncoderLayer]", self.layers):
             x = layer(x, mask, layer.maps(pack=pack))
         return self.norm(x)
 
@@ -297,14 +297,18 @@ class TransformerDecoder(nn.Module):
         self.layers = nn.ModuleList(DecoderLayer(sizes) for _ in range(num_layers))
         self.norm = nn.LayerNorm(sizes.size) if sizes.norm == "pre" else nn.Identity()
 
+    @property
+    def _stack(self) -> list[DecoderLayer]:
+        return cast("list[DecoderLayer]", self.layers)
+
     def read(self, memory: Tensor) -> list[KeysValues]:
         """Each layer's keys and values of the memory (B, S, D), projected once a document."""
         pack = memory.shape[:2].numel() >= _ROWS_WORTH_PACKING
-        return [layer.cross_attention.read(memory, pack=pack) for layer in self.layers]
+        return [layer.cross_attention.read(memory, pack=pack) for layer in self._stack]
 
     def packed(self) -> list[LayerMaps]:
         """The layers' linear maps for the steps of one search."""
-        return [layer.maps(pack=True) for layer in self.layers]
+        return [layer.maps(pack=True) for layer in self._stack]
 
     def forward(
         self,
@@ -317,7 +321,7 @@ class TransformerDecoder(nn.Module):
     ) -> tuple[Tensor, list[CrossTap]]:
         """(B, Q, D) -> (B, Q, D) and each layer's `CrossTap`. ``attend`` (none: causal) gets the layer's number."""
         taps = []
-        for number, layer in enumerate(self.layers):
+        for number, layer in enumerate(self._stack):
             own = None if attend is None else _numbered(attend, number)
             x, tap = layer(x, own, memories[number], mask, None if maps is None else maps[number])
             taps.append(tap)

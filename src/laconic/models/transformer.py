@@ -313,7 +313,7 @@ class Transformer(SummarizationModel):
         inputs = replace(inputs, hidden=inputs.hidden[rows, steps], gate=inputs.gate[rows, steps])
         weights = None if batch.token_weights is None else batch.token_weights[rows, steps]
         gold = GoldTokens(batch.target_ids[rows, steps], rows, weights, batch.label_smoothing.get("nll", 0.0))
-        scores = attention.scores[rows, steps] if attention is not None and self.head.copies else None
+        scores = None if attention is None or attention.scores is None else attention.scores[rows, steps]
         source = CopySource(memory.extended_ids, memory.mask, memory.extended_vocab_size)
         log_probs, details = self.head.gold_log_probs(inputs, scores, source, gold)
         output = ModelOutput(

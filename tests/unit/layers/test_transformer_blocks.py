@@ -103,7 +103,7 @@ def test_a_source_of_padding_has_no_weights_and_sends_nothing_back() -> None:
     for tensor in (tap.queries, tap.keys, tap.values):
         tensor.requires_grad_()
     weights = mean_attention(tap)
-    context = scaled_attention(tap.queries, tap.keys, tap.values, mask[:, None, None])
+    context = scaled_attention(tap.queries, tap.keys, tap.values, mask=mask[:, None, None])
     assert weights[1].eq(0).all()
     assert context[1].eq(0).all()
     (weights.square().sum() + context.square().sum()).backward()
@@ -283,7 +283,7 @@ def test_beams_that_share_their_past_attend_as_if_each_had_its_own(
                 documents = 2
         assert own.steps == 40
         if not grad:
-            assert own.visible.shape[1] < 40 * beams  # what no beam can see any more went
+            assert own.visible.shape[1] < 3 + 37 * beams - 20  # what no beam can see any more went
 
 
 def test_two_steps_from_one_state_do_not_disturb_each_other() -> None:
