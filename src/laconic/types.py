@@ -202,6 +202,9 @@ class Hypothesis:
     ``ids`` are extended ids without BOS and without the final EOS; the arrays have one row more than
     ``ids`` when ``finished`` (the row of EOS). ``score`` is the final, normalised score; ``log_prob``
     the plain sum of the model's token log-probabilities; ``terms`` each scorer's share of the score.
+
+    Of models that read in chunks: ``reading`` is what was read (see `Summary`), ``chunk_tokens`` the source tokens
+    ``[first, last)`` of each chunk, which ``details["coarse"]`` (T, M) and ``details["picks"]`` (T, k) count.
     """
 
     ids: list[int]
@@ -212,6 +215,8 @@ class Hypothesis:
     attention: np.ndarray | None = None  # (T, S)
     details: dict[str, np.ndarray] = field(default_factory=dict)  # p_gen (T,), copy_probs (T, S), ...
     terms: dict[str, float] = field(default_factory=dict)
+    reading: dict[str, float] = field(default_factory=dict)
+    chunk_tokens: np.ndarray | None = None  # (M, 2)
 
 
 # ------------------------------------------------------------------------------------- summaries
@@ -249,11 +254,30 @@ class SummaryWord:
 
 
 @dataclass(frozen=True, slots=True)
+class Chunk:
+    """A piece of the document that a model reads as one: its characters, and what each word made of it.
+
+    ``weights`` has the coarse attention of each word of the summary; ``read`` the words (their places in
+    ``Summary.words``) for which the chunk itself was read, ``None`` where every chunk is read for every word.
+    """
+
+    start: int
+    end: int
+    weights: tuple[float, ...]
+    read: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Summary:
     """A summary, its score, and the provenance of each word.
 
     ``source_offsets`` are the character spans of the source tokens that ``SummaryWord.attention``
-    indexes; ``words`` is empty for summaries asked for without explanation.
+    indexes: all that were given to the model or, of a long document in chunks, those of the chunks read.
+    ``words`` and ``chunks`` are empty for summaries asked for without explanation.
+
+    ``reading`` says how much was read by a model that reads in chunks: ``chunks`` and ``words`` of the document,
+    ``chunks_read`` and ``words_read`` of them by the encoder (for all hypotheses of the search), ``chunks_chosen``
+    for this summary, and ``coarse_entropy`` in nats, a mean over ``steps`` tokens.
     """
 
     text: str
@@ -270,6 +294,8 @@ class Summary:
     finished: bool = True
     terms: dict[str, float] = field(default_factory=dict)
     alternatives: tuple[Summary, ...] = ()
+    reading: dict[str, float] = field(default_factory=dict)
+    chunks: tuple[Chunk, ...] = ()
 
 
 def references_of(record: Record) -> Sequence[str]:

@@ -22,8 +22,9 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from laconic.explain.charts import Points, line_chart
+from laconic.explain.chunks import read_to
 from laconic.explain.components import report_script, style
-from laconic.explain.record import to_dict
+from laconic.explain.record import chunks_to_list, to_dict
 from laconic.metrics.support import check_support
 from laconic.types import Summary
 
@@ -146,7 +147,12 @@ def _record(summary: Summary) -> dict[str, Any]:
     with_attention = 0 < cells <= MAX_HEAT_CELLS and all(word.attention for word in summary.words)
     record = to_dict(summary, document=False, attention=with_attention)
     if summary.truncated and not with_attention:  # without the offsets nothing else says where reading ended
-        record["read_to"] = max((end for _, end in summary.source_offsets), default=0)
+        record["read_to"] = read_to(summary)
+    record.pop("chunks", None)
+    if 0 < len(summary.words) * len(summary.chunks) <= MAX_HEAT_CELLS:
+        record["chunks"] = chunks_to_list(summary.chunks)
+        for chunk in record["chunks"]:
+            chunk["weights"] = [_short(weight) for weight in chunk["weights"]]
     for word in record.get("words", ()):
         if "attention" in word:
             word["attention"] = [_short(weight) for weight in word["attention"]]
@@ -178,10 +184,10 @@ def group_summaries(summaries: Sequence[Summary], references: References | None 
 def _group(members: Sequence[tuple[Summary, str | Sequence[str] | None]]) -> Group:
     summaries = [summary for summary, _ in members]
     document = summaries[0].document
-    read_to = None
-    if all(summary.truncated and summary.source_offsets for summary in summaries):
-        read_to = max(end for summary in summaries for _, end in summary.source_offsets)
-    shown = len(document) if read_to is None else read_to + UNREAD_SHOWN
+    end = None
+    if all(summary.truncated and read_to(summary) for summary in summaries):
+        end = max(map(read_to, summaries))
+    shown = len(document) if end is None else end + UNREAD_SHOWN
     texts: list[str] = []
     for _, reference in members:
         found = [reference] if isinstance(reference, str) else list(reference or ())

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from laconic.explain.alignment import merge_spans
+from laconic.explain.chunks import build_chunks, part_of, read_attention, read_positions
 from laconic.text.extended import extend_source
 from laconic.text.tokenizer import Tokenizer
 from laconic.text.unk import DROP, UnkRule
@@ -69,11 +70,12 @@ def build_summary(
     the places that were most attended to.
     """
     record = Record(document) if isinstance(document, str) else document
-    source = _source(record.document, source_encoding, tokenizer, oov_words, explain)
+    shown_encoding, attention, positions = _seen(hypothesis, source_encoding)
+    source = _source(record.document, shown_encoding, tokenizer, oov_words, explain, positions)
     specials = tokenizer.special_ids - {tokenizer.unk_id}
     shown = [t for t, id in enumerate(hypothesis.ids) if id not in specials]
     ids = [hypothesis.ids[t] for t in shown]
-    attention = _attention(hypothesis, shown, len(source_encoding.ids))
+    attention = attention[shown]
     replaced: dict[int, int] = {}
     if replace_unk and tokenizer.unk_id in ids:
         rule = UnkRule("argmax" if replace_unk == "argmax" else "words", tokenizer.separator_id)
@@ -84,11 +86,15 @@ def build_summary(
         for t, id in enumerate(ids)
     ]
     text, spans = tokenizer.detokenize(tokens)
-    words: tuple[SummaryWord, ...] = ()
+    words: list[SummaryWord] = []
+    groups: list[list[int]] = []  # the steps of each word
     if explain and tokens:
         steps = _steps(hypothesis, shown, ids, attention, source, replaced)
-        groups = [group for group in tokenizer.word_groups(tokens) if group]
-        words = tuple(_word(group, text, spans, steps, source) for group in groups)
+        for group in filter(None, tokenizer.word_groups(tokens)):
+            word = _word(group, text, spans, steps, source)
+            if word.end > word.start:
+                words.append(word)
+                groups.append([shown[t] for t in group])
     return Summary(
         text=text,
         score=hypothesis.score,
@@ -96,13 +102,15 @@ def build_summary(
         id=record.id,
         model=model_name,
         document=record.document,
-        words=tuple(word for word in words if word.end > word.start),
+        words=tuple(words),
         source_offsets=source.encoding.offsets if explain else (),
-        tokens_read=_tokens_read(source.encoding, tokenizer.separator_id),
-        tokens_given=source.encoding.total,
-        truncated=source.encoding.truncated,
+        tokens_read=_tokens_read(source_encoding, tokenizer.separator_id),
+        tokens_given=source_encoding.total,
+        truncated=source_encoding.truncated,
         finished=hypothesis.finished,
         terms=dict(hypothesis.terms),
+        reading=dict(hypothesis.reading),
+        chunks=build_chunks(hypothesis, groups, source_encoding.offsets),
     )
 
 
@@ -156,8 +164,26 @@ def _words_of(text: str) -> list[tuple[int, int]]:
     return spans
 
 
+def _seen(hypothesis: Hypothesis, encoding: TokenizedText) -> tuple[TokenizedText, np.ndarray, np.ndarray | None]:
+    """The source tokens (C) that weights exist for, the weights of all steps (T, C), and where those tokens stand.
+
+    All tokens, with ``None`` for their places, but in a long document in chunks those of the chunks that were read.
+    """
+    if hypothesis.attention is not None:
+        return encoding, np.asarray(hypothesis.attention, dtype=np.float64)[:, : len(encoding.ids)], None
+    if hypothesis.chunk_tokens is None:
+        return encoding, np.zeros((len(hypothesis.token_log_probs), len(encoding.ids))), None
+    positions = read_positions(hypothesis)
+    return part_of(encoding, positions), read_attention(hypothesis, positions), positions
+
+
 def _source(
-    document: str, encoding: TokenizedText, tokenizer: Tokenizer, oov_words: Sequence[str], explain: bool
+    document: str,
+    encoding: TokenizedText,
+    tokenizer: Tokenizer,
+    oov_words: Sequence[str],
+    explain: bool,
+    positions: np.ndarray | None,
 ) -> Source:
     if not explain:
         return Source(document, encoding, (), ())
@@ -168,14 +194,8 @@ def _source(
     joined = [False] * len(extended)
     for group in tokenizer.word_groups(encoding.tokens):
         for position in group[1:]:
-            joined[position] = True
+            joined[position] = positions is None or positions[position] == positions[position - 1] + 1
     return Source(document, encoding, tuple(extended), tuple(joined))
-
-
-def _attention(hypothesis: Hypothesis, shown: list[int], length: int) -> np.ndarray:
-    if hypothesis.attention is None:
-        return np.zeros((len(shown), length))
-    return np.asarray(hypothesis.attention, dtype=np.float64)[shown, :length]
 
 
 def _replacements(

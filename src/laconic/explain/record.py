@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from laconic.errors import DataError
-from laconic.types import SourceSpan, Summary, SummaryWord
+from laconic.explain.chunks import read_to
+from laconic.types import Chunk, SourceSpan, Summary, SummaryWord
 
 DIGITS = 5
 
@@ -29,10 +30,16 @@ def to_dict(summary: Summary, *, document: bool = True, attention: bool = True) 
     }
     if summary.terms:
         values["terms"] = {name: _number(term) for name, term in summary.terms.items()}
+    if summary.reading:
+        values["reading"] = {name: _number(figure) for name, figure in summary.reading.items()}
     if summary.words:
         values["words"] = [_word_to_dict(word, attention) for word in summary.words]
         if attention:
             values["source_offsets"] = [list(span) for span in summary.source_offsets]
+            if summary.chunks:
+                values["chunks"] = chunks_to_list(summary.chunks)
+        if summary.chunks and summary.truncated:  # the offsets may be those of the chunks read only
+            values["read_to"] = read_to(summary)
     if document:
         values["document"] = summary.document
     if summary.alternatives:
@@ -61,12 +68,33 @@ def from_dict(values: Mapping[str, Any]) -> Summary:
             truncated=bool(values.get("truncated", False)),
             finished=bool(values.get("finished", True)),
             terms=dict(values.get("terms") or {}),
+            reading=dict(values.get("reading") or {}),
+            chunks=tuple(_chunk_from_dict(chunk) for chunk in values.get("chunks") or ()),
             alternatives=tuple(from_dict(one) for one in values.get("alternatives") or ()),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise DataError(
             f"This is not a stored summary ({type(error).__name__}: {error}); `laconic summarize --json` writes such."
         ) from None
+
+
+def chunks_to_list(chunks: Iterable[Chunk]) -> list[dict[str, Any]]:
+    """The chunks as JSON values; ``read`` is left out where every chunk was read for every word."""
+    return [
+        {"start": chunk.start, "end": chunk.end, "weights": [_number(weight) for weight in chunk.weights]}
+        | ({} if chunk.read is None else {"read": list(chunk.read)})
+        for chunk in chunks
+    ]
+
+
+def _chunk_from_dict(values: Mapping[str, Any]) -> Chunk:
+    read = values.get("read")
+    return Chunk(
+        start=int(values["start"]),
+        end=int(values["end"]),
+        weights=tuple(float(weight or 0.0) for weight in values["weights"]),
+        read=None if read is None else tuple(map(int, read)),
+    )
 
 
 def _word_to_dict(word: SummaryWord, attention: bool) -> dict[str, Any]:

@@ -6,12 +6,14 @@ in [brackets] and an unknown word in {braces}, so the view survives pipes and fi
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from laconic.explain.chunks import read_to
 from laconic.types import Summary, SummaryWord
 
 UNKNOWN = ("<unk>", "[UNK]", "UNK", "⁇")
@@ -82,8 +84,7 @@ def marked_document(summary: Summary, *, colour: bool) -> Text:
         body = summary.document[start:end]
         text.append(body, style=COPIED_STYLE) if colour else text.append(f"[{body}]")
         position = end
-    read = max((end for _, end in summary.source_offsets), default=len(summary.document))
-    read = max(read, position) if summary.truncated else len(summary.document)
+    read = max(read_to(summary) or len(summary.document), position) if summary.truncated else len(summary.document)
     text.append(summary.document[position:read])
     if read < len(summary.document):
         text.append(f" ... ({len(summary.document) - read:,} more characters were not read)", style="dim")
@@ -111,11 +112,21 @@ def facts(summary: Summary) -> str:
     if summary.score or summary.log_prob:
         parts.append(f"score {summary.score:.3f}")
         parts.append(f"log-probability {summary.log_prob:.2f}")
-    if summary.tokens_given:
+    if summary.reading:
+        parts.append(_chunks_read(summary.reading))
+    if summary.tokens_given and (summary.truncated or not summary.reading):
         parts.append(f"read {summary.tokens_read:,} of {summary.tokens_given:,} tokens")
     if not summary.finished:
         parts.append("cut at the longest length allowed")
     return ", ".join(parts)
+
+
+def _chunks_read(reading: Mapping[str, float]) -> str:
+    """``read 6 of 250 chunks (240 of 10,000 words), 4 of them for this summary``."""
+    chunks, there, words, given = (int(reading[n]) for n in ("chunks_read", "chunks", "words_read", "words"))
+    text = f"read {chunks:,} of {there:,} chunk{'s' if there != 1 else ''} ({words:,} of {given:,} words)"
+    own = int(reading.get("chunks_chosen", chunks))
+    return text if own == chunks else f"{text}, {own:,} of them for this summary"
 
 
 def word_table(summary: Summary, *, colour: bool) -> Table:

@@ -38,6 +38,18 @@ class Grid:
         """The grid of some of the documents (D,)."""
         return Grid(*(None if v is None else v[documents] for v in (self.ids, self.words, self.chunks, self.positions)))  # type: ignore[arg-type]
 
+    def token_ranges(self) -> Tensor:
+        """The source tokens ``[first, last)`` of each chunk, (B, M, 2); cell n of a chunk holds token ``first + n``.
+
+        Chunks without a word have an empty range behind the document.
+        """
+        counts = self.words.sum(dim=2)
+        first = torch.arange(self.num_chunks, device=counts.device) * self.chunk_words
+        first = first.expand_as(counts) if self.positions is None else self.positions[:, :, 0]
+        end = torch.where(counts > 0, first + counts, 0).amax(dim=1, keepdim=True)
+        first = torch.where(counts > 0, first, end)
+        return torch.stack([first, first + counts], dim=2)
+
     def flat(self, values: Tensor, num_tokens: int) -> Tensor:
         """Values of cells (B, Q, M, N) -> values of source tokens (B, Q, S); cells without a token are dropped."""
         cells = values.flatten(2)

@@ -21,6 +21,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
+import numpy as np
 import torch
 from pydantic import Field
 from torch import Tensor, nn
@@ -208,6 +209,12 @@ class CoarseToFine(SummarizationModel):
         figures = [states.grid.chunks.sum(1), read.sum(1), words.sum(1), (words * read).sum(1)]
         names = ("chunks", "chunks_read", "words", "words_read")
         return [dict(zip(names, row, strict=True)) for row in torch.stack(figures, dim=1).tolist()]
+
+    def chunk_tokens(self, memory: Memory) -> list[np.ndarray]:
+        """Of each document the source tokens ``[first, last)`` of its chunks, (M, 2); batch padding left out."""
+        grid = memory.extra["reading"].states.grid
+        counts = grid.chunks.sum(dim=1).tolist()
+        return [row[:count].cpu().numpy() for row, count in zip(grid.token_ranges(), counts, strict=True)]
 
     # ---------------------------------------------------------------------------- training
 

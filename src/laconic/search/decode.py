@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -57,6 +57,8 @@ def decode(
             specials=specials,
             scorers=build_scorers(config, specials),
         )
+    if hasattr(model, "reading"):
+        _note_reading(results, model.reading(memory), model.chunk_tokens(memory))
     if config.replace_unk:
         rule = UnkRule(config.replace_unk, specials.separator_id)
         source_ids = batch.source_extended_ids.cpu().numpy()
@@ -77,6 +79,29 @@ def switched(model: Any, options: Mapping[str, Any]) -> Iterator[None]:
         yield
     finally:
         model.switch({name: before[name] for name in options})
+
+
+def _note_reading(
+    results: Sequence[Sequence[Hypothesis]], figures: Sequence[Mapping[str, int]], chunk_tokens: Sequence[np.ndarray]
+) -> None:
+    """Tell each hypothesis what was read of its document, and what of that its own path chose."""
+    for hypotheses, found, ranges in zip(results, figures, chunk_tokens, strict=True):
+        for hypothesis in hypotheses:
+            hypothesis.chunk_tokens = ranges
+            hypothesis.reading = {**found, **_path_reading(hypothesis)}
+
+
+def _path_reading(hypothesis: Hypothesis) -> dict[str, float]:
+    """Distinct chunks that the path chose, and the mean entropy of its coarse attention, in nats, over its tokens."""
+    details, steps = hypothesis.details, len(hypothesis.ids)
+    found: dict[str, float] = {}
+    if "picks" in details:
+        found["chunks_chosen"] = len(np.unique(details["picks"][details["shares"] > 0]))
+    if "coarse" in details and steps:
+        weights = details["coarse"][:steps].astype(np.float64)
+        logs = np.log(weights, out=np.zeros_like(weights), where=weights > 0)
+        found |= {"coarse_entropy": float(-(weights * logs).sum() / steps), "steps": steps}
+    return found
 
 
 def without_unk(

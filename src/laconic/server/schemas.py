@@ -139,6 +139,15 @@ class Support(BaseModel):
     rate: float = Field(description="The share of what was checked that the document has; 1 if nothing was checked.")
 
 
+class Chunk(BaseModel):
+    """A piece of the document, `document[start:end]`, that the model reads as one."""
+
+    start: int
+    end: int
+    weights: list[float] = Field(description="Coarse attention, one a word of the summary.")
+    read: list[int] | None = Field(None, description="The words it was read for; null: for all, like every chunk.")
+
+
 class Alternative(BaseModel):
     """Another hypothesis of the beam."""
 
@@ -152,6 +161,9 @@ class Alternative(BaseModel):
     truncated: bool
     finished: bool
     terms: dict[str, float] | None = None
+    reading: dict[str, float] | None = Field(
+        None, description="Of models that read in chunks: `chunks` and `words` of the document, how many were read."
+    )
     words: list[Word] | None = None
     support: Support | None = None
 
@@ -162,6 +174,8 @@ class SummaryRecord(Alternative):
     __doc__ = f"{__doc__} {OFFSETS}"
 
     source_offsets: list[Annotated[list[int], Field(min_length=2, max_length=2)]] | None = None
+    chunks: list[Chunk] | None = None
+    read_to: int | None = Field(None, description="Where the part of the document ends that the model was given.")
     document: str | None = None
     alternatives: list[Alternative] | None = None
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import torch
 from accelerate import Accelerator
@@ -134,7 +135,7 @@ def build_model(run: RunConfig, tokenizer: Tokenizer, notes: list[str]) -> Summa
     model: SummarizationModel = build(
         "model",
         MODELS,
-        run.model,
+        _with_separator(run, tokenizer),
         vocab_size=tokenizer.vocab_size,
         pad_id=tokenizer.pad_id,
         unk_id=tokenizer.unk_id,
@@ -147,6 +148,22 @@ def build_model(run: RunConfig, tokenizer: Tokenizer, notes: list[str]) -> Summa
         model.load_embeddings(torch.from_numpy(matrix))
         notes.append(f"{path}: vectors for {share:.1%} of the vocabulary")
     return model
+
+
+def _with_separator(run: RunConfig, tokenizer: Tokenizer) -> dict[str, Any]:
+    """The model's settings; one whose chunks are sentences learns which token ends them.
+
+    Raises:
+        ConfigError: nothing stands between the sentences.
+    """
+    settings = dict(run.model)
+    if settings.get("chunking") == "sentence" and settings.get("separator_id") is None:
+        if tokenizer.separator_id is None:
+            raise ConfigError(
+                "model.chunking 'sentence' needs a mark between sentences: set text.sentence_separator, such as <EOS>."
+            )
+        settings["separator_id"] = tokenizer.separator_id
+    return settings
 
 
 def _tokenizer(
