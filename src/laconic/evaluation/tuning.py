@@ -168,8 +168,8 @@ class TrialLog:
         kept = b""
         for raw in path.read_bytes().splitlines(keepends=True) if path.is_file() else []:
             try:
-                line = json.loads(raw) if raw.endswith(b"\n") else None
-                self.lines[line["trial"], line["batch"]] = line  # type: ignore[index]
+                line: dict[str, Any] = json.loads(raw) if raw.endswith(b"\n") else {}
+                self.lines[line["trial"], line["batch"]] = line
             except (ValueError, TypeError, KeyError):
                 break  # a crash cut it short
             kept += raw

@@ -114,7 +114,7 @@ def plan(grids: Sequence[Grid], ranges: Sequence[Range], trials: int, seed: int)
     """
     if not grids and not ranges:
         raise ConfigError("Say what to search: --grid beam_size=4,5,8 or --random distraction.context=0.05:10:log.")
-    keys = [part.key for part in (*grids, *ranges)]
+    keys = [*(grid.key for grid in grids), *(part.key for part in ranges)]
     if twice := [key for key in keys if keys.count(key) > 1]:
         raise ConfigError(f"search.{twice[0]} is searched twice; name it once.")
     source = random.Random(seed)

@@ -209,9 +209,11 @@ class Distraction(Scorer):
     Works in 32-bit floats at least. A weight of 0 leaves its term out, and the model need not give its vectors.
     """
 
-    Config = DistractionConfig
+    class Config(DistractionConfig):
+        """The keys of ``search.distraction``."""
+
     name = "distraction"
-    config: DistractionConfig
+    config: Distraction.Config
 
     def __init__(self, config: Section, *, specials: SpecialIds):
         super().__init__(config, specials=specials)
