@@ -1,7 +1,7 @@
 # `make demo` and `make test` need Python 3.11+ and nothing else: they make .venv and install everything into it.
 # The stamp file makes that happen once, and again when the pins change.
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-all check bench clean
+.PHONY: help install browser demo test test-all check bench clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -30,10 +30,13 @@ install: $(STAMP)  ## make .venv and install Laconic and what it needs
 demo: $(STAMP)  ## train on docstrings, score, explain, write demo/report.html; TEXT="..." summarizes your text
 	@if [ -n "$$TEXT" ]; then $(BIN)/laconic demo --minutes $(MINUTES) -- "$$TEXT"; else $(BIN)/laconic demo --minutes $(MINUTES); fi
 
-test: $(STAMP)  ## the fast tests
+browser: $(STAMP)  ## a browser for the tests of the page, where there is none
+	@scripts/install_browser.sh $(BIN)/python || echo "No browser could be installed: the tests of the page are skipped." >&2
+
+test: browser  ## the fast tests
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS)
 
-test-all: $(STAMP)  ## every test, the slow ones too
+test-all: browser  ## every test, the slow ones too
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) -m ""
 
 check: $(STAMP)  ## lint, format and types
@@ -43,7 +46,7 @@ check: $(STAMP)  ## lint, format and types
 
 bench: $(STAMP)  ## every benchmark with short settings
 	@for script in benchmarks/*.py; do \
-	  short=; if grep -q -e '--short' $$script; then short=--short; fi; \
+	  short=; if grep -q -e '"--short"' $$script; then short=--short; fi; \
 	  echo "== $$script $$short"; $(BIN)/python $$script $$short || exit 1; \
 	done
 

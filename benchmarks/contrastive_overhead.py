@@ -11,7 +11,7 @@ matrix) and equal base weights; one has the opponent branch on head 4 of layer 2
 * Memory: what the two output layers add to the peak of a process (of a device with ``--device cuda``), forward and
   backward, 4,096 target tokens: ours, in chunks, against logits that are kept.
 
-    python benchmarks/contrastive_overhead.py [--threads 1 2] [--repeats 5] [--small] [--device cuda --bf16]
+    python benchmarks/contrastive_overhead.py [--threads 1 2] [--repeats 5] [--short] [--device cuda --bf16]
 """
 
 from __future__ import annotations
@@ -158,10 +158,10 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--bf16", action="store_true", help="train under autocast")
-    parser.add_argument("--small", action="store_true", help="small networks, to see that it runs")
+    parser.add_argument("--short", action="store_true", help="small networks, to see that it runs")
     parser.add_argument("--memory-of", choices=list(OUTPUTS), help=argparse.SUPPRESS)
     options = parser.parse_args()
-    sizes, device = SMALL if options.small else BASE, options.device
+    sizes, device = SMALL if options.short else BASE, options.device
     if options.memory_of:
         ours, outputs = OUTPUTS[options.memory_of]
         print(outputs_memory(sizes, device, ours=ours, outputs=outputs))
@@ -185,7 +185,7 @@ def main() -> None:
         report(f"decoding {PAIRS} documents, {where}", best_of(searches, options.repeats, device), "plain")
     print(f"peak memory of the output layers, {sizes['tokens']:,} tokens")
     for name in OUTPUTS:
-        command = [sys.executable, __file__, "--memory-of", name, "--device", device, *["--small"] * options.small]
+        command = [sys.executable, __file__, "--memory-of", name, "--device", device, *["--short"] * options.short]
         found = subprocess.run(command, capture_output=True, text=True, check=True).stdout
         print(f"  {name:28} {float(found):8.0f} MiB", flush=True)
 

@@ -2,10 +2,10 @@
 
 The model is the distraction network at the paper's CNN size with random weights (m = 120, n = 600, bi-GRU, l = 100,
 K = 25,000): sources of 400 to 800 tokens, 100 steps (minimum = maximum), beam 5. Both ways decode the same batches in
-one process, in turn, and the ratio is that of the sums of the least times of each batch. ``--small`` is a quick check
+one process, in turn, and the ratio is that of the sums of the least times of each batch. ``--short`` is a quick check
 that everything runs.
 
-    python benchmarks/distraction_decoding.py [--threads 1 2] [--batch-sizes 1 8] [--rounds 3] [--small]
+    python benchmarks/distraction_decoding.py [--threads 1 2] [--batch-sizes 1 8] [--rounds 3] [--short]
 """
 
 from __future__ import annotations
@@ -85,9 +85,9 @@ def main() -> None:
     parser.add_argument("--batch-sizes", type=int, nargs="+", default=[1, 8])
     parser.add_argument("--batches", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--small", action="store_true")
+    parser.add_argument("--short", action="store_true")
     options = parser.parse_args()
-    size = SMALL if options.small else Size()
+    size = SMALL if options.short else Size()
     plain = SearchConfig(
         beam_size=BEAMS, min_length=size.steps, max_length=size.steps, length_normalisation="predicted"
     )

@@ -8,7 +8,7 @@ those of the same architecture; its attention is the fused one.
 They take turns, and the ratio of the best times is printed: by the clock, and of the seconds of all threads
 together, which is the one to trust at one thread on a machine with other work.
 
-    python benchmarks/transformer_decoding.py [--threads 1 2] [--source 64] [--steps 16] [--repeats 3] [--small]
+    python benchmarks/transformer_decoding.py [--threads 1 2] [--source 64] [--steps 16] [--repeats 3] [--short]
 """
 
 from __future__ import annotations
@@ -111,9 +111,9 @@ def main() -> None:
     parser.add_argument("--source", type=int, default=64)
     parser.add_argument("--steps", type=int, default=16)
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--small", action="store_true", help="small networks, to see that it runs")
+    parser.add_argument("--short", action="store_true", help="small networks, to see that it runs")
     options = parser.parse_args()
-    sizes = SMALL if options.small else BASE
+    sizes = SMALL if options.short else BASE
     ours, peer = make_ours(sizes), make_peer(sizes)
     generator = torch.Generator().manual_seed(1)
     sources = torch.randint(4, sizes["vocabulary"], (options.batch, options.source), generator=generator)

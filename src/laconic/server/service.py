@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+import re
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -24,6 +25,7 @@ from laconic.summarizer import Summarizer
 from laconic.types import Record, Summary
 
 CHARACTERS_A_TOKEN = 5  # to guess a length without tokenizing
+_SENTENCE_ENDS = re.compile(r"[.!?\u2026\u3002\uff01\uff1f]\s|\n")  # about how many sentences, without splitting
 
 
 class ClientGoneError(Exception):
@@ -161,10 +163,10 @@ class Service:
             )
         if stream and len(documents) > 1:
             raise ProblemError("invalid_request", "Only one document at a time can be streamed.")
-        records = tuple(self._record(given, number) for number, given in enumerate(documents, start=1))
+        records = tuple(self._record(given, number, served) for number, given in enumerate(documents, start=1))
         return Order(served, served.parse(options or {}, stream=stream), records, explain, attention, stream)
 
-    def _record(self, given: str | Document, number: int) -> Record:
+    def _record(self, given: str | Document, number: int, served: Served) -> Record:
         text, name = (given, "") if isinstance(given, str) else (given.document, given.id)
         if not text.strip():
             raise ProblemError("empty_document", f"Document {number} is empty; there is nothing to summarize.")
@@ -172,6 +174,12 @@ class Service:
             raise ProblemError(
                 "document_too_long",
                 f"Document {number} has {len(text):,} characters; the limit is {self.settings.max_characters:,}.",
+            )
+        if not served.is_neural and (ends := len(_SENTENCE_ENDS.findall(text))) > self.settings.max_sentences:
+            raise ProblemError(
+                "document_too_long",
+                f"Document {number} has about {ends:,} sentences; extractive methods compare all of them, and the "
+                f"limit is {self.settings.max_sentences:,}.",
             )
         return Record(text, id=name, origin=str(number))
 

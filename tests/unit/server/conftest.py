@@ -22,7 +22,14 @@ def summarizer(tmp_path_factory: pytest.TempPathFactory) -> Summarizer:
 
 @pytest.fixture(scope="session")
 def settings() -> Settings:
-    return Settings(max_characters=2000, max_documents=5, max_beam_size=4, max_summary_tokens=20, max_body_bytes=50_000)
+    return Settings(
+        max_characters=2000,
+        max_documents=5,
+        max_beam_size=4,
+        max_summary_tokens=20,
+        max_body_bytes=50_000,
+        max_sentences=100,
+    )
 
 
 @pytest.fixture(scope="session")

@@ -130,6 +130,8 @@ def test_documents_without_text(client: TestClient) -> None:
 def test_sizes(client: TestClient, settings: Settings) -> None:
     long = {"documents": ["a", "b" * (settings.max_characters + 1)]}
     assert "Document 2 has 2,001" in refused(client.post("/v1/summarize", json=long), 413, "document_too_long")
+    short = {"document": "a. " * 200, "model": "lead"}
+    assert "200 sentences" in refused(client.post("/v1/summarize", json=short), 413, "document_too_long")
     many = {"documents": ["a"] * (settings.max_documents + 1)}
     refused(client.post("/v1/summarize", json=many), 422, "too_many_documents")
     big = b"x" * (settings.max_body_bytes + 1)
