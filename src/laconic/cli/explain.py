@@ -32,6 +32,9 @@ def command(
         str, typer.Argument(metavar="[FILE|-]", help="A text, a file of records, results of summarize; -: stdin.")
     ] = "-",
     html: Annotated[Path | None, typer.Option(help="Write one self-contained page.")] = None,
+    heatmap: Annotated[
+        Path | None, typer.Option(help="Draw the first summary's attention, over chunks where it has any (PNG).")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON lines.")] = False,
     words: Annotated[bool, typer.Option("--words/--no-words", help="List every word with its sources.")] = True,
     document: Annotated[bool, typer.Option("--document", help="Print the document with the copied places.")] = False,
@@ -59,12 +62,14 @@ def command(
         summaries, references = explained(records, [model, *(also or [])], overrides, device)
     if html is not None:
         write_page(html, summaries, references)
+    if heatmap is not None:
+        write_heatmap(heatmap, summaries)
     if as_json:
         from laconic.explain.record import to_dict
 
         for summary in summaries:
             print(json.dumps(to_dict(summary), ensure_ascii=False))
-    elif html is None:
+    elif html is None and heatmap is None:
         show_all(summaries, words=words, document=document)
 
 
@@ -138,6 +143,35 @@ def write_page(path: Path, summaries: list[Summary], references: list[Any]) -> N
     draft.write_text(render(summaries, title=title, references=references), encoding="utf-8")
     draft.replace(path)
     print(f"laconic: {path} shows {len(summaries)} summar{'y' if len(summaries) == 1 else 'ies'}.", file=sys.stderr)
+
+
+def write_heatmap(path: Path, summaries: list[Summary]) -> None:
+    """Draw the first summary: its words by the chunks of the document, or by its words where it has no chunks.
+
+    Raises:
+        DataError: it has no attention.
+    """
+    import numpy as np
+
+    from laconic.explain.chunks import coarse_map
+    from laconic.explain.heatmap import MAX_COLUMNS, HeatMap, draw_png
+
+    first = summaries[0] if summaries else None
+    if first is None or not first.words:
+        raise DataError("The first summary has no words, so there is nothing to draw.")
+    if not (first.chunks or first.words[0].attention):
+        raise DataError("There is no attention to draw; --heatmap is for models, not for extractive methods.")
+    if first.chunks:
+        weights, rows, columns = coarse_map(first, MAX_COLUMNS)
+        title = f"Coarse attention, {len(columns)} of {len(first.chunks)} chunks"
+    else:
+        weights, rows = np.array([word.attention for word in first.words]), [word.text for word in first.words]
+        title, columns = "Attention", [first.document[start:end] for start, end in first.source_offsets]
+    entropy = first.reading.get("coarse_entropy")
+    numbers = "" if entropy is None else f"coarse entropy {entropy:.2f} nats a token"
+    for note in draw_png([HeatMap(title, weights, rows, columns, numbers)], path):
+        print(f"laconic: {note}", file=sys.stderr)
+    print(f"laconic: {path} shows the first summary.", file=sys.stderr)
 
 
 def show_all(summaries: list[Summary], *, words: bool, document: bool) -> None:

@@ -21,9 +21,20 @@ MEASURES: tuple[Measure, ...] = (
     ("words", "words", 1, 1),
     ("p_gen", "p_gen", 1, 2),
 )
-
+# of models that read in chunks
+READING: tuple[Measure, ...] = (
+    ("chunks read", "chunks_read", 1, 1),
+    ("chunks chosen", "chunks_chosen", 1, 1),
+    ("words read %", "words_read", 100, 1),
+    ("coarse entropy", "coarse_entropy", 1, 2),
+    ("s/document", "seconds", 1, 3),
+)
 
 FIGURES = {"f": "F1", "recall": "recall"}
+READING_NOTE = (
+    "Chunks read: by the encoder, for all hypotheses of a search; chosen: for the summary itself; coarse entropy: "
+    "nats, a mean over generated tokens."
+)
 _MARKS = (
     " ** p < 0.01, * p < 0.05 against {} (paired approximate randomization over documents, Holm's correction over the "
     "systems)."
@@ -60,10 +71,12 @@ def result_table(results: Sequence[EvaluationResult]) -> tuple[list[str], list[l
     """Header, rows and notes of the table: ROUGE times 100 with half the width of its 95% interval.
 
     Stars mark differences to the first system, see `compared`. The column ``p_gen`` is there when a system that can
-    copy is.
+    copy is, those of `READING` when one that reads in chunks is.
     """
     kinds = list(results[0].rouge)
     shown = [m for m in MEASURES if m[1] != "p_gen" or any("p_gen" in result.measures for result in results)]
+    if any("chunks_read" in result.measures for result in results):
+        shown += READING
     header = ["system", *[f"ROUGE-{kind}" for kind in kinds], *[heading for heading, *_ in shown]]
     found = _differences(results)
     width = 2 if len(results) > 1 else 0
@@ -79,6 +92,7 @@ def result_table(results: Sequence[EvaluationResult]) -> tuple[list[str], list[l
     notes = [
         f"ROUGE {FIGURES[results[0].shown]} x 100 ± half of the 95% bootstrap interval; copied: words of the summary "
         "that the document holds; repeated: n-grams that occurred in the summary before." + marks,
+        *([READING_NOTE] if any("chunks_read" in result.measures for result in results) else []),
         *how_scored(results),
     ]
     return header, rows, notes
@@ -87,8 +101,9 @@ def result_table(results: Sequence[EvaluationResult]) -> tuple[list[str], list[l
 def measure_cells(result: EvaluationResult, shown: Sequence[Measure]) -> list[str]:
     """The figures beside ROUGE; several keys make one cell."""
     cells = []
+    figures = {**result.measures, **({"seconds": result.seconds / result.records} if result.seconds else {})}
     for _, keys, factor, digits in shown:
-        values = [result.measures.get(key) for key in ([keys] if isinstance(keys, str) else keys)]
+        values = [figures.get(key) for key in ([keys] if isinstance(keys, str) else keys)]
         cells.append("/".join("" if value is None else f"{factor * value:.{digits}f}" for value in values))
     return cells
 

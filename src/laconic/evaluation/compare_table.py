@@ -9,11 +9,13 @@ from dataclasses import dataclass, field
 from statistics import fmean, stdev
 from typing import Any
 
+from laconic.evaluation.compare import READING, READING_NOTE
 from laconic.evaluation.compare_plan import Plan
 from laconic.evaluation.compare_run import KINDS, Outcome, Scored
 from laconic.evaluation.compare_significance import DESCRIPTIONS, Difference, differences
 from laconic.metrics.significance import bootstrap_interval
 
+PERPLEXITY = "val_ppl"
 SAMPLES = 2000  # resamples of an interval
 
 # published names of a measure -> ours
@@ -100,12 +102,15 @@ def _row(outcome: Outcome, means: Mapping[str, Mapping[str, Sequence[float]]], v
         deviation = stdev(each) if len(each) > 1 else None
         rouge[kind] = Figure(fmean(scores), low, high, deviation, versus.get(kind))
     names = dict.fromkeys(name for s in scored for name in s.result.measures)
+    measures = {n: fmean(s.result.measures[n] for s in scored if n in s.result.measures) for n in names}
+    if "chunks_read" in measures and all(s.result.seconds for s in scored):
+        measures["seconds"] = fmean(s.result.seconds / s.result.records for s in scored)
     return Row(
         entry.name,
         entry.label,
         len(scored),
         rouge=rouge,
-        measures={n: fmean(s.result.measures[n] for s in scored if n in s.result.measures) for n in names},
+        measures=measures,
         losses=_losses(outcome.trained),
         published=entry.published,
         errors=tuple(outcome.errors),
@@ -115,8 +120,8 @@ def _row(outcome: Outcome, means: Mapping[str, Mapping[str, Sequence[float]]], v
 
 
 def _losses(trained: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """Validation losses of the exported models and the training loss of the last pass, means over seeds."""
-    each = [{n: v for n, v in result["metrics"].items() if "loss" in n} for result in trained]
+    """Validation losses and perplexity of the exported models, the training loss of the last pass; means over seeds."""
+    each = [{n: v for n, v in result["metrics"].items() if "loss" in n or n == PERPLEXITY} for result in trained]
     for losses, result in zip(each, trained, strict=True):
         if result.get("train_loss") is not None:
             losses["train_loss"] = result["train_loss"]
@@ -137,7 +142,8 @@ class Column:
 
 
 def columns(table: Comparison) -> list[Column]:
-    """ROUGE, BLEU and, for trained rows, validation loss; behind each the paper's figures where there are any."""
+    """ROUGE, BLEU and, for trained rows, validation loss and perplexity; behind each the paper's figures where there
+    are any. Figures of reading where a row reads in chunks."""
     found = []
     keys = list(dict.fromkeys(key for row in table.rows for key in row.published))
     used: set[str] = set()
@@ -156,9 +162,20 @@ def columns(table: Comparison) -> list[Column]:
             found.append(Column(name.replace("_", " "), _number("losses", ours, 3)))
             found += [_published(key) for key in losses]
         used |= set(losses)
+    perplexities = [key for key in keys if _measure(key) == "perplexity"]
+    if perplexities or any(PERPLEXITY in row.losses for row in table.rows):
+        found.append(Column("perplexity", _number("losses", PERPLEXITY, 2)))
+        found += [_published(key) for key in perplexities]
+        used |= set(perplexities)
     found += [_published(key, _measure(key).replace("_", " ")) for key in keys if key not in used]
     found.append(Column("repeated 2-grams %", _number("measures", "repetition", 1, 100)))
     found.append(Column("words", _number("measures", "words", 1)))
+    there = {name for row in table.rows for name in row.measures}
+    found += [
+        Column(heading, _number("measures", key, digits, factor))
+        for heading, key, factor, digits in READING
+        if isinstance(key, str) and key in there
+    ]
     return found
 
 
@@ -234,6 +251,10 @@ def notes(table: Comparison) -> list[str]:
     if loss := validation_loss(table):
         read = {"val_loss_free": "the model reads its own words", "val_loss_tf": "the model reads the reference"}[loss]
         lines.append(f"val loss: of the validation data at the best update; {read}.")
+    if any(PERPLEXITY in row.losses for row in table.rows):
+        lines.append("perplexity: exp of the validation data's mean -ln P(token), the model reads the reference.")
+    if any("chunks_read" in row.measures for row in table.rows):
+        lines.append(READING_NOTE)
     for row in table.failed:
         lines += [f"{row.label} failed: {error}" for error in row.errors]
     return lines + signatures(table)

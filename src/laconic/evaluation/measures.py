@@ -7,7 +7,7 @@ All figures are means over documents.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from laconic.metrics.ngrams import ngram_counts
 from laconic.metrics.repetition import repeated_ngram_rate
@@ -54,6 +54,26 @@ def measure(
             if len(words) >= n:
                 rows[name].append(repeated_ngram_rate(words, n))
     return {name: _mean(values) for name, values in rows.items()}
+
+
+def reading_measures(readings: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """How models that read in chunks read (see `laconic.types.Summary`); nothing where none of them did.
+
+    Means over documents of ``chunks_read`` (by the encoder, for all hypotheses), ``chunks_chosen`` (for the summary)
+    and ``words_read`` (a share of the document's words); of ``coarse_entropy`` (nats) the mean over generated tokens.
+    """
+    readings = [reading for reading in readings if reading]
+    if not readings:
+        return {}
+    found = {
+        "chunks_read": _mean(r["chunks_read"] for r in readings),
+        "words_read": _mean(r["words_read"] / max(1.0, r["words"]) for r in readings),
+    }
+    if choosing := [r["chunks_chosen"] for r in readings if "chunks_chosen" in r]:
+        found["chunks_chosen"] = _mean(choosing)
+    if steps := sum(r.get("steps", 0) for r in readings):
+        found["coarse_entropy"] = sum(r["coarse_entropy"] * r["steps"] for r in readings if "steps" in r) / steps
+    return found
 
 
 def words_of(text: str) -> list[str]:

@@ -38,6 +38,8 @@ def prediction_of(summary: Summary, record: Record) -> dict[str, Any]:
         "tokens_read": summary.tokens_read,
         "tokens_given": summary.tokens_given,
     }
+    if summary.reading:
+        line["reading"] = summary.reading
     if p_gens:
         line["p_gen"] = sum(p_gens) / len(p_gens)
     return line

@@ -14,7 +14,7 @@ from typing import Any
 
 from laconic.config.schema import EvaluationConfig
 from laconic.errors import DataError
-from laconic.evaluation.measures import measure
+from laconic.evaluation.measures import measure, reading_measures
 from laconic.evaluation.predictions import PredictionFile, fingerprint, prediction_of
 from laconic.evaluation.systems import Progress, System
 from laconic.metrics.rouge import RougeResult, rouge
@@ -139,7 +139,7 @@ def predict(
     out: Path | None = None,
     progress: Progress | None = None,
 ) -> tuple[list[dict[str, Any]], float]:
-    """The first half of `evaluate`: the predictions, and the seconds it took."""
+    """The first half of `evaluate`: the predictions, and the seconds it took; 0 where an earlier call had made some."""
     _refuse_unscorable(records)
     start = time.perf_counter()
     with PredictionFile(out, fingerprint(system.identity, records)) as predictions:
@@ -153,7 +153,7 @@ def predict(
             predictions.add(prediction_of(s, r) for s, r in zip(summaries, chunk, strict=True))
         predictions.finish()
         lines = predictions.lines
-    return lines, time.perf_counter() - start
+    return lines, 0.0 if done else time.perf_counter() - start
 
 
 def score(
@@ -176,6 +176,7 @@ def score(
     found = rouge(hypotheses, references, kinds=options.kinds, **{"interval": True, **options.rouge})
     p_gens = [float(line["p_gen"]) for line in predictions if line.get("p_gen") is not None]
     measures = measure([record.document for record in records], hypotheses, references, unk_text=unk_text)
+    measures |= reading_measures([line.get("reading") or {} for line in predictions])
     if p_gens:
         measures["p_gen"] = sum(p_gens) / len(p_gens)
     return EvaluationResult(

@@ -115,18 +115,19 @@ def facts(summary: Summary) -> str:
     if summary.reading:
         parts.append(_chunks_read(summary.reading))
     if summary.tokens_given and (summary.truncated or not summary.reading):
-        parts.append(f"read {summary.tokens_read:,} of {summary.tokens_given:,} tokens")
+        verb = "given" if summary.reading else "read"
+        parts.append(f"{verb} {summary.tokens_read:,} of {summary.tokens_given:,} tokens")
     if not summary.finished:
         parts.append("cut at the longest length allowed")
     return ", ".join(parts)
 
 
 def _chunks_read(reading: Mapping[str, float]) -> str:
-    """``read 6 of 250 chunks (240 of 10,000 words), 4 of them for this summary``."""
+    """``read 6 of 250 chunks (240 of 10,000 words; 4 chunks for this summary)``."""
     chunks, there, words, given = (int(reading[n]) for n in ("chunks_read", "chunks", "words_read", "words"))
-    text = f"read {chunks:,} of {there:,} chunk{'s' if there != 1 else ''} ({words:,} of {given:,} words)"
     own = int(reading.get("chunks_chosen", chunks))
-    return text if own == chunks else f"{text}, {own:,} of them for this summary"
+    chosen = "" if own == chunks else f"; {own:,} chunk{'s' if own != 1 else ''} for this summary"
+    return f"read {chunks:,} of {there:,} chunk{'s' if there != 1 else ''} ({words:,} of {given:,} words{chosen})"
 
 
 def word_table(summary: Summary, *, colour: bool) -> Table:

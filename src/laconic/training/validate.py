@@ -8,6 +8,7 @@ beside it. Batches are dealt to the processes in turn and the sums added up, so 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -67,10 +68,13 @@ class Validator:
     def _losses(self, name: str, *, free: bool) -> dict[str, float]:
         """The weighted total under ``name`` and each objective's value under ``name_objective``."""
         sums: dict[str, Tensor] = {}
+        tokens = torch.zeros((), dtype=torch.float64, device=self.accelerator.device)
         for indices in self._mine(range(len(self.dataset))):
             batch = self._batch(indices)
+            assert batch.target_ids is not None
+            assert batch.target_mask is not None
+            tokens += float(batch.target_mask.sum())
             if free:
-                assert batch.target_ids is not None
                 size = (batch.target_ids.shape[0], batch.target_ids.shape[1])
                 batch = replace(batch, forced_mask=free_running_mask(size))
             for term in self.terms(batch.to(self.accelerator.device)):
@@ -79,11 +83,22 @@ class Validator:
                 sums[term.name] = sums[term.name] + row if term.name in sums else row
         names = self.names()
         nothing = torch.zeros(4, dtype=torch.float64, device=self.accelerator.device)
-        table = torch.stack([sums.get(n, nothing) for n in names])
-        rows = dict(zip(names, sum_over_processes(table, self.accelerator).tolist(), strict=True))
+        counted = torch.cat([tokens.view(1), nothing[1:]])
+        table = torch.stack([*(sums.get(n, nothing) for n in names), counted])
+        *of_terms, (num_tokens, *_) = sum_over_processes(table, self.accelerator).tolist()
+        rows = dict(zip(names, of_terms, strict=True))
         values = {n: total / count if count else 0.0 for n, (total, count, _, _) in rows.items()}
         loss = sum(weight / terms * values[n] for n, (_, _, weight, terms) in rows.items())
-        return {name: loss} | {f"{name}_{n}": value for n, value in values.items() if len(names) > 1}
+        perplexity = {} if free else self._perplexity(rows.get("nll"), num_tokens)
+        return {name: loss} | {f"{name}_{n}": value for n, value in values.items() if len(names) > 1} | perplexity
+
+    def _perplexity(self, nll: Sequence[float] | None, tokens: float) -> dict[str, float]:
+        """``val_ppl``: exp of the mean -ln P of the tokens, where the objective ``nll`` is a sum over tokens."""
+        reductions = [spec.get("reduction", "token") for spec in self.run.objectives if spec["type"] == "nll"]
+        if nll is None or len(reductions) != 1 or reductions[0] == "example" or not tokens:
+            return {}
+        count = nll[1] if reductions[0] == "token" else tokens  # words may be left out of the loss
+        return {"val_ppl": math.exp(min(nll[0] / max(count, 1.0), 700.0))}
 
     def _rouge(self, num_records: int) -> dict[str, float]:
         count = min(num_records, len(self.dataset))

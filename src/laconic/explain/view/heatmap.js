@@ -205,8 +205,16 @@ export class HeatMap {
         pen.globalAlpha = Math.sqrt(Math.min(1, weight / most));
         pen.fillStyle = colour["--heat"];
         pen.fillRect(...size);
+        if (this.data.chosen?.slice(x, x + perPixel).some((rows) => rows.has(y))) this.frame(pen, colour, size); // read here
       }
     });
+  }
+
+  /** A chunk that was chosen and read, however light its cell is. */
+  frame(pen, colour, [left, top, width, height]) {
+    pen.globalAlpha = 1;
+    pen.fillStyle = colour["--ink"];
+    pen.fillRect(left, top + height - 3, width, 3);
   }
 
   labels(pen, colour, first, last) {
@@ -246,7 +254,8 @@ export class HeatMap {
     if (cell) {
       const weight = this.data.rows[cell[0]][cell[1]];
       const said = weight === null ? "not read" : weight >= 0.001 || weight === 0 ? `${(100 * weight).toFixed(1)}%` : "<0.1%";
-      this.readout.textContent = `${this.words[cell[0]].text} ← ${this.columnName(cell[1], 60)}: ${said}`;
+      const read = this.data.chosen?.[cell[1]].has(cell[0]) ? ", read" : "";
+      this.readout.textContent = `${this.words[cell[0]].text} ← ${this.columnName(cell[1], 60)}: ${said}${read}`;
     }
     this.later();
   }

@@ -12,7 +12,8 @@ const UNKNOWN = ["<unk>", "[UNK]", "UNK", "⁇"];
  * @typedef {{start: number, end: number, weight: number, text: string}} Source a place in the document
  * @typedef {{index: number, start: number, end: number, text: string, kind: "copied"|"generated"|"unknown",
  *   probability: number, pGen: number|null, copyShare: number, sources: Source[]}} Word
- * @typedef {{name: string, rows: (number|null)[][], columns: {start: number, end: number}[], coarse: boolean}} HeatData
+ * @typedef {{name: string, rows: (number|null)[][], columns: {start: number, end: number}[], coarse: boolean,
+ *   chosen?: Set<number>[]}} HeatData of a coarse map `chosen`: by chunk, the words for which it was read
  * @typedef {{kind: string, text: string, start: number, end: number}} Warning
  * @typedef {{model: string, text: string, words: Word[], maps: HeatData[], warnings: Warning[]|null, readTo: number|null,
  *   raw: Object}} View
@@ -71,6 +72,7 @@ function readMaps(record, offsets) {
     return (Array.isArray(weights) ? weights[index] : weights) ?? null;
   };
   add("Chunks", words.map((_, index) => chunks.map((chunk) => share(chunk, index))), places, true);
+  if (maps.length && chunks.some((chunk) => chunk.read)) maps[0].chosen = chunks.map((chunk) => new Set(chunk.read));
   add("Attention", words.map((word) => word.attention), columns, false);
   for (const name of new Set(words.flatMap((word) => Object.keys(word.maps ?? {})))) {
     add(named(name), words.map((word) => word.maps?.[name]), columns, false);
@@ -97,7 +99,8 @@ export function facts(view) {
   const parts = [];
   if (words.length) parts.push(`${words.filter((word) => word.kind === "copied").length} of ${words.length} words copied`);
   if (raw.log_prob) parts.push(`score ${Number(raw.score).toFixed(2)}`);
-  if (raw.truncated) parts.push(`read the first ${raw.tokens_read.toLocaleString("en")} of ${raw.tokens_given.toLocaleString("en")} tokens`);
+  if (raw.reading) parts.push(`read ${raw.reading.chunks_read.toLocaleString("en")} of ${raw.reading.chunks.toLocaleString("en")} chunks`);
+  if (raw.truncated) parts.push(`${raw.reading ? "given" : "read"} the first ${raw.tokens_read.toLocaleString("en")} of ${raw.tokens_given.toLocaleString("en")} tokens`);
   if (raw.finished === false) parts.push("cut at the length limit");
   return parts;
 }
