@@ -136,6 +136,7 @@ def test_the_side_of_padding_does_not_matter(options: dict[str, Any]) -> None:
     assert not other.source_mask[:, 0].any()
     one, two = model(batch), model(other)
     torch.testing.assert_close(two.gold_log_probs, one.gold_log_probs, **EXACT)
+    assert model.encode(other).states[~other.source_mask].eq(0).all()
     turned = one.attention.gather(2, turn.unsqueeze(1).expand_as(one.attention))
     torch.testing.assert_close(two.attention, turned, **EXACT)
     steps = [model.step(b.target_input_ids[:, 0], model.start(model.encode(b)))[0] for b in (batch, other)]
@@ -256,28 +257,28 @@ def test_the_pointer_copies_by_the_averaged_weights() -> None:
     torch.testing.assert_close(step.log_probs.exp(), probs, **EXACT)
 
 
-def test_self_fed_gradients_reach_what_teacher_forcing_reaches() -> None:
-    """With coins that are all heads but one, and that one on a word the model would write itself: the same pass."""
+def test_feeding_itself_is_teacher_forcing_on_its_own_words() -> None:
+    """The same numbers and gradients as a forced pass whose inputs are what the model would have written."""
     model, batch = tiny(**POINTER), random_batch((7, 5), (4, 4))
+    coins = torch.tensor([[True, False, True, False], [True, False, False, True]])
+    inputs = batch.target_input_ids.clone()
     with torch.no_grad():
         state = model.start(model.encode(batch))
-        words, own = batch.target_input_ids[:, 0], []
-        for _ in range(3):
-            step, state = model.step(words, state)
-            words = step.log_probs.argmax(-1)
-            own.append(words)
-    gold = torch.stack([*own, torch.full((2,), EOS)], 1)
-    inputs = torch.cat([torch.full((2, 1), BOS), gold[:, :-1].masked_fill(gold[:, :-1] >= VOCAB, UNK)], 1)
-    batch = replace(batch, target_ids=gold, target_input_ids=inputs)
-    grads = []
-    for coins in (None, torch.tensor([[True, False, True, False], [True, False, False, False]])):
+        for t in range(3):
+            step, state = model.step(inputs[:, t], state)
+            own = step.log_probs.argmax(-1)
+            own = own.masked_fill(own >= VOCAB, UNK)
+            inputs[:, t + 1] = torch.where(coins[:, t + 1], inputs[:, t + 1], own)
+    assert inputs.ne(batch.target_input_ids).any()
+    found = []
+    for variant in (replace(batch, target_input_ids=inputs), replace(batch, forced_mask=coins)):
         model.zero_grad()
-        output = model(replace(batch, forced_mask=coins))
+        output = model(variant)
         output.gold_log_probs.sum().backward()
-        grads.append((output.gold_log_probs.detach(), gradients(model)))
-    torch.testing.assert_close(grads[1][0], grads[0][0], **EXACT)
-    for name, gradient in grads[0][1].items():
-        torch.testing.assert_close(grads[1][1][name], gradient, atol=1e-10, rtol=0)
+        found.append((output.gold_log_probs.detach(), gradients(model)))
+    torch.testing.assert_close(found[1][0], found[0][0], **EXACT)
+    for name, gradient in found[0][1].items():
+        torch.testing.assert_close(found[1][1][name], gradient, atol=1e-10, rtol=0)
 
 
 def copy_batch(generator: torch.Generator, size: int = 32) -> Batch:
