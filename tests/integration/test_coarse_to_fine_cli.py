@@ -1,0 +1,231 @@
+"""Coarse-to-fine models from the command line: what they say of their reading, mistakes, and a book."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from laconic.cli.main import main
+from laconic.config.names import MODELS, TOKENIZERS, build
+from laconic.config.schema import SearchConfig, TextConfig
+from laconic.models.folder import LoadedModel, load_model_folder
+from laconic.summarizer import Summarizer
+
+WORDS = [a + b for a in ("sto", "ri", "ma", "bel", "tan", "ko") for b in ("rm", "ver", "yor", "dge", "k")]
+
+
+def sentences(count: int, seed: int) -> list[str]:
+    draw = random.Random(seed)
+    return [" ".join(draw.choices(WORDS, k=5)) + "." for _ in range(count)]
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("data")
+    for split, count in (("train", 24), ("validation", 6)):
+        lines = []
+        for number in range(count):
+            found = sentences(4, number)
+            lines.append({"id": f"{split}{number}", "document": " ".join(found), "summary": found[0][:-1]})
+        (folder / f"{split}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def model(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("runs") / "c2f"
+    settings = ["training.max_updates=4", "search.min_length=3", "search.beam_size=2"]
+    assert train(data, out, "c2f-multi2", *settings) == 0
+    return out / "model"
+
+
+def train(data: Path, out: Path, row: str, *settings: str) -> int:
+    arguments = ["--quiet", "train", "coarse_to_fine", "--row", row, "--size", "tiny", "--data", str(data)]
+    return main([*arguments, "--out", str(out), *[part for one in settings for part in ("--set", one)]])
+
+
+def output(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    capsys.readouterr()
+    code = main(["--quiet", *arguments])
+    captured = capsys.readouterr()
+    assert code == 0, captured.err
+    return captured.out
+
+
+def article(folder: Path, text: str) -> str:
+    (folder / "article.txt").write_text(text)
+    return str(folder / "article.txt")
+
+
+def test_a_summary_says_what_was_read(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = article(tmp_path, " ".join(sentences(3, 99)))
+    lazily = ["--set", "model={encode: lazy}"]
+    line = json.loads(output(capsys, "summarize", str(model), text, "--json", *lazily))
+    reading = line["reading"]
+    assert reading["chunks"] == 4
+    assert 1 <= reading["chunks_chosen"] <= reading["chunks_read"] <= 4
+    assert 0 < reading["words_read"] <= reading["words"] == line["tokens_read"]
+    assert 0 <= reading["coarse_entropy"] <= math.log(4)
+    everything = json.loads(output(capsys, "summarize", str(model), text, "--json", "--set", "model={encode: full}"))
+    assert everything["reading"]["chunks_read"] == 4
+    assert everything["summary"] == line["summary"]
+    explained = json.loads(output(capsys, "summarize", str(model), text, "--json", "--explain"))
+    assert len(explained["chunks"]) == 4
+    for number in range(len(explained["words"])):
+        assert sum(chunk["weights"][number] for chunk in explained["chunks"]) == pytest.approx(1, abs=1e-3)
+        assert 1 <= sum(number in chunk["read"] for chunk in explained["chunks"]) <= 2
+    assert "chunks (" in output(capsys, "explain", str(model), text)
+
+
+def test_the_coarse_map_as_page_and_picture(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = article(tmp_path, " ".join(sentences(3, 98)))
+    page, picture = tmp_path / "page.html", tmp_path / "map.png"
+    output(capsys, "explain", str(model), text, "--html", str(page), "--heatmap", str(picture))
+    assert '"chunks":[{' in page.read_text()
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    assert main(["--quiet", "explain", "lead", text, "--heatmap", str(tmp_path / "none.png")]) == 3
+    assert "attention" in capsys.readouterr().err
+
+
+def test_evaluation_of_reading(model: Path, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    where = ["--data", str(data / "validation.jsonl")]
+    printed = json.loads(output(capsys, "evaluate", str(model), "lead-1", *where, "--json"))
+    mine, lead = (system["measures"] for system in printed["systems"])
+    assert {"chunks_read", "chunks_chosen", "words_read", "coarse_entropy"} <= set(mine)
+    assert "chunks_read" not in lead
+    table = output(capsys, "evaluate", str(model), "lead-1", *where)
+    assert "chunks chosen" in table
+    assert "s/document" in table
+    assert "chunks" not in output(capsys, "evaluate", "lead-1", *where)
+
+
+def test_perplexity_is_that_of_the_validation_tokens(model: Path, data: Path) -> None:
+    records = [json.loads(line) for line in (data / "validation.jsonl").read_text().splitlines()]
+    summarizer = Summarizer.from_pretrained(str(model))
+    scores = summarizer.score([r["document"] for r in records], [r["summary"] for r in records])
+    tokens = sum(len(record["summary"].split()) + 1 for record in records)
+    metrics = json.loads((model / "metrics.json").read_text())
+    assert metrics["validation"]["val_ppl"] == pytest.approx(math.exp(-sum(scores) / tokens), rel=1e-4)
+
+
+def test_sentences_as_chunks_find_their_separator(data: Path, tmp_path: Path) -> None:
+    assert train(data, tmp_path / "run", "c2f", "model.chunking=sentence", "training.max_updates=1") == 0
+    loaded = load_model_folder(tmp_path / "run")
+    config: Any = loaded.model.config
+    assert config.separator_id == loaded.tokenizer.separator_id is not None
+    document = " ".join(sentences(3, 97))
+    summary = Summarizer.from_pretrained(str(tmp_path / "run")).explain(document, min_length=2)
+    starts = [document[chunk.start : chunk.end] for chunk in summary.chunks]
+    assert [start.split()[0] for start in starts[:3]] == [one.split()[0] for one in sentences(3, 97)]
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        (["model.chunking=sentence", "text.sentence_separator=null"], "text.sentence_separator"),
+        (["model.encode=sometimes"], "model.encode"),
+        (["model.position_size=4", "model.chunks=null"], "model.position_rows"),
+        (["model.head.type=pointer"], "model.head.type"),
+        (["model.attention.draws=0"], "draws"),
+        (["model.coarse.type=rnn"], "coarse encoder"),
+        (["model.chunk_words=0"], "chunk_words"),
+    ],
+)
+def test_mistakes_in_settings(
+    settings: list[str], said: str, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert train(data, tmp_path / "run", "c2f", *settings) == 2
+    error = capsys.readouterr().err
+    assert said in error
+    assert error.count("\n") == 1
+
+
+def test_mistakes_in_decoding(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = article(tmp_path, "storm.")
+    for setting, said in (("{encode: sometimes}", "auto, full, lazy, replay"), ("{read: 0}", "at least 1")):
+        assert main(["--quiet", "summarize", str(model), text, "--set", f"model={setting}"]) == 2
+        error = capsys.readouterr().err
+        assert said in error
+        assert error.count("\n") == 1
+
+
+def test_small_documents_and_many_chunks_to_read(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One word in a grid of four chunks; more chunks to read than there are; nothing at all."""
+    line = json.loads(output(capsys, "summarize", str(model), article(tmp_path, "storm"), "--json", "--explain"))
+    assert line["reading"]["words"] == 1
+    assert [(chunk["start"], chunk["end"]) for chunk in line["chunks"]] == [(0, 5), (5, 5), (5, 5), (5, 5)]
+    many = output(
+        capsys, "summarize", str(model), article(tmp_path, "storm river"), "--json", "--set", "model={read: 9}"
+    )
+    assert json.loads(many)["reading"]["chunks_chosen"] == 4
+    assert main(["--quiet", "summarize", str(model), article(tmp_path, "  \n")]) == 3
+    error = capsys.readouterr().err
+    assert "empty" in error
+    assert error.count("\n") == 1
+
+
+def test_a_chunk_shorter_than_the_filter(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert train(data, tmp_path / "run", "c2f", "model.chunk_words=3", "training.max_updates=1") == 0
+    output(capsys, "summarize", str(tmp_path / "run"), article(tmp_path, "storm river."))
+
+
+# ------------------------------------------------------------------------------------- a book
+
+
+def book_model(folder: Path) -> Path:
+    """A model with random weights that reads as many chunks as there are."""
+    spec = {"type": "word", "max_vocabulary": 100, "min_frequency": 1}
+    tokenizer = build("tokenizer", TOKENIZERS, spec)
+    tokenizer.use_separator("<EOS>")
+    tokenizer.train([" ".join(WORDS) + " ."])
+    model = {
+        "type": "coarse_to_fine",
+        "attention": {"type": "coarse_to_fine", "draws": 2},
+        "coarse": {"type": "bag_of_words"},
+        "chunks": None,
+        "embedding_size": 32,
+        "hidden_size": 48,
+    }
+    text = TextConfig(tokenizer=spec, sentence_separator="<EOS>", max_source_tokens=500_000, oov_copy="unk")
+    search = SearchConfig(beam_size=3, max_length=12, min_length=6)
+    built = build("model", MODELS, model, vocab_size=tokenizer.vocab_size)
+    LoadedModel(built, tokenizer, text=text, search=search, name="book").save_pretrained(folder)
+    return folder
+
+
+MEASURED = """
+import resource, sys
+from laconic.cli.main import main
+code = main(sys.argv[1:])
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, file=sys.stderr)
+sys.exit(code)
+"""
+
+
+def summarized(model: Path, text: str) -> tuple[dict[str, Any], float]:
+    """The record of `laconic summarize --json --explain`, and the MiB that its process took at most."""
+    command = [sys.executable, "-c", MEASURED, "--quiet", "summarize", str(model), text, "--json", "--explain"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return json.loads(done.stdout), int(done.stderr.split()[-1]) / (1024 if sys.platform != "darwin" else 1024**2)
+
+
+@pytest.mark.slow
+def test_a_book_is_read_in_little_memory(tmp_path: Path) -> None:
+    """100,000 words, explained, take no more than 200 MiB beyond what a few words take."""
+    folder = book_model(tmp_path / "model")
+    _, before = summarized(folder, article(tmp_path, " ".join(sentences(4, 1))))
+    line, most = summarized(folder, article(tmp_path, " ".join(sentences(20_000, 1))))
+    assert line["reading"]["words"] > 100_000
+    assert line["reading"]["chunks_read"] <= 2 * 3 * 13
+    assert len(line["source_offsets"]) <= 40 * line["reading"]["chunks_chosen"]
+    assert all(word["sources"] for word in line["words"])
+    assert most - before < 200
