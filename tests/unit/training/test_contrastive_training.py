@@ -111,6 +111,15 @@ def test_accumulation_equals_one_big_batch(make_trainer: Any, make_contrastive: 
     assert len(calls) == 3  # both terms have one count: no pass to find it out
 
 
+def test_every_micro_batch_has_noise_of_its_own(make_trainer: Any, make_contrastive: Any) -> None:
+    trainer = make_trainer(run=make_contrastive())
+    batch = trainer.parts.collator([trainer.parts.train_set[i] for i in range(4)])
+    places = [(update, number) for update in range(3) for number in range(2)]
+    seeds = [trainer.step._ready(batch, update, number, last=True).noise_seed for update, number in places]
+    assert len(set(seeds)) == len(seeds)
+    assert trainer.step._ready(batch, 2, 1, last=True).noise_seed == seeds[-1]
+
+
 def test_the_variant_of_footnote_3_stops_with_a_sentence(make_contrastive: Any, tmp_path: Path) -> None:
     run = make_contrastive(
         model=MODEL | {"opponent": {"type": "max", "layer": 1, "head": 0, "output": "softmax", "lambda_decode": -0.2}},
