@@ -83,9 +83,14 @@ def build_chunks(
 
 def part_of(encoding: TokenizedText, positions: np.ndarray) -> TokenizedText:
     """Some of the tokens of a text."""
-    places = positions.tolist()
-    ids, tokens, offsets = ([values[i] for i in places] for values in (encoding.ids, encoding.tokens, encoding.offsets))
-    return TokenizedText(tuple(ids), tuple(tokens), tuple(offsets), encoding.truncated, encoding.total)
+    places: list[int] = positions.tolist()
+    return TokenizedText(
+        ids=tuple(encoding.ids[i] for i in places),
+        tokens=tuple(encoding.tokens[i] for i in places),
+        offsets=tuple(encoding.offsets[i] for i in places),
+        truncated=encoding.truncated,
+        total=encoding.total,
+    )
 
 
 def read_to(summary: Summary) -> int:
