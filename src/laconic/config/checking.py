@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from laconic.config.names import ATTENTIONS, COPY_HEADS, MODELS, OBJECTIVES, OPPONENTS, SCORERS, TOKENIZERS, parse
+from laconic.config.names import (
+    ATTENTIONS,
+    COPY_HEADS,
+    MODELS,
+    OBJECTIVES,
+    OPPONENTS,
+    SCORERS,
+    TOKENIZERS,
+    Table,
+    parse,
+)
 from laconic.config.schema import RunConfig
 from laconic.config.section import Section
 
@@ -18,7 +28,7 @@ def check_run(run: RunConfig) -> dict[str, list[Section]]:
         ConfigError: a component is unknown, or one of its options is.
     """
     model, config = parse("model", MODELS, run.model)
-    parts = PARTS | model.parts
+    parts: dict[str, tuple[str, Table]] = {**PARTS, **model.parts}
     return {
         "model": [config],
         "parts": [

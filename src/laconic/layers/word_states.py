@@ -34,9 +34,10 @@ class WordEncoder(nn.Module):
         super().__init__()
         self.hidden_size, self.dropout = hidden_size, dropout
         sizes = [input_size] + [hidden_size] * (num_layers - 1)
-        self.layers: Any = nn.ModuleList(nn.LSTM(size, hidden_size, batch_first=True) for size in sizes)
-        for layer in self.layers:
+        layers = [nn.LSTM(size, hidden_size, batch_first=True) for size in sizes]
+        for layer in layers:
             drop_biases(layer, "bias_hh")
+        self.layers: Any = nn.ModuleList(layers)
 
     def forward(self, embedded: Tensor, words: Tensor, keys: Tensor | None = None) -> Tensor:
         """(R, N, E) under a mask (R, N) -> states (R, N, H). ``keys`` (R,) make the noise; none: no dropout.
