@@ -11,6 +11,7 @@ from torch.autograd import gradcheck
 
 from laconic.config.section import Section
 from laconic.layers.copying.base import CopySource, GoldTokens, HeadInput
+from laconic.layers.copying.base import first_positions as _first_positions
 from laconic.layers.copying.pointer import (
     PointerHead,
     final_distribution,
@@ -21,7 +22,6 @@ from laconic.layers.copying.pointer import (
 )
 from laconic.layers.masking import mask_scores, masked_softmax
 from laconic.layers.vocabulary import VocabularyProjection
-from laconic.layers.copying.base import first_positions as _first_positions
 
 B, Q, S, V, X = 2, 3, 5, 6, 9
 IDS = torch.tensor([[6, 2, 6, 7, 2], [8, 6, 0, 0, 0]])  # repeated words, words outside V, padding
