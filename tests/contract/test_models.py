@@ -130,6 +130,7 @@ def model_of(name: str) -> SummarizationModel:
 
 def loss_of(output: ModelOutput, batch: Batch) -> Tensor:
     kinds = ["nll", "coverage"] + ["opponent"] * ("opponent_log_probs" in output.details)
+    kinds += ["reinforce"] * ("policy_log_prob" in output.details)
     terms = [build("objective", OBJECTIVES, {"type": kind})(output, batch) for kind in kinds]
     return sum(term.sum / term.count for term in terms)
 
@@ -177,7 +178,11 @@ def test_attention_is_a_distribution_over_real_tokens(name: str) -> None:
     readings = [weights, *(step.attention.unsqueeze(1) for step in steps)]
     for reading in readings:
         assert reading.ge(0).all()
-        torch.testing.assert_close(reading.sum(-1), torch.ones(reading.shape[:2]).double(), **EXACT)
+        sums = reading.sum(-1)
+        if getattr(model.config, "mask_padding", True):
+            torch.testing.assert_close(sums, torch.ones(reading.shape[:2]).double(), **EXACT)
+        else:  # the padding of a grid takes its share
+            assert sums.le(1 + 1e-12).all()
         assert reading.masked_select(~batch.source_mask.unsqueeze(1)).eq(0).all()
 
 
@@ -292,7 +297,8 @@ def test_memory_is_not_copied_per_beam(name: str) -> None:
     _, after = model.step(torch.full((24,), 5), wide)
     assert before == [tensor.data_ptr() for tensor in tensors_in(after, shared=True)]
     carried = sum(tensor[0].numel() for tensor in tensors_in(after, shared=False) if tensor.dim())
-    assert carried < memory.states[0].numel() / 2
+    states = memory.states[0].numel() or memory.mask.shape[1] * model.config.hidden_size  # read chunk by chunk
+    assert carried < states / 2
 
 
 @every_model
@@ -330,7 +336,8 @@ def test_every_parameter_is_trained(name: str) -> None:
     model, batch = model_of(name).train(), random_batch()
     loss = loss_of(model(batch), batch)
     loss.backward()
-    grads = gradients(model)
+    frozen = [key for key, parameter in model.named_parameters() if not parameter.requires_grad]
+    grads = {key: gradient for key, gradient in gradients(model).items() if key not in frozen}
     assert all(gradient.isfinite().all() for gradient in grads.values())
     # the softmax of scaled dot products does not see what is added to all keys
     dead = [key for key, gradient in grads.items() if gradient.abs().max() == 0 and "k_proj.bias" not in key]
@@ -341,6 +348,8 @@ def test_every_parameter_is_trained(name: str) -> None:
 @torch.no_grad()
 def test_training_and_decoding_mode_agree_without_dropout(name: str) -> None:
     model, batch = model_of(name), random_batch()
+    if getattr(getattr(model, "attention", None), "chooses", False):
+        pytest.skip("chunks are drawn in training, and the best are read in decoding")
     torch.testing.assert_close(model.train()(batch).gold_log_probs, model.eval()(batch).gold_log_probs, **EXACT)
 
 

@@ -101,7 +101,7 @@ class _Trace:
     picks: list[Tensor] = field(default_factory=list)  # (B, k)
     policy: list[Tensor] = field(default_factory=list)  # (B,) sum_i n_i log alpha^s_i
     entropies: list[Tensor] = field(default_factory=list)  # (B,)
-    weights: list[Tensor] = field(default_factory=list)  # (B, 1, M N), soft attention
+    weights: list[Tensor] = field(default_factory=list)  # (B, 1, S), where they are shown
 
     def remember(self, features: Tensor, output: AttentionOutput, *, drawn: bool) -> None:
         """Append a step; ``drawn``: its chunks were drawn, so the policy wants their log-probability."""
@@ -109,7 +109,6 @@ class _Trace:
         log_coarse = output.aux["log_coarse"] if "log_coarse" in output.aux else output.aux["coarse"].log()
         self.entropies.append(entropy(log_coarse).squeeze(1))
         if "picks" not in output.aux:
-            self.weights.append(output.weights)
             return
         self.picks.append(output.aux["picks"].squeeze(1))
         if drawn:
@@ -198,7 +197,7 @@ class CoarseToFine(SummarizationModel):
         result = StepOutput(log_probs, log_probs, details=details, context=context, state=hidden)
         if mask.shape[1] <= _DENSE_TOKENS:
             grid = state["reading"].states.grid.part(documents)
-            result.attention = grid.flat(laid_out(output, grid), mask.shape[1]).flatten(0, 1)
+            result.attention = (grid.flat(laid_out(output, grid), mask.shape[1]) * mask.unsqueeze(1)).flatten(0, 1)
         return result, state | {"cells": cells, "feed": features}
 
     def reading(self, memory: Memory) -> list[dict[str, int]]:
@@ -227,7 +226,7 @@ class CoarseToFine(SummarizationModel):
         noise_of = ExampleNoise.of(batch) if self.training else None
         soft = self._soft_steps(noise_of, batch.target_ids.shape[1])
         keys = None if noise_of is None else noise_of.examples
-        mode = self._mode(grid, batch.target_ids.shape[1], soft=any(soft))
+        mode = self._mode(grid, batch.target_ids.shape[1] if self.training else 0, soft=any(soft))
         picks = None
         with torch.autocast(batch.source_ids.device.type, enabled=False):  # only the vocabulary is worth it
             if mode == "replay":
@@ -235,7 +234,7 @@ class CoarseToFine(SummarizationModel):
                     picks = self._run(batch, self._memory(batch, grid, keys, "lazy"), keys, soft).picks
             memory = self._memory(batch, grid, keys, mode, picks, batch.target_mask)
             trace = self._run(batch, memory, keys, soft, picks)
-        return self._project(trace, batch, grid, soft)
+        return self._project(trace, batch, soft)
 
     def _run(
         self,
@@ -255,6 +254,8 @@ class CoarseToFine(SummarizationModel):
         forced = torch.ones_like(batch.target_mask) if batch.forced_mask is None else batch.forced_mask
         last_ids, feed = gold[:, 0], state["feed"]
         merge = StepLinear.of(self.merge.weight, None)
+        grid, num_tokens = memory.extra["reading"].states.grid, batch.source_ids.shape[1]
+        shows = not self.training and num_tokens <= _DENSE_TOKENS
         for t, is_soft in enumerate(soft):
             if t:
                 own = None if bool(forced[:, t].all()) else self._own_word(trace.features[-1])
@@ -271,9 +272,11 @@ class CoarseToFine(SummarizationModel):
             if keys is not None and self.config.dropout:
                 feed = feed * self._kept(keys, _FEED, t, feed)
             trace.remember(feed, output, drawn=keys is not None and not is_soft)
+            if shows:
+                trace.weights.append(grid.flat(laid_out(output, grid), num_tokens))
         return trace
 
-    def _project(self, trace: _Trace, batch: Batch, grid: Grid, soft: list[bool]) -> ModelOutput:
+    def _project(self, trace: _Trace, batch: Batch, soft: list[bool]) -> ModelOutput:
         """The vocabulary, once, on real target tokens."""
         assert batch.target_ids is not None
         assert batch.target_mask is not None
@@ -290,9 +293,8 @@ class CoarseToFine(SummarizationModel):
         if trace.policy:
             output.details["policy_log_prob"] = _at_hard_steps(trace.policy, soft, mask)
             output.details["draws"] = torch.tensor(float(trace.picks[0].shape[1]))
-        if trace.weights and not self.training:
-            laid = torch.cat(trace.weights, dim=1).unflatten(2, grid.ids.shape[1:])
-            output.attention = grid.flat(laid, batch.source_ids.shape[1])
+        if trace.weights:
+            output.attention = torch.cat(trace.weights, dim=1) * batch.source_mask.unsqueeze(1)
         return output
 
     @torch.no_grad()
@@ -310,14 +312,17 @@ class CoarseToFine(SummarizationModel):
             return make_sentence_grid(batch.source_ids, batch.source_mask, separator_id=c.separator_id, **sizes)
         return make_grid(batch.source_ids, batch.source_mask, **sizes)
 
-    def _mode(self, grid: Grid, steps: int, *, soft: bool) -> str:
-        """How the word states come about: what was asked for, where there is a choice."""
+    def _mode(self, grid: Grid, draws: int, *, soft: bool) -> str:
+        """How the word states come about: what was asked for, where there is a choice. ``draws`` is the number of
+        steps that draw chunks, 0 where the best are read; only what was drawn can be replayed."""
         if soft or not self.attention.chooses:
             return "full"
+        if self.encode_mode == "replay" and not draws:
+            return "lazy"
         if self.encode_mode != "auto":
-            return "lazy" if self.encode_mode == "replay" and not torch.is_grad_enabled() else self.encode_mode
-        if torch.is_grad_enabled():
-            return "full" if grid.num_chunks <= 2 * steps else "replay"
+            return self.encode_mode
+        if draws:
+            return "full" if grid.num_chunks <= 2 * draws else "replay"
         return "full" if grid.num_chunks <= _FEW_CHUNKS else "lazy"
 
     def _memory(
