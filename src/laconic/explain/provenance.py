@@ -172,7 +172,7 @@ def _seen(hypothesis: Hypothesis, encoding: TokenizedText) -> tuple[TokenizedTex
     if hypothesis.attention is not None:
         return encoding, np.asarray(hypothesis.attention, dtype=np.float64)[:, : len(encoding.ids)], None
     if hypothesis.chunk_tokens is None:
-        return encoding, np.zeros((len(hypothesis.token_log_probs), len(encoding.ids))), None
+        return encoding, np.zeros((len(hypothesis.ids) + 1, len(encoding.ids))), None
     positions = read_positions(hypothesis)
     return part_of(encoding, positions), read_attention(hypothesis, positions), positions
 
