@@ -33,6 +33,7 @@ def test_words_and_places_are_linked_in_a_report(page: Any, tmp_path: Path) -> N
     assert page.locator(".word.user").count() == 2
     assert page.locator(".reference").inner_text().endswith("The meeting moves.")
     page.locator(".charts > summary").click()
+    page.wait_for_selector(".gate .dot")  # charts are drawn when they are opened
     assert page.locator(".gate .dot").count() == 6
     assert page.locator(".heat canvas").is_visible()
 
