@@ -164,7 +164,7 @@ class UpdateStep:
             forced_mask=mask,
             token_weights=hints[0].token_weights(batch) if hints else None,
             label_smoothing={o.name: getattr(o.config, "label_smoothing", 0.0) for o in self.active},
-            noise_seed=noise_seed(training.seed, update, number, self.accelerator.process_index),
+            noise_seed=noise_seed(training.seed, update, number),
             observe=last and (update + 1) % training.log_every == 0,
         )
         return batch.to(self.accelerator.device, non_blocking=True)

@@ -20,6 +20,7 @@ from laconic.layers.word_states import ChunkStates, WordEncoder
 from laconic.models.coarse_to_fine import CoarseToFine
 from laconic.objectives.reinforce import reinforce_advantages, updated_baseline
 from laconic.search.decode import decode
+from laconic.training.forcing import noise_seed
 from laconic.types import Batch
 from samples import VOCAB, random_batch
 
@@ -382,6 +383,13 @@ def test_soft_and_hard_minibatches_alternate_alike_everywhere() -> None:
     steps = make(alternate=0.5, alternate_unit="step")(documents()).details["policy_log_prob"]
     assert bool((steps[0] == 0).any())
     assert bool((steps[0] < 0).any())
+
+
+def test_the_trainers_seed_is_the_same_on_every_process() -> None:
+    """It has no rank in it, so that all processes attend softly to the same minibatches."""
+    seeds = {noise_seed(1, update, micro_batch) for update in range(20) for micro_batch in range(3)}
+    assert len(seeds) == 60
+    assert "rank" not in noise_seed.__code__.co_varnames
 
 
 def test_dropout_between_layers_is_a_function_of_the_chunk() -> None:

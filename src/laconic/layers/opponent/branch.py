@@ -196,7 +196,7 @@ class Opponent(nn.Module):
         weights = None if batch.token_weights is None else batch.token_weights[rows, steps]
         smoothing = batch.label_smoothing.get("opponent", 0.0)
         gold = GoldTokens(batch.target_ids[rows, steps], rows, weights, smoothing)
-        found = self.gold_log_probs(reading.context[rows, steps], gold, batch.noise_seed)
+        found = self.gold_log_probs(reading.context[rows, steps], gold, _own_seed(batch))
         details = {name: scatter_real(values, batch.target_mask) for name, values in found.items()}
         if not batch.observe:
             return details, {}
@@ -270,3 +270,10 @@ def _check_place(config: OpponentConfig, shape: DecoderShape) -> None:
             f"model.opponent.head {config.head} does not exist: a decoder layer has {shape.num_heads} heads, "
             f"counted from 0."
         )
+
+
+def _own_seed(batch: Batch) -> int | None:
+    """The seed of this batch's dropout: the trainer's, which all processes share, with the first example's number."""
+    if batch.noise_seed is None:
+        return None
+    return batch.noise_seed ^ (batch.indices[0] + 1 if batch.indices else 0)
