@@ -333,7 +333,8 @@ def test_nothing_of_a_batch_stays_on_the_modules(name: str) -> None:
 @every_model
 def test_every_parameter_is_trained(name: str) -> None:
     """Finite gradients everywhere, and no dead parameters."""
-    model, batch = model_of(name).train(), random_batch()
+    # the noise of models that draw what they read must not depend on the tests before this one
+    model, batch = model_of(name).train(), replace(random_batch((9, 7, 5)), noise_seed=1)
     loss = loss_of(model(batch), batch)
     loss.backward()
     frozen = [key for key, parameter in model.named_parameters() if not parameter.requires_grad]
