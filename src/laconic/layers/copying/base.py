@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from laconic.config.section import Section
+from laconic.layers.transformer import CrossTap
 from laconic.layers.vocabulary import VocabularyProjection
 from laconic.types import AttentionOutput
 
@@ -19,12 +20,27 @@ from laconic.types import AttentionOutput
 class HeadInput:
     """What a head reads of the decoder: ``hidden`` (..., F) for the vocabulary, ``gate`` (..., G) for p_gen.
 
-    ``project`` is `VocabularyProjection.for_decoding`, made once a search.
+    ``project`` is `VocabularyProjection.for_decoding`, made once a search. Heads with ``reads_taps`` also get the
+    tapped cross attention, always as Q rows a document (T in training), and its weights averaged over the heads.
     """
 
     hidden: Tensor
     gate: Tensor
     project: Callable[[Tensor], Tensor] | None = None  # what to use instead of the head's own projection
+    cross: CrossTap | None = None  # (B, Q, ...)
+    weights: Tensor | None = None  # (B, Q, S)
+
+
+@dataclass(slots=True)
+class SourceSide:
+    """What an encoder-decoder Transformer knows of a document before the first word: for heads with ``reads_taps``."""
+
+    states: Tensor  # (B, S, D) the encoder's output
+    queries: Tensor  # (B, S, H, d) of the last encoder layer's self-attention, not yet divided by sqrt(d)
+    keys: Tensor  # (B, S, H, d) of the same
+    values: Tensor  # (B, S, H, d) of the tapped cross attention, before its output projection
+    mask: Tensor  # (B, S) bool
+    ids: Tensor  # (B, S) extended ids
 
 
 @dataclass(slots=True)
@@ -39,6 +55,7 @@ class CopySource:
     mask: Tensor
     extended_vocab_size: int
     first: Tensor | None = None
+    opened: Any = None
 
 
 class CopyHead(nn.Module):
@@ -54,7 +71,20 @@ class CopyHead(nn.Module):
 
     config: Section
     copies: bool = True  # does it need attention and the source's ids?
+    reads_taps: bool = False  # does it need `open`, ``HeadInput.cross`` and ``HeadInput.weights``? (Transformers only)
     projection: VocabularyProjection
+
+    def open(self, side: SourceSide) -> Any:
+        """What all steps of a document share, a tree of tensors with B in front, for ``CopySource.opened``."""
+        return None
+
+    def begin(self, side: SourceSide) -> Any:
+        """The head's state before the first step, a tree of tensors with B rows in front (none: it has no state)."""
+        return None
+
+    def of_document(self, opened: Any) -> dict[str, Tensor]:
+        """Parts of ``opened`` that objectives read, for ``ModelOutput.details``: (B, S)."""
+        return {}
 
     @abstractmethod
     def forward(
@@ -71,7 +101,8 @@ class CopyHead(nn.Module):
 
 @dataclass(slots=True)
 class GoldTokens:
-    """M target tokens: extended ``ids`` (M,), the document ``rows`` (M,) each belongs to, loss ``weights`` (M,).
+    """M target tokens: extended ``ids`` (M,), the document ``rows`` (M,) each belongs to, loss ``weights`` (M,),
+    and its step ``steps`` (M,), for heads that read (B, T, ...) taps.
 
     ``weights`` are what each token will weigh in the loss, up to one common factor: a hint for the
     vocabulary projection's backward pass, never part of the result. With ``smoothing`` the details hold
@@ -82,6 +113,7 @@ class GoldTokens:
     rows: Tensor
     weights: Tensor | None = None
     smoothing: float = 0.0
+    steps: Tensor | None = None
 
 
 def first_positions(ids: Tensor, size: int) -> Tensor:
