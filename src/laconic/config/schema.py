@@ -6,7 +6,7 @@ a ``type``; the class's own ``Config`` validates the rest when it is built (`lac
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
 
@@ -168,12 +168,37 @@ class TrainingConfig(Section):
     average_last: int = Field(0, ge=0)  # weight averaging: its horizon in updates; 0: none
     workers: int = Field(0, ge=0)
     log_every: int = Field(20, ge=1)
+    initial_weights: str | None = None  # a model folder, run folder or hub id whose weights and tokenizer are taken
     trackers: tuple[str, ...] = ()
 
     @model_validator(mode="after")
     def _ends(self) -> TrainingConfig:
         if self.max_updates is None and self.max_epochs is None and self.max_minutes is None:
             raise ValueError("training never ends: set one of max_updates, max_epochs, max_minutes")
+        return self
+
+
+class PretrainingConfig(Section):
+    """A stage before the training: the same model on other pairs, in the sub-folder ``pretraining`` of the run.
+
+    ``data`` is a folder with train (and validation) files or one file, read with default options. ``set`` changes the
+    run for the stage, as a row of a recipe does: keys of ``STAGE_SECTIONS``, nested or dotted. A run of which
+    ``enabled`` is false has no stage, whatever else is set: one ``--set pretraining.data=DIR`` serves a whole recipe.
+    """
+
+    STAGE_SECTIONS: ClassVar = ("data", "text", "objectives", "training", "search")
+
+    enabled: bool = False
+    data: str | None = None
+    in_vocabulary: bool = False  # the tokenizer learns from these texts too
+    set: dict[str, Any] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _known(self) -> PretrainingConfig:
+        for key in self.set:
+            if key.partition(".")[0] not in self.STAGE_SECTIONS:
+                known = ", ".join(self.STAGE_SECTIONS)
+                raise ValueError(f"set: '{key}' is not among what a pre-training stage can change: {known}")
         return self
 
 
@@ -266,9 +291,16 @@ class RunConfig(Section):
     model: Spec
     objectives: tuple[Spec, ...] = ({"type": "nll"},)
     training: TrainingConfig
+    pretraining: PretrainingConfig = PretrainingConfig()
     search: SearchConfig = SearchConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
     published: dict[str, Any] = Field(default_factory=dict)
+
+    @field_validator("pretraining", mode="before")
+    @classmethod
+    def _no_stage(cls, value: Any) -> Any:
+        """``pretraining: null`` is a way to say that there is no such stage."""
+        return {} if value is None else value
 
 
 class RowConfig(Section):
