@@ -113,18 +113,14 @@ def zero() -> Tensor:
     return torch.zeros((), dtype=torch.float64)
 
 
-def softmax(values: Sequence[Tensor]) -> list[Tensor]:
-    top = max(float(v.detach()) for v in values)
-    powers = [torch.exp(v - top) for v in values]
-    total = sum(powers)
-    return [power / total for power in powers]
-
-
-def softmax_where(values: Sequence[Tensor], where: Sequence[bool]) -> Tensor:
+def softmax_where(values: Tensor, where: Sequence[bool]) -> Tensor:
     """Softmax over the chosen entries, zero at the others; all zero where none is chosen."""
-    chosen = [i for i, here in enumerate(where) if here]
-    shares = dict(zip(chosen, softmax([values[i] for i in chosen]), strict=True)) if chosen else {}
-    return torch.stack([shares.get(i, zero()) for i in range(len(values))])
+    if not any(where):
+        return torch.zeros_like(values)
+    chosen = torch.tensor(where)
+    top = values.detach()[chosen].max()
+    powers = torch.exp(torch.where(chosen, values, top) - top) * chosen
+    return powers / powers.sum()
 
 
 def divided(row: Tensor) -> Tensor:
@@ -180,7 +176,8 @@ def positional_row(j: int, sigma: Tensor, document: Document, options: Mapping[s
     distances = [clipped(j, i, options) for i in range(size)]
     reached = [is_reached(document, j, i, options) and distances[i] is not None for i in range(size)]
     if options["normalise"] == "row":
-        return softmax_where([-((d or 0) ** 2) / (2 * sigma**2) for d in distances], reached)
+        squares = torch.tensor([(d or 0) ** 2 for d in distances], dtype=torch.float64)
+        return softmax_where(-squares / (2 * sigma**2), reached)
     values = [density(d, sigma) if ok else zero() for d, ok in zip(distances, reached, strict=True)]
     return torch.stack(values)
 
@@ -273,7 +270,7 @@ class CopyingReference:
         for h in range(self.num_heads):
             own = slice(h * width, (h + 1) * width)
             scores = q[:, own] @ k[:, own].t() / width**0.5
-            maps.append(torch.stack([softmax_where(list(row), real) for row in scores]))
+            maps.append(torch.stack([softmax_where(row, real) for row in scores]))
         return maps
 
     def encoder_attention(self, document: Document) -> Tensor:
@@ -359,7 +356,7 @@ class CopyingReference:
             co = divided(co)
         elif self.o["co_norm"] == "softmax":
             where = [self.o["release_bugs"] or document.may_be_copied(i) for i in range(size)]
-            co = softmax_where(list(co), where)
+            co = softmax_where(co, where)
         return u, co
 
     def gated(
