@@ -61,7 +61,8 @@ def command(
     from laconic.evaluation.compare_run import Comparison as Run
     from laconic.evaluation.compare_run import Surroundings
     from laconic.evaluation.compare_significance import named_test
-    from laconic.evaluation.compare_table import as_dict, cells, compare, notes
+    from laconic.evaluation.compare_table import as_dict, cells, compare, copying, notes
+    from laconic.evaluation.copy_table import NOTE
 
     if os.environ.get("WORLD_SIZE", "1") != "1":
         raise ConfigError("laconic compare runs in one process; train with several, then compare the run folders.")
@@ -84,6 +85,10 @@ def command(
     else:
         header, lines = cells(table)
         print(aligned(header, lines))
+        header, lines = copying(table)
+        if lines:
+            print(f"\n{aligned(header, lines)}")
+            print(NOTE)
         print("\n".join(["", *notes(table), f"{folder}/compare.html, .md, .csv, .json"]))
     if table.failed:
         raise typer.Exit(FAILED)

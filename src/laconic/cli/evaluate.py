@@ -40,8 +40,8 @@ def command(
     profile: Annotated[
         str,
         typer.Option(
-            help="gigaword, duc2004, lcsts, cnn-plain: as papers score that data. Or a profile of ROUGE: rouge155, "
-            "google, plain, unicode, characters."
+            help="gigaword, duc2004, lcsts, cnn-plain, cnndm, samsum: as papers score that data. Or a profile of "
+            "ROUGE: rouge155, google, plain, unicode, characters."
         ),
     ] = "rouge155",
     stem: Annotated[bool | None, typer.Option("--stem/--no-stem", help="Porter stemming, unlike the profile.")] = None,
@@ -56,6 +56,9 @@ def command(
         str | None,
         typer.Option(metavar="N|A,B,...", help="Also score by document length: N equal buckets, or where they begin."),
     ] = None,
+    copying: Annotated[
+        bool, typer.Option("--copying", help="Also a table of what is copied: rightly, and without need.")
+    ] = False,
     search: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Decoding setting.")] = None,
     document_column: Annotated[str | None, typer.Option(help="Name of the document's column.")] = None,
     summary_column: Annotated[str | None, typer.Option(help="Name of the summary's column.")] = None,
@@ -92,7 +95,7 @@ def command(
     options = options_of(scoring)
     path = split_of(data, split)
     reading = ReadOptions(data_format, document_column, summary_column, skip_bad, min_human_score=min_human_score)
-    report = Report(path, _records(path, reading, max_records), options, sweeps, by_length)
+    report = Report(path, _records(path, reading, max_records), options, sweeps, by_length, copying)
     for name in names:
         report.add(name, _open(name, device, overrides), output)
     content = report.as_dict()
@@ -111,10 +114,12 @@ class Report:
         options: EvaluationOptions,
         sweeps: Mapping[str, Sequence[str]],
         by_length: str | None,
+        copying: bool = False,
     ) -> None:
         from laconic.evaluation.by_length import buckets
 
         self.path, self.records, self.options, self.sweeps = path, records, options, sweeps
+        self.copying = copying
         self.buckets: list[Bucket] = buckets(records, by_length) if by_length else []
         self.results: dict[str, EvaluationResult] = {}
         self.lengths: dict[str, list[EvaluationResult]] = {}
@@ -148,10 +153,13 @@ class Report:
     def text(self) -> str:
         """For people."""
         from laconic.evaluation.compare import result_table
+        from laconic.evaluation.copy_table import NOTE, copy_table
         from laconic.evaluation.sweep import best_lines
 
         header, rows, notes = result_table(list(self.results.values()))
         parts = [aligned(header, rows), ""]
+        if self.copying:
+            parts += [aligned(*copy_table((r.system, r.measures) for r in self.results.values())), NOTE, ""]
         if self.sweeps:
             parts += [*best_lines(self._best(), self.results), ""]
         if self.buckets:

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from laconic.evaluation.compare_run import Outcome
-from laconic.evaluation.compare_table import Comparison, cells, notes, signatures
+from laconic.evaluation.compare_table import Comparison, cells, copying, notes, signatures
+from laconic.evaluation.copy_table import NOTE, TITLE
 from laconic.explain.html import Curves, Prose, Samples, Section, Table, render_report
 from laconic.types import Record, Summary, references_of
 
@@ -26,6 +27,9 @@ def report(table: Comparison, outcomes: Sequence[Outcome], sampled: Sequence[Rec
     sections: list[Section] = [
         Table("Scores", header, rows, note=" ".join(line for line in said if line not in quoted))
     ]
+    header, rows = copying(table)
+    if rows:
+        sections.append(Table(TITLE, header, rows, note=NOTE))
     for title, names in CURVES:
         series = _series(outcomes, names)
         if series:

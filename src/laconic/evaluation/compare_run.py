@@ -182,7 +182,8 @@ class Comparison:
     def _score(self, system: System, entry: Entry, title: str) -> Scored:
         options = self._options
         made = fingerprint(system.identity, self.records)
-        asked = json.dumps([made, options.kinds, dict(options.rouge), __version__], sort_keys=True, default=str)
+        ways = [options.kinds, dict(options.rouge), options.by_sentence, __version__]
+        asked = json.dumps([made, *ways], sort_keys=True, default=str)
         slug = _slug(system.name)
         scores = self.out / "scores" / f"{slug}-{hashlib.sha256(asked.encode()).hexdigest()[:16]}.json"
         if (stored := _read_json(scores)) is not None:

@@ -13,6 +13,7 @@ from laconic.evaluation.compare import READING, READING_NOTE
 from laconic.evaluation.compare_plan import Plan
 from laconic.evaluation.compare_run import KINDS, Outcome, Scored
 from laconic.evaluation.compare_significance import DESCRIPTIONS, Difference, differences
+from laconic.evaluation.copy_table import NOTE, TITLE, copy_table
 from laconic.metrics.significance import bootstrap_interval
 
 PERPLEXITY = "val_ppl"
@@ -233,6 +234,11 @@ def cells(table: Comparison) -> tuple[list[str], list[list[str]]]:
     return header, rows
 
 
+def copying(table: Comparison) -> tuple[list[str], list[list[str]]]:
+    """Header and rows of the table of copying (`laconic.evaluation.copy_table`); empty where nothing was measured."""
+    return copy_table((row.label, row.measures) for row in table.rows)
+
+
 def notes(table: Comparison) -> list[str]:
     """What a reader must know of the figures, and the errors of failed rows."""
     most = max((row.seeds for row in table.rows), default=1)
@@ -272,14 +278,22 @@ def signatures(table: Comparison) -> list[str]:
 
 def markdown(table: Comparison, command: str = "") -> str:
     """The table as Markdown, with its notes and the command that made it."""
-    header, rows = cells(table)
-    lines = [f"# {table.plan.title}", ""]
-    lines += [_markdown_line(header), "|" + " --- |" + " ---: |" * (len(header) - 1)]
-    lines += [_markdown_line(row) for row in rows]
+    lines = [f"# {table.plan.title}", "", *_markdown_table(*cells(table))]
     lines += ["", *[_markdown_text(line) + "  " for line in notes(table)]]
+    header, rows = copying(table)
+    if rows:
+        lines += ["", f"## {TITLE}", "", *_markdown_table(header, rows), "", _markdown_text(NOTE)]
     if command:
         lines += ["", "```", command, "```"]
     return "\n".join(lines) + "\n"
+
+
+def _markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    return [
+        _markdown_line(header),
+        "|" + " --- |" + " ---: |" * (len(header) - 1),
+        *[_markdown_line(row) for row in rows],
+    ]
 
 
 def _markdown_line(texts: Sequence[str]) -> str:

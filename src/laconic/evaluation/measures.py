@@ -9,10 +9,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
+from laconic.metrics.copying import correct_ngram_counts, over_copied_words
 from laconic.metrics.ngrams import ngram_counts
 from laconic.metrics.repetition import repeated_ngram_rate
+from laconic.metrics.wordlists import smart_stop_words
 
 REPEATED = {1: "repetition_1", 2: "repetition", 3: "repetition_3", 4: "repetition_4"}  # n -> name of the figure
+CORRECT = {n: f"correct_{n}" for n in (1, 2, 3, 4)}  # micro averages; those of the summaries' rates end in _macro
+OVER_COPIED, OVER_COPIED_CONTENT = "over_copied", "over_copied_content"
+_BETWEEN = "\n"  # between two references: no word, so no n-gram with it stands in a document
 _WORD = re.compile(r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af]|[^\W_]+(?:['’][^\W_]+)*")
 
 
@@ -29,7 +34,7 @@ def measure(
     bigrams that the document lacks. ``repetition``: share of its bigrams that occurred in it before
     (``repetition_1``, ``_3`` and ``_4``: of its words, 3- and 4-grams). ``unk_rate``: unknown-word marks per
     blank-separated word. ``words``: its length; ``length_ratio``: its length over the references' mean length.
-    ``empty``: share of summaries without any word.
+    ``empty``: share of summaries without any word. Then those of `copying_measures`.
     """
     rows: dict[str, list[float]] = {
         name: [] for name in ("copy_rate", "novel_2", *REPEATED.values(), "unk_rate", "words", "length_ratio", "empty")
@@ -53,7 +58,45 @@ def measure(
         for n, name in REPEATED.items():
             if len(words) >= n:
                 rows[name].append(repeated_ngram_rate(words, n))
-    return {name: _mean(values) for name, values in rows.items()}
+    plain = [text.replace(unk_text, " ") if unk_text else text for text in summaries]
+    return {name: _mean(values) for name, values in rows.items()} | copying_measures(documents, plain, references)
+
+
+def copying_measures(
+    documents: Sequence[str], summaries: Sequence[str], references: Sequence[Sequence[str]]
+) -> dict[str, float]:
+    """What is copied rightly, and what without need (specification coconet f; Li et al. 2021, figure 4).
+
+    ``correct_n``: of all n-grams of the summaries the share that the document and a reference hold, occurrences added
+    up over the summaries; ``correct_n_macro``: the mean of the summaries' own shares. ``over_copied``: words of a
+    summary that the document holds and no reference, a mean count over all summaries; ``over_copied_content``: the
+    same without English stop words.
+    """
+    counts: dict[int, list[tuple[int, int]]] = {n: [] for n in CORRECT}
+    over: list[int] = []
+    content: list[int] = []
+    for document, summary, models in zip(documents, summaries, references, strict=True):
+        mine, source = words_of(summary), words_of(document)
+        known = [word for model in models for word in (*words_of(model), _BETWEEN)]
+        for n, pairs in counts.items():
+            pairs.append(correct_ngram_counts(mine, source, known, n))
+        copied = over_copied_words(mine, source, known)
+        over.append(len(copied))
+        content.append(sum(not is_stop_word(word) for word in copied))
+    found: dict[str, float] = {}
+    for n, pairs in counts.items():
+        total = sum(size for _, size in pairs)
+        found[CORRECT[n]] = sum(hits for hits, _ in pairs) / total if total else 0.0
+        found[f"{CORRECT[n]}_macro"] = _mean(hits / size for hits, size in pairs if size)
+    return found | {OVER_COPIED: _mean(over), OVER_COPIED_CONTENT: _mean(content)}
+
+
+def is_stop_word(word: str) -> bool:
+    """Is the lower-cased ``word`` an English function word? A contraction is one if its parts are ("they're")."""
+    stops = smart_stop_words()
+    plain = word.replace("’", "'")
+    parts = plain.removesuffix("n't").split("'")
+    return plain.replace("'", "") in stops or all(part in stops for part in parts)
 
 
 def reading_measures(readings: Sequence[Mapping[str, float]]) -> dict[str, float]:

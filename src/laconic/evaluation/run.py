@@ -17,8 +17,8 @@ from laconic.errors import DataError
 from laconic.evaluation.measures import measure, reading_measures
 from laconic.evaluation.predictions import PredictionFile, fingerprint, prediction_of
 from laconic.evaluation.systems import Progress, System
-from laconic.metrics.rouge import RougeResult, rouge
-from laconic.metrics.scoring import Shown, scoring
+from laconic.metrics.rouge import RougeResult
+from laconic.metrics.scoring import Shown, score_texts, scoring
 from laconic.text.numbers import restore_numbers
 from laconic.types import Record, references_of
 
@@ -30,6 +30,7 @@ class EvaluationOptions:
     """``rouge`` are options of `laconic.rouge`, ``shown`` the figure of it that counts, ``flags`` how they are quoted
     (`laconic.metrics.scoring`); ``batch_size`` is the number of records decoded at once. With ``restore_numbers``
     what the system wrote as ``##`` is a number of the document before scoring; predictions stay as they were written.
+    ``by_sentence``: ROUGE reads one sentence a line (`laconic.metrics.scoring.score_texts`).
     """
 
     kinds: tuple[str, ...] = ("1", "2", "L")
@@ -38,6 +39,7 @@ class EvaluationOptions:
     shown: Shown = "f"
     flags: str = ""
     restore_numbers: bool = False
+    by_sentence: bool = False
 
 
 def options_of(config: EvaluationConfig, **rouge: Any) -> EvaluationOptions:
@@ -55,6 +57,7 @@ def options_of(config: EvaluationConfig, **rouge: Any) -> EvaluationOptions:
         shown=way.shown,
         flags=way.flags,
         restore_numbers=config.restore_numbers,
+        by_sentence=way.by_sentence,
     )
 
 
@@ -173,7 +176,8 @@ def score(
     if options.restore_numbers:
         hypotheses = [restore_numbers(text, r.document) for text, r in zip(hypotheses, records, strict=True)]
     references = [tuple(references_of(record)) for record in records]
-    found = rouge(hypotheses, references, kinds=options.kinds, **{"interval": True, **options.rouge})
+    asked = {"interval": True, **options.rouge}
+    found = score_texts(hypotheses, references, kinds=options.kinds, by_sentence=options.by_sentence, **asked)
     p_gens = [float(line["p_gen"]) for line in predictions if line.get("p_gen") is not None]
     measures = measure([record.document for record in records], hypotheses, references, unk_text=unk_text)
     measures |= reading_measures([line.get("reading") or {} for line in predictions])

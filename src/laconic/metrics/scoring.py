@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from laconic.errors import ConfigError, unknown_choice
+from laconic.metrics.rouge import RougeResult, rouge
 from laconic.metrics.rouge_text import TEXTS
+from laconic.text.sentences import sentence_strings
 
 Shown = Literal["f", "recall"]
 
@@ -15,14 +17,15 @@ Shown = Literal["f", "recall"]
 @dataclass(frozen=True, slots=True)
 class Scoring:
     """``rouge`` are options of `laconic.rouge`; ``shown`` is the figure that tables print (``f`` or ``recall``);
-    ``flags`` says in words, or in flags of ROUGE-1.5.5, what was counted."""
+    ``flags`` says in words, or in flags of ROUGE-1.5.5, what was counted. ``by_sentence``: see `score_texts`."""
 
     rouge: Mapping[str, Any] = field(default_factory=dict)
     shown: Shown = "f"
     flags: str = ""
+    by_sentence: bool = False
 
 
-# Specification contrastive f (the flags of the data's authors), distraction e (the scorer of the release).
+# Specification contrastive f (the flags of the data's authors), distraction e (the scorer of the release), coconet f.
 PROFILES: dict[str, Scoring] = {
     "gigaword": Scoring(
         {"profile": "rouge155", "stem": True, "multi": "average"},
@@ -39,6 +42,16 @@ PROFILES: dict[str, Scoring] = {
     ),
     "cnn-plain": Scoring(
         {"profile": "plain"}, flags="blank-separated words with their case and signs, LCS of whole summaries"
+    ),
+    "cnndm": Scoring(
+        {"profile": "rouge155", "stem": True, "multi": "average"},
+        flags="ROUGE-1.5.5 -m -n 2 -w 1.2 -a -f A, F1; a highlight or sentence a line, ROUGE-L of whole summaries",
+        by_sentence=True,
+    ),
+    "samsum": Scoring(
+        {"profile": "rouge155", "stem": True, "multi": "average"},
+        flags="ROUGE-1.5.5 -m -n 2 -w 1.2 -a -f A, F1; a sentence a line on both sides, ROUGE-L of whole summaries",
+        by_sentence=True,
     ),
 }
 
@@ -59,4 +72,40 @@ def scoring(profile: str | None = None, rouge: Mapping[str, Any] | None = None) 
     found = PROFILES[profile]
     options = {**found.rouge, **changes}
     changed = [f"{name}={value}" for name, value in changes.items() if found.rouge.get(name) != value]
-    return Scoring(options, found.shown, f"{found.flags}; changed: {', '.join(changed)}" if changed else found.flags)
+    flags = f"{found.flags}; changed: {', '.join(changed)}" if changed else found.flags
+    return replace(found, rouge=options, flags=flags)
+
+
+def sentence_lines(text: str) -> str:
+    """One sentence a line: the lines of a text that has several, else its sentences."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return "\n".join(lines if len(lines) > 1 else sentence_strings(" ".join(lines)))
+
+
+def score_texts(
+    hypotheses: Sequence[str],
+    references: Sequence[Sequence[str]],
+    *,
+    kinds: Sequence[str],
+    by_sentence: bool = False,
+    **options: Any,
+) -> RougeResult:
+    """`laconic.rouge`; with ``by_sentence`` all texts have one sentence a line, and ``L`` is what ROUGE-1.5.5 prints as
+    ROUGE-L for such files: the union of the sentences' longest common subsequences (our ``Lsum``)."""
+    if not by_sentence:
+        return rouge(hypotheses, references, kinds=kinds, **options)
+    asked = ["Lsum" if kind == "L" else kind for kind in kinds]
+    found = rouge(
+        [sentence_lines(text) for text in hypotheses],
+        [tuple(map(sentence_lines, texts)) for texts in references],
+        kinds=list(dict.fromkeys(asked)),
+        **options,
+    )
+    names = dict(zip(kinds, asked, strict=True))
+    return replace(
+        found,
+        mean={kind: found.mean[name] for kind, name in names.items()},
+        per_document={kind: found.per_document[name] for kind, name in names.items()},
+        interval={kind: found.interval[name] for kind, name in names.items() if name in found.interval},
+        signature=f"{found.signature}|L:sum" if "L" in kinds else found.signature,
+    )

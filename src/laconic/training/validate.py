@@ -20,8 +20,7 @@ from torch import Tensor
 
 from laconic.config.schema import RunConfig, SearchConfig
 from laconic.data.dataset import EncodedDataset
-from laconic.metrics.rouge import rouge
-from laconic.metrics.scoring import scoring
+from laconic.metrics.scoring import score_texts, scoring
 from laconic.models.base import SummarizationModel
 from laconic.search.decode import decode
 from laconic.text.tokenizer import Tokenizer
@@ -110,7 +109,8 @@ class Validator:
         references = [references_of(self.dataset.records[index]) for index in range(count)]
         way = scoring(self.run.evaluation.profile, self.run.evaluation.rouge)
         options = {name: value for name, value in way.rouge.items() if name != "kinds"}
-        result = rouge([texts[index] for index in range(count)], references, kinds=("1", "2", "L"), **options)
+        mine_all = [texts[index] for index in range(count)]
+        result = score_texts(mine_all, references, kinds=("1", "2", "L"), by_sentence=way.by_sentence, **options)
         return {f"rouge{kind}": float(getattr(result.mean[kind], way.shown)) for kind in ("1", "2", "L")}
 
     def _decode(self, indices: Sequence[int]) -> list[str]:

@@ -12,7 +12,7 @@ import pytest
 from laconic.errors import ConfigError
 from laconic.metrics.porter import stem_rouge155
 from laconic.metrics.rouge import rouge
-from laconic.metrics.scoring import PROFILES, scoring
+from laconic.metrics.scoring import PROFILES, score_texts, scoring, sentence_lines
 
 
 def scores(profile: str, hypotheses: list[str], references: list[Any], **changes: Any):
@@ -156,7 +156,7 @@ def test_the_release_of_distraction_counts_words_as_they_stand() -> None:
 
 
 def test_names() -> None:
-    assert set(PROFILES) == {"gigaword", "duc2004", "lcsts", "cnn-plain"}
+    assert set(PROFILES) == {"gigaword", "duc2004", "lcsts", "cnn-plain", "cnndm", "samsum"}
     assert all(way.flags for way in PROFILES.values())
     assert scoring().rouge == {}
     assert scoring("google").rouge == {"profile": "google"}
@@ -166,3 +166,26 @@ def test_names() -> None:
     assert PROFILES["gigaword"].rouge["stem"] is True
     with pytest.raises(ConfigError, match="Did you mean 'gigaword'"):
         scoring("gigawrod")
+
+
+@pytest.mark.parametrize("profile", ["cnndm", "samsum"])
+def test_summaries_are_scored_sentence_by_sentence(profile: str) -> None:
+    """The hypothesis stands in one line, as a model writes it; the reference has a highlight a line."""
+    hypothesis = "A red car hit the old wall. Nobody was hurt today. The driver left."
+    reference = "the driver left the scene .\nnobody hurt as car hit wall ."
+    way = scoring(profile)
+    found = score_texts([hypothesis], [[reference]], kinds=("1", "2", "L"), by_sentence=way.by_sentence, **way.rouge)
+    lines = "A red car hit the old wall.\nNobody was hurt today.\nThe driver left."
+    whole = rouge([lines], [[reference]], kinds=("1", "2", "Lsum"))
+    assert found.per_document["L"] == whole.per_document["Lsum"]
+    assert found.per_document["2"] == whole.per_document["2"]
+    assert found.per_document["L"][0].f > scores("rouge155", [hypothesis], [reference]).per_document["L"][0].f + 0.2
+    assert found.signature.endswith("|L:sum")
+    # nobody, hurt; the driver left; car hit wall: 8 of the reference's 11 words
+    assert found.per_document["L"][0].recall == pytest.approx(8 / 11, abs=1e-5)
+
+
+def test_a_text_of_several_lines_keeps_them() -> None:
+    assert sentence_lines("One line. Of two sentences.\n\n Another ") == "One line. Of two sentences.\nAnother"
+    assert sentence_lines("One is here. Two is there.") == "One is here.\nTwo is there."
+    assert sentence_lines(" \n ") == ""
