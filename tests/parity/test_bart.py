@@ -12,7 +12,8 @@ from transformers import AutoModelForSeq2SeqLM, PreTrainedModel
 
 from laconic.config.schema import SearchConfig
 from laconic.errors import ConfigError, DataError, ModelError
-from laconic.models.bart import ATTENTION, BartSummarizer, folded_attention
+from laconic.models.bart import BartSummarizer
+from laconic.models.bart_attention import ATTENTION, folded_attention
 from laconic.models.family import FAMILY
 from laconic.search.decode import decode
 from laconic.search.state import select

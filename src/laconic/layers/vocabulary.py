@@ -101,6 +101,27 @@ class VocabularyProjection(nn.Module):
         return log_probs + smoothing * gap
 
 
+class BorrowedProjection(VocabularyProjection):
+    """The output layer of another module, which keeps the parameters: this one has none, and adds none to a checkpoint.
+
+    ``owner`` has ``lm_head.weight`` (V, F), trained, and ``final_logits_bias`` (1, V), which is not. Both are looked up
+    anew each time: a buffer is another tensor after the module has moved or changed its type.
+    """
+
+    def __init__(self, owner: nn.Module) -> None:
+        nn.Module.__init__(self)
+        self.hidden = None
+        self._owner = (owner,)  # in a tuple: not a submodule
+
+    @property
+    def weight(self) -> Any:  # type: ignore[override]
+        return self._owner[0].lm_head.weight
+
+    @property
+    def bias(self) -> Any:  # type: ignore[override]
+        return self._owner[0].final_logits_bias[0]
+
+
 class _Packed:
     """The output layer with its weights in oneDNN's own order."""
 

@@ -1,140 +1,63 @@
 """Any BART-family checkpoint (BART, mBART, Marian, Pegasus) behind ``encode / start / step / forward``.
 
-The layers are those of transformers; only the attention function and the cache are ours.
+The layers are those of transformers; the attention function, the cache and the output are ours.
 
 * **The memory is never copied per beam.** Keys and values of the cross attention are projected once a
   document, (B, heads, S, head width). In a step with N = B * K rows the queries (N, heads, 1, width) are
   folded to (B, heads, K, width), so the beams of a document are K queries into one memory.
 * The cache of the decoder's self attention is a plain tree of tensors with N in front, which search
-  re-orders like any other state.
-* The weights that explain a step are those of one decoder layer (the last by default), averaged over
-  the heads: our reading, the same as most published BART alignments.
-
-Copy heads on this backbone come with their own class; here X = V.
+  re-orders like any other state; so is what a copy head remembers from step to step.
+* The weights that explain a step, and that copy heads copy by, are those of one decoder layer (the last by
+  default), averaged over the heads. They are computed from the layer's `Tap`, before dropout.
+* **Copy heads** (``head``) get that tap, the last encoder layer's and the document; their equations are in
+  `laconic.layers.copying`. Without one the output is the checkpoint's own, W_o h + final_logits_bias.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from pydantic import Field
+from torch import Tensor
 from torch.nn import functional as F
-from transformers import AttentionInterface, AutoConfig, AutoModelForSeq2SeqLM, PreTrainedModel
-from transformers.cache_utils import DynamicCache, DynamicLayer, EncoderDecoderCache
-from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
+from transformers import PreTrainedModel
+from transformers.cache_utils import EncoderDecoderCache
 from transformers.models.bart.modeling_bart import shift_tokens_right
 
-from laconic.config.names import OPPONENTS, build
+from laconic.config.names import COPY_HEADS, OPPONENTS, build
 from laconic.config.section import Section
-from laconic.errors import ConfigError, DataError, ModelError
+from laconic.errors import ConfigError, DataError
+from laconic.layers.copying.base import CopyHead, CopySource, GoldTokens, HeadInput, SourceSide, first_positions
+from laconic.layers.masking import scatter_real
 from laconic.layers.opponent.branch import DecoderShape, Opponent, OpponentReading
+from laconic.layers.transformer import CrossTap, head_attention, mean_attention
+from laconic.layers.vocabulary import BorrowedProjection
+from laconic.models.bart_attention import Layers, Tap, filled_cache, refuse_reentrant, tap_states
+from laconic.models.bart_network import build_network, first_id, portable
 from laconic.models.base import SummarizationModel
-from laconic.models.family import FAMILY
-from laconic.types import Batch, Memory, ModelOutput, Shared, StepOutput
+from laconic.types import AttentionOutput, Batch, Memory, ModelOutput, Shared, StepOutput
 
-ATTENTION = "laconic_folded"
 LEARNED_POSITIONS = ("bart", "mbart")
-NOT_ARCHITECTURE = ("transformers_version", "dtype", "architectures", "id2label", "label2id")
-LOGITS_AT_ONCE = 2**24  # numbers of (rows, V) held at a time when only the gold log-probabilities are wanted
 
-Layers = list[tuple[Tensor, Tensor]]  # per decoder layer: keys and values
+Spec = dict[str, Any]
 
 
-class AttentionTrace:
-    """Collects one attention layer's weights, averaged over heads, while a pass runs."""
+@dataclass(slots=True)
+class _Decoded:
+    """What Q decoder rows a document leave for the output; Q is T in training, K in search."""
 
-    def __init__(self, module: nn.Module) -> None:
-        self.module = module
-        self.weights: Tensor | None = None  # (B, Q, S)
+    ids: Tensor  # (B, Q) what the decoder read
+    hidden: Tensor  # (B, Q, D) its output
+    taps: list[CrossTap | None]  # of the layer that explains and copies, and of the opponent's
 
-    def wants(self, module: nn.Module) -> bool:
-        """Shall the weights of this layer exist?"""
-        return module is self.module
-
-    def take(self, module: nn.Module, weights: Tensor) -> None:
-        """Called with the weights (B, heads, Q, S) of a layer that was wanted."""
-        self.weights = weights.mean(1)
-
-
-class Tap:
-    """Takes one cross attention's queries, keys and values while a pass runs, for an opponent to read."""
-
-    def __init__(self, module: nn.Module | None) -> None:
-        self.module = module
-        self.queries: list[Tensor] = []  # (B, Q, heads, width) of each pass, unscaled
-        self.memory: tuple[Tensor, Tensor] | None = None  # (B, S, heads, width) twice
-
-    def offer(self, module: nn.Module, query: Tensor, key: Tensor, value: Tensor) -> None:
-        """Called for every layer with (B, heads, ..., width) tensors."""
-        if module is self.module:
-            self.queries.append(query.transpose(1, 2))
-            self.memory = key.transpose(1, 2), value.transpose(1, 2)
-
-    def read(self, opponent: Opponent, mask: Tensor) -> OpponentReading:
-        """What the opponent makes of all passes' queries, side by side."""
-        assert self.memory is not None, "the decoder ran without the tapped layer"
-        return opponent.read(torch.cat(self.queries, dim=1), *self.memory, mask)
-
-
-class EveryHead:
-    """Collects every head of several attention layers, in the order of the layers."""
-
-    def __init__(self, modules: list[nn.Module]) -> None:
-        self.modules = modules
-        self.layers: list[Tensor] = []  # (B, heads, Q, S) each
-
-    def wants(self, module: nn.Module) -> bool:
-        return any(module is one for one in self.modules)
-
-    def take(self, module: nn.Module, weights: Tensor) -> None:
-        self.layers.append(weights)
-
-
-def folded_attention(
-    module: nn.Module,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    attention_mask: Tensor | None,
-    dropout: float = 0.0,
-    scaling: float | None = None,
-    **kwargs: Any,
-) -> tuple[Tensor, None]:
-    """Scaled dot-product attention in which several query rows may share one document's keys.
-
-    ``query`` (N, heads, Q, width); ``key`` and ``value`` (B, heads, S, width) with N = B * K. With K > 1
-    (then Q = 1) the rows become queries of their document. ``attention_mask`` is boolean, true where a
-    query may look, (B, 1, Q, S). Returns (N, Q, heads, width), as transformers wants it.
-    """
-    rows, heads, length, width = query.shape
-    documents = key.shape[0]
-    trace, tap = kwargs.get("trace"), kwargs.get("tap")
-    if rows != documents:
-        query = query.view(documents, rows // documents, heads, width).transpose(1, 2)  # (B, heads, K, width)
-    if tap is not None:
-        tap.offer(module, query, key, value)
-    causal = attention_mask is None and length > 1 and bool(getattr(module, "is_causal", False))
-    if trace is not None and trace.wants(module):
-        scale = width**-0.5 if scaling is None else scaling
-        scores = torch.matmul(query, key.transpose(2, 3)) * scale  # (B, heads, Q or K, S)
-        if attention_mask is not None:
-            scores = scores.masked_fill(~attention_mask, torch.finfo(scores.dtype).min)
-        weights = scores.softmax(-1)
-        trace.take(module, weights)
-        output = torch.matmul(F.dropout(weights, dropout), value)
-    else:
-        output = F.scaled_dot_product_attention(
-            query, key, value, attn_mask=attention_mask, dropout_p=dropout, scale=scaling, is_causal=causal
-        )
-    if rows != documents:
-        return output.transpose(1, 2).reshape(rows, 1, heads, width), None
-    return output.transpose(1, 2).contiguous(), None
-
-
-AttentionInterface.register(ATTENTION, folded_attention)
-AttentionMaskInterface.register(ATTENTION, sdpa_mask)
+    def tap(self, number: int) -> CrossTap:
+        found = self.taps[number]
+        assert found is not None, "the decoder ran without the tapped layer"
+        return found
 
 
 class BartSummarizer(SummarizationModel):
@@ -148,15 +71,19 @@ class BartSummarizer(SummarizationModel):
         """``pretrained``: a hub id or folder to start from; or ``architecture``: a transformers configuration.
 
         ``attention_layer`` is the decoder layer whose cross attention explains the summary; ``forced_bos_id``
-        the id that every summary begins with (none: what the checkpoint's generation settings say). ``opponent``
-        puts an opponent attention on one of its layers (`laconic.layers.opponent`).
+        the id that every summary begins with (none: what the checkpoint's generation settings say). ``head`` says
+        how words come about: ``vocabulary`` as the checkpoint does, or a copy head on top of it, which copies by that
+        attention. ``opponent`` puts an opponent attention on one of the layers (`laconic.layers.opponent`).
+        ``gradient_checkpointing``: keep less in training and compute each layer again in the backward pass.
         """
 
         pretrained: str | None = None
-        architecture: dict[str, Any] | None = None
+        architecture: Spec | None = None
         attention_layer: int = -1
         forced_bos_id: int | None = None
-        opponent: dict[str, Any] | None = None
+        head: Spec = Field(default_factory=lambda: {"type": "vocabulary"})
+        opponent: Spec | None = None
+        gradient_checkpointing: bool = False
 
     config: BartSummarizer.Config
     encoder_switches = frozenset()
@@ -174,46 +101,58 @@ class BartSummarizer(SummarizationModel):
         """Build from ``config``; the ids of the tokenizer, where given, fill what the architecture leaves open.
 
         Raises:
-            ConfigError: neither or both of ``pretrained`` and ``architecture``, or no such model type.
+            ConfigError: neither or both of ``pretrained`` and ``architecture``, no such model type, or layers that
+                may be left out where a head or an opponent reads them.
             ModelError: the checkpoint cannot be opened or is not of the BART family.
         """
         super().__init__()
         ids = {"vocab_size": vocab_size, "pad_token_id": pad_id, "bos_token_id": bos_id, "eos_token_id": eos_id}
-        network = _build(config, {name: value for name, value in ids.items() if value is not None})
+        known = {name: value for name, value in ids.items() if value is not None}
+        network = build_network(config.pretrained, config.architecture, known)
         self._adopt(network, config)
-        self.unk_id = unk_id
-        self.opponent: Opponent | None = None
+        self.unk_id = self.pad_id if unk_id is None else unk_id
+        options = network.config
+        self.head: CopyHead = build(
+            "copy head",
+            COPY_HEADS,
+            config.head,
+            projection=BorrowedProjection(network),
+            gate_size=3 * options.d_model,
+            unk_id=self.unk_id,
+        )
+        self.opponent: Opponent | None = None  # built last: it leaves the generator as it finds it
         if config.opponent is not None:
-            self.opponent = build("opponent", OPPONENTS, config.opponent, **self._opponent_context(network.config))
-
-    def _opponent_context(self, options: Any) -> dict[str, Any]:
-        heads = options.decoder_attention_heads
-        shape = DecoderShape(options.decoder_layers, heads, options.d_model // heads, options.dropout)
-        unknown = self.pad_id if self.unk_id is None else self.unk_id
-        return {"shape": shape, "vocab_size": self.vocab_size, "unk_id": unknown}
+            heads = options.decoder_attention_heads
+            shape = DecoderShape(options.decoder_layers, heads, options.d_model // heads, options.dropout)
+            context = {"shape": shape, "vocab_size": self.vocab_size, "unk_id": self.unk_id}
+            self.opponent = build("opponent", OPPONENTS, config.opponent, **context)
+        self._prepare_taps(options)
 
     @classmethod
-    def from_checkpoint(cls, name_or_path: str | Path, *, attention_layer: int = -1) -> BartSummarizer:
-        """Open a checkpoint of the hub or of a local folder, in 32-bit floats.
+    def from_checkpoint(
+        cls, name_or_path: str | Path, *, attention_layer: int = -1, head: Spec | None = None
+    ) -> BartSummarizer:
+        """Open a checkpoint of the hub or of a local folder, in 32-bit floats. A ``head`` it lacks starts untrained.
 
         Raises:
             ModelError: it cannot be read, or is not of the BART family.
         """
-        return cls(cls.Config(pretrained=str(name_or_path), attention_layer=attention_layer))
+        options = {} if head is None else {"head": head}
+        return cls(cls.Config(pretrained=str(name_or_path), attention_layer=attention_layer, **options))
 
     def _adopt(self, network: PreTrainedModel, config: Config) -> None:
         options = network.config
         self.network = network
         self.vocab_size = int(network.lm_head.out_features)
         self.pad_id = int(options.pad_token_id)
-        self.eos_id = _first_id(options.eos_token_id)
+        self.eos_id = first_id(options.eos_token_id)
         self.decoder_start_id = int(
             options.decoder_start_token_id if options.decoder_start_token_id is not None else options.bos_token_id
         )
         forced = getattr(getattr(network, "generation_config", None), "forced_bos_token_id", None)
         if config.forced_bos_id is None and forced is not None:
-            config = config.model_copy(update={"forced_bos_id": _first_id(forced)})
-        self.config = config.model_copy(update={"pretrained": None, "architecture": _portable(options)})
+            config = config.model_copy(update={"forced_bos_id": first_id(forced)})
+        self.config = config.model_copy(update={"pretrained": None, "architecture": portable(options)})
         self.forced_bos_id = config.forced_bos_id
         limited = options.model_type in LEARNED_POSITIONS
         self.max_source_tokens = int(options.max_position_embeddings) if limited else None
@@ -222,6 +161,19 @@ class BartSummarizer(SummarizationModel):
             raise ConfigError(
                 f"model.attention_layer {config.attention_layer} does not exist:"
                 f" the decoder has {options.decoder_layers} layers."
+            )
+        if config.gradient_checkpointing:
+            network.activation_checkpointing_enable({"use_reentrant": False})
+            network.disable_input_require_grads()  # the embeddings are trained, unlike an adapter's
+
+    def _prepare_taps(self, options: Any) -> None:
+        for layer in self._decoder.layers:
+            tap_states(layer.encoder_attn)
+        tap_states(self._last_encoder_layer.self_attn)
+        if self._looked_into and (options.encoder_layerdrop or options.decoder_layerdrop):
+            raise ConfigError(
+                "The copy head or the opponent reads layers that LayerDrop leaves out now and then: set "
+                "encoder_layerdrop and decoder_layerdrop to 0, in model.architecture or the checkpoint's config.json."
             )
 
     @property
@@ -235,23 +187,27 @@ class BartSummarizer(SummarizationModel):
         Raises:
             DataError: the source is longer than the checkpoint's position table.
         """
-        length = batch.source_ids.shape[1]
-        if self.max_source_tokens is not None and length > self.max_source_tokens:
-            raise DataError(
-                f"A source of {length} tokens does not fit this model, which reads {self.max_source_tokens};"
-                " set text.max_source_tokens lower."
-            )
-        encoder = self.network.get_encoder()
-        states = encoder(input_ids=batch.source_ids, attention_mask=batch.source_mask).last_hidden_state
+        self._check_length("source", batch.source_ids.shape[1], "text.max_source_tokens")
+        if self.training and self._looked_into:
+            refuse_reentrant([self._last_encoder_layer, *self._tapped])
+        tap = Tap(self._last_encoder_layer.self_attn)
+        states = self.network.get_encoder()(
+            input_ids=batch.source_ids,
+            attention_mask=batch.source_mask,
+            taps=[tap] if self.head.reads_taps else [],
+        ).last_hidden_state
         return Memory(
             states=states,
             mask=batch.source_mask,
             extended_ids=batch.source_extended_ids,
-            extended_vocab_size=self.vocab_size,
+            extended_vocab_size=batch.extended_vocab_size if self.head.copies else self.vocab_size,
+            extra={"last_layer": tap.taken(batch.source_mask)},
         )
 
     def start(self, memory: Memory) -> dict[str, Any]:
-        """An empty self-attention cache (B rows) and, shared by the beams, each layer's keys and values."""
+        """An empty self-attention cache (B rows) and, shared by the beams, each layer's keys and values and what the
+        copy head makes of the document; further what it remembers, and the output layer as decoding multiplies by it.
+        """
         cross: Layers = []
         cache: Layers = []
         for layer in self._decoder.layers:
@@ -261,97 +217,147 @@ class BartSummarizer(SummarizationModel):
             cross.append(tuple(x.unflatten(-1, (heads, width)).transpose(1, 2) for x in (keys, values)))
             empty = keys.new_zeros(memory.batch_size, layer.self_attn.num_heads, 0, layer.self_attn.head_dim)
             cache.append((empty, empty))
-        state = {"cache": cache, "memory": Shared({"states": memory.states, "mask": memory.mask, "cross": cross})}
+        state: dict[str, Any] = {
+            "cache": cache,
+            "memory": Shared({"states": memory.states, "mask": memory.mask, "cross": cross}),
+            "project": self.head.projection.for_decoding(memory.extended_vocab_size),
+        }
+        if self.head.copies:
+            ids, size = memory.extended_ids, memory.extended_vocab_size
+            opened = None
+            if self.head.reads_taps:
+                side = self._source_side(memory, cross[self.config.attention_layer][1].transpose(1, 2))
+                opened, state["history"] = self.head.open(side), self.head.begin(side)
+            state["source"] = Shared((ids, memory.mask, size, first_positions(ids, size), opened))
         if self.opponent is not None and self.opponent.decodes:
             state["opponent"] = self.opponent.projection.for_decoding()
         return state
 
     def step(self, last_ids: Tensor, state: dict[str, Any]) -> tuple[StepOutput, dict[str, Any]]:
-        """One token for N rows: scores and log-probabilities (N, V), attention (N, S), context and state (N, D).
+        """One token for N rows: scores and log-probabilities (N, X), attention (N, S), context and state (N, D).
 
         The context is the memory under the explaining weights, the state what the output layer reads. ``scores``
         are the log-probabilities (with an opponent, J) with padding excluded and, in the first step, everything but
         ``forced_bos_id`` excluded where the checkpoint has one.
         """
         first = state["cache"][0][0].shape[2] == 0
-        tap = self._tap()
-        hidden, weights, state = self._advance(last_ids, state, tap)
-        log_probs = self._logits(hidden).log_softmax(-1)
-        scores, details = log_probs, dict[str, Tensor]()
+        decoded, state = self._advance(last_ids, state)
+        attention = self._reading(decoded, state["memory"].tree["states"])
+        log_probs, found, state = self._words(decoded, attention, state, state["project"])
+        details = {name: value.flatten(0, 1) for name, value in found.items()}
+        scores = log_probs
         if self.opponent is not None and self.opponent.decodes:
-            reading = tap.read(self.opponent, state["memory"].tree["mask"])
-            scores, details = self.opponent.scores(reading, log_probs, state["opponent"])
-        memory = state["memory"].tree["states"]  # (B, S, D)
-        context = torch.bmm(weights.view(len(memory), -1, memory.shape[1]).to(memory.dtype), memory).flatten(0, 1)
-        output = StepOutput(self._constrained(scores, first), log_probs, weights, context, hidden, details)
+            scores, found = self.opponent.scores(self._opponent_reading(decoded), log_probs, state["opponent"])
+            details |= found
+        output = StepOutput(
+            scores=self._constrained(scores, first),
+            log_probs=log_probs,
+            attention=attention.weights.flatten(0, 1),
+            context=attention.context.flatten(0, 1),
+            state=decoded.hidden.flatten(0, 1),
+            details=details,
+        )
         return output, state
 
-    def _advance(self, last_ids: Tensor, state: dict[str, Any], tap: Tap) -> tuple[Tensor, Tensor, dict[str, Any]]:
-        """Run the decoder on one token a row: its output (N, D), the explaining weights (N, S), the next state."""
-        shared = state["memory"].tree
-        first = state["cache"][0][0].shape[2] == 0
+    def _advance(self, last_ids: Tensor, state: dict[str, Any]) -> tuple[_Decoded, dict[str, Any]]:
+        """Run the decoder on one token a row: (N,) -> what it leaves, with Q = K, and the next state."""
+        shared, steps = state["memory"].tree, state["cache"][0][0].shape[2]
+        self._check_length("summary", steps + 1, "search.max_length")
         last_ids = self._known(last_ids)
-        if first:
+        if steps == 0:
             last_ids = torch.full_like(last_ids, self.decoder_start_id)
-        cache = EncoderDecoderCache(_filled(state["cache"]), _filled(shared["cross"]))
-        trace = AttentionTrace(self._explaining)
+        cache = EncoderDecoderCache(filled_cache(state["cache"]), filled_cache(shared["cross"]))
+        taps = [Tap(layer.encoder_attn) for layer in self._tapped]
         hidden = self._decoder(
             input_ids=last_ids[:, None],
             encoder_hidden_states=shared["states"],
             encoder_attention_mask=shared["mask"],
             past_key_values=cache,
             use_cache=True,
-            trace=trace,
-            tap=tap,
+            taps=taps,
         ).last_hidden_state  # (N, 1, D)
-        assert trace.weights is not None, "the decoder ran without the traced layer"
         layers: list[Any] = cache.self_attention_cache.layers
         grown = [(layer.keys, layer.values) for layer in layers]
-        return hidden[:, 0], trace.weights.reshape(last_ids.shape[0], -1), state | {"cache": grown}
+        documents = len(shared["mask"])
+        decoded = _Decoded(
+            last_ids.view(documents, -1),
+            hidden.view(documents, -1, hidden.shape[-1]),
+            [tap.taken(shared["mask"]) for tap in taps],
+        )
+        return decoded, state | {"cache": grown}
+
+    def _words(
+        self, decoded: _Decoded, attention: AttentionOutput, state: dict[str, Any], project: Any = None
+    ) -> tuple[Tensor, dict[str, Tensor], dict[str, Any]]:
+        """A step's log-probabilities (N, X), details (B, K, ...) and the state with what the head remembers."""
+        shared = state["memory"].tree
+        if not self.head.copies:
+            source = CopySource(shared["mask"], shared["mask"], self.vocab_size)
+            return self.head(self._head_input(decoded, attention, project), None, source)[0].flatten(0, 1), {}, state
+        ids, mask, size, first, opened = state["source"].tree
+        source = CopySource(ids, mask, size, first, opened)
+        inputs = self._head_input(decoded, attention, project)
+        log_probs, details, history = self.head(inputs, attention, source, state.get("history"))
+        return log_probs.flatten(0, 1), details, state | {"history": history}
 
     def forward(self, batch: Batch) -> ModelOutput:
-        """Teacher-forced pass: gold log-probabilities (B, T), attention (B, T, S).
+        """Teacher-forced pass: gold log-probabilities (B, T).
 
         Inputs are ``target_ids`` shifted right from ``decoder_start_token_id``, as transformers shifts
         labels; ``target_input_ids`` is not read. Where ``forced_mask`` is false the model reads its own
-        prediction, which needs the step loop.
+        prediction, which needs the step loop. ``attention`` (B, T, S) is given where the head needs it, and
+        outside of training.
         """
-        assert batch.target_ids is not None, "a teacher-forced pass needs targets"
-        assert batch.target_mask is not None, "a teacher-forced pass needs a target mask"
         memory = self.encode(batch)
-        gold, padding, tap = self._known(batch.target_ids), ~batch.target_mask, self._tap()
-        if batch.forced_mask is not None and not bool(batch.forced_mask.all()):
-            hidden, weights = self._free_running(memory, gold, batch.forced_mask, tap)
-        else:
-            trace = AttentionTrace(self._explaining)
-            hidden = self._forced(memory, gold, trace, tap)
-            assert trace.weights is not None, "the decoder ran without the traced layer"
-            weights = trace.weights
-        log_probs, smoothed = self._gold_log_probs(hidden, gold, batch.label_smoothing.get("nll", 0.0))
-        output = ModelOutput(gold_log_probs=log_probs.masked_fill(padding, 0.0), attention=weights)
-        if smoothed is not None:
-            output.details["smoothed_log_probs"] = smoothed.masked_fill(padding, 0.0)
+        if batch.forced_mask is None or bool(batch.forced_mask.all()):
+            return self._project(self._forced(batch, memory), batch, memory)
+        return self._project(self._free_running(batch, memory), batch, memory)
+
+    def _project(self, decoded: _Decoded, batch: Batch, memory: Memory) -> ModelOutput:
+        """The vocabulary, once, on real tokens: M rows instead of B * T."""
+        assert batch.target_ids is not None
+        assert batch.target_mask is not None
+        attention = None
+        if self.head.copies or not self.training:
+            attention = self._reading(decoded, memory.states)
+        rows, steps = batch.target_mask.nonzero(as_tuple=True)
+        inputs = self._head_input(decoded, attention)
+        inputs = replace(inputs, hidden=inputs.hidden[rows, steps], gate=inputs.gate[rows, steps])
+        weights = None if batch.token_weights is None else batch.token_weights[rows, steps]
+        smoothing = batch.label_smoothing.get("nll", 0.0)
+        gold = GoldTokens(batch.target_ids[rows, steps], rows, weights, smoothing, steps)
+        source, scores = CopySource(memory.extended_ids, memory.mask, memory.extended_vocab_size), None
+        if self.head.reads_taps:
+            source.opened = self.head.open(self._source_side(memory, decoded.tap(0).values))
+        elif attention is not None and attention.scores is not None:
+            scores = attention.scores[rows, steps]
+        log_probs, details = self.head.gold_log_probs(inputs, scores, source, gold)
+        output = ModelOutput(
+            gold_log_probs=scatter_real(log_probs, batch.target_mask),
+            attention=None if attention is None else attention.weights,
+            details={name: scatter_real(values, batch.target_mask) for name, values in details.items()},
+        )
+        output.details |= self.head.of_document(source.opened)
         if self.opponent is not None:
-            reading = tap.read(self.opponent, memory.mask)
-            details, output.figures = self.opponent.teacher_forced(reading, batch, self.eos_id)
-            output.details |= details
+            found, output.figures = self.opponent.teacher_forced(self._opponent_reading(decoded), batch, self.eos_id)
+            output.details |= found
         return output
 
     def cross_attentions(self, batch: Batch) -> Tensor:
         """Every decoder layer's cross attention, head by head: (L, H, B, T, S)."""
-        assert batch.target_ids is not None, "a teacher-forced pass needs targets"
-        trace = EveryHead([layer.encoder_attn for layer in self._decoder.layers])
-        self._forced(self.encode(batch), self._known(batch.target_ids), trace)
-        return torch.stack(trace.layers).transpose(1, 2)
+        taps = self._forced(batch, self.encode(batch), self._decoder.layers).taps
+        weights = [
+            head_attention(tap.queries.transpose(1, 2), tap.keys.transpose(1, 2), tap.mask.unsqueeze(1))
+            for tap in taps
+            if tap is not None
+        ]
+        return torch.stack(weights).transpose(1, 2)
 
     def opponent_attention(self, batch: Batch) -> Tensor:
         """alpha_o (B, T, S)."""
         if self.opponent is None:
             return super().opponent_attention(batch)
-        assert batch.target_ids is not None, "a teacher-forced pass needs targets"
-        tap = self._tap()
-        self._forced(self.encode(batch), self._known(batch.target_ids), AttentionTrace(self._explaining), tap)
-        return tap.read(self.opponent, batch.source_mask).opponent
+        return self._opponent_reading(self._forced(batch, self.encode(batch))).opponent
 
     def switches(self) -> dict[str, Any]:
         return {} if self.opponent is None else self.opponent.switches()
@@ -360,40 +366,104 @@ class BartSummarizer(SummarizationModel):
         assert self.opponent is not None
         self.opponent.switch({name: value})
 
-    # ------------------------------------------------------------------------------------- inside
+    # ------------------------------------------------------------------------------------- decoding gold words
 
-    def _forced(
-        self, memory: Memory, gold: Tensor, trace: AttentionTrace | EveryHead, tap: Tap | None = None
-    ) -> Tensor:
-        """The decoder's output (B, T, D) where it reads the gold tokens."""
-        return self._decoder(
-            input_ids=shift_tokens_right(gold, self.pad_id, self.decoder_start_id),
+    def _decoder_input(self, batch: Batch) -> Tensor:
+        assert batch.target_ids is not None, "a teacher-forced pass needs targets"
+        assert batch.target_mask is not None, "a teacher-forced pass needs a target mask"
+        self._check_length("summary", batch.target_ids.shape[1], "text.max_target_tokens")
+        return shift_tokens_right(self._known(batch.target_ids), self.pad_id, self.decoder_start_id)
+
+    def _forced(self, batch: Batch, memory: Memory, tapped: Sequence[Any] | None = None) -> _Decoded:
+        """The decoder where it reads the gold tokens, all steps at once."""
+        ids = self._decoder_input(batch)
+        taps = [Tap(layer.encoder_attn) for layer in tapped or self._tapped]
+        hidden = self._decoder(
+            input_ids=ids,
             encoder_hidden_states=memory.states,
             encoder_attention_mask=memory.mask,
             use_cache=False,
-            trace=trace,
-            tap=tap,
+            taps=taps,
         ).last_hidden_state
+        return _Decoded(ids, hidden, [tap.taken(memory.mask) for tap in taps])
+
+    def _free_running(self, batch: Batch, memory: Memory) -> _Decoded:
+        """The decoder step by step, reading its own words, without gradient, where ``forced_mask`` (B, T) is false."""
+        assert batch.forced_mask is not None
+        if self.training and self._last_encoder_layer.gradient_checkpointing:
+            raise ConfigError(
+                "Reading its own words in training needs the cache, which checkpointed layers do not keep: set "
+                "model.gradient_checkpointing to false, or force every word."
+            )
+        gold, parts = self._decoder_input(batch), []
+        state, last = self.start(memory), gold[:, 0]
+        for step in range(gold.shape[1]):
+            decoded, state = self._advance(last, state)
+            parts.append(decoded)
+            if step + 1 < gold.shape[1]:
+                with torch.no_grad():
+                    attention = self._reading(decoded, memory.states)
+                    log_probs, _, state = self._words(decoded, attention, state)
+                last = torch.where(batch.forced_mask[:, step + 1], gold[:, step + 1], log_probs.argmax(-1))
+        return _Decoded(
+            ids=torch.cat([part.ids for part in parts], dim=1),
+            hidden=torch.cat([part.hidden for part in parts], dim=1),
+            taps=[CrossTap.over_steps(taps) for taps in zip(*(part.taps for part in parts), strict=True)],
+        )
+
+    # ------------------------------------------------------------------------------------- parts
 
     @property
     def _decoder(self) -> Any:
         return self.network.get_decoder()
 
     @property
-    def _explaining(self) -> nn.Module:
-        return self._decoder.layers[self.config.attention_layer].encoder_attn
+    def _last_encoder_layer(self) -> Any:
+        return self.network.get_encoder().layers[-1]
 
-    def _tap(self) -> Tap:
-        """What takes the projections that the opponent reads, if there is one."""
-        layer = None if self.opponent is None else self._decoder.layers[self.opponent.config.layer].encoder_attn
-        return Tap(layer)
+    @property
+    def _tapped(self) -> list[Any]:
+        """The decoder layers that a pass looks into: the one that explains and copies, and the opponent's."""
+        layers = self._decoder.layers
+        return [layers[self.config.attention_layer], *([layers[self.opponent.config.layer]] if self.opponent else [])]
+
+    @property
+    def _looked_into(self) -> bool:
+        """Does training read the taps?"""
+        return self.head.copies or self.opponent is not None
+
+    def _reading(self, decoded: _Decoded, states: Tensor) -> AttentionOutput:
+        """How the words read the source: the weights of ``attention_layer``, what they make of the memory (B, S, D),
+        and their logarithms, of which they are the softmax."""
+        weights = mean_attention(decoded.tap(0))
+        scores = weights.clamp_min(torch.finfo(weights.dtype).tiny).log()
+        return AttentionOutput(torch.bmm(weights.to(states.dtype), states), weights, scores)
+
+    def _opponent_reading(self, decoded: _Decoded) -> OpponentReading:
+        assert self.opponent is not None
+        tap = decoded.tap(1)
+        return self.opponent.read(tap.queries, tap.keys, tap.values, tap.mask)
+
+    def _head_input(self, decoded: _Decoded, attention: AttentionOutput | None, project: Any = None) -> HeadInput:
+        """The output layer reads h; a gate without taps [context; h; embedded word], the others see the taps."""
+        hidden = decoded.hidden
+        if not self.head.copies or attention is None:
+            return HeadInput(hidden, hidden, project)
+        if self.head.reads_taps:
+            return HeadInput(hidden, hidden, project, decoded.tap(0), attention.weights)
+        embedded = F.embedding(decoded.ids, self._decoder.embed_tokens.weight)
+        return HeadInput(hidden, torch.cat([attention.context, hidden, embedded], dim=-1), project)
+
+    def _source_side(self, memory: Memory, values: Tensor) -> SourceSide:
+        """What a head that reads taps knows of the documents; ``values`` (B, S, H, d) of the explaining attention."""
+        last = memory.extra["last_layer"]
+        assert last is not None, "the encoder ran without the tapped layer"
+        return SourceSide(memory.states, last.queries, last.keys, values, memory.mask, memory.extended_ids)
 
     def _known(self, ids: Tensor) -> Tensor:
-        """Ids outside V (another tokenizer's extended ids) become UNK, or padding where there is none."""
-        return torch.where(ids < self.vocab_size, ids, self.pad_id if self.unk_id is None else self.unk_id)
-
-    def _logits(self, hidden: Tensor) -> Tensor:
-        return self.network.lm_head(hidden) + self.network.final_logits_bias
+        """Ids outside V (words of this source only, or another tokenizer's) become UNK, or padding where there is
+        none."""
+        return ids.masked_fill(ids >= self.vocab_size, self.unk_id)
 
     def _constrained(self, log_probs: Tensor, first: bool) -> Tensor:
         scores = log_probs.clone()
@@ -404,83 +474,9 @@ class BartSummarizer(SummarizationModel):
             scores[:, self.pad_id] = -torch.inf
         return scores
 
-    def _gold_log_probs(self, hidden: Tensor, gold: Tensor, smoothing: float) -> tuple[Tensor, Tensor | None]:
-        """log P(gold), holding at most `LOGITS_AT_ONCE` logits at a time when no gradient is wanted; and the same
-        with smoothed labels, ``log P(gold) + eps (mean_v l_v - l_gold)`` of the logits l, where it is asked for."""
-        rows = hidden.shape[0] * hidden.shape[1]
-        flat, ids = hidden.reshape(rows, -1), gold.reshape(rows)
-        pieces = rows if torch.is_grad_enabled() else max(1, LOGITS_AT_ONCE // self.vocab_size)
-        losses, gaps = [], []
-        for part, wanted in zip(flat.split(pieces), ids.split(pieces), strict=True):
-            logits = self._logits(part)
-            losses.append(F.cross_entropy(logits, wanted, reduction="none"))
-            if smoothing:
-                gaps.append(logits.mean(-1) - logits.gather(1, wanted[:, None])[:, 0])
-        log_probs = -torch.cat(losses).view_as(gold)
-        return log_probs, log_probs + smoothing * torch.cat(gaps).view_as(gold) if smoothing else None
-
-    def _free_running(self, memory: Memory, gold: Tensor, forced: Tensor, tap: Tap) -> tuple[Tensor, Tensor]:
-        """The decoder step by step, reading its own words where ``forced`` is false: (B, T, D) and (B, T, S)."""
-        state = self.start(memory)
-        last = torch.full_like(gold[:, 0], self.decoder_start_id)
-        hidden, weights = [], []
-        for step in range(gold.shape[1]):
-            output, read, state = self._advance(last, state, tap)
-            hidden.append(output)
-            weights.append(read)
-            if step + 1 < gold.shape[1]:
-                own = self._logits(output.detach()).argmax(-1)
-                last = torch.where(forced[:, step + 1], gold[:, step], own)
-        return torch.stack(hidden, 1), torch.stack(weights, 1)
-
-
-def _filled(layers: Layers) -> DynamicCache:
-    """A transformers cache that holds these tensors (no copy); empty ones are left to be begun."""
-    cache = DynamicCache()
-    for keys, values in layers:
-        layer = DynamicLayer()
-        if keys.shape[2]:
-            layer.lazy_initialization(keys, values)
-            layer.keys, layer.values = keys, values
-        cache.layers.append(layer)
-    return cache
-
-
-def _build(config: BartSummarizer.Config, ids: dict[str, int]) -> PreTrainedModel:
-    if (config.pretrained is None) == (config.architecture is None):
-        raise ConfigError("A model of type 'bart' needs either 'pretrained' or 'architecture' (and not both).")
-    if config.pretrained is not None:
-        network = _open(config.pretrained)
-    else:
-        values = {**ids, **(config.architecture or {})}
-        kind = values.pop("model_type", "bart")
-        if kind not in FAMILY:
-            raise ConfigError(f"model.architecture.model_type '{kind}' is not one of {', '.join(FAMILY)}.")
-        network = AutoModelForSeq2SeqLM.from_config(AutoConfig.for_model(kind, **values))
-    network.set_attn_implementation(ATTENTION)
-    return network
-
-
-def _portable(options: Any) -> dict[str, Any]:
-    """Everything that describes the network, and nothing of where it came from."""
-    values = options.to_dict()
-    return {key: value for key, value in values.items() if not key.startswith("_") and key not in NOT_ARCHITECTURE}
-
-
-def _open(name_or_path: str) -> PreTrainedModel:
-    try:
-        options = AutoConfig.from_pretrained(name_or_path)
-        if options.model_type not in FAMILY:
-            raise ModelError(
-                f"{name_or_path} holds a '{options.model_type}' model; laconic opens {', '.join(FAMILY)} checkpoints."
+    def _check_length(self, what: str, length: int, setting: str) -> None:
+        if self.max_source_tokens is not None and length > self.max_source_tokens:
+            raise DataError(
+                f"A {what} of {length} tokens does not fit this model, which reads {self.max_source_tokens};"
+                f" set {setting} lower."
             )
-        return AutoModelForSeq2SeqLM.from_pretrained(name_or_path, dtype=torch.float32)
-    except ModelError:
-        raise
-    except Exception as error:  # transformers, safetensors and the hub client raise their own kinds each
-        first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise ModelError(f"The checkpoint {name_or_path} could not be opened: {first}") from error
-
-
-def _first_id(value: Any) -> int:
-    return int(value[0] if isinstance(value, (list, tuple)) else value)
