@@ -208,6 +208,10 @@ def _stats_table(report: Report) -> str:
             *(_over(split["summaries_over_limit"]) for split in splits.values()),
         ],
         ["summary words in the document", *(_percent(split["summary_words_in_document"]) for split in splits.values())],
+        [
+            "distinct document words in the summary",
+            *(_percent(split["document_words_in_summary"]) for split in splits.values()),
+        ],
         *(
             [f"new {n}-grams in the summaries", *(_percent(split["novel_ngrams"][n]) for split in splits.values())]
             for n in ("1", "2", "3")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -95,7 +95,7 @@ prepare_app = typer.Typer(
     add_completion=False,
     no_args_is_help=True,
     context_settings={"help_option_names": ["--help", "-h"]},
-    help="Make Gigaword pairs or DUC's documents into what headline generation reads.",
+    help="Make Gigaword, DUC, SAMSum or CNN/DailyMail into what the papers' models read.",
 )
 
 
@@ -160,6 +160,59 @@ def duc_command(
         written = write_records(out, prepared(), bar.advance)
     shares = {f"{count} references": documents for count, documents in sorted(numbers.items())}
     _print_written(out, written, empty, as_json, shares)
+
+
+@prepare_app.command("samsum")
+def samsum_command(
+    file: File,
+    out: Out,
+    format: Format = "auto",
+    document_column: DocumentColumn = None,
+    summary_column: SummaryColumn = None,
+    skip_bad: SkipBad = False,
+    as_json: Json = False,
+) -> None:
+    """Dialogues in one line, their turns joined by ' | ', speakers' names kept (SAMSum, DialogSum, your own)."""
+    from laconic.data.prepare import dialogue
+
+    _prepare(file, out, dialogue, ReadFlags(format, document_column, summary_column, skip_bad), as_json)
+
+
+@prepare_app.command("cnndm")
+def cnndm_command(
+    file: File,
+    out: Out,
+    format: Format = "auto",
+    document_column: DocumentColumn = None,
+    summary_column: SummaryColumn = None,
+    skip_bad: SkipBad = False,
+    as_json: Json = False,
+) -> None:
+    """Articles in one line; highlights joined by blanks for training and one a line for scoring (CNN/DailyMail)."""
+    from laconic.data.prepare import news
+
+    _prepare(file, out, news, ReadFlags(format, document_column, summary_column, skip_bad), as_json)
+
+
+class ReadFlags(NamedTuple):
+    """The options of the command line that say how to read."""
+
+    format: str
+    document_column: str | None
+    summary_column: str | None
+    skip_bad: bool
+
+
+def _prepare(file: str, out: Path, change: Callable[[Record], Record], flags: ReadFlags, as_json: bool) -> None:
+    """Write every record changed, one for one."""
+    from laconic.data.readers import ReadOptions
+    from laconic.data.subset import write_records
+
+    _refuse_same(file, out, None)
+    with progress("Preparing") as bar:
+        records = _counted(_records(file, ReadOptions(*flags), notes=True), bar)
+        written = write_records(out, map(change, records))
+    _print_written(out, written, Counter(), as_json)
 
 
 # --------------------------------------------------------------------------------------- reading

@@ -65,6 +65,7 @@ class SplitReport:
     document_tokens: list[int] = field(default_factory=list)  # in the tokens asked for, if any were
     summary_tokens: list[int] = field(default_factory=list)
     coverage_sum: float = 0.0
+    reappearing_sum: float = 0.0
     novel_sums: dict[int, float] = field(default_factory=lambda: dict.fromkeys((1, 2, 3), 0.0))
     novel_counts: dict[int, int] = field(default_factory=lambda: dict.fromkeys((1, 2, 3), 0))
     references: Counter[int] = field(default_factory=Counter)
@@ -94,6 +95,7 @@ class SplitReport:
             "documents_over_limit": _share(self.document_lengths, options.max_source),
             "summaries_over_limit": _share(self.summary_lengths, options.max_target),
             "summary_words_in_document": round(self.coverage_sum / summarized, 4),
+            "document_words_in_summary": round(self.reappearing_sum / summarized, 4),
             "novel_ngrams": {
                 str(n): round(self.novel_sums[n] / max(1, self.novel_counts[n]), 4) for n in self.novel_sums
             },
@@ -196,6 +198,7 @@ def _measure(split: SplitReport, record: Record, words: list[str]) -> None:
     known = set(words)
     covered = sum(word in known for word in target) / max(1, len(target))
     split.coverage_sum += covered
+    split.reappearing_sum += reappearing_share(known, set(target))
     for n in split.novel_sums:
         grams = list(zip(*(target[start:] for start in range(n)), strict=False))
         if grams:
@@ -213,6 +216,12 @@ def _measure(split: SplitReport, record: Record, words: list[str]) -> None:
         split.suspect("summary and document share no word", record.origin)
     if len(words) < 5:
         split.suspect("document of fewer than 5 words", record.origin)
+
+
+def reappearing_share(document: set[str], summary: set[str]) -> float:
+    """The share of the document's distinct words that the summary has too; punctuation marks are no words."""
+    words = {word for word in document if word[0].isalnum() or word[0] == "_"}
+    return len(words & summary) / len(words) if words else 0.0
 
 
 def _compare(

@@ -10,7 +10,8 @@ from laconic.data.columns import Columns, detect_columns
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What a format delivers, before it is checked. ``references`` are all summaries."""
+    """What a format delivers, before it is checked. ``references`` are all summaries; ``summary`` is given where what a
+    model learns differs from the first of them in blanks and line breaks only."""
 
     document: str
     references: tuple[str, ...]
@@ -19,6 +20,7 @@ class Entry:
     sentences: tuple[str, ...] = ()
     publication: str = ""
     human_score: int | None = None  # LCSTS parts II and III: how well people found the pair to match, 1 to 5
+    summary: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,9 @@
-"""Gigaword pairs and DUC's documents, made into the sentences that headline generation reads.
+"""Data sets made into what a paper's models read: Gigaword, DUC, SAMSum, CNN/DailyMail.
 
-Facts of the preparation by Rush et al. (2015): specification contrastive a. Tokens are our own rules where the text is
-not tokenized already (theirs: the parses of Annotated Gigaword, NLTK's Treebank tokenizer for DUC), and so are sentence
-ends (theirs: NLTK's), so that single records can differ from theirs.
+Gigaword and DUC: facts of the preparation by Rush et al. (2015), specification contrastive a. Tokens are our own rules
+where the text is not tokenized already (theirs: the parses of Annotated Gigaword, NLTK's Treebank tokenizer for DUC),
+and so are sentence ends (theirs: NLTK's), so that single records can differ from theirs. SAMSum and CNN/DailyMail:
+specification coconet a; cased, untokenized text, nothing left out.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from laconic.data.lines import read_text
 from laconic.errors import DataError
 from laconic.text.sentences import sentence_strings
 from laconic.text.tokenizer import WordTokenizer
-from laconic.types import Record
+from laconic.types import Record, references_of
 
 _BRACKETS = {"(": "-lrb-", ")": "-rrb-", "[": "-lsb-", "]": "-rsb-", "{": "-lcb-", "}": "-rcb-"}
 _NOT_IN_TITLES = frozenset(("'", '"', "`", "``", "''", "!", "=", "-", "--", ",", "?", ".", "-rrb-", "-llb-", "\\/"))
@@ -147,3 +148,44 @@ def _body(text: str) -> str:
     """What stands between ``<TEXT>`` and its end, without paragraph marks."""
     found = re.search(r"<TEXT>(.*?)(?:</TEXT>|\Z)", text, re.DOTALL)
     return re.sub(r"</?P>", " ", found[1]) if found else ""
+
+
+# ------------------------------------------------------------------------------ dialogues and news
+
+TURNS = " | "  # between the turns of a dialogue
+
+
+def dialogue(record: Record) -> Record:
+    """A dialogue of one turn a line (SAMSum, DialogSum) in one line: turns joined by `` | ``, speakers' names kept.
+
+    The turns are the record's sentences, so that extractive methods pick turns. A document that is one line already is
+    split where it has such bars.
+    """
+    lines = record.document.splitlines()
+    if len([line for line in lines if line.strip()]) < 2:
+        lines = record.document.split(TURNS)
+    turns = tuple(filter(None, map(_one_line, lines)))
+    return replace(
+        record,
+        document=TURNS.join(turns),
+        summary=_one_line(record.summary),
+        references=tuple(_one_line(text) for text in record.references),
+        sentences=turns,
+    )
+
+
+def news(record: Record) -> Record:
+    """An article in one line, as BART's data were made; its highlights joined by blanks as the summary that a model
+    learns, and one a line as the reference that it is scored against. Agency marks such as "(CNN)" stay."""
+    references = tuple("\n".join(filter(None, map(_one_line, text.splitlines()))) for text in references_of(record))
+    return replace(
+        record,
+        document=_one_line(record.document),
+        summary=_one_line(record.summary),
+        references=references,
+        sentences=tuple(filter(None, map(_one_line, record.sentences))),
+    )
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())

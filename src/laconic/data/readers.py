@@ -232,15 +232,17 @@ def _record(entry: Entry | BadRecordError, options: ReadOptions) -> Record:
         raise entry
     document = entry.document.strip()
     references = tuple(reference.strip() for reference in entry.references)
+    summary = entry.summary.strip()
     if options.strip_publication_suffix:
         references = tuple(strip_publication_suffix(text, entry.publication) for text in references)
+        summary = strip_publication_suffix(summary, entry.publication)
     references = tuple(filter(None, references))
     if not document:
         raise BadRecordError(entry.origin, "empty document", "remove the record or use --skip-bad")
     if options.need_summary and not references:
         raise BadRecordError(entry.origin, "empty summary", "remove the record or use --skip-bad")
-    summary = references[0] if references else ""
-    more = references if len(references) > 1 else ()
+    summary = summary or (references[0] if references else "")
+    more = references if len(references) > 1 or references[:1] != (summary,) else ()
     return Record(document, summary, entry.id, more, entry.sentences, entry.origin)
 
 

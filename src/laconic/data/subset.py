@@ -79,7 +79,7 @@ def _by_mean(lengths: np.ndarray, places: np.ndarray, shortest: float, window: f
 def record_line(record: Record) -> str:
     """A record as a JSON line that `laconic.data.readers` reads back as it is."""
     fields: dict[str, object] = {"id": record.id, "document": record.document, "summary": record.summary}
-    if len(record.references) > 1:
+    if record.references and record.references != (record.summary,):
         fields["references"] = list(record.references)
     if record.sentences:
         fields["sentences"] = list(record.sentences)

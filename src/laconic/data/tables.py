@@ -114,11 +114,14 @@ def mapping_entry(row: Mapping[str, Any], columns: Columns, origin: str, number:
         more = [
             text for name in columns.references if row.get(name) is not None for text in _strings(row, name, origin)
         ]
-        # A list of all references holds the summary too, once; it stays first. Two people who wrote the same stay
-        # two references: ROUGE averages over them.
-        for text in references:
-            if text in more:
-                more.remove(text)
+        summary = references[0] if references else ""
+        # A list of all references holds the summary too, once, perhaps with other line breaks (a highlight a line);
+        # it stays first. Two people who wrote the same stay two references: ROUGE averages over them.
+        for place, text in enumerate(references):
+            same = next((other for other in (text, *more) if other in more and other.split() == text.split()), None)
+            if same is not None:
+                more.remove(same)
+                references[place] = same
         references += more
         sentences = _strings(row, columns.sentences, origin) if columns.sentences and row.get(columns.sentences) else []
     except BadRecordError as problem:
@@ -134,6 +137,7 @@ def mapping_entry(row: Mapping[str, Any], columns: Columns, origin: str, number:
         origin=origin,
         sentences=tuple(sentences),
         publication=publication if isinstance(publication, str) else "",
+        summary=summary,
     )
 
 

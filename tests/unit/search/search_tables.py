@@ -108,6 +108,8 @@ def final_score(model: TableModel, document: int, ids: tuple[int, ...], finished
     predicted = len(ids) + finished
     if config.length_normalisation == "average":
         score /= predicted + 1
+    elif config.length_normalisation == "predicted":
+        score /= max(predicted, 1) ** config.length_alpha
     elif config.length_normalisation == "gnmt":
         score /= ((5 + predicted) / 6) ** config.length_alpha
     if config.coverage_penalty != "none":

@@ -102,6 +102,8 @@ CASES = {
     "average": {},
     "gnmt": {"length_normalisation": "gnmt", "length_alpha": 0.6},
     "gnmt, long ones preferred": {"length_normalisation": "gnmt", "length_alpha": 2.0},
+    "predicted": {"length_normalisation": "predicted"},
+    "predicted, squared": {"length_normalisation": "predicted", "length_alpha": 2.0},
     "at least two": {"min_length": 2},
     "exactly three": {"min_length": 4, "length_normalisation": "none"},
     "unigrams once": {"no_repeat_ngram": 1},

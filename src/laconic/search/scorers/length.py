@@ -50,14 +50,15 @@ class LengthNormalisation(Scorer):
 
     * ``average``: the number of tokens including start and stop (See et al. 2017, released code:
       ``log_prob / len(tokens)``). A hypothesis cut at the maximum length has no stop token.
-    * ``predicted``: the number of predicted tokens, stop counted (Chen et al. 2016, released code).
+    * ``predicted``: the number of predicted tokens, stop counted, to the power ``alpha`` (Chen et al. 2016, released
+      code: 1; the length penalty of fairseq and transformers).
     * ``gnmt``: ``lp(Y) = (5 + |Y|)^alpha / (5 + 1)^alpha`` (Wu et al. 2016, equation 14). Our reading:
       ``|Y|`` counts the predicted tokens, EOS included.
     * ``none``: the total itself.
     """
 
     class Config(Section):
-        """``alpha`` belongs to ``gnmt``."""
+        """``alpha`` belongs to ``gnmt`` and ``predicted``."""
 
         kind: Literal["none", "average", "predicted", "gnmt"] = "average"
         alpha: float = 1.0
@@ -84,7 +85,7 @@ class LengthNormalisation(Scorer):
         return predicted + 1.0
 
     def _predicted(self, predicted: int) -> float:
-        return float(max(predicted, 1))  # a hypothesis of no token at all has the score 0 anyway
+        return float(max(predicted, 1)) ** self.config.alpha  # a hypothesis of no token at all has the score 0 anyway
 
     def _gnmt(self, predicted: int) -> float:
         return float(((5.0 + predicted) / 6.0) ** self.config.alpha)
