@@ -224,9 +224,9 @@ class SearchConfig(Section):
     """Decoding. ``length_normalisation``: ``average`` divides by the length in the way of See et al.
     (start and stop tokens counted), ``predicted`` by the predicted tokens (stop counted) to the power
     ``length_alpha``, ``gnmt`` is Wu et al.'s, with ``length_alpha`` too. ``shrink_beam``: a finished hypothesis takes
-    a place of the beam for good. ``replace_unk``: ``words`` (or true) puts the most attended source word for UNK, ``argmax`` what stands at the most attended
-    position, whatever it is (`laconic.text.unk`). ``model`` sets switches of the model while it decodes (which of its
-    scores counts, what it skips)."""
+    a place of the beam for good. ``replace_unk``: ``words`` (or true) puts the most attended source word for UNK,
+    ``argmax`` what stands at the most attended position, whatever it is (`laconic.text.unk`). ``model`` sets switches
+    of the model while it decodes (which of its scores counts, what it skips)."""
 
     beam_size: int = Field(1, ge=1)
     num_return: int = Field(1, ge=1)
@@ -269,7 +269,8 @@ class SearchConfig(Section):
 class EvaluationConfig(Section):
     """What is scored and against which baselines. ``profile`` names a data set's usual way of scoring (``gigaword``,
     ``duc2004``, ``lcsts``, ``cnn-plain``, ``cnndm``, ``samsum``) or a profile of ROUGE; ``rouge`` changes single
-    options. ``restore_numbers`` replaces a written ``##`` by a number of that length from the document before scoring."""
+    options. ``restore_numbers`` replaces a written ``##`` by a number of that length from the document before
+    scoring."""
 
     profile: str | None = None
     restore_numbers: bool = False
