@@ -100,10 +100,15 @@ def with_absolute_paths(run: RunConfig) -> RunConfig:
 
     places = {split: absolute(getattr(run.data, split)) for split in ("train", "validation", "test")}
     vectors = absolute(run.text.pretrained_embeddings)
+    weights = run.training.initial_weights
+    if weights is not None and os.path.exists(weights):  # else it is an id of the hub
+        weights = os.path.abspath(weights)
     return run.model_copy(
         update={
             "data": run.data.model_copy(update=places),
             "text": run.text.model_copy(update={"pretrained_embeddings": vectors}),
+            "training": run.training.model_copy(update={"initial_weights": weights}),
+            "pretraining": run.pretraining.model_copy(update={"data": absolute(run.pretraining.data)}),
         }
     )
 

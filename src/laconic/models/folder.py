@@ -412,6 +412,10 @@ def _without_places(run: RunConfig) -> RunConfig:
         update={
             "data": run.data.model_copy(update=values["data"]),
             "text": run.text.model_copy(update={key: values["text"][key] for key in PLACES}),
+            "training": run.training.model_copy(update={"initial_weights": values["training"]["initial_weights"]}),
+            "pretraining": run.pretraining.model_copy(
+                update={key: values["pretraining"][key] for key in ("data", "set")}
+            ),
         }
     )
 

@@ -38,6 +38,7 @@ from laconic.errors import CheckpointError
 FORMAT_VERSION = 1
 MANIFEST = "manifest.json"
 STATE = "state.json"
+STAGE_FOLDER = "pretraining"  # the sub-folder in which a run's pre-training stage is a run of its own
 _NAME = re.compile(r"checkpoint-(\d+)")
 _DRAFT = ".draft-"
 
@@ -103,7 +104,7 @@ def naming_a_full_disk(run_folder: Path) -> Iterator[None]:
 
 def last_good(run_folder: Path) -> str:
     """A sentence that names the newest checkpoint, for messages."""
-    folders = checkpoint_folders(run_folder)
+    folders = checkpoint_folders(run_folder) or checkpoint_folders(run_folder / STAGE_FOLDER)
     return f"The last good checkpoint is {folders[0]}." if folders else "No checkpoint had been written before."
 
 

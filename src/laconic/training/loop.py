@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -18,25 +17,24 @@ import torch
 from accelerate import Accelerator
 from accelerate.utils import DistributedType
 
-from laconic.config.loading import dump_run, with_absolute_paths
+from laconic.config.loading import with_absolute_paths
 from laconic.config.schema import RunConfig
-from laconic.errors import CheckpointError, ConfigError
+from laconic.errors import ConfigError
 from laconic.models.folder import save_model_folder
 from laconic.training import checkpoint as files
 from laconic.training import optim, rng, snapshot
 from laconic.training.averaging import WeightAverage
 from laconic.training.gradients import share_parameters
-from laconic.training.logging import LOG, TIMING, Outlets, Reporter, RunLog
+from laconic.training.logging import Outlets, Reporter, RunLog
 from laconic.training.phases import Phases, PhaseSettings, freeze
-from laconic.training.setup import TOKENIZER_FOLDER, Parts, prepare
+from laconic.training.run_folder import MODEL_FOLDER, RECIPE, open_folder
+from laconic.training.setup import Parts, plan, prepare
 from laconic.training.signals import StopRequest
+from laconic.training.stages import finished, mark_finished, share_tokenizer, stage_of, stage_outlets
 from laconic.training.state import TrainingInterrupted, TrainResult, TrainState
 from laconic.training.step import UpdateStep
 from laconic.training.stream import BatchStream
 from laconic.training.validate import LOWER_IS_BETTER, Validator
-
-RECIPE = "recipe.yaml"
-MODEL_FOLDER = "model"
 
 
 def train(
@@ -50,6 +48,8 @@ def train(
     on_message: Callable[[str], None] | None = None,
 ) -> TrainResult:
     """Train what ``run`` describes into the run folder ``out``; with ``resume`` go on from its newest checkpoint.
+
+    A run with a pre-training stage does that first, in the sub-folder ``pretraining``, or goes on with it.
 
     Args:
         force: empty a run folder that is there already.
@@ -67,26 +67,72 @@ def train(
     given: dict[str, Any] = {"reporter": progress, "on_log": on_log, "on_message": on_message}
     outlets = Outlets(**{name: value for name, value in given.items() if value is not None})
     out, run = Path(out), with_absolute_paths(run)
+    stage = stage_of(run) if run.pretraining.enabled else None
     accelerator = _accelerator(run, out)
     if accelerator.is_main_process:
-        _open_folder(run, out, resume=resume, force=force)
+        open_folder(run, out, resume=resume, force=force)
     accelerator.wait_for_everyone()
     with files.naming_a_full_disk(out):
-        rng.seed_everything(run.training.seed)
-        parts = prepare(run, out, accelerator, outlets.reporter)
+        start = run.training.initial_weights
+        if files.checkpoint_folders(out):
+            start = None  # whatever it started from is in the checkpoints
+        elif stage is not None:
+            start = _pretrain(run, stage, out, accelerator, outlets)
+        return _train_stage(run, out, start, accelerator, outlets)
+
+
+def _pretrain(run: RunConfig, stage: RunConfig, out: Path, accelerator: Accelerator, outlets: Outlets) -> str:
+    """Do the stage before the training, or what is left of it; returns the folder of its model."""
+    place = out / files.STAGE_FOLDER
+    done = finished(out)
+    accelerator.wait_for_everyone()
+    if not done:
         if accelerator.is_main_process:
-            for line in plan(run, parts, accelerator):
-                outlets.on_message(line)
-        return Trainer(run, out, parts, accelerator, outlets).fit()
+            open_folder(stage, place, resume=(place / RECIPE).is_file(), force=False)
+            outlets.on_message(f"Stage 1 of 2: pre-training on {run.pretraining.data}, in {place}")
+        share_tokenizer(run, stage, out, accelerator, outlets.reporter)
+        start = None if files.checkpoint_folders(place) else stage.training.initial_weights
+        own = _accelerator(stage, place)
+        result = _train_stage(stage, place, start, own, stage_outlets(outlets), whole=out)
+        if accelerator.is_main_process:
+            mark_finished(out, result)
+    if accelerator.is_main_process:
+        outlets.on_message("Stage 2 of 2: training, from the weights of the first stage")
+    return str(place / MODEL_FOLDER)
+
+
+def _train_stage(
+    run: RunConfig,
+    out: Path,
+    start: str | None,
+    accelerator: Accelerator,
+    outlets: Outlets,
+    whole: Path | None = None,
+) -> TrainResult:
+    rng.seed_everything(run.training.seed)
+    parts = prepare(run, out, accelerator, outlets.reporter, start=start)
+    if accelerator.is_main_process:
+        for line in plan(run, parts, accelerator):
+            outlets.on_message(line)
+    return Trainer(run, out, parts, accelerator, outlets, whole).fit()
 
 
 class Trainer:
-    """A run in progress. It starts where the run folder's newest checkpoint stands, or at the beginning."""
+    """A run in progress. It starts where the run folder's newest checkpoint stands, or at the beginning.
+
+    ``whole`` is the folder of the run that this is the pre-training stage of, which is what can be resumed."""
 
     def __init__(
-        self, run: RunConfig, out: Path, parts: Parts, accelerator: Accelerator, outlets: Outlets | None = None
+        self,
+        run: RunConfig,
+        out: Path,
+        parts: Parts,
+        accelerator: Accelerator,
+        outlets: Outlets | None = None,
+        whole: Path | None = None,
     ) -> None:
         self.run, self.out, self.parts, self.accelerator = run, out, parts, accelerator
+        self._resumable = whole or out
         self.outlets = outlets or Outlets()
         training = run.training
         self.model = parts.model.to(accelerator.device)
@@ -350,7 +396,7 @@ class Trainer:
         self._checkpoint()
         raise TrainingInterrupted(
             f"Interrupted after update {self.state.update:,}; everything is saved. "
-            f"Go on with: laconic resume {self.out}"
+            f"Go on with: laconic resume {self._resumable}"
         )
 
     # ------------------------------------------------------------------------------------- the end
@@ -417,25 +463,6 @@ class Trainer:
         return {"update": state.update, "epoch": round(epoch, 4), "phase": self.phase.name}
 
 
-def plan(run: RunConfig, parts: Parts, accelerator: Accelerator) -> list[str]:
-    """What is going to be trained, in a few lines."""
-    training, model = run.training, parts.model
-    count = sum(p.numel() for p in model.parameters())
-    validation = f", validate on {len(parts.validation_set):,}" if parts.validation_set else ", no validation data"
-    processes = f", {accelerator.num_processes} processes" if accelerator.num_processes > 1 else ""
-    size = f"{training.batch_tokens:,} tokens" if training.batch_tokens else str(training.batch_size)
-    batch = f"batches of {size}" + (f" x {training.accumulation}" if training.accumulation > 1 else "")
-    ends = {name: getattr(training, name) for name in ("max_updates", "max_epochs", "max_minutes")}
-    until = " or ".join(f"{value:,} {name.removeprefix('max_')}" for name, value in ends.items() if value)
-    return [
-        *parts.notes,
-        f"Run:   {' / '.join(part for part in (run.name, run.row, run.size) if part)}, {until}",
-        f"Data:  train on {len(parts.train_set):,} pairs{validation}; {batch}{processes}",
-        f"Model: {type(model).__name__}, {count:,} parameters, vocabulary of {parts.tokenizer.vocab_size:,}, "
-        f"on {accelerator.device} in {training.precision}",
-    ]
-
-
 def close_processes() -> None:
     """Leave the group of processes, if there is one; the last thing a distributed program does."""
     if torch.distributed.is_available() and torch.distributed.is_initialized():
@@ -462,32 +489,3 @@ def _accelerator(run: RunConfig, out: Path) -> Accelerator:
     if trackers:
         accelerator.init_trackers("laconic")
     return accelerator
-
-
-def _open_folder(run: RunConfig, out: Path, *, resume: bool, force: bool) -> None:
-    """Make the run folder and store the recipe; never write over another run."""
-    recipe = out / RECIPE
-    if resume:
-        if not recipe.is_file():
-            raise CheckpointError(f"{out} is not a run folder: it has no {RECIPE}.")
-        files.remove_drafts(out)
-    elif recipe.exists() or files.checkpoint_folders(out):
-        began = (out / LOG).exists() or files.checkpoint_folders(out)  # else it failed on its data or settings
-        if began and not force:
-            raise ConfigError(
-                f"{out} already holds a run. Go on with `laconic resume {out}`, choose another --out, or use --force."
-            )
-        clear_run(out)
-    out.mkdir(parents=True, exist_ok=True)
-    draft = recipe.with_suffix(".tmp")
-    draft.write_text(dump_run(run), encoding="utf-8")
-    os.replace(draft, recipe)
-
-
-def clear_run(out: Path) -> None:
-    """Remove what a run wrote into its folder, and nothing else."""
-    files.remove_drafts(out)
-    for folder in (*files.checkpoint_folders(out), out / TOKENIZER_FOLDER, out / MODEL_FOLDER):
-        shutil.rmtree(folder, ignore_errors=True)
-    for name in (RECIPE, LOG, TIMING, "predictions.jsonl"):
-        (out / name).unlink(missing_ok=True)

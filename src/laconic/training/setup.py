@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+import os
+import shutil
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -21,9 +23,11 @@ from laconic.data.readers import SkipCounter, read_configured
 from laconic.data.selection import supported_share
 from laconic.errors import ConfigError, DataError
 from laconic.models.base import SummarizationModel
+from laconic.models.folder import LoadedModel
 from laconic.objectives.base import Objective
 from laconic.text.separators import without_gaps
-from laconic.text.tokenizer import Tokenizer
+from laconic.text.tokenizer import PretrainedTokenizer, Tokenizer
+from laconic.training.initial import adopted_tokenizer, open_initial, take_weights
 from laconic.training.logging import Reporter, Silent
 from laconic.types import Record
 
@@ -44,30 +48,43 @@ class Parts:
     notes: list[str] = field(default_factory=list)
 
 
-def prepare(run: RunConfig, out: Path, accelerator: Accelerator, reporter: Reporter | None = None) -> Parts:
-    """Read the data, train (or, on resume, load) the tokenizer, encode, build the model and the objectives.
+def prepare(
+    run: RunConfig,
+    out: Path,
+    accelerator: Accelerator,
+    reporter: Reporter | None = None,
+    *,
+    start: str | None = None,
+) -> Parts:
+    """Read the data, make (or, on resume, load) the tokenizer, encode, build the model and the objectives.
 
-    The tokenizer is kept in the run folder, so a resumed run reads the same ids.
+    The tokenizer is kept in the run folder, so a resumed run reads the same ids. ``start`` is the model folder, run
+    folder or hub id whose weights (and, where the run has none yet, tokenizer) are taken.
 
     Raises:
         ConfigError, DataError: the settings name no training data, or the data is not usable.
+        ModelError: ``start`` cannot be opened.
     """
     reporter = reporter or Silent()
+    initial = None if start is None else open_initial(start)
     reporter.update(description="Reading")
     notes: list[str] = []
-    train_records = read_split(run, "train", run.data.max_train_records, notes)
+    train_records = training_records(run, notes)
     validation_records = read_split(run, "validation", run.data.max_validation_records, notes)
-    train_records = _supported(train_records, run, notes)
-    if not train_records:
-        raise DataError(f"{run.data.train} holds no records to train on.")
-    tokenizer = _tokenizer(run, out, train_records, accelerator, reporter)
+    if accelerator.is_main_process:
+        provide_tokenizer(run, out, reporter, lambda: vocabulary_texts(train_records, run.text), initial)
+    accelerator.wait_for_everyone()
+    tokenizer = Tokenizer.load(out / TOKENIZER_FOLDER)
     train_set = encode(train_records, tokenizer, run, reporter, "training", notes)
     validation_set = (
         encode(validation_records, tokenizer, run, reporter, "validation", notes) if validation_records else None
     )
+    model = build_model(run, tokenizer, notes)
+    if initial is not None:
+        notes.append(take_weights(model, initial, tokenizer, str(start)))
     return Parts(
         tokenizer=tokenizer,
-        model=build_model(run, tokenizer, notes),
+        model=model,
         objectives=[build("objective", OBJECTIVES, spec) for spec in run.objectives],
         train_set=train_set,
         validation_set=validation_set,
@@ -75,6 +92,37 @@ def prepare(run: RunConfig, out: Path, accelerator: Accelerator, reporter: Repor
         data_digest=_digest(train_records),
         notes=list(dict.fromkeys(notes)),
     )
+
+
+def plan(run: RunConfig, parts: Parts, accelerator: Accelerator) -> list[str]:
+    """What is going to be trained, in a few lines."""
+    training, model = run.training, parts.model
+    count = sum(p.numel() for p in model.parameters())
+    validation = f", validate on {len(parts.validation_set):,}" if parts.validation_set else ", no validation data"
+    processes = f", {accelerator.num_processes} processes" if accelerator.num_processes > 1 else ""
+    size = f"{training.batch_tokens:,} tokens" if training.batch_tokens else str(training.batch_size)
+    batch = f"batches of {size}" + (f" x {training.accumulation}" if training.accumulation > 1 else "")
+    ends = {name: getattr(training, name) for name in ("max_updates", "max_epochs", "max_minutes")}
+    until = " or ".join(f"{value:,} {name.removeprefix('max_')}" for name, value in ends.items() if value)
+    return [
+        *parts.notes,
+        f"Run:   {' / '.join(part for part in (run.name, run.row, run.size) if part)}, {until}",
+        f"Data:  train on {len(parts.train_set):,} pairs{validation}; {batch}{processes}",
+        f"Model: {type(model).__name__}, {count:,} parameters, vocabulary of {parts.tokenizer.vocab_size:,}, "
+        f"on {accelerator.device} in {training.precision}",
+    ]
+
+
+def training_records(run: RunConfig, notes: list[str]) -> list[Record]:
+    """The pairs that ``run`` trains on.
+
+    Raises:
+        ConfigError, DataError: the settings name no training data, or it is not usable.
+    """
+    records = _supported(read_split(run, "train", run.data.max_train_records, notes), run, notes)
+    if not records:
+        raise DataError(f"{run.data.train} holds no records to train on.")
+    return records
 
 
 def read_split(run: RunConfig, split: str, most: int | None, notes: list[str]) -> list[Record]:
@@ -166,22 +214,40 @@ def _with_separator(run: RunConfig, tokenizer: Tokenizer) -> dict[str, Any]:
     return settings
 
 
-def _tokenizer(
-    run: RunConfig, out: Path, records: list[Record], accelerator: Accelerator, reporter: Reporter
-) -> Tokenizer:
-    """The first process trains and saves it, all load it: one tokenizer, whatever happens."""
+def provide_tokenizer(
+    run: RunConfig,
+    out: Path,
+    reporter: Reporter,
+    texts: Callable[[], Iterable[str]],
+    initial: LoadedModel | None = None,
+) -> None:
+    """Put the tokenizer into the run folder, unless it is there: that of the initial weights, one that somebody else
+    trained, or one trained on ``texts()``. Only the first process calls this; all load the result.
+
+    Raises:
+        ConfigError: the initial weights have another tokenizer than the run describes.
+    """
     folder = out / TOKENIZER_FOLDER
-    if accelerator.is_main_process and not (folder / "tokenizer.json").is_file():
-        reporter.update(description="Training the tokenizer")
-        tokenizer: Tokenizer = build("tokenizer", TOKENIZERS, run.text.tokenizer)
+    if (folder / "tokenizer.json").is_file():
+        return
+    place = run.training.initial_weights
+    if place is not None:
+        tokenizer = adopted_tokenizer(initial or open_initial(place), run.text, place)
+    else:
+        tokenizer = build("tokenizer", TOKENIZERS, run.text.tokenizer)
         tokenizer.use_separator(run.text.sentence_separator)
-        tokenizer.train(_texts(records, run.text))
-        tokenizer.save(folder)
-    accelerator.wait_for_everyone()
-    return Tokenizer.load(folder)
+        if not isinstance(tokenizer, PretrainedTokenizer):
+            reporter.update(description="Training the tokenizer")
+            tokenizer.train(texts())
+    # Beside and renamed: half a tokenizer would be taken for a whole one when the run goes on.
+    draft = out / f".draft-{TOKENIZER_FOLDER}"
+    shutil.rmtree(draft, ignore_errors=True)
+    tokenizer.save(draft)
+    shutil.rmtree(folder, ignore_errors=True)
+    os.rename(draft, folder)
 
 
-def _texts(records: list[Record], text: TextConfig) -> Iterator[str]:
+def vocabulary_texts(records: list[Record], text: TextConfig) -> Iterator[str]:
     """What the vocabulary is learnt from; a separator that the data spells out is not part of it."""
     separator = text.sentence_separator
     for record in records:

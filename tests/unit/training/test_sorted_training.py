@@ -58,7 +58,7 @@ def test_batches_hold_as_many_tokens_as_asked_for(make_trainer: Any) -> None:
 
 
 def plan_of(trainer: Any) -> list[str]:
-    from laconic.training.loop import plan
+    from laconic.training.setup import plan
 
     return plan(trainer.run, trainer.parts, trainer.accelerator)
 
