@@ -1,4 +1,4 @@
-"""Opening text files of any origin: gzip, byte order marks, bytes that are not UTF-8, NUL bytes."""
+"""Opening text files of any origin: gzip, zstd, byte order marks, bytes that are not UTF-8, NUL bytes."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
+from laconic.data.zstd import damage_of, is_zstd, open_zstd
 from laconic.errors import DataError
 
 _UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
@@ -29,17 +30,19 @@ def is_gzip(path: Path) -> bool:
 
 
 def bare_name(path: Path) -> str:
-    """The file's name without ``.gz``."""
-    return path.name.removesuffix(".gz")
+    """The file's name without ``.gz`` or ``.zst``."""
+    return path.name.removesuffix(".gz").removesuffix(".zst")
 
 
 def open_bytes(path: Path) -> IO[bytes]:
-    """Open for reading, through gzip when the name ends in ``.gz``.
+    """Open for reading, through gzip when the name ends in ``.gz`` and through zstd when it ends in ``.zst``.
 
     Raises:
-        DataError: the file does not exist or may not be read.
+        DataError: the file does not exist or may not be read, or there is no zstd.
     """
     try:
+        if is_zstd(path):
+            return open_zstd(path)
         return gzip.open(path, "rb") if is_gzip(path) else path.open("rb")  # type: ignore[return-value]
     except FileNotFoundError:
         raise DataError(f"{path} does not exist.") from None
@@ -53,9 +56,12 @@ def raw_lines(path: Path) -> Iterator[tuple[int, bytes]]:
     """The lines of a file with their numbers from 1, byte order mark removed.
 
     Raises:
-        DataError: the file is UTF-16, or its gzip data is damaged.
+        DataError: the file is UTF-16, its compressed data is damaged, or the disk fails.
     """
     number = 0
+    damage: tuple[type[Exception], ...] = (gzip.BadGzipFile, EOFError, zlib.error)
+    if is_zstd(path):
+        damage = damage_of(path)
     try:
         with open_bytes(path) as handle:
             for number, line in enumerate(handle, start=1):
@@ -64,8 +70,11 @@ def raw_lines(path: Path) -> Iterator[tuple[int, bytes]]:
                         raise DataError(f"{path} is UTF-16; save it as UTF-8.")
                     line = line.removeprefix(_BOM)
                 yield number, line
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise DataError(f"{path}: the gzip data is damaged after line {number} ({error}).") from None
+    except damage as error:
+        kind = "zstd" if is_zstd(path) else "gzip"
+        raise DataError(f"{path}: the {kind} data is damaged after line {number} ({error}).") from None
+    except OSError as error:
+        raise DataError(f"{path} could not be read after line {number} ({error.strerror or error}).") from None
 
 
 def decode_line(path: Path, number: int, line: bytes) -> str:

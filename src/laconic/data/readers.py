@@ -15,17 +15,19 @@ format          what it reads
 ``hub``         a data set of the Hugging Face hub, ``hub:owner/name`` (needs the extra ``hf``)
 ==============  ==========================================================================================
 
-All but the last two may be compressed (``.gz``), SQLite excepted. A bad record stops the reading with one
+All but the last two may be compressed (``.gz``, ``.zst``), SQLite excepted. A folder of numbered files of one format
+(``train-00000.jsonl``, ``train-00001.jsonl``, ...) is read as one file. A bad record stops the reading with one
 sentence that names file and line, or is counted and left out with ``skip_bad``.
 """
 
 from __future__ import annotations
 
 import difflib
+import itertools
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from laconic.config.schema import DataConfig
@@ -73,6 +75,8 @@ _BY_SUFFIX = {
     ".parquet": "parquet",
     ".arrow": "parquet",
 }
+_FOLDER_FORMATS = {"story", "duc", "hub"}
+_SHARD = re.compile(r"(?P<name>.*?)[-_.]?(?P<number>\d+)(?:-of-(?P<total>\d+))?\Z")
 _SPLIT_NAMES = {
     "train": ("train", "training"),
     "validation": ("validation", "valid", "dev", "val"),
@@ -184,7 +188,10 @@ def read_with(
     table = TableOptions(
         options.document_column, options.summary_column, options.need_summary, on_choice or (lambda _: None)
     )
-    entries = FORMATS[kind](place, table)
+    parts = _shards(_data_files(place)) if place.is_dir() and kind not in _FOLDER_FORMATS else [place]
+    entries = itertools.chain.from_iterable(
+        FORMATS[kind](part, table if part == parts[0] else replace(table, on_choice=lambda _: None)) for part in parts
+    )
     if options.min_human_score is not None:
         entries = _rated(entries, options.min_human_score, str(path), table.on_choice)
     return _records(entries, options, on_skip or (lambda _: None), str(path))
@@ -341,15 +348,47 @@ def _locate_folder(place: Path, kind: str) -> tuple[str, Path]:
         return "story", place
     if kind == "duc" or formats.duc_files(place) is not None:
         return "duc", place
-    files = [path for path in sorted(place.iterdir()) if path.is_file() and _usable(path)]
+    files = _data_files(place)
     if len(files) == 1:
         return _locate(str(files[0]), kind)
+    if shards := _shards(files):
+        return _locate(str(shards[0]), kind)[0], place
     names = ", ".join(path.name for path in files[:8])
     raise DataError(
         f"{place} is a folder with {len(files)} data files ({names}); name the one to read."
         if files
         else f"{place} is a folder without data files that can be read."
     )
+
+
+def _data_files(place: Path) -> list[Path]:
+    return [path for path in sorted(place.iterdir()) if path.is_file() and _usable(path) and path.name[0] != "."]
+
+
+def _shards(files: list[Path]) -> list[Path]:
+    """The parts of one data set in the order of their numbers; none where the files are no such parts.
+
+    Raises:
+        DataError: a part is missing.
+    """
+    suffixes = {Path(bare_name(path)).suffix for path in files}
+    found = [_SHARD.match(Path(bare_name(path)).stem) for path in files]
+    if len(suffixes) > 1 or len({part and part["name"] for part in found}) > 1:
+        return []
+    numbered = {int(part["number"]): path for part, path in zip(found, files, strict=True) if part}
+    if len(numbered) < len(files) or not files:
+        return []
+    first = min(numbered)
+    if first > 1:  # years, rather
+        return []
+    last = max(max(numbered), *(int(part["total"]) - 1 + first for part in found if part and part["total"]), 0)
+    missing = [number for number in range(first, last + 1) if number not in numbered]
+    if missing:
+        raise DataError(
+            f"{files[0].parent}: of the parts {files[0].name} to {files[-1].name}, number {missing[0]} is "
+            "missing; put it back, or name the file to read."
+        )
+    return [numbered[number] for number in sorted(numbered)]
 
 
 def _is_lcsts(path: Path) -> bool:

@@ -1,0 +1,1 @@
+"""Spans of running text for pre-training: scoring, exact selection of the best, shards of pairs."""
