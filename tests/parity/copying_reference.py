@@ -307,6 +307,7 @@ class CopyingReference:
         queries = self.project(self.cross, 0, document.copy_states)
         if self.kind == "correlational" and chain is None:
             chain = self.chain(document)
+        centrality = self.centrality(document) if self.kind == "guided" else None
         found: list[ReferenceStep] = []
         for t in range(len(document.hidden)):
             maps = [head[t] for head in heads]
@@ -319,8 +320,8 @@ class CopyingReference:
             generate = self.gates["lambda"](lambda_input)
             u = g = co = zero()
             final = alpha
-            if self.kind == "guided":
-                final = guided_attention(alpha, self.centrality(document), self.centrality_weight, document.length)
+            if centrality is not None:
+                final = guided_attention(alpha, centrality, self.centrality_weight, document.length)
             if chain is not None:
                 before = found[-1].final if found else None
                 u, co = self.copied_on(before, queries[t], document, chain)
