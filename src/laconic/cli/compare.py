@@ -164,14 +164,17 @@ def _train(run: RunConfig, folder: Path, *, resume: bool, title: str) -> TrainRe
 
 
 class _Titled:
-    """A reporter that keeps the title of the row in front of what the training says."""
+    """A reporter that keeps the title of the row in front of what the training says. Of its descriptions it shows
+    which stage they are of."""
 
     def __init__(self, bar: Any, title: str) -> None:
-        self._bar, self._title = bar, title
+        self._bar, self._title, self._stage = bar, title, ""
 
     def update(self, completed: float | None = None, **shown: Any) -> None:
-        shown.pop("description", None)
-        self._bar.update(completed, description=self._title, **shown)
+        description = shown.pop("description", None)
+        if description is not None:
+            self._stage = " (pre-training)" if description.startswith("Pre-training") else ""
+        self._bar.update(completed, description=self._title + self._stage, **shown)
 
 
 def _write(table: Comparison, outcomes: list[Outcome], sampled: list[Record], folder: Path) -> None:

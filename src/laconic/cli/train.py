@@ -45,6 +45,8 @@ def command(
     check_run(run)
     if run.data.train is None:
         raise ConfigError("Which pairs? Give --data DIR (with train and validation files), or --set data.train=FILE.")
+    if run.pretraining.data is not None and not run.pretraining.enabled:
+        _say("pretraining.data is set, but this run has no pre-training stage: pretraining.enabled is false.")
     folder = out or Path("runs") / "-".join(part for part in (run.name, run.row, run.size) if part)
     run_training(run, folder, force=force, as_json=as_json)
 

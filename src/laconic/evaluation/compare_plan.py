@@ -199,8 +199,11 @@ def _run_of(place: str) -> RunConfig | None:
 
 
 def settings_of(run: RunConfig) -> dict[str, Any]:
-    """What decides the trained model: a run without its decoding, scoring and describing parts."""
+    """What decides the trained model: a run without its decoding, scoring and describing parts, and without what is
+    said of a pre-training stage that it does not have."""
     left_out = {"search", "evaluation", "description", "published"}
+    if not run.pretraining.enabled:
+        left_out.add("pretraining")
     return {key: value for key, value in run.model_dump(mode="json").items() if key not in left_out}
 
 

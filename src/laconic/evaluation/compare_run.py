@@ -26,7 +26,7 @@ from laconic.config.loading import load_run
 from laconic.config.schema import EvaluationConfig, RunConfig
 from laconic.errors import ConfigError, LaconicError
 from laconic.evaluation.compare_plan import Entry, Plan, first_difference, settings_of
-from laconic.evaluation.models import model_identity, open_model
+from laconic.evaluation.models import model_folder, model_identity, open_model
 from laconic.evaluation.predictions import fingerprint
 from laconic.evaluation.run import EvaluationOptions, EvaluationResult, RougeScore, evaluate, options_of, score
 from laconic.evaluation.systems import ExtractiveSystem, Progress, System
@@ -87,7 +87,7 @@ class Comparison:
         self._options = _scoring(plan.evaluation)
         self._state_file = out / "state.json"
         self._state = _read_json(self._state_file) or {"runs": {}}
-        self._data_digest = _digest_of_training_data(plan)
+        self._digests: dict[Path, bytes] = {}
         self._places = self._shared_places()
         self._refuse_other_settings()
 
@@ -150,7 +150,7 @@ class Comparison:
             return dict(done["result"])
         resume = (folder / "recipe.yaml").is_file()
         result = asdict(self.around.train(run, folder, resume=resume, title=f"{title}: training"))
-        self._state["runs"][slug] = {"settings": settings_of(run), "data": self._data_digest, "result": result}
+        self._state["runs"][slug] = {"settings": settings_of(run), "data": self._data_digest(run), "result": result}
         _write_json(self._state_file, self._state)
         return result
 
@@ -167,9 +167,21 @@ class Comparison:
                 found = first_difference(made, settings_of(run) | {"row": made["row"]})
                 if found:
                     raise ConfigError(f"{recipe.parent} was made with other settings ({found}); {advice}.")
-                done = self._state["runs"].get(slug, {})
-                if done.get("data") and self._data_digest and done["data"] != self._data_digest:
-                    raise ConfigError(f"{run.data.train} has changed since {recipe.parent} was trained; {advice}.")
+                done, now = self._state["runs"].get(slug, {}), self._data_digest(run)
+                if done.get("data") and now and done["data"] != now:
+                    named = " or ".join(str(place) for place in _trained_on(run))
+                    raise ConfigError(f"{named} has changed since {recipe.parent} was trained; {advice}.")
+
+    def _data_digest(self, run: RunConfig) -> str:
+        """What identifies all that a run learns from; empty where it is not in files."""
+        files = [file for place in _trained_on(run) for file in _files_of(place)]
+        digest = hashlib.sha256()
+        for path in files:
+            if path not in self._digests:
+                with path.open("rb") as file:
+                    self._digests[path] = hashlib.file_digest(file, "sha256").digest()
+            digest.update(self._digests[path])
+        return digest.hexdigest() if files else ""
 
     # --------------------------------------------------------------------------------------- scoring
 
@@ -296,14 +308,18 @@ def _changed(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in new.items() if old.get(key) != value}
 
 
-def _digest_of_training_data(plan: Plan) -> str:
-    paths = {run.data.train for entry in plan.entries for run in entry.runs if run.data.train}
-    digest = hashlib.sha256()
-    files = [Path(path) for path in sorted(paths) if Path(path).is_file()]
-    for path in files:
-        with path.open("rb") as file:
-            digest.update(hashlib.file_digest(file, "sha256").digest())
-    return digest.hexdigest() if files else ""
+def _trained_on(run: RunConfig) -> list[Path]:
+    """The places of what a run learns from: its pairs, those of its pre-training stage, its initial weights."""
+    stage = run.pretraining.data if run.pretraining.enabled else None
+    weights = run.training.initial_weights
+    places = [run.data.train, stage, None if weights is None else str(model_folder(weights))]
+    return [Path(place) for place in places if place is not None]
+
+
+def _files_of(place: Path) -> list[Path]:
+    if place.is_dir():
+        return sorted(path for path in place.rglob("*") if path.is_file() and not path.name.startswith("."))
+    return [place] if place.is_file() else []
 
 
 def _training_of(place: Path) -> dict[str, Any] | None:
