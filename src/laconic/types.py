@@ -233,13 +233,27 @@ class SourceSpan:
 
 
 @dataclass(frozen=True, slots=True)
+class SummaryToken:
+    """One token of a word, of models that copy in several steps: ``figures`` are the gates of that chain, ``sources``
+    by name the heaviest places of the attention and of each distribution over the source (`laconic.explain.chain`)."""
+
+    text: str
+    probability: float
+    p_gen: float | None
+    copy_share: float
+    figures: dict[str, float] = field(default_factory=dict)
+    sources: dict[str, tuple[SourceSpan, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class SummaryWord:
     """One word of a summary and where it came from.
 
     ``probability`` is the model's probability of the word; ``copy_share`` how much of that probability
     was copied from the source rather than generated (0 for models that cannot copy); ``copied`` is
     ``copy_share > 0.5``; ``sources`` the spans it was copied from, heaviest first; ``attention`` the
-    weights over the source tokens.
+    weights over the source tokens. Models that say more of a step fill the rest: ``maps`` by name further weights
+    over the source tokens, ``figures`` gates and the like, ``tokens`` the word token by token.
     """
 
     text: str
@@ -251,6 +265,9 @@ class SummaryWord:
     p_gen: float | None
     sources: tuple[SourceSpan, ...]
     attention: tuple[float, ...]
+    maps: dict[str, tuple[float, ...]] = field(default_factory=dict)
+    figures: dict[str, float] = field(default_factory=dict)
+    tokens: tuple[SummaryToken, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

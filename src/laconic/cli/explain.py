@@ -153,6 +153,7 @@ def write_heatmap(path: Path, summaries: list[Summary]) -> None:
     """
     import numpy as np
 
+    from laconic.explain.chain import TITLES
     from laconic.explain.chunks import coarse_map
     from laconic.explain.heatmap import MAX_COLUMNS, HeatMap, draw_png
 
@@ -164,12 +165,18 @@ def write_heatmap(path: Path, summaries: list[Summary]) -> None:
     if first.chunks:
         weights, rows, columns = coarse_map(first, MAX_COLUMNS)
         title = f"Coarse attention, {len(columns)} of {len(first.chunks)} chunks"
+        entropy = first.reading.get("coarse_entropy")
+        numbers = "" if entropy is None else f"coarse entropy {entropy:.2f} nats a token"
+        maps = [HeatMap(title, weights, rows, columns, numbers)]
     else:
-        weights, rows = np.array([word.attention for word in first.words]), [word.text for word in first.words]
-        title, columns = "Attention", [first.document[start:end] for start, end in first.source_offsets]
-    entropy = first.reading.get("coarse_entropy")
-    numbers = "" if entropy is None else f"coarse entropy {entropy:.2f} nats a token"
-    for note in draw_png([HeatMap(title, weights, rows, columns, numbers)], path):
+        rows, columns = (
+            [word.text for word in first.words],
+            [first.document[start:end] for start, end in first.source_offsets],
+        )
+        named = {"attention": [word.attention for word in first.words]}
+        named |= {name: [word.maps[name] for word in first.words] for name in first.words[0].maps}
+        maps = [HeatMap(TITLES.get(name, name), np.array(values), rows, columns) for name, values in named.items()]
+    for note in draw_png(maps, path):
         print(f"laconic: {note}", file=sys.stderr)
     print(f"laconic: {path} shows the first summary.", file=sys.stderr)
 

@@ -143,7 +143,8 @@ class Group:
 
 def _record(summary: Summary) -> dict[str, Any]:
     """The record as the service gives it, its attention in fewer digits, and what its document does not support."""
-    cells = len(summary.words) * len(summary.source_offsets)
+    maps = 1 + max((len(word.maps) for word in summary.words), default=0)
+    cells = len(summary.words) * len(summary.source_offsets) * maps
     with_attention = 0 < cells <= MAX_HEAT_CELLS and all(word.attention for word in summary.words)
     record = to_dict(summary, document=False, attention=with_attention)
     if summary.truncated and not with_attention:  # without the offsets nothing else says where reading ended
@@ -156,6 +157,9 @@ def _record(summary: Summary) -> dict[str, Any]:
     for word in record.get("words", ()):
         if "attention" in word:
             word["attention"] = [_short(weight) for weight in word["attention"]]
+        for name, weights in word.get("maps", {}).items():
+            word["maps"][name] = [_short(weight) for weight in weights]
+        word.pop("tokens", None)  # the page shows words
     if summary.document and summary.words:
         missing = check_support(summary.text, summary.document).unsupported
         record["support"] = {"unsupported": [asdict(found) for found in missing]}

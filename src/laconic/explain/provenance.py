@@ -2,7 +2,8 @@
 
 What is computed, for the token w at step t (See et al. 2017, equation 9):
 P(w) = p_gen P_vocab(w) + (1 - p_gen) * (copy probability of the source positions that hold w).
-The copy share of the token is the second summand over the sum. A word of several tokens has the
+The copy share of the token is the second summand over the sum (``copy_probs`` of the details has 1 - p_gen in it
+already). A word of several tokens has the
 product of their probabilities and the mean of their copy shares (our reading: the product of shares would
 call a long word generated only because it is long).
 """
@@ -16,11 +17,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from laconic.explain.alignment import merge_spans
+from laconic.explain.chain import Chain, TokenFacts, read_chain, token_of
 from laconic.explain.chunks import build_chunks, part_of, read_attention, read_positions
 from laconic.text.extended import extend_source
 from laconic.text.tokenizer import Tokenizer
 from laconic.text.unk import DROP, UnkRule
-from laconic.types import Hypothesis, Record, SourceSpan, Summary, SummaryWord, TokenizedText
+from laconic.types import Hypothesis, Record, SourceSpan, Summary, SummaryToken, SummaryWord, TokenizedText
 
 COPIED = 0.5  # a word is called copied when more than this share of its probability was copied
 MIN_WEIGHT = 0.01  # spans that carry less attention are not worth showing
@@ -46,6 +48,8 @@ class _Steps:
     p_gen: np.ndarray | None  # (T,)
     copied: np.ndarray  # (T, S) the copy probability that went to the token, zero where another word stands
     share: np.ndarray  # (T,)
+    chain: Chain
+    texts: list[str]  # (T,) the tokens
 
 
 def build_summary(
@@ -89,7 +93,8 @@ def build_summary(
     words: list[SummaryWord] = []
     groups: list[list[int]] = []  # the steps of each word
     if explain and tokens:
-        steps = _steps(hypothesis, shown, ids, attention, source, replaced)
+        texts = [text[start:end] for start, end in spans]
+        steps = _steps(hypothesis, shown, ids, attention, source, replaced, texts)
         for group in filter(None, tokenizer.word_groups(tokens)):
             word = _word(group, text, spans, steps, source)
             if word.end > word.start:
@@ -217,6 +222,7 @@ def _steps(
     attention: np.ndarray,
     source: Source,
     replaced: dict[int, int],
+    texts: list[str],
 ) -> _Steps:
     probability = np.exp(np.minimum(np.array([hypothesis.token_log_probs[t] for t in shown], dtype=np.float64), 0.0))
     length = attention.shape[1]
@@ -225,20 +231,19 @@ def _steps(
     copied = np.zeros_like(attention)
     share = np.zeros(len(ids))
     if p_gen is not None or "copy_probs" in details:
-        copy_probs = (
-            np.asarray(details["copy_probs"], dtype=np.float64)[shown, :length]
-            if "copy_probs" in details
-            else attention
-        )
+        if "copy_probs" in details:
+            copy_probs = np.asarray(details["copy_probs"], dtype=np.float64)[shown, :length]
+        else:
+            copy_probs = attention if p_gen is None else (1.0 - p_gen)[:, None] * attention
         holds = np.asarray(source.extended_ids)[None, :] == np.asarray(ids)[:, None]  # (T, S)
         copied = np.where(holds, copy_probs, 0.0)
-        copying = 1.0 - p_gen if p_gen is not None else np.ones(len(ids))
-        share = np.clip(copying * copied.sum(1) / np.maximum(probability, 1e-30), 0.0, 1.0)
+        share = np.clip(copied.sum(1) / np.maximum(probability, 1e-30), 0.0, 1.0)
     for t, position in replaced.items():
         copied[t] = 0.0
         copied[t, position] = 1.0
         share[t] = 1.0
-    return _Steps(probability, attention, p_gen, copied, share)
+    chain = read_chain(details, shown, source.encoding.offsets)
+    return _Steps(probability, attention, p_gen, copied, share, chain, texts)
 
 
 def _word(group: list[int], text: str, spans: list[tuple[int, int]], steps: _Steps, source: Source) -> SummaryWord:
@@ -269,7 +274,16 @@ def _word(group: list[int], text: str, spans: list[tuple[int, int]], steps: _Ste
         p_gen=None if steps.p_gen is None else float(steps.p_gen[group].mean()),
         sources=sources,
         attention=tuple(attention.tolist()),
+        maps=steps.chain.word_maps(group),
+        figures=steps.chain.word_figures(group),
+        tokens=tuple(_token(t, steps, source) for t in group) if steps.chain.maps else (),
     )
+
+
+def _token(t: int, steps: _Steps, source: Source) -> SummaryToken:
+    p_gen = None if steps.p_gen is None else float(steps.p_gen[t])
+    facts = TokenFacts(steps.texts[t], float(steps.probability[t]), p_gen, float(steps.share[t]), steps.attention[t])
+    return token_of(facts, steps.chain, t, source.document, source.encoding.offsets)
 
 
 def _bounds(text: str, start: int, end: int) -> tuple[int, int]:

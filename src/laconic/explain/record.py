@@ -7,7 +7,7 @@ from typing import Any
 
 from laconic.errors import DataError
 from laconic.explain.chunks import read_to
-from laconic.types import Chunk, SourceSpan, Summary, SummaryWord
+from laconic.types import Chunk, SourceSpan, Summary, SummaryToken, SummaryWord
 
 DIGITS = 5
 
@@ -106,14 +106,36 @@ def _word_to_dict(word: SummaryWord, attention: bool) -> dict[str, Any]:
         "copied": word.copied,
         "copy_share": _number(word.copy_share),
         "p_gen": None if word.p_gen is None else _number(word.p_gen),
-        "sources": [
-            {"start": span.start, "end": span.end, "text": span.text, "weight": _number(span.weight)}
-            for span in word.sources
-        ],
+        "sources": [_span_to_dict(span) for span in word.sources],
     }
     if attention and word.attention:
         values["attention"] = [_number(weight) for weight in word.attention]
+    if attention and word.maps:
+        values["maps"] = {name: [_number(weight) for weight in weights] for name, weights in word.maps.items()}
+    if word.figures:
+        values["figures"] = _figures(word.figures)
+    if word.tokens:
+        values["tokens"] = [_token_to_dict(token) for token in word.tokens]
     return values
+
+
+def _token_to_dict(token: SummaryToken) -> dict[str, Any]:
+    return {
+        "text": token.text,
+        "probability": _number(token.probability),
+        "p_gen": None if token.p_gen is None else _number(token.p_gen),
+        "copy_share": _number(token.copy_share),
+        "figures": _figures(token.figures),
+        "sources": {name: [_span_to_dict(span) for span in spans] for name, spans in token.sources.items()},
+    }
+
+
+def _figures(figures: Mapping[str, float]) -> dict[str, float]:
+    return {name: _number(value) for name, value in figures.items()}
+
+
+def _span_to_dict(span: SourceSpan) -> dict[str, Any]:
+    return {"start": span.start, "end": span.end, "text": span.text, "weight": _number(span.weight)}
 
 
 def _word_from_dict(values: Mapping[str, Any]) -> SummaryWord:
@@ -126,11 +148,28 @@ def _word_from_dict(values: Mapping[str, Any]) -> SummaryWord:
         copied=bool(values.get("copied", False)),
         copy_share=float(values.get("copy_share", 0.0)),
         p_gen=None if p_gen is None else float(p_gen),
-        sources=tuple(
-            SourceSpan(int(s["start"]), int(s["end"]), s["text"], float(s["weight"])) for s in values.get("sources", ())
-        ),
+        sources=_spans(values.get("sources", ())),
         attention=tuple(float(weight) for weight in values.get("attention") or ()),
+        maps={name: tuple(map(float, weights)) for name, weights in (values.get("maps") or {}).items()},
+        figures={name: float(value) for name, value in (values.get("figures") or {}).items()},
+        tokens=tuple(_token_from_dict(token) for token in values.get("tokens") or ()),
     )
+
+
+def _token_from_dict(values: Mapping[str, Any]) -> SummaryToken:
+    p_gen = values.get("p_gen")
+    return SummaryToken(
+        text=values["text"],
+        probability=float(values.get("probability", 0.0)),
+        p_gen=None if p_gen is None else float(p_gen),
+        copy_share=float(values.get("copy_share", 0.0)),
+        figures={name: float(value) for name, value in (values.get("figures") or {}).items()},
+        sources={name: _spans(spans) for name, spans in (values.get("sources") or {}).items()},
+    )
+
+
+def _spans(values: Iterable[Mapping[str, Any]]) -> tuple[SourceSpan, ...]:
+    return tuple(SourceSpan(int(s["start"]), int(s["end"]), s["text"], float(s["weight"])) for s in values)
 
 
 def _number(value: float) -> float:

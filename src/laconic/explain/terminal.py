@@ -6,7 +6,7 @@ in [brackets] and an unknown word in {braces}, so the view survives pipes and fi
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from rich.console import Console
@@ -14,11 +14,25 @@ from rich.table import Table
 from rich.text import Text
 
 from laconic.explain.chunks import read_to
-from laconic.types import Summary, SummaryWord
+from laconic.types import SourceSpan, Summary, SummaryWord
 
 UNKNOWN = ("<unk>", "[UNK]", "UNK", "⁇")
 COPIED_STYLE, UNKNOWN_STYLE, SOURCE_STYLE = "bold green", "bold red reverse", "cyan"
 MAX_QUOTE = 30
+# how the table of tokens heads its columns: gates, and distributions over the source
+_GATES = {
+    "copy_attention_gate": "g",
+    "copy_semantic_gate": "u",
+    "copied_from_specials": "specials",
+    "opponent_log_prob": "log P_o",
+}
+_DISTRIBUTIONS = {
+    "attention": "alpha",
+    "p_co": "P_co",
+    "p_final": "P_final",
+    "opponent_attention": "alpha_o",
+    "conventional_attention": "alpha_c",
+}
 
 
 # A document may hold control characters; none of them may reach the user's terminal.
@@ -55,6 +69,9 @@ def show(summary: Summary, console: Console, *, words: bool = False, document: b
     if words and summary.words:
         console.print()
         console.print(word_table(summary, colour=colour))
+    if words and any(word.tokens for word in summary.words):
+        console.print()
+        console.print(token_table(summary, colour=colour))
 
 
 def marked_summary(summary: Summary, *, colour: bool) -> Text:
@@ -151,18 +168,65 @@ def word_table(summary: Summary, *, colour: bool) -> Table:
     return table
 
 
+def token_table(summary: Summary, *, colour: bool) -> Table:
+    """A row a token of a model that copies in several steps: gates, and the heaviest places of each distribution."""
+    tokens = [token for word in summary.words for token in word.tokens]
+    table = Table(box=None, pad_edge=False, header_style="bold" if colour else "", show_edge=False)
+    gates = [name for name in _GATES if any(name in token.figures for token in tokens)]
+    maps = list(dict.fromkeys(name for token in tokens for name in token.sources))
+    with_gate = any(token.p_gen is not None for token in tokens)
+    table.add_column("token", overflow="fold")
+    for heading in ["P", *(["λ"] if with_gate else []), *(_GATES[name] for name in gates)]:
+        table.add_column(heading, justify="right")
+    for name in maps:
+        table.add_column(_DISTRIBUTIONS.get(name, name), overflow="fold")
+    for token in tokens:
+        style = (COPIED_STYLE if token.copy_share > 0.5 else "") if colour else ""
+        figures = [_figure(token.probability)]
+        figures += [_figure(token.p_gen)] if with_gate else []
+        figures += [_figure(token.figures.get(name)) for name in gates]
+        places = [
+            Text("  ".join(f"{_flat(span.text)} ({span.weight:.2f})" for span in token.sources.get(name, ())))
+            for name in maps
+        ]
+        table.add_row(Text(token.text, style=style), *map(Text, figures), *places)
+    return table
+
+
+def _figure(value: float | None) -> str:
+    if value is None:
+        return ""
+    return f"{value:.2f}" if abs(value) >= 0.005 or value == 0 else f"{value:.0e}"
+
+
+def _flat(text: str) -> str:
+    return " ".join(text.split())
+
+
 def _harmless(summary: Summary) -> Summary:
     """The same summary without control characters (each is replaced by one character: spans stay true)."""
     words = tuple(
         replace(
             word,
             text=word.text.translate(_CONTROL),
-            sources=tuple(replace(span, text=span.text.translate(_CONTROL)) for span in word.sources),
+            sources=_harmless_spans(word.sources),
+            tokens=tuple(
+                replace(
+                    token,
+                    text=token.text.translate(_CONTROL),
+                    sources={name: _harmless_spans(spans) for name, spans in token.sources.items()},
+                )
+                for token in word.tokens
+            ),
         )
         for word in summary.words
     )
     text, document = summary.text.translate(_CONTROL), summary.document.translate(_CONTROL)
     return replace(summary, text=text, document=document, words=words)
+
+
+def _harmless_spans(spans: Iterable[SourceSpan]) -> tuple[SourceSpan, ...]:
+    return tuple(replace(span, text=span.text.translate(_CONTROL)) for span in spans)
 
 
 def _probability(word: SummaryWord) -> str:

@@ -108,6 +108,17 @@ class Span(BaseModel):
     weight: float = Field(description="Its share of the attention, or of the copying.")
 
 
+class Token(BaseModel):
+    """One token of a word, of models that copy in several steps."""
+
+    text: str
+    probability: float
+    p_gen: float | None
+    copy_share: float
+    figures: dict[str, float]
+    sources: dict[str, list[Span]] = Field(description="The heaviest places of each distribution over the source.")
+
+
 class Word(BaseModel):
     """One word of the summary, `summary[start:end]`, and where it came from."""
 
@@ -120,6 +131,11 @@ class Word(BaseModel):
     p_gen: float | None = Field(description="The gate: 1 writes from the vocabulary, 0 copies. null: no gate.")
     sources: list[Span]
     attention: list[float] | None = Field(None, description="Weights over `source_offsets`, if asked for.")
+    maps: dict[str, list[float]] | None = Field(
+        None, description="Other weights over `source_offsets` that the model has, by name, if attention is asked for."
+    )
+    figures: dict[str, float] | None = Field(None, description="Gates and the like of the model's copying.")
+    tokens: list[Token] | None = None
 
 
 class Unsupported(BaseModel):

@@ -6,12 +6,14 @@
  */
 import { Offsets } from "./text.js";
 
+const MAPS = { p_co: "Correlational copying P_co", p_final: "Copying P_final" };
+const FIGURES = { copy_attention_gate: "g", copy_semantic_gate: "u", copied_from_specials: "on special tokens", opponent_log_prob: "log P_o" };
 const UNKNOWN = ["<unk>", "[UNK]", "UNK", "⁇"];
 
 /**
  * @typedef {{start: number, end: number, weight: number, text: string}} Source a place in the document
  * @typedef {{index: number, start: number, end: number, text: string, kind: "copied"|"generated"|"unknown",
- *   probability: number, pGen: number|null, copyShare: number, sources: Source[]}} Word
+ *   probability: number, pGen: number|null, copyShare: number, figures: string[], sources: Source[]}} Word
  * @typedef {{name: string, rows: (number|null)[][], columns: {start: number, end: number}[], coarse: boolean,
  *   chosen?: Set<number>[]}} HeatData of a coarse map `chosen`: by chunk, the words for which it was read
  * @typedef {{kind: string, text: string, start: number, end: number}} Warning
@@ -37,6 +39,7 @@ export function readRecord(record, document) {
     probability: word.probability ?? 0,
     pGen: word.p_gen ?? null,
     copyShare: word.copy_share ?? 0,
+    figures: Object.entries(word.figures ?? {}).map(([name, value]) => `${FIGURES[name] ?? name} ${value.toFixed(2)}`),
     sources: (word.sources ?? []).map((source) => ({ ...span(source, inDocument), weight: source.weight, text: source.text })),
   }));
   const warnings = record.support?.unsupported ?? null;
@@ -82,6 +85,7 @@ function readMaps(record, offsets) {
 
 /** "opponent_attention" as a heading. */
 function named(name) {
+  if (MAPS[name]) return MAPS[name];
   const spaced = name.replaceAll("_", " ");
   return spaced.charAt(0).toUpperCase() + spaced.slice(1);
 }

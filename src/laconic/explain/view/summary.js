@@ -160,6 +160,7 @@ export class SummaryView {
     }
     const known = [KINDS[word.kind], `probability ${probability(word.probability)}`];
     if (word.pGen !== null) known.push(`p_gen ${word.pGen.toFixed(2)}`, `${percent(word.copyShare)} of it copied`);
+    known.push(...word.figures);
     const from = word.kind === "copied" ? "Copied from" : "The model looked at";
     const title = h("p", { class: "known" }, h("b", {}, word.text), ` ${known.join(" · ")}`);
     this.inspector.replaceChildren(title);
