@@ -40,6 +40,9 @@ COARSE_ENCODERS: Table = {
     "convolution": "laconic.layers.coarse:Convolution",
 }
 COPY_HEADS: Table = {
+    "attentional": "laconic.layers.copying.attentional:AttentionalHead",
+    "correlational": "laconic.layers.copying.correlational:CorrelationalHead",
+    "guided": "laconic.layers.copying.guided:GuidedHead",
     "pointer": "laconic.layers.copying.pointer:PointerHead",
     "vocabulary": "laconic.layers.copying.vocabulary:VocabularyHead",
 }
@@ -64,6 +67,7 @@ EXTRACTIVE: Table = {
 OBJECTIVES: Table = {
     "coarse_entropy": "laconic.objectives.reinforce:CoarseEntropy",
     "coverage": "laconic.objectives.coverage:CoverageLoss",
+    "guidance": "laconic.objectives.guidance:Guidance",
     "minus_softmax": "laconic.objectives.opponent:MinusSoftmax",
     "nll": "laconic.objectives.nll:NegativeLogLikelihood",
     "opponent": "laconic.objectives.opponent:OpponentLikelihood",

@@ -201,9 +201,12 @@ class _Layer(nn.Module):
             outer=linear_map(self.outer.weight, self.outer.bias, pack=pack),
         )
 
-    def _attend_self(self, x: Tensor, attend: Callable[..., Tensor], maps: LayerMaps) -> Tensor:
+    def _attend_self(
+        self, x: Tensor, attend: Callable[..., Tensor], maps: LayerMaps
+    ) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """What self-attention leaves, and the queries, keys and values it was made of."""
         projected = self.self_attention.heads(maps.attention_in(self.after_self_attention.entering(x)))
-        return self.after_self_attention.leaving(x, maps.attention_out(attend(*projected).flatten(2)))
+        return self.after_self_attention.leaving(x, maps.attention_out(attend(*projected).flatten(2))), projected
 
     def _feed_forward(self, x: Tensor, maps: LayerMaps) -> Tensor:
         inner = maps.inner(self.after_feed_forward.entering(x))
@@ -220,12 +223,17 @@ class EncoderLayer(_Layer):
 
     def forward(self, x: Tensor, mask: Tensor, maps: LayerMaps | None = None) -> Tensor:
         """(B, S, D), (B, S) -> (B, S, D); what stands at padding means nothing."""
+        return self.tapped(x, mask, maps)[0]
+
+    def tapped(self, x: Tensor, mask: Tensor, maps: LayerMaps | None = None) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        """`forward`, and the queries and keys (B, S, H, d) of its self-attention, the queries unscaled."""
         maps, seen = maps or self.maps(), mask[:, None, None]
 
         def attend(*projected: Tensor) -> Tensor:
             return scaled_attention(*projected, mask=seen, dropout=self._attention_dropout)
 
-        return self._feed_forward(self._attend_self(x, attend, maps), maps)
+        attended, (queries, keys, _) = self._attend_self(x, attend, maps)
+        return self._feed_forward(attended, maps), (queries, keys)
 
 
 class DecoderLayer(_Layer):
@@ -260,7 +268,7 @@ class DecoderLayer(_Layer):
             maps: none: the layer's own.
         """
         maps = maps or self.maps()
-        x = self._attend_self(x, attend or self._causal, maps)
+        x, _ = self._attend_self(x, attend or self._causal, maps)
         assert maps.cross_in is not None
         assert maps.cross_out is not None
         state = self.after_cross_attention.entering(x)
@@ -283,10 +291,15 @@ class TransformerEncoder(nn.Module):
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
         """(B, S, D), (B, S) -> (B, S, D)."""
-        pack = mask.numel() >= _ROWS_WORTH_PACKING
+        return self.tapped(x, mask)[0]
+
+    def tapped(self, x: Tensor, mask: Tensor) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        """`forward`, and the queries and keys (B, S, H, d) of the last layer's self-attention: references."""
+        pack, tap = mask.numel() >= _ROWS_WORTH_PACKING, None
         for layer in cast("list[EncoderLayer]", self.layers):
-            x = layer(x, mask, layer.maps(pack=pack))
-        return self.norm(x)
+            x, tap = layer.tapped(x, mask, layer.maps(pack=pack))
+        assert tap is not None, "an encoder has a layer at least"
+        return self.norm(x), tap
 
 
 class TransformerDecoder(nn.Module):

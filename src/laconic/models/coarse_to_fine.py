@@ -26,7 +26,7 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from laconic.config.names import CHUNK_ATTENTIONS, COARSE_ENCODERS, COPY_HEADS, Table, build
+from laconic.config.names import CHUNK_ATTENTIONS, COARSE_ENCODERS, Table, build
 from laconic.config.section import Section
 from laconic.errors import ConfigError
 from laconic.layers import noise
@@ -40,7 +40,7 @@ from laconic.layers.attention.chunked import (
     policy_log_prob,
 )
 from laconic.layers.coarse import CoarseEncoder
-from laconic.layers.copying.base import CopyHead, CopySource, GoldTokens, HeadInput
+from laconic.layers.copying.base import CopyHead, CopySource, GoldTokens, HeadInput, build_copy_head
 from laconic.layers.grid import Grid, make_grid, make_sentence_grid
 from laconic.layers.masking import scatter_real
 from laconic.layers.noise import STREAMS, ExampleNoise
@@ -157,9 +157,7 @@ class CoarseToFine(SummarizationModel):
                 self.positions = nn.Embedding(self._position_rows(), config.position_size)
         self.attention: ChunkAttention = build("chunk attention", CHUNK_ATTENTIONS, config.attention, **context)
         self.merge = nn.Linear(2 * hidden, hidden, bias=False)
-        self.head: CopyHead = build(
-            "copy head",
-            COPY_HEADS,
+        self.head: CopyHead = build_copy_head(
             config.head,
             projection=VocabularyProjection(hidden, vocab_size),
             gate_size=hidden,

@@ -35,11 +35,11 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from laconic.config.names import ATTENTIONS, COPY_HEADS, build, parse
+from laconic.config.names import ATTENTIONS, parse
 from laconic.config.section import Section
 from laconic.errors import ConfigError
 from laconic.layers.attention.base import Attention
-from laconic.layers.copying.base import CopyHead, CopySource, GoldTokens, HeadInput, first_positions
+from laconic.layers.copying.base import CopyHead, CopySource, GoldTokens, HeadInput, build_copy_head, first_positions
 from laconic.layers.masking import scatter_real
 from laconic.layers.recurrent import GruCell, PaperGruCell, PaperRecurrence, Recurrence
 from laconic.layers.stepwise import StepLinear
@@ -173,9 +173,7 @@ class Distraction(SummarizationModel):
         self.decoder: TwoLevelDecoder | OneLevelDecoder = level(CELLS[config.gru], words, memory_size, size, bias=bias)
         readout = config.readout_size or size
         self.readout = nn.Linear(words + size + memory_size, readout, bias=bias)
-        self.head: CopyHead = build(
-            "copy head",
-            COPY_HEADS,
+        self.head: CopyHead = build_copy_head(
             config.head,
             projection=VocabularyProjection(readout, vocab_size, bias=bias),
             gate_size=words + size + memory_size,

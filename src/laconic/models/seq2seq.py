@@ -23,11 +23,11 @@ import torch
 from pydantic import Field, model_validator
 from torch import Tensor, nn
 
-from laconic.config.names import ATTENTIONS, COPY_HEADS, build
+from laconic.config.names import ATTENTIONS, build
 from laconic.config.section import Section
 from laconic.errors import ConfigError
 from laconic.layers.attention.base import Attention
-from laconic.layers.copying.base import CopyHead, CopySource, GoldTokens, HeadInput, first_positions
+from laconic.layers.copying.base import CopyHead, CopySource, GoldTokens, HeadInput, build_copy_head, first_positions
 from laconic.layers.masking import scatter_real
 from laconic.layers.recurrent import Bridge, Recurrence, RecurrentState
 from laconic.layers.stepwise import StepLinear
@@ -162,9 +162,7 @@ class Seq2Seq(SummarizationModel):
         self.decoder = Recurrence(config.cell, step_size, hidden, two_biases=config.two_biases)
         uses_input = config.output_uses_input or self._feeds_fixed_context
         output_size = hidden + context_size + (embedding if uses_input else 0)
-        self.head: CopyHead = build(
-            "copy head",
-            COPY_HEADS,
+        self.head: CopyHead = build_copy_head(
             config.head,
             projection=self._projection(output_size),
             gate_size=context_size + query_size + embedding,

@@ -28,11 +28,19 @@ from pydantic import Field, model_validator
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from laconic.config.names import COPY_HEADS, OPPONENTS, build
+from laconic.config.names import OPPONENTS, build
 from laconic.config.section import Section
 from laconic.errors import ConfigError, DataError
 from laconic.layers.beam_cache import BeamCache
-from laconic.layers.copying.base import CopyHead, CopySource, GoldTokens, HeadInput, first_positions
+from laconic.layers.copying.base import (
+    CopyHead,
+    CopySource,
+    GoldTokens,
+    HeadInput,
+    SourceSide,
+    build_copy_head,
+    first_positions,
+)
 from laconic.layers.masking import scatter_real
 from laconic.layers.opponent.branch import DecoderShape, Opponent, OpponentReading
 from laconic.layers.positions import masked_sinusoids, sinusoids
@@ -128,10 +136,10 @@ class Transformer(SummarizationModel):
         )
         self.encoder = TransformerEncoder(config.encoder_layers, sizes)
         self.decoder = TransformerDecoder(config.decoder_layers, sizes)
-        self.head: CopyHead = build(
-            "copy head",
-            COPY_HEADS,
+        self.head: CopyHead = build_copy_head(
             config.head,
+            taps=True,
+            special_ids=(pad_id, bos_id, eos_id),
             projection=VocabularyProjection(size, vocab_size, tied=output.weight, bias=False),
             gate_size=3 * size,
             unk_id=unk_id,
@@ -161,12 +169,13 @@ class Transformer(SummarizationModel):
         self._check_length("source", batch.source_ids.shape[1], "text.max_source_tokens")
         embedded = F.embedding(batch.source_ids, self.embedding.weight, self.pad_id) * self._scale
         positions = masked_sinusoids(batch.source_mask, self.pad_id + 1, embedded)
-        states = self.encoder(self.dropout(embedded + positions), batch.source_mask)
+        states, tap = self.encoder.tapped(self.dropout(embedded + positions), batch.source_mask)
         return Memory(
             states=states.masked_fill(~batch.source_mask.unsqueeze(-1), 0.0),
             mask=batch.source_mask,
             extended_ids=batch.source_extended_ids,
             extended_vocab_size=batch.extended_vocab_size if self.head.copies else self.vocab_size,
+            extra={"tap": tap} if self.head.reads_taps else {},
         )
 
     def start(self, memory: Memory) -> dict[str, Any]:
@@ -182,8 +191,11 @@ class Transformer(SummarizationModel):
         if self.opponent is not None and self.opponent.decodes:
             state["opponent"] = self.opponent.projection.for_decoding()
         if self.head.copies:
-            ids, size = memory.extended_ids, memory.extended_vocab_size
-            state["source"] = Shared((ids, memory.mask, first_positions(ids, size), size))
+            ids, size, opened = memory.extended_ids, memory.extended_vocab_size, None
+            if self.head.reads_taps:
+                side = self._source_side(memory, read[self.config.attention_layer][1])
+                opened, state["head"] = self.head.open(side), self.head.begin(side)
+            state["source"] = Shared((ids, memory.mask, first_positions(ids, size), size, opened))
         return state
 
     def step(self, last_ids: Tensor, state: dict[str, Any]) -> tuple[StepOutput, dict[str, Any]]:
@@ -198,16 +210,19 @@ class Transformer(SummarizationModel):
             return self._step(last_ids, state)
         # Every row reads END and has no past: one of each document speaks for all.
         one = torch.arange(documents, device=last_ids.device)
-        output, state = self._step(last_ids[::beams], state | {"cache": cache.select(one * beams)})
+        output, state = self._step(last_ids[::beams], _selected(state, one * beams))
         every = one.repeat_interleave(beams)
-        return _taken(output, every), state | {"cache": state["cache"].select(every)}
+        return _taken(output, every), _selected(state, every)
 
     def _step(self, last_ids: Tensor, state: dict[str, Any]) -> tuple[StepOutput, dict[str, Any]]:
         decoded, state = self._advance(last_ids, state)
         states, mask, _ = state["memory"].tree
         attention = self._reading(decoded, states)
         source = self._copy_source(state["source"].tree if self.head.copies else None, mask)
-        log_probs, details, _ = self.head(self._head_input(decoded, attention, state["project"]), attention, source)
+        inputs = self._head_input(decoded, attention, state["project"])
+        log_probs, details, following = self.head(inputs, attention, source, state.get("head"))
+        if following is not None:
+            state["head"] = following
         log_probs = log_probs.flatten(0, 1)
         output = StepOutput(
             scores=log_probs,
@@ -284,8 +299,9 @@ class Transformer(SummarizationModel):
             if step + 1 < batch.target_input_ids.shape[1]:
                 ids = batch.target_input_ids[:, step + 1]
                 forced = batch.forced_mask[:, step + 1]
-                if not bool(forced.all()):
-                    ids = torch.where(forced, ids, self._own_word(decoded, state))
+                if state.get("head") is not None or not bool(forced.all()):
+                    own, state = self._own_word(decoded, state)
+                    ids = torch.where(forced, ids, own)
         return _Decoded(
             embedded=torch.cat([part.embedded for part in parts], dim=1),
             hidden=torch.cat([part.hidden for part in parts], dim=1),
@@ -293,15 +309,18 @@ class Transformer(SummarizationModel):
         )
 
     @torch.no_grad()
-    def _own_word(self, decoded: _Decoded, state: dict[str, Any]) -> Tensor:
-        """The model's word after a step, (B,), as an extended id."""
+    def _own_word(self, decoded: _Decoded, state: dict[str, Any]) -> tuple[Tensor, dict[str, Any]]:
+        """The model's word after a step, (B,), as an extended id, and the state with what the head remembers."""
         states, mask, _ = state["memory"].tree
         attention = self._reading(decoded, states)
         source = self._copy_source(state["source"].tree if self.head.copies else None, mask)
-        log_probs, _, _ = self.head(self._head_input(decoded, attention), attention, source)
+        inputs = self._head_input(decoded, attention)
+        log_probs, _, following = self.head(inputs, attention, source, state.get("head"))
+        if following is not None:
+            state = state | {"head": following}
         if self.prediction_feed == "sample":
-            return torch.multinomial(log_probs[:, 0].exp(), 1).squeeze(-1)
-        return log_probs[:, 0].argmax(dim=-1)
+            return torch.multinomial(log_probs[:, 0].exp(), 1).squeeze(-1), state
+        return log_probs[:, 0].argmax(dim=-1), state
 
     def _project(self, decoded: _Decoded, batch: Batch, memory: Memory) -> ModelOutput:
         """The vocabulary, once, on real tokens: M rows instead of B * T."""
@@ -312,15 +331,20 @@ class Transformer(SummarizationModel):
         inputs = self._head_input(decoded, attention)
         inputs = replace(inputs, hidden=inputs.hidden[rows, steps], gate=inputs.gate[rows, steps])
         weights = None if batch.token_weights is None else batch.token_weights[rows, steps]
-        gold = GoldTokens(batch.target_ids[rows, steps], rows, weights, batch.label_smoothing.get("nll", 0.0))
-        scores = None if attention is None or attention.scores is None else attention.scores[rows, steps]
-        source = CopySource(memory.extended_ids, memory.mask, memory.extended_vocab_size)
+        gold = GoldTokens(batch.target_ids[rows, steps], rows, weights, batch.label_smoothing.get("nll", 0.0), steps)
+        source, scores = CopySource(memory.extended_ids, memory.mask, memory.extended_vocab_size), None
+        if self.head.reads_taps:
+            side = self._source_side(memory, decoded.taps[self.config.attention_layer].values)
+            source.opened = self.head.open(side)
+        elif attention is not None and attention.scores is not None:
+            scores = attention.scores[rows, steps]
         log_probs, details = self.head.gold_log_probs(inputs, scores, source, gold)
         output = ModelOutput(
             gold_log_probs=scatter_real(log_probs, batch.target_mask),
             attention=None if attention is None else attention.weights,
             details={name: scatter_real(values, batch.target_mask) for name, values in details.items()},
         )
+        output.details |= self.head.of_document(source.opened)
         if self.opponent is not None:
             reading = self._opponent_reading(self.opponent, decoded)
             found, output.figures = self.opponent.teacher_forced(reading, batch, self.eos_id)
@@ -345,17 +369,25 @@ class Transformer(SummarizationModel):
         return opponent.read(tap.queries, tap.keys, tap.values, tap.mask)
 
     def _head_input(self, decoded: _Decoded, attention: AttentionOutput | None, project: Any = None) -> HeadInput:
-        """The output layer reads h, the gate [context; h; x]."""
+        """The output layer reads h, the gate [context; h; x]; heads that read taps get the one they copy by."""
         if not self.head.copies or attention is None:
             return HeadInput(decoded.hidden, decoded.hidden, project)
+        if self.head.reads_taps:
+            tap = decoded.taps[self.config.attention_layer]
+            return HeadInput(decoded.hidden, decoded.hidden, project, tap, attention.weights)
         gate = torch.cat([attention.context, decoded.hidden, decoded.embedded], dim=-1)
         return HeadInput(decoded.hidden, gate, project)
 
     def _copy_source(self, source: Any, mask: Tensor) -> CopySource:
         if source is None:
             return CopySource(mask, mask, self.vocab_size)
-        ids, mask, first, size = source
-        return CopySource(ids, mask, size, first)
+        ids, mask, first, size, opened = source
+        return CopySource(ids, mask, size, first, opened)
+
+    def _source_side(self, memory: Memory, values: Tensor) -> SourceSide:
+        """What a head that reads taps knows of the documents; ``values`` (B, S, H, d) of the tapped attention."""
+        queries, keys = memory.extra["tap"]
+        return SourceSide(memory.states, queries, keys, values, memory.mask, memory.extended_ids)
 
     def _target_input(self, ids: Tensor, first: int, count: int) -> Tensor:
         """Embedded words (B, Q) at positions ``first`` ... of the summary; one position for all beams of a step."""
@@ -396,6 +428,15 @@ class _Kept:
 
     def __init__(self, value: Any) -> None:
         self.value = value
+
+
+def _selected(state: dict[str, Any], rows: Tensor) -> dict[str, Any]:
+    """The state's rows ``rows`` (M,): of the cache, and of what the head remembers, a tensor or what selects itself."""
+    state = state | {"cache": state["cache"].select(rows)}
+    head = state.get("head")
+    if head is not None:
+        state["head"] = head.index_select(0, rows) if isinstance(head, Tensor) else head.select(rows)
+    return state
 
 
 def _taken(output: StepOutput, rows: Tensor) -> StepOutput:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from laconic.config.names import COPY_HEADS, parse
 from laconic.config.section import Section
+from laconic.errors import ConfigError
 from laconic.layers.transformer import CrossTap
 from laconic.layers.vocabulary import VocabularyProjection
 from laconic.types import AttentionOutput
@@ -114,6 +116,29 @@ class GoldTokens:
     weights: Tensor | None = None
     smoothing: float = 0.0
     steps: Tensor | None = None
+
+
+def build_copy_head(
+    spec: Mapping[str, Any], *, taps: bool = False, special_ids: Sequence[int] = (), **context: Any
+) -> CopyHead:
+    """The copy head that ``spec`` names; every model builds its head here.
+
+    ``taps``: can the model fill `SourceSide` and ``HeadInput.cross``? ``special_ids`` are the tokenizer's special ids,
+    for heads that have an option of that name and no value for it.
+
+    Raises:
+        ConfigError: the head needs taps and the model has none.
+    """
+    cls, config = parse("copy head", COPY_HEADS, spec)
+    if cls.reads_taps and not taps:
+        raise ConfigError(
+            f"The copy head '{spec['type']}' reads a Transformer's attention, which this model does not have: set "
+            "model.type to transformer or bart, or model.head to {type: pointer} or {type: vocabulary}."
+        )
+    if getattr(config, "special_ids", ()) is None:
+        config = config.model_copy(update={"special_ids": tuple(sorted(set(special_ids)))})
+    head: CopyHead = cls(config, **context)
+    return head
 
 
 def first_positions(ids: Tensor, size: int) -> Tensor:

@@ -1,0 +1,96 @@
+"""Equation (20) as a band: what a row of p gives to every position, and what it gives more to those nearby.
+
+With distances clamped at 16, row j of p has 17 different numbers c_j(0) ... c_j(16). So
+
+    (P p)_i = sum_j P_j c_j(16) + sum_{|d| <= 16} P_{i+d} (c_{i+d}(|d|) - c_{i+d}(16))
+
+over where mass may go, which takes (B, S, 33) weights instead of (B, S, S). With ``cutoff`` the first sum is empty.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from laconic.layers.copying.correlation import SelfTransfer, steepness
+from laconic.layers.masking import NEGATIVE_INFINITY, masked_logsumexp
+
+
+@dataclass(slots=True)
+class Band:
+    """p without its (B, S, S); R is the clipping distance."""
+
+    near: Tensor  # (B, S, 2R + 1) what position i + d gives to i, d = -R ... R, over what it gives to all
+    far: Tensor  # (B, S) what position j gives to all
+    kept: Tensor  # (B, S)
+
+    def transferred(self, history: Tensor) -> Tensor:
+        """``P p``: (B, Q, S) -> (B, Q, S)."""
+        reach = self.near.shape[-1] // 2
+        windows = F.pad(history, (reach, reach)).unfold(-1, 2 * reach + 1, 1)  # (B, Q, S, 2R + 1), a view
+        near = (windows * self.near.unsqueeze(1)).sum(dim=-1)
+        everywhere = (history * self.far.unsqueeze(1)).sum(dim=-1, keepdim=True)
+        # What all get is taken from the own position again, which rounding may leave a little below zero.
+        return (near + everywhere).clamp_min(0.0).masked_fill(~self.kept.unsqueeze(1), 0.0)
+
+
+def positional_band(
+    log_widths: Tensor,
+    kept: Tensor,
+    *,
+    self_transfer: SelfTransfer = "zero_renorm",
+    clip: Literal["clamp", "cutoff"] = "clamp",
+    clip_distance: int = 16,
+    density: bool = False,
+) -> Band:
+    """`correlation.positional_correlation` as a `Band`: log sigma (B, S) and the mask (B, S).
+
+    A row's sum has a closed form: its 17 numbers, each as often as there are positions at that distance.
+    """
+    distances = torch.arange(clip_distance + 1, device=log_widths.device, dtype=log_widths.dtype)
+    exponents = -distances.square() * steepness(log_widths).unsqueeze(-1)  # (B, S, R + 1)
+    if density:
+        exponents = exponents - log_widths.unsqueeze(-1) - math.log(2 * math.pi) / 2
+    else:
+        counts = _counts(kept, clip_distance, everywhere=clip == "clamp").to(exponents.dtype)
+        if self_transfer == "zero_renorm":
+            counts[..., 0] = 0.0
+        found = counts > 0
+        total = masked_logsumexp(exponents + counts.masked_fill(~found, 1.0).log(), found)
+        exponents = exponents - total.masked_fill(total == NEGATIVE_INFINITY, 0.0).unsqueeze(-1)
+        # A place that no row of its kind has may hold any number; it meets no position. Kept finite.
+        exponents = torch.where(found, exponents, NEGATIVE_INFINITY)
+    gives = torch.exp(exponents).masked_fill(~kept.unsqueeze(-1), 0.0)
+    far = gives[..., -1] if clip == "clamp" else torch.zeros_like(gives[..., -1])
+    more = gives - far.unsqueeze(-1)
+    if self_transfer != "keep":
+        more = torch.cat([-far.unsqueeze(-1), more[..., 1:]], dim=-1)
+    return Band(_from_the_target(more), far, kept)
+
+
+def _counts(kept: Tensor, reach: int, *, everywhere: bool) -> Tensor:
+    """How many positions of ``kept`` (B, S) there are at distance 0 ... R of each: (B, S, R + 1).
+
+    ``everywhere``: the last counts those further away as well.
+    """
+    number = kept.to(torch.int64)
+    windows = F.pad(number, (reach, reach)).unfold(-1, 2 * reach + 1, 1)
+    sides = windows + windows.flip(-1)
+    counts = torch.cat([number.unsqueeze(-1), sides[..., reach + 1 :]], dim=-1)
+    if everywhere:
+        rest = number.sum(dim=-1, keepdim=True) - counts[..., :-1].sum(dim=-1)
+        counts = torch.cat([counts[..., :-1], rest.unsqueeze(-1)], dim=-1)
+    return counts
+
+
+def _from_the_target(more: Tensor) -> Tensor:
+    """(B, S, R + 1), what j gives at each distance -> (B, S, 2R + 1), what i gets from i - R ... i + R."""
+    reach = more.shape[-1] - 1
+    windows = F.pad(more, (0, 0, reach, reach)).unfold(1, 2 * reach + 1, 1)  # (B, S, R + 1, 2R + 1)
+    places = torch.arange(2 * reach + 1, device=more.device)
+    return windows[:, :, (places - reach).abs(), places]

@@ -1,0 +1,369 @@
+"""Correlational copying, "CoCoNet" (Li et al., EMNLP 2021): what was copied before says what is copied next.
+
+The equations are in `laconic.layers.copying.correlation`; this module holds the gates and runs the recurrence
+
+    P_co_t    = u_t (P_final_{t-1} s) + (1 - u_t) (P_final_{t-1} p)          (11), (12)
+    P_final_t = g_t alpha_t + (1 - g_t) P_co_t                               (14)
+
+over the steps of a training pass, or one step of search. s and p are made once a document and shared by the beams;
+P_final_{t-1}, (N, S), is what a hypothesis carries. The product with s and p is a step of `laconic.layers.stepwise`, so
+that the gradients of both are one product at the end instead of a (B, 2S, S) sum every step.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from pydantic import Field, model_validator
+from torch import Tensor
+from torch.nn import functional as F
+
+from laconic.errors import ConfigError
+from laconic.layers import stepwise
+from laconic.layers.copying.banded import Band, positional_band
+from laconic.layers.copying.base import CopySource, GoldTokens, HeadInput, SourceSide
+from laconic.layers.copying.correlation import (
+    Clip,
+    Norm,
+    SelfTransfer,
+    context_gate,
+    log_width,
+    mixed,
+    normalised,
+    positional_correlation,
+    semantic_correlation,
+    split_history,
+    transfers,
+)
+from laconic.layers.copying.semantic import mean_self_attention
+from laconic.layers.copying.tapped import (
+    TappedConfig,
+    TappedHead,
+    TappedSource,
+    Weighed,
+    gate,
+    gate_of,
+    precise,
+    queries_of,
+)
+
+RELEASE = {
+    "co_norm": "softmax",
+    "normalise": "none",
+    "self_transfer": "keep",
+    "u_input": "source_state",
+    "sigma_input": "encoder_state",
+    "g_input": "concat",
+    "values": "encoder_states",
+    "lambda_input": "decoder_state",
+    "prob_floor": 1e-6,
+}
+PRESETS: dict[str, dict[str, Any]] = {
+    "paper": {},
+    "release": RELEASE,
+    "release_bugs": {**RELEASE, "release_bugs": True},
+    "literal": {"self_transfer": "zero", "normalise": "none", "first_step": "literal"},
+}
+
+
+class CorrelationalConfig(TappedConfig):
+    """Numbers are those of docs/coconet.md; ``preset`` gives values for the keys that are not given themselves.
+
+    ``paper``: the defaults. ``release``: the authors' code, otherwise sound. ``release_bugs``: that with three of its
+    faults. ``literal``: the equations as printed, which give no probability distribution; a head whose options do not
+    is not trained unless ``allow_literal_training`` says so.
+
+    ``normalise`` none leaves p a density (what ``self_transfer`` rescales is then s alone). ``positional_step`` banded
+    is the same result with less memory.
+
+    ``release_bugs`` are points 9 (p and the softmax reach padding, which can then be copied), 10 (s acts from padding
+    only) and 24: when search re-orders beams, the history stays with the row it was made in, as long as the number of
+    rows stays the same. The history is wrapped in an object that search asks to re-order itself, and which declines.
+    """
+
+    preset: Literal["paper", "release", "release_bugs", "literal"] = "paper"
+    detach_history: bool = False  # 2
+    co_norm: Norm = "none"  # 3
+    normalise: Literal["row", "none"] = "row"  # 5
+    self_transfer: SelfTransfer = "zero_renorm"  # 6, 7
+    clip_mode: Clip = "clamp"  # 8
+    clip_distance: int = Field(16, ge=1)
+    release_bugs: bool = False  # 9, 10, 24
+    u_input: Literal["decoder_query", "source_state"] = "decoder_query"  # 11
+    sigma_input: Literal["encoder_query", "encoder_state"] = "encoder_query"  # 12
+    sigma_bias_init: float = 0.0  # 17
+    g_input: Literal["sum", "concat"] = "sum"  # 14
+    first_step: Literal["attention", "literal"] = "attention"  # 18
+    use_semantic: bool = True
+    use_positional: bool = True
+    positional_step: Literal["dense", "banded"] = "dense"
+    allow_literal_training: bool = False
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_preset(cls, values: Any) -> Any:
+        if not isinstance(values, dict):
+            return values
+        preset = values.get("preset", "paper")
+        return {**PRESETS.get(preset, {}), **values} if isinstance(preset, str) else values
+
+    @model_validator(mode="after")
+    def _fits(self) -> CorrelationalConfig:
+        if not (self.use_semantic or self.use_positional):
+            raise ValueError("use_semantic and use_positional are both false: take the copy head attentional instead")
+        if self.positional_step == "banded":
+            if self.clip_mode == "none":
+                raise ValueError("positional_step banded needs a clip_mode, clamp or cutoff: without, there is no band")
+            if self.self_transfer == "type":
+                raise ValueError("positional_step banded knows positions, not words: use dense with self_transfer type")
+        return self
+
+    @property
+    def is_distribution(self) -> bool:
+        """Do the probabilities of every step sum to one?"""
+        if self.first_step == "literal":
+            return False
+        rows = self.normalise == "row" or not self.use_positional
+        return self.co_norm != "none" or (rows and self.self_transfer != "zero")
+
+
+@dataclass(slots=True)
+class Correlations:
+    """s and p of a document. ``matrix`` (B, n S, S) holds those of them that are dense, s first; ``band`` the other."""
+
+    matrix: Tensor | None
+    band: Band | None
+    source_gate: Tensor | None  # (B, 1, S) u, where it belongs to the source position
+    reach: Tensor  # (B, S) bool: where P_co may be, for its softmax
+
+
+class UnmovedHistory:
+    """P_final_{t-1} (N, S) that stays where it is when beams are re-ordered: point 24 of ``release_bugs``."""
+
+    def __init__(self, rows: Tensor) -> None:
+        self.rows = rows
+
+    def select(self, index: Tensor) -> UnmovedHistory:
+        """As it is; where the number of rows changes, the rows ``index``."""
+        return self if len(index) == len(self.rows) else UnmovedHistory(self.rows.index_select(0, index))
+
+    def select_documents(self, document_index: Tensor, beams: int) -> UnmovedHistory:
+        """The documents ``document_index`` with all their rows."""
+        rows = self.rows.unflatten(0, (-1, beams)).index_select(0, document_index)
+        return UnmovedHistory(rows.flatten(0, 1))
+
+
+@dataclass(slots=True)
+class _Steps:
+    """What the recurrence reads at Q beams of one step, or at all T steps."""
+
+    weights: Tensor  # (B, Q, S) alpha
+    split: Tensor | None  # (B, Q, 1) u, or (B, 1, S); none: only one of s and p is used
+    attended: Tensor  # (B, Q) what alpha adds to g's argument, its bias included
+
+
+class CorrelationalHead(TappedHead):
+    """CoCoNet; options: `CorrelationalConfig`."""
+
+    Config = CorrelationalConfig
+    config: CorrelationalConfig
+
+    def _build(self) -> None:
+        super()._build()
+        c = self.config
+        self.attention_gate = gate(self.width * (2 if c.g_input == "concat" else 1))
+        self.semantic_gate = gate(self.width) if c.use_semantic and c.use_positional else None
+        self.spread = gate(self.width, c.sigma_bias_init) if c.use_positional else None
+
+    # ------------------------------------------------------------------------------- of the document
+
+    def context_gates(self) -> list[Tensor]:
+        """w_lambda (unless it reads the decoder's state), w_g for alpha's context, w_g for P_co's."""
+        weight = self.attention_gate.weight[0]
+        return [*super().context_gates(), weight[: self.width], weight[-self.width :]]
+
+    def kept(self, side: SourceSide) -> Tensor:
+        kept = super().kept(side)
+        return torch.ones_like(kept) if self.config.release_bugs else kept
+
+    def open_extra(self, side: SourceSide, kept: Tensor) -> Correlations:
+        """s and p, each once a document."""
+        c, parts, band = self.config, [], None
+        if c.use_semantic:
+            parts.append(self._semantic(side, kept))
+        if c.use_positional:
+            widths = self._log_width(side)
+            if c.positional_step == "banded":
+                assert c.clip_mode != "none"
+                band = positional_band(
+                    widths,
+                    kept,
+                    self_transfer=c.self_transfer,
+                    clip=c.clip_mode,
+                    clip_distance=c.clip_distance,
+                    density=c.normalise == "none",
+                )
+            else:
+                parts.append(self._positional(side, kept, widths))
+        matrix = None if not parts else parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
+        source_gate = None
+        if c.u_input == "source_state" and self.semantic_gate is not None:
+            source_gate = torch.sigmoid(gate_of(precise(side.states), self.semantic_gate)).unsqueeze(1)
+        return Correlations(matrix, band, source_gate, kept)
+
+    def _semantic(self, side: SourceSide, kept: Tensor) -> Tensor:
+        attention = mean_self_attention(side.queries, side.keys, side.mask)
+        if not self.config.release_bugs:
+            return semantic_correlation(attention, kept, side.ids, self.config.self_transfer)
+        # Point 10: rows of real tokens are zero; those of padding, which read as any, are not.
+        every = mean_self_attention(side.queries, side.keys, side.mask, rows=~side.mask)
+        return every.masked_fill(~transfers(kept, side.ids, self.config.self_transfer), 0.0)
+
+    def _log_width(self, side: SourceSide) -> Tensor:
+        """log sigma (B, S)."""
+        assert self.spread is not None
+        features = side.queries.flatten(2) if self.config.sigma_input == "encoder_query" else side.states
+        return log_width(gate_of(precise(features), self.spread), side.mask.sum(dim=-1))
+
+    def _positional(self, side: SourceSide, kept: Tensor, widths: Tensor) -> Tensor:
+        c = self.config
+        return positional_correlation(
+            widths,
+            kept,
+            side.ids,
+            self_transfer=c.self_transfer,
+            clip=c.clip_mode,
+            clip_distance=c.clip_distance,
+            density=c.normalise == "none",
+        )
+
+    def begin(self, side: SourceSide) -> Any:
+        """Nothing has been copied: (B, S) zeros."""
+        history = precise(side.states.new_zeros(side.mask.shape))
+        return UnmovedHistory(history) if self.config.release_bugs else history
+
+    # ------------------------------------------------------------------------------------- the steps
+
+    def gold_log_probs(
+        self, inputs: HeadInput, scores: Tensor | None, source: CopySource, gold: GoldTokens
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        """See the base class.
+
+        Raises:
+            ConfigError: training, with options that give no probability distribution.
+        """
+        c = self.config
+        if self.training and torch.is_grad_enabled() and not (c.is_distribution or c.allow_literal_training):
+            raise ConfigError(
+                "The copy head's options (self_transfer zero, normalise none or first_step literal) give no "
+                "probability distribution, so its loss means nothing: use model.head.preset paper, or set "
+                "model.head.allow_literal_training to true to study it all the same."
+            )
+        return super().gold_log_probs(inputs, scores, source, gold)
+
+    def weigh_step(self, inputs: HeadInput, weights: Tensor, source: TappedSource, state: Any) -> tuple[Weighed, Any]:
+        """One step of the recurrence for K beams; the state is P_final of the step before, (N, S)."""
+        unmoved = isinstance(state, UnmovedHistory)
+        rows = state.rows if isinstance(state, UnmovedHistory) else state
+        history = torch.zeros_like(weights) if rows is None else rows.view_as(weights).to(weights.dtype)
+        steps, split = self._steps(inputs, weights, source), self._semantic_gate(inputs, source)
+        final, correlational, attention_gate = self._recur(
+            history, steps, source, _Transition(source.extra), self._correlational_readings(source)
+        )
+        details = self._gate_details(history, split, attention_gate) | {"copy_correlational": correlational}
+        following = final.flatten(0, 1)
+        return Weighed(final, weights, details), UnmovedHistory(following) if unmoved else following
+
+    def weigh_all(self, inputs: HeadInput, weights: Tensor, source: TappedSource) -> Weighed:
+        """The recurrence over T steps."""
+        steps, split = self._steps(inputs, weights, source), self._semantic_gate(inputs, source)
+        transition, readings = _Transition(source.extra), self._correlational_readings(source)
+        history = torch.zeros_like(weights[:, :1])
+        finals, gates = [], []
+        for step in _split_steps(steps):
+            final, _, attention_gate = self._recur(history, step, source, transition, readings)
+            finals.append(final)
+            gates.append(attention_gate)
+            history = final.detach() if self.config.detach_history else final
+        final = torch.cat(finals, dim=1)
+        before = F.pad(final.detach()[:, :-1], (0, 0, 1, 0))
+        return Weighed(final, weights, self._gate_details(before, split, torch.cat(gates, dim=1)))
+
+    def _recur(
+        self, history: Tensor, steps: _Steps, source: TappedSource, transition: _Transition, readings: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Equations (11)-(15) once: P_final, P_co (B, Q, S) and g (B, Q)."""
+        c = self.config
+        raw = transition(history, steps.split)
+        correlational = normalised(raw, c.co_norm, source.kept)
+        has_mass = raw.sum(dim=-1) > 0
+        if c.co_norm == "softmax":
+            correlational = correlational * has_mass.unsqueeze(-1)
+        attention_gate = torch.sigmoid(steps.attended + context_gate(correlational, readings))
+        if c.first_step == "attention":
+            attention_gate = torch.where(has_mass, attention_gate, 1.0)
+        return mixed(steps.weights, correlational, attention_gate), correlational, attention_gate
+
+    def _steps(self, inputs: HeadInput, weights: Tensor, source: TappedSource) -> _Steps:
+        place = len(super().context_gates())
+        attended = self.reading(inputs, weights, source, slice(place, place + 1)).squeeze(-1)
+        return _Steps(weights, self._semantic_gate(inputs, source), attended + self.attention_gate.bias)
+
+    def _correlational_readings(self, source: TappedSource) -> Tensor:
+        """w_g . V_i for P_co, (B, S); V's heads together, as P_co has none."""
+        assert source.readings is not None
+        readings = source.readings[..., -1]
+        return readings if readings.dim() == 2 else readings.sum(dim=2)
+
+    def _semantic_gate(self, inputs: HeadInput, source: TappedSource) -> Tensor | None:
+        """u (13): (B, Q, 1), or (B, 1, S) of the source; none where one of s and p is not used."""
+        if self.semantic_gate is None:
+            return None
+        if source.extra.source_gate is not None:
+            return source.extra.source_gate
+        return torch.sigmoid(gate_of(queries_of(inputs.cross), self.semantic_gate)).unsqueeze(-1)
+
+    def _gate_details(self, history: Tensor, split: Tensor | None, attention_gate: Tensor) -> dict[str, Tensor]:
+        """u (of the source: its mean under the history) and g, (B, Q)."""
+        if split is None:
+            semantic = torch.full_like(attention_gate, float(self.config.use_semantic))
+        elif split.shape[-1] == 1 and split.shape[1] == history.shape[1]:
+            semantic = split.squeeze(-1)
+        else:
+            semantic = (history * split).sum(dim=-1) / history.sum(dim=-1).clamp_min(1e-30)
+        return {"copy_semantic_gate": semantic, "copy_attention_gate": attention_gate}
+
+
+class _Transition:
+    """Equation (11), for the many steps of a pass over the same s and p."""
+
+    def __init__(self, correlations: Correlations) -> None:
+        matrix, self.band = correlations.matrix, correlations.band
+        self.memory: stepwise.ReadableMemory | None = None
+        if matrix is not None:
+            self.memory = stepwise.opened(stepwise.prepare(matrix, matrix, correlations.reach))
+
+    def __call__(self, history: Tensor, split: Tensor | None) -> Tensor:
+        """``u (P s) + (1 - u) (P p)``: (B, Q, S), u as in `split_history` -> (B, Q, S)."""
+        if split is None:
+            return self._dense(history) if self.band is None else self.band.transferred(history)
+        parts = split_history(history, split)
+        if self.band is None:
+            return self._dense(parts.flatten(2))
+        return self._dense(parts[:, :, 0]) + self.band.transferred(parts[:, :, 1])
+
+    def _dense(self, history: Tensor) -> Tensor:
+        assert self.memory is not None
+        return stepwise.context(history, self.memory)
+
+
+def _split_steps(steps: _Steps) -> list[_Steps]:
+    """All T steps -> each by itself (Q = 1)."""
+    count = steps.weights.shape[1]
+    weights, attended = steps.weights.split(1, dim=1), steps.attended.split(1, dim=1)
+    split: Any = [steps.split] * count
+    if steps.split is not None and steps.split.shape[-1] == 1 and steps.split.shape[1] == count:
+        split = steps.split.split(1, dim=1)
+    return [_Steps(*each) for each in zip(weights, split, attended, strict=True)]

@@ -1,0 +1,83 @@
+"""Copying guided by centrality, "SAGCopy" (Xu et al., ACL 2020), as a copy head: **a reconstruction**.
+
+What is public of that system gives the centrality and the guidance loss (`laconic.objectives.guidance`), not how the
+centrality enters the copying. Our reading, to be named as such with every result:
+
+    alpha'_t,i ~ alpha_t,i exp(w_c |x| c_i),    P_copy_t = alpha'_t
+
+with one learned scalar w_c that starts at 0, where this is attentional copying. lambda_t (10) reads alpha_t.
+
+| there | here |
+| --- | --- |
+| A, encoder self-attention of the last layer, heads averaged | ``attention`` (B, S, S), rows of padding zero |
+| c | ``centrality`` (B, S), sums to one over real tokens |
+| w_c | ``guide`` |
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from laconic.layers.copying.base import HeadInput, SourceSide
+from laconic.layers.copying.semantic import mean_self_attention
+from laconic.layers.copying.tapped import TappedConfig, TappedHead, TappedSource, Weighed
+from laconic.layers.masking import masked_softmax
+
+_DAMPING = 0.85
+
+
+def outdegree(attention: Tensor, mask: Tensor) -> Tensor:
+    """``c_i = 1 / |x| sum_j A(j, i)``: how much token i is looked at; (B, S, S), (B, S) -> (B, S)."""
+    return attention.sum(dim=1) / mask.sum(dim=-1, keepdim=True).clamp_min(1)
+
+
+def indegree(attention: Tensor, mask: Tensor, order: int) -> Tensor:
+    """Indegree-``order``: ``T(j, i) = A(j, i) / sum_j' A(j', i)``, ``c_j = 1 / |x| sum_i T(j, i)`` and then
+    ``order - 1`` times ``c <- 0.85 T c + 0.15 c`` (the damping mixes with the c before, not with a uniform one)."""
+    transition = attention / (attention.sum(dim=1, keepdim=True) + 1e-6)
+    centrality = transition.sum(dim=-1) / mask.sum(dim=-1, keepdim=True).clamp_min(1)
+    for _ in range(order - 1):
+        stepped = torch.bmm(transition, centrality.unsqueeze(-1)).squeeze(-1)
+        centrality = _DAMPING * stepped + (1 - _DAMPING) * centrality
+    return centrality
+
+
+def guided_weights(weights: Tensor, centrality: Tensor, strength: Tensor, kept: Tensor) -> Tensor:
+    """``alpha' ~ alpha exp(w_c |x| c)`` over real tokens: (B, Q, S), (B, S), scalar, (B, S) -> (B, Q, S)."""
+    bias = strength * kept.sum(dim=-1, keepdim=True) * centrality
+    logarithms = weights.clamp_min(torch.finfo(weights.dtype).tiny).log()
+    return masked_softmax(logarithms + bias.unsqueeze(1), kept.unsqueeze(1))
+
+
+class GuidedHead(TappedHead):
+    """SAGCopy, reconstructed; see the file's docstring. Train it with the objective ``guidance``."""
+
+    class Config(TappedConfig):
+        """``centrality``: who is central. The default is the one whose published scores are quoted most."""
+
+        centrality: Literal["outdegree", "indegree-1", "indegree-2", "indegree-3"] = "indegree-2"
+
+    def _build(self) -> None:
+        super()._build()
+        self.guide = nn.Parameter(torch.zeros(()))
+
+    def open_extra(self, side: SourceSide, kept: Tensor) -> Tensor:
+        """The centrality (B, S)."""
+        attention = mean_self_attention(side.queries, side.keys, side.mask)
+        name, _, order = self.config.centrality.partition("-")
+        return outdegree(attention, side.mask) if name == "outdegree" else indegree(attention, side.mask, int(order))
+
+    def of_document(self, opened: Any) -> dict[str, Tensor]:
+        """``centrality`` (B, S)."""
+        return {"centrality": opened.extra}
+
+    def weigh_step(self, inputs: HeadInput, weights: Tensor, source: TappedSource, state: Any) -> tuple[Weighed, Any]:
+        """alpha'."""
+        return self.weigh_all(inputs, weights, source), state
+
+    def weigh_all(self, inputs: HeadInput, weights: Tensor, source: TappedSource) -> Weighed:
+        """alpha'."""
+        return Weighed(guided_weights(weights, source.extra, self.guide, source.kept), weights, {})

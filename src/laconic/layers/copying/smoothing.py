@@ -1,0 +1,51 @@
+"""Label smoothing of a mixture without its (M, V) probabilities.
+
+    sum_w log P(w) = V log lambda + sum_w log P_gen(w)
+                     + sum over distinct source words of [log P(w) - log lambda - log P_gen(w)]
+
+The first sum is one product with the output matrix's mean row (`VocabularyProjection.smoothed`); the last needs the
+logits of the source's own words, one (B, T, D) by (B, D, S) product.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from laconic.layers.copying.base import CopySource, GoldTokens, first_positions
+from laconic.layers.vocabulary import VocabularyProjection
+
+
+def distinct(source: CopySource, vocab_size: int) -> tuple[Tensor, Tensor]:
+    """Where each token's word occurs first among the real tokens (B, S), and the first places of words of V (B, S)."""
+    nothing = source.extended_vocab_size
+    ids = source.extended_ids.masked_fill(~source.mask, nothing)
+    first = first_positions(ids, nothing + 1)
+    places = torch.arange(ids.shape[1], device=ids.device)
+    return first, (first == places) & source.mask & (ids < vocab_size)
+
+
+def source_logits(
+    features: Tensor, projection: VocabularyProjection, source: CopySource, gold: GoldTokens, steps: int
+) -> Tensor:
+    """The logits of the source's own words: features (M, F) -> (M, S); words outside V have those of word 0.
+
+    ``steps`` is T, the number of steps that ``gold.steps`` counts.
+    """
+    assert gold.steps is not None
+    ids = source.extended_ids.masked_fill(source.extended_ids >= projection.vocab_size, 0)
+    words, bias = F.embedding(ids, projection.weight).to(features.dtype), projection.bias[ids]
+    grid = features.new_zeros(len(ids), steps, features.shape[-1]).index_put((gold.rows, gold.steps), features)
+    return torch.bmm(grid, words.transpose(1, 2))[gold.rows, gold.steps] + bias[gold.rows]
+
+
+def copied_excess(gate: Tensor, log_vocab: Tensor, relative: Tensor, copied: Tensor, counted: Tensor) -> Tensor:
+    """The last sum: (M,), (M,), (M, S), (M, S), (M, S) -> (M,).
+
+    ``relative`` are logits less the gold word's, so that log P_gen(w) = ``log_vocab + relative``; ``copied`` is P_copy
+    of each word; ``counted`` the places that stand for a word.
+    """
+    log_gen = log_vocab.unsqueeze(-1) + relative
+    excess = F.softplus(copied.clamp_min(1e-30).log() - gate.unsqueeze(-1) - log_gen)
+    return torch.where(counted & (copied > 0), excess, 0.0).sum(dim=-1)

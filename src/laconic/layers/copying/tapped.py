@@ -1,0 +1,316 @@
+"""What the copy heads of Transformers have in common: lambda, the mixture, and what is read of the source once.
+
+    (10)  lambda_t = sigmoid(w_lambda . sum_i alpha_t,i V_i + b_lambda)
+    (5)   P_t(w)   = lambda_t P_gen_t(w) + (1 - lambda_t) sum_{i: x_i = w} P_copy_t(i)
+
+A subclass says what P_copy is: `TappedHead.weigh_step` for one step, `TappedHead.weigh_all` for all steps of a training
+pass. Everything but the vocabulary's logits is computed in float32 at least, with autocast off.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from pydantic import Field, model_validator
+from torch import Tensor, nn
+from torch.nn.functional import linear, logsigmoid
+
+from laconic.config.section import Section
+from laconic.errors import ConfigError
+from laconic.layers.copying.base import CopyHead, CopySource, GoldTokens, HeadInput, SourceSide
+from laconic.layers.copying.pointer import final_distribution, gold_log_prob, mixture
+from laconic.layers.copying.smoothing import copied_excess, distinct, source_logits
+from laconic.layers.masking import NEGATIVE_INFINITY
+from laconic.layers.transformer import CrossTap, head_attention
+from laconic.layers.vocabulary import VocabularyProjection
+from laconic.types import AttentionOutput
+
+Gates = tuple[nn.Linear, ...]
+_SMALLEST_COPY = 1e-30  # of the copy probability of a word of the source, so that its logarithm has a gradient
+
+
+class TappedConfig(Section):
+    """Options that all copy heads of Transformers share; numbers are those of docs/coconet.md.
+
+    ``special_ids`` are what ``exclude_special_from_copy`` excludes (none: filled in by the model, with padding, BOS
+    and EOS). A document of nothing but special tokens keeps them.
+    """
+
+    values: Literal["v_proj", "encoder_states"] = "v_proj"  # 15
+    lambda_input: Literal["context", "decoder_state"] = "context"  # 16
+    lambda_bias_init: float = 0.0  # 17
+    context_heads: Literal["mean", "per_head"] = "mean"  # sum_i alpha_i V_i with the heads' mean, or head by head
+    prob_floor: float | None = Field(None, gt=0, lt=0.5)  # 25
+    exclude_special_from_copy: bool = False  # 27
+    special_ids: tuple[int, ...] | None = None
+
+    @model_validator(mode="after")
+    def _values_have_heads(self) -> TappedConfig:
+        if self.context_heads == "per_head" and self.values == "encoder_states":
+            raise ValueError("context_heads per_head reads the heads' own values: set values to v_proj")
+        return self
+
+
+@dataclass(slots=True)
+class TappedSource:
+    """What all steps of a document share, B in front. ``extra`` is the subclass's."""
+
+    kept: Tensor  # (B, S) bool: where copying may point
+    readings: Tensor | None  # (B, S, n) w . V of each gate that reads a context; (B, S, H, n) where heads stay apart
+    extra: Any = None
+
+
+@dataclass(slots=True)
+class Weighed:
+    """How a head copies: ``final`` (B, Q, S) is P_copy, ``weights`` alpha, ``details`` what explains it."""
+
+    final: Tensor
+    weights: Tensor
+    details: dict[str, Tensor]
+
+
+class TappedHead(CopyHead):
+    """See the file's docstring. ``Class(config, projection=..., gate_size=..., unk_id=...)``; D is the projection's
+    input size, ``gate_size`` is not used.
+
+    Gates start at N(0, 0.02), from a copy of the global generator, so that the rest of the model starts, from equal
+    seeds, with equal weights whatever its head.
+    """
+
+    reads_taps = True
+    config: Any
+
+    def __init__(self, config: Section, *, projection: VocabularyProjection, gate_size: int, unk_id: int) -> None:
+        super().__init__()
+        self.config, self.projection, self.unk_id = config, projection, unk_id
+        hidden = projection.hidden
+        self.width = int(projection.weight.shape[1]) if hidden is None else hidden.in_features
+        with torch.random.fork_rng(devices=[]):
+            self._build()
+
+    def _build(self) -> None:
+        """Make the gates; subclasses add theirs."""
+        self.generation = gate(self.width, self.config.lambda_bias_init)
+
+    # ------------------------------------------------------------------------- what subclasses say
+
+    @abstractmethod
+    def weigh_step(self, inputs: HeadInput, weights: Tensor, source: TappedSource, state: Any) -> tuple[Weighed, Any]:
+        """One step of K beams a document, alpha (B, K, S) -> P_copy and the next state."""
+
+    @abstractmethod
+    def weigh_all(self, inputs: HeadInput, weights: Tensor, source: TappedSource) -> Weighed:
+        """All steps of a training pass, alpha (B, T, S) -> P_copy (B, T, S) and details (B, T)."""
+
+    def context_gates(self) -> list[Tensor]:
+        """The weights (D,) of the gates that read contexts, lambda's first."""
+        return [self.generation.weight[0]] if self.config.lambda_input == "context" else []
+
+    def kept(self, side: SourceSide) -> Tensor:
+        """Where copying may point: (B, S) bool."""
+        if not self.config.exclude_special_from_copy:
+            return side.mask
+        if self.config.special_ids is None:
+            raise ConfigError("exclude_special_from_copy of a copy head needs special_ids, the ids to exclude.")
+        special = torch.tensor(self.config.special_ids, dtype=side.ids.dtype, device=side.ids.device)
+        ordinary = side.mask & ~torch.isin(side.ids, special)
+        return torch.where(ordinary.any(dim=1, keepdim=True), ordinary, side.mask)
+
+    def open_extra(self, side: SourceSide, kept: Tensor) -> Any:
+        """What the subclass reads of the source once."""
+        return None
+
+    # -------------------------------------------------------------------------------- the interface
+
+    def open(self, side: SourceSide) -> TappedSource:
+        """Where copying may point, V w of the gates, and the subclass's part."""
+        with torch.autocast(side.states.device.type, enabled=False):
+            kept, readings, gates = self.kept(side), None, self.context_gates()
+            if gates:
+                weight = torch.stack(gates)  # (n, D)
+                if self.config.context_heads == "per_head":
+                    parts = weight.unflatten(-1, side.values.shape[2:])  # (n, H, d)
+                    readings = torch.einsum("bshd,nhd->bshn", precise(side.values).to(weight.dtype), parts)
+                else:
+                    readings = linear(self.values_of(side).to(weight.dtype), weight)
+            return TappedSource(kept, readings, self.open_extra(side, kept))
+
+    def values_of(self, side: SourceSide) -> Tensor:
+        """V (B, S, D)."""
+        return precise(side.values.flatten(2) if self.config.values == "v_proj" else side.states)
+
+    def forward(
+        self, inputs: HeadInput, attention: AttentionOutput | None, source: CopySource, state: Any = None
+    ) -> tuple[Tensor, dict[str, Tensor], Any]:
+        """One step: log P(w) (B, Q, X); details p_gen (B, Q), copy_probs (B, Q, S) = (1 - lambda) P_copy, p_final."""
+        opened: TappedSource = source.opened
+        with torch.autocast(inputs.hidden.device.type, enabled=False):
+            weights = self._weights(inputs, opened)
+            weighed, state = self.weigh_step(inputs, weights, opened, state)
+            gates = self._generation_gate(inputs, weighed.weights, opened, inputs.hidden)
+        logits = (inputs.project or self.projection)(inputs.hidden).to(gates.dtype)
+        if torch.is_grad_enabled():
+            ids = source.extended_ids.unsqueeze(1).expand_as(weighed.final)
+            log_probs = final_distribution(logits, gates, weighed.final, ids, source.extended_vocab_size)
+        else:
+            log_probs = mixture(logits, gates, weighed.final, source)
+        if self.config.prob_floor is not None:
+            log_probs = torch.where(log_probs.isfinite(), self._floored(log_probs), log_probs)
+        copied = torch.sigmoid(-gates).unsqueeze(-1) * weighed.final
+        details = {"p_gen": torch.sigmoid(gates), "copy_probs": copied, "p_final": weighed.final, **weighed.details}
+        return log_probs, details, state
+
+    def gold_log_probs(
+        self, inputs: HeadInput, scores: Tensor | None, source: CopySource, gold: GoldTokens
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        """M target tokens: log P(gold) (M,), details p_gen and the subclass's (M,)."""
+        assert gold.steps is not None, "this head needs to know the step of each target token"
+        opened: TappedSource = source.opened
+        at = (gold.rows, gold.steps)
+        with torch.autocast(inputs.hidden.device.type, enabled=False):
+            weights = self._weights(inputs, opened)
+            weighed = self.weigh_all(inputs, weights, opened)
+            gates = self._generation_gate(inputs, weighed.weights, opened, inputs.hidden, at)
+            final = weighed.final[at]  # (M, S)
+            matches = (source.extended_ids[gold.rows] == gold.ids.unsqueeze(-1)) & opened.kept[gold.rows]
+            copied = torch.where(matches, final, 0.0).sum(dim=-1).clamp_min(_SMALLEST_COPY).log()
+            copied = copied.masked_fill(~matches.any(dim=-1), NEGATIVE_INFINITY)
+        log_probs, smoothed = self._mixed(inputs, source, gold, gates, final, copied)
+        details = {"p_gen": torch.sigmoid(gates)} | {name: value[at] for name, value in weighed.details.items()}
+        if smoothed is not None:
+            details["smoothed_log_probs"] = smoothed
+        return log_probs, details
+
+    # ---------------------------------------------------------------------------------------- parts
+
+    def _weights(self, inputs: HeadInput, opened: TappedSource) -> Tensor:
+        """alpha (B, Q, S) over where copying may point."""
+        assert inputs.weights is not None, "this head needs the weights of the tapped attention"
+        weights = precise(inputs.weights)
+        if not self.config.exclude_special_from_copy:
+            return weights
+        total = weights.masked_fill(~opened.kept.unsqueeze(1), 0.0).sum(dim=-1, keepdim=True)
+        lacking = (_SMALLEST_COPY - total).clamp_min(0.0)
+        even = lacking / opened.kept.sum(dim=-1).clamp_min(1)[:, None, None]
+        return ((weights + even) / total.clamp_min(_SMALLEST_COPY)).masked_fill(~opened.kept.unsqueeze(1), 0.0)
+
+    def reading(self, inputs: HeadInput, weights: Tensor, opened: TappedSource, gates: slice) -> Tensor:
+        """``w . sum_i alpha_i V_i`` of some context gates, (B, Q, n), with the heads' mean or head by head."""
+        assert opened.readings is not None
+        readings = opened.readings[..., gates]
+        if readings.dim() == 3:
+            return torch.bmm(weights.to(readings.dtype), readings)
+        tap = inputs.cross
+        assert tap is not None, "contexts head by head need the tapped attention itself"
+        parts = (
+            torch.bmm(head_attention(tap.queries[:, :, h], tap.keys[:, :, h], opened.kept), readings[:, :, h])
+            for h in range(readings.shape[2])
+        )
+        return torch.stack(list(parts)).sum(dim=0)
+
+    def _generation_gate(
+        self,
+        inputs: HeadInput,
+        weights: Tensor,
+        opened: TappedSource,
+        hidden: Tensor,
+        at: tuple[Tensor, Tensor] | None = None,
+    ) -> Tensor:
+        """The argument of equation (10)'s sigmoid: (B, Q), or (M,) of the steps ``at``."""
+        if self.config.lambda_input == "decoder_state":
+            return gate_of(precise(hidden), self.generation)
+        logits = self.reading(inputs, weights, opened, slice(0, 1)).squeeze(-1) + self.generation.bias
+        return logits if at is None else logits[at]
+
+    def _floored(self, log_probs: Tensor) -> Tensor:
+        floor = self.config.prob_floor
+        return log_probs.clamp(math.log(floor), math.log1p(-floor))
+
+    def _mixed(
+        self, inputs: HeadInput, source: CopySource, gold: GoldTokens, gates: Tensor, final: Tensor, copied: Tensor
+    ) -> tuple[Tensor, Tensor | None]:
+        """Equation (5) of the gold words (M,) and, with label smoothing, the smoothed (M,)."""
+        outside = gold.ids >= self.projection.vocab_size
+        ids = gold.ids.masked_fill(outside, self.unk_id)
+        with torch.no_grad():
+            frozen_gates, frozen_copied = gates.detach(), copied.detach()
+
+        def derivative(log_vocab: Tensor, rows: slice) -> Tensor:
+            """d log P / d log P_gen: the share of P(gold) that was generated; none for words outside V."""
+            generated = logsigmoid(frozen_gates[rows]) + log_vocab.masked_fill(outside[rows], NEGATIVE_INFINITY)
+            total = torch.logaddexp(generated, logsigmoid(-frozen_gates[rows]) + frozen_copied[rows])
+            share = torch.exp(generated - total)
+            return share if gold.weights is None else share * gold.weights[rows]
+
+        log_gen = self.projection.gold_log_probs(inputs.hidden, ids, derivative)
+        log_probs = gold_log_prob(gates, log_gen.masked_fill(outside, NEGATIVE_INFINITY), copied)
+        log_probs = log_probs if self.config.prob_floor is None else self._floored(log_probs)
+        if not gold.smoothing:
+            return log_probs, None
+        mean = self._mean_log_prob(inputs, source, gold, gates, final, (log_gen, ids))
+        return log_probs, (1 - gold.smoothing) * log_probs + gold.smoothing * mean
+
+    def _mean_log_prob(
+        self,
+        inputs: HeadInput,
+        source: CopySource,
+        gold: GoldTokens,
+        gates: Tensor,
+        final: Tensor,
+        generated: tuple[Tensor, Tensor],
+    ) -> Tensor:
+        """``1 / V sum_w log P(w)`` over the V words of the vocabulary, (M,); see `laconic.layers.copying.smoothing`."""
+        if self.config.prob_floor is not None:
+            raise ConfigError(
+                "Label smoothing of a copy head with prob_floor is not supported: set label_smoothing of the "
+                "objective nll to 0, or model.head.prob_floor to null."
+            )
+        (log_gen, ids), projection = generated, self.projection
+        with torch.autocast(gates.device.type, enabled=False):
+            hidden = precise(inputs.hidden)
+            features = hidden if projection.hidden is None else projection.hidden(hidden)
+            assert inputs.weights is not None
+            logits = source_logits(features, projection, source, gold, inputs.weights.shape[1])
+            own = (features * nn.functional.embedding(ids, projection.weight)).sum(dim=-1) + projection.bias[ids]
+            first, counted = distinct(source, projection.vocab_size)
+            copied = torch.zeros_like(final).scatter_add(-1, first[gold.rows], final)
+            excess = copied_excess(gates, log_gen, logits - own.unsqueeze(-1), copied, counted[gold.rows])
+            generation = projection.smoothed(log_gen, hidden, ids, 1.0)
+            return logsigmoid(gates) + generation + excess / projection.vocab_size
+
+
+def gate(size: int, bias: float = 0.0) -> nn.Linear:
+    """A gate's weights N(0, 0.02) and its bias."""
+    layer = nn.Linear(size, 1)
+    nn.init.normal_(layer.weight, std=0.02)
+    nn.init.constant_(layer.bias, bias)
+    return layer
+
+
+def gate_of(features: Tensor, layer: nn.Linear) -> Tensor:
+    """The argument of a gate's sigmoid: (..., D) -> (...)."""
+    return linear(features.to(layer.weight.dtype), layer.weight, layer.bias).squeeze(-1)
+
+
+def precise(values: Tensor) -> Tensor:
+    """In float32 at least."""
+    return values.float() if values.dtype.itemsize < 4 else values
+
+
+def queries_of(tap: CrossTap | None) -> Tensor:
+    """Q_t, all heads side by side: (B, Q, D)."""
+    assert tap is not None, "this head needs the tapped attention"
+    return precise(tap.queries.flatten(2))
+
+
+def summed(parts: Sequence[Tensor]) -> Tensor:
+    """The sum of some tensors."""
+    total = parts[0]
+    for part in parts[1:]:
+        total = total + part
+    return total
