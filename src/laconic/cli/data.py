@@ -10,6 +10,7 @@ import typer
 
 from laconic.cli.data_write import TOKENS, MinHumanScore, Separator, prepare_app, subset_command
 from laconic.cli.progress import progress
+from laconic.cli.select_spans import select_spans_command
 from laconic.cli.tables import aligned
 from laconic.errors import ConfigError, DataError
 
@@ -25,6 +26,7 @@ app = typer.Typer(
 )
 command = app
 app.command("subset")(subset_command)
+app.command("select-spans")(select_spans_command)
 app.add_typer(prepare_app, name="prepare")
 
 Files = Annotated[

@@ -59,9 +59,9 @@ class Shape:
         Raises:
             ConfigError: a length below 1, an output beyond one machine word, or a chunk that holds no window.
         """
-        for name, value in (("--input-length", self.input), ("--output-length", self.output), ("--stride", self.stride)):
+        for name, value in (("input-length", self.input), ("output-length", self.output), ("stride", self.stride)):
             if value < 1:
-                raise ConfigError(f"{name} is {value}; it must be at least 1.")
+                raise ConfigError(f"--{name} is {value}; it must be at least 1.")
         if self.output > MOST_OUTPUT:
             raise ConfigError(f"--output-length is {self.output}; it can be {MOST_OUTPUT} at most.")
         if chunk < self.window:

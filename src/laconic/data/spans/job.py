@@ -1,0 +1,394 @@
+"""A whole selection: plan, first pass, choice, second pass, shuffled files; gone on with after an interruption.
+
+Everything on the way lies in ``OUT/.selection``, each piece in a file of its own that appears when it is complete. So a
+job that was killed does again only what was not, and the bytes are the same. That folder is removed at the end.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from laconic.data.spans.choose import Threshold, choose, report
+from laconic.data.spans.emit import emit_shard, merge
+from laconic.data.spans.files import part_of, read_json, write_json
+from laconic.data.spans.manifest import MANIFEST, describe
+from laconic.data.spans.reading import Shard, find_shards
+from laconic.data.spans.scan import read_candidates, scan_shard
+from laconic.data.spans.settings import SpanSettings
+from laconic.data.spans.units import Units, find_tokenizer, fingerprint, open_units
+from laconic.data.spans.workers import Run, run_here, run_processes, run_ray, start_ray
+from laconic.errors import ConfigError, DataError, LaconicError
+
+OnProgress = Callable[[str, int, int], object]  # the stage, what is done, of how much
+
+WORK = ".selection"
+TRAIN, VALIDATION = "train", "validation.jsonl"
+_LAST = 2**64 - 1
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What an unfinished selection is of; ``plan.json``."""
+
+    settings: SpanSettings
+    inputs: list[str]
+    tokenizer: str
+    shards: list[Shard]
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "settings": self.settings.as_dict(),
+            "inputs": self.inputs,
+            "tokenizer": self.tokenizer,
+            "shards": [asdict(shard) for shard in self.shards],
+        }
+
+    @classmethod
+    def read(cls, path: Path) -> Plan:
+        """What was written of `as_dict`."""
+        values = read_json(path)
+        settings = SpanSettings.from_dict(values["settings"])
+        return cls(settings, values["inputs"], values["tokenizer"], [Shard(**shard) for shard in values["shards"]])
+
+
+@dataclass(frozen=True)
+class Result:
+    """``complete_before``: there was nothing left to do."""
+
+    manifest: dict[str, Any]
+    complete_before: bool = False
+    warnings: list[str] = field(default_factory=list)
+
+
+def select_spans(
+    inputs: Sequence[str],
+    out: Path,
+    settings: SpanSettings,
+    *,
+    workers: int | None = None,
+    ray: bool = False,
+    overwrite: bool = False,
+    progress: OnProgress = lambda stage, done, total: None,
+) -> Result:
+    """Select the best spans of a corpus and write them to a folder that trainings read.
+
+    The output does not depend on ``workers`` (processes, or Ray's workers with ``ray``) nor on interruptions.
+
+    Raises:
+        ConfigError: settings, folder or tokenizer do not fit.
+        DataError: the corpus cannot be read, or holds nothing to select.
+    """
+    if workers is not None and workers < 1:
+        raise ConfigError(f"--workers is {workers}; it must be at least 1.")
+    tokenizer = find_tokenizer(settings.tokenizer)
+    mark = fingerprint(tokenizer)
+    if overwrite:
+        _clear(out)
+    finished = _finished(out, settings, mark, inputs)
+    if finished is not None:
+        return finished
+    plan = _plan(out, settings, list(inputs), mark, tokenizer)
+    library = None
+    try:
+        if ray:
+            library, size = start_ray(workers)
+            run: Run = partial(run_ray, library, size)
+        else:
+            run = run_here if (workers or 1) == 1 else partial(run_processes, workers or 1)
+        return _Job(out, plan, run, progress).finish()
+    finally:
+        if library is not None:
+            library.shutdown()
+
+
+# ------------------------------------------------------------------------------------------ beginning
+
+
+def _clear(out: Path) -> None:
+    """Remove what a selection wrote, and nothing else."""
+    if (out / MANIFEST).is_file() or (out / WORK).is_dir():
+        for name in (WORK, TRAIN):
+            shutil.rmtree(out / name, ignore_errors=True)
+        for name in (MANIFEST, VALIDATION):
+            (out / name).unlink(missing_ok=True)
+
+
+def _finished(out: Path, settings: SpanSettings, mark: str, inputs: Sequence[str]) -> Result | None:
+    """The result that is there already, if it is of the same settings and files."""
+    if not (out / MANIFEST).is_file():
+        return None
+    manifest = read_json(out / MANIFEST)
+    if not isinstance(manifest, dict) or "settings" not in manifest:
+        raise ConfigError(f"{out / MANIFEST} is not of a selection of spans; choose another folder.")
+    _compare(out, manifest["settings"], settings)
+    files = {shard.name: shard.size for shard in find_shards(inputs, out)}
+    same = files == {shard["name"]: shard["bytes"] for shard in manifest["shards"]}
+    if not same or mark != manifest["tokenizer"]["sha256"]:
+        raise ConfigError(
+            f"{out} holds a selection from other {'files' if not same else 'tokens: the tokenizer changed'}; "
+            "choose another folder, or start anew with --overwrite."
+        )
+    shutil.rmtree(out / WORK, ignore_errors=True)
+    return Result(manifest, True, manifest["warnings"])
+
+
+def _compare(out: Path, there: dict[str, Any], settings: SpanSettings) -> None:
+    asked = settings.as_dict()
+    differs = [name for name in asked if there.get(name) != asked[name]]
+    if differs:
+        shown = ", ".join(f"{name} {there.get(name)} instead of {asked[name]}" for name in differs[:3])
+        raise ConfigError(
+            f"{out} holds a selection with other settings ({shown}); choose another folder, or start anew with "
+            "--overwrite."
+        )
+
+
+def _plan(out: Path, settings: SpanSettings, inputs: list[str], mark: str, tokenizer: Path | None) -> Plan:
+    """The plan of an unfinished selection in the folder, or a new one."""
+    work = out / WORK
+    if (work / "plan.json").is_file():
+        plan = Plan.read(work / "plan.json")
+        _compare(out, plan.settings.as_dict(), settings)
+        if (plan.inputs, plan.tokenizer) != (inputs, mark):
+            what = "inputs" if plan.inputs != inputs else "tokens"
+            raise ConfigError(
+                f"{out} holds an unfinished selection from other {what}; choose another folder, or start anew with "
+                "--overwrite."
+            )
+        _refuse_new(plan, inputs, out)
+        return plan
+    shards = find_shards(inputs, out)
+    if out.exists() and (not out.is_dir() or any(path.name != WORK for path in out.iterdir())):
+        raise ConfigError(f"{out} is not an empty folder; choose another one.")
+    for name in ("scan", "chosen", "emit"):
+        (work / name).mkdir(parents=True, exist_ok=True)
+    if tokenizer is not None:  # so that every worker reads the same, and a later run too
+        with part_of(work / "tokenizer.json") as file:
+            file.write(tokenizer.read_bytes())
+    plan = Plan(settings, inputs, mark, shards)
+    write_json(work / "plan.json", plan.as_dict())
+    return plan
+
+
+def _refuse_new(plan: Plan, inputs: list[str], out: Path) -> None:
+    """A file that is missing is told when it is wanted; one that is new would be passed over."""
+    try:
+        now = {shard.name for shard in find_shards(inputs, out)}
+    except DataError:
+        return
+    new = sorted(now - {shard.name for shard in plan.shards})
+    if new:
+        raise ConfigError(
+            f"The input has files that were not there when the selection began ({', '.join(new[:3])}); start anew with "
+            "--overwrite."
+        )
+
+
+# --------------------------------------------------------------------------------- pieces, in any process
+
+
+@lru_cache(maxsize=1)
+def _opened(plan_path: str, written: int) -> tuple[Plan, Units]:
+    plan = Plan.read(Path(plan_path))
+    tokenizer = Path(plan_path).with_name("tokenizer.json")
+    return plan, open_units(tokenizer if tokenizer.is_file() else None, plan.settings.lowercase)
+
+
+def _open(work: Path) -> tuple[Plan, Units]:
+    path = work / "plan.json"
+    return _opened(str(path), path.stat().st_mtime_ns)
+
+
+def _place(work: Path, step: str, number: int) -> Path:
+    return work / step / f"{number:05d}"
+
+
+def _piece(step: Callable[[Path, int], None], work: Path, number: int) -> LaconicError | None:
+    """An error comes back as a plain value that every process can read."""
+    try:
+        step(work, number)
+    except DataError as error:
+        return DataError(str(error))
+    except LaconicError as error:
+        return error
+    except OSError as error:
+        return LaconicError(f"{error.filename or work}: {error.strerror or error}. What was complete is kept.")
+    return None
+
+
+def _scan(work: Path, number: int) -> None:
+    plan, units = _open(work)
+    place = _place(work, "scan", number)
+    try:
+        scan_shard(plan.settings, units, plan.shards[number], place)
+    except DataError as error:
+        _give_up(plan, place, error)
+
+
+def _emit(work: Path, number: int) -> None:
+    plan, units = _open(work)
+    rows = np.load(_place(work, "chosen", number).with_suffix(".npy"))
+    chosen = read_candidates(_place(work, "scan", number).with_suffix(".bin"))[rows]
+    try:
+        emit_shard(plan.settings, units, plan.shards[number], chosen, _place(work, "emit", number))
+    except DataError as error:
+        _give_up(plan, _place(work, "scan", number), error)
+        (work / "choice.json").unlink(missing_ok=True)
+
+
+def _give_up(plan: Plan, place: Path, error: DataError) -> None:
+    """A shard that cannot be read is left out altogether, if that is allowed."""
+    if not plan.settings.skip_bad:
+        raise error
+    write_json(place.with_suffix(".json"), {"problem": str(error)})
+
+
+def _merge(work: Path, number: int) -> None:
+    choice = read_json(work / "choice.json")
+    file = choice["files"][number]
+    sources = [_place(work, "emit", shard) for shard in choice["shards"]]
+    written = merge(sources, file["low"], file["high"], work.parent / file["name"])
+    if written != file["records"]:
+        raise AssertionError(f"{file['name']}: {written} records instead of {file['records']}")
+
+
+# --------------------------------------------------------------------------------------------- the job
+
+
+class _Job:
+    def __init__(self, out: Path, plan: Plan, run: Run, progress: OnProgress) -> None:
+        self.out, self.plan, self.run, self.progress = out, plan, run, progress
+        self.work = out / WORK
+        self.sizes = [max(1, shard.size) for shard in plan.shards]
+
+    def finish(self) -> Result:
+        everything = range(len(self.plan.shards))
+        while True:
+            self._do("Scoring spans", _scan, self._missing("scan", ".json", everything), self.sizes)
+            choice = self._choice()
+            self._do("Reading chosen spans", _emit, self._missing("emit", ".index", choice["shards"]), self.sizes)
+            if (self.work / "choice.json").is_file():
+                break
+        (self.out / TRAIN).mkdir(exist_ok=True)
+        files = choice["files"]
+        waiting = [number for number, file in enumerate(files) if not (self.out / file["name"]).is_file()]
+        self._do("Shuffling", _merge, waiting, [file["records"] for file in files])
+        manifest = describe(self.plan.settings, self.plan.tokenizer, self.plan.shards, self._scans(), choice)
+        write_json(self.out / MANIFEST, manifest)
+        shutil.rmtree(self.work, ignore_errors=True)
+        return Result(manifest, warnings=manifest["warnings"])
+
+    def _missing(self, step: str, suffix: str, numbers: Sequence[int]) -> list[int]:
+        return [number for number in numbers if not _place(self.work, step, number).with_suffix(suffix).is_file()]
+
+    def _do(self, stage: str, step: Callable[[Path, int], None], pieces: list[int], sizes: list[int]) -> None:
+        """Have pieces done, large ones first; an error stops when those on their way are known."""
+        if not pieces:
+            return
+        done, total = 0, sum(sizes[piece] for piece in pieces)
+        self.progress(stage, 0, total)
+        for piece, error in self.run(partial(_piece, step, self.work), sorted(pieces, key=lambda one: -sizes[one])):
+            if error is not None:
+                raise error
+            done += sizes[piece]
+            self.progress(stage, done, total)
+
+    def _scans(self) -> list[dict[str, Any]]:
+        return [
+            read_json(_place(self.work, "scan", number).with_suffix(".json")) for number in range(len(self.plan.shards))
+        ]
+
+    def _candidates(self, number: int) -> NDArray[np.void]:
+        return read_candidates(_place(self.work, "scan", number).with_suffix(".bin"))
+
+    def _choice(self) -> dict[str, Any]:
+        """What was chosen, with the bounds of the output files; ``choice.json``."""
+        path = self.work / "choice.json"
+        if path.is_file():
+            return read_json(path)
+        for old in (self.work / "emit").iterdir():
+            old.unlink()
+        shutil.rmtree(self.out / TRAIN, ignore_errors=True)
+        (self.out / VALIDATION).unlink(missing_ok=True)
+        settings, scans = self.plan.settings, self._scans()
+        good = [number for number, scan in enumerate(scans) if "problem" not in scan]
+        histogram: Counter[tuple[int, int, int]] = Counter()
+        for number in good:
+            for m1, m2, ml, count in scans[number]["histogram"]:
+                histogram[m1, m2, ml] += count
+        _refuse_none(settings, [scans[number] for number in good], len(scans))
+        chosen = choose(settings, histogram, good, self._candidates)
+        parts = []
+        for number, rows in zip(good, chosen.rows, strict=True):
+            with part_of(_place(self.work, "chosen", number).with_suffix(".npy")) as file:
+                np.save(file, rows)
+            if len(rows):
+                parts.append((number, self._candidates(number)[rows]))
+        choice = {
+            "shards": [number for number, _ in parts],
+            "files": _files(settings, [part["order"] for _, part in parts]),
+            "threshold": _exact(chosen.threshold),
+            "reports": report(settings, [part for _, part in parts]),
+        }
+        write_json(path, choice)
+        return choice
+
+
+def _exact(threshold: Threshold) -> dict[str, Any]:
+    values = asdict(threshold)
+    return values | {"score": float(threshold.score), "exact": str(threshold.score)}
+
+
+def _files(settings: SpanSettings, orders: list[NDArray[np.uint64]]) -> list[dict[str, Any]]:
+    """The output files, each with the bounds of the orders that go there.
+
+    Raises:
+        DataError: there is nothing, or nothing to train on beside the validation records.
+    """
+    order = np.sort(np.concatenate(orders)) if orders else np.zeros(0, dtype=np.uint64)
+    if not len(order):
+        raise DataError("All candidates were dropped because of --drop-ceiling.")
+    if len(order) <= settings.validation:
+        raise DataError(
+            f"Only {len(order):,} spans were found; --validation {settings.validation} leaves none to train on."
+        )
+    bounds = list(range(settings.validation, len(order), settings.shard_records))
+    names = [f"{TRAIN}/{TRAIN}-{number:05d}.jsonl" for number in range(len(bounds))]
+    if settings.validation:
+        bounds, names = [0, *bounds], [VALIDATION, *names]
+    # equal orders stay together, so that a bound lies between different ones
+    starts = [int(np.searchsorted(order, order[bound])) for bound in bounds]
+    files = []
+    for name, start, end in zip(names, starts, [*starts[1:], len(order)], strict=True):
+        low, high = int(order[start]), int(order[end]) - 1 if end < len(order) else _LAST
+        files.append({"name": name, "records": end - start, "low": low, "high": high})
+    return files
+
+
+def _refuse_none(settings: SpanSettings, scans: list[dict[str, Any]], shards: int) -> None:
+    """Say why there is nothing to select from."""
+    if not scans:
+        raise DataError(f"None of the {shards:,} files could be read; leave out --skip-bad to see why.")
+    window = settings.shape.window
+    count, longest = sum(scan["documents"] for scan in scans), max(scan["longest"] for scan in scans)
+    if not count:
+        raise DataError("The input holds no text.")
+    if not any(scan["chunks"] for scan in scans):
+        raise DataError(
+            f"No document has {window:,} tokens ({settings.input_length} + {settings.output_length}): of "
+            f"{count:,} the longest has {longest:,}; take shorter spans (--input-length, --output-length), or, for "
+            "plain text, whole files as documents (--text file)."
+        )
+    if not any(scan["candidates"] for scan in scans):
+        over = f" scores above {settings.over}" if settings.over is not None else " holds text in both spans"
+        raise DataError(f"No window{over}.")

@@ -1,0 +1,180 @@
+"""The shards of a corpus and the documents in them, read as a stream."""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from laconic.data.entries import TableOptions
+from laconic.data.lines import BadRecordError, bare_name, text_lines
+from laconic.data.tables import read_jsonl
+from laconic.errors import ConfigError, DataError
+from laconic.text.normalization import encodable
+
+OnSkip = Callable[[BadRecordError], object]
+
+TEXT_SUFFIXES = {".txt", ".text"}
+JSONL_SUFFIXES = {".jsonl", ".ndjson"}
+_NOT_TEXT = {
+    ".json",
+    ".csv",
+    ".tsv",
+    ".parquet",
+    ".arrow",
+    ".db",
+    ".sqlite",
+    ".zip",
+    ".tar",
+    ".tgz",
+    ".bz2",
+    ".xz",
+    ".pdf",
+}
+_WILD = re.compile(r"[*?\[]")
+_PIECE = 1 << 20  # characters of a text file that are held in memory
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """A file of the corpus. ``name`` is its path below the common folder of all; size and time tell a change."""
+
+    name: str
+    path: str
+    size: int
+    modified: int
+
+    def check(self) -> None:
+        """Is the file still the one that was found?
+
+        Raises:
+            DataError: it is gone, or another.
+        """
+        try:
+            now = os.stat(self.path)
+        except OSError as error:
+            raise DataError(
+                f"{self.path} was there when the selection began and cannot be opened any more ({error.strerror}); put "
+                "it back and run the same command again, or use --skip-bad."
+            ) from None
+        if (now.st_size, now.st_mtime_ns) != (self.size, self.modified):
+            raise DataError(
+                f"{self.path} changed since the selection began; run the command again with --overwrite to start anew."
+            )
+
+
+def find_shards(inputs: Sequence[str], out: Path) -> list[Shard]:
+    """The files that ``inputs`` (files, folders, patterns) name, each once, in the order of their names.
+
+    A folder stands for all files of text and JSON lines below it, hidden ones excepted.
+
+    Raises:
+        ConfigError: no inputs, or the output folder lies in an input folder.
+        DataError: an input that does not exist or holds nothing to read.
+    """
+    if not inputs:
+        raise ConfigError("Nothing to read: name files, folders or patterns with --input.")
+    found: dict[Path, None] = {}
+    roots = []
+    for text in inputs:
+        root, paths = _expand(text, out)
+        roots.append(str(root))
+        found.update(dict.fromkeys(paths))
+    base = Path(os.path.commonpath(roots))
+    shards = []
+    for path in found:
+        _refuse_kind(path)
+        about = path.stat()
+        shards.append(Shard(path.relative_to(base).as_posix(), str(path), about.st_size, about.st_mtime_ns))
+    return sorted(shards, key=lambda shard: shard.name)
+
+
+def _expand(text: str, out: Path) -> tuple[Path, list[Path]]:
+    """An input's own folder, and its files."""
+    place = Path(os.path.abspath(text))
+    if place.is_dir():
+        if Path(os.path.abspath(out)).is_relative_to(place):
+            raise ConfigError(f"--out {out} lies in the input folder {text}; choose a folder outside of it.")
+        files = sorted(path for path in place.rglob("*") if path.is_file() and _is_corpus(path.relative_to(place)))
+        if not files:
+            raise DataError(
+                f"{text} holds no file to read; files end in .txt or .jsonl, with .gz or .zst behind it or not."
+            )
+        return place, files
+    if place.is_file():
+        return place.parent, [place]
+    if not _WILD.search(text):
+        raise DataError(f"{text} does not exist.")
+    files = sorted(Path(os.path.abspath(name)) for name in glob.glob(text, recursive=True) if Path(name).is_file())
+    if not files:
+        raise DataError(f"No file has a name like {text}.")
+    parts = place.parts
+    fixed = next(index for index, part in enumerate(parts) if _WILD.search(part))
+    return Path(*parts[:fixed]), files
+
+
+def _is_corpus(path: Path) -> bool:
+    hidden = any(part.startswith(".") for part in path.parts)
+    return not hidden and Path(bare_name(path)).suffix.lower() in TEXT_SUFFIXES | JSONL_SUFFIXES
+
+
+def _refuse_kind(path: Path) -> None:
+    suffix = Path(bare_name(path)).suffix.lower()
+    if suffix in _NOT_TEXT:
+        raise DataError(f"{path}: {suffix} files are not read here; write the documents as JSON lines or plain text.")
+
+
+def documents(path: Path, *, text: str, column: str | None, on_skip: OnSkip | None) -> Iterator[tuple[int, str]]:
+    """The documents of a file with their numbers; those without text are left out.
+
+    Numbers count JSON records, lines, or, where a file is one document, its pieces: a longer file is cut at line ends
+    into pieces of about a million characters, so that it need not fit into memory.
+
+    Raises:
+        DataError: the file cannot be read, or a record is bad and there is no ``on_skip`` to take it.
+    """
+
+    def bad(problem: BadRecordError) -> None:
+        if on_skip is None:
+            raise problem
+        on_skip(problem)
+
+    if Path(bare_name(path)).suffix.lower() in JSONL_SUFFIXES:
+        found = _records(path, column, bad)
+    else:
+        found = _lines(path, bad) if text == "line" else _pieces(path, bad)
+    for number, document in found:
+        if document and not document.isspace():
+            yield number, encodable(document)
+
+
+def _records(path: Path, column: str | None, bad: OnSkip) -> Iterator[tuple[int, str]]:
+    options = TableOptions(column, None, need_summary=False)
+    for number, entry in enumerate(read_jsonl(path, options)):
+        if isinstance(entry, BadRecordError):
+            bad(entry)
+        else:
+            yield number, entry.document
+
+
+def _lines(path: Path, bad: OnSkip) -> Iterator[tuple[int, str]]:
+    for number, line in text_lines(path):
+        if isinstance(line, BadRecordError):
+            bad(line)
+        else:
+            yield number - 1, line
+
+
+def _pieces(path: Path, bad: OnSkip) -> Iterator[tuple[int, str]]:
+    lines: list[str] = []
+    size = number = 0
+    for _, line in _lines(path, bad):
+        lines.append(line)
+        size += len(line) + 1
+        if size >= _PIECE:
+            yield number, "\n".join(lines)
+            lines, size, number = [], 0, number + 1
+    yield number, "\n".join(lines)

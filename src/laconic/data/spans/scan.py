@@ -1,0 +1,226 @@
+"""The first pass: the candidates of one shard, with their counts and what decides between equals."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from laconic.data.readers import SkipCounter
+from laconic.data.spans.files import part_of, write_json
+from laconic.data.spans.reading import Shard, documents
+from laconic.data.spans.scoring import BlockScorer, Found
+from laconic.data.spans.settings import SpanSettings
+from laconic.data.spans.units import PART, SOLID, Units
+
+# ``tie`` orders candidates of equal score, ``order`` all that are chosen; ``output`` tells equal output spans.
+CANDIDATE = np.dtype(
+    [
+        ("document", "<u8"),
+        ("start", "<u4"),
+        ("m1", "<u2"),
+        ("m2", "<u2"),
+        ("ml", "<u2"),
+        ("tie", "<u8"),
+        ("order", "<u8"),
+        ("output", "<u8", (2,)),
+    ]
+)
+_BATCH_CHARACTERS = 1 << 18
+_BATCH_DOCUMENTS = 256
+_HELD = 1024  # chunks that are scored at a time ...
+_CELLS = 1 << 17  # ... in blocks of so many tokens
+
+
+@dataclass
+class Counts:
+    """What a pass over a shard saw."""
+
+    documents: int = 0
+    characters: int = 0
+    tokens: int = 0
+    chunks: int = 0
+    short_tails: int = 0
+    blank_chunks: int = 0
+    candidates: int = 0
+    longest: int = 0
+    histogram: Counter[tuple[int, int, int]] = field(default_factory=Counter)
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return vars(self) | {"histogram": [[*key, count] for key, count in sorted(self.histogram.items())]}
+
+
+@dataclass(frozen=True, slots=True)
+class _Chunk:
+    document: int
+    offset: int
+    tokens: NDArray[np.int32]
+
+
+def stable_hash(seed: int, shard: str, document: int, start: int) -> tuple[int, int]:
+    """Two 64-bit numbers of a place in the corpus; the same on every machine and in every process."""
+    content = f"{seed}\0{shard}\0{document}\0{start}".encode("utf-8", "surrogateescape")
+    digest = hashlib.blake2b(content, digest_size=16).digest()
+    return int.from_bytes(digest[:8], "little"), int.from_bytes(digest[8:], "little")
+
+
+class Scanner:
+    """Finds the candidates of a shard."""
+
+    def __init__(self, settings: SpanSettings, units: Units, shard: Shard) -> None:
+        self.settings, self.units, self.shard = settings, units, shard
+        self.counts = Counts()
+        self.skipped = SkipCounter()
+        self._scorer = BlockScorer(settings.shape, settings.key)
+
+    def candidates(self) -> Iterator[NDArray[np.void]]:
+        """Arrays of `CANDIDATE`, some chunks at a time, in the order of the shard.
+
+        Raises:
+            DataError: the shard cannot be read, or holds a bad record that is not to be skipped.
+        """
+        held: list[_Chunk] = []
+        for batch in self._batches():
+            for (number, text), tokens in zip(batch, self.units.encode([text for _, text in batch]), strict=True):
+                self._count(text, tokens)
+                held.extend(self._chunks(number, tokens))
+            while len(held) >= _HELD:
+                yield self._scored(held[:_HELD])
+                held = held[_HELD:]
+            if self.units.full and held:
+                yield self._scored(held)
+                held = []
+            self.units.forget()
+        if held:
+            yield self._scored(held)
+
+    def _batches(self) -> Iterator[list[tuple[int, str]]]:
+        on_skip = self.skipped if self.settings.skip_bad else None
+        batch: list[tuple[int, str]] = []
+        size = 0
+        reading = {"text": self.settings.text, "column": self.settings.column}
+        for number, text in documents(Path(self.shard.path), on_skip=on_skip, **reading):  # type: ignore[arg-type]
+            batch.append((number, text))
+            size += len(text)
+            if size >= _BATCH_CHARACTERS or len(batch) >= _BATCH_DOCUMENTS:
+                yield batch
+                batch, size = [], 0
+        if batch:
+            yield batch
+
+    def _count(self, text: str, tokens: NDArray[np.int32]) -> None:
+        self.counts.documents += 1
+        self.counts.characters += len(text)
+        self.counts.tokens += len(tokens)
+        self.counts.longest = max(self.counts.longest, len(tokens))
+
+    def _chunks(self, document: int, tokens: NDArray[np.int32]) -> Iterator[_Chunk]:
+        for offset in range(0, len(tokens), self.settings.chunk):
+            piece = tokens[offset : offset + self.settings.chunk]
+            if len(piece) < self.settings.shape.window:
+                self.counts.short_tails += 1
+            else:
+                self.counts.chunks += 1
+                yield _Chunk(document, offset, piece)
+
+    def _scored(self, chunks: list[_Chunk]) -> NDArray[np.void]:
+        """Chunks of about the same length together, so that little is computed of padding."""
+        chunks = sorted(chunks, key=lambda chunk: -len(chunk.tokens))
+        parts = []
+        while chunks:
+            width = max(8, _CELLS // len(chunks[0].tokens))
+            parts.append(self._block(chunks[:width]))
+            chunks = chunks[width:]
+        found = np.concatenate(parts)
+        return found[np.lexsort((found["start"], found["document"]))]
+
+    def _block(self, chunks: list[_Chunk]) -> NDArray[np.void]:
+        lengths = np.array([len(chunk.tokens) for chunk in chunks])
+        tokens = np.full((len(chunks), lengths.max()), -1, dtype=np.int32)
+        for row, chunk in zip(tokens, chunks, strict=True):
+            row[: len(chunk.tokens)] = chunk.tokens
+        tokens = np.ascontiguousarray(tokens.T)
+        kinds = self.units.kinds(tokens)
+        text = None if kinds is None or (kinds > 0).all() else kinds > 0
+        found = self._choose(chunks, tokens, lengths, text)
+        self.counts.blank_chunks += len(chunks) - len(np.unique(found.column))
+        keep = self._readable(tokens, kinds, found)
+        return self._described(chunks, tokens, found, keep)
+
+    def _choose(
+        self,
+        chunks: list[_Chunk],
+        tokens: NDArray[np.int32],
+        lengths: NDArray[np.int64],
+        text: NDArray[np.bool_] | None,
+    ) -> Found:
+        if self.settings.random:
+            seed, shard = self.settings.seed, self.shard.name
+            draws = [stable_hash(seed, f"{shard}\0draw", chunk.document, chunk.offset)[0] for chunk in chunks]
+            return self._scorer.given(tokens, lengths, np.array(draws, dtype=np.uint64), text)
+        if self.settings.floor is not None:
+            return self._scorer.above(tokens, lengths, text, self.settings.floor)
+        return self._scorer.best(tokens, lengths, text)
+
+    def _readable(self, tokens: NDArray[np.int32], kinds: NDArray[np.uint8] | None, found: Found) -> NDArray[np.int64]:
+        """The places of those whose spans are text: pieces of characters may make up blanks together."""
+        keep = np.ones(len(found.column), dtype=bool)
+        if kinds is None or not (kinds == PART).any():
+            return np.flatnonzero(keep)
+        middle = self.settings.input_length
+        for index, (column, start) in enumerate(zip(found.column, found.start, strict=True)):
+            for low, high in ((start, start + middle), (start + middle, start + self.settings.shape.window)):
+                if not (kinds[low:high, column] == SOLID).any() and self.units.is_blank(tokens[low:high, column]):
+                    keep[index] = False
+        return np.flatnonzero(keep)
+
+    def _described(
+        self, chunks: list[_Chunk], tokens: NDArray[np.int32], found: Found, keep: NDArray[np.int64]
+    ) -> NDArray[np.void]:
+        rows = np.zeros(len(keep), dtype=CANDIDATE)
+        seed, shape = self.settings.seed, self.settings.shape
+        for row, index in zip(rows, keep, strict=True):
+            column, start = found.column[index], int(found.start[index])
+            chunk = chunks[column]
+            place = chunk.offset + start
+            output = np.ascontiguousarray(tokens[start + shape.input : start + shape.window, column])
+            digest = hashlib.blake2b(self.units.content(output), digest_size=16).digest()
+            counts = (int(found.m1[index]), int(found.m2[index]), int(found.ml[index]))
+            self.counts.histogram[counts] += 1
+            row["document"], row["start"] = chunk.document, place
+            row["m1"], row["m2"], row["ml"] = counts
+            row["tie"], row["order"] = stable_hash(seed, self.shard.name, chunk.document, place)
+            row["output"] = np.frombuffer(digest, dtype="<u8")
+        self.counts.candidates += len(rows)
+        return rows
+
+
+def scan_shard(settings: SpanSettings, units: Units, shard: Shard, place: Path) -> None:
+    """Write ``place.bin`` with the candidates, then ``place.json`` with the counts: that one says it is complete.
+
+    With ``skip_bad`` a shard that cannot be read has a sentence there, and no candidates.
+
+    Raises:
+        DataError: the shard is gone, has changed or cannot be read.
+    """
+    scanner = Scanner(settings, units, shard)
+    shard.check()
+    with part_of(place.with_suffix(".bin")) as file:
+        for rows in scanner.candidates():
+            file.write(rows.tobytes())
+    shard.check()
+    write_json(place.with_suffix(".json"), scanner.counts.as_dict() | {"skipped": dict(scanner.skipped.counts)})
+
+
+def read_candidates(path: Path) -> NDArray[np.void]:
+    """What `scan_shard` wrote, left on the disk until it is used."""
+    if not path.stat().st_size:
+        return np.zeros(0, dtype=CANDIDATE)
+    return np.memmap(path, dtype=CANDIDATE, mode="r")

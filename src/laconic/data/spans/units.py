@@ -1,0 +1,211 @@
+"""What the lengths of spans are counted in: the tokens of a trained tokenizer, or words."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from contextlib import suppress
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+from huggingface_hub import hf_hub_download
+from numpy.typing import NDArray
+
+from laconic.data.spans.settings import WORDS
+from laconic.errors import ConfigError
+from laconic.text.base import TOKENIZER_FILE, read_backend
+from laconic.text.normalization import extend_over_marks
+
+Offsets = list[tuple[int, int]]
+
+_WORD = re.compile(r"[\u4e00-\u9fff\u3040-\u30ff]|\w+|[^\w\s]")  # words and signs, Han and kana one by one
+_HUB_ID = re.compile(r"[\w.\-]+/[\w.\-]+")
+_MOST_WORDS = 500_000
+
+BLANK, PART, SOLID = 0, 1, 2  # a token is white space, bytes of a character, or readable
+
+
+class Units(ABC):
+    """Texts to numbers, and numbers to the places they came from. Equal numbers are equal tokens (within `forget`)."""
+
+    @abstractmethod
+    def encode(self, texts: Sequence[str]) -> list[NDArray[np.int32]]:
+        """The tokens of each text."""
+
+    @abstractmethod
+    def locate(self, text: str) -> tuple[list[int], Offsets]:
+        """The tokens of a text with the characters each came from."""
+
+    @abstractmethod
+    def kinds(self, tokens: NDArray[np.int32]) -> NDArray[np.uint8] | None:
+        """`BLANK`, `PART` or `SOLID` for each; ``None`` where all are solid."""
+
+    @abstractmethod
+    def is_blank(self, tokens: NDArray[np.int32]) -> bool:
+        """Is what the tokens stand for white space only?"""
+
+    @abstractmethod
+    def content(self, tokens: NDArray[np.int32]) -> bytes:
+        """The same bytes for the same tokens, in whichever process."""
+
+    @property
+    def full(self) -> bool:
+        """Are there so many numbers that `forget` would drop them?"""
+        return False
+
+    def forget(self) -> None:  # noqa: B027 - nothing to forget, mostly
+        """Drop all numbers if there are too many; those handed out so far will not be used any more."""
+
+
+class WordUnits(Units):
+    """Words and signs by rule, numbered as they come."""
+
+    def __init__(self, lowercase: bool) -> None:
+        self._lowercase = lowercase
+        self._numbers: dict[str, int] = {}
+        self._words: list[str] = []
+
+    def encode(self, texts: Sequence[str]) -> list[NDArray[np.int32]]:
+        """See `Units`."""
+        return [np.array(self._numbered(_WORD.findall(text)), dtype=np.int32) for text in texts]
+
+    def locate(self, text: str) -> tuple[list[int], Offsets]:
+        """See `Units`."""
+        matches = list(_WORD.finditer(text))
+        return self._numbered([match[0] for match in matches]), [match.span() for match in matches]
+
+    def _numbered(self, words: list[str]) -> list[int]:
+        numbers = self._numbers
+        if self._lowercase:
+            words = [word.lower() for word in words]
+        found = [numbers.setdefault(word, len(numbers)) for word in words]
+        if len(self._words) < len(numbers):
+            self._words.extend(islice(numbers, len(self._words), None))
+        return found
+
+    def kinds(self, tokens: NDArray[np.int32]) -> None:
+        """See `Units`."""
+        return
+
+    def is_blank(self, tokens: NDArray[np.int32]) -> bool:
+        """See `Units`."""
+        return False
+
+    def content(self, tokens: NDArray[np.int32]) -> bytes:
+        """See `Units`."""
+        return "\n".join(self._words[token] for token in tokens).encode()
+
+    @property
+    def full(self) -> bool:
+        """See `Units`."""
+        return len(self._words) > _MOST_WORDS
+
+    def forget(self) -> None:
+        """See `Units`."""
+        if self.full:
+            self._numbers.clear()
+            self._words.clear()
+
+
+class TokenUnits(Units):
+    """The tokens of a ``tokenizer.json``. Special tokens are not looked for in the text.
+
+    What the vocabulary does not know matches nothing, not even itself: such tokens get numbers of their own.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._backend = backend = read_backend(path)
+        backend.no_truncation()
+        backend.no_padding()
+        backend.encode_special_tokens = True
+        self._size = backend.get_vocab_size(with_added_tokens=True)
+        unknown = getattr(backend.model, "unk_token", None)
+        number = backend.token_to_id(unknown) if isinstance(unknown, str) else getattr(backend.model, "unk_id", None)
+        self._unknown = number if isinstance(number, int) else None
+        shown = [self._shown([token]) for token in range(self._size)]
+        kinds = [SOLID if text.replace("\ufffd", "").strip() else PART if text.strip() else BLANK for text in shown]
+        self._kinds = np.array([*kinds, SOLID], dtype=np.uint8)
+
+    def _shown(self, tokens: list[int]) -> str:
+        return self._backend.decode(tokens, skip_special_tokens=False)
+
+    def encode(self, texts: Sequence[str]) -> list[NDArray[np.int32]]:
+        """See `Units`."""
+        encodings = self._backend.encode_batch_fast(list(texts), add_special_tokens=False)
+        return [self._numbered(np.array(encoding.ids, dtype=np.int32)) for encoding in encodings]
+
+    def _numbered(self, tokens: NDArray[np.int32]) -> NDArray[np.int32]:
+        if self._unknown is not None:
+            places = np.flatnonzero(tokens == self._unknown)
+            tokens[places] = self._size + places
+        return tokens
+
+    def locate(self, text: str) -> tuple[list[int], Offsets]:
+        """See `Units`; unknown tokens have the vocabulary's number here."""
+        encoding = self._backend.encode(text, add_special_tokens=False)
+        offsets = encoding.offsets
+        return encoding.ids, offsets if text.isascii() else extend_over_marks(text, offsets)
+
+    def kinds(self, tokens: NDArray[np.int32]) -> NDArray[np.uint8]:
+        """See `Units`."""
+        return self._kinds[np.minimum(tokens, self._size)]
+
+    def is_blank(self, tokens: NDArray[np.int32]) -> bool:
+        """See `Units`."""
+        return not self._shown(tokens[tokens < self._size].tolist()).strip() and bool((tokens < self._size).all())
+
+    def content(self, tokens: NDArray[np.int32]) -> bytes:
+        """See `Units`."""
+        return tokens.astype("<i4").tobytes()
+
+
+def open_units(tokenizer: Path | None, lowercase: bool) -> Units:
+    """Words where there is no tokenizer file."""
+    return WordUnits(lowercase) if tokenizer is None else TokenUnits(tokenizer)
+
+
+def one_thread() -> None:
+    """The tokenizer uses no threads of its own: the number of workers says how many cores are used."""
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"
+
+
+def find_tokenizer(name: str) -> Path | None:
+    """The ``tokenizer.json`` of a folder (a model, a run, a tokenizer), a file or a hub id; None for ``words``.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    if name == WORDS:
+        return None
+    place = Path(name).expanduser()
+    if place.is_file():
+        return place
+    for folder in (place, place / "tokenizer", place / "model"):
+        if (folder / TOKENIZER_FILE).is_file():
+            return folder / TOKENIZER_FILE
+    if place.is_dir() or not _HUB_ID.fullmatch(name):
+        raise ConfigError(
+            f"--tokenizer '{name}' is neither words, nor a folder with a {TOKENIZER_FILE}, nor a hub id (owner/name)."
+        )
+    logging.getLogger("huggingface_hub").setLevel(logging.ERROR)
+    with suppress(Exception):  # what is here already is used as it is
+        return Path(hf_hub_download(name, TOKENIZER_FILE, local_files_only=True))
+    try:
+        return Path(hf_hub_download(name, TOKENIZER_FILE))
+    except Exception as error:  # the hub client's errors, httpx's and OSError have no common base
+        reason = str(error).strip().split("\n")[0].split(". ")[0]
+        raise ConfigError(
+            f"The tokenizer {name} could not be loaded from the hub ({reason}); give a folder that holds it, or use "
+            "--tokenizer words."
+        ) from None
+
+
+def fingerprint(path: Path | None) -> str:
+    """Of the file's content; of the rule for words."""
+    content = _WORD.pattern.encode() if path is None else path.read_bytes()
+    return hashlib.sha256(content).hexdigest()
