@@ -227,7 +227,7 @@ class BartSummarizer(SummarizationModel):
             opened = None
             if self.head.reads_taps:
                 side = self._source_side(memory, cross[self.config.attention_layer][1].transpose(1, 2))
-                opened, state["history"] = self.head.open(side), self.head.begin(side)
+                opened, state["copying"] = self.head.open(side), self.head.begin(side)
             state["source"] = Shared((ids, memory.mask, size, first_positions(ids, size), opened))
         if self.opponent is not None and self.opponent.decodes:
             state["opponent"] = self.opponent.projection.for_decoding()
@@ -297,8 +297,8 @@ class BartSummarizer(SummarizationModel):
         ids, mask, size, first, opened = state["source"].tree
         source = CopySource(ids, mask, size, first, opened)
         inputs = self._head_input(decoded, attention, project)
-        log_probs, details, history = self.head(inputs, attention, source, state.get("history"))
-        return log_probs.flatten(0, 1), details, state | {"history": history}
+        log_probs, details, remembered = self.head(inputs, attention, source, state.get("copying"))
+        return log_probs.flatten(0, 1), details, state | {"copying": remembered}
 
     def forward(self, batch: Batch) -> ModelOutput:
         """Teacher-forced pass: gold log-probabilities (B, T).
