@@ -91,8 +91,8 @@ def take_weights(model: nn.Module, initial: LoadedModel, tokenizer: Tokenizer, p
     if other:
         more = f", and {len(other) - 3} more" if len(other) > 3 else ""
         raise ConfigError(
-            f"The model of {place} has other sizes than this run's: {'; '.join(other[:3])}{more}. "
-            f"Make the settings below 'model' equal (its recipe.yaml has them)."
+            f"The {type(initial.model).__name__} of {place} has other sizes than this run's {type(model).__name__}: "
+            f"{'; '.join(other[:3])}{more}. Make the settings below 'model' equal (its recipe.yaml has them)."
         )
     with torch.no_grad():
         for name in shared:

@@ -1,0 +1,185 @@
+"""Starting from a model that exists: what is taken, what stays as drawn, what is refused."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from laconic.config.schema import RunConfig
+from laconic.errors import ConfigError, ModelError
+from laconic.models.folder import load_model_folder
+from laconic.text.tokenizer import BpeTokenizer, Tokenizer
+from laconic.training import rng
+from laconic.training.initial import take_weights
+from laconic.training.loop import Trainer, _accelerator, train
+from laconic.training.setup import Parts, prepare
+
+TRANSFORMER = {
+    "type": "transformer",
+    "encoder_layers": 1,
+    "decoder_layers": 2,
+    "hidden_size": 8,
+    "num_heads": 2,
+    "feed_forward_size": 12,
+    "head": {"type": "vocabulary"},
+}
+OPPONENT = {"type": "max", "layer": 1, "head": 1}
+
+
+def quiet(message: str) -> None:
+    return
+
+
+@pytest.fixture
+def base(make_run: Any) -> RunConfig:
+    """A Transformer without an opponent."""
+    run: RunConfig = make_run()
+    return run.model_copy(update={"model": TRANSFORMER, "objectives": ({"type": "nll"},)})
+
+
+@pytest.fixture
+def trained(base: RunConfig, tmp_path: Path) -> Path:
+    return Path(train(base, tmp_path / "base", on_message=quiet).folder)
+
+
+def with_opponent(run: RunConfig) -> RunConfig:
+    objectives = ({"type": "nll"}, {"type": "opponent", "weight": 0.2})
+    return run.model_copy(update={"model": {**run.model, "opponent": OPPONENT}, "objectives": objectives})
+
+
+def starting_from(run: RunConfig, place: str | Path, **changes: Any) -> RunConfig:
+    training = run.training.model_copy(update={"initial_weights": str(place), **changes})
+    return run.model_copy(update={"training": training})
+
+
+def drawn(run: RunConfig, out: Path, start: str | Path | None = None) -> Parts:
+    out.mkdir(exist_ok=True)
+    rng.seed_everything(run.training.seed)
+    return prepare(run, out, _accelerator(run, out), start=None if start is None else str(start))
+
+
+@pytest.mark.parametrize("inside", ["", "model"])
+def test_the_base_is_taken_and_the_new_branch_is_as_drawn(
+    base: RunConfig, trained: Path, tmp_path: Path, inside: str
+) -> None:
+    run = with_opponent(starting_from(base, trained / inside))
+    started = drawn(run, tmp_path / "started", trained / inside)
+    scratch = drawn(with_opponent(base), tmp_path / "scratch")
+    theirs = load_model_folder(trained).model.state_dict()
+    own, new = started.model.state_dict(), scratch.model.state_dict()
+    branch = [name for name in own if name not in theirs]
+    assert branch
+    assert all(name.startswith("opponent.") for name in branch)
+    assert all(torch.equal(own[name], new[name]) for name in branch)
+    assert all(torch.equal(own[name], theirs[name]) for name in theirs)
+    assert any(not torch.equal(new[name], theirs[name]) for name in theirs)
+    note = started.notes[-1]
+    assert f"{len(theirs)} tensors taken" in note
+    assert f"{len(branch)} that it lacks start as drawn ({branch[0]}" in note
+
+
+def test_what_only_the_folder_has_is_named(base: RunConfig, tmp_path: Path) -> None:
+    rich = Path(train(with_opponent(base), tmp_path / "rich", on_message=quiet).folder)
+    parts = drawn(starting_from(base, rich), tmp_path / "plain", rich)
+    assert "that this model lacks are left out (opponent." in parts.notes[-1]
+
+
+def test_the_run_takes_the_tokenizer_and_trains(base: RunConfig, trained: Path, tmp_path: Path) -> None:
+    """On other texts, whose own vocabulary would be another one."""
+    other = tmp_path / "other.jsonl"
+    lines = [{"document": f"word1 word{i} strange{i} tree", "summary": f"word{i} tree"} for i in range(16)]
+    other.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    run = starting_from(base, trained)
+    run = run.model_copy(update={"data": run.data.model_copy(update={"train": str(other)})})
+    said: list[str] = []
+    result = train(run, tmp_path / "second", on_message=said.append)
+    vocabularies = [list(Tokenizer.load(folder / "tokenizer").vocabulary) for folder in (trained, tmp_path / "second")]
+    assert vocabularies[0] == vocabularies[1]
+    assert any("tensors taken" in line for line in said)
+    assert len(vocabularies[0]) == 24  # twenty words and the special ones
+    assert result.updates == 6
+
+
+def test_a_resumed_run_no_longer_needs_the_folder(base: RunConfig, trained: Path, tmp_path: Path) -> None:
+    whole = starting_from(base, trained)
+    train(whole, tmp_path / "whole", on_message=quiet)
+    train(starting_from(base, trained, max_updates=3), tmp_path / "cut", on_message=quiet)
+    shutil.rmtree(trained)
+    train(whole, tmp_path / "cut", resume=True, on_message=quiet)
+    weights = [load_model_folder(tmp_path / name).model.state_dict() for name in ("whole", "cut")]
+    assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
+    with pytest.raises(ModelError, match="no model folder"):
+        train(whole, tmp_path / "third", on_message=quiet)
+
+
+def test_other_sizes_are_refused(base: RunConfig, trained: Path, tmp_path: Path) -> None:
+    run = base.model_copy(update={"model": {**TRANSFORMER, "feed_forward_size": 16}})
+    with pytest.raises(ConfigError, match=r"is 12 x 8 there, 16 x 8 here.*below 'model'"):
+        train(starting_from(run, trained), tmp_path / "other", on_message=quiet)
+
+
+def test_another_kind_of_model_is_refused(base: RunConfig, trained: Path, make_run: Any, tmp_path: Path) -> None:
+    run = make_run(**{"training.initial_weights": str(trained)})
+    with pytest.raises(ConfigError, match=r"The Transformer of .* has other sizes than this run's Seq2Seq"):
+        train(run, tmp_path / "other", on_message=quiet)
+    initial = load_model_folder(trained)
+    with pytest.raises(ConfigError, match=r"Nothing in .*, a Transformer, has the name of anything in .* Linear"):
+        take_weights(torch.nn.Linear(2, 2), initial, initial.tokenizer, str(trained))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ({"tokenizer": {"type": "word", "min_frequency": 2}}, r"min_frequency is 1 there, 2 here.*--set 'text.tokeni"),
+        ({"tokenizer": {"type": "character"}}, 'type is "word" there, "character" here'),
+        ({"sentence_separator": "<EOS>"}, "text.sentence_separator is none in .*, <EOS> here"),
+    ],
+)
+def test_another_tokenizer_is_refused(
+    base: RunConfig, trained: Path, tmp_path: Path, text: dict[str, Any], said: str
+) -> None:
+    run = base.model_copy(update={"text": base.text.model_copy(update=text)})
+    with pytest.raises(ConfigError, match=said):
+        train(starting_from(run, trained), tmp_path / "other", on_message=quiet)
+
+
+def test_weights_never_meet_another_vocabulary(base: RunConfig, trained: Path, tmp_path: Path) -> None:
+    """A run folder that has a tokenizer already, and a model of other words."""
+    out = tmp_path / "mixed"
+    out.mkdir()
+    tokenizer = BpeTokenizer(BpeTokenizer.Config(vocab_size=30))
+    tokenizer.train(["a few other words"])
+    tokenizer.save(out / "tokenizer")
+    with pytest.raises(ConfigError, match="mean other words"):
+        drawn(starting_from(base, trained), out, trained)
+
+
+def test_a_tied_tensor_cannot_be_two(base: RunConfig, tmp_path: Path) -> None:
+    untied = base.model_copy(update={"model": {**TRANSFORMER, "share_embeddings": False}})
+    tied = base.model_copy(update={"model": {**TRANSFORMER, "share_embeddings": True}})
+    two = train(untied, tmp_path / "two", on_message=quiet).folder
+    one = train(tied, tmp_path / "one", on_message=quiet).folder
+    with pytest.raises(ConfigError, match="one tensor for what"):
+        drawn(starting_from(tied, two), tmp_path / "a", two)
+    own = drawn(starting_from(untied, one), tmp_path / "b", one).model.state_dict()
+    theirs = load_model_folder(one).model.state_dict()
+    assert all(torch.equal(own[name], value) for name, value in theirs.items() if name in own)
+
+
+def test_the_first_update_is_of_the_taken_weights(base: RunConfig, trained: Path, tmp_path: Path) -> None:
+    """Nothing between preparing and training draws them anew."""
+    parts = drawn(starting_from(base, trained), tmp_path / "run", trained)
+    before = {name: value.clone() for name, value in parts.model.state_dict().items()}
+    trainer = Trainer(base, tmp_path / "run", parts, _accelerator(base, tmp_path / "run"))
+    assert all(torch.equal(value, before[name]) for name, value in trainer.model.state_dict().items())
+
+
+def test_a_tokenizer_of_somebody_else_is_not_trained(base: RunConfig, trained: Path, tmp_path: Path) -> None:
+    text = base.text.model_copy(update={"tokenizer": {"type": "pretrained", "path": str(trained / "tokenizer")}})
+    parts = drawn(base.model_copy(update={"text": text}), tmp_path / "run")
+    assert list(parts.tokenizer.vocabulary) == list(Tokenizer.load(trained / "tokenizer").vocabulary)

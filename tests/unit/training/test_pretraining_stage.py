@@ -1,0 +1,247 @@
+"""A pre-training stage: what it inherits, where it lies, when it is done, what is refused."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from pydantic import ValidationError
+
+from laconic.config.loading import dump_run, load_recipe, load_run, merge, resolve_run, with_absolute_paths
+from laconic.config.schema import RunConfig
+from laconic.errors import ConfigError, DataError
+from laconic.models.folder import load_model_folder
+from laconic.text.tokenizer import Tokenizer
+from laconic.training import loop
+from laconic.training.checkpoint import checkpoint_folders
+from laconic.training.loop import train
+from laconic.training.stages import stage_of
+from laconic.training.state import TrainingInterrupted
+
+
+def quiet(message: str) -> None:
+    return
+
+
+@pytest.fixture(scope="session")
+def spans(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Pairs of spans, as `laconic data select-spans` writes them; words that the training pairs lack among them."""
+    folder = tmp_path_factory.mktemp("spans")
+    rng = random.Random(7)
+    for split, count in (("train", 24), ("validation", 6)):
+        with open(folder / f"{split}.jsonl", "w", encoding="utf-8") as file:
+            for _ in range(count):
+                words = [f"word{rng.randrange(20)}" for _ in range(7)] + ["spanword"]
+                file.write(json.dumps({"document": " ".join(words), "summary": " ".join(words[2:4])}) + "\n")
+    return folder
+
+
+@pytest.fixture
+def run(make_run: Any, spans: Path) -> RunConfig:
+    return staged(make_run(), spans)
+
+
+def staged(run: RunConfig, spans: Path | None, **changes: Any) -> RunConfig:
+    stage = {"enabled": True, "data": None if spans is None else str(spans), "set": {"training": {"max_updates": 3}}}
+    values = merge(run.model_dump(mode="json"), {"pretraining": stage}, revive=True)
+    return RunConfig(**merge(values, changes, revive=True))
+
+
+def test_the_stage_is_the_run_with_its_own_data_and_settings(run: RunConfig, spans: Path) -> None:
+    changed = staged(
+        run,
+        spans,
+        **{
+            "data.document_column": "article",
+            "pretraining.set": {"training.optimizer.learning_rate": 0.5, "objectives": [{"type": "nll"}]},
+        },
+    )
+    stage = stage_of(changed)
+    assert stage.data.train == str(spans / "train.jsonl")
+    assert stage.data.validation == str(spans / "validation.jsonl")
+    assert stage.data.document_column is None  # the pairs of the training proper are written otherwise
+    assert stage.model == run.model
+    assert (stage.training.max_updates, stage.training.batch_size, stage.training.seed) == (3, 8, 3)
+    assert stage.training.optimizer.learning_rate == 0.5
+    assert stage.objectives == ({"type": "nll"},)
+    assert not stage.pretraining.enabled
+    one_file = stage_of(staged(run, spans / "train.jsonl")).data
+    assert (one_file.train, one_file.validation) == (str(spans / "train.jsonl"), None)
+
+
+def test_the_training_starts_from_the_stage(run: RunConfig, tmp_path: Path) -> None:
+    said: list[str] = []
+    entries: list[dict[str, Any]] = []
+    shown: list[str | None] = []
+
+    class Shown:
+        def update(self, completed: float | None = None, **what: Any) -> None:
+            shown.append(what.get("description"))
+
+    out = tmp_path / "run"
+    result = train(run, out, on_message=said.append, on_log=entries.append, progress=Shown())
+    assert (result.updates, result.folder) == (6, str(out))
+    stage = out / "pretraining"
+    assert load_run(stage / "recipe.yaml") == stage_of(with_absolute_paths(run))
+    assert [folder.name for folder in checkpoint_folders(stage)] == ["checkpoint-3"]
+    assert json.loads((stage / "finished.json").read_text())["updates"] == 3
+    assert [entry["update"] for entry in entries if entry.get("stage") == "pretraining"] == [2, 3, 3]
+    assert {entry.get("stage") for entry in entries} == {"pretraining", None}
+    assert [text for text in shown if text in {"Pre-training", "Training"}] == ["Pre-training", "Training"]
+    assert [line[:12] for line in said if line.startswith("Stage")] == ["Stage 1 of 2", "Stage 2 of 2"]
+
+    # the same, by hand: the stage is a run like any other, and the training a run with initial weights
+    by_hand = run.model_copy(
+        update={
+            "training": run.training.model_copy(update={"initial_weights": str(stage)}),
+            "pretraining": type(run.pretraining)(),
+        }
+    )
+    train(by_hand, tmp_path / "by hand", on_message=quiet)
+    assert_equal_models(out, tmp_path / "by hand")
+    without = run.model_copy(update={"pretraining": type(run.pretraining)()})
+    train(without, tmp_path / "without", on_message=quiet)
+    with pytest.raises(AssertionError):
+        assert_equal_models(out, tmp_path / "without")
+    assert not (tmp_path / "without" / "pretraining").exists()
+
+
+def assert_equal_models(first: Path, second: Path) -> None:
+    a, b = (load_model_folder(folder).model.state_dict() for folder in (first, second))
+    assert a.keys() == b.keys()
+    assert all(torch.equal(a[name], b[name]) for name in a)
+
+
+@pytest.mark.parametrize("in_vocabulary", [False, True])
+def test_one_tokenizer_for_both_stages(run: RunConfig, tmp_path: Path, in_vocabulary: bool) -> None:
+    stage = run.pretraining.model_copy(update={"in_vocabulary": in_vocabulary})
+    out = tmp_path / "run"
+    train(run.model_copy(update={"pretraining": stage}), out, on_message=quiet)
+    folders = [out / "tokenizer", out / "pretraining" / "tokenizer", out / "model", out / "pretraining" / "model"]
+    texts = {(folder / "tokenizer.json").read_text() for folder in folders}
+    assert len(texts) == 1
+    assert (Tokenizer.load(folders[0]).token_id("spanword") is not None) == in_vocabulary
+
+
+@pytest.mark.parametrize("cut", [("pretraining", 2), ("", 4)])
+def test_a_stopped_run_goes_on_in_its_stage(
+    run: RunConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cut: tuple[str, int]
+) -> None:
+    """Stopped in either stage, the run goes on there and ends in the same weights; a stage is not done twice."""
+    train(run, tmp_path / "whole", on_message=quiet)
+    real, out = loop.Trainer._update, tmp_path / "cut"
+    updates: list[tuple[str, int]] = []
+
+    def update(trainer: Any, stop: Any) -> None:
+        real(trainer, stop)
+        place = ("pretraining" if trainer.out != out else "", trainer.state.update)
+        updates.append(place)
+        if place == cut and updates.count(cut) == 1:
+            signal.raise_signal(signal.SIGTERM)
+
+    monkeypatch.setattr(loop.Trainer, "_update", update)
+    with pytest.raises(TrainingInterrupted, match=f"laconic resume {out}$"):
+        train(run, out, on_message=quiet)
+    with pytest.raises(ConfigError, match="already holds a run"):
+        train(run, out, on_message=quiet)
+    train(run, out, resume=True, on_message=quiet)
+    assert updates == [("pretraining", number) for number in (1, 2, 3)] + [("", number) for number in range(1, 7)]
+    assert_equal_models(tmp_path / "whole", out)
+    assert_equal_models(tmp_path / "whole" / "pretraining", out / "pretraining")
+
+
+def test_a_finished_stage_is_not_read_again(run: RunConfig, spans: Path, tmp_path: Path) -> None:
+    """Killed between the stages, or in the training before its first checkpoint."""
+    own = tmp_path / "spans"
+    shutil.copytree(spans, own)
+    run = staged(run, own)
+    train(run, tmp_path / "run", on_message=quiet)
+    for folder in checkpoint_folders(tmp_path / "run"):
+        shutil.rmtree(folder)
+    shutil.copytree(tmp_path / "run", tmp_path / "again")
+    (own / "train.jsonl").write_text("not even JSON")
+    train(run, tmp_path / "again", resume=True, on_message=quiet)
+    assert_equal_models(tmp_path / "run", tmp_path / "again")
+
+
+def test_a_lost_model_of_the_stage_is_made_again(run: RunConfig, tmp_path: Path) -> None:
+    train(run, tmp_path / "run", on_message=quiet)
+    for folder in checkpoint_folders(tmp_path / "run"):
+        shutil.rmtree(folder)
+    shutil.copytree(tmp_path / "run", tmp_path / "again")
+    shutil.rmtree(tmp_path / "again" / "pretraining" / "model")
+    train(run, tmp_path / "again", resume=True, on_message=quiet)
+    assert_equal_models(tmp_path / "run", tmp_path / "again")
+
+
+def test_force_clears_the_stage_too(run: RunConfig, make_run: Any, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    train(run, out, on_message=quiet)
+    (out / "notes.txt").write_text("the user's own")
+    train(make_run(), out, force=True, on_message=quiet)
+    assert not (out / "pretraining").exists()
+    assert (out / "notes.txt").exists()
+
+
+def test_initial_weights_are_those_of_the_stage(run: RunConfig, make_run: Any, tmp_path: Path) -> None:
+    first = train(make_run(), tmp_path / "first", on_message=quiet).folder
+    said: list[str] = []
+    training = run.training.model_copy(update={"initial_weights": first})
+    train(run.model_copy(update={"training": training}), tmp_path / "run", on_message=said.append)
+    taken = [line.partition(":")[0] for line in said if "taken as initial weights" in line]
+    assert taken == [first, str(tmp_path / "run" / "pretraining" / "model")]
+    vocabularies = [list(Tokenizer.load(tmp_path / name / "tokenizer").vocabulary) for name in ("first", "run")]
+    assert vocabularies[0] == vocabularies[1]
+
+
+def test_what_is_refused_leaves_no_folder(run: RunConfig, spans: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    named = staged(run, None, row="cocopretrain")
+    with pytest.raises(ConfigError, match=r"Row 'cocopretrain' has a pre-training stage.*set pretraining.data"):
+        train(named, out, on_message=quiet)
+    with pytest.raises(ValidationError, match="set: 'model' is not among"):
+        staged(run, spans, **{"pretraining.set": {"model.hidden_size": 3}})
+    changed = staged(run, spans, **{"pretraining.set": {"text.tokenizer.min_frequency": 5}})
+    with pytest.raises(ConfigError, match="both stages read with one tokenizer"):
+        train(changed, out, on_message=quiet)
+    (tmp_path / "validation.jsonl").write_text("{}")
+    with pytest.raises(DataError, match="has no training file"):
+        train(staged(run, tmp_path), out, on_message=quiet)
+    assert not out.exists()
+
+
+def test_a_mistake_in_the_training_data_is_found_before_the_stage(run: RunConfig, tmp_path: Path) -> None:
+    for split in ("train", "validation"):
+        wrong = staged(run, Path(str(run.pretraining.data)), **{f"data.{split}": str(tmp_path / "absent.jsonl")})
+        with pytest.raises(DataError, match="does not exist"):
+            train(wrong, tmp_path / "run", on_message=quiet)
+        assert not (tmp_path / "run" / "pretraining" / "log.jsonl").exists()
+
+
+def test_one_override_serves_rows_with_and_without_a_stage(tmp_path: Path) -> None:
+    """``--set pretraining.data=DIR`` does not give a stage to a row that has none."""
+    (tmp_path / "recipe.yaml").write_text(
+        "extends: headline_writer\n"
+        "base: {pretraining: {in_vocabulary: true, set: {training: {max_updates: 2}}}}\n"
+        "rows:\n"
+        "  staged: {label: With a stage, set: {pretraining.enabled: true}}\n"
+        "  nothing: {label: Without, set: {pretraining: null}}\n"
+    )
+    recipe = load_recipe(tmp_path / "recipe.yaml")
+    runs = {row: resolve_run(recipe, row, "tiny", [f"pretraining.data={tmp_path}"]) for row in recipe.rows}
+    assert [row for row, made in runs.items() if made.pretraining.enabled] == ["staged"]
+    assert stage_changes(runs["staged"]) == {"training": {"max_updates": 2}}
+    assert all(made.pretraining.data == str(tmp_path) for made in runs.values())
+    text = dump_run(runs["staged"])
+    (tmp_path / "again.yaml").write_text(text)
+    assert load_run(tmp_path / "again.yaml") == runs["staged"]
+
+
+def stage_changes(run: RunConfig) -> dict[str, Any]:
+    return dict(run.pretraining.set)
