@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,8 +14,9 @@ from torch.autograd import gradcheck
 from laconic.config.names import COPY_HEADS, build, parse
 from laconic.config.section import validate
 from laconic.errors import ConfigError
-from laconic.layers.copying.base import CopyHead, CopySource, GoldTokens, HeadInput
+from laconic.layers.copying.base import CopyHead, CopySource, GoldTokens, HeadInput, SourceSide
 from laconic.layers.masking import mask_scores, masked_softmax
+from laconic.layers.transformer import CrossTap
 from laconic.layers.vocabulary import VocabularyProjection
 from laconic.types import AttentionOutput
 from samples import UNK, randomise
@@ -24,9 +26,24 @@ B, Q, S, F, G, V, X = 2, 3, 5, 4, 6, 8, 11
 IDS = torch.tensor([[8, 2, 8, 9, 2], [10, 3, 0, 0, 0]])
 MASK = torch.tensor([[True] * 5, [True, True, False, False, False]])
 
-VARIANTS: dict[str, list[dict[str, Any]]] = {}
+CORRELATIONAL: list[dict[str, Any]] = [
+    {"positional_step": "banded"},
+    {"positional_step": "banded", "clip_mode": "cutoff", "clip_distance": 2, "self_transfer": "keep"},
+    {"self_transfer": "type", "clip_mode": "none"},
+    {"use_semantic": False, "context_heads": "per_head"},
+    {"use_positional": False, "detach_history": False, "co_norm": "l1"},
+    {"preset": "release", "prob_floor": None},
+    {"u_input": "source_state", "positional_step": "banded", "g_input": "concat", "sigma_bias_init": -2.0},
+    {"exclude_special_from_copy": True, "special_ids": [3]},
+]
+VARIANTS: dict[str, list[dict[str, Any]]] = {
+    "attentional": [{"lambda_input": "decoder_state"}, {"values": "encoder_states"}, {"context_heads": "per_head"}],
+    "guided": [{"centrality": "outdegree"}, {"centrality": "indegree-3"}],
+    "correlational": CORRELATIONAL,
+}
 CASES = [{"type": name, **options} for name in COPY_HEADS for options in [{}, *VARIANTS.get(name, [])]]
 every_head = pytest.mark.parametrize("spec", CASES, ids=lambda spec: "-".join(map(str, spec.values())))
+HEADS, WIDTH = 2, F // 2
 
 
 def rand(*shape: int, seed: int = 0) -> Tensor:
@@ -44,29 +61,75 @@ def first_positions(ids: Tensor) -> Tensor:
     return torch.tensor([[row.index(word) for word in row] for row in ids.tolist()])
 
 
-def source_of(ids: Tensor = IDS, mask: Tensor = MASK, size: int = X) -> CopySource:
-    return CopySource(ids, mask, size, first_positions(ids))
+def side_of(ids: Tensor = IDS, mask: Tensor = MASK) -> SourceSide:
+    """An encoder's output; what stands at padding is zero in the states and anything in the projections."""
+    states = rand(B, S, F, seed=20).masked_fill(~MASK.unsqueeze(-1), 0.0)
+    queries, keys, values = (rand(B, S, HEADS, WIDTH, seed=seed) for seed in (21, 22, 23))
+    return SourceSide(states, queries, keys, values, mask, ids)
+
+
+def source_of(head: CopyHead, ids: Tensor = IDS, mask: Tensor = MASK, size: int = X, side: Any = None) -> CopySource:
+    source = CopySource(ids, mask, size, first_positions(ids))
+    if head.reads_taps:
+        source.opened = head.open(side or side_of(ids, mask))
+    return source
 
 
 def inputs_of(seed: int = 0) -> tuple[HeadInput, AttentionOutput]:
     scores = mask_scores(2 * rand(B, Q, S, seed=seed + 2), MASK.unsqueeze(1))
     weights = masked_softmax(scores, MASK.unsqueeze(1))
     attention = AttentionOutput(rand(B, Q, 3, seed=seed + 3), weights, scores)
-    return HeadInput(rand(B, Q, F, seed=seed), rand(B, Q, G, seed=seed + 1)), attention
+    queries, side = rand(B, Q, HEADS, WIDTH, seed=seed + 4), side_of()
+    tap = CrossTap(rand(B, Q, F, seed=seed + 5), queries, side.keys, side.values, MASK)
+    return HeadInput(rand(B, Q, F, seed=seed), rand(B, Q, G, seed=seed + 1), None, tap, weights), attention
+
+
+def of_queries(queries: slice, rows: slice = slice(None), tokens: slice = slice(None)) -> tuple[Any, Any]:
+    """Some queries of some documents, of which only some tokens are there."""
+    inputs, attention = inputs_of()
+    tap = inputs.cross
+    tap = CrossTap(
+        tap.state[rows, queries],
+        tap.queries[rows, queries],
+        tap.keys[rows, tokens],
+        tap.values[rows, tokens],
+        tap.mask[rows, tokens],
+    )
+    weights = inputs.weights[rows, queries, tokens]
+    part = HeadInput(inputs.hidden[rows, queries], inputs.gate[rows, queries], None, tap, weights)
+    return part, AttentionOutput(attention.context[rows, queries], weights, None)
+
+
+def history_of(head: CopyHead, side: SourceSide | None = None) -> Tensor | None:
+    """What a head that remembers might remember: a distribution over the real tokens for every query (B Q, S)."""
+    if head.begin(side or side_of()) is None:
+        return None
+    return masked_softmax(rand(B, Q, S, seed=9), MASK.unsqueeze(1)).flatten(0, 1)
 
 
 @torch.no_grad()
 def step(head: CopyHead, source: CopySource | None = None) -> Tensor:
     """log P of one step as decoding computes it."""
     inputs, attention = inputs_of()
-    return head(inputs, attention, source or source_of())[0]
+    return head(inputs, attention, source or source_of(head), history_of(head))[0]
+
+
+def successive(head: CopyHead) -> Tensor:
+    """log P of Q successive steps, each made after the one before: (B, Q, X)."""
+    state, source, found = head.begin(side_of()), source_of(head), []
+    for q in range(Q):
+        inputs, attention = of_queries(slice(q, q + 1))
+        log_probs, _, state = head(inputs, attention, source, state)
+        found.append(log_probs)
+    return torch.cat(found, dim=1)
 
 
 @every_head
 def test_with_gradients_the_values_are_the_same(spec: dict[str, Any]) -> None:
-    head, source = head_of(spec), source_of(IDS.masked_fill(~MASK, 9))  # a word that only padding has
+    head = head_of(spec)
+    source = source_of(head, IDS.masked_fill(~MASK, 9))  # a word that only padding has
     inputs, attention = inputs_of()
-    log_probs, _, _ = head(inputs, attention, source)
+    log_probs, _, _ = head(inputs, attention, source, history_of(head))
     assert log_probs.requires_grad
     torch.testing.assert_close(log_probs, step(head, source), atol=1e-13, rtol=0)
     log_probs.exp().square().sum().backward()
@@ -99,27 +162,30 @@ def test_padding_and_companions_do_not_matter(spec: dict[str, Any]) -> None:
     expected = step(head)
     for junk in (UNK, 2, 8, 10):
         ids = IDS.masked_fill(~MASK, junk)
-        torch.testing.assert_close(step(head, source_of(ids)), expected, atol=1e-14, rtol=0)
-    inputs, attention = inputs_of()
+        torch.testing.assert_close(step(head, source_of(head, ids)), expected, atol=1e-13, rtol=0)
+    whole, history = side_of(), history_of(head)
     for b, length in enumerate((5, 2)):
-        row = slice(b, b + 1)
-        short = AttentionOutput(attention.context[row], attention.weights[row, :, :length], None)
-        source = source_of(IDS[row, :length], MASK[row, :length])
+        row, tokens = slice(b, b + 1), slice(length)
+        inputs, attention = of_queries(slice(None), row, tokens)
+        side = SourceSide(*(getattr(whole, name)[row, tokens] for name in SourceSide.__slots__))
+        source = source_of(head, IDS[row, tokens], MASK[row, tokens], side=side)
+        state = None if history is None else history.unflatten(0, (B, Q))[b, :, tokens]
         with torch.no_grad():
-            alone, _, _ = head(HeadInput(inputs.hidden[row], inputs.gate[row]), short, source)
-        torch.testing.assert_close(alone, expected[row], atol=1e-14, rtol=0)
+            alone, _, _ = head(inputs, attention, source, state)
+        torch.testing.assert_close(alone, expected[row], atol=1e-13, rtol=0)
 
 
 @every_head
 def test_queries_do_not_see_each_other(spec: dict[str, Any]) -> None:
     head = head_of(spec)
     expected = step(head)
-    inputs, attention = inputs_of()
+    history = history_of(head)
     for q in range(Q):
         one = slice(q, q + 1)
-        part = AttentionOutput(attention.context[:, one], attention.weights[:, one], None)
+        inputs, attention = of_queries(one)
+        state = None if history is None else history.unflatten(0, (B, Q))[:, q]
         with torch.no_grad():
-            alone, details, _ = head(HeadInput(inputs.hidden[:, one], inputs.gate[:, one]), part, source_of())
+            alone, details, _ = head(inputs, attention, source_of(head), state)
         torch.testing.assert_close(alone, expected[:, one], atol=1e-14, rtol=0)
         assert all(value.shape[:2] == (B, 1) for value in details.values())
 
@@ -134,13 +200,13 @@ def test_gold_log_probs_are_entries_of_the_distribution(spec: dict[str, Any]) ->
     """For every word there is, with its gradients; a word the head does not know counts as UNK."""
     head = head_of(spec)
     rows, queries, words = every_word(head)
-    inputs, attention = inputs_of()
-    leaves = [inputs.hidden.requires_grad_(), inputs.gate.requires_grad_(), *head.parameters()]
+    leaves = list(head.parameters())
     for weights in (None, torch.ones(len(words)).double(), rand(len(words), seed=7).abs()):
-        picked = HeadInput(inputs.hidden[rows, queries], inputs.gate[rows, queries])
-        gold = GoldTokens(words, rows, weights)
-        values, details = head.gold_log_probs(picked, attention.scores[rows, queries], source_of(), gold)
-        expected = head(inputs, attention, source_of())[0][rows, queries, words]
+        inputs, attention = inputs_of()
+        picked = replace(inputs, hidden=inputs.hidden[rows, queries], gate=inputs.gate[rows, queries])
+        gold = GoldTokens(words, rows, weights, steps=queries)
+        values, details = head.gold_log_probs(picked, attention.scores[rows, queries], source_of(head), gold)
+        expected = successive(head)[rows, queries, words]
         torch.testing.assert_close(values, expected, atol=1e-12, rtol=0)
         assert all(value.shape == values.shape for value in details.values())
         loss = rand(len(words), seed=7).abs()
@@ -152,8 +218,10 @@ def test_gold_log_probs_are_entries_of_the_distribution(spec: dict[str, Any]) ->
                 torch.testing.assert_close(a, w, atol=1e-12, rtol=0)
     if not head.copies:
         outside = GoldTokens(torch.tensor([X - 1]), torch.tensor([0]))
-        value, _ = head.gold_log_probs(HeadInput(inputs.hidden[:1, 0], inputs.gate[:1, 0]), None, source_of(), outside)
-        torch.testing.assert_close(value[0], head(inputs, attention, source_of())[0][0, 0, UNK])
+        inputs, attention = inputs_of()
+        picked = HeadInput(inputs.hidden[:1, 0], inputs.gate[:1, 0])
+        value, _ = head.gold_log_probs(picked, None, source_of(head), outside)
+        torch.testing.assert_close(value[0], head(inputs, attention, source_of(head))[0][0, 0, UNK])
 
 
 @every_head
@@ -163,22 +231,36 @@ def test_gradients(spec: dict[str, Any]) -> None:
     if not head.copies:
         words = words.clamp_max(V - 1)
 
-    def function(hidden: Tensor, gate: Tensor, scores: Tensor) -> Tensor:
-        return head.gold_log_probs(HeadInput(hidden, gate), scores, source_of(), GoldTokens(words, rows))[0]
+    inputs, _ = inputs_of()
+    steps, side = torch.tensor([0, 2, 0, 1, 2]), side_of()
+    gold = GoldTokens(words, rows, steps=steps)
 
-    inputs = [rand(5, size, seed=size).requires_grad_() for size in (F, G, S)]
-    assert gradcheck(function, inputs)
+    def function(hidden: Tensor, gate: Tensor, scores: Tensor, *projected: Tensor) -> Tensor:
+        given = replace(inputs, hidden=hidden[rows, steps], gate=gate[rows, steps])
+        known = side
+        if head.reads_taps:
+            queries, states, own_queries, own_keys, values = projected
+            given.weights = masked_softmax(scores, MASK.unsqueeze(1))
+            given.cross = replace(inputs.cross, queries=queries)
+            known = SourceSide(states, own_queries, own_keys, values, MASK, IDS)
+        return head.gold_log_probs(given, scores[rows, steps], source_of(head, side=known), gold)[0]
+
+    leaves = [inputs.hidden, inputs.gate, 2 * rand(B, Q, S, seed=2)]
+    if head.reads_taps:
+        leaves += [inputs.cross.queries, side.states, side.queries, side.keys, side.values]
+    assert gradcheck(function, [leaf.clone().requires_grad_() for leaf in leaves], fast_mode=head.reads_taps)
 
 
 @every_head
 def test_inputs_stay_as_they_are(spec: dict[str, Any]) -> None:
     head = head_of(spec)
     inputs, attention = inputs_of()
-    source, before = source_of(), tensors_on(head)
-    gold = GoldTokens(torch.tensor([2, 3]), torch.tensor([0, 1]), torch.ones(2).double())
-    with Unmodified(inputs, attention, source, gold, head.state_dict()), torch.no_grad():
-        head(inputs, attention, source)
-        head.gold_log_probs(HeadInput(inputs.hidden[:, 0], inputs.gate[:, 0]), attention.scores[:, 0], source, gold)
+    source, history, before = source_of(head), history_of(head), tensors_on(head)
+    gold = GoldTokens(torch.tensor([2, 3]), torch.tensor([0, 1]), torch.ones(2).double(), steps=torch.tensor([0, 0]))
+    with Unmodified(inputs, attention, source, gold, history, head.state_dict()), torch.no_grad():
+        head(inputs, attention, source, history)
+        picked = replace(inputs, hidden=inputs.hidden[:, 0], gate=inputs.gate[:, 0])
+        head.gold_log_probs(picked, attention.scores[:, 0], source, gold)
     assert tensors_on(head) == before
 
 
@@ -186,10 +268,16 @@ def test_inputs_stay_as_they_are(spec: dict[str, Any]) -> None:
 def test_one_real_token(spec: dict[str, Any]) -> None:
     head = head_of(spec)
     ids, mask = torch.tensor([[8]]), torch.ones(1, 1, dtype=torch.bool)
-    attention = AttentionOutput(rand(1, 1, 3), torch.ones(1, 1, 1).double(), torch.zeros(1, 1, 1).double())
-    with torch.no_grad():
-        log_probs, _, _ = head(HeadInput(rand(1, 1, F), rand(1, 1, G)), attention, source_of(ids, mask, 9))
-    torch.testing.assert_close(log_probs.exp().sum(-1), torch.ones(1, 1).double(), atol=1e-12, rtol=0)
+    weights = torch.ones(1, 1, 1).double()
+    attention = AttentionOutput(rand(1, 1, 3), weights, torch.zeros_like(weights))
+    four = [rand(1, 1, HEADS, WIDTH, seed=seed) for seed in range(4)]
+    tap = CrossTap(rand(1, 1, F), four[0], four[1], four[2], mask)
+    side = SourceSide(rand(1, 1, F), four[3], four[1], four[2], mask, ids)
+    inputs, state = HeadInput(rand(1, 1, F), rand(1, 1, G), None, tap, weights), head.begin(side)
+    for _ in range(3):
+        with torch.no_grad():
+            log_probs, _, state = head(inputs, attention, source_of(head, ids, mask, 9, side), state)
+        torch.testing.assert_close(log_probs.exp().sum(-1), torch.ones(1, 1).double(), atol=1e-12, rtol=0)
 
 
 @every_head
