@@ -169,10 +169,8 @@ def write_heatmap(path: Path, summaries: list[Summary]) -> None:
         numbers = "" if entropy is None else f"coarse entropy {entropy:.2f} nats a token"
         maps = [HeatMap(title, weights, rows, columns, numbers)]
     else:
-        rows, columns = (
-            [word.text for word in first.words],
-            [first.document[start:end] for start, end in first.source_offsets],
-        )
+        rows = [word.text for word in first.words]
+        columns = [first.document[start:end] for start, end in first.source_offsets]
         named = {"attention": [word.attention for word in first.words]}
         named |= {name: [word.maps[name] for word in first.words] for name in first.words[0].maps}
         maps = [HeatMap(TITLES.get(name, name), np.array(values), rows, columns) for name, values in named.items()]

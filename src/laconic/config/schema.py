@@ -332,7 +332,7 @@ class Recipe(Section):
 
     ``extractive_rows`` are methods that stand in the same table (``lsa_first``, ``lead-1``), and
     ``extractive_published`` has their published scores. Where the rows themselves are methods there is no base,
-    and sizes change the methods' options.
+    and sizes change the methods' options. ``published_note`` says where published figures are not simply the paper's.
     """
 
     name: str
@@ -346,6 +346,7 @@ class Recipe(Section):
     default_size: str = "small"
     extractive_rows: tuple[str, ...] = ()
     extractive_published: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    published_note: str = ""
 
     @property
     def extractive(self) -> bool:

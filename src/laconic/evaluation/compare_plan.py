@@ -45,6 +45,7 @@ class Plan:
     baseline: str
     data: DataConfig
     evaluation: EvaluationConfig
+    note: str = ""  # on the published figures
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +74,8 @@ def plan_recipe(recipe: Recipe, choice: Choice) -> Plan:
         entries, data, evaluation = _method_rows(recipe, chosen, choice)
     else:
         entries, data, evaluation = _model_rows(recipe, chosen, choice)
-    return Plan(recipe.name, recipe.title, tuple(entries), _baseline(entries, choice.baseline), data, evaluation)
+    baseline = _baseline(entries, choice.baseline)
+    return Plan(recipe.name, recipe.title, tuple(entries), baseline, data, evaluation, recipe.published_note)
 
 
 def plan_systems(places: Sequence[str], choice: Choice) -> Plan:

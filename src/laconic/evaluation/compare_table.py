@@ -251,6 +251,7 @@ def notes(table: Comparison) -> list[str]:
     ]
     if any(column.published for column in columns(table)):
         lines.append("Columns named paper: the published figures of the measure before them, on the paper's own data.")
+        lines += [table.plan.note] if table.plan.note else []
     keys = [key for row in table.rows for key in row.published if _measure(key) == "bleu"]
     if keys and _bleu_reading(table, keys)[0] == "bleu_paper":
         lines.append("BLEU is the headline paper's (sentences, start and end marks counted); sacreBLEU: compare.csv.")

@@ -170,3 +170,13 @@ def test_evaluate_has_p_values_too() -> None:
     assert "against a" in said[0]
     with pytest.raises(DataError, match="39 records but a on 40"):
         compared([results[0], replace(results[1], records=39)])
+
+
+def test_a_recipe_says_where_published_figures_come_from() -> None:
+    entries = (Entry("base", "BASE", {"cnn.rouge1": 44.1}),)
+    plan = Plan("p", "A paper", entries, "base", DataConfig(), EvaluationConfig(), note="Derived from differences.")
+    outcomes = [Outcome(entries[0], [scored(BASE, "base")])]
+    made = compare(plan, outcomes, data="v", records=DOCUMENTS, test="randomization")
+    assert "Derived from differences." in notes(made)
+    bare = replace(made, rows=tuple(replace(row, published={}) for row in made.rows))
+    assert "Derived from differences." not in notes(bare)
