@@ -28,10 +28,18 @@ from transformers import PreTrainedModel
 from transformers.cache_utils import EncoderDecoderCache
 from transformers.models.bart.modeling_bart import shift_tokens_right
 
-from laconic.config.names import COPY_HEADS, OPPONENTS, build
+from laconic.config.names import OPPONENTS, build
 from laconic.config.section import Section
 from laconic.errors import ConfigError, DataError
-from laconic.layers.copying.base import CopyHead, CopySource, GoldTokens, HeadInput, SourceSide, first_positions
+from laconic.layers.copying.base import (
+    CopyHead,
+    CopySource,
+    GoldTokens,
+    HeadInput,
+    SourceSide,
+    build_copy_head,
+    first_positions,
+)
 from laconic.layers.masking import scatter_real
 from laconic.layers.opponent.branch import DecoderShape, Opponent, OpponentReading
 from laconic.layers.transformer import CrossTap, head_attention, mean_attention
@@ -112,10 +120,11 @@ class BartSummarizer(SummarizationModel):
         self._adopt(network, config)
         self.unk_id = self.pad_id if unk_id is None else unk_id
         options = network.config
-        self.head: CopyHead = build(
-            "copy head",
-            COPY_HEADS,
+        special = (self.pad_id, options.bos_token_id, self.eos_id, self.decoder_start_id)
+        self.head: CopyHead = build_copy_head(
             config.head,
+            taps=True,
+            special_ids=[id_ for id_ in special if id_ is not None],
             projection=BorrowedProjection(network),
             gate_size=3 * options.d_model,
             unk_id=self.unk_id,

@@ -1,0 +1,370 @@
+"""Copy heads on the BART family: transformers' numbers where nothing is copied, and in search those of training.
+
+The models are made so that the history counts (`tiny_bart.copying_bart`): most random ones forget it in one step, and
+would hide a history that went astray.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from laconic.config.schema import SearchConfig
+from laconic.errors import ModelError
+from laconic.models.bart import BartSummarizer
+from laconic.models.family import FAMILY
+from laconic.search.decode import decode
+from laconic.search.state import select, select_documents
+from laconic.types import Batch, Hypothesis
+from samples import gradients
+from tiny_bart import BOS, EOS, PAD, UNK, VOCABULARY, copying_bart, reference_of, source_batch, theirs
+
+COPYING = ["attentional", "guided", "correlational"]
+EXACT = {"atol": 1e-10, "rtol": 0}
+every_head = pytest.mark.parametrize("head", COPYING)
+every_family = pytest.mark.parametrize("kind", FAMILY)
+
+
+def gold_of(logits: Tensor, batch: Batch) -> Tensor:
+    assert batch.target_ids is not None
+    assert batch.target_mask is not None
+    gold = logits.log_softmax(-1).gather(2, batch.target_ids[..., None])[..., 0]
+    return gold.masked_fill(~batch.target_mask, 0.0)
+
+
+def stepped(model: BartSummarizer, batch: Batch) -> list[Any]:
+    """The outputs of the steps that read the gold words."""
+    assert batch.target_ids is not None
+    outputs, state = [], model.start(model.encode(batch))
+    last = torch.full((len(batch.target_ids),), EOS)
+    for step in range(batch.target_ids.shape[1]):
+        output, state = model.step(last, state)
+        outputs.append(output)
+        last = batch.target_ids[:, step]
+    return outputs
+
+
+# ------------------------------------------------------------------------------- where nothing is copied
+
+
+@every_family
+@pytest.mark.parametrize("head", ["vocabulary", *COPYING])
+@pytest.mark.parametrize("left", [False, True])
+def test_without_copying_it_is_the_checkpoint(kind: str, head: str, left: bool) -> None:
+    """lambda = 1: every log-probability is transformers', whatever the padding's side."""
+    model, batch = copying_bart(head, kind), source_batch(left=left)
+    if head != "vocabulary":
+        model.head.generation.bias.data.fill_(1e4)
+    expected = theirs(reference_of(model), batch).logits
+    with torch.no_grad():
+        torch.testing.assert_close(model(batch).gold_log_probs, gold_of(expected, batch), **EXACT)
+        for step, output in enumerate(stepped(model, batch)):
+            torch.testing.assert_close(output.log_probs, expected[:, step].log_softmax(-1), **EXACT)
+
+
+def test_with_copying_it_is_not() -> None:
+    model, batch = copying_bart(), source_batch()
+    expected = gold_of(theirs(reference_of(model), batch).logits, batch)
+    with torch.no_grad():
+        assert (model(batch).gold_log_probs - expected).abs().max() > 0.1
+
+
+@every_head
+def test_gradients_without_copying_are_those_of_the_checkpoint(head: str) -> None:
+    model, batch = copying_bart(head), source_batch()
+    model.head.generation.bias.data.fill_(1e4)
+    plain = copying_bart("vocabulary")
+    plain.load_state_dict(model.state_dict(), strict=False)
+    for each in (model, plain):
+        each(batch).gold_log_probs.square().sum().backward()
+    mine = gradients(model)
+    for name, wanted in gradients(plain).items():
+        torch.testing.assert_close(mine[name], wanted, **EXACT, msg=name)
+
+
+def test_smoothed_labels_are_smoothed_as_before() -> None:
+    model, batch = copying_bart("vocabulary"), source_batch()
+    batch.label_smoothing = {"nll": 0.1}
+    logits = theirs(reference_of(model), batch).logits.log_softmax(-1)
+    expected = 0.9 * gold_of(logits, batch) + 0.1 * logits.mean(-1).masked_fill(~batch.target_mask, 0.0)
+    with torch.no_grad():
+        torch.testing.assert_close(model(batch).details["smoothed_log_probs"], expected, **EXACT)
+
+
+@pytest.mark.parametrize("change", [lambda model: model.double(), lambda model: model.float().double()])
+def test_the_output_bias_is_always_the_networks(change: Any) -> None:
+    """Also when it was changed, loaded or made anew after the model had been built."""
+    model, batch = copying_bart("vocabulary"), source_batch()
+    change(model)
+    model.network.final_logits_bias = torch.nn.Buffer(torch.linspace(-2, 2, VOCABULARY).double()[None])
+    expected = theirs(reference_of(model), batch).logits
+    with torch.no_grad():
+        torch.testing.assert_close(model(batch).gold_log_probs, gold_of(expected, batch), atol=1e-6, rtol=0)
+
+
+# ------------------------------------------------------------------------------------------ checkpoints
+
+
+@pytest.fixture
+def released(tmp_path: Path) -> Path:
+    """A folder as transformers saves it: nothing of ours in it."""
+    network = reference_of(copying_bart("vocabulary")).float()
+    network.save_pretrained(tmp_path / "released")
+    return tmp_path / "released"
+
+
+@every_head
+def test_a_released_checkpoint_opens_as_it_is_and_only_the_gates_are_new(head: str, released: Path) -> None:
+    plain = BartSummarizer.from_checkpoint(released)
+    model = BartSummarizer.from_checkpoint(released, head={"type": head})
+    weights, before = model.state_dict(), plain.state_dict()
+    assert all(torch.equal(weights[name], value) for name, value in before.items())
+    new = weights.keys() - before.keys()
+    assert new == {name for name in weights if name.startswith("head.")}
+    assert sum(weights[name].numel() for name in new) <= 4 * (16 + 1)
+    model.head.generation.bias.data.fill_(1e4)
+    batch = source_batch()
+    with torch.no_grad():
+        torch.testing.assert_close(model.eval()(batch).gold_log_probs, plain.eval()(batch).gold_log_probs)
+
+
+@every_head
+def test_weights_and_configuration_make_the_same_model_again(head: str) -> None:
+    model, batch = copying_bart(head), source_batch()
+    again = BartSummarizer(BartSummarizer.Config(**model.config.model_dump()), unk_id=UNK).double().eval()
+    assert again.config == model.config
+    with torch.no_grad():
+        assert not torch.allclose(again(batch).gold_log_probs, model(batch).gold_log_probs)
+        again.load_state_dict(model.state_dict())
+        assert torch.equal(again(batch).gold_log_probs, model(batch).gold_log_probs)
+
+
+def test_another_family_is_refused_with_any_head(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text('{"model_type": "t5"}')
+    with pytest.raises(ModelError, match="holds a 't5' model"):
+        BartSummarizer.from_checkpoint(tmp_path, head={"type": "correlational"})
+
+
+# ---------------------------------------------------------------------------------------- distributions
+
+
+@every_family
+@every_head
+def test_steps_equal_the_teacher_forced_pass(kind: str, head: str) -> None:
+    model, batch = copying_bart(head, kind), source_batch()
+    assert batch.target_ids is not None
+    assert batch.target_mask is not None
+    with torch.no_grad():
+        whole, outputs = model(batch), stepped(model, batch)
+    for step, output in enumerate(outputs):
+        real = batch.target_mask[:, step]
+        found = output.log_probs.gather(1, batch.target_ids[:, step, None])[:, 0]
+        torch.testing.assert_close(found[real], whole.gold_log_probs[real, step], **EXACT)
+        torch.testing.assert_close(output.attention[real], whole.attention[real, step], **EXACT)
+        torch.testing.assert_close(output.log_probs.exp().sum(-1), torch.ones(3).double(), **EXACT)
+        for name, total in (("p_final", 1.0), ("copy_probs", 1 - output.details["p_gen"])):
+            rows = output.details[name]
+            torch.testing.assert_close(rows.sum(-1), total * torch.ones(3).double(), **EXACT)
+            assert rows.masked_select(~batch.source_mask).eq(0).all()
+
+
+@every_head
+@pytest.mark.parametrize("dropped", [False, True])
+def test_padding_and_companions_do_not_matter(head: str, dropped: bool) -> None:
+    model, together = copying_bart(head), source_batch()
+    if dropped:  # a batch without any padding takes the path without a mask
+        model.train()
+    alone = replace(together)
+    for name in ("source_ids", "source_extended_ids", "source_mask"):
+        setattr(alone, name, getattr(alone, name)[1:2, :6])
+    for name in ("target_ids", "target_mask"):
+        setattr(alone, name, getattr(alone, name)[1:2])
+    with torch.no_grad():
+        torch.testing.assert_close(model(together).gold_log_probs[1:2], model(alone).gold_log_probs, **EXACT)
+
+
+@every_head
+def test_the_head_stays_precise_under_autocast(head: str) -> None:
+    """The network in bfloat16, the mixture not: rows of P_final sum to one, and log P is near float32's."""
+    model, batch = copying_bart(head).float(), source_batch()
+    with torch.no_grad():
+        expected = model(batch).gold_log_probs
+        with torch.autocast("cpu", torch.bfloat16):
+            output, steps = model(batch), stepped(model, batch)
+    assert output.gold_log_probs.dtype == torch.float32
+    torch.testing.assert_close(output.attention.sum(-1), torch.ones(3, 5), atol=1e-6, rtol=0)
+    for step in steps:
+        assert step.details["p_final"].dtype == step.log_probs.dtype == torch.float32
+        torch.testing.assert_close(step.details["p_final"].sum(-1), torch.ones(3), atol=1e-6, rtol=0)
+        torch.testing.assert_close(step.log_probs.exp().sum(-1), torch.ones(3), atol=1e-5, rtol=0)
+    assert (output.gold_log_probs - expected).abs().max() < 1.0
+
+
+def test_training_under_autocast_reaches_every_parameter() -> None:
+    model, batch = copying_bart().float().train(), source_batch()
+    with torch.autocast("cpu", torch.bfloat16):
+        output = model(batch)
+    output.gold_log_probs.sum().backward()
+    found = gradients(model)
+    assert all(value.isfinite().all() for value in found.values())
+    assert all(found[name].abs().max() > 0 for name in found if name.startswith("head."))
+
+
+# ----------------------------------------------------------------------------------------------- search
+
+
+class Stuck:
+    """A history that does not follow its hypotheses: its rows stay where they are when beams are re-ordered."""
+
+    def __init__(self, tree: Any, rows: int) -> None:
+        self.tree, self.rows = tree, rows
+
+    def select(self, index: Tensor) -> Stuck:
+        return self if len(index) == self.rows else Stuck(select(self.tree, index), len(index))
+
+    def select_documents(self, documents: Tensor, beams: int) -> Stuck:
+        return Stuck(select_documents(self.tree, documents, beams), len(documents) * beams)
+
+
+class Forgetful:
+    """A model whose copy history is not re-ordered, as in the paper's release."""
+
+    def __init__(self, model: BartSummarizer) -> None:
+        self.model, self.encode = model, model.encode
+
+    def start(self, memory: Any) -> Any:
+        state = self.model.start(memory)
+        return state | {"copying": Stuck(state["copying"], memory.batch_size)}
+
+    def step(self, last_ids: Tensor, state: Any) -> Any:
+        output, state = self.model.step(last_ids, state | {"copying": state["copying"].tree})
+        return output, state | {"copying": Stuck(state["copying"], len(last_ids))}
+
+
+def searched(model: Any, batch: Batch, start_id: int = EOS) -> list[list[Hypothesis]]:
+    config = SearchConfig(beam_size=4, num_return=4, max_length=9, forbid_unk=False)
+    return decode(model, batch, config, unk_id=UNK, bos_id=start_id, eos_id=EOS, pad_id=PAD)
+
+
+@torch.no_grad()
+def worst(model: BartSummarizer, batch: Batch, found: list[list[Hypothesis]]) -> float:
+    """The largest difference between a hypothesis' log-probability and what teacher forcing says of it."""
+    differences = []
+    for document, hypotheses in enumerate(found):
+        for hypothesis in hypotheses:
+            ids = torch.tensor([[*hypothesis.ids, *([EOS] if hypothesis.finished else [])]])
+            parts = {name: getattr(batch, name)[document, None] for name in ("source_ids", "source_mask")}
+            one = replace(batch, **parts, source_extended_ids=parts["source_ids"])
+            output = model(replace(one, target_ids=ids, target_mask=torch.ones_like(ids).bool()))
+            differences.append(abs(float(output.gold_log_probs.sum()) - hypothesis.log_prob))
+    assert len(differences) == 12
+    return max(differences)
+
+
+@every_family
+@every_head
+def test_hypotheses_are_worth_what_teacher_forcing_says(kind: str, head: str) -> None:
+    model, batch = copying_bart(head, kind), source_batch(targets=False)
+    assert worst(model, batch, searched(model, batch)) < 2e-5
+    wide = model.float()
+    assert worst(wide, batch, searched(wide, batch)) < 2e-4
+
+
+@every_family
+def test_the_check_would_notice_a_history_that_stays_behind(kind: str) -> None:
+    model, batch = copying_bart("correlational", kind), source_batch(targets=False)
+    assert worst(model, batch, searched(Forgetful(model), batch)) > 1e-2
+
+
+def test_the_history_matters_in_this_model() -> None:
+    model, batch = copying_bart(), source_batch(targets=False)
+    with torch.no_grad():
+        _, state = model.step(torch.full((3,), EOS), model.start(model.encode(batch)))
+        other = state | {"copying": select(state["copying"], torch.tensor([0, 1, 2])).flip(1)}
+        words = torch.tensor([7, 8, 9])
+        difference = model.step(words, state)[0].log_probs[0] - model.step(words, other)[0].log_probs[0]
+    assert difference.abs().max() > 0.05
+
+
+# ------------------------------------------------------------------------------- own words, the opponent
+
+
+@every_family
+@every_head
+def test_own_words_are_read_with_the_history_they_were_made_with(kind: str, head: str) -> None:
+    """Free running is greedy decoding: the same words, then the same probabilities as forcing those words."""
+    model, batch = copying_bart(head, kind), source_batch()
+    assert batch.target_ids is not None
+    assert batch.target_mask is not None
+    steps = batch.target_ids.shape[1]
+    batch.target_mask = torch.ones_like(batch.target_mask)
+    batch.forced_mask = torch.zeros_like(batch.target_mask)
+    with torch.no_grad():
+        free = model(batch)
+        state, last, words = model.start(model.encode(batch)), torch.full((3,), EOS), []
+        for step in range(steps):
+            output, state = model.step(last, state)
+            expected = output.log_probs.gather(1, batch.target_ids[:, step, None])[:, 0]
+            torch.testing.assert_close(free.gold_log_probs[:, step], expected, **EXACT)
+            torch.testing.assert_close(free.attention[:, step], output.attention, **EXACT)
+            last = output.log_probs.argmax(-1)
+            words.append(last)
+        own = replace(batch, target_ids=torch.stack(words, 1), forced_mask=None)
+        forced = model(own).gold_log_probs
+        again = model(replace(own, forced_mask=batch.forced_mask)).gold_log_probs
+    torch.testing.assert_close(forced, again, **EXACT)
+
+
+@every_head
+def test_free_running_trains(head: str) -> None:
+    """Step by step through the cache, the gradients are those of the pass that reads all words at once."""
+    model, batch = copying_bart(head).train(), source_batch()
+    assert batch.target_mask is not None
+    forced = torch.ones_like(batch.target_mask)
+    forced[:, -1] = False  # the model's own word is read at the last step, which no longer counts
+    batch.target_mask = batch.target_mask & forced
+    model(batch).gold_log_probs.sum().backward()
+    wanted = gradients(model)
+    model.zero_grad()
+    model(replace(batch, forced_mask=forced)).gold_log_probs.sum().backward()
+    for name, value in gradients(model).items():
+        torch.testing.assert_close(value, wanted[name], atol=1e-9, rtol=0, msg=name)
+    assert all(wanted[name].abs().max() > 0 for name in wanted if name.startswith("head."))
+
+
+@every_family
+@every_head
+def test_an_opponent_and_a_copy_head_work_together(kind: str, head: str) -> None:
+    options = {"opponent": {"type": "max", "layer": 1, "head": 0, "lambda_decode": 0.3}}
+    model, plain, batch = copying_bart(head, kind, options=options), copying_bart(head, kind), source_batch()
+    model.opponent.double()
+    plain.load_state_dict({name: value for name, value in model.state_dict().items() if "opponent" not in name})
+    with torch.no_grad():
+        both, alone = model(batch), plain(batch)
+        torch.testing.assert_close(both.gold_log_probs, alone.gold_log_probs, **EXACT)
+        assert both.details["opponent_log_probs"].isfinite().all()
+        for output, expected in zip(stepped(model, batch), stepped(plain, batch), strict=True):
+            torch.testing.assert_close(output.log_probs, expected.log_probs, **EXACT)
+            assert (output.scores - expected.scores)[:, 4:].abs().max() > 1e-3
+            assert {"p_final", "opponent_attention"} <= output.details.keys()
+    model.train()
+    found = model(batch)
+    (found.gold_log_probs + found.details["opponent_log_probs"]).sum().backward()
+    assert all(value.isfinite().all() for value in gradients(model).values())
+    assert model.opponent_attention(batch).shape == (3, 5, 9)
+
+
+@pytest.mark.parametrize("forced", [None, BOS])
+def test_a_forced_first_token_leaves_the_copy_state_alone(forced: int | None) -> None:
+    """Its probability is never used, but what was copied with it is remembered."""
+    model, batch = copying_bart(options={"forced_bos_id": forced}), source_batch(targets=False)
+    with torch.no_grad():
+        first, state = model.step(torch.full((3,), EOS), model.start(model.encode(batch)))
+        torch.testing.assert_close(first.details["p_final"], state["copying"], **EXACT)
+        assert (first.scores.isfinite().sum(-1) == (1 if forced == BOS else VOCABULARY - 1)).all()
+        assert first.log_probs.isfinite().all()

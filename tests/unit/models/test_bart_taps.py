@@ -1,0 +1,193 @@
+"""Looking into two attention layers of a BART: what is seen, that nothing stays, and that gradients come through."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from laconic.errors import ConfigError, DataError
+from laconic.layers.copying.semantic import mean_self_attention
+from laconic.layers.transformer import mean_attention
+from laconic.models import bart as bart_module
+from laconic.models.bart import BartSummarizer
+from laconic.models.bart_attention import Tap
+from laconic.models.family import FAMILY
+from laconic.types import Batch
+from samples import gradients
+from tiny_bart import EOS, copying_bart, reference_of, source_batch, theirs
+from trees import tensors_on
+
+TIGHT = {"atol": 1e-11, "rtol": 0}
+COPYING = ["attentional", "guided", "correlational"]
+
+
+def seen(model: BartSummarizer, batch: Batch) -> tuple[Any, Any]:
+    """The taps of a teacher-forced pass: the last encoder layer's and the copying layer's."""
+    memory = model.encode(batch)
+    return memory.extra["last_layer"], model._forced(batch, memory).tap(0)
+
+
+@pytest.mark.parametrize("kind", FAMILY)
+@pytest.mark.parametrize("left", [False, True])
+def test_weights_from_the_taps_are_those_of_transformers(kind: str, left: bool) -> None:
+    """Also with padding, on either side, where the eager attention of transformers leaves rows for padded queries."""
+    model, batch = copying_bart(kind=kind).float(), source_batch(left=left)
+    expected = theirs(reference_of(model), batch)
+    with torch.no_grad():
+        encoder, cross = seen(model, batch)
+        alpha = mean_attention(cross)
+        semantic = mean_self_attention(encoder.queries, encoder.keys, encoder.mask)
+    real = batch.source_mask[:, :, None]
+    torch.testing.assert_close(alpha, expected.cross_attentions[-1].mean(1), atol=1e-5, rtol=0)
+    torch.testing.assert_close(semantic, expected.encoder_attentions[-1].mean(1) * real, atol=1e-5, rtol=0)
+    assert alpha.masked_select(~batch.source_mask[:, None]).eq(0).all()
+
+
+@pytest.mark.parametrize("kind", FAMILY)
+def test_states_are_what_the_queries_are_made_of(kind: str) -> None:
+    model, batch = copying_bart(kind=kind), source_batch()
+    with torch.no_grad():
+        encoder, cross = seen(model, batch)
+        layer = model.network.get_decoder().layers[-1].encoder_attn
+        queries = layer.q_proj(cross.state).unflatten(-1, (4, 4))
+        torch.testing.assert_close(queries, cross.queries, **TIGHT)
+        torch.testing.assert_close(layer.k_proj(model.encode(batch).states).unflatten(-1, (4, 4)), cross.keys, **TIGHT)
+        torch.testing.assert_close(
+            layer.v_proj(model.encode(batch).states).unflatten(-1, (4, 4)), cross.values, **TIGHT
+        )
+        own = model.network.get_encoder().layers[-1].self_attn
+        torch.testing.assert_close(own.q_proj(encoder.state).unflatten(-1, (2, 8)), encoder.queries, **TIGHT)
+
+
+def test_a_step_of_several_beams_gives_their_queries_side_by_side() -> None:
+    model, batch = copying_bart(), source_batch(targets=False)
+    with torch.no_grad():
+        state = model.start(model.encode(batch))
+        decoded, state = model._advance(torch.full((3,), EOS), state)
+        one = decoded.tap(0)
+        state = model.start(model.encode(batch))
+        state["cache"] = [tuple(x.repeat_interleave(2, 0) for x in layer) for layer in state["cache"]]
+        two = model._advance(torch.full((6,), EOS), state)[0].tap(0)
+    assert two.queries.shape == (3, 2, 4, 4)
+    torch.testing.assert_close(two.queries, one.queries.expand(-1, 2, -1, -1), **TIGHT)
+    torch.testing.assert_close(two.state, one.state.expand(-1, 2, -1), **TIGHT)
+
+
+def test_a_tap_keeps_the_last_and_is_empty_once_read() -> None:
+    layer, mask = nn.Identity(), torch.ones(2, 5, dtype=torch.bool)
+    first, second = (torch.full((2, 3, 4, 6), value) for value in (1.0, 2.0))
+    tap = Tap(layer)
+    assert tap.taken(mask) is None
+    for value in (first, second):
+        tap.enter(layer, value.flatten(2))
+        tap.offer(layer, value.transpose(1, 2), value.transpose(1, 2), value.transpose(1, 2))
+        tap.offer(nn.Identity(), first, first, first)  # another layer's
+    found = tap.taken(mask)
+    assert found is not None
+    assert found.queries.eq(2).all()
+    tap.offer(layer, first, first, first)  # the same layer, computed again in the backward pass
+    assert tap.taken(mask) is None
+
+
+@pytest.mark.parametrize("head", ["vocabulary", *COPYING])
+def test_nothing_of_a_pass_stays(head: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, batch = copying_bart(head).train(), source_batch()
+    before, taps = tensors_on(model), []
+
+    class Watched(Tap):
+        def taken(self, mask: Tensor) -> Any:
+            found = super().taken(mask)
+            if found is not None:
+                taps.append(weakref.ref(found.queries))
+            return found
+
+    monkeypatch.setattr(bart_module, "Tap", Watched)
+    output = model(batch)
+    output.gold_log_probs.sum().backward()
+    assert tensors_on(model) == before
+    assert taps
+    del output
+    gc.collect()
+    assert all(tap() is None for tap in taps)
+
+
+@pytest.mark.parametrize("head", ["vocabulary", *COPYING])
+def test_checkpointed_layers_give_the_same_gradients(head: str) -> None:
+    model, batch = copying_bart(head).train(), source_batch()
+    checked = copying_bart(head, options={"gradient_checkpointing": True}).train()
+    checked.load_state_dict(model.state_dict())
+    assert checked.network.get_decoder().layers[-1].gradient_checkpointing
+    values = []
+    for each in (model, checked):
+        each.zero_grad()
+        output = each(batch)
+        output.gold_log_probs.square().sum().backward()
+        values.append(output.gold_log_probs)
+    torch.testing.assert_close(values[0], values[1], **TIGHT)
+    mine, other = gradients(model), gradients(checked)
+    for name in mine:
+        torch.testing.assert_close(mine[name], other[name], atol=1e-9, rtol=1e-9, msg=name)
+
+
+def test_reentrant_checkpointing_is_refused_where_taps_are_read() -> None:
+    batch, opponent = source_batch(), {"opponent": {"type": "max", "layer": 0, "head": 0}}
+    for model in (copying_bart(), copying_bart("vocabulary", options=opponent)):
+        model.train().network.activation_checkpointing_enable({"use_reentrant": True})
+        with pytest.raises(ConfigError, match="use_reentrant to false"):
+            model(batch)
+        model.eval()(batch)
+
+
+def test_own_words_need_the_cache_that_checkpointed_layers_do_not_keep() -> None:
+    model, batch = copying_bart(options={"gradient_checkpointing": True}).train(), source_batch()
+    with pytest.raises(ConfigError, match="gradient_checkpointing to false"):
+        model(replace(batch, forced_mask=torch.zeros_like(batch.target_mask)))
+
+
+def test_layers_that_are_left_out_now_and_then_are_refused() -> None:
+    for name in ("encoder_layerdrop", "decoder_layerdrop"):
+        with pytest.raises(ConfigError, match="LayerDrop"):
+            copying_bart(**{name: 0.1})
+        copying_bart("vocabulary", **{name: 0.1})
+
+
+@pytest.mark.parametrize("head", COPYING)
+def test_the_weights_are_those_before_dropout(head: str) -> None:
+    """With attention dropout in the layers: rows of alpha and of P_final sum to one, and s too."""
+    model, batch = copying_bart(head, attention_dropout=0.5).train(), source_batch()
+    torch.manual_seed(1)
+    memory = model.encode(batch)
+    semantic = mean_self_attention(memory.extra["last_layer"].queries, memory.extra["last_layer"].keys, memory.mask)
+    torch.testing.assert_close(semantic.sum(-1), memory.mask.double(), **TIGHT)
+    output = model(batch)
+    torch.testing.assert_close(output.attention.sum(-1), torch.ones(3, 5).double(), **TIGHT)
+    step, _ = model.step(torch.full((3,), EOS), model.start(memory))
+    torch.testing.assert_close(step.details["p_final"].sum(-1), torch.ones(3).double(), **TIGHT)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("head", ["vocabulary", "pointer", *COPYING])
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_a_compiled_pass_gives_the_same_numbers(head: str, backend: str) -> None:
+    model, batch = copying_bart(head), source_batch()
+    torch._dynamo.reset()
+    compiled: Any = torch.compile(model, backend=backend)
+    torch.testing.assert_close(compiled(batch).gold_log_probs, model(batch).gold_log_probs, **TIGHT)
+
+
+@pytest.mark.parametrize("head", ["vocabulary", "pointer", *COPYING])
+def test_sources_and_summaries_past_the_position_table_are_refused(head: str) -> None:
+    model = copying_bart(head)
+    with pytest.raises(DataError, match=r"A source of 41 tokens does not fit this model, which reads 40; set text\."):
+        model(source_batch((41, 3, 2)))
+    batch = source_batch()
+    batch.target_ids = torch.full((3, 41), 5)
+    batch.target_mask = torch.ones(3, 41, dtype=torch.bool)
+    with pytest.raises(DataError, match="A summary of 41 tokens does not fit this model, which reads 40"):
+        model(batch)
