@@ -329,7 +329,8 @@ class CopyingReference:
             generated = torch.softmax(self.words @ document.hidden[t], dim=0)
             probs = words_of(document, generated, final, generate, size)
             if self.o["prob_floor"]:
-                probs = probs.clamp(self.o["prob_floor"], 1 - self.o["prob_floor"])
+                exist = torch.tensor([w < len(generated) or w in document.ids for w in range(size)])
+                probs = torch.where(exist, probs.clamp(self.o["prob_floor"], 1 - self.o["prob_floor"]), probs)
             found.append(ReferenceStep(alpha, co, final, generate, u, g, probs))
         return found
 
@@ -355,7 +356,7 @@ class CopyingReference:
         co = before @ rel
         if self.o["co_norm"] == "l1":
             co = divided(co)
-        elif self.o["co_norm"] == "softmax":
+        elif self.o["co_norm"] == "softmax" and float(co.detach().sum()) > 0:
             where = [self.o["release_bugs"] or document.may_be_copied(i) for i in range(size)]
             co = softmax_where(co, where)
         return u, co
@@ -363,10 +364,10 @@ class CopyingReference:
     def gated(
         self, alpha: Tensor, co: Tensor, seen: Tensor, document: Document, *, first: bool
     ) -> tuple[Tensor, Tensor]:
-        """Equations 14 and 15: g and P_final (S,)."""
+        """Equations 14 and 15: g and P_final (S,); g counts as 1 where there is nothing but alpha."""
         carried = self.context(co, document)
         g = self.gates["g"](seen + carried if self.o["g_input"] == "sum" else torch.cat([seen, carried]))
         nothing = not float(co.detach().sum())
         if self.o["first_step"] == "attention" and (first or nothing):
-            return g, alpha
+            return zero() + 1, alpha
         return g, g * alpha + (1 - g) * co

@@ -1,0 +1,258 @@
+"""The Transformer's copy heads against a second writing of them (`copying_reference`), values and gradients."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+import torch
+from copying_reference import (
+    LITERAL,
+    RELEASE,
+    CopyingReference,
+    Document,
+    Gate,
+    ReferenceStep,
+    guidance_loss,
+    smoothed,
+)
+from torch import Tensor
+
+from laconic.config.names import MODELS, OBJECTIVES, build
+from laconic.models.transformer import Transformer
+from laconic.types import Batch
+from samples import EOS, PAD, UNK, VOCAB, assert_same, gradients, one_example, random_batch, randomise
+
+HEADS = 3
+BASE = {
+    "type": "transformer",
+    "encoder_layers": 2,
+    "decoder_layers": 2,
+    "hidden_size": 12,
+    "num_heads": HEADS,
+    "feed_forward_size": 10,
+    "dropout": 0.0,
+}
+CASES: dict[str, dict[str, Any]] = {
+    "attentional": {"type": "attentional"},
+    "attentional-per-head": {"type": "attentional", "context_heads": "per_head"},
+    "attentional-decoder-state": {"type": "attentional", "lambda_input": "decoder_state"},
+    "attentional-encoder-states": {"type": "attentional", "values": "encoder_states"},
+    "guided-outdegree": {"type": "guided", "centrality": "outdegree"},
+    "guided-1": {"type": "guided", "centrality": "indegree-1"},
+    "guided-2": {"type": "guided", "centrality": "indegree-2"},
+    "guided-3": {"type": "guided", "centrality": "indegree-3"},
+    "paper": {"type": "correlational"},
+    "no-semantic": {"type": "correlational", "use_semantic": False},
+    "no-positional": {"type": "correlational", "use_positional": False},
+    "detached": {"type": "correlational", "detach_history": True},
+    "cutoff": {"type": "correlational", "clip_mode": "cutoff", "clip_distance": 2},
+    "clamp": {"type": "correlational", "clip_mode": "clamp", "clip_distance": 2},
+    "unclipped": {"type": "correlational", "clip_mode": "none", "clip_distance": 2},
+    "l1": {"type": "correlational", "co_norm": "l1"},
+    "softmax": {"type": "correlational", "co_norm": "softmax"},
+    "keep": {"type": "correlational", "self_transfer": "keep"},
+    "type": {"type": "correlational", "self_transfer": "type"},
+    "u-source": {"type": "correlational", "u_input": "source_state"},
+    "sigma-state": {"type": "correlational", "sigma_input": "encoder_state"},
+    "g-concat": {"type": "correlational", "g_input": "concat"},
+    "encoder-states": {"type": "correlational", "values": "encoder_states"},
+    "decoder-state": {"type": "correlational", "lambda_input": "decoder_state"},
+    "per-head": {"type": "correlational", "context_heads": "per_head"},
+    "floor": {"type": "correlational", "prob_floor": 1e-3},
+    "literal-start": {"type": "correlational", "first_step": "literal", "allow_literal_training": True},
+    "literal": {"type": "correlational", **LITERAL, "allow_literal_training": True},
+    "release": {"type": "correlational", **RELEASE},
+}
+CORRELATIONAL = [name for name, spec in CASES.items() if spec["type"] == "correlational"]
+EXACT = {"atol": 1e-10, "rtol": 0}
+
+
+def model_of(name: str, **base: Any) -> Transformer:
+    spec = BASE | base | {"head": CASES[name]}
+    ids = {"pad_id": PAD, "unk_id": UNK, "bos_id": 2, "eos_id": EOS}
+    model = build("model", MODELS, spec, vocab_size=VOCAB, **ids).double().eval()
+    randomise(model, scale=0.9, seed=3)
+    return model
+
+
+def batch_of() -> Batch:
+    """Lengths 7, 4, 3, 2 and 1: with one position there is nowhere to go."""
+    return random_batch((7, 4, 3, 2, 1), (4, 3, 3, 2, 2), seed=5)
+
+
+def gates_of(model: Transformer) -> dict[str, Gate]:
+    names = {"lambda": "generation", "u": "semantic_gate", "g": "attention_gate", "sigma": "spread"}
+    found = {}
+    for ours, theirs in names.items():
+        linear = getattr(model.head, theirs, None)
+        if linear is not None:
+            found[ours] = Gate(linear.weight[0], linear.bias[0])
+    return found
+
+
+def reference_of(model: Transformer, options: dict[str, Any]) -> CopyingReference:
+    return CopyingReference(
+        options["type"],
+        options,
+        dict(model.named_parameters()),
+        gates_of(model),
+        num_heads=HEADS,
+        copy_layer=model.config.attention_layer % model.config.decoder_layers,
+        encoder_layer=model.config.encoder_layers - 1,
+        centrality_weight=getattr(model.head, "guide", None),
+    )
+
+
+def documents_of(model: Transformer, batch: Batch) -> list[Document]:
+    """The model's own states, with their gradients."""
+    last, seen = model.encoder.layers[-1], []
+    with patch.object(last, "tapped", side_effect=lambda x, *rest: seen.append(x) or type(last).tapped(last, x, *rest)):
+        memory = model.encode(batch)
+    inputs = last.after_self_attention.entering(seen[0])
+    decoded = model._forced(batch, memory)
+    tap = decoded.taps[model.config.attention_layer]
+    found = []
+    for b in range(len(batch.source_mask)):
+        steps = int(batch.target_mask[b].sum())
+        found.append(
+            Document(
+                ids=batch.source_extended_ids[b].tolist(),
+                real=batch.source_mask[b].tolist(),
+                encoder_inputs=inputs[b],
+                encoder_states=memory.states[b],
+                copy_states=tap.state[b, :steps],
+                hidden=decoded.hidden[b, :steps],
+            )
+        )
+    return found
+
+
+def reference_steps(name: str, model: Transformer, batch: Batch) -> list[list[ReferenceStep]]:
+    reference = reference_of(model, CASES[name])
+    return [reference.steps(document, batch.extended_vocab_size) for document in documents_of(model, batch)]
+
+
+def mean_gate(step: ReferenceStep, before: ReferenceStep | None) -> Tensor:
+    """u; of source states its mean under the history."""
+    if not step.u.dim():
+        return step.u
+    return torch.zeros((), dtype=torch.float64) if before is None else before.final @ step.u
+
+
+@pytest.mark.parametrize("name", CASES)
+@torch.no_grad()
+def test_every_step_of_a_summary(name: str) -> None:
+    """log P of every word, alpha, the gates and the chain, step by step on the gold words."""
+    model, batch = model_of(name), batch_of()
+    expected = reference_steps(name, model, batch)
+    forced = model(batch)
+    state = model.start(model.encode(batch))
+    for t in range(batch.target_ids.shape[1]):
+        output, state = model.step(batch.target_input_ids[:, t], state)
+        for b, steps in enumerate(expected):
+            if t >= len(steps):
+                continue
+            step = steps[t]
+            torch.testing.assert_close(output.log_probs[b], step.probs.log(), **EXACT)
+            gold = step.probs[batch.target_ids[b, t]].log()
+            torch.testing.assert_close(forced.gold_log_probs[b, t], gold, **EXACT)
+            for attention in (output.attention[b], forced.attention[b, t]):
+                torch.testing.assert_close(attention, step.alpha, **EXACT)
+            details = {
+                "p_gen": step.generate,
+                "p_final": step.final,
+                "copy_probs": (1 - step.generate) * step.final,
+            }
+            if name in CORRELATIONAL:
+                details |= {"copy_correlational": step.co, "copy_attention_gate": step.g}
+                details |= {"copy_semantic_gate": mean_gate(step, steps[t - 1] if t else None)}
+            for key, wanted in details.items():
+                torch.testing.assert_close(output.details[key][b], wanted, **EXACT)
+            torch.testing.assert_close(forced.details["p_gen"][b, t], step.generate, **EXACT)
+
+
+def loss_of(name: str, model: Transformer, batch: Batch, eps: float) -> Tensor:
+    """As the training loop computes it."""
+    specs = [{"type": "nll", "label_smoothing": eps}]
+    if CASES[name]["type"] == "guided":
+        specs.append({"type": "guidance", "weight": 0.7})
+    objectives = [build("objective", OBJECTIVES, spec) for spec in specs]
+    ready = replace(batch, label_smoothing={"nll": eps}, token_weights=objectives[0].token_weights(batch))
+    output = model(ready)
+    terms = [objective(output, ready) for objective in objectives]
+    return sum(term.weight * term.sum / term.count for term in terms)
+
+
+def reference_loss(name: str, model: Transformer, batch: Batch, eps: float) -> Tensor:
+    """Words' negative log-probabilities and documents' divergences, divided by the number of words."""
+    reference, words, total = reference_of(model, CASES[name]), 0, torch.zeros((), dtype=torch.float64)
+    for b, document in enumerate(documents_of(model, batch)):
+        steps = reference.steps(document, batch.extended_vocab_size)
+        for t, step in enumerate(steps):
+            total = total - smoothed(step.probs, int(batch.target_ids[b, t]), eps, VOCAB)
+        words += len(steps)
+        if reference.kind == "guided":
+            centrality = reference.centrality(document)
+            total = total + 0.7 * guidance_loss([step.alpha for step in steps], centrality, document.real)
+    return total / words
+
+
+LOSSES = [(name, 0.0 if CASES[name].get("prob_floor") else 0.1) for name in CASES]
+LOSSES += [(name, 0.0) for name in ("attentional", "guided-2", "paper")]
+LOSSES += [pytest.param(name, 0.0, marks=pytest.mark.slow) for name, eps in LOSSES[: len(CASES)] if eps]
+
+
+@pytest.mark.parametrize(("name", "eps"), LOSSES)
+def test_the_loss_and_all_gradients(name: str, eps: float) -> None:
+    model, batch = model_of(name), batch_of()
+    model.zero_grad()
+    loss = loss_of(name, model, batch, eps)
+    loss.backward()
+    actual = gradients(model)
+    model.zero_grad()
+    expected = reference_loss(name, model, batch, eps)
+    torch.testing.assert_close(loss, expected, **EXACT)
+    expected.backward()
+    assert_same(actual, gradients(model), 1e-9)
+
+
+def left_padded(batch: Batch, columns: int) -> Batch:
+    """The same batch with its source's padding in front, and ``columns`` more of it."""
+    width = batch.source_ids.shape[1] + columns
+    mask = torch.stack([torch.arange(width) >= width - int(row.sum()) for row in batch.source_mask])
+
+    def moved(ids: Tensor) -> Tensor:
+        rows = [ids[b, real] for b, real in enumerate(batch.source_mask)]
+        return torch.stack([torch.cat([row.new_full((width - len(row),), PAD), row]) for row in rows])
+
+    sources = {"source_ids": moved(batch.source_ids), "source_extended_ids": moved(batch.source_extended_ids)}
+    return replace(batch, **sources, source_mask=mask)
+
+
+@pytest.mark.parametrize("name", CASES)
+@torch.no_grad()
+def test_padding_and_companions_do_not_matter(name: str) -> None:
+    model, batch = model_of(name), batch_of()
+    together = model(batch).gold_log_probs
+    torch.testing.assert_close(model(left_padded(batch, 2)).gold_log_probs, together, **EXACT)
+    for b in range(len(together)):
+        alone = model(one_example(batch, b)).gold_log_probs[0]
+        torch.testing.assert_close(alone, together[b, : len(alone)], **EXACT)
+
+
+@pytest.mark.parametrize("base", [{"norm": "pre"}, {"attention_layer": 0}, {"share_embeddings": True}], ids=str)
+@pytest.mark.parametrize("name", ["paper", "release"])
+def test_other_transformers(name: str, base: dict[str, Any]) -> None:
+    model, batch = model_of(name, **base), batch_of()
+    model.zero_grad()
+    loss = loss_of(name, model, batch, 0.0)
+    loss.backward()
+    actual = gradients(model)
+    model.zero_grad()
+    expected = reference_loss(name, model, batch, 0.0)
+    torch.testing.assert_close(loss, expected, **EXACT)
+    expected.backward()
+    assert_same(actual, gradients(model), 1e-9)
