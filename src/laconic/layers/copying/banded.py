@@ -61,9 +61,12 @@ def positional_band(
         if self_transfer == "zero_renorm":
             counts[..., 0] = 0.0
         found = counts > 0
+        # The largest becomes 0: it may be far below, where a float has no room for its differences to others.
+        peak = exponents.detach().masked_fill(~found, NEGATIVE_INFINITY).amax(dim=-1, keepdim=True)
+        exponents = exponents - peak.masked_fill(peak == NEGATIVE_INFINITY, 0.0)
         total = masked_logsumexp(exponents + counts.masked_fill(~found, 1.0).log(), found)
         exponents = exponents - total.masked_fill(total == NEGATIVE_INFINITY, 0.0).unsqueeze(-1)
-        # A place that no row of its kind has may hold any number; it meets no position. Kept finite.
+        # No position is at a distance that was not found: what stands there is never met, but must be finite.
         exponents = torch.where(found, exponents, NEGATIVE_INFINITY)
     gives = torch.exp(exponents).masked_fill(~kept.unsqueeze(-1), 0.0)
     far = gives[..., -1] if clip == "clamp" else torch.zeros_like(gives[..., -1])
