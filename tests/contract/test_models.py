@@ -15,6 +15,7 @@ from laconic.config.names import MODELS, OBJECTIVES, build, parse
 from laconic.config.section import validate
 from laconic.errors import ConfigError
 from laconic.models.base import SummarizationModel
+from laconic.models.family import FAMILY
 from laconic.search.state import select, select_documents
 from laconic.types import Batch, ModelOutput
 from samples import EOS, PAD, UNK, VOCAB, gradients, one_example, random_batch, randomise
@@ -47,7 +48,11 @@ TINY_TRANSFORMER = {
 }
 # Models that need more than a type, and forms of a model that no row has.
 FURTHER: dict[str, list[dict[str, Any]]] = {
-    "bart": [{"architecture": TINY_BART}],
+    "bart": [
+        {"architecture": TINY_BART},
+        *({"architecture": TINY_BART, "head": {"type": head}} for head in ("pointer", "attentional", "guided")),
+        *({"architecture": {**TINY_BART, "model_type": kind}, "head": {"type": "correlational"}} for kind in FAMILY),
+    ],
     "distraction": [
         {"embedding_size": 6, "hidden_size": 5, "attention": {"type": "distraction", "size": 7}},
         {
