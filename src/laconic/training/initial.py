@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -44,7 +45,10 @@ def adopted_tokenizer(initial: LoadedModel, text: TextConfig, place: str) -> Tok
     theirs = {"type": tokenizer.name, **tokenizer.config.model_dump(mode="json")}
     ours = {"type": cls.name, **config.model_dump(mode="json")}
     if isinstance(tokenizer, PretrainedTokenizer) and cls is type(tokenizer):
-        same = list(tokenizer.vocabulary) == list(build("tokenizer", TOKENIZERS, text.tokenizer).vocabulary)
+        # a path that is not there names no other vocabulary: the weights came with the one that was meant
+        same = not Path(ours["path"]).exists() or list(tokenizer.vocabulary) == list(
+            build("tokenizer", TOKENIZERS, text.tokenizer).vocabulary
+        )
         found = "" if same else f"the vocabulary of {ours['path']} is another one"
     else:
         found = "; ".join(

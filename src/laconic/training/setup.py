@@ -72,7 +72,7 @@ def prepare(
     train_records = training_records(run, notes)
     validation_records = read_split(run, "validation", run.data.max_validation_records, notes)
     if accelerator.is_main_process:
-        provide_tokenizer(run, out, reporter, lambda: vocabulary_texts(train_records, run.text), initial)
+        provide_tokenizer(run, out, reporter, lambda: vocabulary_texts(train_records, run.text), start, initial)
     accelerator.wait_for_everyone()
     tokenizer = Tokenizer.load(out / TOKENIZER_FOLDER)
     train_set = encode(train_records, tokenizer, run, reporter, "training", notes)
@@ -219,10 +219,12 @@ def provide_tokenizer(
     out: Path,
     reporter: Reporter,
     texts: Callable[[], Iterable[str]],
+    start: str | None,
     initial: LoadedModel | None = None,
 ) -> None:
-    """Put the tokenizer into the run folder, unless it is there: that of the initial weights, one that somebody else
-    trained, or one trained on ``texts()``. Only the first process calls this; all load the result.
+    """Put the tokenizer into the run folder, unless it is there: that of the initial weights ``start`` (``initial``,
+    where they are open already), one that somebody else trained, or one trained on ``texts()``. Only the first process
+    calls this; all load the result.
 
     Raises:
         ConfigError: the initial weights have another tokenizer than the run describes.
@@ -230,9 +232,8 @@ def provide_tokenizer(
     folder = out / TOKENIZER_FOLDER
     if (folder / "tokenizer.json").is_file():
         return
-    place = run.training.initial_weights
-    if place is not None:
-        tokenizer = adopted_tokenizer(initial or open_initial(place), run.text, place)
+    if start is not None:
+        tokenizer = adopted_tokenizer(initial or open_initial(start), run.text, start)
     else:
         tokenizer = build("tokenizer", TOKENIZERS, run.text.tokenizer)
         tokenizer.use_separator(run.text.sentence_separator)

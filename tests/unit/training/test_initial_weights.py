@@ -13,9 +13,9 @@ import torch
 from laconic.config.schema import RunConfig
 from laconic.errors import ConfigError, ModelError
 from laconic.models.folder import load_model_folder
-from laconic.text.tokenizer import BpeTokenizer, Tokenizer
+from laconic.text.tokenizer import BpeTokenizer, PretrainedTokenizer, Tokenizer
 from laconic.training import rng
-from laconic.training.initial import take_weights
+from laconic.training.initial import adopted_tokenizer, take_weights
 from laconic.training.loop import Trainer, _accelerator, train
 from laconic.training.setup import Parts, prepare
 
@@ -183,3 +183,18 @@ def test_a_tokenizer_of_somebody_else_is_not_trained(base: RunConfig, trained: P
     text = base.text.model_copy(update={"tokenizer": {"type": "pretrained", "path": str(trained / "tokenizer")}})
     parts = drawn(base.model_copy(update={"text": text}), tmp_path / "run")
     assert list(parts.tokenizer.vocabulary) == list(Tokenizer.load(trained / "tokenizer").vocabulary)
+
+
+def test_weights_of_a_checkpoint_of_somebody_else(base: RunConfig, trained: Path, tmp_path: Path) -> None:
+    """A recipe that names the checkpoint's own folder, here or on a machine where it lay elsewhere; and a wrong one."""
+    for path in (str(trained / "tokenizer"), "elsewhere/tokenizer"):
+        text = base.text.model_copy(update={"tokenizer": {"type": "pretrained", "path": path}})
+        initial = load_model_folder(trained)
+        initial.tokenizer = PretrainedTokenizer(PretrainedTokenizer.Config(path=str(trained / "tokenizer")))
+        assert adopted_tokenizer(initial, text, "there") is initial.tokenizer
+    tokenizer = BpeTokenizer(BpeTokenizer.Config(vocab_size=30))
+    tokenizer.train(["a few other words"])
+    tokenizer.save(tmp_path / "other")
+    text = base.text.model_copy(update={"tokenizer": {"type": "pretrained", "path": str(tmp_path / "other")}})
+    with pytest.raises(ConfigError, match="other is another one"):
+        adopted_tokenizer(initial, text, "there")

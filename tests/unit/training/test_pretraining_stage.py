@@ -200,6 +200,33 @@ def test_initial_weights_are_those_of_the_stage(run: RunConfig, make_run: Any, t
     assert vocabularies[0] == vocabularies[1]
 
 
+def test_a_stage_may_have_initial_weights_of_its_own(make_run: Any, spans: Path, tmp_path: Path) -> None:
+    """With another start than the training proper would have, which begins with the stage's weights anyway."""
+    first = train(make_run(**{"text.tokenizer.max_vocabulary": 12}), tmp_path / "first", on_message=quiet).folder
+    said: list[str] = []
+    run = staged(
+        make_run(**{"text.tokenizer.max_vocabulary": 12}),
+        spans,
+        **{"pretraining.set": {"training": {"initial_weights": first}}},
+    )
+    train(run, tmp_path / "run", on_message=said.append)
+    taken = [line.partition(":")[0] for line in said if "taken as initial weights" in line]
+    assert taken == [first, str(tmp_path / "run" / "pretraining" / "model")]
+
+
+def test_spans_may_be_in_many_files(run: RunConfig, spans: Path, tmp_path: Path) -> None:
+    """A folder ``train`` of numbered files and one validation file, as the selection of spans writes them."""
+    own = tmp_path / "spans"
+    (own / "train").mkdir(parents=True)
+    lines = (spans / "train.jsonl").read_text().splitlines(keepends=True)
+    for number, start in enumerate(range(0, len(lines), 10)):
+        (own / "train" / f"part-{number:05d}.jsonl").write_text("".join(lines[start : start + 10]))
+    shutil.copy(spans / "validation.jsonl", own)
+    said: list[str] = []
+    train(staged(run, own), tmp_path / "run", on_message=said.append)
+    assert any(f"train on {len(lines)} pairs, validate on 6" in line for line in said)
+
+
 def test_what_is_refused_leaves_no_folder(run: RunConfig, spans: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
     named = staged(run, None, row="cocopretrain")
