@@ -1,0 +1,141 @@
+"""``laconic train`` and ``laconic compare`` with rows that have a pre-training stage and rows that have none."""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from laconic.cli.compare import _Titled
+from laconic.cli.main import main
+from laconic.training import loop
+
+RECIPE = """
+extends: headline_writer
+base:
+  pretraining: {set: {training: {max_epochs: null, max_updates: 3}}}
+rows:
+  staged:
+    label: LSTM after a stage
+    set: {pretraining.enabled: true, model: {attention: null, head: {type: vocabulary}}, objectives: [{type: nll}]}
+"""
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """Pairs, spans and a recipe with one row that has a stage."""
+    torch.set_num_threads(1)
+    rng = random.Random(2)
+    words = [f"word{i}" for i in range(20)]
+    for folder, count in (("pairs", 24), ("spans", 32)):
+        (tmp_path / folder).mkdir()
+        for split, number in (("train", count), ("validation", 6)):
+            with open(tmp_path / folder / f"{split}.jsonl", "w", encoding="utf-8") as file:
+                for _ in range(number):
+                    text = [rng.choice(words) for _ in range(8)]
+                    file.write(json.dumps({"document": " ".join(text), "summary": " ".join(text[:3])}) + "\n")
+    (tmp_path / "staged.yaml").write_text(RECIPE)
+    return tmp_path
+
+
+def compare(place: Path, *more: str) -> int:
+    arguments = ["compare", str(place / "staged.yaml"), "--size", "tiny", "--data", str(place / "pairs")]
+    return main([*arguments, "--rows", "lstm,staged", "--out", str(place / "out"), *more])
+
+
+def spans_of(place: Path) -> list[str]:
+    return ["--set", f"pretraining.data={place / 'spans'}"]
+
+
+def results(place: Path) -> dict[str, dict[str, Any]]:
+    return {row["row"]: row for row in json.loads((place / "out" / "compare.json").read_text())["rows"]}
+
+
+def test_only_the_row_with_a_stage_is_pre_trained(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    # without the data, the row says what to set, and the other row is there all the same
+    assert compare(place) == 1
+    rows = results(place)
+    assert rows["lstm"]["rouge"]
+    said = " ".join(capsys.readouterr().out.split())
+    assert "Row 'staged' has a pre-training stage, and nothing says on which pairs: set pretraining.data" in said
+    assert not (place / "out" / "runs" / "staged-seed-1").exists()
+    state = json.loads((place / "out" / "state.json").read_text())
+
+    # with it, the row that is trained stays as it is
+    assert compare(place, *spans_of(place)) == 0
+    assert "Stage 1 of 2: pre-training" in capsys.readouterr().err
+    again = json.loads((place / "out" / "state.json").read_text())
+    assert again["runs"]["lstm-seed-1"] == state["runs"]["lstm-seed-1"]
+    assert "pretraining" not in again["runs"]["lstm-seed-1"]["settings"]
+    assert again["runs"]["staged-seed-1"]["data"] != again["runs"]["lstm-seed-1"]["data"]
+    folders = [path.parent.name for path in (place / "out" / "runs").glob("*/pretraining")]
+    assert folders == ["staged-seed-1"]
+    assert results(place)["staged"]["rouge"]["1"]["f"] is not None
+
+    # what the stage was made of is part of what the row is
+    assert compare(place, *spans_of(place), "--set", "pretraining.set.training.max_updates=4") == 2
+    assert "pretraining.set.training.max_updates: 3 there, 4 now" in capsys.readouterr().err
+    with open(place / "spans" / "train.jsonl", "a", encoding="utf-8") as file:
+        file.write('{"document": "one more", "summary": "more"}\n')
+    assert compare(place, *spans_of(place)) == 2
+    assert f"{place / 'spans'} has changed since" in capsys.readouterr().err
+
+
+def test_interrupted_in_the_stage_a_comparison_goes_on_there(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    real = loop.Trainer._update
+    updates: list[tuple[str, int]] = []
+
+    def update(trainer: Any, stop: Any) -> None:
+        real(trainer, stop)
+        updates.append((trainer.out.name, trainer.state.update))
+        if updates[-1] == ("pretraining", 1):
+            signal.raise_signal(signal.SIGTERM)
+
+    monkeypatch.setattr(loop.Trainer, "_update", update)
+    rows = ["--rows", "staged"]
+    assert compare(place, *spans_of(place), *rows) == 130
+    assert compare(place, *spans_of(place), *rows) == 0
+    capsys.readouterr()
+    of_stage = [number for name, number in updates if name == "pretraining"]
+    assert of_stage == [1, 2, 3]
+
+
+def test_train_says_where_a_stage_is_missing(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["train", str(place / "staged.yaml"), "--size", "tiny", "--data", str(place / "pairs")]
+    assert main([*arguments, "--row", "staged", "--out", str(place / "a")]) == 2
+    assert "set pretraining.data to a folder" in capsys.readouterr().err
+    assert not (place / "a").exists()
+    assert main([*arguments, "--row", "lstm", "--out", str(place / "b"), *spans_of(place)]) == 0
+    assert "this run has no pre-training stage" in capsys.readouterr().err
+    assert not (place / "b" / "pretraining").exists()
+    assert main([*arguments, "--row", "staged", "--out", str(place / "c"), *spans_of(place)]) == 0
+    assert "Stage 2 of 2" in capsys.readouterr().err
+    # the stage is a run like any other: it can be drawn, evaluated and started from
+    assert main(["plot", str(place / "c" / "pretraining"), "--out", str(place / "curves.png")]) == 0
+    start = ["--set", f"training.initial_weights={place / 'c' / 'pretraining'}"]
+    assert main([*arguments, "--row", "staged", "--out", str(place / "d"), *start, *spans_of(place)]) == 0
+    assert main([*arguments, "--row", "lstm", "--out", str(place / "e"), *start]) == 0
+    assert "tensors taken as initial weights" in capsys.readouterr().err
+
+
+def test_the_bar_of_a_comparison_names_the_stage() -> None:
+    shown: list[str] = []
+
+    class Bar:
+        def update(self, completed: float | None = None, *, description: str, **what: Any) -> None:
+            shown.append(description)
+
+    titled = _Titled(Bar(), "[1/2] staged: training")
+    titled.update(description="Pre-training", total=3)
+    titled.update(1)
+    titled.update(description="Training", total=3)
+    titled.update(1)
+    first, second = "[1/2] staged: training (pre-training)", "[1/2] staged: training"
+    assert shown == [first, first, second, second]
