@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from laconic.data.readers import SkipCounter
 from laconic.data.spans.files import part_of
 from laconic.data.spans.reading import Shard, documents
 from laconic.data.spans.settings import SpanSettings
@@ -49,7 +48,7 @@ def _lines(settings: SpanSettings, units: Units, shard: Shard, chosen: NDArray[n
     """A JSON line for each of the chosen, which stand in the order of the shard."""
     if not len(chosen):
         return
-    on_skip = SkipCounter() if settings.skip_bad else None
+    on_skip = (lambda problem: None) if settings.skip_bad else None  # they were counted in the first pass
     numbers, firsts = np.unique(chosen["document"], return_index=True)
     ends = [*firsts[1:], len(chosen)]
     wanted = {int(number): range(first, end) for number, first, end in zip(numbers, firsts, ends, strict=True)}

@@ -10,7 +10,7 @@ import shutil
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
-from functools import lru_cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,47 +18,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from laconic.data.spans.choose import Threshold, choose, report
-from laconic.data.spans.emit import emit_shard, merge
 from laconic.data.spans.files import part_of, read_json, write_json
 from laconic.data.spans.manifest import MANIFEST, describe
-from laconic.data.spans.reading import Shard, find_shards
-from laconic.data.spans.scan import read_candidates, scan_shard
+from laconic.data.spans.pieces import Plan, emit_piece, merge_piece, perform, place_of, scan_piece
+from laconic.data.spans.reading import find_shards
+from laconic.data.spans.scan import read_candidates
 from laconic.data.spans.settings import SpanSettings
-from laconic.data.spans.units import Units, find_tokenizer, fingerprint, open_units
-from laconic.data.spans.workers import Run, run_here, run_processes, run_ray, start_ray
-from laconic.errors import ConfigError, DataError, LaconicError
+from laconic.data.spans.tokenizer_files import find_tokenizer, fingerprint
+from laconic.data.spans.workers import Processes, RayCluster, Run, import_ray, run_here
+from laconic.errors import ConfigError, DataError
 
 OnProgress = Callable[[str, int, int], object]  # the stage, what is done, of how much
 
 WORK = ".selection"
 TRAIN, VALIDATION = "train", "validation.jsonl"
 _LAST = 2**64 - 1
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What an unfinished selection is of; ``plan.json``."""
-
-    settings: SpanSettings
-    inputs: list[str]
-    tokenizer: str
-    shards: list[Shard]
-
-    def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        return {
-            "settings": self.settings.as_dict(),
-            "inputs": self.inputs,
-            "tokenizer": self.tokenizer,
-            "shards": [asdict(shard) for shard in self.shards],
-        }
-
-    @classmethod
-    def read(cls, path: Path) -> Plan:
-        """What was written of `as_dict`."""
-        values = read_json(path)
-        settings = SpanSettings.from_dict(values["settings"])
-        return cls(settings, values["inputs"], values["tokenizer"], [Shard(**shard) for shard in values["shards"]])
 
 
 @dataclass(frozen=True)
@@ -90,6 +64,8 @@ def select_spans(
     """
     if workers is not None and workers < 1:
         raise ConfigError(f"--workers is {workers}; it must be at least 1.")
+    if ray:
+        import_ray()
     tokenizer = find_tokenizer(settings.tokenizer)
     mark = fingerprint(tokenizer)
     if overwrite:
@@ -98,17 +74,12 @@ def select_spans(
     if finished is not None:
         return finished
     plan = _plan(out, settings, list(inputs), mark, tokenizer)
-    library = None
+    runner = RayCluster(workers) if ray else Processes(workers) if workers and workers > 1 else None
     try:
-        if ray:
-            library, size = start_ray(workers)
-            run: Run = partial(run_ray, library, size)
-        else:
-            run = run_here if (workers or 1) == 1 else partial(run_processes, workers or 1)
-        return _Job(out, plan, run, progress).finish()
+        return _Job(out, plan, runner or run_here, progress).finish()
     finally:
-        if library is not None:
-            library.shutdown()
+        if runner is not None:
+            runner.close()
 
 
 # ------------------------------------------------------------------------------------------ beginning
@@ -194,74 +165,6 @@ def _refuse_new(plan: Plan, inputs: list[str], out: Path) -> None:
         )
 
 
-# --------------------------------------------------------------------------------- pieces, in any process
-
-
-@lru_cache(maxsize=1)
-def _opened(plan_path: str, written: int) -> tuple[Plan, Units]:
-    plan = Plan.read(Path(plan_path))
-    tokenizer = Path(plan_path).with_name("tokenizer.json")
-    return plan, open_units(tokenizer if tokenizer.is_file() else None, plan.settings.lowercase)
-
-
-def _open(work: Path) -> tuple[Plan, Units]:
-    path = work / "plan.json"
-    return _opened(str(path), path.stat().st_mtime_ns)
-
-
-def _place(work: Path, step: str, number: int) -> Path:
-    return work / step / f"{number:05d}"
-
-
-def _piece(step: Callable[[Path, int], None], work: Path, number: int) -> LaconicError | None:
-    """An error comes back as a plain value that every process can read."""
-    try:
-        step(work, number)
-    except DataError as error:
-        return DataError(str(error))
-    except LaconicError as error:
-        return error
-    except OSError as error:
-        return LaconicError(f"{error.filename or work}: {error.strerror or error}. What was complete is kept.")
-    return None
-
-
-def _scan(work: Path, number: int) -> None:
-    plan, units = _open(work)
-    place = _place(work, "scan", number)
-    try:
-        scan_shard(plan.settings, units, plan.shards[number], place)
-    except DataError as error:
-        _give_up(plan, place, error)
-
-
-def _emit(work: Path, number: int) -> None:
-    plan, units = _open(work)
-    rows = np.load(_place(work, "chosen", number).with_suffix(".npy"))
-    chosen = read_candidates(_place(work, "scan", number).with_suffix(".bin"))[rows]
-    try:
-        emit_shard(plan.settings, units, plan.shards[number], chosen, _place(work, "emit", number))
-    except DataError as error:
-        _give_up(plan, _place(work, "scan", number), error)
-        (work / "choice.json").unlink(missing_ok=True)
-
-
-def _give_up(plan: Plan, place: Path, error: DataError) -> None:
-    """A shard that cannot be read is left out altogether, if that is allowed."""
-    if not plan.settings.skip_bad:
-        raise error
-    write_json(place.with_suffix(".json"), {"problem": str(error)})
-
-
-def _merge(work: Path, number: int) -> None:
-    choice = read_json(work / "choice.json")
-    file = choice["files"][number]
-    sources = [_place(work, "emit", shard) for shard in choice["shards"]]
-    written = merge(sources, file["low"], file["high"], work.parent / file["name"])
-    if written != file["records"]:
-        raise AssertionError(f"{file['name']}: {written} records instead of {file['records']}")
-
-
 # --------------------------------------------------------------------------------------------- the job
 
 
@@ -274,22 +177,22 @@ class _Job:
     def finish(self) -> Result:
         everything = range(len(self.plan.shards))
         while True:
-            self._do("Scoring spans", _scan, self._missing("scan", ".json", everything), self.sizes)
+            self._do("Scoring spans", scan_piece, self._missing("scan", ".json", everything), self.sizes)
             choice = self._choice()
-            self._do("Reading chosen spans", _emit, self._missing("emit", ".index", choice["shards"]), self.sizes)
+            self._do("Reading chosen spans", emit_piece, self._missing("emit", ".index", choice["shards"]), self.sizes)
             if (self.work / "choice.json").is_file():
                 break
         (self.out / TRAIN).mkdir(exist_ok=True)
         files = choice["files"]
         waiting = [number for number, file in enumerate(files) if not (self.out / file["name"]).is_file()]
-        self._do("Shuffling", _merge, waiting, [file["records"] for file in files])
+        self._do("Shuffling", merge_piece, waiting, [file["records"] for file in files])
         manifest = describe(self.plan.settings, self.plan.tokenizer, self.plan.shards, self._scans(), choice)
         write_json(self.out / MANIFEST, manifest)
         shutil.rmtree(self.work, ignore_errors=True)
         return Result(manifest, warnings=manifest["warnings"])
 
     def _missing(self, step: str, suffix: str, numbers: Sequence[int]) -> list[int]:
-        return [number for number in numbers if not _place(self.work, step, number).with_suffix(suffix).is_file()]
+        return [number for number in numbers if not place_of(self.work, step, number).with_suffix(suffix).is_file()]
 
     def _do(self, stage: str, step: Callable[[Path, int], None], pieces: list[int], sizes: list[int]) -> None:
         """Have pieces done, large ones first; an error stops when those on their way are known."""
@@ -297,7 +200,7 @@ class _Job:
             return
         done, total = 0, sum(sizes[piece] for piece in pieces)
         self.progress(stage, 0, total)
-        for piece, error in self.run(partial(_piece, step, self.work), sorted(pieces, key=lambda one: -sizes[one])):
+        for piece, error in self.run(partial(perform, step, self.work), sorted(pieces, key=lambda one: -sizes[one])):
             if error is not None:
                 raise error
             done += sizes[piece]
@@ -305,11 +208,12 @@ class _Job:
 
     def _scans(self) -> list[dict[str, Any]]:
         return [
-            read_json(_place(self.work, "scan", number).with_suffix(".json")) for number in range(len(self.plan.shards))
+            read_json(place_of(self.work, "scan", number).with_suffix(".json"))
+            for number in range(len(self.plan.shards))
         ]
 
     def _candidates(self, number: int) -> NDArray[np.void]:
-        return read_candidates(_place(self.work, "scan", number).with_suffix(".bin"))
+        return read_candidates(place_of(self.work, "scan", number).with_suffix(".bin"))
 
     def _choice(self) -> dict[str, Any]:
         """What was chosen, with the bounds of the output files; ``choice.json``."""
@@ -330,7 +234,7 @@ class _Job:
         chosen = choose(settings, histogram, good, self._candidates)
         parts = []
         for number, rows in zip(good, chosen.rows, strict=True):
-            with part_of(_place(self.work, "chosen", number).with_suffix(".npy")) as file:
+            with part_of(place_of(self.work, "chosen", number).with_suffix(".npy")) as file:
                 np.save(file, rows)
             if len(rows):
                 parts.append((number, self._candidates(number)[rows]))

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from laconic.data.readers import SkipCounter
+from laconic.data.lines import BadRecordError
 from laconic.data.spans.files import part_of, write_json
 from laconic.data.spans.reading import Shard, documents
 from laconic.data.spans.scoring import BlockScorer, Found
@@ -77,7 +77,7 @@ class Scanner:
     def __init__(self, settings: SpanSettings, units: Units, shard: Shard) -> None:
         self.settings, self.units, self.shard = settings, units, shard
         self.counts = Counts()
-        self.skipped = SkipCounter()
+        self.skipped: Counter[str] = Counter()
         self._scorer = BlockScorer(settings.shape, settings.key)
 
     def candidates(self) -> Iterator[NDArray[np.void]]:
@@ -102,7 +102,7 @@ class Scanner:
             yield self._scored(held)
 
     def _batches(self) -> Iterator[list[tuple[int, str]]]:
-        on_skip = self.skipped if self.settings.skip_bad else None
+        on_skip = self._skip if self.settings.skip_bad else None
         batch: list[tuple[int, str]] = []
         size = 0
         reading = {"text": self.settings.text, "column": self.settings.column}
@@ -114,6 +114,9 @@ class Scanner:
                 batch, size = [], 0
         if batch:
             yield batch
+
+    def _skip(self, problem: BadRecordError) -> None:
+        self.skipped[problem.reason] += 1
 
     def _count(self, text: str, tokens: NDArray[np.int32]) -> None:
         self.counts.documents += 1
@@ -216,7 +219,7 @@ def scan_shard(settings: SpanSettings, units: Units, shard: Shard, place: Path) 
         for rows in scanner.candidates():
             file.write(rows.tobytes())
     shard.check()
-    write_json(place.with_suffix(".json"), scanner.counts.as_dict() | {"skipped": dict(scanner.skipped.counts)})
+    write_json(place.with_suffix(".json"), scanner.counts.as_dict() | {"skipped": dict(scanner.skipped)})
 
 
 def read_candidates(path: Path) -> NDArray[np.void]:

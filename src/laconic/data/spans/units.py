@@ -2,29 +2,22 @@
 
 from __future__ import annotations
 
-import hashlib
-import logging
 import os
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 
 import numpy as np
-from huggingface_hub import hf_hub_download
 from numpy.typing import NDArray
 
-from laconic.data.spans.settings import WORDS
-from laconic.errors import ConfigError
-from laconic.text.base import TOKENIZER_FILE, read_backend
+from laconic.text.base import read_backend
 from laconic.text.normalization import extend_over_marks
 
 Offsets = list[tuple[int, int]]
 
-_WORD = re.compile(r"[\u4e00-\u9fff\u3040-\u30ff]|\w+|[^\w\s]")  # words and signs, Han and kana one by one
-_HUB_ID = re.compile(r"[\w.\-]+/[\w.\-]+")
+WORD = re.compile(r"[\u4e00-\u9fff\u3040-\u30ff]|\w+|[^\w\s]")  # words and signs, Han and kana one by one
 _MOST_WORDS = 500_000
 
 BLANK, PART, SOLID = 0, 1, 2  # a token is white space, bytes of a character, or readable
@@ -72,11 +65,11 @@ class WordUnits(Units):
 
     def encode(self, texts: Sequence[str]) -> list[NDArray[np.int32]]:
         """See `Units`."""
-        return [np.array(self._numbered(_WORD.findall(text)), dtype=np.int32) for text in texts]
+        return [np.array(self._numbered(WORD.findall(text)), dtype=np.int32) for text in texts]
 
     def locate(self, text: str) -> tuple[list[int], Offsets]:
         """See `Units`."""
-        matches = list(_WORD.finditer(text))
+        matches = list(WORD.finditer(text))
         return self._numbered([match[0] for match in matches]), [match.span() for match in matches]
 
     def _numbered(self, words: list[str]) -> list[int]:
@@ -156,8 +149,10 @@ class TokenUnits(Units):
         return self._kinds[np.minimum(tokens, self._size)]
 
     def is_blank(self, tokens: NDArray[np.int32]) -> bool:
-        """See `Units`."""
-        return not self._shown(tokens[tokens < self._size].tolist()).strip() and bool((tokens < self._size).all())
+        """See `Units`. Bytes of a character that was cut say nothing of it, so they do not count as text."""
+        if (tokens >= self._size).any():
+            return False
+        return not self._shown(tokens.tolist()).replace("\ufffd", "").strip()
 
     def content(self, tokens: NDArray[np.int32]) -> bytes:
         """See `Units`."""
@@ -172,40 +167,3 @@ def open_units(tokenizer: Path | None, lowercase: bool) -> Units:
 def one_thread() -> None:
     """The tokenizer uses no threads of its own: the number of workers says how many cores are used."""
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
-
-
-def find_tokenizer(name: str) -> Path | None:
-    """The ``tokenizer.json`` of a folder (a model, a run, a tokenizer), a file or a hub id; None for ``words``.
-
-    Raises:
-        ConfigError: there is none.
-    """
-    if name == WORDS:
-        return None
-    place = Path(name).expanduser()
-    if place.is_file():
-        return place
-    for folder in (place, place / "tokenizer", place / "model"):
-        if (folder / TOKENIZER_FILE).is_file():
-            return folder / TOKENIZER_FILE
-    if place.is_dir() or not _HUB_ID.fullmatch(name):
-        raise ConfigError(
-            f"--tokenizer '{name}' is neither words, nor a folder with a {TOKENIZER_FILE}, nor a hub id (owner/name)."
-        )
-    logging.getLogger("huggingface_hub").setLevel(logging.ERROR)
-    with suppress(Exception):  # what is here already is used as it is
-        return Path(hf_hub_download(name, TOKENIZER_FILE, local_files_only=True))
-    try:
-        return Path(hf_hub_download(name, TOKENIZER_FILE))
-    except Exception as error:  # the hub client's errors, httpx's and OSError have no common base
-        reason = str(error).strip().split("\n")[0].split(". ")[0]
-        raise ConfigError(
-            f"The tokenizer {name} could not be loaded from the hub ({reason}); give a folder that holds it, or use "
-            "--tokenizer words."
-        ) from None
-
-
-def fingerprint(path: Path | None) -> str:
-    """Of the file's content; of the rule for words."""
-    content = _WORD.pattern.encode() if path is None else path.read_bytes()
-    return hashlib.sha256(content).hexdigest()

@@ -5,6 +5,7 @@ A piece writes files and gives nothing back but an error, so that it is all the 
 
 from __future__ import annotations
 
+import logging
 import multiprocessing
 import os
 import signal
@@ -43,24 +44,35 @@ def run_here(work: Work, pieces: Sequence[int]) -> Iterator[tuple[int, LaconicEr
             os.environ["TOKENIZERS_PARALLELISM"] = before
 
 
-def run_processes(workers: int, work: Work, pieces: Sequence[int]) -> Iterator[tuple[int, LaconicError | None]]:
-    """In ``workers`` processes with one thread each.
+class Processes:
+    """``workers`` processes of this machine with one thread each; they start when there is something to do."""
 
-    Raises:
-        LaconicError: a process was killed.
-    """
-    others = set(multiprocessing.active_children())
-    context = multiprocessing.get_context("spawn")
-    pool = ProcessPoolExecutor(min(workers, len(pieces)), mp_context=context, initializer=_begin)
-    try:
-        waiting = {pool.submit(work, piece): piece for piece in pieces}
-        for done in as_completed(waiting):
-            yield waiting[done], done.result()
-    except BrokenProcessPool:
-        raise LaconicError(_DIED) from None
-    finally:
-        pool.shutdown(wait=False, cancel_futures=True)
-        for process in set(multiprocessing.active_children()) - others:
+    def __init__(self, workers: int) -> None:
+        self._workers = workers
+        self._others = set(multiprocessing.active_children())
+        self._pool: ProcessPoolExecutor | None = None
+
+    def __call__(self, work: Work, pieces: Sequence[int]) -> Iterator[tuple[int, LaconicError | None]]:
+        """Do the pieces.
+
+        Raises:
+            LaconicError: a process was killed.
+        """
+        if self._pool is None:
+            context = multiprocessing.get_context("spawn")
+            self._pool = ProcessPoolExecutor(self._workers, mp_context=context, initializer=_begin)
+        try:
+            waiting = {self._pool.submit(work, piece): piece for piece in pieces}
+            for done in as_completed(waiting):
+                yield waiting[done], done.result()
+        except BrokenProcessPool:
+            raise LaconicError(_DIED) from None
+
+    def close(self) -> None:
+        """End the processes; what they are still working on is given up."""
+        if self._pool is not None:
+            self._pool.shutdown(wait=False, cancel_futures=True)
+        for process in set(multiprocessing.active_children()) - self._others:
             process.terminate()
 
 
@@ -81,23 +93,48 @@ def _end_with(sentinel: int) -> None:
 # ------------------------------------------------------------------------------------------------ Ray
 
 
-def run_ray(ray: Any, workers: int, work: Work, pieces: Sequence[int]) -> Iterator[tuple[int, LaconicError | None]]:
-    """As a Ray Data set of pieces, ``workers`` at a time.
+class RayCluster:
+    """The cluster that ``RAY_ADDRESS`` names, or a small one on this machine; pieces are rows of a Ray Data set.
+
+    Every node needs laconic, and the input and the output folder under the same path.
 
     Raises:
-        LaconicError: a worker, or its machine, died.
+        ConfigError: Ray Data is not installed.
     """
-    data = ray.data.from_items([{"piece": piece} for piece in pieces], override_num_blocks=len(pieces))
-    done = data.map(partial(_row, work), num_cpus=1, concurrency=max(1, min(workers, len(pieces))))
-    try:
-        for row in done.iter_rows():
-            error = (LaconicError, row["kind"], row["error"]) if row["error"] else None
-            yield int(row["piece"]), _raised(*error[1:]) if error else None
-    except ray.exceptions.RayError as error:
-        reason = str(error).strip().split("\n")[0]
-        raise LaconicError(
-            f"The Ray job failed ({reason}). What was complete is kept; run the same command again."
-        ) from None
+
+    def __init__(self, workers: int | None) -> None:
+        self._ray = ray = import_ray()
+        if not ray.is_initialized():
+            local: dict[str, Any] = {}
+            if not os.environ.get("RAY_ADDRESS"):
+                cores = workers or os.cpu_count()
+                local = {"include_dashboard": False, "object_store_memory": _STORE, "num_cpus": cores}
+            ray.init(log_to_driver=False, logging_level="ERROR", **local)
+        ray.data.DataContext.get_current().enable_progress_bars = False
+        logging.getLogger("ray.data").setLevel(logging.ERROR)
+        self._workers = workers or max(1, int(ray.cluster_resources().get("CPU", 1)))
+
+    def __call__(self, work: Work, pieces: Sequence[int]) -> Iterator[tuple[int, LaconicError | None]]:
+        """Do the pieces.
+
+        Raises:
+            LaconicError: a worker, or its machine, died.
+        """
+        ray = self._ray
+        data = ray.data.from_items([{"piece": piece} for piece in pieces], override_num_blocks=len(pieces))
+        together = ray.data.TaskPoolStrategy(size=min(self._workers, len(pieces)))
+        try:
+            for row in data.map(partial(_row, work), num_cpus=1, compute=together).iter_rows():
+                yield int(row["piece"]), _raised(row["kind"], row["error"]) if row["error"] else None
+        except ray.exceptions.RayError as error:
+            reason = str(error).strip().split("\n")[0]
+            raise LaconicError(
+                f"The Ray job failed ({reason}). What was complete is kept; run the same command again."
+            ) from None
+
+    def close(self) -> None:
+        """Let go of the cluster."""
+        self._ray.shutdown()
 
 
 def _row(work: Work, row: dict[str, Any]) -> dict[str, Any]:
@@ -111,11 +148,11 @@ def _raised(kind: str, sentence: str) -> LaconicError:
     return kinds.get(kind, LaconicError)(sentence)
 
 
-def start_ray(workers: int | None) -> tuple[Any, int]:
-    """The cluster that ``RAY_ADDRESS`` names, or a small one on this machine; and the number of workers.
+def import_ray() -> Any:
+    """The optional library.
 
     Raises:
-        ConfigError: Ray Data is not installed.
+        ConfigError: it is not installed.
     """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is reported anywhere
     try:
@@ -123,10 +160,4 @@ def start_ray(workers: int | None) -> tuple[Any, int]:
         import ray.data
     except ImportError:
         raise ConfigError("--ray needs Ray Data: pip install 'laconic[ray]', or use --workers alone.") from None
-    if not ray.is_initialized():
-        local: dict[str, Any] = {}
-        if not os.environ.get("RAY_ADDRESS"):
-            local = {"include_dashboard": False, "object_store_memory": _STORE, "num_cpus": workers or os.cpu_count()}
-        ray.init(log_to_driver=False, logging_level="ERROR", **local)
-    ray.data.DataContext.get_current().enable_progress_bars = False
-    return ray, workers or max(1, int(ray.cluster_resources().get("CPU", 1)))
+    return ray

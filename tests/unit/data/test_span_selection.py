@@ -1,0 +1,559 @@
+"""Whole selections against a ranking by hand, and the same bytes from whoever does the work."""
+
+from __future__ import annotations
+
+import dataclasses
+import gzip
+import json
+import os
+import random
+import re
+from collections import Counter
+from collections.abc import Iterator
+from fractions import Fraction
+from itertools import pairwise, product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tokenizers
+from tokenizers import decoders, models, pre_tokenizers, trainers
+
+from laconic.data.readers import find_splits, read_records
+from laconic.data.spans import job, workers
+from laconic.data.spans.job import Result, select_spans
+from laconic.data.spans.scan import stable_hash
+from laconic.data.spans.settings import SpanSettings, parse_weights
+from laconic.data.spans.units import TokenUnits, WordUnits
+from laconic.errors import ConfigError, DataError
+
+WORDS = ["sun", "moon", "Sea", "sea", "hill", "tree", "wind", "rain", "old", "new", "é", "stone,", "road.", "bird"]
+SMALL = SpanSettings(k=12, tokenizer="words", input_length=6, output_length=3, chunk=20, text="line", shard_records=5)
+EVERY = [tuple(map(str, bits)) for bits in product((0, 1), repeat=3) if any(bits)]
+
+
+def write_corpus(folder: Path, seed: int = 1) -> Path:
+    """Three files of documents: lines, JSON lines and compressed JSON lines."""
+    generator = random.Random(seed)
+
+    def text() -> str:
+        return " ".join(generator.choices(WORDS, k=generator.randint(2, 60)))
+
+    (folder / "more").mkdir(parents=True)
+    (folder / "a.txt").write_text("\n".join([*(text() for _ in range(12)), "", "  "]) + "\n")
+    (folder / "more" / "b.jsonl").write_text("".join(json.dumps({"text": text()}) + "\n" for _ in range(12)))
+    with gzip.open(folder / "c.jsonl.gz", "wt") as file:
+        file.writelines(json.dumps({"text": text(), "id": f"x{n}"}) + "\n" for n in range(9))
+    (folder / "notes.md").write_text("not part of it")
+    (folder / ".hidden.txt").write_text(text())
+    return folder
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_corpus(tmp_path_factory.mktemp("corpus") / "in")
+
+
+def written(out: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(out)): path.read_bytes() for path in sorted(out.rglob("*")) if path.is_file()}
+
+
+def records(out: Path) -> list[dict[str, Any]]:
+    """In the order of the shuffle: held out ones first."""
+    files = [out / file["name"] for file in json.loads((out / "manifest.json").read_text())["files"]]
+    return [json.loads(line) for file in files for line in file.read_text().splitlines()]
+
+
+def run(corpus: Path, out: Path, settings: SpanSettings = SMALL, **more: Any) -> Result:
+    return select_spans([str(corpus)], out, settings, **more)
+
+
+# --------------------------------------------------------------------------------- a ranking by hand
+
+
+def documents(corpus: Path) -> Iterator[tuple[str, int, str]]:
+    for number, line in enumerate((corpus / "a.txt").read_text().splitlines()):
+        yield "a.txt", number, line
+    with gzip.open(corpus / "c.jsonl.gz", "rt") as file:
+        for number, line in enumerate(file):
+            yield "c.jsonl.gz", number, json.loads(line)["text"]
+    for number, line in enumerate((corpus / "more" / "b.jsonl").read_text().splitlines()):
+        yield "more/b.jsonl", number, json.loads(line)["text"]
+
+
+def common(left: list[str], right: list[str]) -> int:
+    table = np.zeros((len(left) + 1, len(right) + 1), dtype=int)
+    for i, j in product(range(len(left)), range(len(right))):
+        table[i + 1, j + 1] = table[i, j] + 1 if left[i] == right[j] else max(table[i, j + 1], table[i + 1, j])
+    return int(table[-1, -1])
+
+
+@dataclasses.dataclass
+class Window:
+    place: tuple[str, int, int]
+    counts: tuple[int, int, int]
+    score: Fraction
+    texts: tuple[str, str]
+    output: tuple[str, ...]
+
+
+def windows(corpus: Path, settings: SpanSettings) -> list[list[Window]]:
+    """Of every chunk."""
+    size, shape = settings.chunk, settings.shape
+    found = []
+    for name, number, text in documents(corpus):
+        spans = [match.span() for match in re.finditer(r"\w+|[^\w\s]", text)]
+        tokens = [text[start:end] for start, end in spans]
+        if settings.lowercase:
+            tokens = [token.lower() for token in tokens]
+        for offset in range(0, len(tokens), size):
+            end = min(offset + size, len(tokens))
+            places = range(offset, end - shape.window + 1, settings.stride)
+            some = [window(settings, (name, number, place), tokens, spans, text) for place in places]
+            if some:
+                found.append(some)
+    return found
+
+
+def window(
+    settings: SpanSettings, place: tuple[str, int, int], tokens: list[str], spans: list[tuple[int, int]], text: str
+) -> Window:
+    start = place[2]
+    middle, end = start + settings.input_length, start + settings.input_length + settings.output_length
+    left, right = tokens[start:middle], tokens[middle:end]
+    pairs = (Counter(pairwise(left)) & Counter(pairwise(right))).total()
+    counts = ((Counter(left) & Counter(right)).total(), pairs, common(left, right))
+    both = Fraction(2, len(left) + len(right)), Fraction(2, len(left) + len(right) - 2)
+    parts = (counts[0] * both[0], counts[1] * both[1], counts[2] * both[0])
+    score = sum((Fraction(w) * part for w, part in zip(settings.weights, parts, strict=True)), Fraction(0))
+    texts = text[spans[start][0] : spans[middle - 1][1]], text[spans[middle][0] : spans[end - 1][1]]
+    return Window(place, counts, score, texts, tuple(right))
+
+
+def ranked(corpus: Path, settings: SpanSettings) -> list[Window]:
+    """The K best, best first."""
+    if settings.over is not None:
+        found = [one for some in windows(corpus, settings) for one in some if one.score > Fraction(settings.over)]
+    else:
+        found = [max(some, key=lambda one: (one.score, -one.place[2])) for some in windows(corpus, settings)]
+    if settings.drop_ceiling:
+        found = [one for one in found if one.counts[2] < 3]
+    found.sort(key=lambda one: (-one.score, stable_hash(settings.seed, *one.place)[0]))
+    if settings.drop_duplicate_outputs:
+        seen: set[tuple[str, ...]] = set()
+        found = [one for one in found if not (one.output in seen or seen.add(one.output))]  # type: ignore[func-returns-value]
+    return found[: settings.k]
+
+
+def check(corpus: Path, out: Path, settings: SpanSettings) -> None:
+    run(corpus, out, settings)
+    expected = sorted(ranked(corpus, settings), key=lambda one: stable_hash(settings.seed, *one.place)[1])
+    got = records(out)
+    assert [row["id"] for row in got] == ["{}:{}:{}".format(*one.place) for one in expected]
+    for row, one in zip(got, expected, strict=True):
+        assert (row["document"], row["summary"]) == one.texts
+        assert (row["unigrams"], row["bigrams"], row["longest_subsequence"]) == one.counts
+        assert row["score"] == float(one.score)
+
+
+@pytest.mark.parametrize("weights", [*EVERY, ("0.5", "2", "0.125")], ids=",".join)
+def test_the_selection_is_the_ranking_by_hand(corpus: Path, tmp_path: Path, weights: tuple[str, str, str]) -> None:
+    check(corpus, tmp_path / "out", dataclasses.replace(SMALL, weights=weights))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"over": "0.6"},
+        {"over": "0.6", "k": 60, "drop_duplicate_outputs": True},
+        {"over": "0.3", "k": 25, "drop_duplicate_outputs": True, "weights": ("1", "0", "0")},
+        {"over": "0.5", "drop_ceiling": True},
+        {"stride": 4},
+        {"k": 10_000},
+        {"k": 1},
+        {"seed": 2, "validation": 4},
+        {"lowercase": True},
+        {"input_length": 2, "output_length": 9},
+    ],
+    ids=str,
+)
+def test_options_against_the_ranking_by_hand(corpus: Path, tmp_path: Path, changes: dict[str, Any]) -> None:
+    check(corpus, tmp_path / "out", dataclasses.replace(SMALL, **changes))
+
+
+# ------------------------------------------------------------------------------------ the same bytes
+
+
+def test_whoever_works_the_bytes_are_the_same(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = dataclasses.replace(SMALL, k=30, validation=3, over="0.2")
+    run(corpus, tmp_path / "one", settings)
+    one = written(tmp_path / "one")
+    assert len(one) == 8  # a manifest, a validation file, 27 records in files of 5
+    monkeypatch.setattr(job, "run_here", lambda work, pieces: workers.run_here(work, pieces[::-1]))
+    run(corpus, tmp_path / "backwards", settings)
+    assert written(tmp_path / "backwards") == one
+    for number in (2, 4):
+        run(corpus, tmp_path / f"{number}", settings, workers=number)
+        assert written(tmp_path / f"{number}") == one
+
+
+@pytest.mark.slow
+def test_ray_writes_the_same_bytes(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("ray", reason="Ray is not installed (pip install 'laconic[ray]')")
+    pytest.importorskip("pyarrow", reason="Ray Data is not installed (pip install 'laconic[ray]')")
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    settings = dataclasses.replace(SMALL, k=30, validation=3)
+    run(corpus, tmp_path / "one", settings)
+    run(corpus, tmp_path / "ray", settings, ray=True, workers=2)
+    assert written(tmp_path / "ray") == written(tmp_path / "one")
+    with pytest.raises(DataError, match=r"b\.jsonl:1: broken JSON"):
+        select_spans([broken(tmp_path)], tmp_path / "no", settings, ray=True, workers=1)
+
+
+def broken(folder: Path) -> str:
+    (folder / "b.jsonl").write_text("{\n")
+    return str(folder / "b.jsonl")
+
+
+def test_a_job_goes_on_where_it_stopped(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is stopped at every piece of work in turn, and no complete piece is done twice."""
+    settings = dataclasses.replace(SMALL, validation=3)
+    run(corpus, tmp_path / "whole", settings)
+    done: list[str] = []
+
+    def once(work: Any, pieces: Any) -> Any:
+        for piece in list(pieces)[:1]:
+            done.append(f"{work.args[0].__name__} {piece}")
+            yield piece, work(piece)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(job, "run_here", once)
+    for _ in range(20):
+        try:
+            run(corpus, tmp_path / "parts", settings)
+            break
+        except KeyboardInterrupt:
+            assert not (tmp_path / "parts" / "manifest.json").exists()
+    assert written(tmp_path / "parts") == written(tmp_path / "whole")
+    assert len(done) == len(set(done)) >= 6
+
+
+def test_a_complete_selection_is_left_alone(corpus: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    run(corpus, out)
+    before = written(out)
+    assert run(corpus, out).complete_before
+    with pytest.raises(ConfigError, match=r"other settings \(k 12 instead of 5\)"):
+        run(corpus, out, dataclasses.replace(SMALL, k=5))
+    assert written(out) == before
+    again = run(corpus, out, dataclasses.replace(SMALL, k=5), overwrite=True)
+    assert not again.complete_before
+    assert again.manifest["records"] == len(records(out)) == 5
+
+
+def test_hashes_do_not_depend_on_the_folder(tmp_path: Path) -> None:
+    for name in ("here", "there"):
+        run(write_corpus(tmp_path / name), tmp_path / f"out-{name}")
+    assert written(tmp_path / "out-here") == written(tmp_path / "out-there")
+
+
+# ------------------------------------------------------------------------------------------- what is written
+
+
+def test_our_readers_open_the_folder(corpus: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    run(corpus, out, dataclasses.replace(SMALL, validation=2))
+    splits = find_splits(out)
+    assert {name: path.name for name, path in splits.items()} == {"train": "train", "validation": "validation.jsonl"}
+    rows = records(out)
+    assert [record.id for record in read_records(splits["validation"])] == [row["id"] for row in rows[:2]]
+    assert [record.summary for record in read_records(splits["train"])] == [row["summary"] for row in rows[2:]]
+    (out / "train" / "train-00000.jsonl").unlink()
+    (out / "train" / "train-00003.jsonl").write_text('{"document": "a", "summary": "b"}\n')
+    with pytest.raises(DataError, match="number 2 is missing"):
+        list(read_records(out / "train"))
+
+
+def test_the_manifest_counts(corpus: Path, tmp_path: Path) -> None:
+    manifest = run(corpus, tmp_path / "out", dataclasses.replace(SMALL, over="0.3", k=40)).manifest
+    found = ranked(corpus, dataclasses.replace(SMALL, over="0.3", k=10_000))
+    chosen = found[:40]
+    lowest = chosen[-1].score
+    assert manifest["corpus"]["shards"] == 3
+    assert manifest["corpus"]["documents"] == 33
+    assert manifest["corpus"]["candidates"] == len(found)
+    assert manifest["corpus"]["chunks"] == len(windows(corpus, SMALL))
+    threshold = manifest["threshold"]
+    assert threshold["exact"] == str(lowest)
+    assert threshold["above"] == sum(one.score > lowest for one in found)
+    assert threshold["at"] == sum(one.score == lowest for one in found)
+    assert threshold["taken_at"] == 40 - threshold["above"]
+    assert manifest["reports"] == {
+        "duplicate_outputs": 40 - len({one.output for one in chosen}),
+        "longest_subsequence_at_ceiling": sum(one.counts[2] == 3 for one in chosen),
+    }
+    assert manifest["warnings"] == []
+
+
+def test_random_spans_are_drawn_by_the_seed(corpus: Path, tmp_path: Path) -> None:
+    outs = []
+    for number, seed in enumerate((1, 1, 2)):
+        run(corpus, tmp_path / str(number), dataclasses.replace(SMALL, random=True, seed=seed))
+        outs.append([row["id"] for row in records(tmp_path / str(number))])
+    assert outs[0] == outs[1] != outs[2]
+    by_chunk = {(*one.place,): number for number, some in enumerate(windows(corpus, SMALL)) for one in some}
+    places = [identifier.rsplit(":", 2) for identifier in outs[0]]
+    drawn = [by_chunk[name, int(document), int(start)] for name, document, start in places]
+    assert len(set(drawn)) == 12
+
+
+def test_fewer_spans_than_asked_for(corpus: Path, tmp_path: Path) -> None:
+    result = run(corpus, tmp_path / "out", dataclasses.replace(SMALL, k=10_000))
+    count = len(windows(corpus, SMALL))
+    assert result.manifest["records"] == count
+    assert result.warnings == [f"There are only {count:,} spans to choose from; 10,000 were asked for."]
+
+
+# ---------------------------------------------------------------------------------------------- tokens
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    backend = tokenizers.Tokenizer(models.BPE())
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    backend.decoder = decoders.ByteLevel()
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    trainer = trainers.BpeTrainer(
+        vocab_size=300, initial_alphabet=alphabet, special_tokens=["</s>"], show_progress=False
+    )
+    backend.train_from_iterator([" ".join(WORDS)] * 3, trainer)
+    backend.enable_truncation(5)
+    folder = tmp_path_factory.mktemp("tokenizer")
+    backend.save(str(folder / "tokenizer.json"))
+    return folder
+
+
+def test_byte_level_tokens_are_slices_of_the_text(corpus: Path, tokenizer: Path, tmp_path: Path) -> None:
+    settings = dataclasses.replace(
+        SMALL, tokenizer=str(tokenizer), input_length=12, output_length=5, chunk=40, ids=True
+    )
+    run(corpus, tmp_path / "out", settings)
+    units = TokenUnits(tokenizer / "tokenizer.json")
+    texts = {f"{name}:{number}": text for name, number, text in documents(corpus)}
+    for row in records(tmp_path / "out"):
+        document, start = row["id"].rsplit(":", 1)
+        text, ids = texts[document], units.encode([texts[document]])[0].tolist()
+        assert row["document_ids"] + row["summary_ids"] == ids[int(start) : int(start) + 17]
+        assert row["document"] + row["summary"] in text
+        assert units.encode([row["summary"]])[0].tolist() == row["summary_ids"]
+
+
+def test_special_tokens_are_not_looked_for_and_nothing_is_cut(tokenizer: Path) -> None:
+    units = TokenUnits(tokenizer / "tokenizer.json")
+    ids, offsets = units.locate("sun </s> sea")
+    assert 0 not in ids
+    assert offsets[-1][1] == 12
+    assert units.encode(["sun </s> sea"])[0].tolist() == ids
+
+
+def test_spans_of_blanks_are_never_chosen(tokenizer: Path, tmp_path: Path) -> None:
+    """Line breaks match each other best of all; no-break spaces are two byte tokens each."""
+    blanks = "\n" * 60 + "\u00a0" * 60
+    (tmp_path / "a.txt").write_text(f"moon {blanks} sun and sea, sea and hill, tree and moon.")
+    (tmp_path / "b.txt").write_text(blanks + ".")
+    settings = dataclasses.replace(SMALL, tokenizer=str(tokenizer), text="file", chunk=60, k=50, over="0")
+    result = run(tmp_path, tmp_path.parent / "blank-out", settings)
+    rows = records(tmp_path.parent / "blank-out")
+    assert len(rows) == result.manifest["records"] > 0
+    assert all(row["document"].strip() and row["summary"].strip() for row in rows)
+
+
+def test_words_are_forgotten_when_there_are_many(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run(corpus, tmp_path / "one")
+    monkeypatch.setattr("laconic.data.spans.units._MOST_WORDS", 3)
+    monkeypatch.setattr("laconic.data.spans.scan._BATCH_DOCUMENTS", 2)
+    assert WordUnits(False).encode(["a b a"])[0].tolist() == [0, 1, 0]
+    run(corpus, tmp_path / "two")
+    assert written(tmp_path / "one") == written(tmp_path / "two")
+
+
+def test_unknown_words_match_nothing(tmp_path: Path) -> None:
+    backend = tokenizers.Tokenizer(models.WordLevel({"<unk>": 0, "sun": 1}, unk_token="<unk>"))
+    backend.pre_tokenizer = pre_tokenizers.Whitespace()
+    backend.save(str(tmp_path / "tokenizer.json"))
+    found = TokenUnits(tmp_path / "tokenizer.json").encode(["sun moon sun moon"])[0]
+    assert found[0] == found[2]
+    assert len(set(found.tolist())) == 3
+
+
+def test_long_text_files_are_read_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("laconic.data.spans.reading._PIECE", 200)
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "long.txt").write_text("\n".join(" ".join(WORDS) for _ in range(20)) + "\n")
+    manifest = run(tmp_path / "in", tmp_path / "out", dataclasses.replace(SMALL, text="file")).manifest
+    assert manifest["corpus"]["documents"] == 5
+    assert manifest["corpus"]["tokens"] == 20 * 16
+
+
+# ------------------------------------------------------------------------------------------- bad input
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"k": 0}, "--k is 0"),
+        ({"validation": 12}, "--validation is 12; it must be below the 12 spans"),
+        ({"validation": -1}, "not negative"),
+        ({"shard_records": 0}, "--records-per-file is 0"),
+        ({"seed": -1}, "--seed is -1"),
+        ({"weights": ("0", "0.0", "0")}, "--weights are all 0"),
+        ({"weights": ("1", "-1", "0")}, "'-1' is no number of 0 or more"),
+        ({"weights": ("1", "1e3", "0")}, "'1e3' is no number"),
+        ({"weights": ("1", "nan", "0")}, "'nan' is no number"),
+        ({"over": "much"}, "--every-window-over: 'much'"),
+        ({"over": "1", "random": True}, "leave out --every-window-over"),
+        ({"text": "page"}, "--text is 'page'"),
+        ({"ids": True}, "has no ids"),
+        ({"tokenizer": "x/y", "lowercase": True}, "--lowercase goes with --tokenizer words"),
+        ({"chunk": 8}, "--chunk is 8"),
+    ],
+    ids=str,
+)
+def test_settings_that_are_refused(changes: dict[str, Any], words: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(words)):
+        dataclasses.replace(SMALL, **changes)
+
+
+def test_three_weights() -> None:
+    assert parse_weights("1, 0,0.5") == ("1", "0", "0.5")
+    with pytest.raises(ConfigError, match="is 2 numbers"):
+        parse_weights("1,1")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("a.jsonl", b'{"text": "x"}\n{"text": \n', r"a\.jsonl:2: broken JSON"),
+        ("a.jsonl", b'{"other": "x"}\n', "no column is known to hold the document"),
+        ("a.jsonl", b'{"text": 5, "body": "x"}\n', "the document could be any of"),
+        ("a.txt", b"caf\xe9\n", "not UTF-8: byte 0xE9"),
+        ("a.txt", b"a\0b\n", "a NUL byte"),
+        ("a.txt", b"\xff\xfea\0", "is UTF-16"),
+        ("a.txt.gz", b"no gzip", "the gzip data is damaged"),
+        ("a.txt.gz", gzip.compress(b"some words\n" * 999)[:-20], "the gzip data is damaged"),
+        ("a.txt", b"", "The input holds no text"),
+        ("a.txt", b"one two three\n", r"No document has 9 tokens \(6 \+ 3\): of 1 the longest has 3"),
+        ("a.csv", b"text\nx\n", r"\.csv files are not read here"),
+        ("a.txt", b"a b c d e f g h i", r"^No window scores above"),
+    ],
+)
+def test_bad_files(tmp_path: Path, name: str, content: bytes, words: str) -> None:
+    (tmp_path / name).write_bytes(content)
+    settings = dataclasses.replace(SMALL, over="9") if "above" in words else SMALL
+    with pytest.raises(DataError, match=words) as caught:
+        select_spans([str(tmp_path / name)], tmp_path / "out", settings)
+    assert "\n" not in str(caught.value)
+
+
+def test_bad_records_and_files_are_skipped_and_counted(corpus: Path, tmp_path: Path) -> None:
+    folder = write_corpus(tmp_path / "in")
+    (folder / "d.txt.gz").write_bytes(b"no gzip")
+    with (folder / "more" / "b.jsonl").open("a") as file:
+        file.write("{\n5\n")
+    settings = dataclasses.replace(SMALL, skip_bad=True)
+    with pytest.raises(DataError, match=r"(broken JSON|the gzip data is damaged)"):
+        run(folder, tmp_path / "no")
+    result = run(folder, tmp_path / "out", settings)
+    assert result.manifest["corpus"]["skipped_records"] == {
+        "a JSON number where an object was expected": 1,
+        "broken JSON": 1,
+    }
+    assert [shard["name"] for shard in result.manifest["corpus"]["unreadable_shards"]] == ["d.txt.gz"]
+    assert len(result.warnings) == 2
+    run(corpus, tmp_path / "clean")
+    assert records(tmp_path / "out") == records(tmp_path / "clean")
+
+
+@pytest.mark.parametrize("moment", ["scan_piece", "emit_piece"])
+def test_a_shard_vanishes_half_way(tmp_path: Path, moment: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = write_corpus(tmp_path / "in")
+    lost = folder / "more" / "b.jsonl"
+
+    def vanishing(work: Any, pieces: Any) -> Any:
+        if work.args[0].__name__ == moment:
+            lost.unlink(missing_ok=True)
+        return workers.run_here(work, pieces)
+
+    content = lost.read_bytes(), lost.stat()
+    with monkeypatch.context() as patch:
+        patch.setattr(job, "run_here", vanishing)
+        with pytest.raises(DataError, match=r"b\.jsonl was there when the selection began and cannot be opened"):
+            run(folder, tmp_path / "out")
+        lost.write_bytes(content[0])
+        os.utime(lost, ns=(content[1].st_atime_ns, content[1].st_mtime_ns))
+        without = run(folder, tmp_path / "left", dataclasses.replace(SMALL, skip_bad=True))
+    assert "b.jsonl was there when" in without.warnings[0]
+    assert all(not row["id"].startswith("more/") for row in records(tmp_path / "left"))
+    run(folder, tmp_path / "never", dataclasses.replace(SMALL, skip_bad=True))
+    assert records(tmp_path / "left") == records(tmp_path / "never")
+    # put back, the job that stopped goes on
+    lost.write_bytes(content[0])
+    os.utime(lost, ns=(content[1].st_atime_ns, content[1].st_mtime_ns))
+    run(folder, tmp_path / "out")
+    run(folder, tmp_path / "whole")
+    assert written(tmp_path / "out") == written(tmp_path / "whole")
+
+
+def test_a_shard_changes_half_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = write_corpus(tmp_path / "in")
+
+    def changing(work: Any, pieces: Any) -> Any:
+        if work.args[0].__name__ == "emit_piece":
+            (folder / "a.txt").write_text("other words\n")
+        return workers.run_here(work, pieces)
+
+    monkeypatch.setattr(job, "run_here", changing)
+    with pytest.raises(DataError, match=r"a\.txt changed since the selection began; run the command again with"):
+        run(folder, tmp_path / "out")
+
+
+def test_inputs_that_are_refused(corpus: Path, tmp_path: Path) -> None:
+    def refused(kind: type[Exception], words: str, *inputs: str, out: Path = tmp_path / "out") -> None:
+        with pytest.raises(kind, match=words):
+            select_spans(inputs, out, SMALL)
+
+    (tmp_path / "empty").mkdir()
+    refused(ConfigError, "Nothing to read")
+    refused(DataError, "does not exist", str(tmp_path / "no.txt"))
+    refused(DataError, "holds no file to read", str(tmp_path / "empty"))
+    refused(DataError, "No file has a name like", str(tmp_path / "*.txt"))
+    refused(ConfigError, "lies in the input folder", str(corpus), out=corpus / "out")
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "x").touch()
+    refused(ConfigError, "is not an empty folder", str(corpus), out=tmp_path / "full")
+    assert [path.name for path in (tmp_path / "full").iterdir()] == ["x"]
+    with pytest.raises(ConfigError, match="--workers is 0"):
+        run(corpus, tmp_path / "out", workers=0)
+    with pytest.raises(ConfigError, match="neither words, nor a folder"):
+        run(corpus, tmp_path / "out", dataclasses.replace(SMALL, tokenizer=str(tmp_path / "none")))
+    assert not (tmp_path / "out").exists()
+
+
+def test_new_files_and_other_inputs_of_an_unfinished_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = write_corpus(tmp_path / "in")
+    monkeypatch.setattr(job, "run_here", lambda work, pieces: iter([(0, DataError("stopped"))]))
+    with pytest.raises(DataError, match="stopped"):
+        run(folder, tmp_path / "out")
+    with pytest.raises(ConfigError, match="unfinished selection from other inputs"):
+        select_spans([str(folder / "a.txt")], tmp_path / "out", SMALL)
+    (folder / "new.txt").write_text("sun")
+    with pytest.raises(ConfigError, match=r"were not there when the selection began \(new\.txt\)"):
+        run(folder, tmp_path / "out")
+
+
+def test_files_patterns_and_folders_name_each_file_once(corpus: Path, tmp_path: Path) -> None:
+    inputs = [str(corpus / "*.txt"), str(corpus), str(corpus / "a.txt")]
+    select_spans(inputs, tmp_path / "many", SMALL)
+    run(corpus, tmp_path / "one")
+    assert written(tmp_path / "many") == written(tmp_path / "one")
