@@ -1,0 +1,239 @@
+"""What copy heads cost a Transformer: a training step, a decoding step and memory, against the vocabulary head.
+
+One model a head, all with 6 + 6 layers, width 256, 8 heads, feed-forward 1024 and a vocabulary of 32,000, on 1,024
+source and 128 target tokens: a sixteenth of BART-large's weights in each layer, its lengths in full. The heads are
+``vocabulary`` (no copying), ``attentional``, ``guided`` (with its objective) and ``correlational``, the last with the
+positional step dense and banded. They take turns in one process.
+
+* Training: forward, backward and a fused Adam step, dropout 0.1, label smoothing 0.1, two documents.
+* Decoding: beam search, 4 beams, two documents. A step is the difference between searches of 40 and of 8 words, ends
+  forbidden, divided by 32; ``before`` is what remains of the shorter one: encoding, s and p.
+* Memory: what two training steps add to the highest resident size of a process (of a device with ``--device cuda``)
+  in which the model, its gradients and Adam's two sums exist already. Each head in a process of its own.
+
+    python benchmarks/copying_overhead.py [--backbone bart] [--threads 1 2] [--repeats 5] [--small]
+        [--parts training decoding memory] [--device cuda --bf16]
+"""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from laconic.config.names import MODELS, OBJECTIVES, build
+from laconic.config.schema import SearchConfig
+from laconic.search.decode import decode
+from laconic.types import Batch
+
+IDS = {"pad_id": 0, "unk_id": 1, "bos_id": 2, "eos_id": 3}
+HEADS: dict[str, dict[str, Any]] = {
+    "vocabulary": {"type": "vocabulary"},
+    "attentional": {"type": "attentional"},
+    "guided": {"type": "guided"},
+    "coconet": {"type": "correlational"},
+    "coconet, banded": {"type": "correlational", "positional_step": "banded"},
+}
+BEAMS, SMOOTHING = 4, 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """Of the network, the texts and the searches."""
+
+    layers: int = 6
+    width: int = 256
+    heads: int = 8
+    feed_forward: int = 1024
+    vocabulary: int = 32_000
+    documents: int = 2
+    source: int = 1024
+    target: int = 128
+    short: int = 8
+    long: int = 40
+
+
+SMALL = Sizes(2, 32, 4, 64, 1_000, documents=2, source=96, target=24, short=4, long=12)
+
+
+def make_model(name: str, backbone: str, sizes: Sizes, device: str) -> Any:
+    torch.manual_seed(0)
+    if backbone == "transformer":
+        spec: dict[str, Any] = {
+            "type": "transformer",
+            "encoder_layers": sizes.layers,
+            "decoder_layers": sizes.layers,
+            "hidden_size": sizes.width,
+            "num_heads": sizes.heads,
+            "feed_forward_size": sizes.feed_forward,
+            "dropout": 0.1,
+        }
+    else:
+        sides = {"layers": sizes.layers, "attention_heads": sizes.heads, "ffn_dim": sizes.feed_forward}
+        architecture = {f"{side}_{key}": value for side in ("encoder", "decoder") for key, value in sides.items()}
+        spec = {"type": "bart", "architecture": architecture | {"d_model": sizes.width, "dropout": 0.1}}
+    return build("model", MODELS, spec | {"head": HEADS[name]}, vocab_size=sizes.vocabulary, **IDS).to(device)
+
+
+def make_batch(sizes: Sizes, device: str) -> Batch:
+    """Full lengths; every third target token stands in the source."""
+    generator = torch.Generator().manual_seed(1)
+    source = torch.randint(4, sizes.vocabulary, (sizes.documents, sizes.source), generator=generator)
+    target = torch.randint(4, sizes.vocabulary, (sizes.documents, sizes.target), generator=generator)
+    copied = source.gather(1, torch.randint(sizes.source, target.shape, generator=generator))
+    target = torch.where(torch.rand(target.shape, generator=generator) < 1 / 3, copied, target)
+    return Batch(
+        source,
+        source,
+        torch.ones_like(source, dtype=torch.bool),
+        sizes.vocabulary,
+        target_input_ids=target.roll(1, dims=1),
+        target_ids=target,
+        target_mask=torch.ones_like(target, dtype=torch.bool),
+        label_smoothing={"nll": SMOOTHING},
+    ).to(device)
+
+
+def training_step(name: str, model: Any, batch: Batch, device: str, bf16: bool) -> Callable[[], None]:
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-5, fused=True)
+    specs: list[dict[str, Any]] = [{"type": "nll", "label_smoothing": SMOOTHING}]
+    specs += [{"type": "guidance"}] * (name == "guided")
+    objectives = [build("objective", OBJECTIVES, spec) for spec in specs]
+
+    def step() -> None:
+        model.train()
+        optimizer.zero_grad(set_to_none=False)
+        with torch.autocast(device, torch.bfloat16, enabled=bf16):
+            output = model(batch)
+        terms = [objective(output, batch) for objective in objectives]
+        torch.stack([term.weight * term.sum / term.count for term in terms]).sum().backward()
+        optimizer.step()
+
+    return step
+
+
+def search_of(model: Any, batch: Batch, words: int) -> Callable[[], None]:
+    config = SearchConfig(beam_size=BEAMS, min_length=words, max_length=words)
+
+    def search() -> None:
+        found = decode(model.eval(), batch, config, **IDS)
+        assert all(len(best[0].ids) == words for best in found)
+
+    return search
+
+
+def best_of(ways: dict[str, Callable[[], None]], repeats: int, device: str) -> dict[str, tuple[float, float]]:
+    """The best time of each by the clock and by the processor, taking turns; the first turn warms up."""
+    best = dict.fromkeys(ways, (float("inf"), float("inf")))
+    for turn in range(repeats + 1):
+        for name, way in ways.items():
+            clock, processor = time.perf_counter(), time.process_time()
+            way()
+            if device == "cuda":
+                torch.cuda.synchronize()
+            spent = (time.perf_counter() - clock, time.process_time() - processor)
+            if turn:
+                best[name] = (min(best[name][0], spent[0]), min(best[name][1], spent[1]))
+    return best
+
+
+def report(title: str, best: dict[str, tuple[float, float]]) -> None:
+    """Milliseconds, and how many times those of the vocabulary head."""
+    print(title)
+    base = best["vocabulary"]
+    for name, (clock, processor) in best.items():
+        print(
+            f"  {name:16} {1000 * clock:9.2f} ms  x {clock / base[0]:5.3f}   processor {1000 * processor:9.2f} ms"
+            f"  x {processor / base[1]:5.3f}",
+            flush=True,
+        )
+
+
+def report_decoding(best: dict[str, tuple[float, float]], sizes: Sizes, where: str) -> None:
+    """A step, and what comes before the first."""
+    steps, before = {}, {}
+    for name in HEADS:
+        short, long = best[f"{name}/{sizes.short}"], best[f"{name}/{sizes.long}"]
+        step = tuple((b - a) / (sizes.long - sizes.short) for a, b in zip(short, long, strict=True))
+        steps[name] = (step[0], step[1])
+        before[name] = (short[0] - sizes.short * step[0], short[1] - sizes.short * step[1])
+    report(f"decoding step, {BEAMS} beams of {sizes.documents} documents, {where}", steps)
+    report(f"before the first step, {where}", before)
+
+
+def added_memory(name: str, backbone: str, sizes: Sizes, device: str, bf16: bool) -> float:
+    """MiB that two training steps add to the peak, beside parameters, gradients and Adam's sums."""
+    model, batch = make_model(name, backbone, sizes, device), make_batch(sizes, device)
+    held = [torch.ones_like(p) for p in model.parameters() for _ in range(2)]  # as large as Adam's sums
+    for parameter in model.parameters():
+        parameter.grad = torch.ones_like(parameter)
+    before = _peak(device)
+    del held
+    step = training_step(name, model, batch, device, bf16)
+    step()
+    step()
+    return _peak(device) - before
+
+
+def _peak(device: str) -> float:
+    if device == "cuda":
+        return torch.cuda.max_memory_allocated() / 2**20
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10
+
+
+def report_memory(options: argparse.Namespace) -> None:
+    base = 0.0
+    print("memory that training steps add")
+    for name in HEADS:
+        arguments = ["--memory-of", name, "--backbone", options.backbone, "--device", options.device]
+        arguments += ["--small"] * options.small + ["--bf16"] * options.bf16
+        command = [sys.executable, __file__, *arguments]
+        added = float(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+        base = base or added
+        ratio = f"  x {added / base:5.3f}" if base else ""
+        print(f"  {name:16} {added:9.0f} MiB{ratio}", flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--backbone", choices=["transformer", "bart"], default="transformer")
+    parser.add_argument("--parts", nargs="+", choices=["training", "decoding", "memory"])
+    parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
+    parser.add_argument("--bf16", action="store_true", help="train under autocast")
+    parser.add_argument("--small", action="store_true", help="small networks and texts, to see that it runs")
+    parser.add_argument("--memory-of", choices=list(HEADS), help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    sizes, device = SMALL if options.small else Sizes(), options.device
+    if options.memory_of:
+        torch.set_num_threads(1)
+        print(added_memory(options.memory_of, options.backbone, sizes, device, options.bf16))
+        return
+    parts = options.parts or ["training", "decoding", "memory"]
+    print(f"{options.backbone}, {sizes.documents} documents of {sizes.source} tokens, summaries of {sizes.target}")
+    models = {name: make_model(name, options.backbone, sizes, device) for name in HEADS}
+    batch = make_batch(sizes, device)
+    for threads in options.threads if device == "cpu" else options.threads[:1]:
+        torch.set_num_threads(threads)
+        where = f"{threads} thread{'s' * (threads > 1)}" if device == "cpu" else torch.cuda.get_device_name()
+        if "decoding" in parts:
+            lengths = (sizes.short, sizes.long)
+            searches = {f"{name}/{n}": search_of(models[name], batch, n) for name in HEADS for n in lengths}
+            report_decoding(best_of(searches, options.repeats, device), sizes, where)
+        if "training" in parts:
+            steps = {n: training_step(n, model, batch, device, options.bf16) for n, model in models.items()}
+            report(f"training step, {where}", best_of(steps, options.repeats, device))
+    if "memory" in parts:
+        report_memory(options)
+
+
+if __name__ == "__main__":
+    main()
