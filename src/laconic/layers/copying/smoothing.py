@@ -5,16 +5,25 @@
 
 The first sum is one product with the output matrix's mean row (`VocabularyProjection.smoothed`); the last needs the
 logits of the source's own words, one (B, T, D) by (B, D, S) product.
+
+A floor under every probability (`prob_floor`, the release's) leaves no such formula: there, and only there, the
+distribution is written out, a few rows at a time and again in the backward pass.
 """
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
 
 from laconic.layers.copying.base import CopySource, GoldTokens, first_positions
+from laconic.layers.copying.pointer import final_distribution
 from laconic.layers.vocabulary import VocabularyProjection
+
+_NUMBERS_AT_ONCE = 2**24  # of rows of the distribution that is written out
 
 
 def distinct(source: CopySource, vocab_size: int) -> tuple[Tensor, Tensor]:
@@ -49,3 +58,20 @@ def copied_excess(gate: Tensor, log_vocab: Tensor, relative: Tensor, copied: Ten
     log_gen = log_vocab.unsqueeze(-1) + relative
     excess = F.softplus(copied.clamp_min(1e-30).log() - gate.unsqueeze(-1) - log_gen)
     return torch.where(counted & (copied > 0), excess, 0.0).sum(dim=-1)
+
+
+def floored_mean(
+    inputs: Tensor, gate: Tensor, copied: Tensor, ids: Tensor, projection: VocabularyProjection, size: int, floor: float
+) -> Tensor:
+    """``1 / V sum_w log max(floor, P(w))`` over the words of V: (M, F), (M,), (M, S), (M, S) -> (M,).
+
+    ``ids`` are extended ids, below ``size``.
+    """
+
+    def of_rows(inputs: Tensor, gate: Tensor, copied: Tensor, ids: Tensor) -> Tensor:
+        log_probs = final_distribution(projection(inputs).to(gate.dtype), gate, copied, ids, size)
+        return log_probs[:, : projection.vocab_size].clamp(math.log(floor), math.log1p(-floor)).mean(dim=-1)
+
+    rows = max(1, _NUMBERS_AT_ONCE // size)
+    parts = zip(inputs.split(rows), gate.split(rows), copied.split(rows), ids.split(rows), strict=True)
+    return torch.cat([checkpoint(of_rows, *part, use_reentrant=False) for part in parts])

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -24,13 +23,12 @@ from laconic.config.section import Section
 from laconic.errors import ConfigError
 from laconic.layers.copying.base import CopyHead, CopySource, GoldTokens, HeadInput, SourceSide
 from laconic.layers.copying.pointer import final_distribution, gold_log_prob, mixture
-from laconic.layers.copying.smoothing import copied_excess, distinct, source_logits
+from laconic.layers.copying.smoothing import copied_excess, distinct, floored_mean, source_logits
 from laconic.layers.masking import NEGATIVE_INFINITY
 from laconic.layers.transformer import CrossTap, head_attention
 from laconic.layers.vocabulary import VocabularyProjection
 from laconic.types import AttentionOutput
 
-Gates = tuple[nn.Linear, ...]
 _SMALLEST_COPY = 1e-30  # of the copy probability of a word of the source, so that its logarithm has a gradient
 
 
@@ -266,10 +264,8 @@ class TappedHead(CopyHead):
     ) -> Tensor:
         """``1 / V sum_w log P(w)`` over the V words of the vocabulary, (M,); see `laconic.layers.copying.smoothing`."""
         if self.config.prob_floor is not None:
-            raise ConfigError(
-                "Label smoothing of a copy head with prob_floor is not supported: set label_smoothing of the "
-                "objective nll to 0, or model.head.prob_floor to null."
-            )
+            own, size = source.extended_ids[gold.rows], source.extended_vocab_size
+            return floored_mean(inputs.hidden, gates, final, own, self.projection, size, self.config.prob_floor)
         (log_gen, ids), projection = generated, self.projection
         with torch.autocast(gates.device.type, enabled=False):
             hidden = precise(inputs.hidden)
@@ -306,11 +302,3 @@ def queries_of(tap: CrossTap | None) -> Tensor:
     """Q_t, all heads side by side: (B, Q, D)."""
     assert tap is not None, "this head needs the tapped attention"
     return precise(tap.queries.flatten(2))
-
-
-def summed(parts: Sequence[Tensor]) -> Tensor:
-    """The sum of some tensors."""
-    total = parts[0]
-    for part in parts[1:]:
-        total = total + part
-    return total

@@ -1,0 +1,428 @@
+"""The copy heads of Transformers: what their rows sum to, where they meet each other, and every option."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from laconic.config.names import COPY_HEADS, build, parse
+from laconic.errors import ConfigError
+from laconic.layers.copying.base import CopyHead, CopySource, GoldTokens, HeadInput, SourceSide, build_copy_head
+from laconic.layers.copying.base import first_positions as places
+from laconic.layers.copying.correlational import PRESETS, UnmovedHistory
+from laconic.layers.masking import masked_softmax
+from laconic.layers.transformer import CrossTap, mean_attention
+from laconic.layers.vocabulary import VocabularyProjection
+from samples import UNK, randomise
+
+B, T, S, H, D, V, X = 3, 4, 6, 2, 4, 9, 11
+WIDE = H * D
+IDS = torch.tensor([[9, 4, 9, 10, 4, 3], [2, 5, 5, 3, 0, 0], [7, 0, 0, 0, 0, 0]])
+MASK = torch.tensor([[1] * 6, [1] * 4 + [0] * 2, [1] + [0] * 5]).bool()
+EXACT = {"atol": 1e-12, "rtol": 0}
+NAMES = ["attentional", "guided", "correlational"]
+HUGE = 1e6
+
+
+def rand(*shape: int, seed: int = 0) -> Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def head_of(name: str = "correlational", *, scale: float = 0.7, **options: Any) -> Any:
+    spec = {"type": name, **options}
+    projection = VocabularyProjection(WIDE, V)
+    head = build("copy head", COPY_HEADS, spec, projection=projection, gate_size=5, unk_id=UNK).double()
+    randomise(head, scale=scale)
+    return head
+
+
+def side_of() -> SourceSide:
+    states = rand(B, S, WIDE, seed=1).masked_fill(~MASK.unsqueeze(-1), 0.0)
+    queries, keys, values = (rand(B, S, H, D, seed=seed) for seed in (2, 3, 4))
+    return SourceSide(states, 2 * queries, keys, values, MASK, IDS)
+
+
+def inputs_of() -> HeadInput:
+    side = side_of()
+    tap = CrossTap(rand(B, T, WIDE, seed=5), 2 * rand(B, T, H, D, seed=6), rand(B, S, H, D, seed=7), side.values, MASK)
+    return HeadInput(rand(B, T, WIDE, seed=8), rand(B, T, 5), None, tap, mean_attention(tap))
+
+
+def source_of(head: CopyHead) -> CopySource:
+    return CopySource(IDS, MASK, X, places(IDS, X), head.open(side_of()))
+
+
+def weighed(head: Any) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
+    """alpha and P_final of all steps, and the details."""
+    opened = head.open(side_of())
+    found = head.weigh_all(inputs_of(), head._weights(inputs_of(), opened), opened)
+    return found.weights, found.final, found.details
+
+
+def all_steps(head: CopyHead) -> tuple[Tensor, list[dict[str, Tensor]]]:
+    """log P (B, T, X) step by step, and each step's details."""
+    state, source, inputs, found, details = head.begin(side_of()), source_of(head), inputs_of(), [], []
+    for t in range(T):
+        one = slice(t, t + 1)
+        tap = replace(inputs.cross, queries=inputs.cross.queries[:, one], state=inputs.cross.state[:, one])
+        step = HeadInput(inputs.hidden[:, one], inputs.gate[:, one], None, tap, inputs.weights[:, one])
+        log_probs, detail, state = head(step, None, source, state)
+        found.append(log_probs)
+        details.append(detail)
+    return torch.cat(found, dim=1), details
+
+
+def gold_of(smoothing: float = 0.0) -> GoldTokens:
+    rows, steps = torch.ones(B, T).bool().nonzero(as_tuple=True)
+    words = torch.tensor([9, 4, 5, 3, 5, 2, 8, 3, 7, 7, 3, 6])
+    return GoldTokens(words, rows, None, smoothing, steps)
+
+
+def trained(head: CopyHead, smoothing: float = 0.0) -> tuple[Tensor, dict[str, Tensor]]:
+    inputs, gold = inputs_of(), gold_of(smoothing)
+    picked = replace(inputs, hidden=inputs.hidden[gold.rows, gold.steps], gate=inputs.gate[gold.rows, gold.steps])
+    return head.gold_log_probs(picked, None, source_of(head), gold)
+
+
+# ---------------------------------------------------------------------------------------- consistency
+
+OPTIONS: list[dict[str, Any]] = [
+    {},
+    {"positional_step": "banded"},
+    {"self_transfer": "type"},
+    {"self_transfer": "keep", "clip_mode": "cutoff", "clip_distance": 1},
+    {"normalise": "none", "co_norm": "l1"},
+    {"preset": "release", "prob_floor": None},
+    {"use_semantic": False},
+    {"use_positional": False},
+    {"exclude_special_from_copy": True, "special_ids": [2, 3]},
+    {"context_heads": "per_head"},
+]
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+def test_everything_is_a_distribution(options: dict[str, Any]) -> None:
+    """(i), (ii): alpha, s, p and P_final sum to one on real tokens and are zero at padding; so does P."""
+    head = head_of(**options)
+    alpha, final, _ = weighed(head)
+    for rows in (alpha, final):
+        torch.testing.assert_close(rows.sum(-1), torch.ones(B, T).double(), **EXACT)
+        assert rows.transpose(1, 2)[~MASK].eq(0).all()
+        assert rows.ge(0).all()
+    log_probs, _ = all_steps(head)
+    torch.testing.assert_close(log_probs.exp().sum(-1), torch.ones(B, T).double(), **EXACT)
+    matrix = head.open(side_of()).extra.matrix
+    if matrix is not None and options in ({}, {"self_transfer": "type"}, {"use_semantic": False}):
+        for part in matrix.split(S, dim=1):
+            words = [len(set(IDS[b][MASK[b]].tolist())) > 1 for b in range(B)]
+            expected = (MASK & torch.tensor(words)[:, None]).double()
+            torch.testing.assert_close(part.sum(-1), expected, **EXACT)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("options", [{}, {"lambda_input": "decoder_state"}, {"values": "encoder_states"}], ids=str)
+def test_training_and_decoding_agree(name: str, options: dict[str, Any]) -> None:
+    """(v), with all gates and details."""
+    head = head_of(name, **options)
+    values, details = trained(head)
+    gold, (log_probs, found) = gold_of(), all_steps(head)
+    torch.testing.assert_close(values, log_probs[gold.rows, gold.steps, gold.ids], **EXACT)
+    for key, value in details.items():
+        steps = torch.cat([detail[key] for detail in found], dim=1)
+        torch.testing.assert_close(value, steps[gold.rows, gold.steps], **EXACT)
+    expected = {"p_gen"} | ({"copy_semantic_gate", "copy_attention_gate"} if name == "correlational" else set())
+    assert set(details) == expected
+    copied = (1 - found[-1]["p_gen"]).unsqueeze(-1) * found[-1]["p_final"]
+    torch.testing.assert_close(found[-1]["copy_probs"], copied, **EXACT)
+
+
+@torch.no_grad()
+def test_with_g_of_one_it_is_attentional_copying() -> None:
+    """(iii), exactly; with g of zero the first attention moves on alone."""
+    head, plain = head_of(), head_of("attentional")
+    plain.load_state_dict({k: v for k, v in head.state_dict().items() if k in plain.state_dict()})
+    head.attention_gate.bias.fill_(HUGE)
+    assert torch.equal(trained(head)[0], trained(plain)[0])
+    head.attention_gate.bias.fill_(-HUGE)
+    alpha, final, _ = weighed(head)
+    torch.testing.assert_close(final[:, 0], alpha[:, 0], **EXACT)  # there is nothing to move in the first step
+    torch.testing.assert_close(final[2], alpha[2], **EXACT)  # nor anywhere to go in a document of one token
+    assert not torch.allclose(final[:2, 1:], alpha[:2, 1:], atol=0.01)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("name", NAMES)
+def test_with_lambda_of_one_nothing_is_copied(name: str) -> None:
+    """(iv), exactly the vocabulary's distribution; with lambda of zero nothing is generated."""
+    head = head_of(name)
+    head.generation.bias.fill_(HUGE)
+    expected = torch.log_softmax(head.projection(inputs_of().hidden), dim=-1)
+    found, _ = all_steps(head)
+    torch.testing.assert_close(found[..., :V], expected, **EXACT)
+    head.generation.bias.fill_(-HUGE)
+    found, _ = all_steps(head)
+    torch.testing.assert_close(found.exp()[..., 9:].sum(-1)[1:], torch.zeros(2, T).double(), **EXACT)
+    assert found.exp()[2, :, 7].eq(1).all()  # the document of one token, 7
+
+
+@torch.no_grad()
+@pytest.mark.parametrize(("option", "bias"), [("use_semantic", -HUGE), ("use_positional", HUGE)])
+def test_leaving_a_part_out_is_a_closed_gate(option: str, bias: float) -> None:
+    """(vii)."""
+    whole, part = head_of(), head_of(**{option: False})
+    part.load_state_dict({k: v for k, v in whole.state_dict().items() if k in part.state_dict()})
+    whole.semantic_gate.bias.fill_(bias)
+    torch.testing.assert_close(trained(part)[0], trained(whole)[0], **EXACT)
+    assert part.semantic_gate is None
+    assert not torch.allclose(trained(head_of())[0], trained(whole)[0], atol=1e-4)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("signs", [(1, 1, 1), (-1, -1, -1), (1, -1, -1), (-1, -1, 1)])
+def test_extreme_gates_in_single_precision(signs: tuple[int, int, int]) -> None:
+    for banded in ("dense", "banded"):
+        head = head_of(positional_step=banded).float()
+        for layer, sign in zip((head.generation, head.attention_gate, head.spread), signs, strict=True):
+            layer.bias.fill_(sign * HUGE)
+        opened = head.open(SourceSide(*(each(getattr(side_of(), each_name)) for each, each_name in FLOATS)))
+        found = head.weigh_all(floats(inputs_of()), inputs_of().weights.float(), opened).final
+        torch.testing.assert_close(found.sum(-1), torch.ones(B, T))
+        assert found.ge(0).all()
+
+
+FLOATS = [(lambda value: value.float() if value.is_floating_point() else value, name) for name in SourceSide.__slots__]
+
+
+def floats(inputs: HeadInput) -> HeadInput:
+    tap = inputs.cross
+    return HeadInput(inputs.hidden.float(), inputs.gate.float(), None, replace(tap, queries=tap.queries.float()))
+
+
+# --------------------------------------------------------------------------------------- label smoothing
+
+
+@pytest.mark.parametrize("name", [*NAMES, "floor"])
+def test_label_smoothing(name: str) -> None:
+    """(1 - eps) log P(gold) + eps / V sum_w log P(w), value and gradient, against all words written out."""
+    floor = {"prob_floor": 0.02} if name == "floor" else {}
+    head = head_of("correlational" if name == "floor" else name, **floor)
+    gold, leaves = gold_of(0.3), list(head.parameters())
+    values, details = trained(head, 0.3)
+    log_probs = all_steps(head)[0][gold.rows, gold.steps]
+    plain = log_probs.gather(1, gold.ids[:, None])[:, 0]
+    expected = 0.7 * plain + 0.3 * log_probs[:, :V].mean(dim=-1)
+    torch.testing.assert_close(values, plain, **EXACT)
+    torch.testing.assert_close(details["smoothed_log_probs"], expected, **EXACT)
+    found = torch.autograd.grad(details["smoothed_log_probs"].sum(), leaves)
+    wanted = torch.autograd.grad(expected.sum(), leaves)
+    for actual, want in zip(found, wanted, strict=True):
+        torch.testing.assert_close(actual, want, atol=1e-10, rtol=0)
+
+
+# ------------------------------------------------------------------------------------------------ options
+
+
+@torch.no_grad()
+def test_the_first_step() -> None:
+    """`attention` copies by alpha and does not ask g; `literal` multiplies alpha by g and loses the rest."""
+    alpha, final, details = weighed(head_of())
+    assert torch.equal(final[:, 0], alpha[:, 0])
+    assert details["copy_attention_gate"][:, 0].eq(1).all()
+    alpha, final, details = weighed(head_of(first_step="literal"))
+    torch.testing.assert_close(final[:, 0], details["copy_attention_gate"][:, :1] * alpha[:, 0], **EXACT)
+    assert final[:2].sum(-1).lt(1 - 1e-6).all()
+
+
+def test_the_history_may_be_detached() -> None:
+    """Equal values; no gradient of a step's words reaches the attention of the steps before."""
+    grads = []
+    for detach in (False, True):
+        head, inputs = head_of(detach_history=detach), inputs_of()
+        inputs.weights.requires_grad_()
+        final = head.weigh_all(inputs, inputs.weights, head.open(side_of())).final
+        (gradient,) = torch.autograd.grad(final[:, -1].square().sum(), inputs.weights)
+        grads.append((final.detach(), gradient))
+    torch.testing.assert_close(grads[0][0], grads[1][0], **EXACT)
+    assert grads[0][1][:2, 0].ne(0).any()
+    assert grads[1][1][:, :-1].eq(0).all()
+    assert grads[1][1][:, -1].ne(0).any()
+
+
+@torch.no_grad()
+def test_special_tokens_may_be_excluded() -> None:
+    """No mass on them, in alpha, s or p; a document that has nothing else keeps them."""
+    head = head_of(exclude_special_from_copy=True, special_ids=[2, 3, 7])
+    alpha, final, _ = weighed(head)
+    special = torch.isin(IDS, torch.tensor([2, 3])) & MASK
+    assert special.any()
+    for rows in (alpha, final):
+        assert rows.transpose(1, 2)[special].eq(0).all()
+        torch.testing.assert_close(rows.sum(-1), torch.ones(B, T).double(), **EXACT)
+    matrix = head.open(side_of()).extra.matrix
+    assert matrix.unflatten(1, (2, S)).movedim(3, 1)[special].eq(0).all()
+    assert trained(head)[0].isfinite().all()
+    with pytest.raises(ConfigError, match="special_ids"):
+        head_of(exclude_special_from_copy=True).open(side_of())
+    context = {"projection": VocabularyProjection(WIDE, V), "gate_size": 5, "unk_id": UNK}
+    filled = build_copy_head({"type": "attentional"}, taps=True, special_ids=(3, 0, 3), **context)
+    assert filled.config.special_ids == (0, 3)
+
+
+@torch.no_grad()
+def test_the_release_reads_other_things() -> None:
+    """u is of the source position, g of two contexts, lambda of the decoder's state."""
+    head = head_of(preset="release")
+    assert head.attention_gate.in_features == 2 * WIDE
+    alpha, final, details = weighed(head)
+    opened, side, inputs = head.open(side_of()), side_of(), inputs_of()
+    s, p = opened.extra.matrix.split(S, dim=1)
+    u = torch.sigmoid(side.states @ head.semantic_gate.weight[0] + head.semantic_gate.bias)
+    for b in range(B):
+        rel = u[b, :, None] * s[b] + (1 - u[b, :, None]) * p[b]
+        raw = final[b, 0] @ rel
+        co = torch.zeros(S).double()
+        co[MASK[b]] = torch.softmax(raw[MASK[b]], dim=0)
+        contexts = torch.cat([alpha[b, 1] @ side.states[b], co @ side.states[b]])
+        g = torch.sigmoid(head.attention_gate.weight[0] @ contexts + head.attention_gate.bias)
+        torch.testing.assert_close(details["copy_attention_gate"][b, 1], g[0], **EXACT)
+        torch.testing.assert_close(final[b, 1], g * alpha[b, 1] + (1 - g) * co, **EXACT)
+    p_gen = torch.sigmoid(inputs.hidden @ head.generation.weight[0] + head.generation.bias)
+    torch.testing.assert_close(trained(head)[1]["p_gen"], p_gen.flatten(), **EXACT)
+
+
+@torch.no_grad()
+def test_faults_of_the_release() -> None:
+    """Padding is copied (9), s acts from padding only (10), and the history stays where it is (24)."""
+    head = head_of(preset="release_bugs")
+    s = head.open(side_of()).extra.matrix[:, :S]
+    assert s[MASK].eq(0).all()
+    assert s[~MASK].sum(-1).gt(0.99).all()
+    _, final, _ = weighed(head)
+    assert final[:, 1:].transpose(1, 2)[~MASK].gt(0).all()
+    torch.testing.assert_close(final.sum(-1), torch.ones(B, T).double(), **EXACT)
+    history = head.begin(side_of())
+    assert isinstance(history, UnmovedHistory)
+    widened = UnmovedHistory(rand(B, S)).select(torch.arange(B).repeat_interleave(2))
+    assert widened.rows.shape == (2 * B, S)
+    assert widened.select(torch.tensor([1, 0, 3, 2, 5, 4])) is widened
+    assert torch.equal(widened.select_documents(torch.tensor([2, 0]), 2).rows, widened.rows[[4, 5, 0, 1]])
+
+
+def test_presets_are_defaults() -> None:
+    """A key that is given wins over the preset; every preset survives being written and read."""
+    assert PRESETS["paper"] == {}
+    for preset, values in PRESETS.items():
+        _, config = parse("copy head", COPY_HEADS, {"type": "correlational", "preset": preset})
+        assert all(getattr(config, key) == value for key, value in values.items())
+        _, again = parse("copy head", COPY_HEADS, {"type": "correlational", **config.model_dump(mode="json")})
+        assert again == config
+        assert config.is_distribution == (preset != "literal")
+    spec = {"type": "correlational", "preset": "release", "co_norm": "none", "prob_floor": None}
+    _, config = parse("copy head", COPY_HEADS, spec)
+    assert (config.co_norm, config.prob_floor, config.u_input) == ("none", None, "source_state")
+
+
+def test_what_is_no_distribution_is_not_trained() -> None:
+    for options in ({"preset": "literal"}, {"first_step": "literal"}, {"normalise": "none"}, {"self_transfer": "zero"}):
+        head = head_of(**options)
+        with pytest.raises(ConfigError, match="allow_literal_training"):
+            trained(head)
+        assert trained(head.eval())[0].isfinite().all()
+        assert trained(head_of(allow_literal_training=True, **options))[0].isfinite().all()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"use_semantic": False, "use_positional": False}, "attentional"),
+        ({"positional_step": "banded", "clip_mode": "none"}, "band"),
+        ({"positional_step": "banded", "self_transfer": "type"}, "dense"),
+        ({"context_heads": "per_head", "values": "encoder_states"}, "v_proj"),
+        ({"preset": "no_such"}, "preset"),
+    ],
+)
+def test_what_does_not_go_together(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        parse("copy head", COPY_HEADS, {"type": "correlational", **options})
+
+
+# ------------------------------------------------------------------------------------------------- beginning
+
+
+def test_first_weights() -> None:
+    """Gates N(0, 0.02) with the biases asked for; the global generator goes on as if there were no head."""
+    torch.manual_seed(0)
+    expected = (VocabularyProjection(600, V).weight, torch.rand(3))
+    torch.manual_seed(0)
+    projection = VocabularyProjection(600, V)
+    spec = {"type": "correlational", "lambda_bias_init": 2.0, "sigma_bias_init": -4.0}
+    head = build("copy head", COPY_HEADS, spec, projection=projection, gate_size=1, unk_id=UNK)
+    assert torch.equal(projection.weight, expected[0])
+    assert torch.equal(torch.rand(3), expected[1])
+    gates = [head.generation, head.semantic_gate, head.attention_gate, head.spread]
+    assert [float(each.bias) for each in gates] == [2.0, 0.0, 0.0, -4.0]
+    assert all(float(each.weight.std()) == pytest.approx(0.02, rel=0.1) for each in gates)
+    assert sum(p.numel() for p in head.parameters()) == 4 * 601 + (V * 600 + V)
+    assert (
+        float(build("copy head", COPY_HEADS, {"type": "guided"}, projection=projection, gate_size=1, unk_id=1).guide)
+        == 0
+    )
+
+
+@torch.no_grad()
+def test_guided_copying_starts_as_attentional_copying() -> None:
+    guided, plain = head_of("guided"), head_of("attentional")
+    plain.load_state_dict({k: v for k, v in guided.state_dict().items() if k != "guide"})
+    assert not torch.allclose(trained(guided)[0], trained(plain)[0], atol=1e-4)
+    guided.guide.zero_()
+    torch.testing.assert_close(trained(guided)[0], trained(plain)[0], **EXACT)
+    centrality = guided.of_document(guided.open(side_of()))["centrality"]
+    assert centrality.shape == (B, S)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_autocast_leaves_the_head_alone(name: str) -> None:
+    """Under bfloat16 all but the vocabulary's product is as in float32, and rows sum to one."""
+    head = head_of(name).float()
+    gold, inputs = gold_of(), floats(inputs_of())
+    side = SourceSide(*(each(getattr(side_of(), key)) for each, key in FLOATS))
+    inputs.weights, at = inputs_of().weights.float(), (gold.rows, gold.steps)
+    picked = replace(inputs, hidden=inputs.hidden[at], gate=inputs.gate[at])
+    tap = replace(inputs.cross, queries=inputs.cross.queries[:, :1])
+    one = replace(inputs, hidden=inputs.hidden[:, :1], weights=inputs.weights[:, :1], cross=tap)
+    found = []
+    for enabled in (False, True):
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=enabled):
+            source = CopySource(IDS, MASK, X, places(IDS, X), head.open(side))
+            values, details = head.gold_log_probs(picked, None, source, gold)
+            log_probs, _, state = head(one, None, source, head.begin(side))
+        found.append((details, state))
+        assert values.dtype == log_probs.dtype == torch.float32
+        torch.testing.assert_close(log_probs.exp().sum(-1), torch.ones(B, 1), atol=1e-5, rtol=0)
+    torch.testing.assert_close(found[1], found[0], atol=0, rtol=0)
+    values.sum().backward()
+    assert all(p.grad is not None and p.grad.isfinite().all() for p in head.parameters())
+
+
+def test_models_without_taps_refuse() -> None:
+    context = {"projection": nn.Identity(), "gate_size": 1, "unk_id": 1}
+    for name in NAMES:
+        with pytest.raises(ConfigError, match="Transformer"):
+            build_copy_head({"type": name}, **context)
+
+
+@torch.no_grad()
+def test_an_alpha_that_is_all_elsewhere() -> None:
+    """All of alpha on excluded tokens: what is left of nothing is spread evenly."""
+    head = head_of("attentional", exclude_special_from_copy=True, special_ids=[3])
+    weights = torch.zeros(B, T, S).double()
+    weights[0, :, 5], weights[1, :, 3], weights[2, :, 0] = 1.0, 1.0, 1.0
+    found = head._weights(replace(inputs_of(), weights=weights), head.open(side_of()))
+    torch.testing.assert_close(found.sum(-1), torch.ones(B, T).double(), **EXACT)
+    assert masked_softmax(torch.zeros(1, S).double(), MASK[:1] & (IDS[:1] != 3)).allclose(found[0, 0])
