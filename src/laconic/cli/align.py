@@ -399,7 +399,10 @@ def heat_maps(maps: Maps, by_model: dict[str, list[ForcedPair]]) -> tuple[list[H
             line += f" · {one.outside:.0%} on no word"
         merged = word_map(forced, weights)
         words = forced.words
-        drawn.append(HeatMap(maps.title(model, choice), merged, words.target_words, words.source_words, line))
+        read = max(forced.columns, default=-1) + 1
+        if read < len(words.source):
+            line += f" · {read} of {len(words.source)} words read"
+        drawn.append(HeatMap(maps.title(model, choice), merged, words.target_words, words.source_words, line, read))
         rounded = [[round(float(weight), 5) for weight in row] for row in merged]
         values.append({"model": model, "map": choice.name, **numbers(one), "weights": rounded})
     return drawn, values

@@ -9,7 +9,7 @@ from __future__ import annotations
 import unicodedata
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar
@@ -30,20 +30,23 @@ _LONGEST_LABEL = 18  # characters of a word that are drawn
 _WIDEST = 15.0  # inches; wider rows of maps are stacked
 _CELL, _ROW = 0.24, 0.26  # inches
 _TITLE, _GAP, _BAR, _EDGE = 0.56, 0.3, 0.14, 0.18
-_INK, _QUIET, _LINE = "#1d1b19", "#66615a", "#d8d2c8"
+_BAR_OF_FOUR = 0.5  # inches; a lower bar has no room for four numbers
+_INK, _QUIET, _LINE, _UNREAD = "#1d1b19", "#66615a", "#d8d2c8", "#e4e2df"
 _COLOURS = LinearSegmentedColormap.from_list("laconic", ["#fdfbf7", "#f3d3b3", "#d4803f", "#9a3a06", "#481a02"])
 _BASE_FONT = "DejaVu Sans"
 
 
 @dataclass(frozen=True, slots=True)
 class HeatMap:
-    """One map: ``weights`` (summary words, document words), what it shows, and its numbers in a line."""
+    """One map: ``weights`` (summary words, document words), what it shows, and its numbers in a line. ``read`` is how
+    many document words the model reads (none: all); the others have no weight and are drawn grey, not white."""
 
     title: str
     weights: np.ndarray
     rows: Sequence[str]
     columns: Sequence[str]
     numbers: str = ""
+    read: int | None = None
 
 
 # ---------------------------------------------------------------------------------------- the picture
@@ -79,7 +82,8 @@ def _cut(maps: Sequence[HeatMap], rows: int, columns: int) -> tuple[list[HeatMap
     kept = []
     for one in maps:
         part = one.weights[:rows, :columns]
-        kept.append(HeatMap(one.title, part, list(one.rows)[:rows], list(one.columns)[:columns], one.numbers))
+        words = {"rows": list(one.rows)[:rows], "columns": list(one.columns)[:columns]}
+        kept.append(replace(one, weights=part, **words))
     longest = max(maps, key=lambda one: len(one.columns))
     if len(longest.columns) > columns:
         total = sum(float(one.weights.sum()) for one in maps)
@@ -156,6 +160,8 @@ def _draw(axes: Axes, one: HeatMap, scale: float, fonts: dict[str, Any], *, labe
         edgecolors="#f1eee8",
         linewidth=0.6,
     )
+    if one.read is not None and one.read < len(one.columns):
+        axes.axvspan(one.read, len(one.columns), facecolor=_UNREAD, edgecolor="none", zorder=image.get_zorder() + 0.1)
     axes.set_xlim(0, len(one.columns))
     axes.set_ylim(len(one.rows), 0)
     axes.set_xticks(np.arange(len(one.columns)) + 0.5)
@@ -179,7 +185,8 @@ def _colour_bar(
     axes = figure.add_axes(_share(box, width, height))
     bar = figure.colorbar(image, cax=axes)
     top = float(image.norm.vmax)
-    bar.set_ticks([0.0, top / 16, top / 4, top], labels=[_number(v) for v in (0.0, top / 16, top / 4, top)])
+    ticks = (0.0, top / 16, top / 4, top) if box[3] >= _BAR_OF_FOUR else (0.0, top)
+    bar.set_ticks(ticks, labels=[_number(value) for value in ticks])
     bar.ax.tick_params(labelsize=8, length=0, labelcolor=_QUIET)
     bar.outline.set_edgecolor(_LINE)
 

@@ -15,7 +15,7 @@ from laconic.config.loading import merge
 from laconic.config.schema import SearchConfig, TextConfig
 from laconic.config.section import validate
 from laconic.data.collate import Collator
-from laconic.data.dataset import EncodedDataset, encode_documents
+from laconic.data.dataset import EncodedDataset, Example, encode_documents
 from laconic.errors import ConfigError
 from laconic.explain.provenance import build_summary
 from laconic.models.folder import LoadedModel, load_model_folder
@@ -126,6 +126,8 @@ class NeuralSystem:
             eos_id=tokenizer.eos_id,
             pad_id=tokenizer.pad_id,
         )
+        if explain:
+            self._add_opponent(examples, [hypotheses[0] for hypotheses in found])
         results = []
         for record, example, encoding, hypotheses in zip(records, examples, encodings, found, strict=True):
             made = [
@@ -143,6 +145,22 @@ class NeuralSystem:
             ]
             results.append(_with_alternatives(made))
         return results
+
+    @torch.inference_mode()
+    def _add_opponent(self, examples: Sequence[Example], best: Sequence[Hypothesis]) -> None:
+        """Put ``opponent_log_prob`` (T,), log P_o of each token written, into the details of hypotheses whose words an
+        opponent had a say in: one teacher-forced pass, so that no step of the search keeps a second (N, V) for it."""
+        if not all("opponent_attention" in hypothesis.details for hypothesis in best):
+            return
+        eos_id = self.tokenizer.eos_id
+        forced = [
+            replace(example, target_extended_ids=np.array([*hypothesis.ids, eos_id], dtype=np.int32))
+            for example, hypothesis in zip(examples, best, strict=True)
+        ]
+        output = self.model(self._collator(forced).to(self.device))
+        log_probs = output.details["opponent_log_probs"].float().cpu().numpy()
+        for row, hypothesis in zip(log_probs, best, strict=True):
+            hypothesis.details["opponent_log_prob"] = row[: len(hypothesis.details["opponent_attention"])]
 
     @torch.inference_mode()
     def score(self, records: Sequence[Record], batch_size: int, progress: Progress | None) -> list[float]:
