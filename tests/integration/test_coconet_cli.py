@@ -11,6 +11,7 @@ import pytest
 
 from laconic.cli.main import main
 from laconic.config.loading import load_recipe, resolve_run
+from laconic.training.stages import stage_of
 
 NAMES, THINGS, VERBS = ("Anna", "Bob", "Carla", "Dan"), ("keys", "car", "phone", "lunch"), ("lost", "sold", "needs")
 
@@ -104,6 +105,18 @@ def test_decoding_is_that_of_the_paper() -> None:
     assert (search.beam_size, search.min_length, search.max_length, search.no_repeat_ngram) == (4, 55, 140, 3)
     assert (search.length_normalisation, search.length_alpha) == ("predicted", 2.0)
     assert resolve_run(recipe, "coconet", "samsum").search.length_alpha == 1.0
-    stage = resolve_run(recipe, "coconet-pretraining", "paper").pretraining
-    assert stage.enabled
+    assert resolve_run(recipe, "coconet-pretraining", "paper").pretraining.enabled
     assert not resolve_run(recipe, "coconet", "paper").pretraining.enabled
+
+
+@pytest.mark.parametrize(
+    ("size", "ends"),
+    [("paper", (1_000_000, None)), ("samsum", (1_000_000, None)), ("small", (None, 4)), ("tiny", (2, None))],
+)
+def test_the_stage_ends_where_it_should(size: str, ends: tuple[int | None, int | None], data: Path) -> None:
+    """What the stage does not name it takes from the training, whose end is another."""
+    run = resolve_run(load_recipe("coconet"), "coconet-pretraining", size, {"pretraining": {"data": str(data)}})
+    training = stage_of(run).training
+    assert (training.max_updates, training.max_epochs) == ends
+    assert training.validation.metric == "val_loss_tf"
+    assert training.initial_weights == run.training.initial_weights
