@@ -128,3 +128,33 @@ def test_page_of_a_very_long_document() -> None:
     page = heat_page([some_map(columns=900)])
     assert page.count("--w:") == 4 * 400
     assert "The first 400 of 900 document words" in page
+
+
+def test_words_that_are_not_read_are_grey_and_words_without_weight_white(tmp_path: Path) -> None:
+    weights = np.zeros((3, 6))
+    weights[:, 0] = 1.0
+    words = [f"w{number}" for number in range(6)]
+    shades = []
+    for read in (None, 4):
+        one = HeatMap("map", weights, ["a", "b", "c"], words, read=read)
+        draw_png([one], tmp_path / "map.png")
+        pixels = np.round(imread(tmp_path / "map.png")[..., :3] * 255).astype(int)
+        grey = (pixels == [int(heatmap._UNREAD[place : place + 2], 16) for place in (1, 3, 5)]).all(-1)
+        shades.append(grey.sum() / 150**2)
+    assert shades[0] == 0
+    cells = 2 * 3 * heatmap._CELL * heatmap._ROW  # square inches: two words in three rows
+    assert shades[1] == pytest.approx(cells, rel=0.05)
+
+
+def test_a_low_colour_bar_has_two_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shown: list[str] = []
+    number = heatmap._number
+
+    def noted(value: float) -> str:
+        shown.append(number(value))
+        return shown[-1]
+
+    monkeypatch.setattr(heatmap, "_number", noted)
+    for rows in (1, 4):
+        draw_png([HeatMap("map", np.ones((rows, 3)), ["a"] * rows, ["x"] * 3)], tmp_path / "map.png")
+    assert shown == ["0", "1", "0", "0.062", "0.25", "1"]
