@@ -94,6 +94,9 @@ FURTHER: dict[str, list[dict[str, Any]]] = {
     "transformer": [
         TINY_TRANSFORMER,
         {**TINY_TRANSFORMER, "head": {"type": "pointer"}},
+        {**TINY_TRANSFORMER, "head": {"type": "attentional", "lambda_input": "decoder_state"}},
+        {**TINY_TRANSFORMER, "head": {"type": "guided"}},
+        {**TINY_TRANSFORMER, "head": {"type": "correlational", "positional_step": "banded"}, "norm": "pre"},
         {
             **TINY_TRANSFORMER,
             "norm": "pre",
@@ -136,6 +139,7 @@ def model_of(name: str) -> SummarizationModel:
 def loss_of(output: ModelOutput, batch: Batch) -> Tensor:
     kinds = ["nll", "coverage"] + ["opponent"] * ("opponent_log_probs" in output.details)
     kinds += ["reinforce"] * ("policy_log_prob" in output.details)
+    kinds += ["guidance"] * ("centrality" in output.details)
     terms = [build("objective", OBJECTIVES, {"type": kind})(output, batch) for kind in kinds]
     return sum(term.sum / term.count for term in terms)
 

@@ -167,7 +167,9 @@ class _Steps:
 class CorrelationalHead(TappedHead):
     """CoCoNet; options: `CorrelationalConfig`."""
 
-    Config = CorrelationalConfig
+    class Config(CorrelationalConfig):
+        """See `CorrelationalConfig`."""
+
     config: CorrelationalConfig
 
     def _build(self) -> None:
@@ -268,18 +270,17 @@ class CorrelationalHead(TappedHead):
         unmoved = isinstance(state, UnmovedHistory)
         rows = state.rows if isinstance(state, UnmovedHistory) else state
         history = torch.zeros_like(weights) if rows is None else rows.view_as(weights).to(weights.dtype)
-        steps, split = self._steps(inputs, weights, source), self._semantic_gate(inputs, source)
-        final, correlational, attention_gate = self._recur(
-            history, steps, source, _Transition(source.extra), self._correlational_readings(source)
-        )
-        details = self._gate_details(history, split, attention_gate) | {"copy_correlational": correlational}
+        steps, readings = self._steps(inputs, weights, source), self._correlational_readings(source)
+        transition = _Transition(source.extra)
+        final, correlational, attention_gate = self._recur(history, steps, source, transition, readings)
+        details = self._gate_details(history, steps.split, attention_gate) | {"copy_correlational": correlational}
         following = final.flatten(0, 1)
         return Weighed(final, weights, details), UnmovedHistory(following) if unmoved else following
 
     def weigh_all(self, inputs: HeadInput, weights: Tensor, source: TappedSource) -> Weighed:
         """The recurrence over T steps."""
-        steps, split = self._steps(inputs, weights, source), self._semantic_gate(inputs, source)
-        transition, readings = _Transition(source.extra), self._correlational_readings(source)
+        steps, readings = self._steps(inputs, weights, source), self._correlational_readings(source)
+        transition = _Transition(source.extra)
         history = torch.zeros_like(weights[:, :1])
         finals, gates = [], []
         for step in _split_steps(steps):
@@ -289,7 +290,7 @@ class CorrelationalHead(TappedHead):
             history = final.detach() if self.config.detach_history else final
         final = torch.cat(finals, dim=1)
         before = F.pad(final.detach()[:, :-1], (0, 0, 1, 0))
-        return Weighed(final, weights, self._gate_details(before, split, torch.cat(gates, dim=1)))
+        return Weighed(final, weights, self._gate_details(before, steps.split, torch.cat(gates, dim=1)))
 
     def _recur(
         self, history: Tensor, steps: _Steps, source: TappedSource, transition: _Transition, readings: Tensor
