@@ -41,6 +41,7 @@ DEFAULTS: dict[str, Any] = {
     "first_step": "attention",
     "prob_floor": None,
     "release_bugs": False,
+    "centrality": "indegree-2",
 }
 RELEASE: dict[str, Any] = {
     "co_norm": "softmax",
@@ -100,7 +101,8 @@ class Chain:
 class ReferenceStep:
     """One decoder step over S positions and X words. ``u`` is () or, of source states, (S,)."""
 
-    alpha: Tensor
+    attention: Tensor  # alpha of all real tokens
+    alpha: Tensor  # of those that may be copied
     co: Tensor
     final: Tensor
     generate: Tensor  # lambda
@@ -177,7 +179,11 @@ def positional_row(j: int, sigma: Tensor, document: Document, options: Mapping[s
     reached = [is_reached(document, j, i, options) and distances[i] is not None for i in range(size)]
     if options["normalise"] == "row":
         squares = torch.tensor([(d or 0) ** 2 for d in distances], dtype=torch.float64)
-        return softmax_where(-squares / (2 * sigma**2), reached)
+        if options["self_transfer"] != "zero":
+            return softmax_where(-squares / (2 * sigma**2), reached)
+        kept = {**options, "self_transfer": "keep"}  # what the diagonal held is lost
+        whole = [is_reached(document, j, i, kept) and distances[i] is not None for i in range(size)]
+        return softmax_where(-squares / (2 * sigma**2), whole) * torch.tensor(reached)
     values = [density(d, sigma) if ok else zero() for d, ok in zip(distances, reached, strict=True)]
     return torch.stack(values)
 
@@ -311,7 +317,7 @@ class CopyingReference:
         found: list[ReferenceStep] = []
         for t in range(len(document.hidden)):
             maps = [head[t] for head in heads]
-            alpha = sum(maps) / len(maps)
+            attention = alpha = sum(maps) / len(maps)
             if document.copyable is not None:
                 alpha = divided(alpha * torch.tensor(document.copyable, dtype=torch.float64))
             per_head = maps if self.o["context_heads"] == "per_head" else None
@@ -331,7 +337,7 @@ class CopyingReference:
             if self.o["prob_floor"]:
                 exist = torch.tensor([w < len(generated) or w in document.ids for w in range(size)])
                 probs = torch.where(exist, probs.clamp(self.o["prob_floor"], 1 - self.o["prob_floor"]), probs)
-            found.append(ReferenceStep(alpha, co, final, generate, u, g, probs))
+            found.append(ReferenceStep(attention, alpha, co, final, generate, u, g, probs))
         return found
 
     def copied_on(

@@ -45,9 +45,14 @@ def indegree(attention: Tensor, mask: Tensor, order: int) -> Tensor:
     return centrality
 
 
-def guided_weights(weights: Tensor, centrality: Tensor, strength: Tensor, kept: Tensor) -> Tensor:
-    """``alpha' ~ alpha exp(w_c |x| c)`` over real tokens: (B, Q, S), (B, S), scalar, (B, S) -> (B, Q, S)."""
-    bias = strength * kept.sum(dim=-1, keepdim=True) * centrality
+def guided_weights(
+    weights: Tensor, centrality: Tensor, strength: Tensor, kept: Tensor, mask: Tensor | None = None
+) -> Tensor:
+    """``alpha' ~ alpha exp(w_c |x| c)`` where copying may point, ``kept``: (B, Q, S), (B, S), scalar -> (B, Q, S).
+
+    |x| counts the real tokens, ``mask`` (B, S), also those that are never copied (none: those of ``kept``).
+    """
+    bias = strength * (kept if mask is None else mask).sum(dim=-1, keepdim=True) * centrality
     logarithms = weights.clamp_min(torch.finfo(weights.dtype).tiny).log()
     return masked_softmax(logarithms + bias.unsqueeze(1), kept.unsqueeze(1))
 
@@ -80,4 +85,5 @@ class GuidedHead(TappedHead):
 
     def weigh_all(self, inputs: HeadInput, weights: Tensor, source: TappedSource) -> Weighed:
         """alpha'."""
-        return Weighed(guided_weights(weights, source.extra, self.guide, source.kept), weights, {})
+        mask = None if inputs.cross is None else inputs.cross.mask
+        return Weighed(guided_weights(weights, source.extra, self.guide, source.kept, mask), weights, {})
