@@ -1,0 +1,98 @@
+"""Files compressed with zstd, and folders of numbered files, through the readers of all data."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from laconic.data.lines import raw_lines, read_text
+from laconic.data.readers import find_splits, read_records
+from laconic.data.spans.reading import documents, find_shards
+from laconic.errors import DataError
+
+
+@pytest.fixture
+def squeezed(tmp_path: Path) -> Path:
+    """300,000 lines in two frames."""
+    library = pytest.importorskip("zstandard", reason="zstandard is not installed (pip install 'laconic[zstd]')")
+    halves = ["".join(f"{number}\n" for number in range(*bounds)) for bounds in ((0, 150_000), (150_000, 300_000))]
+    path = tmp_path / "numbers.txt.zst"
+    path.write_bytes(b"".join(library.ZstdCompressor().compress(half.encode()) for half in halves))
+    return path
+
+
+def test_zstd_is_read_line_by_line(squeezed: Path) -> None:
+    lines = [line for _, line in raw_lines(squeezed)]
+    assert len(lines) == 300_000
+    assert lines[149_999:150_002] == [b"149999\n", b"150000\n", b"150001\n"]
+
+
+def test_zstd_that_was_cut_short_is_told(squeezed: Path) -> None:
+    """The package's own reader would end without a word."""
+    content = squeezed.read_bytes()
+    squeezed.write_bytes(content[: len(content) * 3 // 4])
+    with pytest.raises(DataError, match=r"the zstd data is damaged after line \d+ \(the file ends within a frame\)"):
+        read_text(squeezed)
+    squeezed.write_bytes(b"no zstd at all")
+    with pytest.raises(DataError, match="the zstd data is damaged after line 0"):
+        read_text(squeezed)
+
+
+def test_zstd_without_a_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "compression.zstd", None)
+    monkeypatch.setitem(sys.modules, "zstandard", None)
+    (tmp_path / "a.jsonl.zst").write_bytes(b"x")
+    with pytest.raises(DataError, match=r"pip install 'laconic\[zstd\]', or compress the file with gzip"):
+        list(read_records(tmp_path / "a.jsonl.zst"))
+
+
+def test_records_of_every_reader_may_be_zstd(tmp_path: Path) -> None:
+    library = pytest.importorskip("zstandard", reason="zstandard is not installed (pip install 'laconic[zstd]')")
+    line = json.dumps({"document": "a b", "summary": "a"}).encode()
+    (tmp_path / "train.jsonl.zst").write_bytes(library.ZstdCompressor().compress(line))
+    assert [record.summary for record in read_records(find_splits(tmp_path)["train"])] == ["a"]
+    shards = find_shards([str(tmp_path)], tmp_path.parent / "out")
+    found = documents(Path(shards[0].path), text="file", column="summary", on_skip=None)
+    assert list(found) == [(0, "a")]
+
+
+def write(folder: Path, *names: str) -> Path:
+    folder.mkdir(exist_ok=True)
+    for name in names:
+        (folder / name).write_text(json.dumps({"document": f"the text of {name}", "summary": "x"}) + "\n")
+    return folder
+
+
+def test_numbered_files_are_one_data_set_in_the_order_of_their_numbers(tmp_path: Path) -> None:
+    folder = write(
+        tmp_path / "train", "part-9.jsonl", "part-10.jsonl", *(f"part-{number}.jsonl" for number in range(9))
+    )
+    notes: list[str] = []
+    found = [record.document for record in read_records(folder, on_choice=notes.append)]
+    assert found == [f"the text of part-{number}.jsonl" for number in range(11)]
+    assert len(notes) == 1
+    assert find_splits(tmp_path) == {"train": folder}
+    found = [
+        record.document
+        for record in read_records(write(tmp_path / "of", "t-00001-of-00002.jsonl", "t-00000-of-00002.jsonl"))
+    ]
+    assert found == [f"the text of t-0000{number}-of-00002.jsonl" for number in range(2)]
+
+
+@pytest.mark.parametrize(
+    ("names", "words"),
+    [
+        (["part-0.jsonl", "part-2.jsonl"], "number 1 is missing"),
+        (["t-00000-of-00003.jsonl", "t-00001-of-00003.jsonl"], "number 2 is missing"),
+        (["a-0.jsonl", "b-1.jsonl"], "is a folder with 2 data files"),
+        (["2019.jsonl", "2020.jsonl"], "is a folder with 2 data files"),
+        (["part-0.jsonl", "part-1.csv"], "is a folder with 2 data files"),
+        (["part-0.jsonl", "part-00.jsonl"], "is a folder with 2 data files"),
+    ],
+)
+def test_folders_that_are_not(tmp_path: Path, names: list[str], words: str) -> None:
+    with pytest.raises(DataError, match=words):
+        list(read_records(write(tmp_path / "in", *names)))
