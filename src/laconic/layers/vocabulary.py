@@ -108,7 +108,7 @@ class BorrowedProjection(VocabularyProjection):
     anew each time: a buffer is another tensor after the module has moved or changed its type.
     """
 
-    def __init__(self, owner: nn.Module) -> None:
+    def __init__(self, owner: Any) -> None:
         nn.Module.__init__(self)
         self.hidden = None
         self._owner = (owner,)  # in a tuple: not a submodule

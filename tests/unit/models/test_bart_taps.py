@@ -135,6 +135,28 @@ def test_checkpointed_layers_give_the_same_gradients(head: str) -> None:
         torch.testing.assert_close(mine[name], other[name], atol=1e-9, rtol=1e-9, msg=name)
 
 
+@pytest.mark.parametrize("head", COPYING)
+def test_gradients_go_back_through_the_taps(head: str) -> None:
+    """The derivative along a change of each tapped projection is what a small step says."""
+    model, batch = copying_bart(head).train(), source_batch()
+    if head == "guided":
+        model.head.guide.data.fill_(2.0)
+    model(batch).gold_log_probs.sum().backward()
+    cross = model.network.get_decoder().layers[-1].encoder_attn
+    own = model.network.get_encoder().layers[-1].self_attn
+    found = [part.weight.grad.clone() for part in (cross.q_proj, cross.k_proj, cross.v_proj, own.q_proj, own.k_proj)]
+    generator, size = torch.Generator().manual_seed(3), 1e-5
+    for part, gradient in zip((cross.q_proj, cross.k_proj, cross.v_proj, own.q_proj, own.k_proj), found, strict=True):
+        direction = torch.randn(part.weight.shape, generator=generator, dtype=torch.float64)
+        values = []
+        with torch.no_grad():
+            for step in (size, -2 * size, size):
+                part.weight += step * direction
+                values.append(model(batch).gold_log_probs.sum())
+        expected = (values[0] - values[1]) / (2 * size)
+        torch.testing.assert_close((gradient * direction).sum(), expected, atol=1e-5, rtol=1e-5)
+
+
 def test_reentrant_checkpointing_is_refused_where_taps_are_read() -> None:
     batch, opponent = source_batch(), {"opponent": {"type": "max", "layer": 0, "head": 0}}
     for model in (copying_bart(), copying_bart("vocabulary", options=opponent)):
