@@ -189,7 +189,7 @@ def read_with(
         options.document_column, options.summary_column, options.need_summary, on_choice or (lambda _: None)
     )
     parts = _shards(_data_files(place)) if place.is_dir() and kind not in _FOLDER_FORMATS else [place]
-    entries = itertools.chain.from_iterable(
+    entries: Entries = itertools.chain.from_iterable(
         FORMATS[kind](part, table if part == parts[0] else replace(table, on_choice=lambda _: None)) for part in parts
     )
     if options.min_human_score is not None:

@@ -160,11 +160,17 @@ class _Listed:
             values = ranking.values(rows)
             here = np.flatnonzero((values >= low) & ((values <= high) if high is not None else True))
             some = rows[here]
-            parts = (np.full(len(here), place, dtype=np.uint32), here, values[here], some["tie"], some["output"])
+            parts: list[NDArray] = [
+                np.full(len(here), place, dtype=np.uint32),
+                here,
+                values[here],
+                some["tie"],
+                some["output"],
+            ]
             for column, part in zip(columns, parts, strict=True):
                 column.append(part)
-        shard, row, value, tie, output = (np.concatenate(column) for column in columns)
-        return cls(shard, row, value, tie, output)
+        shards_of, row, value, tie, output = (np.concatenate(column) for column in columns)
+        return cls(shards_of, row, value, tie, output)
 
     def order(self) -> NDArray[np.int64]:
         """Best first. A shard's rows stand in the order of its documents."""

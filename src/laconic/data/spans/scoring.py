@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from laconic.errors import ConfigError
 
-Ints = NDArray[np.signedinteger]
+Ints = NDArray[np.integer]
 
 MOST_OUTPUT = 64  # the output span lies in one machine word
 MOST_CHUNK = 32_767  # counts are 16 bits wide

@@ -100,6 +100,7 @@ class RayCluster:
 
     Raises:
         ConfigError: Ray Data is not installed.
+        LaconicError: the cluster does not answer.
     """
 
     def __init__(self, workers: int | None) -> None:
@@ -109,7 +110,12 @@ class RayCluster:
             if not os.environ.get("RAY_ADDRESS"):
                 cores = workers or os.cpu_count()
                 local = {"include_dashboard": False, "object_store_memory": _STORE, "num_cpus": cores}
-            ray.init(log_to_driver=False, logging_level="ERROR", **local)
+            try:
+                ray.init(log_to_driver=False, logging_level="ERROR", **local)
+            except Exception as error:  # Ray raises bare Exception, too, when a slow machine takes it too long
+                ray.shutdown()
+                reason = str(error).strip().split("\n")[0].split(". ")[0].rstrip(".")
+                raise LaconicError(f"Ray could not be started or reached: {reason}.") from None
         ray.data.DataContext.get_current().enable_progress_bars = False
         logging.getLogger("ray.data").setLevel(logging.ERROR)
         self._workers = workers or max(1, int(ray.cluster_resources().get("CPU", 1)))
