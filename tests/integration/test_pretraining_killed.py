@@ -68,7 +68,7 @@ def child(values: dict[str, Any], out: str, slowly: float, rank: int, world: int
         time.sleep(slowly)
         update(trainer, stop)
 
-    loop.Trainer._update = slow  # type: ignore[method-assign]
+    loop.Trainer._update = slow  # type: ignore[method-assign, assignment]
     resume = (Path(out) / "recipe.yaml").exists()
     loop.train(RunConfig(**values), out, resume=resume, on_message=lambda message: None)
     loop.close_processes()

@@ -82,8 +82,7 @@ def _cut(maps: Sequence[HeatMap], rows: int, columns: int) -> tuple[list[HeatMap
     kept = []
     for one in maps:
         part = one.weights[:rows, :columns]
-        words = {"rows": list(one.rows)[:rows], "columns": list(one.columns)[:columns]}
-        kept.append(replace(one, weights=part, **words))
+        kept.append(replace(one, weights=part, rows=list(one.rows)[:rows], columns=list(one.columns)[:columns]))
     longest = max(maps, key=lambda one: len(one.columns))
     if len(longest.columns) > columns:
         total = sum(float(one.weights.sum()) for one in maps)
