@@ -130,7 +130,9 @@ def test_the_table_of_tokens() -> None:
 
 def test_the_page_has_a_map_of_each() -> None:
     page = render([summary(DETAILS)])
-    data = json.loads(re.search(r'<script type="application/json"[^>]*>(.*?)</script>', page, re.DOTALL)[1])
+    found = re.search(r'<script type="application/json"[^>]*>(.*?)</script>', page, re.DOTALL)
+    assert found is not None
+    data = json.loads(found[1])
     word = data["records"][0]["words"][1]
     assert word["maps"]["p_co"] == pytest.approx(P_CO[1])
     assert word["maps"]["p_final"] == pytest.approx(P_FINAL[1])
