@@ -93,7 +93,7 @@ def stages(corpus: Path, settings: SpanSettings, megabytes: float) -> None:
     start = time.process_time()
     texts = [text for _, text in documents(corpus / "part-0.jsonl", text="file", column=None, on_skip=None)]
     read = time.process_time()
-    tokens = units.encode(texts)
+    tokens = [encoded.tokens for encoded in units.encode(texts)]
     encoded = time.process_time()
     pieces = [some[at : at + 512] for some in tokens for at in range(0, len(some) - 511, 512)]
     scorer = BlockScorer(settings.shape, settings.key)

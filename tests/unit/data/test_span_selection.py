@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tokenizers
-from tokenizers import decoders, models, pre_tokenizers, trainers
+from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
 
 from laconic.data.readers import find_splits, read_records
 from laconic.data.spans import job, workers
@@ -343,18 +343,28 @@ def test_byte_level_tokens_are_slices_of_the_text(corpus: Path, tokenizer: Path,
     texts = {f"{name}:{number}": text for name, number, text in documents(corpus)}
     for row in records(tmp_path / "out"):
         document, start = row["id"].rsplit(":", 1)
-        text, ids = texts[document], units.encode([texts[document]])[0].tolist()
+        text, ids = texts[document], units.ids(texts[document])
         assert row["document_ids"] + row["summary_ids"] == ids[int(start) : int(start) + 17]
         assert row["document"] + row["summary"] in text
-        assert units.encode([row["summary"]])[0].tolist() == row["summary_ids"]
+        assert units.encode([row["summary"]])[0].tokens.tolist() == row["summary_ids"]
 
 
 def test_special_tokens_are_not_looked_for_and_nothing_is_cut(tokenizer: Path) -> None:
     units = TokenUnits(tokenizer / "tokenizer.json")
-    ids, offsets = units.locate("sun </s> sea")
-    assert 0 not in ids
-    assert offsets[-1][1] == 12
-    assert units.encode(["sun </s> sea"])[0].tolist() == ids
+    encoded = units.encode(["sun </s> sea"])[0]
+    assert 0 not in encoded.tokens
+    assert encoded.span(len(encoded.tokens) - 1)[1] == 12
+    assert encoded.tokens.tolist() == units.ids("sun </s> sea")
+
+
+def test_marks_that_a_tokenizer_swallows_stay_with_their_letter(tmp_path: Path) -> None:
+    backend = tokenizers.Tokenizer(models.WordLevel({"<unk>": 0}, unk_token="<unk>"))
+    backend.normalizer = normalizers.NFC()
+    backend.pre_tokenizer = pre_tokenizers.Whitespace()
+    backend.save(str(tmp_path / "tokenizer.json"))
+    text = "cafe\u0301 sun cafe\u0301"
+    encoded = TokenUnits(tmp_path / "tokenizer.json").encode([text])[0]
+    assert [text[slice(*encoded.span(token))] for token in range(2)] == ["cafe\u0301", "sun"]
 
 
 def test_spans_of_blanks_are_never_chosen(tokenizer: Path, tmp_path: Path) -> None:
@@ -373,7 +383,7 @@ def test_words_are_forgotten_when_there_are_many(corpus: Path, tmp_path: Path, m
     run(corpus, tmp_path / "one")
     monkeypatch.setattr("laconic.data.spans.units._MOST_WORDS", 3)
     monkeypatch.setattr("laconic.data.spans.scan._BATCH_DOCUMENTS", 2)
-    assert WordUnits(False).encode(["a b a"])[0].tolist() == [0, 1, 0]
+    assert WordUnits(False).encode(["a b a"])[0].tokens.tolist() == [0, 1, 0]
     run(corpus, tmp_path / "two")
     assert written(tmp_path / "one") == written(tmp_path / "two")
 
@@ -382,7 +392,7 @@ def test_unknown_words_match_nothing(tmp_path: Path) -> None:
     backend = tokenizers.Tokenizer(models.WordLevel({"<unk>": 0, "sun": 1}, unk_token="<unk>"))
     backend.pre_tokenizer = pre_tokenizers.Whitespace()
     backend.save(str(tmp_path / "tokenizer.json"))
-    found = TokenUnits(tmp_path / "tokenizer.json").encode(["sun moon sun moon"])[0]
+    found = TokenUnits(tmp_path / "tokenizer.json").encode(["sun moon sun moon"])[0].tokens
     assert found[0] == found[2]
     assert len(set(found.tolist())) == 3
 

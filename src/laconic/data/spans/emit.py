@@ -55,31 +55,29 @@ def _lines(settings: SpanSettings, units: Units, shard: Shard, chosen: NDArray[n
     for number, text in documents(Path(shard.path), text=settings.text, column=settings.column, on_skip=on_skip):
         rows = wanted.get(number)
         if rows is not None:
-            ids, offsets = units.locate(text)
+            ids = units.ids(text) if settings.ids else None
             for row in rows:
-                yield _line(settings, shard, chosen[row], text, (ids, offsets))
+                yield _line(settings, shard, chosen[row], text, ids)
             if number == numbers[-1]:
                 return
 
 
-def _line(
-    settings: SpanSettings, shard: Shard, row: Any, text: str, tokens: tuple[Sequence[int], Sequence[tuple[int, int]]]
-) -> str:
-    ids, offsets = tokens
+def _line(settings: SpanSettings, shard: Shard, row: Any, text: str, ids: list[int] | None) -> str:
     start, shape = int(row["start"]), settings.shape
-    middle, end = start + shape.input, start + shape.window
     m1, m2, ml = (int(row[name]) for name in ("m1", "m2", "ml"))
+    first, middle, second, end = row["characters"].tolist()
     fields: dict[str, Any] = {
-        "document": text[offsets[start][0] : offsets[middle - 1][1]],
-        "summary": text[offsets[middle][0] : offsets[end - 1][1]],
+        "document": text[first:middle],
+        "summary": text[second:end],
         "id": f"{shard.name}:{row['document']}:{start}",
         "score": float(settings.key.score(m1, m2, ml)),
         "unigrams": m1,
         "bigrams": m2,
         "longest_subsequence": ml,
     }
-    if settings.ids:
-        fields |= {"document_ids": list(ids[start:middle]), "summary_ids": list(ids[middle:end])}
+    if ids is not None:
+        cut, last = start + shape.input, start + shape.window
+        fields |= {"document_ids": ids[start:cut], "summary_ids": ids[cut:last]}
     return json.dumps(fields, ensure_ascii=False) + "\n"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,9 +17,10 @@ from laconic.data.spans.files import part_of, write_json
 from laconic.data.spans.reading import Shard, documents
 from laconic.data.spans.scoring import BlockScorer, Found
 from laconic.data.spans.settings import SpanSettings
-from laconic.data.spans.units import PART, SOLID, Units
+from laconic.data.spans.units import PART, SOLID, Encoded, Span, Units
 
-# ``tie`` orders candidates of equal score, ``order`` all that are chosen; ``output`` tells equal output spans.
+# ``tie`` orders candidates of equal score, ``order`` all that are chosen; ``output`` tells equal output spans;
+# ``characters`` are where the two spans begin and end in the text.
 CANDIDATE = np.dtype(
     [
         ("document", "<u8"),
@@ -30,6 +31,7 @@ CANDIDATE = np.dtype(
         ("tie", "<u8"),
         ("order", "<u8"),
         ("output", "<u8", (2,)),
+        ("characters", "<u8", (4,)),
     ]
 )
 _BATCH_CHARACTERS = 1 << 18
@@ -62,6 +64,7 @@ class _Chunk:
     document: int
     offset: int
     tokens: NDArray[np.int32]
+    span: Callable[[int], Span]
 
 
 def stable_hash(seed: int, shard: str, document: int, start: int) -> tuple[int, int]:
@@ -88,9 +91,9 @@ class Scanner:
         """
         held: list[_Chunk] = []
         for batch in self._batches():
-            for (number, text), tokens in zip(batch, self.units.encode([text for _, text in batch]), strict=True):
-                self._count(text, tokens)
-                held.extend(self._chunks(number, tokens))
+            for (number, text), encoded in zip(batch, self.units.encode([text for _, text in batch]), strict=True):
+                self._count(text, encoded.tokens)
+                held.extend(self._chunks(number, encoded))
             while len(held) >= _HELD:
                 yield self._scored(held[:_HELD])
                 held = held[_HELD:]
@@ -124,14 +127,15 @@ class Scanner:
         self.counts.tokens += len(tokens)
         self.counts.longest = max(self.counts.longest, len(tokens))
 
-    def _chunks(self, document: int, tokens: NDArray[np.int32]) -> Iterator[_Chunk]:
+    def _chunks(self, document: int, encoded: Encoded) -> Iterator[_Chunk]:
+        tokens = encoded.tokens
         for offset in range(0, len(tokens), self.settings.chunk):
             piece = tokens[offset : offset + self.settings.chunk]
             if len(piece) < self.settings.shape.window:
                 self.counts.short_tails += 1
             else:
                 self.counts.chunks += 1
-                yield _Chunk(document, offset, piece)
+                yield _Chunk(document, offset, piece, encoded.span)
 
     def _scored(self, chunks: list[_Chunk]) -> NDArray[np.void]:
         """Chunks of about the same length together, so that little is computed of padding."""
@@ -201,6 +205,9 @@ class Scanner:
             row["m1"], row["m2"], row["ml"] = counts
             row["tie"], row["order"] = stable_hash(seed, self.shard.name, chunk.document, place)
             row["output"] = np.frombuffer(digest, dtype="<u8")
+            middle, end = place + shape.input, place + shape.window
+            first, last = chunk.span(place), chunk.span(middle - 1)
+            row["characters"] = (first[0], last[1], chunk.span(middle)[0], chunk.span(end - 1)[1])
         self.counts.candidates += len(rows)
         return rows
 

@@ -5,34 +5,45 @@ from __future__ import annotations
 import os
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
 import numpy as np
+import tokenizers
 from numpy.typing import NDArray
 
 from laconic.text.base import read_backend
 from laconic.text.normalization import extend_over_marks
 
-Offsets = list[tuple[int, int]]
-
 WORD = re.compile(r"[\u4e00-\u9fff\u3040-\u30ff]|\w+|[^\w\s]")  # words and signs, Han and kana one by one
 _MOST_WORDS = 500_000
 
+Span = tuple[int, int]
+
 BLANK, PART, SOLID = 0, 1, 2  # a token is white space, bytes of a character, or readable
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """The tokens of a text, and a function from a token's number to the characters it came from."""
+
+    tokens: NDArray[np.int32]
+    span: Callable[[int], Span]
 
 
 class Units(ABC):
     """Texts to numbers, and numbers to the places they came from. Equal numbers are equal tokens (within `forget`)."""
 
     @abstractmethod
-    def encode(self, texts: Sequence[str]) -> list[NDArray[np.int32]]:
+    def encode(self, texts: Sequence[str]) -> list[Encoded]:
         """The tokens of each text."""
 
-    @abstractmethod
-    def locate(self, text: str) -> tuple[list[int], Offsets]:
-        """The tokens of a text with the characters each came from."""
+    def ids(self, text: str) -> list[int]:
+        """The numbers of a vocabulary for a whole text; words have none."""
+        raise AssertionError("words have no vocabulary")
 
     @abstractmethod
     def kinds(self, tokens: NDArray[np.int32]) -> NDArray[np.uint8] | None:
@@ -63,14 +74,14 @@ class WordUnits(Units):
         self._numbers: dict[str, int] = {}
         self._words: list[str] = []
 
-    def encode(self, texts: Sequence[str]) -> list[NDArray[np.int32]]:
+    def encode(self, texts: Sequence[str]) -> list[Encoded]:
         """See `Units`."""
-        return [np.array(self._numbered(WORD.findall(text)), dtype=np.int32) for text in texts]
-
-    def locate(self, text: str) -> tuple[list[int], Offsets]:
-        """See `Units`."""
-        matches = list(WORD.finditer(text))
-        return self._numbered([match[0] for match in matches]), [match.span() for match in matches]
+        found = []
+        for text in texts:
+            spans = [match.span() for match in WORD.finditer(text)]
+            numbers = self._numbered([text[start:end] for start, end in spans])
+            found.append(Encoded(np.array(numbers, dtype=np.int32), spans.__getitem__))
+        return found
 
     def _numbered(self, words: list[str]) -> list[int]:
         numbers = self._numbers
@@ -127,10 +138,13 @@ class TokenUnits(Units):
     def _shown(self, tokens: list[int]) -> str:
         return self._backend.decode(tokens, skip_special_tokens=False)
 
-    def encode(self, texts: Sequence[str]) -> list[NDArray[np.int32]]:
+    def encode(self, texts: Sequence[str]) -> list[Encoded]:
         """See `Units`."""
-        encodings = self._backend.encode_batch_fast(list(texts), add_special_tokens=False)
-        return [self._numbered(np.array(encoding.ids, dtype=np.int32)) for encoding in encodings]
+        encodings = self._backend.encode_batch(list(texts), add_special_tokens=False)
+        return [
+            Encoded(self._numbered(np.array(encoding.ids, dtype=np.int32)), partial(_span, text, encoding))
+            for text, encoding in zip(texts, encodings, strict=True)
+        ]
 
     def _numbered(self, tokens: NDArray[np.int32]) -> NDArray[np.int32]:
         if self._unknown is not None:
@@ -138,11 +152,9 @@ class TokenUnits(Units):
             tokens[places] = self._size + places
         return tokens
 
-    def locate(self, text: str) -> tuple[list[int], Offsets]:
+    def ids(self, text: str) -> list[int]:
         """See `Units`; unknown tokens have the vocabulary's number here."""
-        encoding = self._backend.encode(text, add_special_tokens=False)
-        offsets = encoding.offsets
-        return encoding.ids, offsets if text.isascii() else extend_over_marks(text, offsets)
+        return self._backend.encode(text, add_special_tokens=False).ids
 
     def kinds(self, tokens: NDArray[np.int32]) -> NDArray[np.uint8]:
         """See `Units`."""
@@ -157,6 +169,14 @@ class TokenUnits(Units):
     def content(self, tokens: NDArray[np.int32]) -> bytes:
         """See `Units`."""
         return tokens.astype("<i4").tobytes()
+
+
+def _span(text: str, encoding: tokenizers.Encoding, token: int) -> Span:
+    """Asked for some tokens only: lists of all offsets are long."""
+    here = encoding.token_to_chars(token)
+    if text.isascii() or token + 1 == len(encoding):
+        return here
+    return extend_over_marks(text, [here, encoding.token_to_chars(token + 1)])[0]
 
 
 def open_units(tokenizer: Path | None, lowercase: bool) -> Units:

@@ -74,6 +74,7 @@ class Processes:
             self._pool.shutdown(wait=False, cancel_futures=True)
         for process in set(multiprocessing.active_children()) - self._others:
             process.terminate()
+            process.join(10)
 
 
 def _begin() -> None:
