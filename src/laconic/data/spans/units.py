@@ -173,10 +173,8 @@ class TokenUnits(Units):
 
 def _span(text: str, encoding: tokenizers.Encoding, token: int) -> Span:
     """Asked for some tokens only: lists of all offsets are long."""
-    here = encoding.token_to_chars(token)
-    if text.isascii() or token + 1 == len(encoding):
-        return here
-    return extend_over_marks(text, [here, encoding.token_to_chars(token + 1)])[0]
+    here, *rest = (encoding.token_to_chars(number) or (0, 0) for number in range(token, min(token + 2, len(encoding))))
+    return here if text.isascii() or not rest else extend_over_marks(text, [here, *rest])[0]
 
 
 def open_units(tokenizer: Path | None, lowercase: bool) -> Units:
