@@ -49,15 +49,18 @@ def source_logits(
     return torch.bmm(grid, words.transpose(1, 2))[gold.rows, gold.steps] + bias[gold.rows]
 
 
-def copied_excess(gate: Tensor, log_vocab: Tensor, relative: Tensor, copied: Tensor, counted: Tensor) -> Tensor:
-    """The last sum: (M,), (M,), (M, S), (M, S), (M, S) -> (M,).
+def copied_excess(relative: Tensor, log_vocab: Tensor, counted: Tensor) -> Tensor:
+    """The last sum, ``sum softplus(log (1 - lambda) P_copy(w) - log lambda P_gen(w))``: (M, S), (M,), (M, S) -> (M,).
 
-    ``relative`` are logits less the gold word's, so that log P_gen(w) = ``log_vocab + relative``; ``copied`` is P_copy
-    of each word; ``counted`` the places that stand for a word.
+    ``relative`` is the argument of the softplus without the log P_gen of the *gold* word, which `log_vocab` is;
+    ``counted`` the places that stand for a word.
     """
-    log_gen = log_vocab.unsqueeze(-1) + relative
-    excess = F.softplus(copied.clamp_min(1e-30).log() - gate.unsqueeze(-1) - log_gen)
-    return torch.where(counted & (copied > 0), excess, 0.0).sum(dim=-1)
+    return torch.where(counted, F.softplus(relative - log_vocab.unsqueeze(-1)), 0.0).sum(dim=-1)
+
+
+def excess_slope(relative: Tensor, log_vocab: Tensor, counted: Tensor) -> Tensor:
+    """d `copied_excess` / d log_vocab, (M,)."""
+    return -torch.where(counted, torch.sigmoid(relative - log_vocab.unsqueeze(-1)), 0.0).sum(dim=-1)
 
 
 def floored_mean(

@@ -23,7 +23,7 @@ from laconic.config.section import Section
 from laconic.errors import ConfigError
 from laconic.layers.copying.base import CopyHead, CopySource, GoldTokens, HeadInput, SourceSide
 from laconic.layers.copying.pointer import final_distribution, gold_log_prob, mixture
-from laconic.layers.copying.smoothing import copied_excess, distinct, floored_mean, source_logits
+from laconic.layers.copying.smoothing import copied_excess, distinct, excess_slope, floored_mean, source_logits
 from laconic.layers.masking import NEGATIVE_INFINITY
 from laconic.layers.transformer import CrossTap, head_attention
 from laconic.layers.vocabulary import VocabularyProjection
@@ -235,38 +235,43 @@ class TappedHead(CopyHead):
         """Equation (5) of the gold words (M,) and, with label smoothing, the smoothed (M,)."""
         outside = gold.ids >= self.projection.vocab_size
         ids = gold.ids.masked_fill(outside, self.unk_id)
+        smoothing, floor = gold.smoothing, self.config.prob_floor
+        words = self._source_words(inputs, source, gold, gates, final) if smoothing and floor is None else None
         with torch.no_grad():
             frozen_gates, frozen_copied = gates.detach(), copied.detach()
+            frozen_words = None if words is None else (words[0].detach(), words[1])
 
         def derivative(log_vocab: Tensor, rows: slice) -> Tensor:
-            """d log P / d log P_gen: the share of P(gold) that was generated; none for words outside V."""
+            """d loss / d log P_gen(gold): the share of P(gold) that was generated (none for words outside V) and,
+            with label smoothing, what it does to the mean of all words."""
             generated = logsigmoid(frozen_gates[rows]) + log_vocab.masked_fill(outside[rows], NEGATIVE_INFINITY)
             total = torch.logaddexp(generated, logsigmoid(-frozen_gates[rows]) + frozen_copied[rows])
             share = torch.exp(generated - total)
+            if frozen_words is not None:
+                slope = excess_slope(frozen_words[0][rows], log_vocab, frozen_words[1][rows])
+                share = (1 - smoothing) * share + smoothing * (1 + slope / self.projection.vocab_size)
             return share if gold.weights is None else share * gold.weights[rows]
 
         log_gen = self.projection.gold_log_probs(inputs.hidden, ids, derivative)
         log_probs = gold_log_prob(gates, log_gen.masked_fill(outside, NEGATIVE_INFINITY), copied)
-        log_probs = log_probs if self.config.prob_floor is None else self._floored(log_probs)
-        if not gold.smoothing:
+        if floor is not None:
+            log_probs = self._floored(log_probs)
+        if not smoothing:
             return log_probs, None
-        mean = self._mean_log_prob(inputs, source, gold, gates, final, (log_gen, ids))
-        return log_probs, (1 - gold.smoothing) * log_probs + gold.smoothing * mean
-
-    def _mean_log_prob(
-        self,
-        inputs: HeadInput,
-        source: CopySource,
-        gold: GoldTokens,
-        gates: Tensor,
-        final: Tensor,
-        generated: tuple[Tensor, Tensor],
-    ) -> Tensor:
-        """``1 / V sum_w log P(w)`` over the V words of the vocabulary, (M,); see `laconic.layers.copying.smoothing`."""
-        if self.config.prob_floor is not None:
+        if words is None:
             own, size = source.extended_ids[gold.rows], source.extended_vocab_size
-            return floored_mean(inputs.hidden, gates, final, own, self.projection, size, self.config.prob_floor)
-        (log_gen, ids), projection = generated, self.projection
+            assert floor is not None
+            mean = floored_mean(inputs.hidden, gates, final, own, self.projection, size, floor)
+        else:
+            mean = self.projection.smoothed(log_gen, precise(inputs.hidden), ids, 1.0) + logsigmoid(gates)
+            mean = mean + copied_excess(words[0], log_gen, words[1]) / self.projection.vocab_size
+        return log_probs, (1 - smoothing) * log_probs + smoothing * mean
+
+    def _source_words(
+        self, inputs: HeadInput, source: CopySource, gold: GoldTokens, gates: Tensor, final: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """What `copied_excess` reads of the source's own words, (M, S) twice."""
+        projection, ids = self.projection, gold.ids.masked_fill(gold.ids >= self.projection.vocab_size, self.unk_id)
         with torch.autocast(gates.device.type, enabled=False):
             hidden = precise(inputs.hidden)
             features = hidden if projection.hidden is None else projection.hidden(hidden)
@@ -275,9 +280,8 @@ class TappedHead(CopyHead):
             own = (features * nn.functional.embedding(ids, projection.weight)).sum(dim=-1) + projection.bias[ids]
             first, counted = distinct(source, projection.vocab_size)
             copied = torch.zeros_like(final).scatter_add(-1, first[gold.rows], final)
-            excess = copied_excess(gates, log_gen, logits - own.unsqueeze(-1), copied, counted[gold.rows])
-            generation = projection.smoothed(log_gen, hidden, ids, 1.0)
-            return logsigmoid(gates) + generation + excess / projection.vocab_size
+            relative = copied.clamp_min(_SMALLEST_COPY).log() - logits + (own - gates).unsqueeze(-1)
+            return relative, counted[gold.rows] & (copied > 0)
 
 
 def gate(size: int, bias: float = 0.0) -> nn.Linear:
