@@ -148,6 +148,22 @@ def test_few_subsequences_are_computed_and_none_without_weight() -> None:
         assert scorer.subsequences <= most * 353 * 64
 
 
+@pytest.mark.parametrize("weights", [(1, 1, 1), (0, 0, 1), (1, 0, 2)])
+def test_what_is_passed_over_could_not_have_been_best(weights: tuple[int, int, int]) -> None:
+    """Chunks of many bands of windows, all subsequences computed here."""
+    generator = np.random.default_rng(5)
+    tokens = np.minimum(generator.zipf(1.4, size=(512, 96)), 300).astype(np.int32)
+    tokens[:, ::3] = generator.integers(0, 6, size=(512, 32))
+    key = ScoreKey.of(tuple(map(Fraction, weights)), Shape())  # type: ignore[arg-type]
+    found = BlockScorer(Shape(), key).best(tokens, np.full(96, 512))
+    ids = local_ids(tokens)
+    ones = clipped_matches(ids, 128, 128, 32)
+    twos = clipped_matches(local_ids(ids[:-1] * 512 + ids[1:]), 127, 128, 31)[:353]
+    scores = key.value(ones, twos, common_lengths(ids.astype(np.uint16), Shape()))
+    assert found.start.tolist() == scores.argmax(axis=0).tolist()
+    assert key.value(found.m1, found.m2, found.ml).tolist() == scores.max(axis=0).tolist()
+
+
 def test_windows_of_blanks_are_passed_over() -> None:
     shape = Shape(3, 2)
     rows = [[1, 1, 1, 1, 1, 5, 6, 7, 5, 6], [1] * 10]

@@ -296,6 +296,16 @@ def test_the_manifest_counts(corpus: Path, tmp_path: Path) -> None:
     assert manifest["warnings"] == []
 
 
+def test_a_k_that_takes_all_at_a_score(corpus: Path, tmp_path: Path) -> None:
+    best = ranked(corpus, dataclasses.replace(SMALL, over="0.3", k=10_000))
+    scores = sorted({one.score for one in best}, reverse=True)
+    count = sum(one.score >= scores[3] for one in best)
+    settings = dataclasses.replace(SMALL, over="0.3", k=count)
+    threshold = run(corpus, tmp_path / "out", settings).manifest["threshold"]
+    assert (threshold["exact"], threshold["above"] + threshold["at"]) == (str(scores[3]), count)
+    assert threshold["taken_at"] == threshold["at"] > 0
+
+
 def test_random_spans_are_drawn_by_the_seed(corpus: Path, tmp_path: Path) -> None:
     outs = []
     for number, seed in enumerate((1, 1, 2)):
