@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from laconic.cli.progress import Progress, progress
 from laconic.errors import ConfigError
+
+if TYPE_CHECKING:
+    from laconic.data.spans.job import Result
 
 
 def select_spans_command(
@@ -89,14 +92,18 @@ def select_spans_command(
         result = select_spans(
             inputs, out, settings, workers=workers, ray=ray, overwrite=overwrite, progress=_shown(bar)
         )
+    _print(out, result, as_json)
+
+
+def _print(out: Path, result: Result, as_json: bool) -> None:
     for warning in result.warnings:
         print(f"Warning: {warning}", file=sys.stderr)
     if as_json:
         print(json.dumps(result.manifest, ensure_ascii=False, indent=2))
-    else:
-        if result.complete_before:
-            print(f"{out} is complete already; nothing was done.")
-        print(_told(out, result.manifest))
+        return
+    if result.complete_before:
+        print(f"{out} is complete already; nothing was done.")
+    print(_told(out, result.manifest))
 
 
 def _shown(bar: Progress) -> Any:
