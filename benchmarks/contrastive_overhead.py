@@ -20,7 +20,6 @@ import argparse
 import resource
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -28,16 +27,21 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from laconic.config.names import MODELS, OBJECTIVES, build
+from laconic.config.names import MODELS, build
 from laconic.config.schema import SearchConfig
 from laconic.layers.vocabulary import VocabularyProjection
 from laconic.search.decode import decode
 from laconic.types import Batch
+from paired import best_of, training_step
 
 IDS = {"pad_id": 0, "unk_id": 1, "bos_id": 2, "eos_id": 3}
 BASE = {"layers": 6, "size": 512, "heads": 8, "feed_forward": 2048, "vocabulary": 32_000, "tokens": 4096}
 SMALL = {"layers": 2, "size": 64, "heads": 4, "feed_forward": 128, "vocabulary": 2_000, "tokens": 512}
 PAIRS, SOURCE, TARGET, BEAMS = 32, 36, 12, 5
+OBJECTIVES: dict[str, list[dict[str, Any]]] = {
+    "plain": [{"type": "nll", "label_smoothing": 0.1}],
+    "contrastive": [{"type": kind, "label_smoothing": 0.1} for kind in ("nll", "opponent")],
+}
 OUTPUTS = {"one output, ours": (True, 1), "two outputs, ours": (True, 2), "two outputs, logits kept": (False, 2)}
 
 
@@ -73,23 +77,6 @@ def make_batch(sizes: dict[str, int], device: str) -> Batch:
     ).to(device)
 
 
-def training_step(model: Any, batch: Batch, device: str, bf16: bool) -> Callable[[], None]:
-    optimizer = torch.optim.Adam(model.parameters(), lr=1e-5, fused=True)
-    kinds = ["nll"] if model.opponent is None else ["nll", "opponent"]
-    objectives = [build("objective", OBJECTIVES, {"type": kind, "label_smoothing": 0.1}) for kind in kinds]
-
-    def step() -> None:
-        model.train()
-        optimizer.zero_grad()
-        with torch.autocast(device, torch.bfloat16, enabled=bf16):
-            output = model(batch)
-        terms = [objective(output, batch) for objective in objectives]
-        torch.stack([term.weight * term.sum / term.count for term in terms]).sum().backward()
-        optimizer.step()
-
-    return step
-
-
 def decoding(model: Any, batch: Batch, switches: dict[str, Any]) -> Callable[[], None]:
     config = SearchConfig(beam_size=BEAMS, min_length=TARGET, max_length=TARGET, forbid_unk=False, model=switches)
 
@@ -98,21 +85,6 @@ def decoding(model: Any, batch: Batch, switches: dict[str, Any]) -> Callable[[],
         assert all(len(best[0].ids) == TARGET for best in found)
 
     return search
-
-
-def best_of(ways: dict[str, Callable[[], None]], repeats: int, device: str) -> dict[str, tuple[float, float]]:
-    """The best time of each by the clock and by the processor, taking turns; the first turn warms up."""
-    best = dict.fromkeys(ways, (float("inf"), float("inf")))
-    for turn in range(repeats + 1):
-        for name, way in ways.items():
-            clock, processor = time.perf_counter(), time.process_time()
-            way()
-            if device == "cuda":
-                torch.cuda.synchronize()
-            spent = (time.perf_counter() - clock, time.process_time() - processor)
-            if turn:
-                best[name] = (min(best[name][0], spent[0]), min(best[name][1], spent[1]))
-    return best
 
 
 def report(title: str, best: dict[str, tuple[float, float]], against: str) -> None:
@@ -172,7 +144,10 @@ def main() -> None:
     batch = make_batch(sizes, device)
     counts = {name: sum(p.numel() for p in model.parameters()) for name, model in models.items()}
     print(f"parameters: {counts['plain']:,} without, {counts['contrastive']:,} with the opponent")
-    training = {name: training_step(model, batch, device, options.bf16) for name, model in models.items()}
+    training = {
+        name: training_step(model, batch, OBJECTIVES[name], device=device, bf16=options.bf16)
+        for name, model in models.items()
+    }
     searches = {
         "plain": decoding(models["plain"], batch, {}),
         "contrastive": decoding(models["contrastive"], batch, {}),

@@ -21,17 +21,17 @@ import argparse
 import resource
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
-from laconic.config.names import MODELS, OBJECTIVES, build
+from laconic.config.names import MODELS, build
 from laconic.config.schema import SearchConfig
 from laconic.search.decode import decode
 from laconic.types import Batch
+from paired import best_of, training_step
 
 IDS = {"pad_id": 0, "unk_id": 1, "bos_id": 2, "eos_id": 3}
 HEADS: dict[str, dict[str, Any]] = {
@@ -101,22 +101,8 @@ def make_batch(sizes: Sizes, device: str) -> Batch:
     ).to(device)
 
 
-def training_step(name: str, model: Any, batch: Batch, device: str, bf16: bool) -> Callable[[], None]:
-    optimizer = torch.optim.Adam(model.parameters(), lr=1e-5, fused=True)
-    specs: list[dict[str, Any]] = [{"type": "nll", "label_smoothing": SMOOTHING}]
-    specs += [{"type": "guidance"}] * (name == "guided")
-    objectives = [build("objective", OBJECTIVES, spec) for spec in specs]
-
-    def step() -> None:
-        model.train()
-        optimizer.zero_grad(set_to_none=False)
-        with torch.autocast(device, torch.bfloat16, enabled=bf16):
-            output = model(batch)
-        terms = [objective(output, batch) for objective in objectives]
-        torch.stack([term.weight * term.sum / term.count for term in terms]).sum().backward()
-        optimizer.step()
-
-    return step
+def objectives_of(name: str) -> list[dict[str, Any]]:
+    return [{"type": "nll", "label_smoothing": SMOOTHING}, *[{"type": "guidance"}] * (name == "guided")]
 
 
 def search_of(model: Any, batch: Batch, words: int) -> Callable[[], None]:
@@ -127,21 +113,6 @@ def search_of(model: Any, batch: Batch, words: int) -> Callable[[], None]:
         assert all(len(best[0].ids) == words for best in found)
 
     return search
-
-
-def best_of(ways: dict[str, Callable[[], None]], repeats: int, device: str) -> dict[str, tuple[float, float]]:
-    """The best time of each by the clock and by the processor, taking turns; the first turn warms up."""
-    best = dict.fromkeys(ways, (float("inf"), float("inf")))
-    for turn in range(repeats + 1):
-        for name, way in ways.items():
-            clock, processor = time.perf_counter(), time.process_time()
-            way()
-            if device == "cuda":
-                torch.cuda.synchronize()
-            spent = (time.perf_counter() - clock, time.process_time() - processor)
-            if turn:
-                best[name] = (min(best[name][0], spent[0]), min(best[name][1], spent[1]))
-    return best
 
 
 def report(title: str, best: dict[str, tuple[float, float]]) -> None:
@@ -176,7 +147,7 @@ def added_memory(name: str, backbone: str, sizes: Sizes, device: str, bf16: bool
         parameter.grad = torch.ones_like(parameter)
     before = _peak(device)
     del held
-    step = training_step(name, model, batch, device, bf16)
+    step = training_step(model, batch, objectives_of(name), device=device, bf16=bf16)
     step()
     step()
     return _peak(device) - before
@@ -229,7 +200,8 @@ def main() -> None:
             searches = {f"{name}/{n}": search_of(models[name], batch, n) for name in HEADS for n in lengths}
             report_decoding(best_of(searches, options.repeats, device), sizes, where)
         if "training" in parts:
-            steps = {n: training_step(n, model, batch, device, options.bf16) for n, model in models.items()}
+            ways = {"device": device, "bf16": options.bf16}
+            steps = {n: training_step(model, batch, objectives_of(n), **ways) for n, model in models.items()}
             report(f"training step, {where}", best_of(steps, options.repeats, device))
     if "memory" in parts:
         report_memory(options)
