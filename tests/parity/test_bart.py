@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
-from transformers import AutoModelForSeq2SeqLM, PreTrainedModel
 
 from laconic.config.schema import SearchConfig
 from laconic.errors import ConfigError, DataError, ModelError
@@ -18,42 +16,18 @@ from laconic.models.family import FAMILY
 from laconic.search.decode import decode
 from laconic.search.state import select
 from laconic.types import Batch
+from tiny_bart import BOS, EOS, PAD, UNK, architecture, reference_of
 
-BOS, PAD, EOS, UNK, VOCABULARY = 0, 1, 2, 3, 29
+VOCABULARY = 29
 LAST = -1
 
 
 def tiny(kind: str, **changes: Any) -> BartSummarizer:
     torch.manual_seed(FAMILY.index(kind))
-    architecture: dict[str, Any] = {
-        "model_type": kind,
-        "vocab_size": VOCABULARY,
-        "d_model": 16,
-        "encoder_layers": 2,
-        "decoder_layers": 2,
-        "encoder_attention_heads": 2,
-        "decoder_attention_heads": 4,
-        "encoder_ffn_dim": 24,
-        "decoder_ffn_dim": 20,
-        "max_position_embeddings": 40,
-        "bos_token_id": BOS,
-        "pad_token_id": PAD,
-        "eos_token_id": EOS,
-        "decoder_start_token_id": EOS,
-        "forced_eos_token_id": None,
-        "scale_embedding": kind != "bart",
-        "init_std": 0.4,
-    }
-    model = BartSummarizer(BartSummarizer.Config(architecture=architecture | changes), unk_id=UNK)
+    options = architecture(kind, **{"vocab_size": VOCABULARY, "init_std": 0.4, **changes})
+    model = BartSummarizer(BartSummarizer.Config(architecture=options), unk_id=UNK)
     model.network.final_logits_bias[0, EOS] = 1.0  # so that some hypotheses end
     return model.double().eval()
-
-
-def reference(model: BartSummarizer) -> PreTrainedModel:
-    """transformers' own model with the same weights and its own attention."""
-    network = AutoModelForSeq2SeqLM.from_config(copy.deepcopy(model.network.config), attn_implementation="eager")
-    network.load_state_dict(model.network.state_dict())
-    return network.double().eval()
 
 
 def some_batch(*, targets: bool = True, lengths: tuple[int, ...] = (9, 6, 3)) -> Batch:
@@ -81,7 +55,7 @@ def shifted(ids: Tensor) -> Tensor:
 @pytest.mark.parametrize("kind", FAMILY)
 def test_forward_gives_the_log_probabilities_and_attention_of_transformers(kind: str) -> None:
     model, batch = tiny(kind), some_batch()
-    network = reference(model)
+    network = reference_of(model)
     assert batch.target_ids is not None
     assert batch.target_mask is not None
     with torch.no_grad():
@@ -105,7 +79,9 @@ def test_labels_shift_as_in_transformers(kind: str) -> None:
     assert batch.target_mask is not None
     labels = batch.target_ids.masked_fill(~batch.target_mask, -100)
     with torch.no_grad():
-        loss = reference(model)(input_ids=batch.source_ids, attention_mask=batch.source_mask.long(), labels=labels).loss
+        loss = reference_of(model)(
+            input_ids=batch.source_ids, attention_mask=batch.source_mask.long(), labels=labels
+        ).loss
         ours = -model(batch).gold_log_probs.sum() / batch.target_mask.sum()
     assert torch.allclose(loss, ours, atol=1e-10)
 
@@ -113,7 +89,7 @@ def test_labels_shift_as_in_transformers(kind: str) -> None:
 @pytest.mark.parametrize("kind", FAMILY)
 def test_gradients_equal_those_of_transformers(kind: str) -> None:
     model, batch = tiny(kind), some_batch()
-    network = reference(model)
+    network = reference_of(model)
     assert batch.target_ids is not None
     assert batch.target_mask is not None
     (-model(batch).gold_log_probs.sum()).backward()
@@ -151,7 +127,7 @@ def test_where_the_gold_is_not_forced_the_model_reads_its_own_prediction() -> No
         free = model(batch).gold_log_probs
         read = torch.full((3, 1), EOS)
         for step in range(batch.target_ids.shape[1]):
-            logits = reference(model)(
+            logits = reference_of(model)(
                 input_ids=batch.source_ids, attention_mask=batch.source_mask.long(), decoder_input_ids=read
             ).logits[:, -1]
             expected = logits.log_softmax(-1).gather(1, batch.target_ids[:, step, None])[:, 0]
@@ -172,7 +148,7 @@ def test_search_finds_what_generate_finds(kind: str, beams: int, early: bool) ->
         beam_size=beams, max_length=12, length_normalisation="none", early_stopping=early, forbid_unk=False
     )
     found = decode(model, batch, config, unk_id=UNK, bos_id=model.bos_id, eos_id=EOS, pad_id=PAD)
-    generated = reference(model).generate(
+    generated = reference_of(model).generate(
         batch.source_ids,
         attention_mask=batch.source_mask.long(),
         num_beams=beams,
@@ -281,7 +257,7 @@ def test_what_is_not_of_the_family_is_refused(tmp_path: Any) -> None:
 
 def test_a_saved_checkpoint_opens_to_the_same_numbers(tmp_path: Any) -> None:
     model, batch = tiny("bart"), some_batch()
-    network = reference(model).float()
+    network = reference_of(model).float()
     network.generation_config.forced_bos_token_id = BOS
     network.save_pretrained(tmp_path)
     opened = BartSummarizer.from_checkpoint(tmp_path).double().eval()
@@ -297,7 +273,7 @@ def test_every_head_of_every_layer_is_that_of_transformers(kind: str) -> None:
     model, batch = tiny(kind), some_batch()
     with torch.no_grad():
         found = model.cross_attentions(batch)
-        theirs = reference(model)(
+        theirs = reference_of(model)(
             input_ids=batch.source_ids,
             attention_mask=batch.source_mask.long(),
             decoder_input_ids=shifted(batch.target_ids),

@@ -16,7 +16,7 @@ The layers are those of transformers; the attention function, the cache and the 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -34,19 +34,18 @@ from laconic.errors import ConfigError, DataError
 from laconic.layers.copying.base import (
     CopyHead,
     CopySource,
-    GoldTokens,
     HeadInput,
     SourceSide,
     build_copy_head,
     first_positions,
 )
-from laconic.layers.masking import scatter_real
 from laconic.layers.opponent.branch import DecoderShape, Opponent, OpponentReading
 from laconic.layers.transformer import CrossTap, head_attention, mean_attention
 from laconic.layers.vocabulary import BorrowedProjection
 from laconic.models.bart_attention import Layers, Tap, filled_cache, refuse_reentrant, tap_states
 from laconic.models.bart_network import build_network, first_id, portable
 from laconic.models.base import SummarizationModel
+from laconic.models.projection import project
 from laconic.types import AttentionOutput, Batch, Memory, ModelOutput, Shared, StepOutput
 
 LEARNED_POSITIONS = ("bart", "mbart")
@@ -323,30 +322,11 @@ class BartSummarizer(SummarizationModel):
         return self._project(self._free_running(batch, memory), batch, memory)
 
     def _project(self, decoded: _Decoded, batch: Batch, memory: Memory) -> ModelOutput:
-        """The vocabulary, once, on real tokens: M rows instead of B * T."""
-        assert batch.target_ids is not None
-        assert batch.target_mask is not None
-        attention = None
-        if self.head.copies or not self.training:
-            attention = self._reading(decoded, memory.states)
-        rows, steps = batch.target_mask.nonzero(as_tuple=True)
-        inputs = self._head_input(decoded, attention)
-        inputs = replace(inputs, hidden=inputs.hidden[rows, steps], gate=inputs.gate[rows, steps])
-        weights = None if batch.token_weights is None else batch.token_weights[rows, steps]
-        smoothing = batch.label_smoothing.get("nll", 0.0)
-        gold = GoldTokens(batch.target_ids[rows, steps], rows, weights, smoothing, steps)
-        source, scores = CopySource(memory.extended_ids, memory.mask, memory.extended_vocab_size), None
+        attention = self._reading(decoded, memory.states) if self.head.copies or not self.training else None
+        side = None
         if self.head.reads_taps:
-            source.opened = self.head.open(self._source_side(memory, decoded.tap(0).values))
-        elif attention is not None and attention.scores is not None:
-            scores = attention.scores[rows, steps]
-        log_probs, details = self.head.gold_log_probs(inputs, scores, source, gold)
-        output = ModelOutput(
-            gold_log_probs=scatter_real(log_probs, batch.target_mask),
-            attention=None if attention is None else attention.weights,
-            details={name: scatter_real(values, batch.target_mask) for name, values in details.items()},
-        )
-        output.details |= self.head.of_document(source.opened)
+            side = self._source_side(memory, decoded.tap(0).values)
+        output = project(self.head, self._head_input(decoded, attention), attention, side, batch, memory)
         if self.opponent is not None:
             found, output.figures = self.opponent.teacher_forced(self._opponent_reading(decoded), batch, self.eos_id)
             output.details |= found

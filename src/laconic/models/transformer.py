@@ -20,7 +20,7 @@ with the tap of layer ``opponent.layer`` in `_project` (training) and in `step` 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
@@ -35,13 +35,11 @@ from laconic.layers.beam_cache import BeamCache
 from laconic.layers.copying.base import (
     CopyHead,
     CopySource,
-    GoldTokens,
     HeadInput,
     SourceSide,
     build_copy_head,
     first_positions,
 )
-from laconic.layers.masking import scatter_real
 from laconic.layers.opponent.branch import DecoderShape, Opponent, OpponentReading
 from laconic.layers.positions import masked_sinusoids, sinusoids
 from laconic.layers.transformer import (
@@ -54,6 +52,7 @@ from laconic.layers.transformer import (
 )
 from laconic.layers.vocabulary import VocabularyProjection
 from laconic.models.base import SummarizationModel
+from laconic.models.projection import project
 from laconic.types import AttentionOutput, Batch, Memory, ModelOutput, Shared, StepOutput
 
 Spec = dict[str, Any]
@@ -323,28 +322,11 @@ class Transformer(SummarizationModel):
         return log_probs[:, 0].argmax(dim=-1), state
 
     def _project(self, decoded: _Decoded, batch: Batch, memory: Memory) -> ModelOutput:
-        """The vocabulary, once, on real tokens: M rows instead of B * T."""
-        assert batch.target_ids is not None
-        assert batch.target_mask is not None
         attention = self._reading(decoded, memory.states) if self.head.copies or not self.training else None
-        rows, steps = batch.target_mask.nonzero(as_tuple=True)
-        inputs = self._head_input(decoded, attention)
-        inputs = replace(inputs, hidden=inputs.hidden[rows, steps], gate=inputs.gate[rows, steps])
-        weights = None if batch.token_weights is None else batch.token_weights[rows, steps]
-        gold = GoldTokens(batch.target_ids[rows, steps], rows, weights, batch.label_smoothing.get("nll", 0.0), steps)
-        source, scores = CopySource(memory.extended_ids, memory.mask, memory.extended_vocab_size), None
+        side = None
         if self.head.reads_taps:
             side = self._source_side(memory, decoded.taps[self.config.attention_layer].values)
-            source.opened = self.head.open(side)
-        elif attention is not None and attention.scores is not None:
-            scores = attention.scores[rows, steps]
-        log_probs, details = self.head.gold_log_probs(inputs, scores, source, gold)
-        output = ModelOutput(
-            gold_log_probs=scatter_real(log_probs, batch.target_mask),
-            attention=None if attention is None else attention.weights,
-            details={name: scatter_real(values, batch.target_mask) for name, values in details.items()},
-        )
-        output.details |= self.head.of_document(source.opened)
+        output = project(self.head, self._head_input(decoded, attention), attention, side, batch, memory)
         if self.opponent is not None:
             reading = self._opponent_reading(self.opponent, decoded)
             found, output.figures = self.opponent.teacher_forced(reading, batch, self.eos_id)
