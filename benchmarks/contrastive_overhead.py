@@ -17,7 +17,6 @@ matrix) and equal base weights; one has the opponent branch on head 4 of layer 2
 from __future__ import annotations
 
 import argparse
-import resource
 import subprocess
 import sys
 from collections.abc import Callable
@@ -32,7 +31,7 @@ from laconic.config.schema import SearchConfig
 from laconic.layers.vocabulary import VocabularyProjection
 from laconic.search.decode import decode
 from laconic.types import Batch
-from paired import best_of, training_step
+from paired import best_of, peak_mib, training_step
 
 IDS = {"pad_id": 0, "unk_id": 1, "bos_id": 2, "eos_id": 3}
 BASE = {"layers": 6, "size": 512, "heads": 8, "feed_forward": 2048, "vocabulary": 32_000, "tokens": 4096}
@@ -113,15 +112,10 @@ def outputs_memory(sizes: dict[str, int], device: str, *, ours: bool, outputs: i
             return layer.smoothed(layer.gold_log_probs(features, gold), features, gold, 0.1).sum()
         return -F.cross_entropy(layer(features), gold, reduction="sum", label_smoothing=0.1)
 
-    def peak() -> float:
-        if device == "cuda":
-            return torch.cuda.max_memory_allocated() / 2**20
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10
-
-    before = peak()
+    before = peak_mib(device)
     loss = torch.stack([value(layer, features) for layer, features in zip(layers, inputs, strict=True)]).sum()
     loss.backward()
-    return peak() - before
+    return peak_mib(device) - before
 
 
 def main() -> None:

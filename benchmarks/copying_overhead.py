@@ -3,7 +3,7 @@
 One model a head, all with 6 + 6 layers, width 256, 8 heads, feed-forward 1024 and a vocabulary of 32,000, on 1,024
 source and 128 target tokens: a sixteenth of BART-large's weights in each layer, its lengths in full. The heads are
 ``vocabulary`` (no copying), ``attentional``, ``guided`` (with its objective) and ``correlational``, the last with the
-positional step dense and banded. They take turns in one process.
+positional step that it takes by itself, banded, and dense. They take turns in one process.
 
 * Training: forward, backward and a fused Adam step, dropout 0.1, label smoothing 0.1, two documents.
 * Decoding: beam search, 4 beams, two documents. A step is the difference between searches of 40 and of 8 words, ends
@@ -18,7 +18,6 @@ positional step dense and banded. They take turns in one process.
 from __future__ import annotations
 
 import argparse
-import resource
 import subprocess
 import sys
 from collections.abc import Callable
@@ -31,15 +30,15 @@ from laconic.config.names import MODELS, build
 from laconic.config.schema import SearchConfig
 from laconic.search.decode import decode
 from laconic.types import Batch
-from paired import best_of, training_step
+from paired import best_of, peak_mib, training_step
 
 IDS = {"pad_id": 0, "unk_id": 1, "bos_id": 2, "eos_id": 3}
 HEADS: dict[str, dict[str, Any]] = {
     "vocabulary": {"type": "vocabulary"},
     "attentional": {"type": "attentional"},
     "guided": {"type": "guided"},
-    "coconet": {"type": "correlational"},
-    "coconet, banded": {"type": "correlational", "positional_step": "banded"},
+    "coconet": {"type": "correlational"},  # banded at these lengths
+    "coconet, dense": {"type": "correlational", "positional_step": "dense"},
 }
 BEAMS, SMOOTHING = 4, 0.1
 
@@ -145,18 +144,12 @@ def added_memory(name: str, backbone: str, sizes: Sizes, device: str, bf16: bool
     held = [torch.ones_like(p) for p in model.parameters() for _ in range(2)]  # as large as Adam's sums
     for parameter in model.parameters():
         parameter.grad = torch.ones_like(parameter)
-    before = _peak(device)
+    before = peak_mib(device)
     del held
     step = training_step(model, batch, objectives_of(name), device=device, bf16=bf16)
     step()
     step()
-    return _peak(device) - before
-
-
-def _peak(device: str) -> float:
-    if device == "cuda":
-        return torch.cuda.max_memory_allocated() / 2**20
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10
+    return peak_mib(device) - before
 
 
 def report_memory(options: argparse.Namespace) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -44,3 +45,14 @@ def best_of(ways: dict[str, Callable[[], None]], repeats: int, device: str) -> d
             if turn:
                 best[name] = (min(best[name][0], spent[0]), min(best[name][1], spent[1]))
     return best
+
+
+def peak_mib(device: str = "cpu") -> float:
+    """The most memory this process (on a device: its tensors) has had, in MiB; Linux.
+
+    Not ``ru_maxrss``, which begins with what the process that started this one had.
+    """
+    if device == "cuda":
+        return torch.cuda.max_memory_allocated() / 2**20
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) / 2**10

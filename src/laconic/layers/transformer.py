@@ -23,12 +23,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from laconic.layers.head_mean import mean_over_heads
 from laconic.layers.masking import masked_softmax
 from laconic.layers.packed import Map, linear_map
 
 Attend = Callable[[int, Tensor, Tensor, Tensor], Tensor]  # layer, then (B, Q, H, d) three times -> (B, Q, H, d)
 KeysValues = tuple[Tensor, Tensor]  # (B, S, H, d) each
-_WEIGHTS_AT_ONCE = 2**22  # attention weights that exist at a time while heads are averaged
 
 
 @dataclass(slots=True)
@@ -60,25 +60,9 @@ def head_attention(queries: Tensor, keys: Tensor, mask: Tensor) -> Tensor:
         return masked_softmax(scores, mask.unsqueeze(-2))
 
 
-def mean_attention(tap: CrossTap, group: int | None = None) -> Tensor:
-    """The mean of `head_attention` over the heads: (B, Q, S), without all of (B, H, Q, S) at once.
-
-    ``group`` heads are read together; none: as many as are small together, on a CPU one by one where they lie.
-    """
-    queries, keys = tap.queries.transpose(1, 2), tap.keys.transpose(1, 2)  # (B, H, Q, d), (B, H, S, d)
-    batch, heads, rows, _ = queries.shape
-    if group is None:
-        small = max(1, _WEIGHTS_AT_ONCE // max(1, batch * rows * keys.shape[2]))
-        group = 1 if queries.device.type == "cpu" else small
-    if group == 1:
-        parts = (head_attention(q, k, tap.mask) for q, k in zip(queries.unbind(1), keys.unbind(1), strict=True))
-    else:
-        pairs = zip(queries.split(group, dim=1), keys.split(group, dim=1), strict=True)
-        parts = (head_attention(q, k, tap.mask.unsqueeze(1)).sum(dim=1) for q, k in pairs)
-    total = next(parts)
-    for part in parts:
-        total = total + part
-    return total / heads
+def mean_attention(tap: CrossTap) -> Tensor:
+    """The mean of `head_attention` over the heads: (B, Q, S)."""
+    return mean_over_heads(tap.queries, tap.keys, tap.mask)
 
 
 def scaled_attention(

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.autograd import gradcheck
 
+from laconic.layers.copying import correlation
 from laconic.layers.copying.banded import positional_band
 from laconic.layers.copying.correlation import (
     context_gate,
@@ -23,7 +24,7 @@ from laconic.layers.copying.correlation import (
     transfers,
 )
 from laconic.layers.copying.guided import guided_weights, indegree, outdegree
-from laconic.layers.copying.semantic import mean_self_attention
+from laconic.layers.head_mean import mean_over_heads
 from laconic.layers.masking import masked_softmax
 
 B, S, H, D = 3, 7, 2, 3
@@ -133,11 +134,22 @@ def test_a_token_that_looks_at_itself_only() -> None:
     assert attention.grad.isfinite().all()
 
 
+def test_the_gradient_of_rescaled_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Above the floor and below it (a high floor, so that finite differences can see it), with an empty row."""
+    monkeypatch.setattr(correlation, "FLOOR", 3.2)
+    matrix = rand(B, S, S, seed=4).abs().requires_grad_()
+    allowed = transfers(MASK, torch.arange(S).expand(B, S), "zero_renorm")
+    totals = matrix.masked_fill(~allowed, 0.0).sum(-1)
+    assert (totals > 3.2).any()
+    assert ((totals < 3.2) & (totals > 0)).any()
+    assert gradcheck(lambda m: rescaled_rows(m, allowed), [matrix], fast_mode=True)
+
+
 @pytest.mark.parametrize("group", [1, 2])
-def test_mean_self_attention(group: int) -> None:
+def test_mean_over_heads(group: int) -> None:
     """(16)-(19) head by head, and its gradient, which makes the heads once more."""
     queries, keys = rand(B, S, H, D, seed=1), rand(B, S, H, D, seed=2)
-    found = mean_self_attention(queries, keys, MASK, group=group)
+    found = mean_over_heads(queries, keys, MASK, rows=MASK, group=group)
     for b in range(B):
         for j in range(S):
             expected = torch.zeros(S).double()
@@ -149,13 +161,13 @@ def test_mean_self_attention(group: int) -> None:
                 )
             torch.testing.assert_close(found[b, j], expected, **EXACT)
     leaves = [queries.requires_grad_(), keys.requires_grad_()]
-    assert gradcheck(lambda q, k: mean_self_attention(q, k, MASK, group=group), leaves, fast_mode=True)
+    assert gradcheck(lambda q, k: mean_over_heads(q, k, MASK, rows=MASK, group=group), leaves, fast_mode=True)
 
 
-def test_mean_self_attention_of_padding() -> None:
+def test_mean_over_heads_of_padding() -> None:
     """With ``rows`` those of padding alone, as the release has it."""
     queries, keys = rand(B, S, H, D, seed=1), rand(B, S, H, D, seed=2)
-    found = mean_self_attention(queries, keys, MASK, rows=~MASK)
+    found = mean_over_heads(queries, keys, MASK, rows=~MASK)
     assert found[MASK].eq(0).all()
     torch.testing.assert_close(found.sum(-1), (~MASK).double(), **EXACT)
     assert found.transpose(1, 2)[~MASK].eq(0).all()

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from laconic.layers import beam_cache, packed
 from laconic.layers.beam_cache import BeamCache
+from laconic.layers.head_mean import mean_over_heads
 from laconic.layers.packed import PackedLinear, linear_map
 from laconic.layers.positions import masked_sinusoids, sinusoids, token_positions
 from laconic.layers.transformer import (
@@ -90,7 +91,8 @@ def test_each_head_is_that_of_torch() -> None:
 def test_the_mean_over_heads_however_they_are_grouped(group: int | None) -> None:
     tap = some_tap()
     expected = torch.stack([head_attention(tap.queries[:, :, h], tap.keys[:, :, h], MASK) for h in range(3)]).mean(0)
-    found = mean_attention(tap, group)
+    found = mean_over_heads(tap.queries, tap.keys, tap.mask, group=group)
+    torch.testing.assert_close(mean_attention(tap), found)
     torch.testing.assert_close(found, expected, atol=1e-14, rtol=0)
     torch.testing.assert_close(found.sum(-1), torch.ones(3, 4).double())
     assert found.masked_select(~MASK.unsqueeze(1)).eq(0).all()

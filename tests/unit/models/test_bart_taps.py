@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from laconic.errors import ConfigError, DataError
-from laconic.layers.copying.semantic import mean_self_attention
+from laconic.layers.head_mean import mean_over_heads
 from laconic.layers.transformer import mean_attention
 from laconic.models import bart as bart_module
 from laconic.models.bart import BartSummarizer
@@ -42,7 +42,7 @@ def test_weights_from_the_taps_are_those_of_transformers(kind: str, left: bool) 
     with torch.no_grad():
         encoder, cross = seen(model, batch)
         alpha = mean_attention(cross)
-        semantic = mean_self_attention(encoder.queries, encoder.keys, encoder.mask)
+        semantic = mean_over_heads(encoder.queries, encoder.keys, encoder.mask, rows=encoder.mask)
     real = batch.source_mask[:, :, None]
     torch.testing.assert_close(alpha, expected.cross_attentions[-1].mean(1), atol=1e-5, rtol=0)
     torch.testing.assert_close(semantic, expected.encoder_attentions[-1].mean(1) * real, atol=1e-5, rtol=0)
@@ -185,7 +185,8 @@ def test_the_weights_are_those_before_dropout(head: str) -> None:
     model, batch = copying_bart(head, attention_dropout=0.5).train(), source_batch()
     torch.manual_seed(1)
     memory = model.encode(batch)
-    semantic = mean_self_attention(memory.extra["last_layer"].queries, memory.extra["last_layer"].keys, memory.mask)
+    last = memory.extra["last_layer"]
+    semantic = mean_over_heads(last.queries, last.keys, memory.mask, rows=memory.mask)
     torch.testing.assert_close(semantic.sum(-1), memory.mask.double(), **TIGHT)
     output = model(batch)
     torch.testing.assert_close(output.attention.sum(-1), torch.ones(3, 5).double(), **TIGHT)

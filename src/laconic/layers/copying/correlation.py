@@ -27,10 +27,11 @@ Equations (5)-(9) are those of every pointer and live where they are shared: (5)
 from __future__ import annotations
 
 import math
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 from torch.nn.functional import logsigmoid
 
 from laconic.layers.masking import masked_softmax
@@ -100,9 +101,30 @@ def rescaled_rows(matrix: Tensor, allowed: Tensor) -> Tensor:
     The sum has a floor of 1e-9; what a row lacks to the floor is spread evenly, so that it sums to one all the same.
     A row that may go nowhere is zero.
     """
-    total = matrix.masked_fill(~allowed, 0.0).sum(dim=-1, keepdim=True)
-    lacking = (FLOOR - total).clamp_min(0.0) / allowed.sum(dim=-1, keepdim=True).clamp_min(1)
-    return ((matrix + lacking) / total.clamp_min(FLOOR)).masked_fill(~allowed, 0.0)
+    return _RescaledRows.apply(matrix, allowed)
+
+
+class _RescaledRows(torch.autograd.Function):
+    """Written out because autograd would keep two more (B, S, S) tensors and make several on the way back."""
+
+    @staticmethod
+    def forward(ctx: Any, matrix: Tensor, allowed: Tensor) -> Tensor:
+        result = matrix.masked_fill(~allowed, 0.0)
+        total = result.sum(dim=-1, keepdim=True)
+        places = allowed.sum(dim=-1, keepdim=True).clamp_min(1)
+        result.add_((FLOOR - total).clamp_min_(0.0) / places).div_(total.clamp_min(FLOOR)).masked_fill_(~allowed, 0.0)
+        ctx.save_for_backward(result, total, places, allowed)
+        return result
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, wanted: Tensor) -> tuple[Tensor, None]:
+        result, total, places, allowed = ctx.saved_tensors
+        gradient = wanted.masked_fill(~allowed, 0.0)
+        # Below the floor the sum that is divided by is constant, and what is lacking falls as the row grows.
+        even = gradient.sum(dim=-1, keepdim=True) / places
+        share = torch.linalg.vecdot(gradient, result).unsqueeze(-1)
+        return gradient.sub_(torch.where(total < FLOOR, even, share)).div_(total.clamp_min(FLOOR)).mul_(allowed), None
 
 
 def semantic_correlation(attention: Tensor, kept: Tensor, ids: Tensor, self_transfer: SelfTransfer) -> Tensor:

@@ -37,7 +37,6 @@ from laconic.layers.copying.correlation import (
     split_history,
     transfers,
 )
-from laconic.layers.copying.semantic import mean_self_attention
 from laconic.layers.copying.tapped import (
     TappedConfig,
     TappedHead,
@@ -48,6 +47,9 @@ from laconic.layers.copying.tapped import (
     precise,
     queries_of,
 )
+from laconic.layers.head_mean import mean_over_heads
+
+_BAND_PAYS_FROM = 512  # source tokens: from here on the banded step is the faster one, in training and in decoding
 
 RELEASE = {
     "co_norm": "softmax",
@@ -76,7 +78,7 @@ class CorrelationalConfig(TappedConfig):
     is not trained unless ``allow_literal_training`` says so.
 
     ``normalise`` none leaves p a density (what ``self_transfer`` rescales is then s alone). ``positional_step`` banded
-    is the same result with less memory.
+    is the same result with less memory; auto takes it for long sources, where it is also faster.
 
     ``release_bugs`` are points 9 (p and the softmax reach padding, which can then be copied), 10 (s acts from padding
     only) and 24: when search re-orders beams, the history stays with the row it was made in, as long as the number of
@@ -98,7 +100,7 @@ class CorrelationalConfig(TappedConfig):
     first_step: Literal["attention", "literal"] = "attention"  # 18
     use_semantic: bool = True
     use_positional: bool = True
-    positional_step: Literal["dense", "banded"] = "dense"
+    positional_step: Literal["auto", "dense", "banded"] = "auto"
     allow_literal_training: bool = False
 
     @model_validator(mode="before")
@@ -197,7 +199,7 @@ class CorrelationalHead(TappedHead):
             parts.append(self._semantic(side, kept))
         if c.use_positional:
             widths = self._log_width(side)
-            if c.positional_step == "banded":
+            if self._banded(side):
                 assert c.clip_mode != "none"
                 band = positional_band(
                     widths,
@@ -215,12 +217,18 @@ class CorrelationalHead(TappedHead):
             source_gate = torch.sigmoid(gate_of(precise(side.states), self.semantic_gate)).unsqueeze(1)
         return Correlations(matrix, band, source_gate, kept)
 
+    def _banded(self, side: SourceSide) -> bool:
+        c = self.config
+        if c.positional_step != "auto":
+            return c.positional_step == "banded"
+        return side.mask.shape[1] >= _BAND_PAYS_FROM and c.clip_mode != "none" and c.self_transfer != "type"
+
     def _semantic(self, side: SourceSide, kept: Tensor) -> Tensor:
-        attention = mean_self_attention(side.queries, side.keys, side.mask)
+        attention = mean_over_heads(side.queries, side.keys, side.mask, rows=side.mask)
         if not self.config.release_bugs:
             return semantic_correlation(attention, kept, side.ids, self.config.self_transfer)
         # Point 10: rows of real tokens are zero; those of padding, which read as any, are not.
-        every = mean_self_attention(side.queries, side.keys, side.mask, rows=~side.mask)
+        every = mean_over_heads(side.queries, side.keys, side.mask, rows=~side.mask)
         return every.masked_fill(~transfers(kept, side.ids, self.config.self_transfer), 0.0)
 
     def _log_width(self, side: SourceSide) -> Tensor:
