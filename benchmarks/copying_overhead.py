@@ -11,7 +11,7 @@ positional step that it takes by itself, banded, and dense. They take turns in o
 * Memory: what two training steps add to the highest resident size of a process (of a device with ``--device cuda``)
   in which the model, its gradients and Adam's two sums exist already. Each head in a process of its own.
 
-    python benchmarks/copying_overhead.py [--backbone bart] [--threads 1 2] [--repeats 5] [--small]
+    python benchmarks/copying_overhead.py [--backbone bart] [--threads 1 2] [--repeats 5] [--short]
         [--parts training decoding memory] [--device cuda --bf16]
 """
 
@@ -157,7 +157,7 @@ def report_memory(options: argparse.Namespace) -> None:
     print("memory that training steps add")
     for name in HEADS:
         arguments = ["--memory-of", name, "--backbone", options.backbone, "--device", options.device]
-        arguments += ["--small"] * options.small + ["--bf16"] * options.bf16
+        arguments += ["--short"] * options.short + ["--bf16"] * options.bf16
         command = [sys.executable, __file__, *arguments]
         added = float(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
         base = base or added
@@ -173,10 +173,10 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--bf16", action="store_true", help="train under autocast")
-    parser.add_argument("--small", action="store_true", help="small networks and texts, to see that it runs")
+    parser.add_argument("--short", action="store_true", help="small networks and texts, to see that it runs")
     parser.add_argument("--memory-of", choices=list(HEADS), help=argparse.SUPPRESS)
     options = parser.parse_args()
-    sizes, device = SMALL if options.small else Sizes(), options.device
+    sizes, device = SMALL if options.short else Sizes(), options.device
     if options.memory_of:
         torch.set_num_threads(1)
         print(added_memory(options.memory_of, options.backbone, sizes, device, options.bf16))

@@ -198,7 +198,6 @@ def test_whoever_works_the_bytes_are_the_same(corpus: Path, tmp_path: Path, monk
         assert written(tmp_path / f"{number}") == one
 
 
-@pytest.mark.slow
 def test_ray_writes_the_same_bytes(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("ray", reason="Ray is not installed (pip install 'laconic[ray]')")
     pytest.importorskip("pyarrow", reason="Ray Data is not installed (pip install 'laconic[ray]')")
