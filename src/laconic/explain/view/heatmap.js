@@ -10,6 +10,7 @@ import { percent, shortened } from "./text.js";
 
 const ROW = 22;
 const LABELS = 92; // height of the band with the places' words
+const SLANT = 30; // how far they lean over the last column
 const READABLE = 15; // from this width on columns carry their word
 const WIDEST = 34;
 const ZOOM = 1.6;
@@ -109,7 +110,8 @@ export class HeatMap {
   }
 
   get fitting() {
-    return Math.max(0.02, this.scroller.clientWidth / this.data.columns.length);
+    const across = this.scroller.clientWidth / this.data.columns.length;
+    return Math.max(0.02, across < READABLE ? across : (this.scroller.clientWidth - SLANT) / this.data.columns.length);
   }
 
   get width() {
@@ -138,7 +140,7 @@ export class HeatMap {
 
   /** Set the sizes that follow from the zoom, then draw. */
   layout() {
-    const total = Math.max(this.scroller.clientWidth, Math.ceil(this.width * this.data.columns.length));
+    const total = Math.max(this.scroller.clientWidth, Math.ceil(this.width * this.data.columns.length) + (this.width < READABLE ? 0 : SLANT));
     const height = this.top + ROW * this.words.length;
     this.spacer.style.width = `${total}px`;
     this.spacer.style.height = `${height}px`;
