@@ -23,7 +23,7 @@ def blocks(language: str) -> list[tuple[str, str]]:
     return [
         (page.name, text)
         for page in PAGES
-        for kind, text in FENCE.findall(page.read_text(encoding="utf-8"))
+        for kind, text in FENCE.findall(page.read_text(encoding="utf-8").replace("\\\n", " "))
         if kind == language
     ]
 
