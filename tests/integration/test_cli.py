@@ -177,7 +177,13 @@ def test_a_real_control_c_ends_without_a_traceback(tmp_path: Path) -> None:
         "r.command = command\n"
         "from laconic.cli.main import main\nsys.exit(main(['recipes']))"
     )
-    process = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE, text=True)
+    # Started in the background of a shell, the tests ignore Ctrl-C, and so would what they start.
+    process = subprocess.Popen(
+        [sys.executable, "-c", code],
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
     deadline = time.monotonic() + 60
     while not flag.exists() and time.monotonic() < deadline:
         time.sleep(0.02)

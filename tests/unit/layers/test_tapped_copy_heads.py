@@ -366,7 +366,7 @@ def test_first_weights() -> None:
     assert torch.equal(projection.weight, expected[0])
     assert torch.equal(torch.rand(3), expected[1])
     gates = [head.generation, head.semantic_gate, head.attention_gate, head.spread]
-    assert [float(each.bias) for each in gates] == [2.0, 0.0, 0.0, -4.0]
+    assert [each.bias.item() for each in gates] == [2.0, 0.0, 0.0, -4.0]
     assert all(float(each.weight.std()) == pytest.approx(0.02, rel=0.1) for each in gates)
     assert sum(p.numel() for p in head.parameters()) == 4 * 601 + (V * 600 + V)
     assert (
