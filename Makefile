@@ -1,7 +1,7 @@
 # `make demo` and `make test` need Python 3.11+ and nothing else: they make .venv and install everything into it.
 # The stamp file makes that happen once, and again when the pins change.
 .DEFAULT_GOAL := help
-.PHONY: help install browser demo test test-all check bench clean
+.PHONY: help install browser demo test test-cpus test-all check bench clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -36,8 +36,18 @@ browser: $(STAMP)  ## a browser for the tests of the page, where there is none
 test: browser  ## the fast tests
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS)
 
-test-all: browser  ## every test, the slow ones too
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) -m ""
+# Kernels for other instructions add in other orders, so a claim that holds on one CPU may fail on the next.
+test-cpus: browser  ## the fast tests with each set of instructions that this CPU has
+	@best=$$($(BIN)/python -c 'import torch; print(torch.backends.cpu.get_cpu_capability())'); set -e; \
+	tests() { echo "== ATEN_CPU_CAPABILITY=$$1"; \
+	  ATEN_CPU_CAPABILITY=$$1 ONEDNN_MAX_CPU_ISA=$$2 MKL_ENABLE_INSTRUCTIONS=$$3 OMP_NUM_THREADS=1 \
+	    $(BIN)/python -m pytest -n $(WORKERS); }; \
+	tests default SSE41 SSE4_2; \
+	case $$best in AVX2|AVX512) tests avx2 AVX2 AVX2;; esac; \
+	case $$best in AVX512) tests avx512 DEFAULT AVX512;; esac
+
+test-all: test-cpus  ## every test: the fast ones with each set of instructions, then the slow ones
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) -m slow
 
 check: $(STAMP)  ## lint, format and types
 	$(BIN)/ruff check .

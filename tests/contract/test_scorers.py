@@ -74,7 +74,8 @@ def test_reordering_commutes_with_stepping(name: str) -> None:
     reorder = torch.tensor([1, 1, 0, 3, 7, 4, 4, 5])
     plain, reordered = run(scorer_of(name), None, at=3), run(scorer_of(name), reorder, at=3)
     for step, (one, two) in enumerate(zip(plain, reordered, strict=True)):
-        assert torch.equal(one if step < 3 else one[reorder], two)
+        # not bit for bit: a row's place decides whether its logarithms are computed eight at a time or singly
+        torch.testing.assert_close(one if step < 3 else one[reorder], two)
 
 
 @pytest.mark.parametrize("name", SCORERS)

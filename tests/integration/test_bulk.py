@@ -28,6 +28,7 @@ from laconic.models.seq2seq import Seq2Seq
 from laconic.systems.extractive import ExtractiveSystem
 from laconic.text.tokenizer import WordTokenizer
 from laconic.types import Record
+from own_process import in_own_process, needs_ray
 
 WORDS = ["cat", "dog", "fox", "bird", "sat", "ran", "slept", "sang", "mat", "hill", "tree", "old", "young", "quick"]
 
@@ -226,15 +227,15 @@ def test_two_processes_write_what_one_writes(corpus: Path, tmp_path: Path) -> No
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("more", [["--jobs", "2"], ["--ray", "--jobs", "2"]], ids=["processes", "ray"])
+@pytest.mark.parametrize(
+    "more", [["--jobs", "2"], pytest.param(["--ray", "--jobs", "2"], marks=needs_ray)], ids=["processes", "ray"]
+)
 def test_a_models_summaries_are_the_same_from_several_workers(
     corpus: Path, model: str, tmp_path: Path, more: list[str]
 ) -> None:
-    if "--ray" in more:
-        pytest.importorskip("ray", reason="Ray is not installed (pip install 'laconic[ray]')")
     arguments = [model, str(corpus), "--batch-size", "2", "--set", "length_normalisation=average"]
     alone = summarized(tmp_path / "alone.jsonl", *arguments)
-    together = summarized(tmp_path / "together.jsonl", *arguments, *more)
+    together = in_own_process(summarized, tmp_path / "together.jsonl", *arguments, *more)
     rows = [[json.loads(line) for line in raw.splitlines()] for raw in (alone, together)]
     for first, second in zip(*rows, strict=True):  # another number of threads may change a score's last digit
         assert abs(first.pop("score") - second.pop("score")) < 1e-4

@@ -27,6 +27,7 @@ from laconic.data.spans.scan import stable_hash
 from laconic.data.spans.settings import SpanSettings, parse_weights
 from laconic.data.spans.units import TokenUnits, WordUnits
 from laconic.errors import ConfigError, DataError
+from own_process import in_own_process, needs_ray
 
 WORDS = ["sun", "moon", "Sea", "sea", "hill", "tree", "wind", "rain", "old", "new", "é", "stone,", "road.", "bird"]
 SMALL = SpanSettings(k=12, tokenizer="words", input_length=6, output_length=3, chunk=20, text="line", shard_records=5)
@@ -198,16 +199,15 @@ def test_whoever_works_the_bytes_are_the_same(corpus: Path, tmp_path: Path, monk
         assert written(tmp_path / f"{number}") == one
 
 
+@needs_ray
 def test_ray_writes_the_same_bytes(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("ray", reason="Ray is not installed (pip install 'laconic[ray]')")
-    pytest.importorskip("pyarrow", reason="Ray Data is not installed (pip install 'laconic[ray]')")
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     settings = dataclasses.replace(SMALL, k=30, validation=3)
     run(corpus, tmp_path / "one", settings)
-    run(corpus, tmp_path / "ray", settings, ray=True, workers=2)
+    in_own_process(run, corpus, tmp_path / "ray", settings, ray=True, workers=2)
     assert written(tmp_path / "ray") == written(tmp_path / "one")
     with pytest.raises(DataError, match=r"b\.jsonl:1: broken JSON"):
-        select_spans([broken(tmp_path)], tmp_path / "no", settings, ray=True, workers=1)
+        in_own_process(select_spans, [broken(tmp_path)], tmp_path / "no", settings, ray=True, workers=1)
 
 
 def broken(folder: Path) -> str:
