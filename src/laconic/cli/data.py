@@ -110,14 +110,24 @@ def docstrings_command(
         list[Path] | None, typer.Option(help="A folder of packages; those of this Python if not given.")
     ] = None,
     standard_library: Annotated[bool, typer.Option(help="Read the standard library too.")] = True,
+    archives: Annotated[
+        Path | None,
+        typer.Option(help="Instead: a folder of wheels or sdists, of which those of permissive licences are read."),
+    ] = None,
+    validation: Annotated[
+        int | None, typer.Option(min=1, help="Hold out so many pairs for validation, not a tenth each and for a test.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Build a corpus of (body, summary line) pairs out of the docstrings of installed packages.
 
-    The packages are read, not imported, and no network is used. Whole packages go to one split.
+    The packages are read, not imported, and no network is used. Whole packages go to one split. stats.json tells
+    what was read; for archives also each package's version and licence, and the packages left out for theirs.
     """
     from laconic.data.docstrings import build_corpus
 
+    if root and archives is not None:
+        raise ConfigError("--root reads installed packages and --archives wheels or sdists; give one of them.")
     for folder in root or []:
         if not folder.is_dir():
             raise DataError(f"{folder} is not a folder of Python packages.")
@@ -126,6 +136,8 @@ def docstrings_command(
             out,
             roots=root,
             standard_library=standard_library,
+            archives=archives,
+            validation=validation,
             progress=lambda done, total: bar.update(done, total=total),
         )
     if as_json:
@@ -140,6 +152,8 @@ def docstrings_command(
     print(aligned(["split", "packages", "pairs", "words a body", "words a summary"], rows, left=2))
     left_out = ", ".join(f"{count:,} {reason}" for reason, count in stats.left_out.most_common())
     print(f"\n{stats.docstrings:,} docstrings in {stats.files:,} files read; left out: {left_out or 'none'}.")
+    if stats.refused:
+        print(f"Not read, for no permissive licence is stated: {', '.join(sorted(stats.refused))}.")
     if stats.unreadable:
         print(f"{stats.unreadable:,} files could not be parsed and were passed over.")
 

@@ -78,7 +78,7 @@ class Parts:
 def clean_docstring(text: str) -> Parts | None:
     """Split and clean a docstring whose indentation `inspect.cleandoc` has removed; ``None`` when too little is left.
 
-    The summary must read like a sentence of 3 to 25 words; the body is what prose remains after it, which may
+    The summary must read like a sentence of 3 to 20 words; the body is what prose remains after it, which may
     be empty.
     """
     head, _, rest = text.strip().partition("\n\n")
@@ -96,7 +96,7 @@ def _clean_summary(head: str) -> str | None:
         return None
     summary = _clean_inline(" ".join(lines)).strip(" :")
     words = _WORD.findall(summary)
-    if not 3 <= len(words) <= 25 or _MESSY.search(summary):
+    if not 3 <= len(words) <= 20 or _MESSY.search(summary):
         return None
     if not summary[0].isalnum() or summary.endswith((",", "(", " the", " a", " of")) or _SECTION.match(summary):
         return None

@@ -4,13 +4,17 @@ The packages' files are read and parsed, never imported; nothing is downloaded. 
 what the author wrote (PEP 257: a summary line, a blank line, a more elaborate description), with code,
 parameter lists and mark-up removed. A pair is left out when
 
-* what is left of the body has fewer than 10 words, or the summary is not a sentence of 3 to 25 words;
+* what is left of the body has fewer than 15 words, or the summary is not a sentence of 3 to 20 words;
 * the body shares less than `MIN_OVERLAP` of the summary's content words (such a summary cannot be told from the
   body by anybody);
 * the summary or the body was seen before, also in another package, or most of the body's word 5-grams were
   (vendored copies, one docstring pasted over twenty methods).
 
 Splits are by distribution, so no package is in two splits; the standard library is in the training split.
+
+Packages may also lie in a folder as wheels or sdists. Such a corpus may go into a model that is handed on, so only
+packages are read whose metadata names a permissive licence, and not the copies of others that they carry; the licences
+are listed in ``stats.json``.
 """
 
 from __future__ import annotations
@@ -25,20 +29,21 @@ import sysconfig
 import time
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib import metadata
 from inspect import cleandoc
 from pathlib import Path
 from statistics import mean, median
-from typing import Any
+from typing import Any, Protocol
 
+from laconic.data.archives import ArchivedPackage, read_archives
 from laconic.data.docstring_text import Parts, clean_docstring
 from laconic.errors import DataError
 
 STANDARD_LIBRARY = "python"
-MIN_BODY_WORDS = 10
+MIN_BODY_WORDS = 15
 MAX_BODY_WORDS = 400
 MIN_OVERLAP = 0.25
 HELD_OUT = {"test": 0.1, "validation": 0.1}  # share of the pairs, about
@@ -46,11 +51,30 @@ _NEAR = 0.5  # share of 5-grams seen before that makes a near duplicate
 _SHINGLE = 5
 _MAX_FILE_BYTES = 2_000_000
 _SKIPPED_FOLDERS = frozenset({"__pycache__", "site-packages", "dist-packages", "tests", "test", "testing", "idlelib"})
+_VENDORED = frozenset(
+    {
+        "_vendor",
+        "vendor",
+        "_vendored",
+        "vendored",
+        "third_party",
+        "thirdparty",
+        "extern",
+        "externals",
+        "vendored_packages",
+    }
+)
 _STOP_WORDS = frozenset(
     """a an and are as at be been but by can do does for from has have if in into is it its not of on or such than that
     the their then there these this those to was were when where which while will with you your""".split()  # noqa: SIM905
 )
 _WORDS = re.compile(r"[a-z0-9]+")
+
+
+class Readable(Protocol):
+    """A path, or a file in an archive."""
+
+    def read_bytes(self) -> bytes: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +95,8 @@ class CorpusStats:
     docstrings: int = 0
     left_out: Counter[str] = field(default_factory=Counter)
     splits: dict[str, dict[str, Any]] = field(default_factory=dict)
+    licences: dict[str, str] = field(default_factory=dict)  # of the packages read from archives, with version
+    refused: dict[str, str] = field(default_factory=dict)  # packages not read for their licence
     seconds: float = 0.0
 
     def as_dict(self) -> dict[str, Any]:
@@ -81,6 +107,7 @@ class CorpusStats:
             "docstrings": self.docstrings,
             "left_out": dict(sorted(self.left_out.items())),
             "splits": self.splits,
+            **({"licences": self.licences, "not_permissive": self.refused} if self.licences or self.refused else {}),
         }
 
 
@@ -89,6 +116,8 @@ def build_corpus(
     *,
     roots: Sequence[Path] | None = None,
     standard_library: bool = True,
+    archives: Path | None = None,
+    validation: int | None = None,
     progress: Callable[[float, float], object] | None = None,
 ) -> CorpusStats:
     """Write ``train.jsonl``, ``validation.jsonl``, ``test.jsonl`` and ``stats.json`` into ``out``.
@@ -96,6 +125,9 @@ def build_corpus(
     Args:
         roots: folders of installed packages; this interpreter's by default.
         standard_library: read the standard library too (for the training split).
+        archives: a folder of wheels and sdists to read instead of ``roots``, those of permissive licences.
+        validation: at most so many pairs of whole packages for validation and none for a test, instead of a tenth
+            of the pairs for each.
         progress: called with the number of files read and their total.
 
     Raises:
@@ -103,11 +135,15 @@ def build_corpus(
     """
     started = time.monotonic()
     stats = CorpusStats()
-    files = list(find_files(installed_roots() if roots is None else roots, standard_library))
+    files: list[tuple[str, str, Readable]]
+    if archives is None:
+        files = list(find_files(installed_roots() if roots is None else roots, standard_library))
+    else:
+        files = [*find_files([], standard_library), *archived_files(read_archives(archives), stats)]
     pairs = list(collect_pairs(files, stats, progress))
     if not pairs:
         raise DataError("No usable docstrings were found; give --root a folder of Python packages.")
-    splits = split_by_package(pairs)
+    splits = split_by_package(pairs, validation)
     out.mkdir(parents=True, exist_ok=True)
     for split, chosen in splits.items():
         _write_split(out / f"{split}.jsonl", chosen)
@@ -153,6 +189,19 @@ def find_files(roots: Sequence[Path], standard_library: bool = True) -> Iterator
     yield from sorted(found)
 
 
+def archived_files(packages: Sequence[ArchivedPackage], stats: CorpusStats) -> Iterator[tuple[str, str, Readable]]:
+    """The same of archives, as far as their licence is permissive; what was read and what not goes into ``stats``."""
+    for package in packages:
+        if package.licence is None:
+            stats.refused[package.name] = package.stated
+            continue
+        stats.licences[package.name] = f"{package.version}: {package.licence}"
+        for name, file in package.python_files():
+            *folders, last = name.split("/")
+            if not (_SKIPPED_FOLDERS | _VENDORED).intersection(folders) and not last.startswith("test_"):
+                yield package.name, name, file
+
+
 def _owners(root: Path) -> dict[str, str]:
     """Top-level names below ``root`` and the distribution they belong to, out of the lists of installed files."""
     owners: dict[str, str] = {}
@@ -178,7 +227,7 @@ def _python_files(root: Path) -> Iterator[Path]:
 
 
 def collect_pairs(
-    files: Sequence[tuple[str, str, Path]],
+    files: Sequence[tuple[str, str, Readable]],
     stats: CorpusStats,
     progress: Callable[[float, float], object] | None = None,
 ) -> Iterator[Pair]:
@@ -201,7 +250,7 @@ def _without_collector() -> Iterator[None]:
 
 
 def _collect(
-    files: Sequence[tuple[str, str, Path]],
+    files: Sequence[tuple[str, str, Readable]],
     stats: CorpusStats,
     unique: _Unique,
     progress: Callable[[float, float], object] | None,
@@ -226,7 +275,7 @@ def _collect(
             progress(number, len(files))
 
 
-def docstrings_of(path: Path) -> list[tuple[str, str]]:
+def docstrings_of(path: Readable) -> list[tuple[str, str]]:
     """The docstrings with more than one paragraph in a file: qualified name and text without indentation."""
     source = path.read_bytes()
     if len(source) > _MAX_FILE_BYTES or (b'"""' not in source and b"'''" not in source):
@@ -307,28 +356,50 @@ def _key(words: Sequence[str]) -> int:
 # ----------------------------------------------------------------------------------------- splits
 
 
-def split_by_package(pairs: Sequence[Pair]) -> dict[str, list[Pair]]:
+def split_by_package(pairs: Sequence[Pair], validation: int | None = None) -> dict[str, list[Pair]]:
     """Assign whole packages: in the order of a hash of their names, test and validation fill up to their share.
 
     A package that would take more than its split's share by far stays in the training split, and so does
     the standard library. Within a split the order is that of a hash too, so that the first n pairs are a fair
-    sample of its packages.
+    sample of its packages. With ``validation`` the validation split has at most so many pairs and the test split none.
     """
-    counts = Counter(pair.package for pair in pairs)
-    order = sorted(counts, key=_shuffled)
-    home: dict[str, str] = {}
-    sizes: Counter[str] = Counter()
-    for package in order:
-        for split, share in HELD_OUT.items():
-            room = share * len(pairs) - sizes[split]
-            if package != STANDARD_LIBRARY and counts[package] <= 1.1 * room:
-                home[package] = split
-                sizes[split] += counts[package]
-                break
+    counts = Counter(pair.package for pair in pairs if pair.package != STANDARD_LIBRARY)
+    if validation is None:
+        home = _shares(counts, len(pairs))
+    else:
+        home = dict.fromkeys(hold_out(counts, validation), "validation")
     result: dict[str, list[Pair]] = {"train": [], "validation": [], "test": []}
     for pair in sorted(pairs, key=lambda pair: _shuffled(f"{pair.package} {pair.name}")):
         result[home.get(pair.package, "train")].append(pair)
     return result
+
+
+def _shares(counts: Counter[str], total: int) -> dict[str, str]:
+    home: dict[str, str] = {}
+    sizes: Counter[str] = Counter()
+    for package in sorted(counts, key=_shuffled):
+        for split, share in HELD_OUT.items():
+            room = share * total - sizes[split]
+            if counts[package] <= 1.1 * room:
+                home[package] = split
+                sizes[split] += counts[package]
+                break
+    return home
+
+
+def hold_out(counts: Mapping[str, int], records: int, seed: int = 0) -> set[str]:
+    """Groups that together have at most ``records`` records, in the order of a seeded hash of their names.
+
+    No group takes more than a tenth of the room, unless the middle one of them does: held-out records are of many
+    groups where there are many.
+    """
+    largest = max(records / 10, median(counts.values() or [0]))
+    chosen: set[str] = set()
+    for name in sorted(counts, key=lambda name: _shuffled(f"{seed} {name}")):
+        if counts[name] <= min(records, largest):
+            chosen.add(name)
+            records -= counts[name]
+    return chosen
 
 
 def _shuffled(text: str) -> str:

@@ -1,0 +1,139 @@
+"""Wheels and sdists read where they lie; which licences are permissive."""
+
+from __future__ import annotations
+
+import io
+import json
+import tarfile
+import zipfile
+from email.message import Message
+from pathlib import Path
+
+import pytest
+
+from laconic.data.archives import is_permissive_expression, permissive_licence, read_archives
+from laconic.data.docstrings import build_corpus, hold_out
+from laconic.errors import DataError
+
+DOCSTRING = '''def f():
+    """Return the apple number {0} of a garden.
+
+    The apple is taken from shelf {0} of the garden, where item{0} and thing{0} were put by visitor{0} in year{0}.
+    """
+    raise SystemExit("this must not run")
+'''
+
+
+def metadata(name: str, *lines: str) -> str:
+    return "\n".join(["Metadata-Version: 2.4", f"Name: {name}", "Version: 1.5", *lines, "", "A description: GPL"])
+
+
+def wheel(folder: Path, name: str, files: dict[str, str], *lines: str) -> None:
+    folder.mkdir(exist_ok=True)
+    with zipfile.ZipFile(folder / f"{name}-1.5-py3-none-any.whl", "w") as archive:
+        for path, text in files.items():
+            archive.writestr(path, text)
+        archive.writestr(f"{name}-1.5.dist-info/METADATA", metadata(name, *lines))
+
+
+def sdist(folder: Path, name: str, files: dict[str, str], *lines: str) -> None:
+    folder.mkdir(exist_ok=True)
+    with tarfile.open(folder / f"{name}-1.5.tar.gz", "w:gz") as archive:
+        for path, text in {**files, "PKG-INFO": metadata(name, *lines)}.items():
+            info = tarfile.TarInfo(f"{name}-1.5/{path}")
+            info.size = len(text.encode())
+            archive.addfile(info, io.BytesIO(text.encode()))
+
+
+def test_a_corpus_of_archives(tmp_path: Path) -> None:
+    folder = tmp_path / "archives"
+    wheel(
+        folder,
+        "one_pkg",
+        {
+            "one/__init__.py": DOCSTRING.format(1),
+            "one/tests/test_it.py": DOCSTRING.format(2),
+            "one/_vendor/other.py": DOCSTRING.format(3),
+            "setup.py": "this is (no Python",
+        },
+        "License-Expression: MIT",
+    )
+    sdist(folder, "two", {"src/two/core.py": DOCSTRING.format(4)}, "License: BSD 3-Clause")
+    wheel(folder, "three", {"three.py": DOCSTRING.format(5)}, "Classifier: License :: OSI Approved :: GPLv3")
+    wheel(folder, "four", {"four.py": DOCSTRING.format(6)})
+    stats = build_corpus(tmp_path / "out", archives=folder, standard_library=False, validation=1)
+    assert stats.licences == {"one-pkg": "1.5: MIT", "two": "1.5: BSD 3-Clause"}
+    assert stats.refused == {"three": "GPLv3", "four": "nothing stated"}
+    written = json.loads((tmp_path / "out" / "stats.json").read_text())
+    assert (written["licences"], written["not_permissive"]) == (stats.licences, stats.refused)
+    rows = {
+        split: [json.loads(line) for line in (tmp_path / "out" / f"{split}.jsonl").read_text().splitlines()]
+        for split in ("train", "validation", "test")
+    }
+    assert {split: len(found) for split, found in rows.items()} == {"train": 1, "validation": 1, "test": 0}
+    assert {row["id"] for found in rows.values() for row in found} == {"one.__init__:f", "two.core:f"}
+
+
+def test_what_is_no_archive(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"holds no wheels or sdists \(\*\.whl"):
+        read_archives(tmp_path)
+    (tmp_path / "broken-1.0-py3-none-any.whl").write_bytes(b"no zip file")
+    with pytest.raises(DataError, match=r"broken-1\.0.*cannot be read"):
+        read_archives(tmp_path)
+    with zipfile.ZipFile(tmp_path / "broken-1.0-py3-none-any.whl", "w") as archive:
+        archive.writestr("file.py", "")
+    with pytest.raises(DataError, match="holds no METADATA"):
+        read_archives(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("expression", "permissive"),
+    [
+        ("MIT", True),
+        ("mit", True),
+        ("BSD-3-Clause AND 0BSD AND Zlib", True),
+        ("GPL-2.0-only OR MIT", True),
+        ("(Apache-2.0 OR GPL-2.0-only) AND BSD-2-Clause", True),
+        ("Apache-2.0 WITH LLVM-exception", True),
+        ("GPL-3.0-or-later", False),
+        ("MIT AND LGPL-2.1-or-later", False),
+        ("MPL-2.0", False),
+        ("LicenseRef-Own", False),
+    ],
+)
+def test_spdx_expressions(expression: str, permissive: bool) -> None:
+    assert is_permissive_expression(expression) is permissive
+
+
+@pytest.mark.parametrize(
+    ("fields", "licence"),
+    [
+        ([("Classifier", "License :: OSI Approved :: MIT License")], "MIT License"),
+        ([("Classifier", "License :: OSI Approved"), ("License", "ISC")], "ISC"),
+        (
+            [
+                ("Classifier", "License :: OSI Approved :: BSD License"),
+                ("Classifier", "License :: OSI Approved :: GNU General Public License (GPL)"),
+            ],
+            None,
+        ),
+        ([("License", "BSD"), ("License-Expression", "AGPL-3.0-only")], None),
+        ([("License", "Copyright us\n\nPermission is hereby granted, free of charge, to any person")], "Copyright us"),
+        ([("License", "MIT, parts LGPL")], None),
+        ([("License", "see the file")], None),
+        ([], None),
+    ],
+)
+def test_licences_of_metadata(fields: list[tuple[str, str]], licence: str | None) -> None:
+    message = Message()
+    for name, value in fields:
+        message[name] = value
+    assert permissive_licence(message) == licence
+
+
+def test_held_out_groups_are_many_and_whole() -> None:
+    counts = {"large": 400, **{f"p{number}": 7 for number in range(200)}}
+    chosen = hold_out(counts, 100)
+    assert "large" not in chosen
+    assert sum(counts[name] for name in chosen) == 98  # fourteen whole packages
+    assert hold_out(counts, 100) == chosen != hold_out(counts, 100, seed=1)
