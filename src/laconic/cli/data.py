@@ -158,6 +158,30 @@ def docstrings_command(
         print(f"{stats.unreadable:,} files could not be parsed and were passed over.")
 
 
+@app.command("debian")
+def debian_command(
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="The folder to write.")],
+    lists: Annotated[Path, typer.Option(help="The folder in which apt keeps its index.")] = Path("/var/lib/apt/lists"),
+    validation: Annotated[int | None, typer.Option(min=1, help="Hold out so many pairs for validation.")] = None,
+    seed: Annotated[int, typer.Option(help="Which source packages are held out.")] = 0,
+    as_json: Json = False,
+) -> None:
+    """Build a corpus of (description, synopsis) pairs out of apt's index, on any Debian or Ubuntu.
+
+    One entry a family of packages that say the same; a source package's entries go to one split.
+    """
+    from laconic.data.debian import build_debian
+
+    stats = build_debian(out, lists=lists, validation=validation, seed=seed)
+    if as_json:
+        _print_json(stats.as_dict())
+        return
+    for name, pairs in stats.splits.items():
+        print(f"{out / name}.jsonl: {pairs:,} pairs")
+    left_out = ", ".join(f"{count:,} {reason}" for reason, count in stats.left_out.most_common())
+    print(f"{stats.packages:,} packages of {stats.sources:,} source packages read; left out: {left_out or 'none'}.")
+
+
 @app.command("columns")
 def columns_command(
     file: Annotated[str | None, typer.Argument(help="A file whose columns to show.")] = None,

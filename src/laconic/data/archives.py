@@ -29,7 +29,8 @@ PERMISSIVE = frozenset(
 # The ends of trove classifiers, and names in the free field, that mean one of these.
 _PERMISSIVE_WORDS = re.compile(
     r"""apache|\bbsd\b|\bbsd[ -]?[234]|\bmit\b|\bisc\b|historical\ permission|hpnd|\bpsf|python\ software\ foundation
-    |zope\ public|zpl|zlib|unlicense|public\ domain|cc0|academic\ free|boost\ software|postgresql|university\ of\ illinois
+    |zope\ public|zpl|zlib|unlicense|public\ domain|cc0|academic\ free|boost\ software|postgresql
+    |university\ of\ illinois
     |permission\ is\ hereby\ granted,\ free\ of\ charge|redistribution\ and\ use\ in\ source\ and\ binary\ forms""",
     re.IGNORECASE | re.VERBOSE,
 )
@@ -172,7 +173,7 @@ class _Tar:
     """A compressed tar file is read from front to back: once for the names, once for the files in their order."""
 
     def __init__(self, path: Path) -> None:
-        self._file = tarfile.open(path)  # noqa: SIM115: stays open as long as it is in the cache
+        self._file = tarfile.open(path)  # noqa: SIM115 (open as long as it is in the cache)
 
     def names(self) -> list[str]:
         return [member.name for member in self._file if member.isfile()]

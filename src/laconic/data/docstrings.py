@@ -21,15 +21,13 @@ from __future__ import annotations
 
 import ast
 import gc
-import hashlib
 import json
 import os
-import re
 import sysconfig
 import time
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib import metadata
@@ -40,6 +38,7 @@ from typing import Any, Protocol
 
 from laconic.data.archives import ArchivedPackage, read_archives
 from laconic.data.docstring_text import Parts, clean_docstring
+from laconic.data.doubles import Doubles, hold_out, shuffled, words_of
 from laconic.errors import DataError
 
 STANDARD_LIBRARY = "python"
@@ -47,8 +46,6 @@ MIN_BODY_WORDS = 15
 MAX_BODY_WORDS = 400
 MIN_OVERLAP = 0.25
 HELD_OUT = {"test": 0.1, "validation": 0.1}  # share of the pairs, about
-_NEAR = 0.5  # share of 5-grams seen before that makes a near duplicate
-_SHINGLE = 5
 _MAX_FILE_BYTES = 2_000_000
 _SKIPPED_FOLDERS = frozenset({"__pycache__", "site-packages", "dist-packages", "tests", "test", "testing", "idlelib"})
 _VENDORED = frozenset(
@@ -68,7 +65,6 @@ _STOP_WORDS = frozenset(
     """a an and are as at be been but by can do does for from has have if in into is it its not of on or such than that
     the their then there these this those to was were when where which while will with you your""".split()  # noqa: SIM905
 )
-_WORDS = re.compile(r"[a-z0-9]+")
 
 
 class Readable(Protocol):
@@ -232,7 +228,7 @@ def collect_pairs(
     progress: Callable[[float, float], object] | None = None,
 ) -> Iterator[Pair]:
     """Parse the files, clean their docstrings and leave out what the module's description says."""
-    unique = _Unique()
+    unique = Doubles()
     with _without_collector():
         yield from _collect(files, stats, unique, progress)
 
@@ -252,7 +248,7 @@ def _without_collector() -> Iterator[None]:
 def _collect(
     files: Sequence[tuple[str, str, Readable]],
     stats: CorpusStats,
-    unique: _Unique,
+    unique: Doubles,
     progress: Callable[[float, float], object] | None,
 ) -> Iterator[Pair]:
     for number, (package, name, path) in enumerate(files, start=1):
@@ -265,11 +261,11 @@ def _collect(
         for qualified, text in found:
             stats.docstrings += 1
             parts, reason = judge(text)
-            reason = reason or unique.refuse(parts)
-            if reason:
+            if parts is not None and not reason:
+                reason = unique.refuse(parts.summary, parts.body)
+            if parts is None or reason:
                 stats.left_out[reason] += 1
             else:
-                assert parts is not None
                 yield Pair(package, f"{name.removesuffix('.py').replace('/', '.')}:{qualified}", parts)
         if progress and (number % 50 == 0 or number == len(files)):
             progress(number, len(files))
@@ -322,35 +318,9 @@ def judge(text: str) -> tuple[Parts | None, str]:
 
 def overlap(parts: Parts) -> float:
     """The share of the summary's content words that the body has (compared by their first five letters)."""
-    wanted = {word[:5] for word in _WORDS.findall(parts.summary.lower()) if word not in _STOP_WORDS}
-    offered = {word[:5] for word in _WORDS.findall(parts.body.lower())}
+    wanted = {word[:5] for word in words_of(parts.summary) if word not in _STOP_WORDS}
+    offered = {word[:5] for word in words_of(parts.body)}
     return len(wanted & offered) / len(wanted) if wanted else 0.0
-
-
-class _Unique:
-    """Remembers what has been kept, across all packages."""
-
-    def __init__(self) -> None:
-        self._exact: set[int] = set()
-        self._shingles: set[int] = set()
-
-    def refuse(self, parts: Parts | None) -> str:
-        if parts is None:
-            return ""
-        body = _WORDS.findall(parts.body.lower())
-        keys = {_key(["s", *_WORDS.findall(parts.summary.lower())]), _key(["b", *body])}
-        if keys & self._exact:
-            return "duplicate"
-        shingles = {_key(body[start : start + _SHINGLE]) for start in range(max(1, len(body) - _SHINGLE + 1))}
-        if len(shingles & self._shingles) > _NEAR * len(shingles):
-            return "near duplicate"
-        self._exact |= keys
-        self._shingles |= shingles
-        return ""
-
-
-def _key(words: Sequence[str]) -> int:
-    return hash(tuple(words))  # compared within one process only
 
 
 # ----------------------------------------------------------------------------------------- splits
@@ -369,7 +339,7 @@ def split_by_package(pairs: Sequence[Pair], validation: int | None = None) -> di
     else:
         home = dict.fromkeys(hold_out(counts, validation), "validation")
     result: dict[str, list[Pair]] = {"train": [], "validation": [], "test": []}
-    for pair in sorted(pairs, key=lambda pair: _shuffled(f"{pair.package} {pair.name}")):
+    for pair in sorted(pairs, key=lambda pair: shuffled(f"{pair.package} {pair.name}")):
         result[home.get(pair.package, "train")].append(pair)
     return result
 
@@ -377,7 +347,7 @@ def split_by_package(pairs: Sequence[Pair], validation: int | None = None) -> di
 def _shares(counts: Counter[str], total: int) -> dict[str, str]:
     home: dict[str, str] = {}
     sizes: Counter[str] = Counter()
-    for package in sorted(counts, key=_shuffled):
+    for package in sorted(counts, key=shuffled):
         for split, share in HELD_OUT.items():
             room = share * total - sizes[split]
             if counts[package] <= 1.1 * room:
@@ -385,25 +355,6 @@ def _shares(counts: Counter[str], total: int) -> dict[str, str]:
                 sizes[split] += counts[package]
                 break
     return home
-
-
-def hold_out(counts: Mapping[str, int], records: int, seed: int = 0) -> set[str]:
-    """Groups that together have at most ``records`` records, in the order of a seeded hash of their names.
-
-    No group takes more than a tenth of the room, unless the middle one of them does: held-out records are of many
-    groups where there are many.
-    """
-    largest = max(records / 10, median(counts.values() or [0]))
-    chosen: set[str] = set()
-    for name in sorted(counts, key=lambda name: _shuffled(f"{seed} {name}")):
-        if counts[name] <= min(records, largest):
-            chosen.add(name)
-            records -= counts[name]
-    return chosen
-
-
-def _shuffled(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def describe(pairs: Sequence[Pair]) -> dict[str, Any]:

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from laconic.data.archives import is_permissive_expression, permissive_licence, read_archives
-from laconic.data.docstrings import build_corpus, hold_out
+from laconic.data.docstrings import build_corpus
+from laconic.data.doubles import hold_out
 from laconic.errors import DataError
 
 DOCSTRING = '''def f():

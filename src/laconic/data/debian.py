@@ -1,0 +1,219 @@
+"""A corpus out of apt's own description index: a package's description is the document, its synopsis the summary.
+
+Any Debian or Ubuntu keeps the index under ``/var/lib/apt/lists``: ``*_Packages`` has a stanza a package with its
+source package and the digest of its description, ``*_Translation-en`` the descriptions. Only ``main`` and Ubuntu's
+``universe`` are read, whose packages are free software.
+
+A source package often makes a family of packages that say nearly the same: the program or library comes first,
+what is made for it (``-dev``, ``-doc``, ``-data``, ...) after it, and whoever repeats most of what its family said
+before is left out. So is whoever says the same as any other package. Descriptions have at least 15 words, synopses 2.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import lzma
+import re
+import subprocess
+import zlib
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+from laconic.data.doubles import Doubles, hold_out, shuffled
+from laconic.errors import DataError
+
+LISTS = Path("/var/lib/apt/lists")
+MIN_WORDS = {"document": 15, "summary": 2}
+_NAMES = re.compile(r".*_(?:main|universe)_(?:binary-[^_]+_(?P<packages>Packages)|i18n_Translation-en)(?:\.[a-z0-9]+)?")
+_APT_HELPER = Path("/usr/lib/apt/apt-helper")
+# What belongs to another package of the same source: read after it.
+_SECOND = re.compile(
+    r"-(?:dev|dbg|dbgsym|doc|docs|prof|data|common|bin|examples?|tests?|udeb|i18n|l10n|locales?|(?:l10n|i18n|lang)-.+|headers)\Z"
+)
+_ITEM = re.compile(r"[-*+•o]\s")
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """One package of the index."""
+
+    package: str
+    source: str
+    synopsis: str
+    text: str
+
+
+@dataclass(slots=True)
+class DebianStats:
+    """What happened: counts for the user."""
+
+    packages: int = 0
+    sources: int = 0
+    left_out: Counter[str] = field(default_factory=Counter)
+    splits: dict[str, int] = field(default_factory=dict)
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "packages": self.packages,
+            "source_packages": self.sources,
+            "left_out": dict(sorted(self.left_out.items())),
+            "splits": self.splits,
+        }
+
+
+def build_debian(out: Path, *, lists: Path = LISTS, validation: int | None = None, seed: int = 0) -> DebianStats:
+    """Write ``train.jsonl`` and, if ``validation`` pairs are asked for, ``validation.jsonl`` into ``out``.
+
+    Args:
+        lists: the folder in which apt keeps its index.
+        validation: about so many pairs, of source packages that the training pairs have nothing of.
+        seed: which source packages those are.
+
+    Raises:
+        DataError: apt has no index there, or it cannot be read.
+    """
+    descriptions = read_descriptions(lists)
+    stats = DebianStats(len(descriptions), len({entry.source for entry in descriptions}))
+    kept = one_a_family(descriptions, stats)
+    held = hold_out(Counter(entry.source for entry in kept), validation, seed) if validation else set()
+    splits = {"train": [entry for entry in kept if entry.source not in held]}
+    if validation:
+        splits["validation"] = [entry for entry in kept if entry.source in held]
+    out.mkdir(parents=True, exist_ok=True)
+    for split, chosen in splits.items():
+        stats.splits[split] = len(chosen)
+        with (out / f"{split}.jsonl").open("w", encoding="utf-8") as handle:
+            for entry in sorted(chosen, key=lambda entry: shuffled(entry.package)):
+                row = {
+                    "id": entry.package,
+                    "source_package": entry.source,
+                    "document": entry.text,
+                    "summary": entry.synopsis,
+                }
+                handle.write(json.dumps(row, ensure_ascii=False) + "\n")
+    return stats
+
+
+def one_a_family(descriptions: Sequence[Description], stats: DebianStats) -> list[Description]:
+    """The first of each family and of its other packages those that have something else to say."""
+    kept: list[Description] = []
+    families: defaultdict[str, Doubles] = defaultdict(Doubles)
+    everywhere = Doubles(near=1.0)
+    for entry in sorted(descriptions, key=_rank):
+        short = [side for side, text in (("document", entry.text), ("summary", entry.synopsis)) if _short(side, text)]
+        reason = f"{short[0]} too short" if short else families[entry.source].refuse(entry.synopsis, entry.text)
+        reason = reason or everywhere.refuse(entry.synopsis, entry.text)
+        if reason:
+            stats.left_out[reason] += 1
+        else:
+            kept.append(entry)
+    return kept
+
+
+def _rank(entry: Description) -> tuple[bool, bool, int, str]:
+    """What is read first: programs and libraries, of these the one that the source is named after, short names."""
+    return bool(_SECOND.search(entry.package)), entry.package != entry.source, len(entry.package), entry.package
+
+
+def _short(side: str, text: str) -> bool:
+    return len(text.split()) < MIN_WORDS[side]
+
+
+# --------------------------------------------------------------------------------------- reading
+
+
+def read_descriptions(lists: Path = LISTS) -> list[Description]:
+    """Every package of the index once, with its English description.
+
+    Raises:
+        DataError: there is no index, it has no descriptions, or it cannot be read.
+    """
+    found = [(path, match) for path in _files(lists) if (match := _NAMES.fullmatch(path.name))]
+    texts: dict[str, str] = {}
+    for path, match in found:
+        if not match["packages"]:
+            for stanza in _stanzas(path):
+                texts.setdefault(stanza.get("Description-md5", ""), stanza.get("Description-en", ""))
+    packages: dict[str, Description] = {}
+    for path, match in found:
+        if match["packages"]:
+            for stanza in _stanzas(path):
+                name, text = stanza.get("Package", ""), stanza.get("Description", "")
+                text = text if "\n" in text else texts.get(stanza.get("Description-md5", ""), "")
+                if name not in packages and "\n" in text:
+                    synopsis, _, rest = text.partition("\n")
+                    source = stanza.get("Source", name).split()[0]
+                    packages[name] = Description(name, source, synopsis.strip(), plain_text(rest))
+    if not packages:
+        raise DataError(
+            f"{lists} has no package descriptions: run apt-get update once, as root, on Debian or Ubuntu (in a "
+            "container apt-get update -o Acquire::Languages=en)."
+        )
+    return list(packages.values())
+
+
+def _files(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.iterdir() if path.is_file()) if folder.is_dir() else []
+
+
+def plain_text(description: str) -> str:
+    """A description as the control file has it, as text: ``.`` alone parts paragraphs, lines are joined.
+
+    Items of lists, which stand further in, begin a line.
+    """
+    paragraphs: list[list[str]] = [[]]
+    for line in description.split("\n"):
+        stripped = line.strip()
+        if stripped in {"", "."}:
+            paragraphs.append([])
+        elif not paragraphs[-1] or (line.startswith("  ") and _ITEM.match(stripped)):
+            paragraphs[-1].append(stripped)
+        else:
+            paragraphs[-1][-1] += f" {stripped}"
+    return "\n\n".join("\n".join(lines) for lines in paragraphs if lines)
+
+
+def _stanzas(path: Path) -> Iterator[dict[str, str]]:
+    """The paragraphs of a control file (RFC 822 with continuation lines)."""
+    fields: defaultdict[str, str] = defaultdict(str)
+    name = ""
+    with _open(path) as handle:
+        for raw in io.TextIOWrapper(handle, "utf-8", "replace", newline="\n"):
+            line = raw.rstrip("\n")
+            if not line:
+                if fields:
+                    yield fields
+                fields = defaultdict(str)
+            elif line[0].isspace():
+                fields[name] += f"\n{line}"
+            else:
+                name, _, value = line.partition(":")
+                fields[name] = value.strip()
+    if fields:
+        yield fields
+
+
+def _open(path: Path) -> IO[bytes]:
+    """The file as it was before apt compressed it; what Python cannot undo (lz4), apt's helper does."""
+    try:
+        if path.suffix == ".gz":
+            return io.BytesIO(gzip.decompress(path.read_bytes()))
+        if path.suffix == ".xz":
+            return io.BytesIO(lzma.decompress(path.read_bytes()))
+        if path.suffix not in {".lz4", ".zst", ".bz2", ".lzma"}:
+            return path.open("rb")
+        done = subprocess.run([_APT_HELPER, "cat-file", path], capture_output=True, check=True)
+        return io.BytesIO(done.stdout)
+    except FileNotFoundError:
+        raise DataError(f"{path} can only be read where apt is installed; decompress it first.") from None
+    except subprocess.CalledProcessError as error:
+        reason = error.stderr.decode("utf-8", "replace").strip().split("\n")[-1]
+        raise DataError(f"{path} cannot be read: {reason}") from None
+    except (OSError, EOFError, lzma.LZMAError, zlib.error) as error:
+        raise DataError(f"{path} cannot be read: {error}.") from None
