@@ -7,18 +7,21 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, Protocol, overload
 
 from laconic.config.names import EXTRACTIVE, resolve
 from laconic.errors import ConfigError, DataError, LaconicError
+from laconic.explain.confidence import Calibration
 from laconic.types import Record, Summary
 
 SYSTEMS = {
     "extractive": "laconic.systems.extractive:ExtractiveSystem",
     "neural": "laconic.systems.neural:NeuralSystem",
 }
+INSTEAD = ("lexrank", {"sentences": 1})  # what answers where a model had better not
 WINDOW_BATCHES = 8  # so many batches of documents are read ahead and sorted by length
 
 Progress = Callable[[int], object]
@@ -31,6 +34,8 @@ class System(Protocol):
 
     name: str
 
+    @property
+    def calibration(self) -> Calibration | None: ...
     def summarize_batch(
         self,
         records: Sequence[Record],
@@ -103,11 +108,16 @@ class Summarizer:
             explain: fill ``Summary.words``, where each word came from.
             batch_size: documents decoded together (16).
             progress: called with the number of newly finished documents.
+            always_write: give what the model wrote also where it is not sure (see below).
             on_error: ``"raise"``, or ``"skip"``: a document that cannot be summarized gives ``None``.
             anything else: the decoding (``beam_size``, ``min_length``, ``max_length``, ``num_return``, ...) or,
                 for extractive methods, the method's settings (``sentences``).
 
         A long document is cut at the model's limit; ``tokens_read``, ``tokens_given`` and ``truncated`` say so.
+
+        A calibrated model that is not sure of its words (``Summary.confidence``), or that is given a text unlike those
+        it knows, answers with the most central sentence of the document instead; ``declined`` says why, and what it
+        wrote is in ``alternatives``.
 
         Raises:
             DataError: a document is empty or not a text (the message says which).
@@ -130,6 +140,7 @@ class Summarizer:
         progress: Progress | None = None,
         on_error: OnError = "raise",
         on_skip: Callable[[Record, LaconicError], object] | None = None,
+        always_write: bool = False,
         **overrides: Any,
     ) -> Iterator[Any]:
         """Like `summarize` over an iterable of any length: read ahead, batched by length, given back in order.
@@ -141,9 +152,10 @@ class Summarizer:
         if batch_size < 1:
             raise ConfigError(f"batch_size must be at least 1 (given: {batch_size}).")
         options = self.system.options(overrides)
-        return self._stream(
+        found = self._stream(
             texts, explain, batch_size, progress, on_skip if on_error == "skip" else None, options, on_error
         )
+        return found if always_write else map(self.or_decline, found)
 
     def _stream(
         self,
@@ -200,6 +212,10 @@ class Summarizer:
                 return [None]
         return [one for record in records for one in self._batch([record], explain, options, on_error, on_skip)]
 
+    def or_decline(self, summary: Summary | None) -> Summary | None:
+        """The summary, or an extractive one where a calibrated model had better not answer (see `summarize`)."""
+        return or_decline(summary, self.system.calibration) if summary else None
+
     def score(
         self,
         documents: Sequence[str],
@@ -234,6 +250,35 @@ class Summarizer:
         """Move the model to a device; gives back the summarizer itself."""
         self.system.to(device)
         return self
+
+
+def or_decline(summary: Summary, calibration: Calibration | None) -> Summary:
+    """``summary``, or the most central sentence of its document where the model had better not answer."""
+    reason = _reason(summary, calibration)
+    if not reason:
+        return summary
+    method = resolve("system", SYSTEMS, "extractive")(*INSTEAD)
+    record = Record(summary.document, id=summary.id)
+    (found,) = method.summarize_batch([record], explain=True, options=method.options({}))
+    return replace(
+        found,
+        model=summary.model,
+        confidence=summary.confidence,
+        unlike=summary.unlike,
+        declined=reason,
+        alternatives=(replace(summary, alternatives=()), *summary.alternatives),
+    )
+
+
+def _reason(summary: Summary, calibration: Calibration | None) -> str:
+    """Why the model had better not answer, a clause; empty where it may."""
+    if calibration is None or summary.confidence is None:
+        return ""
+    if summary.unlike:
+        return f"the text is unlike those the model knows: {', '.join(summary.unlike)}"
+    if summary.confidence < calibration.threshold:
+        return f"the model is not sure of its words (confidence {summary.confidence:.2f})"
+    return ""
 
 
 def as_record(given: Any, position: int) -> Record:

@@ -295,6 +295,11 @@ class Summary:
     ``reading`` says how much was read by a model that reads in chunks: ``chunks`` and ``words`` of the document,
     ``chunks_read`` and ``words_read`` of them by the encoder (for all hypotheses of the search), ``chunks_chosen``
     for this summary, and ``coarse_entropy`` in nats, a mean over ``steps`` tokens.
+
+    Of models that are calibrated: ``confidence``, the probability that a reader accepts what the model wrote, and
+    ``unlike``, in what the document differs from those the model knows; ``facts`` is what both are computed from. Where these speak against it, ``declined`` says
+    why in a sentence, ``text`` is a sentence of the document, and what the model wrote is the first of the
+    ``alternatives``.
     """
 
     text: str
@@ -313,6 +318,10 @@ class Summary:
     alternatives: tuple[Summary, ...] = ()
     reading: dict[str, float] = field(default_factory=dict)
     chunks: tuple[Chunk, ...] = ()
+    confidence: float | None = None
+    unlike: tuple[str, ...] = ()
+    declined: str = ""
+    facts: dict[str, float] = field(default_factory=dict)
 
 
 def references_of(record: Record) -> Sequence[str]:

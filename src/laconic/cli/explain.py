@@ -41,6 +41,9 @@ def command(
     also: Annotated[list[str] | None, typer.Option("--with", metavar="MODEL", help="Another system beside.")] = None,
     beam_size: Annotated[int | None, typer.Option(min=1, help="Hypotheses kept at each step.")] = None,
     max_length: Annotated[int | None, typer.Option(min=1, help="Largest number of tokens.")] = None,
+    always_write: Annotated[
+        bool, typer.Option("--always-write", help="What the model wrote, also where it is not sure.")
+    ] = False,
     search: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Any other setting.")] = None,
     max_records: Annotated[int, typer.Option(min=1, help="At most so many records of a file.")] = 20,
     document_column: Annotated[str | None, typer.Option(help="Name of the document's column.")] = None,
@@ -59,7 +62,7 @@ def command(
         extra = parse_overrides(search or [])
         overrides = {k: v for k, v in options.items() if v is not None} | extra.get("search", extra)
         records = first_records(source, document_column, max_records)
-        summaries, references = explained(records, [model, *(also or [])], overrides, device)
+        summaries, references = explained(records, [model, *(also or [])], overrides, device, always_write)
     if html is not None:
         write_page(html, summaries, references)
     if heatmap is not None:
@@ -85,7 +88,7 @@ def first_records(source: str, document_column: str | None, max_records: int) ->
 
 
 def explained(
-    records: list[Record], models: list[str], overrides: dict[str, Any], device: str
+    records: list[Record], models: list[str], overrides: dict[str, Any], device: str, always_write: bool = False
 ) -> tuple[list[Summary], list[Any]]:
     """The summaries of each record by each system, record by record; and the references beside them."""
     from laconic.config.names import EXTRACTIVE
@@ -94,7 +97,8 @@ def explained(
     columns: list[list[Summary]] = []
     for name in models:
         usable = {} if name in EXTRACTIVE and len(models) > 1 else overrides
-        columns.append(Summarizer.from_pretrained(name, device=device).summarize(records, explain=True, **usable))
+        summarizer = Summarizer.from_pretrained(name, device=device)
+        columns.append(summarizer.summarize(records, explain=True, always_write=always_write, **usable))
     rows = list(zip(*columns, strict=True))
     summaries = [summary for row in rows for summary in row]
     given = [record.references or ((record.summary,) if record.summary else ()) for record in records]

@@ -52,6 +52,9 @@ def command(
     num_return: Annotated[int | None, typer.Option(min=1, help="Summaries a document, best first.")] = None,
     sentences: Annotated[int | None, typer.Option(min=1, help="Sentences to pick (extractive methods).")] = None,
     search: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Any other setting.")] = None,
+    always_write: Annotated[
+        bool, typer.Option("--always-write", help="What the model wrote, also where it is not sure.")
+    ] = False,
     explain: Annotated[bool, typer.Option("--explain", help="Say where each word came from.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON lines for text input too.")] = False,
     batch_size: Annotated[int, typer.Option(min=1, help="Documents decoded together.")] = 16,
@@ -86,7 +89,7 @@ def command(
     records = chain.from_iterable(read(name, jsonl, document_column, skip_bad, notes) for name in inputs)
     first = list(islice(records, 1))  # a missing file is told before a model is opened
     records = chain(first, records)
-    request = Request(model, device, overrides, explain, batch_size, skip_bad)
+    request = Request(model, device, overrides, explain, batch_size, skip_bad, always_write)
     if of_records == {True} or as_json:
         total = count_lines(inputs) if of_records == {True} else len(inputs)
         write_lines(opened(request, jobs, ray, notes), records, output, total)
@@ -238,7 +241,10 @@ def write_texts(job: Job, records: list[Record], output: Path | None, notes: Not
                 flush(out)
                 explained(summary)
             else:
-                out += [one.text for one in (summary, *summary.alternatives)]
+                others = summary.alternatives[1:] if summary.declined else summary.alternatives
+                out += [one.text for one in (summary, *others)]
+            if summary.declined:
+                print(f"laconic: {record.origin}: {declined(summary)}", file=sys.stderr)
             if summary.truncated:
                 print(
                     f"laconic: {record.origin}: read {summary.tokens_read:,} of {summary.tokens_given:,} tokens.",
@@ -250,6 +256,15 @@ def write_texts(job: Job, records: list[Record], output: Path | None, notes: Not
         draft = partial_name(output)
         draft.write_text("".join(f"{line}\n" for line in out), encoding="utf-8")
         draft.replace(output)
+
+
+def declined(summary: Summary) -> str:
+    """Why a sentence of the document stands in place of the model's words, and what these are."""
+    written = summary.alternatives[0].text
+    return (
+        f"{summary.declined}; so this is the document's most central sentence. --always-write gives what the model"
+        f' wrote: "{written}"'
+    )
 
 
 def flush(lines: list[str]) -> None:

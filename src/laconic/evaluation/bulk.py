@@ -43,6 +43,7 @@ class Request:
     explain: bool = False
     batch_size: int = 16
     skip_bad: bool = False
+    always_write: bool = False
 
     @property
     def window(self) -> int:
@@ -98,6 +99,7 @@ class Job:
             progress=advance,
             on_error="skip" if self.request.skip_bad else "raise",
             on_skip=skipped,
+            always_write=self.request.always_write,
             **self.request.overrides,
         )
 

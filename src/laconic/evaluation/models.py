@@ -24,7 +24,7 @@ class ModelSystem:
 
     def summarize(self, records: Sequence[Record], *, batch_size: int, progress: Progress) -> list[Summary]:
         return self._summarizer.summarize(
-            records, explain=True, batch_size=batch_size, progress=progress, **self._search
+            records, explain=True, batch_size=batch_size, progress=progress, always_write=True, **self._search
         )
 
 

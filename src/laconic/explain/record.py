@@ -28,6 +28,14 @@ def to_dict(summary: Summary, *, document: bool = True, attention: bool = True) 
         "truncated": summary.truncated,
         "finished": summary.finished,
     }
+    if summary.confidence is not None:
+        values["confidence"] = _number(summary.confidence)
+    if summary.facts and attention:
+        values["facts"] = {name: _number(fact) for name, fact in summary.facts.items()}
+    if summary.unlike:
+        values["unlike"] = list(summary.unlike)
+    if summary.declined:
+        values["declined"] = summary.declined
     if summary.terms:
         values["terms"] = {name: _number(term) for name, term in summary.terms.items()}
     if summary.reading:
@@ -70,6 +78,10 @@ def from_dict(values: Mapping[str, Any]) -> Summary:
             terms=dict(values.get("terms") or {}),
             reading=dict(values.get("reading") or {}),
             chunks=tuple(_chunk_from_dict(chunk) for chunk in values.get("chunks") or ()),
+            confidence=None if values.get("confidence") is None else float(values["confidence"]),
+            unlike=tuple(map(str, values.get("unlike") or ())),
+            declined=str(values.get("declined") or ""),
+            facts=dict(values.get("facts") or {}),
             alternatives=tuple(from_dict(one) for one in values.get("alternatives") or ()),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:

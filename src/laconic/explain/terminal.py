@@ -126,6 +126,8 @@ def facts(summary: Summary) -> str:
     if summary.words:
         copied = sum(word.copied for word in summary.words)
         parts.append(f"{copied} of {len(summary.words)} words copied")
+    if summary.confidence is not None:
+        parts.append(f"confidence {summary.confidence:.2f}")
     if summary.score or summary.log_prob:
         parts.append(f"score {summary.score:.3f}")
         parts.append(f"log-probability {summary.log_prob:.2f}")

@@ -8,6 +8,7 @@ generation_config.json the decoding defaults (SearchConfig)
 README.md              the model card
 recipe.yaml            the resolved run that made it
 metrics.json           its scores, with the metric's signature
+calibration.json       how confident it may be, where `laconic calibrate` has found out
 environment.json       versions, seed, platform
 ```
 
@@ -41,6 +42,8 @@ from laconic.config.names import EXTRACTIVE, MODELS, build, resolve
 from laconic.config.schema import RunConfig, SearchConfig, TextConfig
 from laconic.config.section import validate
 from laconic.errors import LaconicError, ModelError, did_you_mean
+from laconic.explain import confidence
+from laconic.explain.confidence import Calibration
 from laconic.models.base import SummarizationModel
 from laconic.models.family import FAMILY, is_bart_family
 from laconic.text.tokenizer import Tokenizer
@@ -56,6 +59,7 @@ FILES = (
     "recipe.yaml",
     "metrics.json",
     "environment.json",
+    confidence.FILE,
 )
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 PLACES = ("tokenizer", "pretrained_embeddings")  # keys of the text section that may hold a path
@@ -79,6 +83,7 @@ class LoadedModel(ModelHubMixin, library_name="laconic", pipeline_tag="summariza
         search: SearchConfig | None = None,
         metrics: Mapping[str, Any] | None = None,
         name: str = "",
+        calibration: Calibration | None = None,
     ) -> None:
         self.model = model
         self.tokenizer = tokenizer
@@ -86,6 +91,7 @@ class LoadedModel(ModelHubMixin, library_name="laconic", pipeline_tag="summariza
         self.text = text or (run.text if run else TextConfig())
         self.search = search or (run.search if run else SearchConfig())
         self.metrics = dict(metrics or {})
+        self.calibration = calibration
         self.name = name or (_run_name(run) if run else "")
 
     @property
@@ -229,7 +235,14 @@ def _load_own(folder: Path, config: dict[str, Any], name: str) -> LoadedModel:
     model.switch(config.get("switches", {}))
     metrics = _read_json(folder / "metrics.json") if (folder / "metrics.json").is_file() else {}
     return LoadedModel(
-        model, tokenizer, run=run, text=text, search=search, metrics=metrics, name=config.get("name") or name
+        model,
+        tokenizer,
+        run=run,
+        text=text,
+        search=search,
+        metrics=metrics,
+        name=config.get("name") or name,
+        calibration=Calibration.load(folder),
     )
 
 
@@ -333,6 +346,8 @@ def _write(folder: Path, loaded: LoadedModel) -> None:
     _write_json(folder / "generation_config.json", loaded.search.model_dump(mode="json"))
     _write_json(folder / "metrics.json", loaded.metrics)
     _write_json(folder / "environment.json", environment(loaded.run.training.seed if loaded.run else None))
+    if loaded.calibration:
+        loaded.calibration.save(folder)
     if run is not None:
         (folder / "recipe.yaml").write_text(dump_run(run), encoding="utf-8")
     (folder / "README.md").write_text(model_card(loaded), encoding="utf-8")

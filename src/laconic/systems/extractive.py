@@ -18,6 +18,8 @@ OnText = Callable[[int, str], object]
 class ExtractiveSystem:
     """``name`` is an entry of the table EXTRACTIVE, ``settings`` its options."""
 
+    calibration = None  # its words are the document's own
+
     def __init__(self, name: str, settings: Mapping[str, Any]) -> None:
         self.name = name
         self.settings = dict(settings)

@@ -17,6 +17,7 @@ from laconic.config.section import validate
 from laconic.data.collate import Collator
 from laconic.data.dataset import EncodedDataset, Example, encode_documents
 from laconic.errors import ConfigError
+from laconic.explain.confidence import Calibration, facts_of
 from laconic.explain.provenance import build_summary
 from laconic.models.folder import LoadedModel, load_model_folder
 from laconic.search.decode import decode
@@ -143,8 +144,28 @@ class NeuralSystem:
                 )
                 for hypothesis in hypotheses
             ]
-            results.append(_with_alternatives(made))
+            best = self._judged(made[0], hypotheses[0], example, encoding)
+            results.append(replace(best, alternatives=tuple(made[1:])))
         return results
+
+    @property
+    def calibration(self) -> Calibration | None:
+        """How confident the model may be, where that has been found out."""
+        return self.loaded.calibration
+
+    def _judged(self, summary: Summary, hypothesis: Hypothesis, example: Example, encoding: TokenizedText) -> Summary:
+        """The summary with its confidence and with what is strange about its document."""
+        if self.calibration is None:
+            return summary
+        facts = facts_of(
+            hypothesis,
+            example.source_extended_ids.tolist(),
+            encoding,
+            unk_id=self.tokenizer.unk_id,
+            reserved=len(self.tokenizer.special_ids),
+        )
+        confidence, unlike = self.calibration.confidence(facts), self.calibration.ranges.unlike(facts)
+        return replace(summary, confidence=confidence, unlike=unlike, facts=facts)
 
     @torch.inference_mode()
     def _add_opponent(self, examples: Sequence[Example], best: Sequence[Hypothesis]) -> None:
@@ -292,13 +313,6 @@ def _within(text: TextConfig, limit: int | None) -> TextConfig:
     if limit is None or text.max_source_tokens <= limit:
         return text
     return text.model_copy(update={"max_source_tokens": limit})
-
-
-def _with_alternatives(made: list[Summary]) -> Summary:
-    best, *others = made
-    if not others:
-        return best
-    return replace(best, alternatives=tuple(others))
 
 
 def _number(value: Any) -> int:

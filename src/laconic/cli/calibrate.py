@@ -1,0 +1,95 @@
+"""``laconic calibrate``: find out how confident a model may be, so that it says so and declines where it had better."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from laconic.cli.evaluate import split_of
+from laconic.cli.progress import progress
+from laconic.errors import ConfigError, ModelError, unknown_choice
+
+if TYPE_CHECKING:
+    from laconic.evaluation.calibration import Reliability
+
+FORMATS = (".png", ".svg", ".pdf")
+
+
+def command(
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="Model or run folder.")],
+    data: Annotated[str, typer.Option(help="Pairs the model was not trained on: a file, or a folder with splits.")],
+    split: Annotated[str, typer.Option(help="Which split of a folder.")] = "validation",
+    accept: Annotated[
+        float, typer.Option(min=0.0, max=1.0, help="ROUGE-1 F from which a summary counts as accepted.")
+    ] = 0.4,
+    threshold: Annotated[
+        float, typer.Option(min=0.0, max=1.0, help="Below this confidence an extractive answer is given.")
+    ] = 0.2,
+    max_records: Annotated[int | None, typer.Option(min=1, help="Use the first records only.")] = None,
+    batch_size: Annotated[int, typer.Option(min=1, help="Records decoded at once.")] = 32,
+    diagram: Annotated[Path | None, typer.Option(help="Draw the reliability diagram (.png, .svg, .pdf).")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Fit a model's confidence to validation records and store it in its folder.
+
+    From then on its summaries carry a confidence; where that is below the threshold, or the text is unlike those the
+    model knows, the document's most central sentence is the answer (--always-write gives the model's words anyway).
+    """
+    if diagram is not None and diagram.suffix not in FORMATS:
+        raise ConfigError(unknown_choice("picture format", diagram.suffix or diagram.name, FORMATS))
+    from laconic.data.readers import ReadOptions, read_with
+    from laconic.evaluation.calibration import calibrate, describe
+    from laconic.evaluation.models import model_folder
+    from laconic.summarizer import Summarizer
+
+    folder = model_folder(model)
+    if not (folder / "config.json").is_file():
+        raise ModelError(f"There is no model folder {model}; give one made by `laconic train`.")
+    records = [record for record in read_with(split_of(data, split), ReadOptions()) if record.summary][:max_records]
+    summarizer = Summarizer.from_pretrained(str(folder))
+    with progress("Summarizing", total=len(records)) as bar:
+        calibration, found = calibrate(
+            summarizer, records, accept=accept, threshold=threshold, batch_size=batch_size, progress=bar.advance
+        )
+    calibration.save(folder)
+    if diagram is not None:
+        draw(diagram, found)
+    if as_json:
+        print(json.dumps(as_dict(found) | {"threshold": threshold, "records": len(records)}, indent=2))
+    else:
+        print("\n".join([*describe(calibration, found), f"Stored in {folder}."]))
+
+
+def as_dict(found: Reliability) -> dict[str, Any]:
+    """JSON-ready."""
+    return {
+        "calibration_error": found.error,
+        "brier": found.brier,
+        "auc": found.auc,
+        "accepted": found.base_rate,
+        "bins": [{"confidence": said, "accepted": came, "records": count} for said, came, count in found.bins],
+    }
+
+
+def draw(path: Path, found: Reliability) -> None:
+    """The reliability diagram: what share was accepted of the summaries of each confidence."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(figsize=(5, 5), layout="constrained")
+    axes.plot([0, 1], [0, 1], color="0.7", linewidth=1, label="as it should be")
+    said, came, counts = zip(*found.bins, strict=True)
+    most = max(counts)
+    axes.bar(said, [0.25 * count / most for count in counts], width=0.06, color="0.88", label="how many summaries")
+    axes.plot(said, came, marker="o", color="#1f6f8b", label="this model")
+    axes.set(xlim=(0, 1), ylim=(0, 1), xlabel="confidence", ylabel="share accepted", aspect="equal")
+    axes.set_title(f"calibration error {found.error:.3f}, AUC {found.auc:.2f}", fontsize=10)
+    axes.legend(frameon=False, loc="upper left")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=120)
+    pyplot.close(figure)

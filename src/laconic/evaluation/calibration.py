@@ -1,0 +1,211 @@
+"""Fitting `laconic.explain.confidence` to a model: decode validation records, say which summaries a reader would
+accept, fit the regression, and check it on records it was not fitted on.
+
+**What counts as accepted.** Ratings by people are dear, so a rule stands in for them: ROUGE-1 F against the nearest
+reference of at least ``accept``, no content word twice, and no number or name that the document does not hold. The docs
+say how often the rule agrees with a reader who rated summaries blindly.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from laconic.errors import ConfigError, DataError
+from laconic.evaluation.measures import words_of
+from laconic.explain.confidence import FEATURES, Calibration, Facts, Ranges
+from laconic.metrics.rouge import rouge
+from laconic.metrics.support import check_support
+from laconic.metrics.wordlists import smart_stop_words
+from laconic.summarizer import Summarizer
+from laconic.systems.neural import NeuralSystem
+from laconic.types import Record, references_of
+
+FOLDS = 5
+BINS = 10
+LEAST_RECORDS = 100
+RIDGE = 1.0  # of the standardised weights: keeps them finite where a fact separates the records
+TAIL = 0.5  # per cent of the documents that lie outside each range
+
+
+@dataclass(frozen=True, slots=True)
+class Reliability:
+    """How well confidence says what share is accepted, on records that the regression was not fitted on.
+
+    ``bins`` has for each tenth of the scale (mean confidence, share accepted, number of records), empty ones left out;
+    ``error`` is the expected calibration error, ``brier`` the mean squared error, ``auc`` the chance that an accepted
+    summary has more confidence than another one; ``base_rate`` the share accepted.
+    """
+
+    bins: tuple[tuple[float, float, int], ...]
+    error: float
+    brier: float
+    auc: float
+    base_rate: float
+
+
+def calibrate(
+    summarizer: Summarizer,
+    records: Sequence[Record],
+    *,
+    accept: float,
+    threshold: float,
+    batch_size: int = 32,
+    progress: Callable[[int], object] | None = None,
+) -> tuple[Calibration, Reliability]:
+    """Decode ``records`` and fit the confidence of the summarizer's model to them.
+
+    ``accept`` is the ROUGE-1 F of the rule above, ``threshold`` the confidence below which the model declines.
+
+    Raises:
+        ConfigError: an extractive method, whose words are the document's own.
+        DataError: too few records, or all summaries of one kind.
+    """
+    system = summarizer.system
+    if not isinstance(system, NeuralSystem):
+        raise ConfigError(f"'{summarizer.name}' is extractive and needs no calibration; name a trained model.")
+    system.loaded.calibration = Calibration.blank()
+    made = summarizer.summarize(records, batch_size=batch_size, progress=progress)
+    good = accepted([summary.text for summary in made], records, accept)
+    rule = f"ROUGE-1 of {accept:g} or more, no content word twice, no number or name that the document lacks"
+    return fit([summary.facts for summary in made], good, threshold, rule)
+
+
+def accepted(summaries: Sequence[str], records: Sequence[Record], accept: float) -> list[bool]:
+    """Which summaries a reader would accept, by the rule above."""
+    nearest = [
+        max(score.f for score in rouge([text] * len(models), list(models), kinds=("1",)).per_document["1"])
+        for text, models in ((text, references_of(record)) for text, record in zip(summaries, records, strict=True))
+    ]
+    stop = smart_stop_words()
+    found = []
+    for text, record, score in zip(summaries, records, nearest, strict=True):
+        content = [word for word in words_of(text) if word not in stop]
+        whole = len(set(content)) == len(content) > 0
+        found.append(score >= accept and whole and not check_support(text, record.document).unsupported)
+    return found
+
+
+def fit(
+    found: Sequence[Facts], good: Sequence[bool], threshold: float, rule: str, seed: int = 1
+) -> tuple[Calibration, Reliability]:
+    """The calibration for the facts of R summaries and whether each is accepted.
+
+    Reliability is measured by cross-validation over ``FOLDS`` parts drawn by ``seed``; the calibration returned is
+    fitted on all.
+
+    Raises:
+        DataError: too few records, or all of one kind.
+    """
+    facts = np.array([[one[name] for name in FEATURES] for one in found])
+    accepted = np.array(good, dtype=np.float64)
+    if len(facts) < LEAST_RECORDS:
+        raise DataError(f"A calibration needs {LEAST_RECORDS} records or more; here are {len(facts)}.")
+    if accepted.min() == accepted.max():
+        kind = "Every" if accepted.min() else "No"
+        raise DataError(f"{kind} summary of these records is acceptable, so there is nothing to tell apart.")
+    order = np.random.default_rng(seed).permutation(len(facts))
+    predicted = np.empty(len(facts))
+    for fold in range(FOLDS):
+        held = order[fold::FOLDS]
+        rest = np.setdiff1d(order, held)
+        predicted[held] = _probabilities(facts[held], *_regression(facts[rest], accepted[rest]))
+    mean, deviation, weight, bias = _regression(facts, accepted)
+    calibration = Calibration(
+        mean=tuple(mean.tolist()),
+        deviation=tuple(deviation.tolist()),
+        weight=tuple(weight.tolist()),
+        bias=bias,
+        threshold=threshold,
+        ranges=ranges_of(found),
+        accepted=rule,
+        records=len(facts),
+    )
+    return calibration, reliability(predicted, accepted)
+
+
+def ranges_of(found: Sequence[Facts]) -> Ranges:
+    """What all but a few documents (``TAIL`` per cent on a side) have at least or at most."""
+
+    def percentile(name: str, share: float) -> float:
+        return float(np.percentile([one[name] for one in found], share))
+
+    return Ranges(
+        least_tokens=int(percentile("source_tokens", TAIL)),
+        most_unknown=percentile("source_unknown", 100 - TAIL),
+        least_common=percentile("source_common", TAIL),
+    )
+
+
+def reliability(predicted: np.ndarray, accepted: np.ndarray) -> Reliability:
+    """Compare probabilities (R,) with what came (R,) of zeros and ones."""
+    places = np.minimum((predicted * BINS).astype(int), BINS - 1)
+    bins = []
+    error = 0.0
+    for place in range(BINS):
+        inside = places == place
+        if count := int(inside.sum()):
+            said, came = float(predicted[inside].mean()), float(accepted[inside].mean())
+            bins.append((said, came, count))
+            error += count / len(predicted) * abs(said - came)
+    return Reliability(
+        tuple(bins),
+        error,
+        float(((predicted - accepted) ** 2).mean()),
+        _auc(predicted, accepted),
+        float(accepted.mean()),
+    )
+
+
+def _auc(predicted: np.ndarray, accepted: np.ndarray) -> float:
+    """The area under the ROC curve by ranks; equal predictions share their ranks."""
+    values, inverse, counts = np.unique(predicted, return_inverse=True, return_counts=True)
+    last = np.cumsum(counts)
+    ranks = (last - (counts - 1) / 2)[inverse]
+    positive = accepted.sum()
+    negative = len(accepted) - positive
+    return float((ranks[accepted == 1].sum() - positive * (positive + 1) / 2) / (positive * negative))
+
+
+def _regression(facts: np.ndarray, accepted: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
+    """Logistic regression with a small ridge by Newton's method: mean, deviation and weight (F,) each, and the bias."""
+    mean, deviation = facts.mean(0), facts.std(0)
+    deviation[deviation < 1e-12] = 1.0
+    design = np.column_stack([(facts - mean) / deviation, np.ones(len(facts))])
+    ridge = np.diag([RIDGE] * len(FEATURES) + [0.0])
+    weight = np.zeros(design.shape[1])
+    for _ in range(50):
+        probability = _sigmoid(design @ weight)
+        gradient = design.T @ (accepted - probability) - ridge @ weight
+        curvature = (design * (probability * (1 - probability))[:, None]).T @ design + ridge
+        step = np.linalg.solve(curvature + 1e-9 * np.eye(len(weight)), gradient)
+        weight += step
+        if np.abs(step).max() < 1e-9:
+            break
+    return mean, deviation, weight[:-1], float(weight[-1])
+
+
+def _probabilities(
+    facts: np.ndarray, mean: np.ndarray, deviation: np.ndarray, weight: np.ndarray, bias: float
+) -> np.ndarray:
+    return _sigmoid((facts - mean) / deviation @ weight + bias)
+
+
+def _sigmoid(values: np.ndarray) -> np.ndarray:
+    return 1 / (1 + np.exp(-np.clip(values, -30.0, 30.0)))
+
+
+def describe(calibration: Calibration, found: Reliability) -> list[str]:
+    """A few lines for people."""
+    kept = sum(count for said, _, count in found.bins if said >= calibration.threshold)
+    total = sum(count for _, _, count in found.bins)
+    heavy = sorted(zip(FEATURES, calibration.weight, strict=True), key=lambda pair: -math.fabs(pair[1]))
+    return [
+        f"{calibration.records:,} records, {found.base_rate:.1%} accepted ({calibration.accepted}).",
+        f"Held out: calibration error {found.error:.3f}, Brier {found.brier:.3f}, AUC {found.auc:.3f}.",
+        f"About {kept / total:.0%} of the summaries reach the threshold {calibration.threshold:g}.",
+        "Weights: " + ", ".join(f"{name} {weight:+.2f}" for name, weight in heavy) + ".",
+    ]

@@ -1,0 +1,158 @@
+"""Knowing when not to: how likely a reader is to accept a summary, and whether the text is of a kind the model knows.
+
+Two questions, answered from what decoding leaves anyway (no second pass, no tensor library):
+
+1. Is the document like those that the model was trained on? Three plain figures of it are held against the range they
+   had there (`Ranges`): how many tokens it has, how many of its words the vocabulary lacks, how many are among the
+   vocabulary's hundred most frequent ones (in another language hardly any are). A text that is only longer is not
+   strange: the model reads its beginning, and the summary says how much (``truncated``).
+2. Would a reader accept the summary? Confidence is a logistic regression over a few facts (`FEATURES`), fitted on
+   validation records (`laconic calibrate`), so that of summaries with confidence 0.7 about seven in ten are accepted:
+
+       confidence = sigmoid(bias + sum_j weight_j (fact_j - mean_j) / deviation_j)
+
+A `Calibration` lies in the model folder as ``calibration.json``. A model without one has neither answer.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from laconic.errors import ModelError
+from laconic.types import Hypothesis, TokenizedText
+
+FILE = "calibration.json"
+COMMON = 100  # so many of the vocabulary's first words count as common
+Facts = dict[str, float]
+FEATURES = (
+    "mean_log_prob",  # of the summary's tokens, END counted
+    "least_log_prob",  # of its least likely token
+    "tokens",
+    "new_words",  # share of its words that the document, as read, does not hold
+    "source_unknown",  # share of the document's words that the vocabulary lacks
+    "log_source_tokens",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Ranges:
+    """What nearly all documents of the training data have at least, or at most."""
+
+    least_tokens: int
+    most_unknown: float
+    least_common: float
+
+    def unlike(self, facts: Mapping[str, float]) -> tuple[str, ...]:
+        """In what a document differs from the training data, a clause each; empty where it does not."""
+        found = []
+        if facts["source_tokens"] < self.least_tokens:
+            found.append(f"it is shorter than what the model learnt from ({facts['source_tokens']:.0f} tokens)")
+        if facts["source_common"] < self.least_common:
+            found.append("it does not look like the language the model learnt")
+        elif facts["source_unknown"] > self.most_unknown:
+            found.append(f"{facts['source_unknown']:.0%} of its words are unknown to the model")
+        return tuple(found)
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """How to turn facts into confidence (the vectors follow `FEATURES`), and what documents the model knows.
+
+    ``threshold``: below this confidence an extractive answer is given instead. ``accepted`` says in words what counted
+    as accepted when the regression was fitted; ``records`` on how many.
+    """
+
+    mean: tuple[float, ...]
+    deviation: tuple[float, ...]
+    weight: tuple[float, ...]
+    bias: float
+    threshold: float
+    ranges: Ranges
+    accepted: str = ""
+    records: int = 0
+
+    @classmethod
+    def blank(cls) -> Calibration:
+        """One that is always sure: what a model has while its own is being found."""
+        size = len(FEATURES)
+        ranges = Ranges(least_tokens=0, most_unknown=1.0, least_common=0.0)
+        return cls((0.0,) * size, (1.0,) * size, (0.0,) * size, bias=30.0, threshold=0.0, ranges=ranges)
+
+    def confidence(self, facts: Mapping[str, float]) -> float:
+        """The probability, between 0 and 1, that a reader accepts a summary with these facts."""
+        terms = zip(FEATURES, self.weight, self.mean, self.deviation, strict=True)
+        value = self.bias + sum(weight * (facts[name] - mean) / deviation for name, weight, mean, deviation in terms)
+        return 1 / (1 + math.exp(-max(-30.0, min(30.0, value))))
+
+    def save(self, folder: Path) -> None:
+        """Write the file into a model folder, beside and renamed."""
+        draft = folder / f".{FILE}.partial"
+        draft.write_text(json.dumps(asdict(self), indent=2) + "\n", encoding="utf-8")
+        draft.replace(folder / FILE)
+
+    @classmethod
+    def load(cls, folder: Path) -> Calibration | None:
+        """The calibration of a model folder, ``None`` where there is none.
+
+        Raises:
+            ModelError: the file is damaged.
+        """
+        path = folder / FILE
+        if not path.is_file():
+            return None
+        try:
+            values: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+            ranges = {name: _finite(value) for name, value in values.pop("ranges").items()}
+            vectors = {
+                name: tuple(_finite(value) for value in values.pop(name)) for name in ("mean", "deviation", "weight")
+            }
+            whole = all(len(vector) == len(FEATURES) for vector in vectors.values())
+            found = cls(
+                **vectors,
+                bias=_finite(values["bias"]),
+                threshold=_finite(values["threshold"]),
+                ranges=Ranges(**ranges),  # type: ignore[arg-type]
+                accepted=str(values.get("accepted", "")),
+                records=int(values.get("records", 0)),
+            )
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            raise ModelError(
+                f"{path} is damaged ({error}); run `laconic calibrate` again, or delete the file."
+            ) from None
+        if not whole or min(found.deviation) <= 0 or not 0 <= found.threshold <= 1:
+            raise ModelError(f"{path} does not fit this version of laconic; run `laconic calibrate` again.")
+        return found
+
+
+def facts_of(
+    hypothesis: Hypothesis, extended_source_ids: Sequence[int], source: TokenizedText, *, unk_id: int, reserved: int
+) -> Facts:
+    """`FEATURES` of a summary, and the three figures of its document that `Ranges` looks at.
+
+    ``reserved`` special tokens stand in the vocabulary before its words.
+    """
+    words = [id_ for id_, token in zip(source.ids, source.tokens, strict=True) if any(map(str.isalpha, token))]
+    count, length = max(1, len(words)), max(1, source.total or len(source.ids))
+    steps = [max(-50.0, value) for value in hypothesis.token_log_probs] or [-50.0]
+    known = set(extended_source_ids)
+    return {
+        "mean_log_prob": sum(steps) / len(steps),
+        "least_log_prob": min(steps),
+        "tokens": float(len(hypothesis.ids)),
+        "new_words": sum(id_ not in known for id_ in hypothesis.ids) / max(1, len(hypothesis.ids)),
+        "source_unknown": words.count(unk_id) / count,
+        "source_common": sum(reserved <= id_ < reserved + COMMON for id_ in words) / count,
+        "source_tokens": float(length),
+        "log_source_tokens": math.log(length),
+    }
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+        raise ValueError(f"'{value}' is not a finite number")
+    return value
