@@ -297,9 +297,9 @@ class Summary:
     for this summary, and ``coarse_entropy`` in nats, a mean over ``steps`` tokens.
 
     Of models that are calibrated: ``confidence``, the probability that a reader accepts what the model wrote, and
-    ``unlike``, in what the document differs from those the model knows; ``facts`` is what both are computed from. Where these speak against it, ``declined`` says
-    why in a sentence, ``text`` is a sentence of the document, and what the model wrote is the first of the
-    ``alternatives``.
+    ``unlike``, in what the document differs from those the model knows; ``facts`` is what both are computed from.
+    Where these speak against it, ``declined`` says why, ``text`` is a sentence of the document, and what the model
+    wrote is the first of the ``alternatives``.
     """
 
     text: str

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import math
+import shutil
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +20,8 @@ from laconic.cli import summarize as summarize_command
 from laconic.cli.main import main
 from laconic.config.schema import RunConfig, SearchConfig, TextConfig, TrainingConfig
 from laconic.errors import ConfigError, DataError, ModelError
+from laconic.evaluation import calibration
+from laconic.explain.confidence import Calibration
 from laconic.models.bart import BartSummarizer
 from laconic.models.folder import LoadedModel, save_model_folder
 from laconic.models.seq2seq import Seq2Seq
@@ -401,3 +406,73 @@ def test_stored_explanations_are_shown_without_the_model(
     capsys.readouterr()
     assert main(["explain", "stored", str(tmp_path / "bad.jsonl")]) == 3
     assert "bad.jsonl:1 is not a stored summary" in capsys.readouterr().err
+
+
+@pytest.fixture
+def unsure(folder: Path, tmp_path: Path) -> Path:
+    """The model with a calibration that is never sure enough."""
+    place = tmp_path / "unsure"
+    shutil.copytree(folder, place)
+    replace(Calibration.blank(), bias=-2.0, threshold=0.5).save(place)
+    return place
+
+
+def test_a_model_that_is_not_sure_declines_unless_asked_to_write(unsure: Path, folder: Path) -> None:
+    document = DOCUMENTS[0]
+    summarizer = Summarizer.from_pretrained(unsure)
+    written = Summarizer.from_pretrained(folder).summarize(document)
+    found = summarizer.summarize(document)
+    assert "not sure" in found.declined
+    assert found.text in document
+    assert found.alternatives[0].text == written.text != found.text
+    assert found.confidence == pytest.approx(1 / (1 + math.exp(2.0)))
+    forced = summarizer.explain(document, always_write=True)
+    assert forced.text == written.text
+    assert not forced.declined
+    assert set(forced.facts) > {"mean_log_prob", "source_common"}
+    assert written.confidence is None
+    again = LoadedModel.from_pretrained(unsure)
+    again.save_pretrained(unsure.parent / "copy")
+    assert Calibration.load(unsure.parent / "copy") == Calibration.load(unsure)
+
+
+def test_the_commands_say_that_the_model_declined(
+    unsure: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    article = tmp_path / "article.txt"
+    article.write_text(DOCUMENTS[0])
+    assert main(["summarize", str(unsure), str(article)]) == 0
+    shown = capsys.readouterr()
+    assert shown.out.strip() in DOCUMENTS[0]
+    assert "not sure of its words" in shown.err
+    assert "--always-write" in shown.err
+    assert main(["summarize", str(unsure), str(article), "--always-write", "--json"]) == 0
+    values = json.loads(capsys.readouterr().out)
+    assert "declined" not in values
+    assert values["confidence"] == pytest.approx(0.1192, abs=1e-4)
+    assert main(["explain", str(unsure), str(article), "--json"]) == 0
+    assert "not sure" in json.loads(capsys.readouterr().out)["declined"]
+
+
+def test_calibrate_stores_what_it_found(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rated = [n % 3 > 0 for n in range(120)]  # what the toy model writes would satisfy nobody
+    monkeypatch.setattr(calibration, "accepted", lambda *_, **__: rated)
+    place = tmp_path / "model"
+    shutil.copytree(folder, place)
+    records = [{"document": DOCUMENTS[n % 5], "summary": "it was late"} for n in range(120)]
+    data = tmp_path / "pairs.jsonl"
+    data.write_text("".join(json.dumps(record) + "\n" for record in records))
+    picture = tmp_path / "reliability.png"
+    arguments = ["calibrate", str(place), "--data", str(data), "--diagram", str(picture), "--json"]
+    assert main(arguments) == 0
+    values = json.loads(capsys.readouterr().out)
+    assert values["accepted"] == pytest.approx(2 / 3)
+    assert picture.stat().st_size > 1000
+    found = Calibration.load(place)
+    assert found is not None
+    assert found.records == 120
+    assert Summarizer.from_pretrained(place).summarize(DOCUMENTS[0], always_write=True).confidence is not None
+    assert main(["calibrate", "lexrank", "--data", str(data)]) == 4
+    assert main(["calibrate", str(place), "--data", str(data), "--diagram", "x.doc"]) == 2

@@ -162,7 +162,7 @@ def reliability(predicted: np.ndarray, accepted: np.ndarray) -> Reliability:
 
 def _auc(predicted: np.ndarray, accepted: np.ndarray) -> float:
     """The area under the ROC curve by ranks; equal predictions share their ranks."""
-    values, inverse, counts = np.unique(predicted, return_inverse=True, return_counts=True)
+    _, inverse, counts = np.unique(predicted, return_inverse=True, return_counts=True)
     last = np.cumsum(counts)
     ranks = (last - (counts - 1) / 2)[inverse]
     positive = accepted.sum()

@@ -1,0 +1,151 @@
+"""A model knows when not to answer: facts, calibration, ranges, and what the summarizer makes of them."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from laconic.errors import DataError, ModelError
+from laconic.evaluation.calibration import accepted, fit, reliability
+from laconic.explain.confidence import FEATURES, Calibration, Ranges, facts_of
+from laconic.summarizer import or_decline
+from laconic.types import Hypothesis, Record, Summary, TokenizedText
+
+DOCUMENT = "The river rose by two metres in the night. The bridge was closed. Nobody was hurt when the river rose."
+RANGES = Ranges(least_tokens=5, most_unknown=0.3, least_common=0.1)
+KNOWN = {"source_tokens": 20.0, "source_unknown": 0.1, "source_common": 0.4}
+
+
+def calibration(threshold: float = 0.5) -> Calibration:
+    """The more likely the words, the surer."""
+    size = len(FEATURES)
+    weight = tuple(1.0 if name == "mean_log_prob" else 0.0 for name in FEATURES)
+    return Calibration((0.0,) * size, (1.0,) * size, weight, bias=1.0, threshold=threshold, ranges=RANGES)
+
+
+def facts_with(**values: float) -> dict[str, float]:
+    return dict.fromkeys(FEATURES, 0.0) | KNOWN | values
+
+
+def test_facts_of_a_summary_counted_by_hand() -> None:
+    source = TokenizedText(
+        ids=(4, 1, 150, 1, 9), tokens=("the", "zebra", "ran", "xylo", "."), offsets=((0, 1),) * 5, total=8
+    )
+    hypothesis = Hypothesis([4, 300, 301, 77], 0.0, -6.0, [-1.0, -2.0, -0.5, -2.0, -0.5], finished=True)
+    found = facts_of(hypothesis, [4, 300, 150, 301, 9], source, unk_id=1, reserved=4)
+    assert found["mean_log_prob"] == pytest.approx(-6.0 / 5)
+    assert found["least_log_prob"] == -2.0
+    assert found["tokens"] == 4
+    assert found["new_words"] == pytest.approx(1 / 4)  # 77 is the only word that the source lacks
+    assert found["source_unknown"] == pytest.approx(2 / 4)  # the full stop is no word
+    assert found["source_common"] == pytest.approx(1 / 4)
+    assert found["source_tokens"] == 8
+    assert found["log_source_tokens"] == pytest.approx(math.log(8))
+
+
+def test_confidence_is_the_logistic_of_the_standardised_facts() -> None:
+    one = replace(calibration(), mean=(2.0, *[0.0] * 5), deviation=(0.5, *[1.0] * 5))
+    assert one.confidence(facts_with(mean_log_prob=3.0)) == pytest.approx(1 / (1 + math.exp(-3.0)))
+    assert 0 < one.confidence(facts_with(mean_log_prob=-1e9)) < 1e-9
+
+
+def test_what_is_unlike_the_training_data_is_named() -> None:
+    assert RANGES.unlike(facts_with()) == ()
+    assert "shorter" in RANGES.unlike(facts_with(source_tokens=4.0))[0]
+    assert "40% of its words" in RANGES.unlike(facts_with(source_unknown=0.4))[0]
+    strange = RANGES.unlike(facts_with(source_unknown=0.9, source_common=0.0))
+    assert len(strange) == 1
+    assert "language" in strange[0]
+
+
+@pytest.mark.parametrize(
+    ("confidence", "unlike", "words"),
+    [(0.7, (), ""), (0.2, (), "not sure"), (0.7, ("it is in another language",), "another language")],
+)
+def test_the_answer_is_a_sentence_of_the_document_where_the_model_had_better_not_answer(
+    confidence: float, unlike: tuple[str, ...], words: str
+) -> None:
+    written = Summary("river river", document=DOCUMENT, id="7", model="m", confidence=confidence, unlike=unlike)
+    found = or_decline(written, calibration(threshold=0.5))
+    if not words:
+        assert found == written
+        return
+    assert words in found.declined
+    assert found.text in DOCUMENT
+    assert found.alternatives[0].text == "river river"
+    assert (found.id, found.model, found.confidence) == ("7", "m", confidence)
+    for word in found.words:
+        assert DOCUMENT[word.sources[0].start : word.sources[0].end] == word.text
+
+
+def test_without_calibration_a_model_always_answers() -> None:
+    written = Summary("river river", document=DOCUMENT)
+    assert or_decline(written, None) == written
+    assert or_decline(written, calibration()) == written  # no confidence: an extractive method's
+
+
+def test_a_calibration_comes_back_from_its_folder(tmp_path: Path) -> None:
+    assert Calibration.load(tmp_path) is None
+    calibration().save(tmp_path)
+    assert Calibration.load(tmp_path) == calibration()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"weight": [1.0]},
+        {"bias": float("nan")},
+        {"deviation": [0.0] * 6},
+        {"ranges": {"least_tokens": "x", "most_unknown": 1, "least_common": 0}},
+        {"ranges": 5},
+        {"threshold": 7},
+    ],
+)
+def test_a_damaged_calibration_is_refused_in_a_sentence(tmp_path: Path, change: dict) -> None:
+    calibration().save(tmp_path)
+    path = tmp_path / "calibration.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    with pytest.raises(ModelError, match="laconic calibrate"):
+        Calibration.load(tmp_path)
+
+
+def test_the_fit_finds_probabilities_that_come_true() -> None:
+    random = np.random.default_rng(5)
+    scores = random.normal(-1.0, 1.0, 3000)
+    good = random.random(3000) < 1 / (1 + np.exp(-(2 * scores + 1)))
+    facts = [facts_with(mean_log_prob=float(score)) for score in scores]
+    found, held_out = fit(facts, good.tolist(), threshold=0.2, rule="drawn")
+    for score in (-2.0, -0.5, 0.5):
+        truth = 1 / (1 + math.exp(-(2 * score + 1)))
+        assert found.confidence(facts_with(mean_log_prob=score)) == pytest.approx(truth, abs=0.04)
+    assert held_out.error < 0.03
+    assert held_out.base_rate == pytest.approx(good.mean())
+    assert found.ranges.least_tokens == 20
+    with pytest.raises(DataError, match="100 records"):
+        fit(facts[:99], good.tolist()[:99], threshold=0.2, rule="")
+    with pytest.raises(DataError, match="No summary"):
+        fit(facts, [False] * 3000, threshold=0.2, rule="")
+
+
+def test_reliability_by_hand() -> None:
+    found = reliability(np.array([0.1, 0.1, 0.9, 0.9]), np.array([0.0, 1.0, 1.0, 1.0]))
+    assert found.bins == ((0.1, 0.5, 2), (0.9, 1.0, 2))
+    assert found.error == pytest.approx(0.5 * 0.4 + 0.5 * 0.1)
+    assert found.auc == pytest.approx((2 + 0.5) / 3)  # of three pairs two are in order, one is a tie
+    assert found.brier == pytest.approx((0.01 + 0.81 + 0.01 + 0.01) / 4)
+
+
+def test_what_counts_as_accepted() -> None:
+    records = [Record(DOCUMENT, "River rises by two metres", id=str(n)) for n in range(4)]
+    texts = [
+        "river rises by two metres",
+        "river rises river rises by two metres",  # words twice
+        "river rises by nine metres",  # a number of its own
+        "bridge closed",
+    ]
+    assert accepted(texts, records, accept=0.4) == [True, False, False, False]
