@@ -14,7 +14,7 @@ from typing import Any, Literal, Protocol, overload
 
 from laconic.config.names import EXTRACTIVE, resolve
 from laconic.errors import ConfigError, DataError, LaconicError
-from laconic.explain.confidence import Calibration
+from laconic.metrics.confidence import Calibration
 from laconic.types import Record, Summary
 
 SYSTEMS = {

@@ -21,7 +21,7 @@ from laconic.cli.main import main
 from laconic.config.schema import RunConfig, SearchConfig, TextConfig, TrainingConfig
 from laconic.errors import ConfigError, DataError, ModelError
 from laconic.evaluation import calibration
-from laconic.explain.confidence import Calibration
+from laconic.metrics.confidence import Calibration
 from laconic.models.bart import BartSummarizer
 from laconic.models.folder import LoadedModel, save_model_folder
 from laconic.models.seq2seq import Seq2Seq

@@ -1,4 +1,4 @@
-"""Fitting `laconic.explain.confidence` to a model: decode validation records, say which summaries a reader would
+"""Fitting `laconic.metrics.confidence` to a model: decode validation records, say which summaries a reader would
 accept, fit the regression, and check it on records it was not fitted on.
 
 **What counts as accepted.** Ratings by people are dear, so a rule stands in for them: ROUGE-1 F against the nearest
@@ -16,7 +16,7 @@ import numpy as np
 
 from laconic.errors import ConfigError, DataError
 from laconic.evaluation.measures import words_of
-from laconic.explain.confidence import FEATURES, Calibration, Facts, Ranges
+from laconic.metrics.confidence import FEATURES, Calibration, Facts, Ranges
 from laconic.metrics.rouge import rouge
 from laconic.metrics.support import check_support
 from laconic.metrics.wordlists import smart_stop_words

@@ -66,6 +66,8 @@ def show(summary: Summary, console: Console, *, words: bool = False, document: b
     if document and summary.document:
         console.print()
         console.print(marked_document(summary, colour=colour))
+    if summary.declined:
+        console.print(Text(f"{summary.declined}; so this is a sentence of the document"))
     if words and summary.words:
         console.print()
         console.print(word_table(summary, colour=colour))

@@ -42,8 +42,8 @@ from laconic.config.names import EXTRACTIVE, MODELS, build, resolve
 from laconic.config.schema import RunConfig, SearchConfig, TextConfig
 from laconic.config.section import validate
 from laconic.errors import LaconicError, ModelError, did_you_mean
-from laconic.explain import confidence
-from laconic.explain.confidence import Calibration
+from laconic.metrics import confidence
+from laconic.metrics.confidence import Calibration
 from laconic.models.base import SummarizationModel
 from laconic.models.family import FAMILY, is_bart_family
 from laconic.text.tokenizer import Tokenizer

@@ -32,7 +32,7 @@ from laconic.server.schemas import (
     SummarizeRequest,
     SummarizeResponse,
 )
-from laconic.server.service import ClientGoneError, Order, Outcome, Service, rendered
+from laconic.server.service import ClientGoneError, Order, Outcome, Service, answered, rendered
 from laconic.server.settings import Settings
 from laconic.server.streaming import events, timing
 from laconic.summarizer import Summarizer
@@ -150,6 +150,7 @@ async def _summarize(service: Service, body: SummarizeRequest, request: Request,
         explain=body.explain,
         attention=body.attention,
         stream=stream,
+        always_write=body.always_write,
     )
     trace = _trace(request, order)
     if stream:
@@ -191,7 +192,8 @@ async def _hub(service: Service, body: HubRequest, request: Request, name: str |
     served = service.catalogue.get(name)
     order = service.order(documents, model=served.name, options=options_of(body.parameters, served))
     outcome = await _outcome(service, order, request, _trace(request, order))
-    texts = [one.text for summary in outcome.summaries for one in (summary, *summary.alternatives)]
+    made = [answered(order, summary) for summary in outcome.summaries]
+    texts = [one.text for summary in made for one in (summary, *summary.alternatives[bool(summary.declined) :])]
     return Response(_json([{"summary_text": text} for text in texts]), media_type="application/json")
 
 

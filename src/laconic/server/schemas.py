@@ -63,6 +63,7 @@ class SummarizeRequest(_Body):
     )
     explain: StrictBool = Field(False, description="Say where each word came from, and what the text does not support.")
     attention: StrictBool = Field(False, description="With `explain`: the attention of each word over the source.")
+    always_write: StrictBool = Field(False, description="Give what the model wrote, also where it is not sure of it.")
     stream: StrictBool = Field(False, description="Answer with server-sent events, as `POST /v1/summarize/stream`.")
 
 
@@ -180,6 +181,9 @@ class Alternative(BaseModel):
     reading: dict[str, float] | None = Field(
         None, description="Of models that read in chunks: `chunks` and `words` of the document, how many were read."
     )
+    confidence: float | None = Field(None, description="The chance that a reader accepts the words, where known.")
+    unlike: list[str] | None = Field(None, description="In what the document is unlike those the model knows.")
+    facts: dict[str, float] | None = Field(None, description="What confidence was computed from.")
     words: list[Word] | None = None
     support: Support | None = None
 
@@ -191,6 +195,10 @@ class SummaryRecord(Alternative):
 
     source_offsets: list[Annotated[list[int], Field(min_length=2, max_length=2)]] | None = None
     chunks: list[Chunk] | None = None
+    declined: str | None = Field(
+        None,
+        description="Why `summary` is a sentence of the document; the first of `alternatives` is what the model wrote.",
+    )
     read_to: int | None = Field(None, description="Where the part of the document ends that the model was given.")
     document: str | None = None
     alternatives: list[Alternative] | None = None

@@ -21,7 +21,7 @@ from laconic.server.metrics import Metrics
 from laconic.server.problems import ProblemError
 from laconic.server.schemas import Document
 from laconic.server.settings import Settings
-from laconic.summarizer import Summarizer
+from laconic.summarizer import Summarizer, or_decline
 from laconic.types import Record, Summary
 
 CHARACTERS_A_TOKEN = 5  # to guess a length without tokenizing
@@ -42,6 +42,7 @@ class Order:
     explain: bool = False
     attention: bool = False
     stream: bool = False
+    always_write: bool = False
 
     @property
     def key(self) -> str:
@@ -146,6 +147,7 @@ class Service:
         explain: bool = False,
         attention: bool = False,
         stream: bool = False,
+        always_write: bool = False,
     ) -> Order:
         """Check everything that can be checked without a model.
 
@@ -164,7 +166,8 @@ class Service:
         if stream and len(documents) > 1:
             raise ProblemError("invalid_request", "Only one document at a time can be streamed.")
         records = tuple(self._record(given, number, served) for number, given in enumerate(documents, start=1))
-        return Order(served, served.parse(options or {}, stream=stream), records, explain, attention, stream)
+        parsed = served.parse(options or {}, stream=stream)
+        return Order(served, parsed, records, explain, attention, stream, always_write)
 
     def _record(self, given: str | Document, number: int, served: Served) -> Record:
         text, name = (given, "") if isinstance(given, str) else (given.document, given.id)
@@ -278,9 +281,14 @@ def as_problem(error: BaseException) -> BaseException:
     return error
 
 
+def answered(order: Order, summary: Summary) -> Summary:
+    """The summary, or a sentence of the document where the model had better not answer."""
+    return summary if order.always_write else or_decline(summary, order.served.system.calibration)
+
+
 def rendered(order: Order, summary: Summary) -> dict[str, Any]:
     """A summary as the answer shows it."""
-    summary = _called(summary, order.served.name)
+    summary = _called(answered(order, summary), order.served.name)
     if not order.explain:
         return to_dict(_bare(summary), document=False, attention=False)
     record = to_dict(summary, attention=order.attention)

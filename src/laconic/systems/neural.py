@@ -17,8 +17,8 @@ from laconic.config.section import validate
 from laconic.data.collate import Collator
 from laconic.data.dataset import EncodedDataset, Example, encode_documents
 from laconic.errors import ConfigError
-from laconic.explain.confidence import Calibration, facts_of
 from laconic.explain.provenance import build_summary
+from laconic.metrics.confidence import Calibration, facts_of
 from laconic.models.folder import LoadedModel, load_model_folder
 from laconic.search.decode import decode
 from laconic.types import Hypothesis, Record, StepOutput, Summary, TokenizedText

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
 
 from laconic.explain.record import from_dict
+from laconic.metrics.confidence import Calibration
 from laconic.server.app import create_app
 from laconic.server.schemas import ModelList, SummarizeResponse
 from laconic.server.settings import Settings
 from laconic.summarizer import Summarizer
-from serving import DOCUMENTS
+from serving import DOCUMENTS, save_tiny_model
 
 
 def post(client: TestClient, path: str = "/v1/summarize", **body: Any) -> Any:
@@ -272,3 +275,21 @@ def test_pages_of_other_origins_may_call_only_where_allowed(summarizer: Summariz
         assert allowed.headers["access-control-allow-origin"] == "https://a.example"
         elsewhere = other.options("/v1/summarize", headers={**asking, "Origin": "https://b.example"})
         assert "access-control-allow-origin" not in elsewhere.headers
+
+
+@pytest.mark.parametrize("always", [False, True])
+def test_a_model_that_is_not_sure_declines_unless_asked_to_write(tmp_path: Path, always: bool) -> None:
+    folder = save_tiny_model(tmp_path / "model")
+    replace(Calibration.blank(), bias=-2.0, threshold=0.5).save(folder)
+    with TestClient(create_app({"tiny": Summarizer.from_pretrained(folder)})) as client:
+        body = {"document": DOCUMENTS[0], "explain": True, "always_write": always}
+        (found,) = client.post("/v1/summarize", json=body).json()["summaries"]
+        assert found["confidence"] == pytest.approx(0.1192, abs=1e-4)
+        if always:
+            assert "declined" not in found
+            return
+        assert "not sure" in found["declined"]
+        assert found["summary"] in DOCUMENTS[0]
+        assert found["alternatives"][0]["summary"] != found["summary"]
+        texts = client.post("/", json={"inputs": DOCUMENTS[0]}).json()
+        assert [text["summary_text"] for text in texts] == [found["summary"]]

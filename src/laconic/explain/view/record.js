@@ -102,6 +102,7 @@ export function facts(view) {
   const { raw, words } = view;
   const parts = [];
   if (words.length) parts.push(`${words.filter((word) => word.kind === "copied").length} of ${words.length} words copied`);
+  if (raw.confidence != null && !raw.declined) parts.push(`confidence ${Number(raw.confidence).toFixed(2)}`);
   if (raw.log_prob) parts.push(`score ${Number(raw.score).toFixed(2)}`);
   if (raw.reading) parts.push(`read ${raw.reading.chunks_read.toLocaleString("en")} of ${raw.reading.chunks.toLocaleString("en")} chunks`);
   if (raw.truncated) parts.push(`${raw.reading ? "given" : "read"} the first ${raw.tokens_read.toLocaleString("en")} of ${raw.tokens_given.toLocaleString("en")} tokens`);

@@ -26,9 +26,18 @@ export class SummaryView {
     const classes = ["words", allCopied ? "all-copied" : "", view.words.length > LONG ? "long" : ""];
     this.text = h("p", { class: classes.filter(Boolean).join(" ") }, ...this.parts());
     this.warnings = this.warningList();
-    this.element = h("div", { class: "summary-view" }, this.factLine(), this.text, this.warnings, this.inspector);
+    this.element = h("div", { class: "summary-view" }, this.factLine(), this.declined(), this.text, this.warnings, this.inspector);
     this.inspect(null);
     if (view.words.length) this.listen();
+  }
+
+  /** Why this is a sentence of the document, and what the model wrote. */
+  declined() {
+    const { declined, alternatives } = this.view.raw;
+    if (!declined) return null;
+    const written = alternatives?.[0]?.summary;
+    const sentence = `${declined.charAt(0).toUpperCase()}${declined.slice(1)}. This is the document's most central sentence instead.`;
+    return h("p", { class: "declined" }, sentence, written ? h("span", { class: "quiet" }, ` It wrote: “${written}”`) : "");
   }
 
   factLine() {

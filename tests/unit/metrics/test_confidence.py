@@ -12,7 +12,7 @@ import pytest
 
 from laconic.errors import DataError, ModelError
 from laconic.evaluation.calibration import accepted, fit, reliability
-from laconic.explain.confidence import FEATURES, Calibration, Ranges, facts_of
+from laconic.metrics.confidence import FEATURES, Calibration, Ranges, facts_of
 from laconic.summarizer import or_decline
 from laconic.types import Hypothesis, Record, Summary, TokenizedText
 

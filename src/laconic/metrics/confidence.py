@@ -116,7 +116,7 @@ class Calibration:
                 **vectors,
                 bias=_finite(values["bias"]),
                 threshold=_finite(values["threshold"]),
-                ranges=Ranges(**ranges),  # type: ignore[arg-type]
+                ranges=Ranges(**ranges),
                 accepted=str(values.get("accepted", "")),
                 records=int(values.get("records", 0)),
             )
