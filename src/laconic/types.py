@@ -177,6 +177,7 @@ class ModelOutput:
     token_mask: Tensor | None = None  # (B, T) bool: the tokens that count in the loss; None: target_mask
     details: dict[str, Tensor] = field(default_factory=dict)
     figures: dict[str, Tensor] = field(default_factory=dict)  # scalars for the log, where `Batch.observe` asks for them
+    memory: Memory | None = None  # what the encoder left, of models with `shares_memory`
 
 
 @dataclass(slots=True)

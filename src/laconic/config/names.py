@@ -68,10 +68,12 @@ OBJECTIVES: Table = {
     "coarse_entropy": "laconic.objectives.reinforce:CoarseEntropy",
     "coverage": "laconic.objectives.coverage:CoverageLoss",
     "guidance": "laconic.objectives.guidance:Guidance",
+    "minimum_risk": "laconic.objectives.risk:MinimumRisk",
     "minus_softmax": "laconic.objectives.opponent:MinusSoftmax",
     "nll": "laconic.objectives.nll:NegativeLogLikelihood",
     "opponent": "laconic.objectives.opponent:OpponentLikelihood",
     "reinforce": "laconic.objectives.reinforce:Reinforce",
+    "self_critical": "laconic.objectives.risk:SelfCritical",
 }
 OPPONENTS: Table = {
     "dynamic": "laconic.layers.opponent.kinds:MaskDynamic",

@@ -94,6 +94,7 @@ class BartSummarizer(SummarizationModel):
 
     config: BartSummarizer.Config
     encoder_switches = frozenset()
+    shares_memory = True
 
     def __init__(
         self,
@@ -308,7 +309,7 @@ class BartSummarizer(SummarizationModel):
         log_probs, details, remembered = self.head(inputs, attention, source, state.get("copying"))
         return log_probs.flatten(0, 1), details, state | {"copying": remembered}
 
-    def forward(self, batch: Batch) -> ModelOutput:
+    def forward(self, batch: Batch, memory: Memory | None = None) -> ModelOutput:
         """Teacher-forced pass: gold log-probabilities (B, T).
 
         Inputs are ``target_ids`` shifted right from ``decoder_start_token_id``, as transformers shifts
@@ -316,7 +317,7 @@ class BartSummarizer(SummarizationModel):
         prediction, which needs the step loop. ``attention`` (B, T, S) is given where the head needs it, and
         outside of training.
         """
-        memory = self.encode(batch)
+        memory = self.encode(batch) if memory is None else memory
         if batch.forced_mask is None or bool(batch.forced_mask.all()):
             return self._project(self._forced(batch, memory), batch, memory)
         return self._project(self._free_running(batch, memory), batch, memory)

@@ -27,6 +27,7 @@ class SummarizationModel(nn.Module):
     config: Section
     vocab_size: int
     encoder_switches: frozenset[str] | None = None  # switches that change what `encode` leaves; none: any may
+    shares_memory: ClassVar[bool] = False  # does `forward` take up a memory, and leave its own?
 
     @abstractmethod
     def encode(self, batch: Batch) -> Memory:
@@ -41,8 +42,11 @@ class SummarizationModel(nn.Module):
         """One step for N rows. ``last_ids`` (N,) may hold extended ids; they are embedded as UNK."""
 
     @abstractmethod
-    def forward(self, batch: Batch) -> ModelOutput:
-        """Teacher-forced pass; where ``batch.forced_mask`` is false the model reads its own prediction."""
+    def forward(self, batch: Batch, memory: Memory | None = None) -> ModelOutput:
+        """Teacher-forced pass; where ``batch.forced_mask`` is false the model reads its own prediction.
+
+        ``memory`` is what the encoder left of these documents in an earlier pass, to models with ``shares_memory``.
+        """
 
     def cross_attentions(self, batch: Batch) -> Tensor:
         """How each layer and head reads the source in a teacher-forced pass: (L, H, B, T, S).

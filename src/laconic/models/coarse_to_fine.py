@@ -215,9 +215,10 @@ class CoarseToFine(SummarizationModel):
 
     # ---------------------------------------------------------------------------- training
 
-    def forward(self, batch: Batch) -> ModelOutput:
+    def forward(self, batch: Batch, memory: Memory | None = None) -> ModelOutput:
         """Teacher-forced pass. Details (B, T): ``coarse_entropy`` in nats and, where chunks were drawn,
         ``policy_log_prob``, the log-probability of the step's draws."""
+        assert memory is None, "what was read depends on the words that were chosen"
         assert batch.target_ids is not None
         assert batch.target_mask is not None
         grid = self._grid(batch)

@@ -147,6 +147,7 @@ class Distraction(SummarizationModel):
     Config = DistractionConfig
     config: DistractionConfig
     encoder_switches = frozenset()
+    shares_memory = True
 
     def __init__(
         self,
@@ -244,12 +245,12 @@ class Distraction(SummarizationModel):
 
     # ---------------------------------------------------------------------------- training
 
-    def forward(self, batch: Batch) -> ModelOutput:
+    def forward(self, batch: Batch, memory: Memory | None = None) -> ModelOutput:
         """Teacher-forced (or, where ``forced_mask`` says so, self-fed) pass: gold log-probabilities (B, T)."""
         if batch.target_input_ids is None or batch.target_ids is None or batch.target_mask is None:
             raise AssertionError("forward needs a batch with targets")
         with torch.autocast(batch.source_ids.device.type, enabled=False):  # only the vocabulary is worth it
-            memory = self.encode(batch)
+            memory = self.encode(batch) if memory is None else memory
             state, trace, level = self._first_state(memory), _Trace(), self.decoder.prepared()
             if batch.forced_mask is None:
                 embedded = self._embed(batch.target_input_ids)
@@ -305,7 +306,7 @@ class Distraction(SummarizationModel):
         source = CopySource(memory.extended_ids, memory.mask, memory.extended_vocab_size)
         log_probs, details = self.head.gold_log_probs(inputs, scores, source, gold)
         placed = {name: scatter_real(values, mask) for name, values in details.items()}
-        output = ModelOutput(scatter_real(log_probs, mask), details=placed)
+        output = ModelOutput(scatter_real(log_probs, mask), details=placed, memory=memory)
         output.attention = torch.cat(trace.weights, dim=1)
         if trace.coverage:
             losses = coverage_loss(output.attention, torch.cat(trace.coverage, dim=1))

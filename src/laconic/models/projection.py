@@ -43,6 +43,7 @@ def project(
         gold_log_probs=scatter_real(log_probs, batch.target_mask),
         attention=None if attention is None else attention.weights,
         details={name: scatter_real(values, batch.target_mask) for name, values in details.items()},
+        memory=memory,
     )
     output.details |= head.of_document(source.opened)
     return output

@@ -118,6 +118,7 @@ class Seq2Seq(SummarizationModel):
     Config = Seq2SeqConfig
     config: Seq2SeqConfig
     encoder_switches = frozenset()
+    shares_memory = True
 
     def __init__(
         self,
@@ -220,12 +221,12 @@ class Seq2Seq(SummarizationModel):
 
     # ---------------------------------------------------------------------------- training
 
-    def forward(self, batch: Batch) -> ModelOutput:
+    def forward(self, batch: Batch, memory: Memory | None = None) -> ModelOutput:
         """Teacher-forced (or, where ``forced_mask`` says so, self-fed) pass: gold log-probabilities (B, T)."""
         if batch.target_input_ids is None or batch.target_ids is None or batch.target_mask is None:
             raise AssertionError("forward needs a batch with targets")
         with torch.autocast(batch.source_ids.device.type, enabled=False):  # only the vocabulary is worth it
-            memory = self.encode(batch)
+            memory = self.encode(batch) if memory is None else memory
             state = self._first_state(memory)
             if batch.forced_mask is None:
                 embedded = self.dropout(self.target_embedding(batch.target_input_ids))
@@ -314,7 +315,7 @@ class Seq2Seq(SummarizationModel):
         source = CopySource(memory.extended_ids, memory.mask, memory.extended_vocab_size)
         log_probs, details = self.head.gold_log_probs(inputs, scores, source, gold)
         placed = {name: scatter_real(values, mask) for name, values in details.items()}
-        output = ModelOutput(scatter_real(log_probs, mask), details=placed)
+        output = ModelOutput(scatter_real(log_probs, mask), details=placed, memory=memory)
         if trace.weights:
             output.attention = torch.cat(trace.weights, dim=1)
         if trace.coverage and output.attention is not None:

@@ -104,6 +104,7 @@ class Transformer(SummarizationModel):
     Config = TransformerConfig
     config: TransformerConfig
     encoder_switches = frozenset()
+    shares_memory = True
 
     def __init__(
         self,
@@ -250,7 +251,7 @@ class Transformer(SummarizationModel):
 
     # ---------------------------------------------------------------------------- training
 
-    def forward(self, batch: Batch) -> ModelOutput:
+    def forward(self, batch: Batch, memory: Memory | None = None) -> ModelOutput:
         """Teacher-forced pass: gold log-probabilities (B, T).
 
         Where ``forced_mask`` is false the model reads its own word, which takes one step after the other.
@@ -258,7 +259,7 @@ class Transformer(SummarizationModel):
         """
         assert batch.target_ids is not None, "a teacher-forced pass needs targets"
         assert batch.target_mask is not None, "a teacher-forced pass needs a target mask"
-        memory = self.encode(batch)
+        memory = self.encode(batch) if memory is None else memory
         if batch.forced_mask is None or bool(batch.forced_mask.all()):
             decoded = self._forced(batch, memory)
         else:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
+from laconic.config.schema import RunConfig
 from laconic.config.section import Section
 from laconic.errors import ConfigError
+from laconic.text.base import Tokenizer
 from laconic.types import Batch, ModelOutput, Term
 
 Reduction = Literal["token", "example", "sentence", "sum"]
@@ -36,6 +38,13 @@ class Objective(nn.Module):
     @abstractmethod
     def forward(self, output: ModelOutput, batch: Batch) -> Term:
         """The term of one micro-batch."""
+
+    def attach(self, model: Any, tokenizer: Tokenizer, run: RunConfig) -> None:
+        """Called once, before training, for objectives that need more than the teacher-forced pass.
+
+        Raises:
+            ConfigError: the objective cannot act in this run.
+        """
 
     def figures(self, output: ModelOutput, batch: Batch) -> dict[str, Tensor]:
         """Further scalars for the log, asked for where a line of it is due (``batch.observe``)."""

@@ -35,13 +35,14 @@ def forced_mask(
     return mask
 
 
-def noise_seed(seed: int, update: int, micro_batch: int) -> int:
-    """The seed of a micro-batch's noise that is no part of the global stream: a pure function, as the coins are.
+def noise_seed(seed: int, update: int) -> int:
+    """The seed of an update's noise that is no part of the global stream: a pure function, as the coins are.
 
-    The same on every process, because some of it decides for all of them (whether a minibatch attends softly); what
-    shall differ between processes takes the examples' numbers into account.
+    The same for every process and micro-batch, because an update is one minibatch however it is split, and some of
+    the noise decides for all of it (whether a minibatch attends softly); what shall differ between examples takes
+    their numbers into account.
     """
-    return int(np.random.SeedSequence([seed, update, micro_batch, 1]).generate_state(1, np.uint64)[0])
+    return int(np.random.SeedSequence([seed, update, 1]).generate_state(1, np.uint64)[0])
 
 
 def free_running_mask(size: tuple[int, int]) -> Tensor:

@@ -82,10 +82,13 @@ def prepare(
     model = build_model(run, tokenizer, notes)
     if initial is not None:
         notes.append(take_weights(model, initial, tokenizer, str(start)))
+    objectives = [build("objective", OBJECTIVES, spec) for spec in run.objectives]
+    for objective in objectives:
+        objective.attach(model, tokenizer, run)
     return Parts(
         tokenizer=tokenizer,
         model=model,
-        objectives=[build("objective", OBJECTIVES, spec) for spec in run.objectives],
+        objectives=objectives,
         train_set=train_set,
         validation_set=validation_set,
         collator=Collator(tokenizer, run.text),

@@ -71,17 +71,20 @@ class UpdateStep:
             raise ConfigError("All objectives have weight 0; there is nothing to train.")
 
     def terms(self, batch: Batch) -> list[Term]:
-        """Forward pass (under autocast for bf16) and the active objectives, with their present weights."""
+        """Forward pass and the active objectives (under autocast for bf16), with their present weights."""
         return self._terms_of(self._forward(batch), batch)
 
     def _forward(self, batch: Batch) -> ModelOutput:
-        with torch.autocast(
-            self.accelerator.device.type, torch.bfloat16, enabled=self.run.training.precision == "bf16"
-        ):
+        with self._autocast():
             return self.model(batch)
 
+    def _autocast(self) -> torch.autocast:
+        low = self.run.training.precision == "bf16"
+        return torch.autocast(self.accelerator.device.type, torch.bfloat16, enabled=low)
+
     def _terms_of(self, output: ModelOutput, batch: Batch) -> list[Term]:
-        terms = [objective(output, batch) for objective in self.active]
+        with self._autocast():  # for those that ask the model again
+            terms = [objective(output, batch) for objective in self.active]
         return [replace(term, weight=self._weights.get(term.name, term.weight)) for term in terms]
 
     def __call__(self, batches: Sequence[Batch], update: int, flags: Sequence[float], out: Path) -> UpdateFigures:
@@ -164,7 +167,7 @@ class UpdateStep:
             forced_mask=mask,
             token_weights=hints[0].token_weights(batch) if hints else None,
             label_smoothing={o.name: getattr(o.config, "label_smoothing", 0.0) for o in self.active},
-            noise_seed=noise_seed(training.seed, update, number),
+            noise_seed=noise_seed(training.seed, update),
             observe=last and (update + 1) % training.log_every == 0,
         )
         return batch.to(self.accelerator.device, non_blocking=True)

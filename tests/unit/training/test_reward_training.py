@@ -1,0 +1,86 @@
+"""Training on the reward of what the model writes: however an update is cut, and over an interruption."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from laconic.errors import ConfigError
+from laconic.training.checkpoint import checkpoint_folders, read_checkpoint
+from laconic.training.logging import read_log
+from laconic.training.loop import train
+from laconic.training.state import TrainingInterrupted
+
+RISK, CRITICAL = {"type": "minimum_risk", "candidates": 3}, {"type": "self_critical", "samples": 2}
+SENTENCE, TOKEN = {"type": "nll", "reduction": "sentence", "weight": 0.1}, {"type": "nll"}
+
+
+def quiet(message: str) -> None:
+    pass
+
+
+def gradients(trainer: Any, *groups: range) -> tuple[dict[str, torch.Tensor], Any]:
+    data = trainer.parts.train_set
+    trainer.model.zero_grad(set_to_none=True)
+    batches = [trainer.parts.collator([data[index] for index in group]) for group in groups]
+    figures = trainer.step(batches, 3, [0.0], trainer.out)
+    return {name: p.grad.clone() for name, p in trainer.model.named_parameters() if p.grad is not None}, figures
+
+
+@pytest.mark.parametrize("objectives", [[RISK], [CRITICAL], [SENTENCE, CRITICAL], [TOKEN, RISK]])
+def test_accumulation_equals_one_big_batch(make_trainer: Any, objectives: list[Any]) -> None:
+    trainer = make_trainer(objectives=objectives)
+    trainer.model.double()
+    with torch.no_grad():
+        for parameter in trainer.model.parameters():
+            parameter.mul_(3)  # far from an even guess
+    whole, figures = gradients(trainer, range(0, 12))
+    pieces, again = gradients(trainer, range(0, 2), range(2, 9), range(9, 12))
+    assert any(bool(value.abs().max() > 1e-4) for value in whole.values())
+    assert again.values == pytest.approx(figures.values, rel=1e-5)
+    for name in whole:
+        torch.testing.assert_close(pieces[name], whole[name], rtol=1e-4, atol=1e-8)
+
+
+@pytest.mark.parametrize("objectives", [[SENTENCE, CRITICAL], [RISK]])
+def test_an_interrupted_run_continues_exactly(make_run: Any, tmp_path: Path, objectives: list[Any]) -> None:
+    settings = {
+        "accumulation": 2,
+        "max_updates": 7,
+        "log_every": 1,
+        "validation": {"every_updates": 5},
+        "checkpoint": {"every_updates": 6},
+    }
+    run = make_run(objectives=objectives, training=settings, **{"model.dropout": 0.3})
+    train(run, tmp_path / "whole", on_message=quiet)
+
+    def stop(entry: dict[str, Any]) -> None:
+        if entry["update"] == 3:
+            signal.raise_signal(signal.SIGINT)
+
+    with pytest.raises(TrainingInterrupted):
+        train(run, tmp_path / "stopped", on_log=stop, on_message=quiet)
+    train(run, tmp_path / "stopped", resume=True, on_message=quiet)
+    logs = [read_log(tmp_path / name / "log.jsonl") for name in ("whole", "stopped")]
+    assert logs[0] == logs[1]
+    states = [read_checkpoint(checkpoint_folders(tmp_path / name)[0]).tensors for name in ("whole", "stopped")]
+    assert all(torch.equal(value, states[1]["model"][name]) for name, value in states[0]["model"].items())
+    kind = objectives[-1]["type"]
+    line = next(entry for entry in logs[0] if f"{kind}_reward" in entry)
+    assert -1.5 < line[f"{kind}_reward"] < 1
+    assert any(entry.get("val_loss_tf", -1) >= 0 for entry in logs[0])
+
+
+def test_bf16_asks_the_model_again_under_autocast(make_trainer: Any) -> None:
+    trainer = make_trainer(objectives=[RISK], **{"training.precision": "bf16"})
+    assert gradients(trainer, range(0, 8))[1].values["minimum_risk"] > 0
+
+
+def test_a_model_that_cannot_is_refused_before_training(make_run: Any, tmp_path: Path) -> None:
+    model = {"type": "coarse_to_fine", "hidden_size": 4, "embedding_size": 4}
+    with pytest.raises(ConfigError, match=r"set model\.type to seq2seq"):
+        train(make_run(model=model, objectives=[RISK]), tmp_path / "run", on_message=quiet)
