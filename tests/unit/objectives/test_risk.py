@@ -201,7 +201,7 @@ def test_the_expected_reward_rises(kind: str, name: str) -> None:
     def expected() -> float:
         log_probs, every = log_probs_of_all(model, batch)
         rewards = torch.tensor(objective.rewards(batch, every)).double()
-        return float((log_probs.exp() * rewards).sum(dim=1).mean())
+        return float((log_probs.detach().exp() * rewards).sum(dim=1).mean())
 
     before = expected()
     optimizer = torch.optim.Adam(model.parameters(), lr=0.05)
