@@ -199,7 +199,7 @@ def json_record(line: str, origin: str, document_column: str | None) -> Record:
     Raises:
         DataError: not a JSON object, or no document in it.
     """
-    from laconic.data.columns import DOCUMENT_STRONG, DOCUMENT_WEAK
+    from laconic.data.columns import DOCUMENT_EXACT, DOCUMENT_STRONG, DOCUMENT_WEAK
 
     try:
         values = json.loads(line)
@@ -207,7 +207,7 @@ def json_record(line: str, origin: str, document_column: str | None) -> Record:
         raise DataError(f"{origin} is not valid JSON ({error.msg} at character {error.pos + 1}).") from None
     if not isinstance(values, dict):
         raise DataError(f"{origin} is not a JSON object with a document.")
-    known = (*DOCUMENT_STRONG, *DOCUMENT_WEAK)
+    known = (*DOCUMENT_EXACT, *DOCUMENT_STRONG, *DOCUMENT_WEAK)
     names = [document_column] if document_column else [name for name in known if name in values][:1]
     if not names or not isinstance(values.get(names[0]), str):
         raise DataError(f"{origin} has no text '{names[0] if names else 'document'}'; keys: {', '.join(values)}.")

@@ -1,7 +1,7 @@
 """Which column is the document and which the summary: a published table, never a guess.
 
-Within each side the strong names win over the weak ones; two names of the same strength are an error that
-lists the columns, and so is none. Names are compared without case, spaces or dashes.
+A column called exactly "document" or "summary" is just that. Beyond these, within each side the strong names win over the
+weak ones; two names of the same strength are an error that lists the columns, and so is none. Names are compared without case, spaces or dashes.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from laconic.errors import DataError, did_you_mean
 
 # The names seen in public corpora (cnn_dailymail, xsum, samsum, dialogsum, multi_news, gigaword, aeslc,
 # all-the-news, big_patent, arxiv, scitldr, billsum, amazon_reviews, orange_sum, xglue, thaisum, LCSTS, CSL).
+DOCUMENT_EXACT, SUMMARY_EXACT = ("document",), ("summary",)
 DOCUMENT_STRONG = (
-    "document",
     "article",
     "dialogue",
     "dialog",
@@ -30,7 +30,7 @@ DOCUMENT_STRONG = (
     "short_text",
 )
 DOCUMENT_WEAK = ("input", "description", "report", "abstract", "abst", "transcript", "story", "email")
-SUMMARY_STRONG = ("summary", "highlights", "tldr", "target", "tgt", "subject_line")
+SUMMARY_STRONG = ("highlights", "tldr", "target", "tgt", "subject_line")
 SUMMARY_WEAK = ("title", "headline", "subject", "abstract", "review_title", "news_title", "output", "label")
 
 ID_NAMES = ("id", "guid", "fname", "paper_id", "doc_id", "document_id", "article_id", "bill_id")
@@ -78,16 +78,17 @@ def detect_columns(
     """
     folded = {_fold(name): name for name in names}
     chosen = _given("document", document, names, where) or _choose(
-        "document", (DOCUMENT_STRONG, DOCUMENT_WEAK), folded, where, taken=summary
+        "document", (DOCUMENT_EXACT, DOCUMENT_STRONG, DOCUMENT_WEAK), folded, where, taken=summary
     )
     assert chosen is not None
     numbered = [name for name in names if _NUMBERED_SUMMARY.match(_fold(name))]
     target = _given("summary", summary, names, where)
     note = "" if document or summary else " (detected; choose with --document-column and --summary-column)"
-    if target is None and numbered and not any(name in folded for name in SUMMARY_STRONG):
+    if target is None and numbered and not any(name in folded for name in (*SUMMARY_EXACT, *SUMMARY_STRONG)):
         target = numbered[0]
     elif target is None:
-        target = _choose("summary", (SUMMARY_STRONG, SUMMARY_WEAK), folded, where, taken=chosen, required=need_summary)
+        tiers = (SUMMARY_EXACT, SUMMARY_STRONG, SUMMARY_WEAK)
+        target = _choose("summary", tiers, folded, where, taken=chosen, required=need_summary)
     return _with_optional(Columns(chosen, target, note=note, need_summary=need_summary), folded, names)
 
 
@@ -106,10 +107,12 @@ def _with_optional(columns: Columns, folded: dict[str, str], names: Sequence[str
 def column_table() -> list[tuple[str, str, tuple[str, ...]]]:
     """The published table, as ``laconic data columns`` prints it: side, strength, names."""
     return [
-        ("document", "first", DOCUMENT_STRONG),
-        ("document", "then", DOCUMENT_WEAK),
-        ("summary", "first", SUMMARY_STRONG),
-        ("summary", "then", SUMMARY_WEAK),
+        ("document", "first", DOCUMENT_EXACT),
+        ("document", "then", DOCUMENT_STRONG),
+        ("document", "last", DOCUMENT_WEAK),
+        ("summary", "first", SUMMARY_EXACT),
+        ("summary", "then", SUMMARY_STRONG),
+        ("summary", "last", SUMMARY_WEAK),
     ]
 
 

@@ -276,6 +276,8 @@ def test_extras_are_named(write, monkeypatch: pytest.MonkeyPatch) -> None:
         (["abstract", "title"], "abstract", "title"),
         (["article", "abstract", "section_names"], "article", "abstract"),
         (["description", "abstract"], "description", "abstract"),
+        (["id", "document", "summary", "source"], "document", "summary"),
+        (["text", "Document", "tldr", "Summary"], "Document", "Summary"),
     ],
 )
 def test_known_columns(names: list[str], document: str, summary: str) -> None:
