@@ -1,7 +1,8 @@
 """Which column is the document and which the summary: a published table, never a guess.
 
-A column called exactly "document" or "summary" is just that. Beyond these, within each side the strong names win over the
-weak ones; two names of the same strength are an error that lists the columns, and so is none. Names are compared without case, spaces or dashes.
+A column called exactly "document" or "summary" is just that. Beyond these, within each side the strong names win over
+the weak ones; two names of the same strength are an error that lists the columns, and so is none. Names are compared
+without case, spaces or dashes.
 """
 
 from __future__ import annotations
