@@ -72,6 +72,7 @@ OBJECTIVES: Table = {
     "minus_softmax": "laconic.objectives.opponent:MinusSoftmax",
     "nll": "laconic.objectives.nll:NegativeLogLikelihood",
     "opponent": "laconic.objectives.opponent:OpponentLikelihood",
+    "r_drop": "laconic.objectives.rdrop:RDrop",
     "reinforce": "laconic.objectives.reinforce:Reinforce",
     "self_critical": "laconic.objectives.risk:SelfCritical",
 }

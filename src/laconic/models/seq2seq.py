@@ -310,7 +310,7 @@ class Seq2Seq(SummarizationModel):
         inputs = self._head_inputs(trace, lambda part: torch.cat(part, dim=1)[rows, steps])
         inputs.hidden = self.dropout(inputs.hidden)
         weights = None if batch.token_weights is None else batch.token_weights[rows, steps]
-        gold = GoldTokens(batch.target_ids[rows, steps], rows, weights, batch.label_smoothing.get("nll", 0.0))
+        gold = GoldTokens(batch.target_ids[rows, steps], rows, weights, batch.label_smoothing.get("nll", 0.0), steps)
         scores = torch.cat(trace.scores, dim=1)[rows, steps] if trace.scores and self.head.copies else None
         source = CopySource(memory.extended_ids, memory.mask, memory.extended_vocab_size)
         log_probs, details = self.head.gold_log_probs(inputs, scores, source, gold)

@@ -202,3 +202,28 @@ def test_a_copied_word_whose_attention_underflows() -> None:
     assert float(value.detach()) == pytest.approx(expected)
     value.backward()
     assert bool(scores.grad.isfinite().all())
+
+
+@pytest.mark.parametrize("hidden_size", [None, 3])
+def test_label_smoothing_is_over_all_words_of_the_mixture(hidden_size: int | None) -> None:
+    """(1 - eps) log P(gold) + eps / V sum_w log P(w), value and gradient, against equation (5) written out."""
+    projection = VocabularyProjection(4, V, hidden_size=hidden_size)
+    head = PointerHead(Section(), projection=projection, gate_size=2, unk_id=1).double()
+    hidden, features, scores = (rand(B, Q, width, seed=width).requires_grad_() for width in (4, 2, S))
+    rows, steps = torch.ones(B, Q).bool().nonzero(as_tuple=True)
+    ids = torch.tensor([6, 2, 4, 8, 5, 6])  # copied, both, generated; outside V, generated, outside V
+    gold = GoldTokens(ids, rows, None, 0.3, steps)
+    inputs = HeadInput(hidden[rows, steps], features[rows, steps])
+    values, details = head.gold_log_probs(inputs, scores[rows, steps], CopySource(IDS, MASK, X), gold)
+    copies = masked_softmax(scores, MASK.unsqueeze(1).expand(B, Q, S))
+    gates = generation_gate(features, head.gate.weight, head.gate.bias)
+    all_ids = IDS.masked_fill(~MASK, 0).unsqueeze(1).expand(B, Q, S)
+    log_probs = final_distribution(projection(hidden), gates, copies, all_ids, X)[rows, steps]
+    plain = log_probs.gather(1, ids[:, None])[:, 0]
+    expected = 0.7 * plain + 0.3 * log_probs[:, :V].mean(dim=-1)
+    torch.testing.assert_close(values, plain)
+    torch.testing.assert_close(details["smoothed_log_probs"], expected)
+    leaves = [hidden, features, scores, *head.parameters()]
+    found = torch.autograd.grad(details["smoothed_log_probs"].sum(), leaves)
+    for actual, wanted in zip(found, torch.autograd.grad(expected.sum(), leaves), strict=True):
+        torch.testing.assert_close(actual, wanted)

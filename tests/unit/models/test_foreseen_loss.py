@@ -13,8 +13,11 @@ from samples import random_batch, tiny_seq2seq
 
 @pytest.mark.parametrize("unk_loss", ["count", "ignore"])
 @pytest.mark.parametrize("reduction", ["token", "example", "sentence", "sum"])
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
 @pytest.mark.parametrize("head", ["pointer", "vocabulary"])
-def test_no_second_projection(head: str, reduction: Any, unk_loss: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_second_projection(
+    head: str, smoothing: float, reduction: Any, unk_loss: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     if (reduction, unk_loss) == ("example", "ignore"):
         pytest.skip("which tokens an example divides by is known only after the pass; it projects again, exactly")
 
@@ -23,10 +26,11 @@ def test_no_second_projection(head: str, reduction: Any, unk_loss: str, monkeypa
 
     monkeypatch.setattr(vocabulary, "_again", refuse)
     model = tiny_seq2seq(head={"type": head}, unk_loss=unk_loss).float()
-    objective = NegativeLogLikelihood(NegativeLogLikelihood.Config(reduction=reduction))
+    objective = NegativeLogLikelihood(NegativeLogLikelihood.Config(reduction=reduction, label_smoothing=smoothing))
     batch = random_batch()
     assert batch.target_ids is not None
     batch.target_ids[0, 0] = model.unk_id
     batch.token_weights = objective.token_weights(batch)
+    batch.label_smoothing = {"nll": smoothing}
     term = objective(model(batch), batch)
     (term.sum / term.count).backward()

@@ -26,9 +26,9 @@ from torch import Tensor, nn
 from torch.nn.functional import logsigmoid
 
 from laconic.config.section import Section
-from laconic.errors import ConfigError
 from laconic.layers.copying.base import CopyHead, CopySource, GoldTokens, HeadInput
-from laconic.layers.masking import NEGATIVE_INFINITY, masked_logsumexp
+from laconic.layers.copying.smoothing import copied_excess, excess_slope, source_words
+from laconic.layers.masking import NEGATIVE_INFINITY, masked_logsumexp, masked_softmax
 from laconic.layers.vocabulary import VocabularyProjection
 from laconic.types import AttentionOutput
 
@@ -110,6 +110,49 @@ def gold_copy_log_prob(scores: Tensor, gold: Tensor, source_ids: Tensor, mask: T
     return masked_logsumexp(scores, matches) - masked_logsumexp(scores, mask)
 
 
+def gold_mixture(
+    hidden: Tensor,
+    projection: VocabularyProjection,
+    gold: GoldTokens,
+    gates: Tensor,
+    copied: Tensor,
+    ids: Tensor,
+    words: tuple[Tensor, Tensor] | None,
+) -> tuple[Tensor, Tensor | None]:
+    """Equation (5) of M gold words, without any (M, V) tensor that is kept; and the mean of all V words' log P.
+
+    Args:
+        hidden: (M, F) what the projection reads.
+        projection: the vocabulary's.
+        gold: the words.
+        gates: (M,) the argument of the sigmoid of p_gen (lambda).
+        copied: (M,) the gold words' log copy probability, -inf where the source lacks them.
+        ids: (M,) theirs, UNK in the place of words outside V.
+        words: `source_words`, where labels are smoothed; without them there is no mean.
+    """
+    size, smoothing, outside = projection.vocab_size, gold.smoothing, gold.ids >= projection.vocab_size
+    with torch.no_grad():
+        frozen_gates, frozen_copied = gates.detach(), copied.detach()
+        frozen_words = None if words is None else (words[0].detach(), words[1])
+
+    def derivative(log_vocab: Tensor, rows: slice) -> Tensor:
+        """d loss / d log P_vocab(gold): the share of P(gold) that was generated (none for words outside V) and,
+        with label smoothing, what it does to the mean of all words."""
+        generated = logsigmoid(frozen_gates[rows]) + log_vocab.masked_fill(outside[rows], NEGATIVE_INFINITY)
+        share = torch.exp(generated - torch.logaddexp(generated, logsigmoid(-frozen_gates[rows]) + frozen_copied[rows]))
+        if frozen_words is not None:
+            slope = excess_slope(frozen_words[0][rows], log_vocab, frozen_words[1][rows])
+            share = (1 - smoothing) * share + smoothing * (1 + slope / size)
+        return share if gold.weights is None else share * gold.weights[rows]
+
+    log_vocab = projection.gold_log_probs(hidden, ids, derivative)
+    log_probs = gold_log_prob(gates, log_vocab.masked_fill(outside, NEGATIVE_INFINITY), copied)
+    if words is None:
+        return log_probs, None
+    mean = projection.smoothed(log_vocab, hidden.to(gates.dtype), ids, 1.0) + logsigmoid(gates)
+    return log_probs, mean + copied_excess(words[0], log_vocab, words[1]) / size
+
+
 class PointerHead(CopyHead):
     """p_gen and the mixture; see the file's table of symbols."""
 
@@ -140,30 +183,20 @@ class PointerHead(CopyHead):
     def gold_log_probs(
         self, inputs: HeadInput, scores: Tensor | None, source: CopySource, gold: GoldTokens
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        """M target tokens: log P(gold) (M,), details p_gen (M,)."""
+        """M target tokens: log P(gold) (M,), details p_gen (M,) and, where labels are smoothed,
+        ``smoothed_log_probs`` (M,)."""
         assert scores is not None
-        if gold.smoothing:
-            raise ConfigError(
-                "Label smoothing needs the mean log-probability of all words, which copied words do not have: "
-                "set label_smoothing of the objective nll to 0, or model.head to {type: vocabulary}."
-            )
         gate = generation_gate(inputs.gate, self.gate.weight, self.gate.bias)
-        log_copy = gold_copy_log_prob(
-            scores.to(gate.dtype), gold.ids, source.extended_ids[gold.rows], source.mask[gold.rows]
-        )
-        outside = gold.ids >= self.projection.vocab_size
-        ids = gold.ids.masked_fill(outside, self.unk_id)
-        with torch.no_grad():
-            frozen_gate, frozen_copy = gate.detach(), log_copy.detach()
-
-        def derivative(log_vocab: Tensor, rows: slice) -> Tensor:
-            """d log P / d log P_vocab: the share of P(gold) that was generated; none for words outside V."""
-            generated = logsigmoid(frozen_gate[rows]) + log_vocab.masked_fill(outside[rows], NEGATIVE_INFINITY)
-            share = torch.exp(
-                generated - torch.logaddexp(generated, logsigmoid(-frozen_gate[rows]) + frozen_copy[rows])
-            )
-            return share if gold.weights is None else share * gold.weights[rows]
-
-        log_vocab = self.projection.gold_log_probs(inputs.hidden, ids, derivative)
-        log_vocab = log_vocab.masked_fill(outside, NEGATIVE_INFINITY)
-        return gold_log_prob(gate, log_vocab, log_copy), {"p_gen": torch.sigmoid(gate)}
+        scores, mask = scores.to(gate.dtype), source.mask[gold.rows]
+        log_copy = gold_copy_log_prob(scores, gold.ids, source.extended_ids[gold.rows], mask)
+        ids = gold.ids.masked_fill(gold.ids >= self.projection.vocab_size, self.unk_id)
+        words = None
+        if gold.smoothing:
+            with torch.autocast(gate.device.type, enabled=False):
+                mixed = gate, masked_softmax(scores, mask)
+                words = source_words(inputs.hidden.to(gate.dtype), self.projection, source, gold, ids, mixed)
+        log_probs, mean = gold_mixture(inputs.hidden, self.projection, gold, gate, log_copy, ids, words)
+        details = {"p_gen": torch.sigmoid(gate)}
+        if mean is not None:
+            details["smoothed_log_probs"] = (1 - gold.smoothing) * log_probs + gold.smoothing * mean
+        return log_probs, details

@@ -6,24 +6,19 @@
 The first sum is one product with the output matrix's mean row (`VocabularyProjection.smoothed`); the last needs the
 logits of the source's own words, one (B, T, D) by (B, D, S) product.
 
-A floor under every probability (`prob_floor`, the release's) leaves no such formula: there, and only there, the
-distribution is written out, a few rows at a time and again in the backward pass.
+Every head that mixes its copies into the vocabulary's distribution smooths labels so; lambda is p_gen there.
 """
 
 from __future__ import annotations
 
-import math
-
 import torch
 from torch import Tensor
 from torch.nn import functional as F
-from torch.utils.checkpoint import checkpoint
 
 from laconic.layers.copying.base import CopySource, GoldTokens, first_positions
-from laconic.layers.copying.pointer import final_distribution
 from laconic.layers.vocabulary import VocabularyProjection
 
-_NUMBERS_AT_ONCE = 2**24  # of rows of the distribution that is written out
+_SMALLEST_COPY = 1e-30  # of the copy probability of a word of the source, so that its logarithm has a gradient
 
 
 def distinct(source: CopySource, vocab_size: int) -> tuple[Tensor, Tensor]:
@@ -35,14 +30,10 @@ def distinct(source: CopySource, vocab_size: int) -> tuple[Tensor, Tensor]:
     return first, (first == places) & source.mask & (ids < vocab_size)
 
 
-def source_logits(
-    features: Tensor, projection: VocabularyProjection, source: CopySource, gold: GoldTokens, steps: int
-) -> Tensor:
-    """The logits of the source's own words: features (M, F) -> (M, S); words outside V have those of word 0.
-
-    ``steps`` is T, the number of steps that ``gold.steps`` counts.
-    """
-    assert gold.steps is not None
+def source_logits(features: Tensor, projection: VocabularyProjection, source: CopySource, gold: GoldTokens) -> Tensor:
+    """The logits of the source's own words: features (M, F) -> (M, S); words outside V have those of word 0."""
+    assert gold.steps is not None, "smoothing needs to know the step of each target token"
+    steps = int(gold.steps.max()) + 1 if gold.steps.numel() else 1
     ids = source.extended_ids.masked_fill(source.extended_ids >= projection.vocab_size, 0)
     words, bias = F.embedding(ids, projection.weight).to(features.dtype), projection.bias[ids]
     grid = features.new_zeros(len(ids), steps, features.shape[-1]).index_put((gold.rows, gold.steps), features)
@@ -63,18 +54,29 @@ def excess_slope(relative: Tensor, log_vocab: Tensor, counted: Tensor) -> Tensor
     return -torch.where(counted, torch.sigmoid(relative - log_vocab.unsqueeze(-1)), 0.0).sum(dim=-1)
 
 
-def floored_mean(
-    inputs: Tensor, gate: Tensor, copied: Tensor, ids: Tensor, projection: VocabularyProjection, size: int, floor: float
-) -> Tensor:
-    """``1 / V sum_w log max(floor, P(w))`` over the words of V: (M, F), (M,), (M, S), (M, S) -> (M,).
+def source_words(
+    hidden: Tensor,
+    projection: VocabularyProjection,
+    source: CopySource,
+    gold: GoldTokens,
+    ids: Tensor,
+    mixed: tuple[Tensor, Tensor],
+) -> tuple[Tensor, Tensor]:
+    """What `copied_excess` reads of the source's own words, (M, S) twice.
 
-    ``ids`` are extended ids, below ``size``.
+    Args:
+        hidden: (M, F) what the projection reads, in float32 at least.
+        projection: the vocabulary's.
+        source: of the documents.
+        gold: the target words, with their steps.
+        ids: (M,) theirs, UNK in the place of words outside V.
+        mixed: the argument (M,) of lambda's sigmoid, and P_copy over positions (M, S).
     """
-
-    def of_rows(inputs: Tensor, gate: Tensor, copied: Tensor, ids: Tensor) -> Tensor:
-        log_probs = final_distribution(projection(inputs).to(gate.dtype), gate, copied, ids, size)
-        return log_probs[:, : projection.vocab_size].clamp(math.log(floor), math.log1p(-floor)).mean(dim=-1)
-
-    rows = max(1, _NUMBERS_AT_ONCE // size)
-    parts = zip(inputs.split(rows), gate.split(rows), copied.split(rows), ids.split(rows), strict=True)
-    return torch.cat([checkpoint(of_rows, *part, use_reentrant=False) for part in parts])
+    gates, copies = mixed
+    features = hidden if projection.hidden is None else projection.hidden(hidden)
+    logits = source_logits(features, projection, source, gold)
+    own = (features * F.embedding(ids, projection.weight)).sum(dim=-1) + projection.bias[ids]
+    first, counted = distinct(source, projection.vocab_size)
+    copied = torch.zeros_like(copies).scatter_add(-1, first[gold.rows], copies)
+    relative = copied.clamp_min(_SMALLEST_COPY).log() - logits + (own - gates).unsqueeze(-1)
+    return relative, counted[gold.rows] & (copied > 0)

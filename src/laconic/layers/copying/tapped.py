@@ -17,18 +17,20 @@ from typing import Any, Literal
 import torch
 from pydantic import Field, model_validator
 from torch import Tensor, nn
-from torch.nn.functional import linear, logsigmoid
+from torch.nn.functional import linear
+from torch.utils.checkpoint import checkpoint
 
 from laconic.config.section import Section
 from laconic.errors import ConfigError
 from laconic.layers.copying.base import CopyHead, CopySource, GoldTokens, HeadInput, SourceSide
-from laconic.layers.copying.pointer import final_distribution, gold_log_prob, mixture
-from laconic.layers.copying.smoothing import copied_excess, distinct, excess_slope, floored_mean, source_logits
+from laconic.layers.copying.pointer import final_distribution, gold_mixture, mixture
+from laconic.layers.copying.smoothing import source_words
 from laconic.layers.masking import NEGATIVE_INFINITY
 from laconic.layers.transformer import CrossTap, head_attention
 from laconic.layers.vocabulary import VocabularyProjection
 from laconic.types import AttentionOutput
 
+_NUMBERS_AT_ONCE = 2**24  # of rows of the distribution that `floored_mean` writes out
 _SMALLEST_COPY = 1e-30  # of the copy probability of a word of the source, so that its logarithm has a gradient
 
 
@@ -233,55 +235,39 @@ class TappedHead(CopyHead):
         self, inputs: HeadInput, source: CopySource, gold: GoldTokens, gates: Tensor, final: Tensor, copied: Tensor
     ) -> tuple[Tensor, Tensor | None]:
         """Equation (5) of the gold words (M,) and, with label smoothing, the smoothed (M,)."""
-        outside = gold.ids >= self.projection.vocab_size
-        ids = gold.ids.masked_fill(outside, self.unk_id)
-        smoothing, floor = gold.smoothing, self.config.prob_floor
-        words = self._source_words(inputs, source, gold, gates, final) if smoothing and floor is None else None
-        with torch.no_grad():
-            frozen_gates, frozen_copied = gates.detach(), copied.detach()
-            frozen_words = None if words is None else (words[0].detach(), words[1])
-
-        def derivative(log_vocab: Tensor, rows: slice) -> Tensor:
-            """d loss / d log P_gen(gold): the share of P(gold) that was generated (none for words outside V) and,
-            with label smoothing, what it does to the mean of all words."""
-            generated = logsigmoid(frozen_gates[rows]) + log_vocab.masked_fill(outside[rows], NEGATIVE_INFINITY)
-            total = torch.logaddexp(generated, logsigmoid(-frozen_gates[rows]) + frozen_copied[rows])
-            share = torch.exp(generated - total)
-            if frozen_words is not None:
-                slope = excess_slope(frozen_words[0][rows], log_vocab, frozen_words[1][rows])
-                share = (1 - smoothing) * share + smoothing * (1 + slope / self.projection.vocab_size)
-            return share if gold.weights is None else share * gold.weights[rows]
-
-        log_gen = self.projection.gold_log_probs(inputs.hidden, ids, derivative)
-        log_probs = gold_log_prob(gates, log_gen.masked_fill(outside, NEGATIVE_INFINITY), copied)
+        ids = gold.ids.masked_fill(gold.ids >= self.projection.vocab_size, self.unk_id)
+        smoothing, floor, words = gold.smoothing, self.config.prob_floor, None
+        if smoothing and floor is None:
+            with torch.autocast(gates.device.type, enabled=False):
+                words = source_words(precise(inputs.hidden), self.projection, source, gold, ids, (gates, final))
+        log_probs, mean = gold_mixture(inputs.hidden, self.projection, gold, gates, copied, ids, words)
         if floor is not None:
             log_probs = self._floored(log_probs)
         if not smoothing:
             return log_probs, None
-        if words is None:
+        if mean is None:
             own, size = source.extended_ids[gold.rows], source.extended_vocab_size
             assert floor is not None
             mean = floored_mean(inputs.hidden, gates, final, own, self.projection, size, floor)
-        else:
-            mean = self.projection.smoothed(log_gen, precise(inputs.hidden), ids, 1.0) + logsigmoid(gates)
-            mean = mean + copied_excess(words[0], log_gen, words[1]) / self.projection.vocab_size
         return log_probs, (1 - smoothing) * log_probs + smoothing * mean
 
-    def _source_words(
-        self, inputs: HeadInput, source: CopySource, gold: GoldTokens, gates: Tensor, final: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        """What `copied_excess` reads of the source's own words, (M, S) twice."""
-        projection, ids = self.projection, gold.ids.masked_fill(gold.ids >= self.projection.vocab_size, self.unk_id)
-        with torch.autocast(gates.device.type, enabled=False):
-            hidden = precise(inputs.hidden)
-            features = hidden if projection.hidden is None else projection.hidden(hidden)
-            assert inputs.weights is not None
-            logits = source_logits(features, projection, source, gold, inputs.weights.shape[1])
-            own = (features * nn.functional.embedding(ids, projection.weight)).sum(dim=-1) + projection.bias[ids]
-            first, counted = distinct(source, projection.vocab_size)
-            copied = torch.zeros_like(final).scatter_add(-1, first[gold.rows], final)
-            relative = copied.clamp_min(_SMALLEST_COPY).log() - logits + (own - gates).unsqueeze(-1)
-            return relative, counted[gold.rows] & (copied > 0)
+
+def floored_mean(
+    inputs: Tensor, gate: Tensor, copied: Tensor, ids: Tensor, projection: VocabularyProjection, size: int, floor: float
+) -> Tensor:
+    """``1 / V sum_w log max(floor, P(w))`` over the words of V: (M, F), (M,), (M, S), (M, S) -> (M,).
+
+    ``ids`` are extended ids, below ``size``. A floor under every probability leaves no formula for the sum: here, and
+    only here, the distribution is written out, a few rows at a time and again in the backward pass.
+    """
+
+    def of_rows(inputs: Tensor, gate: Tensor, copied: Tensor, ids: Tensor) -> Tensor:
+        log_probs = final_distribution(projection(inputs).to(gate.dtype), gate, copied, ids, size)
+        return log_probs[:, : projection.vocab_size].clamp(math.log(floor), math.log1p(-floor)).mean(dim=-1)
+
+    rows = max(1, _NUMBERS_AT_ONCE // size)
+    parts = zip(inputs.split(rows), gate.split(rows), copied.split(rows), ids.split(rows), strict=True)
+    return torch.cat([checkpoint(of_rows, *part, use_reentrant=False) for part in parts])
 
 
 def gate(size: int, bias: float = 0.0) -> nn.Linear:
