@@ -2,7 +2,7 @@
 
     L_i = - log P1(y_i) - log P2(y_i) + alpha / 2 [KL(P1 || P2) + KL(P2 || P1)]
 
-(their equations 1 to 3, at every target word; the first term is the objective ``nll``, this one is the rest).
+at every target word; the first term is the objective ``nll``, this one is the rest.
 
 Our reading: the divergence is that of the two-way distributions (the gold word, all others together). With copy
 heads the distributions are over V words and those of the document, and (B, T, V) of either is more than the whole
@@ -55,11 +55,9 @@ class RDrop(Objective):
         """Raises:
         ConfigError: the two passes would be equal, or would read different words.
         """
-        rates = [
-            value for key, value in run.model.items() if key.endswith("dropout") and isinstance(value, float | int)
-        ]
+        rates = [run.model[key] for key in run.model if key.endswith("dropout")]
         rates += [module.p for module in model.modules() if isinstance(module, torch.nn.Dropout)]
-        if not any(rates):
+        if rates and not any(rates):
             raise ConfigError("The objective 'r_drop' compares passes that dropout makes different: set model.dropout.")
         if run.training.teacher_forcing.ratio < 1:
             raise ConfigError(
