@@ -6,7 +6,10 @@ S of candidates, with the model's probabilities sharpened or flattened by alpha 
     Q(y) = P(y | x)^alpha / sum_{y' in S} P(y' | x)^alpha,      risk = sum_{y in S} Q(y) (1 - r(y))
 
 Our reading: S are the hypotheses of the run's own beam search (as Edunov et al. 2018 do for summaries), not samples,
-so that what is improved is what will be written; the gold summary is not among them.
+so that what is improved is what will be written; the gold summary is not among them. Q is that of the search, where
+the decoder has no dropout; the gradient is that of the risk by log P, passed on to the log P of the training pass.
+Without dropout the two are the same. So the loss's derivative is known before the pass, which spares the vocabulary's
+projection half of its products (`laconic.layers.vocabulary`).
 
 `SelfCritical` (Paulus, Xiong and Socher 2018, equation 15; Rennie et al. 2017): a sample y^s against the greedy y^,
 
@@ -146,11 +149,16 @@ class MinimumRisk(RewardObjective):
         return search_candidates(self._parts[0], output.memory, self._search)
 
     def _losses(self, output: ModelOutput, batch: Batch, candidates: Candidates, rewards: list[list[float]]) -> Tensor:
-        log_probs = score_candidates(self._parts[0], output, batch, candidates, ())
-        mask = _mask(candidates).to(log_probs.device)
-        placed = log_probs.new_zeros(mask.shape).masked_scatter(mask, log_probs)
-        worth = torch.zeros_like(placed).masked_scatter(mask, log_probs.new_tensor([r for own in rewards for r in own]))
-        return expected_risk(placed, worth, mask, self.config.alpha)
+        like, mask = output.gold_log_probs, _mask(candidates).to(output.gold_log_probs.device)
+        searched, worth = (
+            like.new_zeros(mask.shape).masked_scatter(mask, like.new_tensor(values))
+            for values in ([h.log_prob for own in candidates for h in own], [r for own in rewards for r in own])
+        )
+        risk = expected_risk(searched.requires_grad_(), worth, mask, self.config.alpha)
+        (slopes,) = torch.autograd.grad(risk.sum(), searched)
+        log_probs = score_candidates(self._parts[0], output, batch, candidates, slopes[mask].tolist())
+        change = torch.zeros_like(searched).masked_scatter(mask, log_probs - log_probs.detach())
+        return risk.detach() + (slopes * change).sum(dim=-1)
 
 
 class SelfCritical(RewardObjective):

@@ -13,6 +13,7 @@ from torch import Tensor
 from laconic.config.names import MODELS, OBJECTIVES, build
 from laconic.config.schema import RunConfig
 from laconic.errors import ConfigError
+from laconic.layers import vocabulary
 from laconic.objectives.candidates import draw_candidates, score_candidates, search_candidates
 from laconic.objectives.risk import expected_risk, self_critical_loss
 from laconic.types import Batch, Hypothesis
@@ -125,7 +126,11 @@ def test_minimum_risk_over_everything_is_the_expected_reward(name: str) -> None:
     rewards = torch.tensor(objective.rewards(batch, every)).double()
     assert rewards.unique().numel() > 3
     wanted = grads_of(-(log_probs.exp() * rewards).sum(), model)
-    losses = objective._losses(model(batch), batch, every, objective.rewards(batch, every))
+    found = [
+        [replace(h, log_prob=value) for h, value in zip(own, row, strict=True)]
+        for own, row in zip(every, log_probs.tolist(), strict=True)
+    ]  # as a search would find them
+    losses = objective._losses(model(batch), batch, found, objective.rewards(batch, found))
     torch.testing.assert_close(losses, (log_probs.exp() * (1 - rewards)).sum(dim=1), rtol=1e-6, atol=1e-9)
     close(grads_of(losses.sum(), model), wanted)
 
@@ -231,3 +236,18 @@ def test_what_cannot_act_is_refused() -> None:
     model = build("model", MODELS, spec, vocab_size=WORDS)
     with pytest.raises(ConfigError, match=r"set model\.type to seq2seq"):
         objective_of("self_critical", model)
+
+
+@pytest.mark.parametrize("kind", ["minimum_risk", "self_critical"])
+@pytest.mark.parametrize("name", ["pointer", "attentional"])
+def test_no_second_projection(kind: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What each candidate weighs is known before it is scored, and the vocabulary's projection is told."""
+
+    def refuse(*_: Any) -> None:
+        raise AssertionError("projected again")
+
+    monkeypatch.setattr(vocabulary, "_again", refuse)
+    model, batch = model_of(name).float(), tiny_batch()
+    term = objective_of(kind, model)(model(batch), batch)
+    (0.3 * term.sum / term.count).backward()
+    assert any(p.grad is not None and float(p.grad.abs().max()) > 1e-5 for p in model.parameters())
