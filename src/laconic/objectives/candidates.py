@@ -65,7 +65,8 @@ def specials_of(model: Any) -> SpecialIds:
 
 def beam_config(run: RunConfig, beam_size: int) -> SearchConfig:
     """The run's own search with ``beam_size`` hypotheses, all of them returned and as long as the training's
-    summaries; without blocking of repeated n-grams, so that repetition is seen."""
+    summaries; without blocking of repeated n-grams and without a least length beyond one word, so that what the model
+    does of itself is seen."""
     changes = {"beam_size": beam_size, "num_return": beam_size, "diverse_groups": 1, "shrink_beam": False}
     length = {"max_length": run.text.max_target_tokens, "min_length": min(1, run.search.min_length)}
     return run.search.model_copy(update={**changes, **length, "no_repeat_ngram": 0})
