@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Literal, Protocol, overload
 
 from laconic.config.names import EXTRACTIVE, resolve
+from laconic.config.trust import trusting
 from laconic.errors import ConfigError, DataError, LaconicError
 from laconic.metrics.confidence import Calibration
 from laconic.types import Record, Summary
@@ -67,19 +68,23 @@ class Summarizer:
         self.system = system
 
     @classmethod
-    def from_pretrained(cls, folder_or_id: str | Path, device: Any = "cpu", **options: Any) -> Summarizer:
+    def from_pretrained(
+        cls, folder_or_id: str | Path, device: Any = "cpu", *, trust_code: bool = False, **options: Any
+    ) -> Summarizer:
         """Open a model folder, a run folder, a BART-family checkpoint, a hub id, or an extractive method.
 
         ``options`` are settings of the method (``sentences=2``) or new decoding defaults (``beam_size=8``).
+        ``trust_code``: run Python classes that the folder names, which can do anything.
 
         Raises:
-            ModelError: no such model, or a damaged one.
+            ModelError: no such model, a damaged one, or one that names code that is not trusted.
             ConfigError: an option that does not exist or does not fit.
         """
         name = os.fspath(folder_or_id)
         if name in EXTRACTIVE:
             return cls(resolve("system", SYSTEMS, "extractive")(name, options))
-        system = resolve("system", SYSTEMS, "neural").from_pretrained(folder_or_id, device)
+        with trusting(trust_code):
+            system = resolve("system", SYSTEMS, "neural").from_pretrained(folder_or_id, device)
         system.set_defaults(options)
         return cls(system)
 

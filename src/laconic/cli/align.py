@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from laconic.cli.evaluate import split_of
+from laconic.cli.options import TrustCode
 from laconic.cli.progress import progress, quiet
 from laconic.cli.tables import aligned
 from laconic.errors import ConfigError, DataError, did_you_mean
@@ -62,6 +63,7 @@ def command(
     data_format: Annotated[str, typer.Option("--format", help="Format of the data; detected by default.")] = "auto",
     skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Go on after a bad record.")] = False,
     device: Annotated[str, typer.Option(help="cpu, cuda, ... or auto.")] = "cpu",
+    trust_code: TrustCode = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Find the attention head that aligns best, or look at attention.

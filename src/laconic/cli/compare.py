@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from laconic.cli.evaluate import split_of
+from laconic.cli.options import TrustCode
 from laconic.cli.progress import progress, quiet
 from laconic.cli.tables import aligned
 from laconic.cli.train import data_changes
@@ -51,6 +52,7 @@ def command(
     baseline: Annotated[str | None, typer.Option(help="The row that others are tested against.")] = None,
     test: Annotated[str, typer.Option(help="randomization, bootstrap or t; paired over documents.")] = "randomization",
     device: Annotated[str, typer.Option(help="Device of the models when they are scored.")] = "cpu",
+    trust_code: TrustCode = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Train and score the rows of a recipe, or score what exists, and print one table.

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from laconic.cli.data_write import TOKENS, MinHumanScore, Separator, prepare_app, subset_command
+from laconic.cli.options import TrustCode
 from laconic.cli.progress import progress
 from laconic.cli.select_spans import select_spans_command
 from laconic.cli.tables import aligned
@@ -82,6 +83,7 @@ def stats_command(
     tokens: Annotated[str | None, typer.Option(help="Also count so: " + TOKENS)] = None,
     sentence_separator: Separator = None,
     min_human_score: MinHumanScore = None,
+    trust_code: TrustCode = False,
     as_json: Json = False,
 ) -> None:
     """Lengths, compression, and how much of the summaries stands in the documents."""

@@ -16,7 +16,7 @@ import typer
 
 from laconic.cli.progress import progress, quiet
 from laconic.cli.tables import aligned
-from laconic.config.loading import load_recipe, load_run, resolve_run, with_absolute_paths
+from laconic.config.loading import load_recipe, read_run, resolve_run, with_absolute_paths
 
 if TYPE_CHECKING:
     from laconic.config.schema import RunConfig
@@ -105,7 +105,7 @@ def _train(run: RunConfig, folder: Path) -> None:
     from laconic.training.loop import train
 
     recipe = folder / "recipe.yaml"
-    same = recipe.is_file() and load_run(recipe) == with_absolute_paths(run)
+    same = recipe.is_file() and read_run(recipe) == with_absolute_paths(run)
     minutes = run.training.max_minutes
     _note(f"{'Going on with' if same else 'Training'} {NAME}, for at most {minutes:g} minutes")
     with progress("Training") as bar:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from laconic.cli.options import TrustCode
 from laconic.cli.progress import progress, quiet
 from laconic.cli.tables import aligned
 from laconic.config.loading import parse_overrides
@@ -68,6 +69,7 @@ def command(
     ] = None,
     skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Skip and count bad records.")] = False,
     device: Annotated[str, typer.Option(help="Device of the models, such as cpu or cuda.")] = "cpu",
+    trust_code: TrustCode = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Summarize a data set with each system and print ROUGE, copying, repetition and length.

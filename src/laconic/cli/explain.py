@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from laconic.cli.options import TrustCode
 from laconic.cli.summarize import Notes, is_records, read
 from laconic.config.loading import parse_overrides
 from laconic.errors import ConfigError, DataError
@@ -48,6 +49,7 @@ def command(
     max_records: Annotated[int, typer.Option(min=1, help="At most so many records of a file.")] = 20,
     document_column: Annotated[str | None, typer.Option(help="Name of the document's column.")] = None,
     device: Annotated[str, typer.Option(help="cpu, cuda, ... or auto.")] = "cpu",
+    trust_code: TrustCode = False,
 ) -> None:
     """Show where each word of a summary came from.
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from laconic.cli.tables import aligned
-from laconic.config.loading import load_run
+from laconic.config.loading import read_run
 from laconic.errors import ConfigError, unknown_choice
 
 FORMATS = (".png", ".svg", ".pdf")
@@ -49,7 +49,7 @@ def command(
 
 def _published(run: Path) -> dict[str, Any]:
     recipe = run / "recipe.yaml"
-    return dict(load_run(recipe).published) if recipe.is_file() else {}
+    return dict(read_run(recipe).published) if recipe.is_file() else {}
 
 
 def _in_words(published: dict[str, Any]) -> str:

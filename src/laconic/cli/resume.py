@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from laconic.cli.options import TrustCode
 from laconic.cli.train import Json, run_training
 from laconic.config.loading import load_run, merge, parse_overrides
 from laconic.config.schema import RunConfig
@@ -23,6 +24,7 @@ def command(
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="Move the end, for example training.max_updates=20000."),
     ] = None,
+    trust_code: TrustCode = False,
     as_json: Json = False,
 ) -> None:
     """Go on with an interrupted or killed run from its newest checkpoint.

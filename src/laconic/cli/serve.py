@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from laconic.cli.options import TrustCode
 from laconic.config.loading import parse_overrides
 from laconic.errors import ConfigError, DataError
 
@@ -26,6 +27,7 @@ def command(
         Path | None, typer.Option(help=f"File with the token that clients must send (or ${TOKEN_VARIABLE}).")
     ] = None,
     device: Annotated[str, typer.Option(help="cpu, cuda, ... or auto.")] = "cpu",
+    trust_code: TrustCode = False,
     threads: Annotated[int | None, typer.Option(min=1, help="Threads of one batch; default: one a core.")] = None,
     max_batch: Annotated[int | None, typer.Option(min=1, help="Documents decoded together.")] = None,
     max_queue: Annotated[int | None, typer.Option(min=1, help="Documents that may wait; then 429.")] = None,

@@ -14,6 +14,7 @@ from typing import IO, TYPE_CHECKING, Annotated
 
 import typer
 
+from laconic.cli.options import TrustCode
 from laconic.cli.progress import progress
 from laconic.config.loading import parse_overrides
 from laconic.errors import ConfigError, DataError, LaconicError
@@ -61,6 +62,7 @@ def command(
     document_column: Annotated[str | None, typer.Option(help="Name of the document's column.")] = None,
     skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Go on after a bad record.")] = False,
     device: Annotated[str, typer.Option(help="cpu, cuda, ... or auto.")] = "cpu",
+    trust_code: TrustCode = False,
     jobs: Annotated[int | None, typer.Option(min=1, help="Processes for a file of records.")] = None,
     ray: Annotated[bool, typer.Option("--ray", help="Records on a Ray cluster, --jobs workers.")] = False,
 ) -> None:
@@ -89,7 +91,7 @@ def command(
     records = chain.from_iterable(read(name, jsonl, document_column, skip_bad, notes) for name in inputs)
     first = list(islice(records, 1))  # a missing file is told before a model is opened
     records = chain(first, records)
-    request = Request(model, device, overrides, explain, batch_size, skip_bad, always_write)
+    request = Request(model, device, overrides, explain, batch_size, skip_bad, always_write, trust_code)
     if of_records == {True} or as_json:
         total = count_lines(inputs) if of_records == {True} else len(inputs)
         write_lines(opened(request, jobs, ray, notes), records, output, total)

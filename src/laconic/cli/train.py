@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from laconic.cli.options import TrustCode
 from laconic.cli.progress import progress
 from laconic.config.checking import check_run
 from laconic.config.loading import load_recipe, merge, parse_overrides, resolve_run
@@ -34,6 +35,7 @@ def command(
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a key of the recipe.")
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Empty the run folder if it holds a run.")] = False,
+    trust_code: TrustCode = False,
     as_json: Json = False,
 ) -> None:
     """Train a row of a recipe. The run folder then holds the model, the log and the checkpoints.

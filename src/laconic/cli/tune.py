@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from laconic.cli.evaluate import split_of
+from laconic.cli.options import TrustCode
 from laconic.cli.progress import progress, quiet
 from laconic.cli.tables import aligned
 from laconic.config.loading import parse_overrides
@@ -49,6 +50,7 @@ def command(
     summary_column: Annotated[str | None, typer.Option(help="Name of the summary's column.")] = None,
     data_format: Annotated[str, typer.Option("--format", help="Format of the data; detected by default.")] = "auto",
     device: Annotated[str, typer.Option(help="Device of the model, such as cpu or cuda.")] = "cpu",
+    trust_code: TrustCode = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Decode validation data with many settings of search and say which score best.

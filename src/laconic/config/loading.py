@@ -12,6 +12,7 @@ import yaml
 
 from laconic.config.schema import Recipe, RunConfig
 from laconic.config.section import validate
+from laconic.config.trust import refuse_code
 from laconic.errors import ConfigError, unknown_choice
 
 RECIPES = Path(__file__).parent.parent / "recipes"
@@ -83,7 +84,22 @@ def _row_and_size(recipe: Recipe, row: str | None, size: str | None) -> tuple[st
 
 
 def load_run(path: Path) -> RunConfig:
-    """Read the resolved ``recipe.yaml`` of a run or model folder."""
+    """Read the resolved ``recipe.yaml`` of a run or model folder.
+
+    Raises:
+        ConfigError: it is damaged, or names code that nobody trusted (`laconic.config.trust`).
+    """
+    run = read_run(path)
+    refuse_code(run.model_dump(), path)
+    return run
+
+
+def read_run(path: Path) -> RunConfig:
+    """`load_run` for a recipe that is only looked at: nothing may be built from it.
+
+    Raises:
+        ConfigError: it is damaged.
+    """
     return validate(RunConfig, _read_yaml(path), where="")
 
 

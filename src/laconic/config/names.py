@@ -105,17 +105,22 @@ TOKENIZERS: Table = {
 def resolve(kind: str, table: Table, name: str) -> type[Any]:
     """Return the class behind ``name``; ``package.module:Class`` names one outside the tables.
 
+    What a folder names comes here only through `laconic.config.trust.refuse_code`.
+
     Raises:
-        ConfigError: the name is in no table, or the module or class does not exist.
+        ConfigError: the name is in no table, the module cannot be imported, or it has no such component.
     """
     target = table.get(name, name)
     if ":" not in target:
         raise ConfigError(unknown_choice(kind, name, table))
     module_name, class_name = target.split(":", 1)
     try:
-        return getattr(importlib.import_module(module_name), class_name)
-    except (ModuleNotFoundError, AttributeError) as error:
+        found = getattr(importlib.import_module(module_name), class_name)
+    except Exception as error:  # a module from outside can raise anything
         raise ConfigError(f"The {kind} '{name}' could not be loaded: {error}.") from error
+    if name not in table and not (isinstance(found, type) and hasattr(found, "Config")):
+        raise ConfigError(f"The {kind} '{name}' is no class with a nested Config, as components are.")
+    return found
 
 
 def parse(kind: str, table: Table, spec: Mapping[str, Any]) -> tuple[type[Any], Section]:

@@ -208,9 +208,9 @@ class DistractionConfig(Section):
     ``attention``, ``context`` and ``state`` are lambda_1, lambda_2 and lambda_3 of Chen et al. (2016), equation 18.
     """
 
-    attention: float = 0.0
-    context: float = 0.0
-    state: float = 0.0
+    attention: float = Field(0.0, ge=-1e6, le=1e6)
+    context: float = Field(0.0, ge=-1e6, le=1e6)
+    state: float = Field(0.0, ge=-1e6, le=1e6)
     variant: Literal["paper", "released"] = "paper"
     accumulate: bool = True  # false: the terms choose among the candidates of a step and are not carried on
 
@@ -228,19 +228,19 @@ class SearchConfig(Section):
     ``argmax`` what stands at the most attended position, whatever it is (`laconic.text.unk`). ``model`` sets switches
     of the model while it decodes (which of its scores counts, what it skips)."""
 
-    beam_size: int = Field(1, ge=1)
-    num_return: int = Field(1, ge=1)
-    min_length: int = Field(0, ge=0)
-    max_length: int = Field(50, ge=1)
+    beam_size: int = Field(1, ge=1, le=1000)
+    num_return: int = Field(1, ge=1, le=1000)
+    min_length: int = Field(0, ge=0, le=100_000)
+    max_length: int = Field(50, ge=1, le=100_000)
     length_normalisation: Literal["none", "average", "predicted", "gnmt"] = "average"
-    length_alpha: float = 1.0
-    no_repeat_ngram: int = Field(0, ge=0)
+    length_alpha: float = Field(1.0, ge=-10, le=10)
+    no_repeat_ngram: int = Field(0, ge=0, le=100_000)
     coverage_penalty: Literal["none", "wu", "summary"] = "none"
-    coverage_beta: float = 0.0
+    coverage_beta: float = Field(0.0, ge=0, le=1000)
     forbid_unk: bool = True
     replace_unk: Literal[False, "words", "argmax"] = False
-    diverse_groups: int = Field(1, ge=1)
-    diversity_strength: float = Field(0.0, ge=0)
+    diverse_groups: int = Field(1, ge=1, le=1000)
+    diversity_strength: float = Field(0.0, ge=0, le=1000)
     early_stopping: bool = True
     shrink_beam: bool = False
     distraction: DistractionConfig | None = None

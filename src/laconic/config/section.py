@@ -13,9 +13,11 @@ S = TypeVar("S", bound="Section")
 
 
 class Section(BaseModel):
-    """A frozen group of settings; every default lives in exactly one subclass."""
+    """A frozen group of settings, numbers finite; every default lives in exactly one subclass."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True, protected_namespaces=())
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, validate_default=True, protected_namespaces=(), allow_inf_nan=False
+    )
 
 
 def validate(cls: type[S], values: Mapping[str, Any], *, where: str) -> S:
@@ -37,8 +39,13 @@ def _sentence(cls: type[BaseModel], problem: Any, where: str) -> str:
         known = _fields_at(cls, path[:-1])
         return f"Unknown key '{dotted}'.{did_you_mean(path[-1], known)} Known here: {', '.join(sorted(known))}."
     message = problem["msg"].removeprefix("Value error, ")
-    given = "" if problem["type"] in {"missing", "value_error"} else f" (given: {problem['input']!r})"
+    given = "" if problem["type"] in {"missing", "value_error"} else f" (given: {_short(problem['input'])})"
     return f"'{dotted}': {message[:1].lower()}{message[1:]}{given}."
+
+
+def _short(value: Any) -> str:
+    shown = repr(value)
+    return shown if len(shown) <= 100 else f"{shown[:97]}..."
 
 
 def _fields_at(cls: type[BaseModel], path: list[str]) -> list[str]:

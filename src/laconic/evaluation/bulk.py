@@ -44,6 +44,7 @@ class Request:
     batch_size: int = 16
     skip_bad: bool = False
     always_write: bool = False
+    trust_code: bool = False
 
     @property
     def window(self) -> int:
@@ -81,7 +82,9 @@ class Job:
 
     def __init__(self, request: Request) -> None:
         self.request = request
-        self.summarizer = Summarizer.from_pretrained(request.model, device=request.device)
+        self.summarizer = Summarizer.from_pretrained(
+            request.model, device=request.device, trust_code=request.trust_code
+        )
         self.decoding = self.summarizer.decoding(**request.overrides)
 
     def run(self, records: Iterable[Record], advance: Advance | None = None, note: Note | None = None) -> Iterator[Any]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from laconic.config.checking import check_run
-from laconic.config.loading import load_run, merge, resolve_method, resolve_run, with_absolute_paths
+from laconic.config.loading import merge, read_run, resolve_method, resolve_run, with_absolute_paths
 from laconic.config.names import EXTRACTIVE, parse, resolve
 from laconic.config.schema import DataConfig, EvaluationConfig, Recipe, RunConfig, SearchConfig
 from laconic.config.section import validate
@@ -197,7 +197,7 @@ def _refuse_absent(place: str) -> None:
 
 def _run_of(place: str) -> RunConfig | None:
     path = Path(place) / "recipe.yaml"
-    return load_run(path) if path.is_file() else None
+    return read_run(path) if path.is_file() else None
 
 
 def settings_of(run: RunConfig) -> dict[str, Any]:

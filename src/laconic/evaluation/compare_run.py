@@ -22,8 +22,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from laconic import __version__
-from laconic.config.loading import load_run
+from laconic.config.loading import read_run
 from laconic.config.schema import EvaluationConfig, RunConfig
+from laconic.config.trust import outside_names, trusting
 from laconic.errors import ConfigError, LaconicError
 from laconic.evaluation.compare_plan import Entry, Plan, first_difference, settings_of
 from laconic.evaluation.models import model_folder, model_identity, open_model
@@ -121,8 +122,9 @@ class Comparison:
         place = self._places[slug]
         folder = self.out / "runs" / place
         result = self._trained(place, run, folder, title)
-        search = _changed(load_run(folder / "recipe.yaml").search.model_dump(), run.search.model_dump())
-        scored = self._score(self._system(entry, str(folder), search, slug), entry, title)
+        search = _changed(read_run(folder / "recipe.yaml").search.model_dump(), run.search.model_dump())
+        with trusting(outside_names(run.model_dump())):
+            scored = self._score(self._system(entry, str(folder), search, slug), entry, title)
         outcome.scored.append(scored)
         facts = {"folder": str(folder), "seed": run.training.seed, "train_loss": _last_training_loss(folder)}
         outcome.trained.append({**result, **facts})
@@ -134,7 +136,7 @@ class Comparison:
         that of the first of them; its decoding settings are those that validate, where validation decodes."""
         trained = {}
         for recipe in sorted((self.out / "runs").glob("*/recipe.yaml"), reverse=True):
-            trained[_training_key(load_run(recipe))] = recipe.parent.name
+            trained[_training_key(read_run(recipe))] = recipe.parent.name
         places = {}
         for entry in self.plan.entries:
             for run in entry.runs:
@@ -163,7 +165,7 @@ class Comparison:
                 recipe = self.out / "runs" / slug / "recipe.yaml"
                 if not recipe.is_file():
                     continue
-                made = settings_of(load_run(recipe))
+                made = settings_of(read_run(recipe))
                 found = first_difference(made, settings_of(run) | {"row": made["row"]})
                 if found:
                     raise ConfigError(f"{recipe.parent} was made with other settings ({found}); {advice}.")

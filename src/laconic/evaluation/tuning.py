@@ -21,7 +21,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TextIO
 
-from laconic.config.loading import dump_run, load_run, merge
+from laconic.config.loading import dump_run, merge, read_run
 from laconic.config.schema import SearchConfig
 from laconic.errors import DataError, ModelError
 from laconic.evaluation.run import EvaluationOptions, score
@@ -248,7 +248,7 @@ def apply(folder: Path, search: SearchConfig) -> None:
     recipe, generation = folder / "recipe.yaml", folder / "generation_config.json"
     if not recipe.is_file() or not generation.is_file():
         raise ModelError(f"{folder} is no local folder made by laconic: its decoding settings stay as they are.")
-    run = load_run(recipe).model_copy(update={"search": search})
+    run = read_run(recipe).model_copy(update={"search": search})
     _replace(recipe, dump_run(run))
     _replace(generation, json.dumps(search.model_dump(mode="json"), indent=2, ensure_ascii=False) + "\n")
 

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoConfig, AutoModelForSeq2SeqLM, PreTrainedModel
+from transformers import AutoConfig, AutoModelForSeq2SeqLM, PretrainedConfig, PreTrainedModel
 
-from laconic.errors import ConfigError, ModelError
+from laconic.errors import ConfigError, LaconicError, ModelError
 from laconic.models.bart_attention import ATTENTION
 from laconic.models.family import FAMILY
+from laconic.models.stored import at_most
 
 NOT_ARCHITECTURE = ("transformers_version", "dtype", "architectures", "id2label", "label2id")
+SINES, MOST_SINES = ("marian", "pegasus"), 8_000_000
+MOST_TENSORS = 20_000  # parameters of one network; the largest of the family have some hundred
 
 
 def build_network(
@@ -35,8 +39,10 @@ def build_network(
         kind = values.pop("model_type", "bart")
         if kind not in FAMILY:
             raise ConfigError(f"model.architecture.model_type '{kind}' is not one of {', '.join(FAMILY)}.")
-        network = AutoModelForSeq2SeqLM.from_config(AutoConfig.for_model(kind, **values))
-    network.set_attn_implementation(ATTENTION)
+        options = AutoConfig.for_model(kind, **values)
+        _refuse_endless(options)
+        network = AutoModelForSeq2SeqLM.from_config(options, attn_implementation=ATTENTION)
+    _refuse_foreign_ids(network)
     return network
 
 
@@ -46,15 +52,48 @@ def portable(options: Any) -> dict[str, Any]:
     return {key: value for key, value in values.items() if not key.startswith("_") and key not in NOT_ARCHITECTURE}
 
 
+def _refuse_endless(options: PretrainedConfig) -> None:
+    """transformers fills a table of sines number by number."""
+    if options.model_type in SINES and options.max_position_embeddings * options.d_model > MOST_SINES:
+        raise ConfigError(
+            f"A '{options.model_type}' model of {options.max_position_embeddings} positions of width {options.d_model} "
+            "is larger than any that there is; correct max_position_embeddings or d_model."
+        )
+
+
+def _refuse_foreign_ids(network: PreTrainedModel) -> None:
+    options, size = network.config, network.config.vocab_size
+    for name in ("pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id", "forced_bos_token_id"):
+        for settings in (options, getattr(network, "generation_config", None)):
+            given = getattr(settings, name, None)
+            for value in given if isinstance(given, list | tuple) else [given]:
+                if value is not None and (type(value) is not int or not 0 <= value < size):
+                    raise ConfigError(f"{name} is {value!r}, which is no id of a vocabulary of {size}.")
+
+
 def _open(name_or_path: str) -> PreTrainedModel:
     try:
-        options = AutoConfig.from_pretrained(name_or_path)
+        options = AutoConfig.from_pretrained(name_or_path, trust_remote_code=False)
         if options.model_type not in FAMILY:
             raise ModelError(
                 f"{name_or_path} holds a '{options.model_type}' model; laconic opens {', '.join(FAMILY)} checkpoints."
             )
-        return AutoModelForSeq2SeqLM.from_pretrained(name_or_path, dtype=torch.float32)
-    except ModelError:
+        _refuse_endless(options)
+        with at_most(MOST_TENSORS, Path(name_or_path)):
+            network, report = AutoModelForSeq2SeqLM.from_pretrained(
+                name_or_path,
+                dtype=torch.float32,
+                output_loading_info=True,
+                trust_remote_code=False,
+                attn_implementation=ATTENTION,  # else config.json might name one, and that is code of the hub
+            )
+        if absent := sorted([*report["missing_keys"], *(key for key, *_ in report["mismatched_keys"])]):
+            raise ModelError(
+                f"The weights of {name_or_path} do not fit its config.json: {', '.join(absent[:3])}"
+                f"{' and more' if len(absent) > 3 else ''} would be left untrained."
+            )
+        return network
+    except LaconicError:
         raise
     except Exception as error:  # transformers, safetensors and the hub client raise their own kinds each
         first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__

@@ -34,18 +34,30 @@ from typing import Any
 import safetensors.torch
 import yaml
 from huggingface_hub import ModelCardData, ModelHubMixin, hf_hub_download, snapshot_download
-from safetensors import SafetensorError
-from torch import nn
 
 from laconic.config.loading import dump_run, load_run
-from laconic.config.names import EXTRACTIVE, MODELS, build, resolve
+from laconic.config.names import EXTRACTIVE, MODELS, resolve
 from laconic.config.schema import RunConfig, SearchConfig, TextConfig
 from laconic.config.section import validate
+from laconic.config.trust import refuse_code, trusting
 from laconic.errors import LaconicError, ModelError, did_you_mean
 from laconic.metrics import confidence
 from laconic.metrics.confidence import Calibration
 from laconic.models.base import SummarizationModel
 from laconic.models.family import FAMILY, is_bart_family
+from laconic.models.stored import (
+    AGAIN,
+    Description,
+    build_described,
+    built,
+    check_ids,
+    check_sums,
+    digests,
+    first_line,
+    load_weights,
+    stored_search,
+)
+from laconic.text.base import read_json
 from laconic.text.tokenizer import Tokenizer
 
 FORMAT = 1
@@ -115,7 +127,8 @@ class LoadedModel(ModelHubMixin, library_name="laconic", pipeline_tag="summariza
     @classmethod
     def _from_pretrained(cls, *, model_id: str, **options: Any) -> LoadedModel:
         wanted = ("revision", "token", "cache_dir", "force_download", "local_files_only")
-        return load_model_folder(model_id, **{name: options[name] for name in wanted if options.get(name)})
+        with trusting(bool(options.get("trust_code"))):
+            return load_model_folder(model_id, **{name: options[name] for name in wanted if options.get(name)})
 
 
 def save_model_folder(
@@ -141,7 +154,7 @@ def load_model_folder(folder_or_hub_id: str | Path, device: Any = "cpu", **hub_o
         ModelError: nothing there, a file missing or damaged, a newer format, or weights that do not fit.
     """
     folder = _find(folder_or_hub_id, hub_options)
-    config = _read_json(folder / "config.json")
+    config = read_json(folder / "config.json")
     name = _name(folder_or_hub_id)
     if "laconic" in config:
         loaded = _load_own(folder, config, name)
@@ -183,7 +196,7 @@ def _download(hub_id: str, options: Mapping[str, Any]) -> Path:
     logging.getLogger("huggingface_hub").setLevel(logging.ERROR)  # one sentence at the end, not one a retry
     try:
         config = hf_hub_download(hub_id, "config.json", **options)
-        own = "laconic" in _read_json(Path(config))
+        own = "laconic" in read_json(Path(config))
         patterns = [*FILES] if own else ["*.json", "*.safetensors", "*.txt", "*.model", "*.spm"]
         folder = Path(snapshot_download(hub_id, allow_patterns=patterns, **options))
         if not own and not list(folder.glob("*.safetensors")):
@@ -192,7 +205,7 @@ def _download(hub_id: str, options: Mapping[str, Any]) -> Path:
     except LaconicError:
         raise
     except Exception as error:  # the hub client's errors, httpx's and OSError have no common base
-        reason = _first_line(error).split(". ")[0]
+        reason = first_line(error).split(". ")[0]
         raise ModelError(
             f"There is no local folder {hub_id}, and it could not be fetched from the hub ({reason}); check the name,"
             " the connection, and HF_HUB_OFFLINE."
@@ -211,7 +224,8 @@ def _name(folder_or_hub_id: str | Path) -> str:
 
 
 def _load_own(folder: Path, config: dict[str, Any], name: str) -> LoadedModel:
-    version = config["laconic"].get("format")
+    written = config["laconic"]
+    version = written.get("format") if isinstance(written, dict) else None
     if not isinstance(version, int) or version > FORMAT:
         raise ModelError(
             f"{folder} was written in model format {version}; this version of laconic reads up to {FORMAT}:"
@@ -219,29 +233,35 @@ def _load_own(folder: Path, config: dict[str, Any], name: str) -> LoadedModel:
         )
     missing = [key for key in ("model", "vocab_size", "special_ids", "text") if key not in config]
     if missing:
-        raise ModelError(f"{folder / 'config.json'} lacks {', '.join(missing)}; the folder is damaged: save it again.")
-    tokenizer = _load_tokenizer(folder)
+        raise ModelError(f"{folder / 'config.json'} lacks {', '.join(missing)}; the folder is damaged: {AGAIN}.")
+    weights = folder / "model.safetensors"
     try:
-        model = build("model", MODELS, config["model"], vocab_size=config["vocab_size"], **config["special_ids"])
-        text = validate(TextConfig, config["text"], where="text")
-        generation = folder / "generation_config.json"
-        search = validate(SearchConfig, _read_json(generation), where="search") if generation.is_file() else None
+        refuse_code(config, folder / "config.json")
+        described = validate(Description, config, where="")
+        tokenizer = _load_tokenizer(folder)
+        check_ids(described, tokenizer, folder)
+        search = stored_search(folder / "generation_config.json")
         run = load_run(folder / "recipe.yaml") if (folder / "recipe.yaml").is_file() else None
+        model = build_described(lambda: built(described), weights)
+        load_weights(model, weights)
+        check_sums(folder, described.laconic.sha256)  # last: damage that shows otherwise is named more exactly
+        model.switch(described.switches)
+        before = model.switches()
+        model.switch(search.model if search else {})  # decoding does so: the model has to have them
+        model.switch(before)
     except ModelError:
         raise
     except LaconicError as error:
         raise ModelError(f"{folder} cannot be opened: {error}") from None
-    _load_weights(model, folder / "model.safetensors")
-    model.switch(config.get("switches", {}))
-    metrics = _read_json(folder / "metrics.json") if (folder / "metrics.json").is_file() else {}
+    metrics = read_json(folder / "metrics.json") if (folder / "metrics.json").is_file() else {}
     return LoadedModel(
         model,
         tokenizer,
         run=run,
-        text=text,
+        text=described.text,
         search=search,
         metrics=metrics,
-        name=config.get("name") or name,
+        name=described.name or name,
         calibration=Calibration.load(folder),
     )
 
@@ -249,7 +269,16 @@ def _load_own(folder: Path, config: dict[str, Any], name: str) -> LoadedModel:
 def _load_family(folder: Path, name: str) -> LoadedModel:
     """A checkpoint of transformers: its own decoding settings become the defaults."""
     tokenizer = _load_tokenizer(folder)
-    model = resolve("model", MODELS, "bart").from_checkpoint(folder)
+    try:
+        model = resolve("model", MODELS, "bart").from_checkpoint(folder)
+        return _family_model(model, tokenizer, name)
+    except ModelError:
+        raise
+    except Exception as error:  # what a checkpoint says can be impossible in any way
+        raise ModelError(f"The checkpoint {folder} cannot be used: {first_line(error)}.") from error
+
+
+def _family_model(model: Any, tokenizer: Tokenizer, name: str) -> LoadedModel:
     model.unk_id = tokenizer.unk_id
     settings = model.network.generation_config.to_dict()
     limit = model.max_source_tokens or 1024
@@ -287,41 +316,7 @@ def _load_tokenizer(folder: Path) -> Tokenizer:
     except LaconicError as error:
         raise ModelError(f"The tokenizer in {folder} cannot be read: {error}") from None
     except Exception as error:  # the tokenizers library raises plain Exception
-        raise ModelError(f"{folder / 'tokenizer.json'} is damaged: {_first_line(error)}.") from error
-
-
-def _load_weights(model: nn.Module, path: Path) -> None:
-    if not path.is_file():
-        raise ModelError(f"{path.parent} has no model.safetensors; the folder is incomplete: save or copy it again.")
-    try:
-        missing, unexpected = safetensors.torch.load_model(model, path, strict=False)
-    except SafetensorError as error:
-        raise ModelError(f"{path} is damaged or truncated ({_first_line(error)}); save or copy it again.") from error
-    except RuntimeError as error:
-        shapes = [line.strip() for line in str(error).splitlines() if "size mismatch" in line]
-        detail = shapes[0].rstrip(".") if shapes else _first_line(error)
-        raise ModelError(f"The weights in {path} do not fit config.json: {detail}.") from error
-    if missing or unexpected:
-        kind, names = ("lacks", sorted(missing)) if missing else ("has unknown weights", sorted(unexpected))
-        raise ModelError(
-            f"The weights in {path} do not fit config.json: it {kind} {', '.join(names[:3])}"
-            f"{' and more' if len(names) > 3 else ''}."
-        )
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise ModelError(f"{path} is not valid JSON ({error}); the file is damaged: save or copy it again.") from None
-    if not isinstance(values, dict):
-        raise ModelError(f"{path} does not hold a JSON object; the file is damaged: save or copy it again.")
-    return values
-
-
-def _first_line(error: BaseException) -> str:
-    text = str(error).strip()
-    return text.splitlines()[0].rstrip(".") if text else type(error).__name__
+        raise ModelError(f"{folder / 'tokenizer.json'} is damaged: {first_line(error)}.") from error
 
 
 # --------------------------------------------------------------------------------------------- writing
@@ -329,10 +324,12 @@ def _first_line(error: BaseException) -> str:
 
 def _write(folder: Path, loaded: LoadedModel) -> None:
     model, run = loaded.model, _without_places(loaded.run) if loaded.run else None
+    safetensors.torch.save_model(model, str(folder / "model.safetensors"), metadata={"format": "pt"})
+    loaded.tokenizer.save(folder)
     config = {
         "architectures": [type(model).__name__],
         "model_type": "laconic",
-        "laconic": {"format": FORMAT, "version": _version("laconic")},
+        "laconic": {"format": FORMAT, "version": _version("laconic"), "sha256": digests(folder)},
         "name": loaded.name,
         "vocab_size": model.vocab_size,
         "special_ids": {name: getattr(loaded.tokenizer, name) for name in ("pad_id", "unk_id", "bos_id", "eos_id")},
@@ -341,8 +338,6 @@ def _write(folder: Path, loaded: LoadedModel) -> None:
         "text": _cut_paths((run.text if run else loaded.text).model_dump(mode="json")),
     }
     _write_json(folder / "config.json", config)
-    safetensors.torch.save_model(model, str(folder / "model.safetensors"), metadata={"format": "pt"})
-    loaded.tokenizer.save(folder)
     _write_json(folder / "generation_config.json", loaded.search.model_dump(mode="json"))
     _write_json(folder / "metrics.json", loaded.metrics)
     _write_json(folder / "environment.json", environment(loaded.run.training.seed if loaded.run else None))

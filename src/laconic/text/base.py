@@ -13,6 +13,7 @@ import tokenizers
 
 from laconic.config.names import TOKENIZERS, parse
 from laconic.config.section import Section
+from laconic.config.trust import refuse_code
 from laconic.errors import ConfigError, ModelError
 from laconic.text.detokenize import Detokenized
 from laconic.text.normalization import encodable, extend_over_marks
@@ -25,6 +26,7 @@ SPECIAL_TOKENS = (PAD, UNK, BOS, EOS)  # ids 0 to 3 of the tokenizers trained he
 TOKENIZER_FILE = "tokenizer.json"
 CONFIG_FILE = "tokenizer_config.json"
 _CHUNK = 512  # texts a call of the library
+MOST_UNUSED = 10_000  # ids without a token that a small vocabulary may have
 
 Specials = bool | Literal["end"]
 
@@ -142,9 +144,14 @@ class Tokenizer(ABC):
         backend.no_truncation()
         backend.no_padding()
         backend.encode_special_tokens = True
+        vocabulary = backend.get_vocab(with_added_tokens=True)
+        size = max(vocabulary.values(), default=-1) + 1
+        if size > 2 * len(vocabulary) + MOST_UNUSED:
+            raise ModelError(f"The vocabulary has ids up to {size - 1} for {len(vocabulary)} tokens; it is damaged.")
         self._backend = backend
-        size = backend.get_vocab_size(with_added_tokens=True)
-        self._tokens = [backend.id_to_token(index) or f"<unused{index}>" for index in range(size)]
+        self._tokens = [f"<unused{index}>" for index in range(size)]
+        for token, index in vocabulary.items():
+            self._tokens[index] = token
 
     # --------------------------------------------------------------------------------- encoding
 
@@ -304,14 +311,19 @@ class Tokenizer(ABC):
         """
         path = Path(folder)
         described = read_json(path / CONFIG_FILE) if (path / CONFIG_FILE).exists() else {}
-        spec = dict(described.get("laconic") or {"type": "pretrained", "path": str(path)})
+        spec = described.get("laconic") or {"type": "pretrained", "path": str(path)}
+        if not isinstance(spec, dict):
+            raise ModelError(f"{path / CONFIG_FILE}: 'laconic' is no JSON object; copy the model folder again.")
+        refuse_code(spec, path / CONFIG_FILE)
         separator = spec.pop("sentence_separator", None)
-        if spec["type"] == "pretrained":
+        if spec.get("type") == "pretrained":
             spec = spec | {"path": str(path)}
         cls, config = parse("tokenizer", TOKENIZERS, spec)
         tokenizer: Tokenizer = cls(config)
         if tokenizer._backend is None:
             tokenizer._set_backend(read_backend(path / TOKENIZER_FILE))
+            if (found := tuple(tokenizer._tokens[:4])) != SPECIAL_TOKENS:
+                raise ModelError(f"{path / TOKENIZER_FILE}: the first tokens are {found}, not {SPECIAL_TOKENS}.")
         tokenizer.use_separator(separator)
         return tokenizer
 
@@ -320,12 +332,13 @@ def read_json(path: Path) -> dict[str, Any]:
     """Read a JSON object. Raises ModelError when the file is damaged."""
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
+        json.dumps(value, ensure_ascii=False).encode()  # half characters (lone surrogates) can be written nowhere
     except FileNotFoundError:
         raise ModelError(f"{path} does not exist; the folder holds no tokenizer.") from None
-    except (UnicodeDecodeError, ValueError) as error:
-        raise ModelError(f"{path} is damaged ({error}); copy the model folder again.") from None
+    except (ValueError, RecursionError) as error:
+        raise ModelError(f"{path} is not valid JSON ({error}); the file is damaged: save or copy it again.") from None
     if not isinstance(value, dict):
-        raise ModelError(f"{path} is not a JSON object; copy the model folder again.")
+        raise ModelError(f"{path} does not hold a JSON object; the file is damaged: save or copy it again.")
     return value
 
 

@@ -19,6 +19,7 @@ from accelerate.utils import DistributedType
 
 from laconic.config.loading import with_absolute_paths
 from laconic.config.schema import RunConfig
+from laconic.config.trust import outside_names, trusting
 from laconic.errors import ConfigError
 from laconic.models.folder import save_model_folder
 from laconic.training import checkpoint as files
@@ -72,7 +73,7 @@ def train(
     if accelerator.is_main_process:
         open_folder(run, out, resume=resume, force=force)
     accelerator.wait_for_everyone()
-    with files.naming_a_full_disk(out):
+    with files.naming_a_full_disk(out), trusting(outside_names(run.model_dump())):
         start = run.training.initial_weights
         if files.checkpoint_folders(out):
             start = None  # whatever it started from is in the checkpoints

@@ -37,7 +37,7 @@ class CoveragePenalty(Scorer):
 
     class Config(Section):
         kind: Literal["wu", "summary"] = "summary"
-        beta: float = Field(1.0, ge=0)
+        beta: float = Field(1.0, ge=0, le=1000)
 
     name = "coverage_penalty"
     config: CoveragePenalty.Config

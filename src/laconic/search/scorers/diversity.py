@@ -18,7 +18,7 @@ class DiverseGroups(Scorer):
 
     class Config(Section):
         groups: int = Field(1, ge=1)
-        strength: float = Field(0.5, ge=0)
+        strength: float = Field(0.5, ge=0, le=1000)
 
     name = "diverse_groups"
     config: DiverseGroups.Config

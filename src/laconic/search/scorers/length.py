@@ -61,7 +61,7 @@ class LengthNormalisation(Scorer):
         """``alpha`` belongs to ``gnmt`` and ``predicted``."""
 
         kind: Literal["none", "average", "predicted", "gnmt"] = "average"
-        alpha: float = 1.0
+        alpha: float = Field(1.0, ge=-10, le=10)
 
     name = "length_normalisation"
     config: LengthNormalisation.Config

@@ -1,0 +1,223 @@
+"""What the files of a model folder say, checked before anything is built from it. A folder may come from anybody.
+
+`Description` says what ``config.json`` may hold, `check_sums` finds files that are not the ones that
+were written, `build_described` builds no more than the weights can fill, `load_weights` fills it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import safetensors.torch
+import torch
+from pydantic import ConfigDict, Field
+from safetensors import SafetensorError, safe_open
+from torch import nn
+from torch.nn.modules.module import register_module_parameter_registration_hook
+
+from laconic.config.names import MODELS, SCORERS, build, parse
+from laconic.config.schema import SearchConfig, TextConfig
+from laconic.config.section import Section, validate
+from laconic.config.trust import refuse_code
+from laconic.errors import LaconicError, ModelError
+from laconic.models.base import SummarizationModel
+from laconic.text.base import read_json
+from laconic.text.tokenizer import Tokenizer
+
+AGAIN = "save or copy it again"
+SUMMED = ("model.safetensors", "tokenizer.json")
+SPARE_TENSORS, SPARE_NUMBERS = 64, 64_000_000  # what a model may have beside its weights: tables of positions
+
+
+class Written(Section):
+    """Who wrote the folder. ``sha256`` has the digests of `SUMMED`; folders of earlier versions have none."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    format: int
+    version: str = ""
+    sha256: dict[str, str] = Field(default_factory=dict)
+
+
+class Description(Section):
+    """``config.json``. Keys that only other programs read are left alone."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    laconic: Written
+    name: str = ""
+    vocab_size: int = Field(ge=1)
+    special_ids: dict[str, int]
+    switches: dict[str, Any] = Field(default_factory=dict)
+    model: dict[str, Any]
+    text: TextConfig
+
+
+def digests(folder: Path) -> dict[str, str]:
+    """The SHA-256 digests of the files `SUMMED`."""
+    return {name: _digest(folder / name) for name in SUMMED}
+
+
+def check_sums(folder: Path, expected: Mapping[str, str]) -> None:
+    """Are the files those that were written?
+
+    Raises:
+        ModelError: a file is another one.
+    """
+    for name in SUMMED:
+        if name in expected and (folder / name).is_file() and _digest(folder / name) != expected[name]:
+            raise ModelError(f"{folder / name} is not the file that was saved (its SHA-256 is another); {AGAIN}.")
+
+
+def check_ids(description: Description, tokenizer: Tokenizer, folder: Path) -> None:
+    """Do the ids in ``config.json`` fit the tokenizer?
+
+    Raises:
+        ModelError: they do not.
+    """
+    given = description.special_ids
+    ours = {name: getattr(tokenizer, name) for name in ("pad_id", "unk_id", "bos_id", "eos_id")}
+    if given != ours:
+        raise ModelError(
+            f"{folder / 'config.json'}: special_ids are {shown(given)}, the tokenizer's are {shown(ours)}; "
+            f"the folder is damaged: {AGAIN}."
+        )
+    if tokenizer.vocab_size > description.vocab_size:
+        raise ModelError(
+            f"{folder / 'config.json'}: vocab_size is {description.vocab_size}, and the tokenizer has "
+            f"{tokenizer.vocab_size} tokens; the folder is damaged: {AGAIN}."
+        )
+
+
+def built(described: Description) -> SummarizationModel:
+    """The model, untrained. Its weights are in the folder, so it names no other place that has some."""
+    settings = {key: value for key, value in described.model.items() if (key, value) != ("pretrained", None)}
+    if "pretrained" in settings:
+        raise ModelError(f"config.json: model.pretrained is {shown(settings['pretrained'])}, and must be null here.")
+    return build("model", MODELS, settings, vocab_size=described.vocab_size, **described.special_ids)
+
+
+def stored_search(path: Path) -> SearchConfig | None:
+    """The decoding defaults; every component that they name is known."""
+    if not path.is_file():
+        return None
+    settings = read_json(path)
+    refuse_code(settings, path)
+    search = validate(SearchConfig, settings, where="search")
+    for spec in search.scorers:
+        parse("scorer", SCORERS, spec)
+    return search
+
+
+def build_described(make: Callable[[], nn.Module], path: Path) -> Any:
+    """What ``make()`` builds from the settings of a folder, whose weights are in ``path``.
+
+    It is built without storage first, so that settings that ask for more than the weights hold cost nothing.
+
+    Raises:
+        ModelError: nothing can be built from these settings, or only something much larger than the weights.
+    """
+    sizes = _sizes(path)
+    try:
+        with at_most(2 * len(sizes) + SPARE_TENSORS, path.parent), torch.device("meta"):
+            planned = make()
+        tensors = {id(tensor): tensor.numel() for tensor in (*planned.parameters(), *planned.buffers())}
+        if sum(tensors.values()) > 2 * sum(sizes.values()) + SPARE_NUMBERS:
+            raise _too_large(path.parent)
+        return make()
+    except LaconicError:
+        raise
+    except Exception as error:  # settings of the right types can still be impossible in any way
+        raise ModelError(
+            f"{path.parent / 'config.json'} describes a model that cannot be built ({type(error).__name__}: "
+            f"{first_line(error)[:200]}); the folder is damaged: {AGAIN}."
+        ) from error
+
+
+@contextmanager
+def at_most(tensors: int, folder: Path) -> Iterator[None]:
+    """Within the block no more than so many parameters come into being.
+
+    Raises:
+        ModelError: there were about to be more.
+    """
+    count = 0
+
+    def registered(module: nn.Module, name: str, parameter: nn.Parameter) -> None:
+        nonlocal count
+        count += 1
+        if count > tensors:
+            raise _too_large(folder)
+
+    handle = register_module_parameter_registration_hook(registered)
+    try:
+        yield
+    finally:
+        handle.remove()
+
+
+def load_weights(model: nn.Module, path: Path) -> None:
+    """Fill ``model``.
+
+    Raises:
+        ModelError: the file is damaged, or has not exactly the model's tensors.
+    """
+    try:
+        missing, unexpected = safetensors.torch.load_model(model, path, strict=False)
+    except SafetensorError as error:
+        raise _damaged(path, error) from error
+    except (RuntimeError, ValueError) as error:
+        shapes = [line.strip() for line in str(error).splitlines() if "size mismatch" in line]
+        detail = shapes[0].rstrip(".") if shapes else first_line(error)
+        raise ModelError(f"The weights in {path} do not fit config.json: {detail}.") from error
+    if missing or unexpected:
+        kind, names = ("lacks", sorted(missing)) if missing else ("has unknown weights", sorted(unexpected))
+        raise ModelError(
+            f"The weights in {path} do not fit config.json: it {kind} {', '.join(names[:3])}"
+            f"{' and more' if len(names) > 3 else ''}."
+        )
+    for name, tensor in model.named_parameters():
+        if not torch.isfinite(tensor).all():
+            raise ModelError(f"The weights in {path} are no numbers: '{name}' holds NaN or infinity; {AGAIN}.")
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of what an error says, without full stop."""
+    text = str(error).strip()
+    return text.splitlines()[0].rstrip(".") if text else type(error).__name__
+
+
+def shown(value: Any) -> str:
+    """A value in a message, cut where it is long."""
+    text = repr(value)
+    return text if len(text) <= 100 else text[:97] + "..."
+
+
+def _sizes(path: Path) -> dict[str, int]:
+    """How many numbers each stored tensor has."""
+    if not path.is_file():
+        raise ModelError(f"{path.parent} has no model.safetensors; the folder is incomplete: save or copy it again.")
+    try:
+        with safe_open(path, "pt") as file:
+            return {name: torch.Size(file.get_slice(name).get_shape()).numel() for name in file.keys()}  # noqa: SIM118
+    except (SafetensorError, OSError) as error:
+        raise _damaged(path, error) from error
+
+
+def _damaged(path: Path, error: Exception) -> ModelError:
+    return ModelError(f"{path} is damaged or truncated ({first_line(error)}); {AGAIN}.")
+
+
+def _too_large(folder: Path) -> ModelError:
+    return ModelError(
+        f"The weights in {folder} do not fit config.json: it describes a model that is far larger; {AGAIN}."
+    )
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

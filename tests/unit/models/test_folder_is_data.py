@@ -1,0 +1,284 @@
+"""Folders are data: nothing that a folder names is imported, and whatever its files say there is one sentence."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import yaml
+from safetensors.torch import load_file, save_file
+
+from laconic import Summarizer
+from laconic.cli.main import main
+from laconic.config.loading import dump_run, load_run, read_run
+from laconic.config.schema import RunConfig, TrainingConfig
+from laconic.errors import ConfigError, LaconicError, ModelError
+from laconic.models.bart import BartSummarizer
+from laconic.models.folder import LoadedModel, load_model_folder, save_model_folder
+from laconic.models.seq2seq import Seq2Seq
+from laconic.text.tokenizer import WordTokenizer
+from tiny_bart import architecture
+
+EVIL = """
+from pathlib import Path
+Path(__file__).with_name("imported").touch()
+from laconic.models.seq2seq import Seq2Seq as Model
+from laconic.search.scorers.ngram import NgramBlocking as Scorer
+from laconic.text.tokenizer import WordTokenizer as Tokenizer
+"""
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> Path:
+    tokenizer = WordTokenizer(WordTokenizer.Config(min_frequency=1))
+    tokenizer.train(["a quick fox jumps over the lazy dog", "the small cat sees the quick bird"])
+    config = Seq2Seq.Config(embedding_size=6, encoder_hidden=5, hidden_size=7)
+    torch.manual_seed(0)
+    model = Seq2Seq(config, vocab_size=tokenizer.vocab_size)
+    run = RunConfig(name="tiny", model={"type": "seq2seq"}, training=TrainingConfig(max_updates=3))
+    return save_model_folder(tmp_path / "model", model=model, tokenizer=tokenizer, run=run, metrics={"rouge1": 1.0})
+
+
+@pytest.fixture
+def imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], bool]]:
+    """An importable module ``evil``; the value says whether it has been imported."""
+    place = tmp_path / "elsewhere"
+    place.mkdir()
+    (place / "evil.py").write_text(EVIL)
+    monkeypatch.syspath_prepend(str(place))
+    yield (place / "imported").exists
+    sys.modules.pop("evil", None)
+
+
+def change(path: Path, *keys: str | int, value: Any) -> None:
+    """Set one value of a JSON or YAML file."""
+    is_json = path.suffix == ".json"
+    values = json.loads(path.read_text()) if is_json else yaml.safe_load(path.read_text())
+    inner = values
+    for key in keys[:-1]:
+        inner = inner[key]
+    inner[keys[-1]] = value
+    path.write_text(json.dumps(values) if is_json else yaml.safe_dump(values))
+
+
+PLACES: list[tuple[str, tuple[str, ...], Any]] = [
+    ("config.json", ("model", "type"), "evil:Model"),
+    ("config.json", ("model", "attention"), {"type": "evil:Model"}),
+    ("config.json", ("text", "tokenizer"), {"type": "evil:Tokenizer"}),
+    ("generation_config.json", ("scorers",), [{"type": "evil:Scorer", "size": 2}]),
+    ("tokenizer_config.json", ("laconic", "type"), "evil:Tokenizer"),
+    ("recipe.yaml", ("model", "type"), "evil:Model"),
+    ("recipe.yaml", ("objectives",), [{"type": "evil:Model"}]),
+    ("recipe.yaml", ("pretraining", "set"), {"text.tokenizer.type": "evil:Tokenizer"}),
+]
+
+
+@pytest.mark.parametrize(("name", "keys", "value"), PLACES, ids=lambda value: str(value)[:40])
+def test_code_that_a_folder_names_is_not_imported(
+    saved: Path, imported: Callable[[], bool], name: str, keys: tuple[str, ...], value: Any
+) -> None:
+    change(saved / name, *keys, value=value)
+    for opened in (load_model_folder, LoadedModel.from_pretrained, Summarizer.from_pretrained):
+        with pytest.raises(ModelError, match=r"names Python code.*'evil:.*--trust-code"):
+            opened(saved)
+    assert not imported()
+
+
+def test_code_runs_when_it_is_trusted_and_for_that_call_only(saved: Path, imported: Callable[[], bool]) -> None:
+    change(saved / "config.json", "model", "type", value="evil:Model")
+    change(saved / "generation_config.json", "scorers", value=[{"type": "evil:Scorer", "size": 2}])
+    assert Summarizer.from_pretrained(saved, trust_code=True).summarize("the quick dog").tokens_read == 3
+    assert imported()
+    assert LoadedModel.from_pretrained(saved, trust_code=True).model
+    with pytest.raises(ModelError, match="--trust-code"):
+        Summarizer.from_pretrained(saved)
+
+
+def test_the_commands_that_open_folders(
+    saved: Path, imported: Callable[[], bool], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    change(saved / "config.json", "model", "type", value="evil:Model")
+    text, pairs = tmp_path / "text.txt", tmp_path / "pairs.jsonl"
+    text.write_text("the quick dog sees the cat")
+    pairs.write_text('{"document": "the quick dog sees", "summary": "the dog"}\n')
+    run = tmp_path / "run"
+    run.mkdir()
+    made = read_run(saved / "recipe.yaml").model_dump(mode="json")
+    made["model"] = {"type": "evil:Model"}
+    (run / "recipe.yaml").write_text(yaml.safe_dump(made))
+    commands = [
+        ["summarize", str(saved), str(text)],
+        ["explain", str(saved), str(text)],
+        ["evaluate", str(saved), "--data", str(pairs)],
+        ["compare", str(saved), "--data", str(pairs), "--out", str(tmp_path / "comparison")],
+        ["tune", str(saved), "--data", str(pairs), "--grid", "beam_size=1,2"],
+        ["align", str(saved), "--data", str(pairs)],
+        ["serve", str(saved)],
+        ["resume", str(run)],
+    ]
+    for command in commands:
+        assert main(command) in (1, 2, 4), command
+        said = capsys.readouterr()
+        assert "--trust-code" in said.out + said.err, command
+    assert not imported()
+    assert main([*commands[0], "--trust-code"]) == 0
+    assert imported()
+    assert main(commands[0]) == 4
+
+
+def test_a_recipe_of_a_run_folder(saved: Path, imported: Callable[[], bool], tmp_path: Path) -> None:
+    run = load_run(saved / "recipe.yaml")
+    path = tmp_path / "recipe.yaml"
+    path.write_text(dump_run(run.model_copy(update={"model": {"type": "evil:Model"}})))
+    with pytest.raises(ConfigError, match="--trust-code"):
+        load_run(path)
+    assert not imported()
+
+
+def test_a_checkpoint_names_no_other_place(tmp_path: Path, saved: Path) -> None:
+    """A model folder holds its weights: what it could fetch from elsewhere is not what was saved."""
+    change(saved / "config.json", "model", value={"type": "bart", "pretrained": "somebody/else"})
+    with pytest.raises(ModelError, match=r"model\.pretrained is 'somebody/else'"):
+        load_model_folder(saved)
+
+
+DAMAGE: list[tuple[str, tuple[str, ...], Any]] = [
+    ("config.json", ("vocab_size",), 10**9),
+    ("config.json", ("vocab_size",), {"size": 5}),
+    ("config.json", ("vocab_size",), -3),
+    ("config.json", ("vocab_size",), 10**400),
+    ("config.json", ("vocab_size",), 5),
+    ("config.json", ("model",), "x"),
+    ("config.json", ("model", "hidden_size"), 10**9),
+    ("config.json", ("model", "hidden_size"), 10**30),
+    ("config.json", ("model", "type"), 5),
+    ("config.json", ("model", "attention"), 3),
+    ("config.json", ("special_ids", "unk_id"), []),
+    ("config.json", ("special_ids", "eos_id"), 10**9),
+    ("config.json", ("special_ids",), [1]),
+    ("config.json", ("laconic",), "1"),
+    ("config.json", ("laconic", "format"), "one"),
+    ("config.json", ("laconic", "sha256"), {"model.safetensors": "0" * 64}),
+    ("config.json", ("switches",), {"nonsense": True}),
+    ("config.json", ("switches",), 7),
+    ("config.json", ("text",), None),
+    ("config.json", ("text", "max_source_tokens"), 0),
+    ("config.json", ("name",), "\ud800"),
+    ("generation_config.json", ("beam_size",), 10**12),
+    ("generation_config.json", ("length_alpha",), float("nan")),
+    ("generation_config.json", ("scorers",), [{"type": "nonsense"}]),
+    ("generation_config.json", ("scorers",), "x"),
+    ("generation_config.json", ("model",), {"nonsense": 1}),
+    ("tokenizer.json", ("model", "vocab", "<s>"), 10**9),
+    ("tokenizer.json", ("model", "vocab", "fox"), 10**9),
+    ("tokenizer.json", ("model", "vocab"), {}),
+    ("tokenizer.json", ("model",), None),
+    ("tokenizer_config.json", ("laconic",), [1]),
+    ("tokenizer_config.json", ("laconic",), {"no": "type"}),
+    ("tokenizer_config.json", ("laconic", "sentence_separator"), 5),
+    ("recipe.yaml", ("model",), "x"),
+    ("recipe.yaml", ("training",), None),
+]
+
+
+@pytest.mark.parametrize(("name", "keys", "value"), DAMAGE, ids=lambda value: str(value)[:30])
+def test_damage_is_one_sentence(saved: Path, name: str, keys: tuple[str, ...], value: Any) -> None:
+    change(saved / name, *keys, value=value)
+    with pytest.raises(LaconicError) as caught:
+        Summarizer.from_pretrained(saved).summarize("the quick dog")
+    assert str(saved) in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 600
+
+
+@pytest.mark.parametrize("name", ["config.json", "generation_config.json", "tokenizer_config.json", "metrics.json"])
+@pytest.mark.parametrize(
+    "content", [b"[" * 100_000, b"", b"\xff", b"[1]", b'{"a": "\\ud800"}', b'{"a": ' + b"1" * 9999 + b"}"]
+)
+def test_files_that_are_no_json(saved: Path, name: str, content: bytes) -> None:
+    (saved / name).write_bytes(content)
+    with pytest.raises(ModelError, match=name.replace(".", r"\.")):
+        load_model_folder(saved)
+
+
+def test_layers_without_end(tmp_path: Path, saved: Path) -> None:
+    torch.manual_seed(0)
+    tokenizer = load_model_folder(saved).tokenizer
+    ids = {"vocab_size": tokenizer.vocab_size, "pad_id": 0, "unk_id": 1, "bos_id": 2, "eos_id": 3}
+    spec = architecture() | {"vocab_size": tokenizer.vocab_size, "bos_token_id": 2, "pad_token_id": 0}
+    spec |= {"eos_token_id": 3, "decoder_start_token_id": 2}
+    model = BartSummarizer(BartSummarizer.Config(architecture=spec), **ids)
+    folder = save_model_folder(tmp_path / "bart", model=model, tokenizer=tokenizer)
+    assert load_model_folder(folder).model.vocab_size == tokenizer.vocab_size
+    change(folder / "config.json", "model", "architecture", "encoder_layers", value=10**9)
+    with pytest.raises(ModelError, match="far larger"):
+        load_model_folder(folder)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("encoder_layers", 10**9),
+        ("vocab_size", 10**9),
+        ("d_model", "wide"),
+        ("d_model", 0),
+        ("max_position_embeddings", 10**9),
+        ("pad_token_id", 10**9),
+        ("eos_token_id", "x"),
+        ("decoder_start_token_id", 10**9),
+        ("decoder_start_token_id", -1),
+        ("attn_implementation", "somebody/kernel"),
+        ("activation_function", "nonsense"),
+    ],
+)
+def test_checkpoints_of_transformers(tmp_path: Path, saved: Path, key: str, value: Any) -> None:
+    tokenizer = load_model_folder(saved).tokenizer
+    spec = architecture("marian") | {"vocab_size": tokenizer.vocab_size, "pad_token_id": 0}
+    folder = tmp_path / "marian"
+    BartSummarizer(BartSummarizer.Config(architecture=spec)).network.save_pretrained(folder)
+    tokenizer.save(folder)
+    assert load_model_folder(folder).model.vocab_size == tokenizer.vocab_size
+    change(folder / "config.json", key, value=value)
+    if key == "attn_implementation":
+        assert load_model_folder(folder)  # no code of the hub decides how a folder's model attends
+        return
+    with pytest.raises(ModelError) as caught:
+        load_model_folder(folder)
+    assert str(folder) in str(caught.value)
+
+
+def test_a_checkpoint_that_lacks_weights(tmp_path: Path, saved: Path) -> None:
+    tokenizer = load_model_folder(saved).tokenizer
+    spec = architecture() | {"vocab_size": tokenizer.vocab_size}
+    folder = tmp_path / "bart"
+    BartSummarizer(BartSummarizer.Config(architecture=spec)).network.save_pretrained(folder)
+    tokenizer.save(folder)
+    weights = load_file(folder / "model.safetensors")
+    del weights["model.encoder.layers.0.fc1.weight"]
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(ModelError, match=r"fc1\.weight would be left untrained"):
+        load_model_folder(folder)
+
+
+def test_one_changed_bit_of_the_weights_is_found(saved: Path) -> None:
+    path = saved / "model.safetensors"
+    content = bytearray(path.read_bytes())
+    content[-7] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(ModelError, match=r"model\.safetensors is not the file that was saved"):
+        load_model_folder(saved)
+
+
+def test_a_folder_without_checksums_opens(saved: Path) -> None:
+    change(saved / "config.json", "laconic", value={"format": 1, "version": "0.1"})
+    assert load_model_folder(saved).model
+    weights = load_file(saved / "model.safetensors")
+    next(iter(weights.values())).view(-1)[0] = float("nan")
+    save_file(weights, saved / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(ModelError, match="NaN or infinity"):
+        load_model_folder(saved)
