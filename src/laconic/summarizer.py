@@ -6,6 +6,7 @@ No tensor library is imported until a model is opened, so ``Summarizer.from_pret
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any, Literal, Protocol, overload
 
 from laconic.config.names import EXTRACTIVE, resolve
+from laconic.config.shipped import default_model
 from laconic.config.trust import trusting
 from laconic.errors import ConfigError, DataError, LaconicError
 from laconic.metrics.confidence import Calibration
@@ -58,20 +60,21 @@ class Summarizer:
 
     ::
 
-        summarizer = Summarizer.from_pretrained("runs/demo")  # or a hub id, or "lexrank"
+        summarizer = Summarizer()  # the model in the box; or .from_pretrained("runs/demo"), a hub id, "lexrank"
         summary = summarizer.explain("Your text ...")
         for word in summary.words:
             print(word.text, word.copied, [span.text for span in word.sources])
     """
 
-    def __init__(self, system: System) -> None:
-        self.system = system
+    def __init__(self, system: System | None = None) -> None:
+        self.system = Summarizer.from_pretrained(default_model(warnings.warn)).system if system is None else system
 
     @classmethod
     def from_pretrained(
         cls, folder_or_id: str | Path, device: Any = "cpu", *, trust_code: bool = False, **options: Any
     ) -> Summarizer:
-        """Open a model folder, a run folder, a BART-family checkpoint, a hub id, or an extractive method.
+        """Open a model or run folder, a BART-family checkpoint, a hub id, ``"oneline"`` (the model in the box) or an
+        extractive method.
 
         ``options`` are settings of the method (``sentences=2``) or new decoding defaults (``beam_size=8``).
         ``trust_code``: run Python classes that the folder names, which can do anything.

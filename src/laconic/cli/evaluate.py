@@ -18,6 +18,7 @@ from laconic.config.loading import parse_overrides
 from laconic.config.names import EXTRACTIVE
 from laconic.config.schema import EvaluationConfig, SearchConfig
 from laconic.config.section import validate
+from laconic.config.shipped import SHIPPED, place_of
 from laconic.data.readers import ReadOptions, SkipCounter, find_splits, is_one_data_set, read_with
 from laconic.errors import ConfigError, DataError, ModelError, did_you_mean
 
@@ -223,11 +224,11 @@ def _refuse_unknown(name: str) -> None:
     """A misspelt last name should not be found out after the first system has run for an hour."""
     from laconic.evaluation.systems import ExtractiveSystem, is_method
 
-    if Path(name).exists() or "/" in name:
+    if place_of(name).exists() or "/" in name:
         return
     if not is_method(name):
         raise ModelError(
-            f"'{name}' is neither a model folder nor an extractive method.{did_you_mean(name, EXTRACTIVE)} "
+            f"'{name}' is neither a model nor an extractive method.{did_you_mean(name, [*SHIPPED, *EXTRACTIVE])} "
             f"Methods: {', '.join(sorted(EXTRACTIVE))}."
         )
     ExtractiveSystem(name)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from laconic.cli.options import TrustCode
-from laconic.cli.summarize import Notes, is_records, read
+from laconic.cli.summarize import Notes, is_records, model_and_inputs, read
 from laconic.config.loading import parse_overrides
 from laconic.errors import ConfigError, DataError
 from laconic.types import Record
@@ -23,15 +23,17 @@ STORED = "stored"
 
 def command(
     model: Annotated[
-        str,
+        str | None,
         typer.Argument(
-            metavar="MODEL_OR_METHOD",
-            help="Model or run folder, hub id, extractive method; 'stored': show the file's own summaries.",
+            metavar="[MODEL_OR_METHOD]",
+            help="Model or run folder, hub id, extractive method; 'stored': show the file's own summaries; the model "
+            "in the box (oneline) if left out.",
         ),
-    ],
+    ] = None,
     source: Annotated[
-        str, typer.Argument(metavar="[FILE|-]", help="A text, a file of records, results of summarize; -: stdin.")
-    ] = "-",
+        str | None,
+        typer.Argument(metavar="[FILE|-]", help="A text, a file of records, results of summarize; -: stdin."),
+    ] = None,
     html: Annotated[Path | None, typer.Option(help="Write one self-contained page.")] = None,
     heatmap: Annotated[
         Path | None, typer.Option(help="Draw the first summary's attention, over chunks where it has any (PNG).")
@@ -56,6 +58,10 @@ def command(
     `laconic summarize MODEL data.jsonl --explain --output out.jsonl` stores explanations, and
     `laconic explain stored out.jsonl --html page.html` shows them again without the model.
     """
+    model, inputs = model_and_inputs([name for name in (model, source) if name])
+    if len(inputs) > 1:
+        raise ConfigError(f"{inputs[0]} and {inputs[1]} are both inputs; explain shows one.")
+    source = inputs[0] if inputs else "-"
     if model == STORED:
         summaries = stored(source, max_records)
         references: list[Any] = [None] * len(summaries)

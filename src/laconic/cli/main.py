@@ -113,7 +113,7 @@ def help_text() -> str:
         f"  {'--quiet':<{width}}No progress on stderr.\n"
         f"  {'--version':<{width}}Print the version.\n"
         f"  {'--help':<{width}}This text; `laconic COMMAND --help` describes a command.\n\n"
-        "Start with: laconic demo, or laconic summarize lexrank article.txt"
+        "Start with: laconic demo, or laconic summarize article.txt"
     )
 
 

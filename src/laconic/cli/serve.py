@@ -11,6 +11,7 @@ import typer
 
 from laconic.cli.options import TrustCode
 from laconic.config.loading import parse_overrides
+from laconic.config.shipped import default_model
 from laconic.errors import ConfigError, DataError
 
 TOKEN_VARIABLE = "LACONIC_TOKEN"
@@ -18,9 +19,13 @@ TOKEN_VARIABLE = "LACONIC_TOKEN"
 
 def command(
     models: Annotated[
-        list[str],
-        typer.Argument(metavar="MODEL...", help="Model or run folders, hub ids or extractive methods; NAME=MODEL."),
-    ],
+        list[str] | None,
+        typer.Argument(
+            metavar="[MODEL...]",
+            help="Model or run folders, hub ids or extractive methods; NAME=MODEL. The model in the box (oneline) if "
+            "left out.",
+        ),
+    ] = None,
     port: Annotated[int, typer.Option(min=0, max=65535, help="0: a free one.")] = 8000,
     host: Annotated[str, typer.Option(help="Address to listen at; 0.0.0.0: every one of this machine.")] = "127.0.0.1",
     token_file: Annotated[
@@ -69,14 +74,19 @@ def command(
     settings = validate(Settings, values, where="")
     token = read_token(token_file)
     if token is None and not is_loopback(host):
-        print("laconic: anybody who reaches this address may use it; --token-file asks for a token.", file=sys.stderr)
-    opened = open_models(models, device)
+        say("anybody who reaches this address may use it; --token-file asks for a token.")
+    opened = open_models(models or [default_model(say)], device)
     if threads is not None and "torch" in sys.modules:
         import torch
 
         torch.set_num_threads(threads)
     if not serve(create_app(opened, settings, token=token), host, port):
         raise typer.Exit(1)
+
+
+def say(text: str) -> None:
+    """To stderr: stdout has the log."""
+    print(f"laconic: {text}", file=sys.stderr)
 
 
 def read_token(path: Path | None) -> str | None:

@@ -17,6 +17,8 @@ import typer
 from laconic.cli.options import TrustCode
 from laconic.cli.progress import progress
 from laconic.config.loading import parse_overrides
+from laconic.config.names import EXTRACTIVE
+from laconic.config.shipped import SHIPPED, default_model
 from laconic.errors import ConfigError, DataError, LaconicError
 from laconic.evaluation.bulk import (
     Advance,
@@ -40,8 +42,12 @@ RECORD_SUFFIXES = {".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".parquet", ".s
 
 def command(
     model: Annotated[
-        str, typer.Argument(metavar="MODEL_OR_METHOD", help="Model or run folder, hub id, or an extractive method.")
-    ],
+        str | None,
+        typer.Argument(
+            metavar="[MODEL_OR_METHOD]",
+            help="Model or run folder, hub id, or an extractive method; the model in the box (oneline) if left out.",
+        ),
+    ] = None,
     files: Annotated[
         list[str] | None, typer.Argument(metavar="[FILE...|-]", help="Text or record files; - or nothing: stdin.")
     ] = None,
@@ -81,7 +87,8 @@ def command(
     overrides = {key: value for key, value in given.items() if value is not None}
     extra = parse_overrides(search or [])
     overrides |= extra.get("search", extra)
-    inputs = files or ["-"]
+    model, given_inputs = model_and_inputs([*([model] if model else []), *(files or [])])
+    inputs = given_inputs or ["-"]
     if inputs.count("-") > 1:
         raise ConfigError("Standard input (-) can be read only once.")
     of_records = {is_records(name, jsonl) for name in inputs}
@@ -103,6 +110,29 @@ def command(
 
 
 # ---------------------------------------------------------------------------------------------- input
+
+
+def model_and_inputs(names: list[str]) -> tuple[str, list[str]]:
+    """The first name is a model's unless it is that of an input; the others are inputs.
+
+    Without a model it is the one in the box, or, with a word to stderr, an extractive method where there is none.
+    """
+    if names and not is_input(names[0]):
+        return names[0], names[1:]
+    return default_model(lambda text: print(f"laconic: {text}", file=sys.stderr)), names
+
+
+def is_input(name: str) -> bool:
+    """Does a command's first name mean something to read? A file there is, or the name of one that is missing."""
+    if name in EXTRACTIVE or name in SHIPPED:
+        return False
+    path = Path(name)
+    return (
+        name == "-"
+        or name.startswith("hub:")
+        or path.is_file()
+        or (not path.exists() and path.suffix.lower() in {".txt", ".md", *RECORD_SUFFIXES})
+    )
 
 
 class Notes:

@@ -14,12 +14,14 @@ from laconic.cli.progress import progress
 from laconic.config.checking import check_run
 from laconic.config.loading import load_recipe, merge, parse_overrides, resolve_run
 from laconic.config.schema import RunConfig
-from laconic.errors import ConfigError
+from laconic.config.shipped import SHIPPED, place_of
+from laconic.errors import ConfigError, ModelError
 
 if TYPE_CHECKING:
     from laconic.training.state import TrainResult
 
 INTERRUPTED = 130
+SCRATCH = "scratch"
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
 
@@ -31,6 +33,10 @@ def command(
         Path | None, typer.Option(help="A folder with train, validation and test files, or one file of pairs.")
     ] = None,
     out: Annotated[Path | None, typer.Option(help="The run folder; runs/RECIPE-ROW-SIZE if not given.")] = None,
+    start: Annotated[
+        str | None,
+        typer.Option("--from", metavar="MODEL", help="Start from this model, such as oneline, or from scratch."),
+    ] = None,
     overrides: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a key of the recipe.")
     ] = None,
@@ -42,13 +48,16 @@ def command(
 
     Under `accelerate launch` or `torchrun` the run uses all their processes. Ctrl-C saves; `laconic resume` goes on.
     """
-    changes = parse_overrides(overrides or [])
+    changes = merge(start_changes(start), parse_overrides(overrides or []), revive=True)
     run = resolve_run(load_recipe(recipe), row, size, merge(data_changes(data), changes, revive=True))
     check_run(run)
     if run.data.train is None:
         raise ConfigError("Which pairs? Give --data DIR (with train and validation files), or --set data.train=FILE.")
     if run.pretraining.data is not None and not run.pretraining.enabled:
         _say("pretraining.data is set, but this run has no pre-training stage: pretraining.enabled is false.")
+    if start is None and run.training.initial_weights in SHIPPED:
+        _refuse_missing(run.training.initial_weights)
+        _say(f"Starting from {run.training.initial_weights}, the model in the box; --from scratch starts from nothing.")
     folder = out or Path("runs") / "-".join(part for part in (run.name, run.row, run.size) if part)
     run_training(run, folder, force=force, as_json=as_json)
 
@@ -90,6 +99,26 @@ def data_changes(data: Path | None) -> dict[str, Any]:
     if "train" not in found:
         raise ConfigError(f"{data} has no training file (only {', '.join(found)}); name it train.jsonl, for example.")
     return {"data": {split: str(found[split]) if split in found else None for split in ("train", "validation", "test")}}
+
+
+def start_changes(start: str | None) -> dict[str, Any]:
+    """``--from`` as changes of the recipe: the weights, and the tokenizer whose words they are weights of.
+
+    Raises:
+        ModelError: there is no such model, or it is damaged.
+    """
+    if start is None or start == SCRATCH:
+        return {} if start is None else {"training": {"initial_weights": None}}
+    from laconic.training.initial import open_initial, tokenizer_settings
+
+    return {"training": {"initial_weights": start}, "text": tokenizer_settings(open_initial(start))}
+
+
+def _refuse_missing(name: str) -> None:
+    try:
+        place_of(name)
+    except ModelError as error:
+        raise ModelError(f"This size starts from {name}. {error} Or start from nothing: --from {SCRATCH}.") from None
 
 
 def _closing_words(result: TrainResult, run: RunConfig) -> str:

@@ -12,6 +12,7 @@ import yaml
 
 from laconic.config.schema import Recipe, RunConfig
 from laconic.config.section import validate
+from laconic.config.shipped import SHIPPED
 from laconic.config.trust import refuse_code
 from laconic.errors import ConfigError, unknown_choice
 
@@ -117,8 +118,8 @@ def with_absolute_paths(run: RunConfig) -> RunConfig:
     places = {split: absolute(getattr(run.data, split)) for split in ("train", "validation", "test")}
     vectors = absolute(run.text.pretrained_embeddings)
     weights = run.training.initial_weights
-    if weights is not None and os.path.exists(weights):  # else it is an id of the hub
-        weights = os.path.abspath(weights)
+    if weights not in (None, *SHIPPED) and os.path.exists(str(weights)):  # else it is an id of the hub
+        weights = os.path.abspath(str(weights))
     return run.model_copy(
         update={
             "data": run.data.model_copy(update=places),

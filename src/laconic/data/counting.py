@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from pathlib import Path
 
+from laconic.config.shipped import place_of
 from laconic.data.dataset import document_gaps
 from laconic.errors import ConfigError
 from laconic.text.base import TOKENIZER_FILE
@@ -37,7 +37,7 @@ def counter_of(spec: str = "words", separator: str | None = None) -> Counter:
         tokenizer.use_separator(separator)
         tokenizer.train(["x"])  # what is a token does not depend on the vocabulary
         return _by_tokenizer(tokenizer)
-    place = Path(spec)
+    place = place_of(spec)
     folders = [place, place / "tokenizer", place / "model"]
     found = next((folder for folder in folders if (folder / TOKENIZER_FILE).is_file()), None)
     if found is None:

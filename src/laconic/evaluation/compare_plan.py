@@ -13,6 +13,7 @@ from laconic.config.loading import merge, read_run, resolve_method, resolve_run,
 from laconic.config.names import EXTRACTIVE, parse, resolve
 from laconic.config.schema import DataConfig, EvaluationConfig, Recipe, RunConfig, SearchConfig
 from laconic.config.section import validate
+from laconic.config.shipped import SHIPPED, place_of
 from laconic.errors import ConfigError, ModelError, did_you_mean, unknown_choice
 from laconic.evaluation.systems import is_method, method_spec
 
@@ -188,15 +189,15 @@ def _baseline(entries: Sequence[Entry], wanted: str | None) -> str:
 
 
 def _refuse_absent(place: str) -> None:
-    if not Path(place).exists() and "/" not in place:
+    if not place_of(place).exists() and "/" not in place:
         raise ModelError(
-            f"'{place}' is neither a model folder nor an extractive method.{did_you_mean(place, EXTRACTIVE)} "
+            f"'{place}' is neither a model nor an extractive method.{did_you_mean(place, [*SHIPPED, *EXTRACTIVE])} "
             f"Methods: {', '.join(sorted(EXTRACTIVE))}."
         )
 
 
 def _run_of(place: str) -> RunConfig | None:
-    path = Path(place) / "recipe.yaml"
+    path = place_of(place) / "recipe.yaml"
     return read_run(path) if path.is_file() else None
 
 

@@ -8,6 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from laconic.config.shipped import place_of
 from laconic.evaluation.systems import Progress
 from laconic.summarizer import Summarizer
 from laconic.types import Record, Summary
@@ -49,8 +50,8 @@ def model_identity(place: str, search: Mapping[str, Any] | None = None) -> str:
 
 
 def model_folder(place: str) -> Path:
-    """The model's own folder, where ``place`` is a run's folder; else ``place``."""
-    folder = Path(place)
+    """The model's own folder, where ``place`` is a run's folder or a model of the package; else ``place``."""
+    folder = place_of(place)
     return folder / "model" if (folder / "model").is_dir() else folder
 
 

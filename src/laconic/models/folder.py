@@ -39,6 +39,7 @@ from laconic.config.loading import dump_run, load_run
 from laconic.config.names import EXTRACTIVE, MODELS, resolve
 from laconic.config.schema import RunConfig, SearchConfig, TextConfig
 from laconic.config.section import validate
+from laconic.config.shipped import SHIPPED, place_of
 from laconic.config.trust import refuse_code, trusting
 from laconic.errors import LaconicError, ModelError, did_you_mean
 from laconic.metrics import confidence
@@ -146,7 +147,7 @@ def save_model_folder(
 
 
 def load_model_folder(folder_or_hub_id: str | Path, device: Any = "cpu", **hub_options: Any) -> LoadedModel:
-    """Open a model folder, a run folder, a BART-family folder, or the hub id of either.
+    """Open a model folder, a run folder, a BART-family folder, the hub id of either, or a model of the package.
 
     The network is used only for an id of the form ``owner/name`` that is no local folder.
 
@@ -173,7 +174,7 @@ def load_model_folder(folder_or_hub_id: str | Path, device: Any = "cpu", **hub_o
 
 
 def _find(name: str | Path, hub_options: Mapping[str, Any]) -> Path:
-    folder = Path(name).expanduser()
+    folder = place_of(name).expanduser()
     _put_back(folder)
     for candidate in (folder, folder / "model"):
         _put_back(candidate)
@@ -187,7 +188,7 @@ def _find(name: str | Path, hub_options: Mapping[str, Any]) -> Path:
     if not HUB_ID.fullmatch(text) or folder.parent.is_dir():
         raise ModelError(
             f"There is no model folder {name}; give a folder made by `laconic train`, a hub id of the form owner/name,"
-            f" or an extractive method such as lead or lexrank.{did_you_mean(text, EXTRACTIVE)}"
+            f" or an extractive method such as lead or lexrank.{did_you_mean(text, [*SHIPPED, *EXTRACTIVE])}"
         )
     return _download(text, hub_options)
 

@@ -42,7 +42,7 @@ def adopted_tokenizer(initial: LoadedModel, text: TextConfig, place: str) -> Tok
     """
     tokenizer = initial.tokenizer
     cls, config = parse("tokenizer", TOKENIZERS, text.tokenizer)
-    theirs = {"type": tokenizer.name, **tokenizer.config.model_dump(mode="json")}
+    theirs = _described(tokenizer)
     ours = {"type": cls.name, **config.model_dump(mode="json")}
     if isinstance(tokenizer, PretrainedTokenizer) and cls is type(tokenizer):
         # a path that is not there names no other vocabulary: the weights came with the one that was meant
@@ -67,6 +67,12 @@ def adopted_tokenizer(initial: LoadedModel, text: TextConfig, place: str) -> Tok
             f"{text.sentence_separator or 'none'} here; set it to that of the folder."
         )
     return tokenizer
+
+
+def tokenizer_settings(initial: LoadedModel) -> dict[str, Any]:
+    """Keys of a run's text section that describe the folder's tokenizer."""
+    tokenizer = initial.tokenizer
+    return {"tokenizer": _described(tokenizer), "sentence_separator": _separator(tokenizer)}
 
 
 def take_weights(model: nn.Module, initial: LoadedModel, tokenizer: Tokenizer, place: str) -> str:
@@ -126,6 +132,10 @@ def _listed(names: Sequence[str]) -> str:
 
 def _shape(tensor: torch.Tensor) -> str:
     return " x ".join(map(str, tensor.shape)) or "a number"
+
+
+def _described(tokenizer: Tokenizer) -> dict[str, Any]:
+    return {"type": tokenizer.name, **tokenizer.config.model_dump(mode="json")}
 
 
 def _separator(tokenizer: Tokenizer) -> str | None:

@@ -1,0 +1,176 @@
+"""The model in the box wherever a model can be named, by a small stand-in; and an installation without it."""
+
+from __future__ import annotations
+
+import io
+import json
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+import safetensors.torch
+import torch
+
+from boxed import make_stand_in, write_pairs
+from laconic import Summarizer
+from laconic.cli.main import main
+from laconic.config import shipped
+from laconic.config.loading import load_run, with_absolute_paths
+from laconic.config.schema import RunConfig, TrainingConfig
+from laconic.errors import ModelError
+from laconic.models.folder import load_model_folder
+from laconic.server.catalogue import open_models
+
+TEXT = "This will merge the stream and return nothing. The stream is kept. Errors are raised."
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("package")
+    make_stand_in(tmp_path_factory.mktemp("work"), folder)
+    return folder
+
+
+@pytest.fixture
+def in_the_box(root: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(shipped, "ROOT", root)
+    return root / "oneline"
+
+
+@pytest.fixture
+def empty_box(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shipped, "ROOT", tmp_path / "nothing here")
+
+
+@pytest.fixture
+def article(tmp_path: Path) -> Path:
+    path = tmp_path / "article.txt"
+    path.write_text(TEXT, encoding="utf-8")
+    return path
+
+
+def test_weights_are_stored_in_half_and_computed_with_in_full(in_the_box: Path) -> None:
+    stored = safetensors.torch.load_file(in_the_box / "model.safetensors")
+    loaded = load_model_folder("oneline").model.state_dict()
+    assert {tensor.dtype for tensor in stored.values()} == {torch.bfloat16}
+    assert {tensor.dtype for tensor in loaded.values()} == {torch.float32}
+    assert all(torch.equal(loaded[name], tensor.float()) for name, tensor in stored.items())
+
+
+@pytest.mark.usefixtures("in_the_box")
+def test_commands_need_no_model(article: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["summarize", str(article)]) == 0
+    unnamed = capsys.readouterr().out
+    assert main(["summarize", "oneline", str(article)]) == 0
+    assert capsys.readouterr().out == unnamed != ""
+    assert main(["explain", str(article), "--json"]) == 0
+    explained = json.loads(capsys.readouterr().out)
+    assert explained["model"] == "oneline"
+    assert explained["words"]
+    assert Summarizer().summarize(TEXT).model == "oneline"
+    assert Summarizer().name == "oneline"
+
+
+@pytest.mark.usefixtures("in_the_box")
+def test_standard_input_without_a_model(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(TEXT.encode())))
+    assert main(["summarize", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["model"] == "oneline"
+
+
+@pytest.mark.usefixtures("in_the_box")
+def test_it_is_served_and_evaluated_by_its_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert list(open_models(["oneline", "lexrank"], "cpu")) == ["oneline", "lexrank"]
+    data = write_pairs(tmp_path / "test.jsonl", 8, seed=1)
+    assert main(["evaluate", "oneline", "lead-1", "--data", str(data), "--json"]) == 0
+    assert [row["system"] for row in json.loads(capsys.readouterr().out)["systems"]] == ["oneline", "lead-1"]
+    assert main(["data", "stats", str(data), "--tokens", "oneline", "--json"]) == 0
+    assert main(["evaluate", "onelin", "--data", str(data)]) == ModelError.exit_code
+    assert "Did you mean 'oneline'?" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("in_the_box")
+def test_its_name_is_no_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "oneline").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert Summarizer.from_pretrained("oneline").name == "oneline"
+    run = RunConfig(
+        name="x", model={"type": "seq2seq"}, training=TrainingConfig(max_updates=1, initial_weights="oneline")
+    )
+    assert with_absolute_paths(run).training.initial_weights == "oneline"
+
+
+@pytest.mark.usefixtures("empty_box")
+def test_without_it_a_method_answers_and_says_so(article: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["summarize", str(article)]) == 0
+    said = capsys.readouterr()
+    assert said.out.strip()
+    assert "oneline is not in this installation: lexrank picks sentences instead" in said.err
+    assert main(["summarize", "oneline", str(article)]) == ModelError.exit_code
+    assert "`make model` in the repository builds it" in capsys.readouterr().err
+    with pytest.warns(UserWarning, match="lexrank picks sentences instead"):
+        assert Summarizer().name == "lexrank"
+
+
+@pytest.mark.usefixtures("empty_box")
+def test_inputs_are_told_from_models(tmp_path: Path, article: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["summarize", str(tmp_path / "missing.txt")]) == 3
+    assert "There is no file" in capsys.readouterr().err
+    assert main(["summarize", str(tmp_path / "missing"), str(article)]) == ModelError.exit_code
+    assert "There is no model folder" in capsys.readouterr().err
+    assert main(["explain", "a.txt", "b.txt"]) == 2
+    assert "explain shows one" in capsys.readouterr().err
+
+
+TINY = ["train", "oneline", "--size", "tiny", "--set", "training.max_updates=2"]
+
+
+def test_training_starts_from_it(in_the_box: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data = write_pairs(tmp_path / "pairs.jsonl", 16, seed=2)
+    common = [*TINY, "--data", str(data), "--set", "text.max_source_tokens=20"]
+    assert main([*common, "--from", "oneline", "--out", str(tmp_path / "tuned")]) == 0
+    assert "taken as initial weights" in capsys.readouterr().err
+    tuned, box = load_model_folder(tmp_path / "tuned"), load_model_folder(in_the_box)
+    assert list(tuned.tokenizer.vocabulary) == list(box.tokenizer.vocabulary)
+    assert load_run(tmp_path / "tuned" / "recipe.yaml").training.initial_weights == "oneline"
+    assert main([*common, "--from", "scratch", "--out", str(tmp_path / "scratch")]) == 0
+    assert "initial weights" not in capsys.readouterr().err
+    other = load_model_folder(tmp_path / "scratch")
+    assert list(other.tokenizer.vocabulary) != list(box.tokenizer.vocabulary)
+
+
+def test_the_tokenizer_is_the_models(in_the_box: Path, tmp_path: Path) -> None:
+    """Also where the recipe describes another one."""
+    data = write_pairs(tmp_path / "pairs.jsonl", 16, seed=2)
+    changes = ["--from", "oneline", "--set", "text.max_source_tokens=20", "--out", str(tmp_path / "run")]
+    recipe = tmp_path / "mine.yaml"
+    recipe.write_text(
+        "extends: oneline\nname: mine\nbase: {text: {tokenizer: {max_vocabulary: 77}}}\n", encoding="utf-8"
+    )
+    assert main(["train", str(recipe), *TINY[2:], "--data", str(data), *changes]) == 0
+    theirs = load_model_folder(in_the_box).tokenizer
+    assert list(load_model_folder(tmp_path / "run").tokenizer.vocabulary) == list(theirs.vocabulary)
+
+
+def test_fine_tuning_is_the_default_of_its_recipe(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = write_pairs(tmp_path / "pairs.jsonl", 16, seed=2)
+    shutil.copytree(root / "oneline", tmp_path / "box" / "oneline")
+    monkeypatch.setattr(shipped, "ROOT", tmp_path / "box")
+    command = [
+        "train",
+        "oneline",
+        "--data",
+        str(data),
+        "--out",
+        str(tmp_path / "run"),
+        "--set",
+        "training.max_updates=1",
+    ]
+    main(command)  # the stand-in is smaller than the recipe says
+    assert "Starting from oneline, the model in the box; --from scratch starts from nothing." in capsys.readouterr().err
+    shutil.rmtree(tmp_path / "box")
+    assert main(command) == ModelError.exit_code
+    assert "Or start from nothing: --from scratch." in capsys.readouterr().err
