@@ -67,7 +67,7 @@ class Summarizer:
     """
 
     def __init__(self, system: System | None = None) -> None:
-        self.system = Summarizer.from_pretrained(default_model(warnings.warn)).system if system is None else system
+        self.system: System = system or Summarizer.from_pretrained(default_model(warnings.warn)).system
 
     @classmethod
     def from_pretrained(
