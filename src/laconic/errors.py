@@ -7,6 +7,7 @@ Broken invariants of our own raise ``AssertionError``; they are bugs, not user e
 from __future__ import annotations
 
 import difflib
+import errno
 from collections.abc import Iterable
 
 
@@ -44,6 +45,15 @@ class TrainingError(LaconicError):
     """Training cannot go on (for example a loss that is not finite)."""
 
     exit_code = 6
+
+
+class DiskFullError(LaconicError):
+    """There is no room for a file."""
+
+    exit_code = 7
+
+
+DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
 def did_you_mean(name: str, choices: Iterable[str]) -> str:

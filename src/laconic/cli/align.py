@@ -18,6 +18,7 @@ from laconic.cli.options import TrustCode
 from laconic.cli.progress import progress, quiet
 from laconic.cli.tables import aligned
 from laconic.errors import ConfigError, DataError, did_you_mean
+from laconic.text.control import safe_print as print
 
 if TYPE_CHECKING:
     import numpy as np

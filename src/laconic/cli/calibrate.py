@@ -11,6 +11,7 @@ import typer
 from laconic.cli.evaluate import split_of
 from laconic.cli.progress import progress
 from laconic.errors import ConfigError, ModelError, unknown_choice
+from laconic.text.control import safe_print as print
 
 if TYPE_CHECKING:
     from laconic.evaluation.calibration import Reliability

@@ -20,6 +20,7 @@ from laconic.cli.train import data_changes
 from laconic.config.loading import load_recipe, merge, parse_overrides, recipe_names
 from laconic.data.readers import SkipCounter, read_configured
 from laconic.errors import ConfigError, DataError
+from laconic.text.control import safe_print as print
 
 if TYPE_CHECKING:
     from laconic.config.schema import DataConfig, RunConfig

@@ -14,6 +14,7 @@ from laconic.cli.progress import progress
 from laconic.cli.select_spans import select_spans_command
 from laconic.cli.tables import aligned
 from laconic.errors import ConfigError, DataError
+from laconic.text.control import safe_print as print
 
 if TYPE_CHECKING:
     from laconic.data.checks import CheckOptions, Report, SplitReport

@@ -14,6 +14,7 @@ import typer
 from laconic.cli.progress import progress, quiet
 from laconic.cli.tables import aligned
 from laconic.errors import ConfigError
+from laconic.text.control import safe_print as print
 
 if TYPE_CHECKING:
     from laconic.data.readers import ReadOptions

@@ -17,6 +17,7 @@ import typer
 from laconic.cli.progress import progress, quiet
 from laconic.cli.tables import aligned
 from laconic.config.loading import load_recipe, read_run, resolve_run, with_absolute_paths
+from laconic.text.control import safe_print as print
 
 if TYPE_CHECKING:
     from laconic.config.schema import RunConfig

@@ -21,6 +21,7 @@ from laconic.config.section import validate
 from laconic.config.shipped import SHIPPED, place_of
 from laconic.data.readers import ReadOptions, SkipCounter, find_splits, is_one_data_set, read_with
 from laconic.errors import ConfigError, DataError, ModelError, did_you_mean
+from laconic.text.control import safe_print as print
 
 if TYPE_CHECKING:
     from laconic.evaluation.by_length import Bucket

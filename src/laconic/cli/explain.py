@@ -13,6 +13,7 @@ from laconic.cli.options import TrustCode
 from laconic.cli.summarize import Notes, is_records, model_and_inputs, read
 from laconic.config.loading import parse_overrides
 from laconic.errors import ConfigError, DataError
+from laconic.text.control import safe_print as print
 from laconic.types import Record
 
 if TYPE_CHECKING:
@@ -122,6 +123,7 @@ def stored(source: str, max_records: int) -> list[Summary]:
     """
     if source == "-" or not is_records(source, False):
         raise ConfigError("'stored' needs a .jsonl file that `laconic summarize --explain` wrote.")
+    from laconic.data.lines import BadRecordError, check_text
     from laconic.explain.record import from_dict
 
     summaries: list[Summary] = []
@@ -133,11 +135,14 @@ def stored(source: str, max_records: int) -> list[Summary]:
                 if len(summaries) == max_records:
                     break
                 values = json.loads(line)
+                check_text(f"{source}:{number}", json.dumps(values, ensure_ascii=False))
                 if values.get("summary", "") is not None:  # null: a record that was skipped
                     summaries.append(from_dict(values))
     except FileNotFoundError:
         raise DataError(f"There is no file {source}.") from None
-    except (json.JSONDecodeError, AttributeError, UnicodeDecodeError):
+    except BadRecordError:
+        raise
+    except (ValueError, AttributeError, RecursionError):
         raise DataError(f"{source}:{number} is not a stored summary.") from None
     except DataError as error:
         raise DataError(f"{source}:{number}: {error}") from None

@@ -14,6 +14,7 @@ from laconic.cli.progress import quiet
 from laconic.cli.tables import aligned
 from laconic.data.readers import read_records
 from laconic.errors import ConfigError
+from laconic.text.control import safe_print as print
 
 if TYPE_CHECKING:
     from laconic.evaluation.judge_analysis import Analysis

@@ -21,7 +21,6 @@ on stderr and an exit code:
 
 from __future__ import annotations
 
-import errno
 import os
 import sys
 import traceback
@@ -29,12 +28,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from laconic import __version__
-from laconic.errors import ConfigError, LaconicError, unknown_choice
+from laconic.errors import DISK_FULL, ConfigError, DiskFullError, LaconicError, unknown_choice
+from laconic.text.control import safe_print
 
 if TYPE_CHECKING:
     from types import ModuleType
 
-EXIT_DISK_FULL = 7
+EXIT_DISK_FULL = DiskFullError.exit_code
 EXIT_INTERRUPTED = 130
 EXIT_BROKEN_PIPE = 141
 
@@ -192,7 +192,7 @@ def _is_disk_full(error: BaseException) -> bool:
     """Writers in native code report a full disk as a plain message, so the text counts too."""
     seen: BaseException | None = error
     while seen is not None:
-        if isinstance(seen, OSError) and seen.errno in {errno.ENOSPC, errno.EDQUOT}:
+        if isinstance(seen, OSError) and seen.errno in DISK_FULL:
             return True
         if "No space left on device" in str(seen) or "Disk quota exceeded" in str(seen):
             return True
@@ -201,7 +201,7 @@ def _is_disk_full(error: BaseException) -> bool:
 
 
 def _say(message: str) -> None:
-    print(f"laconic: {message}", file=sys.stderr)
+    safe_print(f"laconic: {message}", file=sys.stderr)
 
 
 def _abandon_stdout() -> None:

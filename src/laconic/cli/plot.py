@@ -11,6 +11,7 @@ import typer
 from laconic.cli.tables import aligned
 from laconic.config.loading import read_run
 from laconic.errors import ConfigError, unknown_choice
+from laconic.text.control import safe_print as print
 
 FORMATS = (".png", ".svg", ".pdf")
 AXES = ("update", "epoch", "tokens")

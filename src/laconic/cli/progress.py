@@ -18,6 +18,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from laconic.text.control import safe_print as print
+
 LOG_EVERY_SECONDS = 15.0
 
 

@@ -22,6 +22,7 @@ from laconic.config.loading import (
 from laconic.config.names import EXTRACTIVE, parse
 from laconic.config.schema import Recipe
 from laconic.errors import ConfigError, LaconicError
+from laconic.text.control import safe_print as print
 
 command = typer.Typer(
     add_completion=False,

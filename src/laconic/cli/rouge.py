@@ -14,6 +14,7 @@ import typer
 from laconic.cli.tables import aligned
 from laconic.errors import DataError
 from laconic.metrics.rouge import RougeResult, rouge
+from laconic.text.control import safe_print as print
 
 _NEWLINES = re.compile("\r\n|\r|\n")
 _HYPOTHESIS_KEYS = ("hypothesis", "prediction", "summary", "text")

@@ -11,6 +11,7 @@ import typer
 
 from laconic.cli.progress import Progress, progress
 from laconic.errors import ConfigError
+from laconic.text.control import safe_print as print
 
 if TYPE_CHECKING:
     from laconic.data.spans.job import Result

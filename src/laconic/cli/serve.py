@@ -13,6 +13,7 @@ from laconic.cli.options import TrustCode
 from laconic.config.loading import parse_overrides
 from laconic.config.shipped import default_model
 from laconic.errors import ConfigError, DataError
+from laconic.text.control import safe_print as print
 
 TOKEN_VARIABLE = "LACONIC_TOKEN"
 
@@ -41,6 +42,7 @@ def command(
     request_timeout: Annotated[float | None, typer.Option(help="Seconds for an answer; then 504.")] = None,
     drain_timeout: Annotated[float | None, typer.Option(help="Seconds to finish after SIGTERM.")] = None,
     cors_origin: Annotated[list[str] | None, typer.Option(help="An origin whose pages may call the service.")] = None,
+    allowed_host: Annotated[list[str] | None, typer.Option(help="A name that the service answers to.")] = None,
     log_text: Annotated[bool, typer.Option("--log-text", help="Write texts and summaries to the log.")] = False,
     setting: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Any other limit.")] = None,
 ) -> None:
@@ -51,7 +53,7 @@ def command(
     """
     try:
         from laconic.server.app import create_app
-        from laconic.server.run import is_loopback, serve
+        from laconic.server.run import is_loopback, serve, trusted_names
         from laconic.server.settings import Settings
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("laconic"):
@@ -71,8 +73,9 @@ def command(
         "log_text": log_text or None,
     }
     values = {key: value for key, value in given.items() if value is not None} | parse_overrides(setting or [])
-    settings = validate(Settings, values, where="")
     token = read_token(token_file)
+    values["allowed_hosts"] = trusted_names(host, token, [*(allowed_host or []), *values.get("allowed_hosts", ())])
+    settings = validate(Settings, values, where="")
     if token is None and not is_loopback(host):
         say("anybody who reaches this address may use it; --token-file asks for a token.")
     opened = open_models(models or [default_model(say)], device)

@@ -32,6 +32,7 @@ from laconic.evaluation.bulk import (
     pooled_lines,
     windows_of,
 )
+from laconic.text.control import safe_print as print
 from laconic.types import Record
 
 if TYPE_CHECKING:
@@ -173,7 +174,7 @@ def read(name: str, jsonl: bool, document_column: str | None, skip_bad: bool, no
         DataError: it cannot be read.
     """
     if name == "-" and jsonl:
-        yield from read_json_lines(sys.stdin, document_column, skip_bad, notes)
+        yield from read_json_lines(sys.stdin.buffer, document_column, skip_bad, notes)
     elif name == "-":
         yield Record(decoded(sys.stdin.buffer.read(), "standard input"), id="stdin", origin="standard input")
     elif is_records(name, jsonl):
@@ -209,14 +210,14 @@ def decoded(raw: bytes, name: str) -> str:
 
 
 def read_json_lines(
-    lines: Iterable[str], document_column: str | None, skip_bad: bool, notes: Notes
+    lines: Iterable[bytes], document_column: str | None, skip_bad: bool, notes: Notes
 ) -> Iterator[Record]:
     """Records from a stream of JSON objects, one a line, as they arrive."""
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
         try:
-            record = json_record(line, f"standard input:{number}", document_column)
+            record = json_record(line, number, document_column)
         except DataError as error:
             if not skip_bad:
                 raise
@@ -225,25 +226,32 @@ def read_json_lines(
         yield record
 
 
-def json_record(line: str, origin: str, document_column: str | None) -> Record:
-    """One JSON object as a record.
+def json_record(line: bytes, number: int, document_column: str | None) -> Record:
+    """One JSON object of standard input as a record.
 
     Raises:
         DataError: not a JSON object, or no document in it.
     """
     from laconic.data.columns import DOCUMENT_EXACT, DOCUMENT_STRONG, DOCUMENT_WEAK
+    from laconic.data.lines import check_text, decode_line
 
+    origin = f"standard input:{number}"
     try:
-        values = json.loads(line)
+        values = json.loads(decode_line(Path("standard input"), number, line))
     except json.JSONDecodeError as error:
         raise DataError(f"{origin} is not valid JSON ({error.msg} at character {error.pos + 1}).") from None
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"{origin} is not valid JSON ({str(error) or 'nested too deeply'}).") from None
     if not isinstance(values, dict):
         raise DataError(f"{origin} is not a JSON object with a document.")
     known = (*DOCUMENT_EXACT, *DOCUMENT_STRONG, *DOCUMENT_WEAK)
     names = [document_column] if document_column else [name for name in known if name in values][:1]
     if not names or not isinstance(values.get(names[0]), str):
         raise DataError(f"{origin} has no text '{names[0] if names else 'document'}'; keys: {', '.join(values)}.")
-    return Record(values[names[0]], id=str(values.get("id", "")), origin=origin)
+    name = values.get("id", "")
+    record = Record(values[names[0]], id="" if isinstance(name, dict | list) else str(name), origin=origin)
+    check_text(origin, record.document + record.id)
+    return record
 
 
 def count_lines(inputs: list[str]) -> int | None:

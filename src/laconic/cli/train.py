@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,6 +17,7 @@ from laconic.config.loading import load_recipe, merge, parse_overrides, resolve_
 from laconic.config.schema import RunConfig
 from laconic.config.shipped import SHIPPED, place_of
 from laconic.errors import ConfigError, ModelError
+from laconic.text.control import safe_print as print
 
 if TYPE_CHECKING:
     from laconic.training.state import TrainResult
@@ -141,7 +143,7 @@ def _closing_words(result: TrainResult, run: RunConfig) -> str:
 
 
 def _say(message: str) -> None:
-    typer.echo(message, err=True)
+    print(message, file=sys.stderr)
 
 
 def _is_first_process() -> bool:

@@ -18,6 +18,7 @@ from laconic.config.loading import parse_overrides
 from laconic.config.schema import EvaluationConfig
 from laconic.data.readers import ReadOptions, SkipCounter, read_with
 from laconic.errors import ConfigError, DataError, unknown_choice
+from laconic.text.control import safe_print as print
 
 if TYPE_CHECKING:
     from laconic.evaluation.tuning import Scored, TuningResult

@@ -183,7 +183,7 @@ _FIELDS = {
     "summary": re.compile(r"<summary>(.*?)</summary>", re.DOTALL),
     "short_text": re.compile(r"<short_text>(.*?)</short_text>", re.DOTALL),
 }
-_HUMAN_LABEL = re.compile(r"<human_label>\s*(\d+)\s*</human_label>")
+_HUMAN_LABEL = re.compile(r"<human_label>\s*(\d{1,9})\s*</human_label>")
 
 
 def read_lcsts(path: Path, options: TableOptions) -> Iterator[Entry | BadRecordError]:

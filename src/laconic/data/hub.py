@@ -28,7 +28,9 @@ def read_parquet(path: Path, options: TableOptions) -> Iterator[Entry | BadRecor
         rows = (row for batch in file.iter_batches(batch_size=256) for row in batch.to_pylist())
         for number, row in enumerate(rows, start=1):
             yield mapping_entry(row, columns, f"{path}: row {number}", str(number))
-    except (OSError, ValueError) as error:  # pyarrow's ArrowInvalid is a ValueError
+    except DataError:
+        raise
+    except Exception as error:  # pyarrow's errors are ValueErrors, KeyErrors, NotImplementedErrors, ...
         raise DataError(f"{path} could not be read as Parquet ({error}).") from None
 
 

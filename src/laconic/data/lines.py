@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import re
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,7 @@ from laconic.errors import DataError
 
 _UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 _BOM = b"\xef\xbb\xbf"
+_HALF = re.compile("[\ud800-\udfff]")
 
 
 class BadRecordError(DataError):
@@ -69,6 +71,9 @@ def raw_lines(path: Path) -> Iterator[tuple[int, bytes]]:
                     if line.startswith(_UTF16_MARKS):
                         raise DataError(f"{path} is UTF-16; save it as UTF-8.")
                     line = line.removeprefix(_BOM)
+                    if b"\r" in line and not line.endswith(b"\n"):  # the whole file, of a classic Mac
+                        yield from enumerate(line.splitlines(keepends=True), start=1)
+                        continue
                 yield number, line
     except damage as error:
         kind = "zstd" if is_zstd(path) else "gzip"
@@ -87,7 +92,7 @@ def decode_line(path: Path, number: int, line: bytes) -> str:
         text = line.decode("utf-8")
     except UnicodeDecodeError as error:
         raise bad_byte(f"{path}:{number}", line[error.start], f" at position {error.start + 1} of the line") from None
-    check_nul(f"{path}:{number}", text)
+    check_text(f"{path}:{number}", text)
     return text.rstrip("\r\n")
 
 
@@ -100,10 +105,17 @@ def bad_byte(origin: str, value: int, position: str = "") -> BadRecordError:
     )
 
 
-def check_nul(origin: str, text: str) -> None:
-    """Refuse NUL characters: they come from binary or half-written files."""
+def check_text(origin: str, text: str) -> None:
+    """Refuse NUL characters, which come from binary or half-written files, and halves of characters, which JSON can
+    spell (``\\ud83d`` alone) and no file of text can hold."""
     if "\0" in text:
         raise BadRecordError(origin, "a NUL byte in the text", "the file is damaged or not text")
+    if not text.isascii() and (half := _HALF.search(text)):
+        raise BadRecordError(
+            origin,
+            f"half a character (\\u{ord(half[0]):04x}) in the text",
+            "a character outside the basic plane was cut in two; repair the text, or skip such records with --skip-bad",
+        )
 
 
 def text_lines(path: Path) -> Iterator[tuple[int, str | BadRecordError]]:

@@ -382,10 +382,10 @@ def _shards(files: list[Path]) -> list[Path]:
     if first > 1:  # years, rather
         return []
     last = max(max(numbered), *(int(part["total"]) - 1 + first for part in found if part and part["total"]), 0)
-    missing = [number for number in range(first, last + 1) if number not in numbered]
-    if missing:
+    missing = next((number for number in range(first, last + 1) if number not in numbered), None)
+    if missing is not None:
         raise DataError(
-            f"{files[0].parent}: of the parts {files[0].name} to {files[-1].name}, number {missing[0]} is "
+            f"{files[0].parent}: of the parts {files[0].name} to {files[-1].name}, number {missing} is "
             "missing; put it back, or name the file to read."
         )
     return [numbered[number] for number in sorted(numbered)]

@@ -11,7 +11,7 @@ from typing import Any
 
 from laconic.data.columns import Columns
 from laconic.data.entries import Entry, TableOptions
-from laconic.data.lines import BadRecordError, bad_byte, bare_name, check_nul, raw_lines, read_text, text_lines
+from laconic.data.lines import BadRecordError, bad_byte, bare_name, check_text, raw_lines, read_text, text_lines
 from laconic.errors import DataError
 
 _LARGEST_FIELD = 2**31 - 1
@@ -33,11 +33,8 @@ def read_jsonl(path: Path, options: TableOptions) -> Iterator[Entry | BadRecordE
             continue
         try:
             value = json.loads(line)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             yield BadRecordError(origin, f"broken JSON: {_json_problem(error)}", "repair the line or use --skip-bad")
-            continue
-        except RecursionError:
-            yield BadRecordError(origin, "broken JSON: nested too deeply")
             continue
         yield columns.entry(value, origin, str(number))
 
@@ -49,8 +46,9 @@ def read_json(path: Path, options: TableOptions) -> Iterator[Entry | BadRecordEr
         return
     try:
         value = json.loads(read_text(path))
-    except json.JSONDecodeError as error:
-        raise DataError(f"{path}:{error.lineno}: broken JSON: {_json_problem(error)}; repair the file.") from None
+    except (ValueError, RecursionError) as error:
+        line = f":{error.lineno}" if isinstance(error, json.JSONDecodeError) else ""
+        raise DataError(f"{path}{line}: broken JSON: {_json_problem(error)}; repair the file.") from None
     if isinstance(value, dict):
         arrays = {name: rows for name, rows in value.items() if isinstance(rows, list)}
         if len(arrays) != 1:
@@ -59,6 +57,8 @@ def read_json(path: Path, options: TableOptions) -> Iterator[Entry | BadRecordEr
                 "records was expected; write the records as JSON lines."
             )
         value = next(iter(arrays.values()))
+    if not isinstance(value, list):
+        raise DataError(f"{path}: a JSON {_kind(value)} where an array of records was expected.")
     columns = _RecordColumns(options, str(path))
     for number, row in enumerate(value, start=1):
         yield columns.entry(row, f"{path}: record {number}", str(number))
@@ -70,14 +70,16 @@ def _is_json_lines(path: Path) -> bool:
             continue
         try:
             value = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             return False
         # {"data": [...]} on one line is an object with an array, anything else is the first record
         return isinstance(value, dict) and not (len(value) == 1 and isinstance(next(iter(value.values())), list))
     return False
 
 
-def _json_problem(error: ValueError) -> str:
+def _json_problem(error: ValueError | RecursionError) -> str:
+    if isinstance(error, RecursionError):
+        return "nested too deeply"
     if isinstance(error, json.JSONDecodeError):
         return f"{error.msg[:1].lower()}{error.msg[1:]} at column {error.colno}"
     return str(error)
@@ -124,16 +126,18 @@ def mapping_entry(row: Mapping[str, Any], columns: Columns, origin: str, number:
                 references[place] = same
         references += more
         sentences = _strings(row, columns.sentences, origin) if columns.sentences and row.get(columns.sentences) else []
+        given = row.get(columns.id) if columns.id else None
+        if isinstance(given, str):
+            check_text(origin, given)
     except BadRecordError as problem:
         return problem
     if not sentences and len(document) > 1:
         sentences = document
-    given = row.get(columns.id) if columns.id else None
     publication = row.get(columns.publication) if columns.publication else None
     return Entry(
         document="\n".join(document),
         references=tuple(references),
-        id=number if given is None or given == "" else str(given),
+        id=number if given in (None, "") or isinstance(given, dict | list) else str(given),
         origin=origin,
         sentences=tuple(sentences),
         publication=publication if isinstance(publication, str) else "",
@@ -153,7 +157,7 @@ def _strings(row: Mapping[str, Any], name: str, origin: str) -> list[str]:
     if not all(isinstance(item, str) for item in values):
         raise BadRecordError(origin, f"the field '{name}' is a JSON {_kind(value)} where text was expected")
     for item in values:
-        check_nul(origin, item)
+        check_text(origin, item)
     return list(values)
 
 
@@ -172,9 +176,12 @@ def read_csv(path: Path, options: TableOptions) -> Iterator[Entry | BadRecordErr
     first = next(lines, "")
     if not first.strip():
         raise DataError(f"{path}: the file has no header line.")
-    check_nul(f"{path}:1", first)
+    check_text(f"{path}:1", first)
     reader = csv.reader(_chain(first, lines), delimiter=_delimiter(path, first))
-    header = next(reader)
+    try:
+        header = next(reader)
+    except csv.Error as error:
+        raise DataError(f"{path}:1: broken CSV: {error}; repair the header line.") from None
     if any(problem := _undecodable(name) for name in header):
         raise bad_byte(f"{path}:1", problem or 0)
     columns = options.choose(header, str(path))
@@ -237,7 +244,7 @@ def read_sqlite(path: Path, options: TableOptions) -> Iterator[Entry | BadRecord
     connection.text_factory = bytes
     try:
         tables = [
-            name.decode()
+            name.decode("utf-8", "replace")
             for (name,) in connection.execute(
                 "SELECT name FROM sqlite_master WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite_%'"
             )
@@ -245,7 +252,7 @@ def read_sqlite(path: Path, options: TableOptions) -> Iterator[Entry | BadRecord
         if _NEWS_TABLE not in tables and len(tables) != 1:
             raise DataError(f"{path}: {len(tables)} tables ({', '.join(tables) or 'none'}) where one was expected.")
         table = _NEWS_TABLE if _NEWS_TABLE in tables else tables[0]
-        cursor = connection.execute(f'SELECT * FROM "{table}"')
+        cursor = connection.execute('SELECT * FROM "{}"'.format(table.replace('"', '""')))
         names = [column[0] for column in cursor.description]
         columns = options.choose(names, str(path))
         for number, row in enumerate(cursor, start=1):

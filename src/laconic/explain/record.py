@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -62,29 +63,33 @@ def from_dict(values: Mapping[str, Any]) -> Summary:
         DataError: not such a record.
     """
     try:
-        return Summary(
-            text=values["summary"],
-            score=float(values.get("score") or 0.0),
-            log_prob=float(values.get("log_prob") or 0.0),
+        found = Summary(
+            text=_text(values["summary"]),
+            score=_finite(values.get("score") or 0.0),
+            log_prob=_finite(values.get("log_prob") or 0.0),
             id=str(values.get("id", "")),
             model=str(values.get("model", "")),
-            document=values.get("document", ""),
+            document=_text(values.get("document", "")),
             words=tuple(_word_from_dict(word) for word in values.get("words") or ()),
             source_offsets=tuple((int(start), int(end)) for start, end in values.get("source_offsets") or ()),
             tokens_read=int(values.get("tokens_read", 0)),
             tokens_given=int(values.get("tokens_given", 0)),
             truncated=bool(values.get("truncated", False)),
             finished=bool(values.get("finished", True)),
-            terms=dict(values.get("terms") or {}),
-            reading=dict(values.get("reading") or {}),
+            terms=_figures(values.get("terms")),
+            reading=_figures(values.get("reading")),
             chunks=tuple(_chunk_from_dict(chunk) for chunk in values.get("chunks") or ()),
-            confidence=None if values.get("confidence") is None else float(values["confidence"]),
+            confidence=None if values.get("confidence") is None else _finite(values["confidence"]),
             unlike=tuple(map(str, values.get("unlike") or ())),
             declined=str(values.get("declined") or ""),
-            facts=dict(values.get("facts") or {}),
+            facts=_figures(values.get("facts")),
             alternatives=tuple(from_dict(one) for one in values.get("alternatives") or ()),
         )
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        length = len(found.text)
+        if any(not 0 <= word.start <= word.end <= length for word in found.words):
+            raise ValueError(f"a word outside of the summary's {length} characters")
+        return found
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise DataError(
             f"This is not a stored summary ({type(error).__name__}: {error}); `laconic summarize --json` writes such."
         ) from None
@@ -104,7 +109,7 @@ def _chunk_from_dict(values: Mapping[str, Any]) -> Chunk:
     return Chunk(
         start=int(values["start"]),
         end=int(values["end"]),
-        weights=tuple(float(weight or 0.0) for weight in values["weights"]),
+        weights=tuple(_finite(weight or 0.0) for weight in values["weights"]),
         read=None if read is None else tuple(map(int, read)),
     )
 
@@ -153,17 +158,17 @@ def _span_to_dict(span: SourceSpan) -> dict[str, Any]:
 def _word_from_dict(values: Mapping[str, Any]) -> SummaryWord:
     p_gen = values.get("p_gen")
     return SummaryWord(
-        text=values["text"],
+        text=_text(values["text"]),
         start=int(values["start"]),
         end=int(values["end"]),
-        probability=float(values.get("probability", 0.0)),
+        probability=_finite(values.get("probability", 0.0)),
         copied=bool(values.get("copied", False)),
-        copy_share=float(values.get("copy_share", 0.0)),
-        p_gen=None if p_gen is None else float(p_gen),
+        copy_share=_finite(values.get("copy_share", 0.0)),
+        p_gen=None if p_gen is None else _finite(p_gen),
         sources=_spans(values.get("sources", ())),
-        attention=tuple(float(weight) for weight in values.get("attention") or ()),
-        maps={name: tuple(map(float, weights)) for name, weights in (values.get("maps") or {}).items()},
-        figures={name: float(value) for name, value in (values.get("figures") or {}).items()},
+        attention=tuple(_finite(weight) for weight in values.get("attention") or ()),
+        maps={name: tuple(map(_finite, weights)) for name, weights in (values.get("maps") or {}).items()},
+        figures=_figures(values.get("figures")),
         tokens=tuple(_token_from_dict(token) for token in values.get("tokens") or ()),
     )
 
@@ -171,17 +176,17 @@ def _word_from_dict(values: Mapping[str, Any]) -> SummaryWord:
 def _token_from_dict(values: Mapping[str, Any]) -> SummaryToken:
     p_gen = values.get("p_gen")
     return SummaryToken(
-        text=values["text"],
-        probability=float(values.get("probability", 0.0)),
-        p_gen=None if p_gen is None else float(p_gen),
-        copy_share=float(values.get("copy_share", 0.0)),
-        figures={name: float(value) for name, value in (values.get("figures") or {}).items()},
+        text=_text(values["text"]),
+        probability=_finite(values.get("probability", 0.0)),
+        p_gen=None if p_gen is None else _finite(p_gen),
+        copy_share=_finite(values.get("copy_share", 0.0)),
+        figures=_figures(values.get("figures")),
         sources={name: _spans(spans) for name, spans in (values.get("sources") or {}).items()},
     )
 
 
 def _spans(values: Iterable[Mapping[str, Any]]) -> tuple[SourceSpan, ...]:
-    return tuple(SourceSpan(int(s["start"]), int(s["end"]), s["text"], float(s["weight"])) for s in values)
+    return tuple(SourceSpan(int(s["start"]), int(s["end"]), _text(s["text"]), _finite(s["weight"])) for s in values)
 
 
 def _number(value: float) -> float:
@@ -189,3 +194,20 @@ def _number(value: float) -> float:
     if value != value or value in (float("inf"), float("-inf")):
         return 0.0
     return round(value, DIGITS) if abs(value) >= 1e-3 or value == 0 else float(f"{value:.{DIGITS - 1}g}")
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{type(value).__name__} where text was expected")
+    return value
+
+
+def _figures(values: Mapping[str, Any] | None) -> dict[str, float]:
+    return {name: _finite(value) for name, value in (values or {}).items()}
+
+
+def _finite(value: Any) -> float:
+    number = float(value)
+    if not math.isfinite(number):
+        raise ValueError(f"{number} where a number was expected")
+    return number

@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from laconic.explain.chunks import read_to
+from laconic.text.control import harmless
 from laconic.types import SourceSpan, Summary, SummaryWord
 
 UNKNOWN = ("<unk>", "[UNK]", "UNK", "⁇")
@@ -33,10 +34,6 @@ _DISTRIBUTIONS = {
     "opponent_attention": "alpha_o",
     "conventional_attention": "alpha_c",
 }
-
-
-# A document may hold control characters; none of them may reach the user's terminal.
-_CONTROL = {code: 0xFFFD for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
 
 
 def is_unknown(word: SummaryWord) -> bool:
@@ -212,12 +209,12 @@ def _harmless(summary: Summary) -> Summary:
     words = tuple(
         replace(
             word,
-            text=word.text.translate(_CONTROL),
+            text=harmless(word.text),
             sources=_harmless_spans(word.sources),
             tokens=tuple(
                 replace(
                     token,
-                    text=token.text.translate(_CONTROL),
+                    text=harmless(token.text),
                     sources={name: _harmless_spans(spans) for name, spans in token.sources.items()},
                 )
                 for token in word.tokens
@@ -225,12 +222,12 @@ def _harmless(summary: Summary) -> Summary:
         )
         for word in summary.words
     )
-    text, document = summary.text.translate(_CONTROL), summary.document.translate(_CONTROL)
+    text, document = harmless(summary.text), harmless(summary.document)
     return replace(summary, text=text, document=document, words=words)
 
 
 def _harmless_spans(spans: Iterable[SourceSpan]) -> tuple[SourceSpan, ...]:
-    return tuple(replace(span, text=span.text.translate(_CONTROL)) for span in spans)
+    return tuple(replace(span, text=harmless(span.text)) for span in spans)
 
 
 def _probability(word: SummaryWord) -> str:

@@ -45,7 +45,7 @@ EVENT_STREAM = "text/event-stream"
 EVENT = {"type": "object", "properties": {"event": {"type": "string"}, "data": {"type": "string"}}}
 NO_TELEMETRY: Any = dict.fromkeys(("tracing", "metrics", "logs", "operation_spans", "auto_configure"), False)
 LAST_SECONDS = 5.0  # for the workers to notice that nobody waits
-STATUSES = {"invalid": (400, 404, 405, 408, 413, 415, 422), "busy": (429, 503, 504), "token": (401,)}
+STATUSES = {"invalid": (400, 404, 405, 408, 413, 415, 421, 422), "busy": (429, 503, 504), "token": (401,)}
 
 
 def create_app(

@@ -161,6 +161,11 @@ class Gate:
         await self.app(scope, receive, send)
 
     def _check(self, scope: Scope, headers: dict[bytes, bytes]) -> None:
+        hosts = self.service.settings.allowed_hosts
+        if hosts and not _named(headers.get(b"host", b""), hosts):
+            raise ProblemError(
+                "unknown_host", "The service does not answer to this name; start it with --allowed-host to let it."
+            )
         path = scope["path"]
         is_open = scope["method"] in ("GET", "HEAD") and (path in OPEN_PATHS or path.startswith("/static/"))
         if self._token is not None and not is_open:
@@ -263,6 +268,12 @@ async def _discard(headers: dict[bytes, bytes], receive: Receive, seconds: float
 def _request_id(scope: Scope) -> str:
     given = dict(scope["headers"]).get(b"x-request-id", b"")
     return given.decode() if REQUEST_ID.fullmatch(given) else uuid.uuid4().hex
+
+
+def _named(host: bytes, allowed: tuple[str, ...]) -> bool:
+    """Is the ``Host`` header, its port aside, one of the names?"""
+    name = re.sub(r":\d*\Z", "", host.decode("latin-1")).lower().removesuffix(".")
+    return any(name == one.lower() or (one.startswith("*.") and name.endswith(one[1:].lower())) for one in allowed)
 
 
 def _digest(token: bytes) -> bytes:

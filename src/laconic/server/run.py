@@ -8,7 +8,7 @@ import logging
 import socket
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from types import FrameType
 from typing import Any, cast
@@ -23,6 +23,7 @@ from laconic.server.settings import Settings
 
 LAST_BYTES = 5  # seconds for answers that are written but not yet taken, and for the workers to end
 LOOPBACK = ("127.", "localhost", "::1")
+LOOPBACK_NAMES = ("localhost", "*.localhost", "127.0.0.1", "[::1]")
 
 
 def serve(app: FastAPI, host: str, port: int) -> bool:
@@ -86,8 +87,18 @@ def is_loopback(host: str) -> bool:
     return host.startswith(LOOPBACK)
 
 
+def trusted_names(host: str, token: str | None, given: Sequence[str]) -> tuple[str, ...]:
+    """The names that the service answers to, empty for any. A page of another site can let its own name stand for this
+    machine (DNS rebinding) and so reach a local service that asks for no token: that one answers to local names only.
+    """
+    if is_loopback(host) and token is None:
+        return (*LOOPBACK_NAMES, f"[{host}]" if ":" in host else host, *given)
+    return tuple(given)
+
+
 def log_to(lines: Any, errors: Any) -> None:
-    """One JSON line a request to ``lines``, everything else from warnings up to ``errors``."""
+    """One JSON line a request to ``lines``, everything else from warnings up to ``errors``; of the server's own only
+    errors, for it warns of every connection that is one too many or no HTTP."""
     access = logging.getLogger("laconic.access")
     access.setLevel(logging.INFO)
     access.propagate = False
@@ -97,7 +108,7 @@ def log_to(lines: Any, errors: Any) -> None:
     other.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     for name in ("laconic", "uvicorn.error"):
         logger = logging.getLogger(name)
-        logger.setLevel(logging.WARNING)
+        logger.setLevel(logging.ERROR if name == "uvicorn.error" else logging.WARNING)
         logger.handlers = [other]
         logger.propagate = False
 

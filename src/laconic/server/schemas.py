@@ -24,7 +24,7 @@ OFFSETS = "Places in texts count Unicode characters (code points), not bytes and
 
 
 class _Body(BaseModel):
-    model_config = ConfigDict(extra="forbid", protected_namespaces=())
+    model_config = ConfigDict(extra="forbid", protected_namespaces=(), allow_inf_nan=False)
 
 
 # ------------------------------------------------------------------------------------------- requests
@@ -43,6 +43,7 @@ class SummarizeRequest(_Body):
     model_config = ConfigDict(
         extra="forbid",
         protected_namespaces=(),
+        allow_inf_nan=False,
         json_schema_extra={
             "examples": [
                 {"document": TEXT},
@@ -70,7 +71,7 @@ class SummarizeRequest(_Body):
 class HubParameters(BaseModel):
     """Names as in transformers. What is not named here is refused."""
 
-    model_config = ConfigDict(extra="allow")
+    model_config = ConfigDict(extra="allow", allow_inf_nan=False)
 
     max_length: StrictInt | None = None
     min_length: StrictInt | None = None

@@ -224,7 +224,8 @@ class Service:
             for job in jobs:
                 if not job.future.done():
                     job.abandon()
-            results.cancel()
+            if not results.cancel() and not results.cancelled():
+                results.exception()  # looked at, though nobody may be there to be told
             self._count(order, jobs)
 
     async def run(self, order: Order, gone: Callable[[], Coroutine[Any, Any, None]] | None = None) -> Outcome:

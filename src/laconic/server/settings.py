@@ -30,6 +30,7 @@ class Settings(Section):
 
     max_connections: int = Field(512, ge=1)
     cors_origins: tuple[str, ...] = ()
+    allowed_hosts: tuple[str, ...] = ()  # names in the Host header, *.NAME too; none: whatever it says
     log_text: bool = False
 
     @model_validator(mode="after")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import gzip
 import json
 import os
@@ -23,6 +24,7 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
 from laconic.data.readers import find_splits, read_records
 from laconic.data.spans import job, workers
 from laconic.data.spans.job import Result, select_spans
+from laconic.data.spans.pieces import perform
 from laconic.data.spans.scan import stable_hash
 from laconic.data.spans.settings import SpanSettings, parse_weights
 from laconic.data.spans.units import TokenUnits, WordUnits
@@ -576,3 +578,14 @@ def test_files_patterns_and_folders_name_each_file_once(corpus: Path, tmp_path: 
     select_spans(inputs, tmp_path / "many", SMALL)
     run(corpus, tmp_path / "one")
     assert written(tmp_path / "many") == written(tmp_path / "one")
+
+
+def test_a_full_disk_has_its_own_exit_code(tmp_path: Path) -> None:
+    def step(work: Path, number: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", str(work / "00000.bin"))
+
+    error = perform(step, tmp_path, 0)
+    assert error is not None
+    assert error.exit_code == 7
+    assert workers._raised(type(error).__name__, str(error)).exit_code == 7  # as it comes back from a Ray worker
+    assert "00000.bin: No space left on device" in str(error)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import io
 import json
 import re
@@ -306,3 +308,16 @@ def test_markup_and_control_characters_of_a_document_do_nothing() -> None:
     assert "\x07" not in text
     assert "[bold]x[/bold]" in text
     assert "end\nline" in text
+
+
+def test_a_page_carries_its_own_policy() -> None:
+    """Only our script may run in a report, whatever a model wrote and whoever serves the file."""
+    page = render([])
+    policy = re.search(r'http-equiv="Content-Security-Policy" content="([^"]*)"', page)
+    assert policy
+    rules = dict(rule.strip().split(" ", 1) for rule in unescape(policy[1]).split(";"))
+    assert rules["default-src"] == "'none'"
+    scripts = re.findall(r"<script>(.*?)</script>", page, re.DOTALL)
+    digests = [base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts]
+    assert rules["script-src"] == " ".join(f"'sha256-{digest}'" for digest in digests)
+    assert page.index("Content-Security-Policy") < page.index("<style>")

@@ -19,7 +19,7 @@ from laconic.data.spans.reading import Shard
 from laconic.data.spans.scan import read_candidates, scan_shard
 from laconic.data.spans.settings import SpanSettings
 from laconic.data.spans.units import Units, open_units
-from laconic.errors import DataError, LaconicError
+from laconic.errors import DISK_FULL, DataError, DiskFullError, LaconicError
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,8 @@ def perform(step: Callable[[Path, int], None], work: Path, number: int) -> Lacon
     except LaconicError as error:
         return error
     except OSError as error:
-        return LaconicError(f"{error.filename or work}: {error.strerror or error}. What was complete is kept.")
+        sentence = f"{error.filename or work}: {error.strerror or error}. What was complete is kept."
+        return DiskFullError(sentence) if error.errno in DISK_FULL else LaconicError(sentence)
     return None
 
 

@@ -1,0 +1,129 @@
+"""Files that are damaged or strange: the readers, and every command that reads, say the same of them."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from laconic.cli.main import main
+from laconic.data.readers import SkipCounter, read_records
+from laconic.errors import DataError
+
+PAIR = {"document": "The river rose in the night. Schools are closed.", "summary": "River rose"}
+MAC = {
+    "x.csv": "document,summary\rThe river rose.,River rose\rA cat sat.,Cat sat\r",
+    "x.jsonl": f"{json.dumps(PAIR)}\r{json.dumps(PAIR)}\r",
+    "x.json": f"[\r{json.dumps(PAIR)},\r{json.dumps(PAIR)}]",
+    "x.story": "The river rose.\r\r@highlight\r\rRiver rose\r",
+    "x.txt": "<doc id=0>\r<summary>\rRiver rose\r</summary>\r<short_text>\rThe river rose.\r</short_text>\r</doc>\r",
+}
+
+
+@pytest.mark.parametrize("name", MAC)
+def test_line_ends_of_a_classic_mac(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_bytes(MAC[name].encode())
+    (tmp_path / f"u{name}").write_bytes(MAC[name].replace("\r", "\n").encode())
+    found, expected = list(read_records(tmp_path / name)), list(read_records(tmp_path / f"u{name}"))
+    assert [(r.document, r.references) for r in found] == [(r.document, r.references) for r in expected]
+    assert len(found) == (1 if name in ("x.story", "x.txt") else 2)
+
+
+def test_aligned_files_of_a_classic_mac(tmp_path: Path) -> None:
+    (tmp_path / "x.source").write_bytes(b"The river rose.\rA cat sat.\r")
+    (tmp_path / "x.target").write_bytes(b"River rose\nCat sat\n")
+    assert [record.summary for record in read_records(tmp_path / "x.source")] == ["River rose", "Cat sat"]
+
+
+def test_a_header_that_no_csv_has(tmp_path: Path) -> None:
+    path = tmp_path / "x.csv"
+    path.write_bytes(b"document,summary\rx\nThe river rose.,River rose\n")
+    with pytest.raises(DataError, match=r"x\.csv:1: broken CSV"):
+        list(read_records(path))
+
+
+@pytest.mark.parametrize("side", ["document", "summary", "id"])
+def test_half_characters(tmp_path: Path, side: str, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "x.jsonl"
+    path.write_text(json.dumps(PAIR | {side: "half \ud83d of it. More."}) + "\n" + json.dumps(PAIR) + "\n")
+    with pytest.raises(DataError, match=r"x\.jsonl:1: half a character \(\\ud83d\)"):
+        list(read_records(path))
+    skipped = SkipCounter()
+    assert len(list(read_records(path, skip_bad=True, on_skip=skipped))) == 1
+    assert skipped.counts == {"half a character": 1}
+    page = str(tmp_path / "page.html")
+    for command in (
+        ["data", "check", str(path)],
+        ["evaluate", "lead", "--data", str(path)],
+        ["summarize", "lead", str(path)],
+        ["explain", "lead", str(path), "--html", page],
+    ):
+        assert main(command) == 3, command
+        said = capsys.readouterr()
+        assert "half a character" in said.out + said.err
+        assert "Traceback" not in said.err
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["[" * 100_000, '{"a":' * 100_000, "5", "null", '"text"', "[1" + "0" * 9999 + "]", "[[[]]]", "{}", "[]", "nan"],
+)
+@pytest.mark.parametrize("name", ["x.json", "x.jsonl"])
+def test_json_that_holds_no_records(tmp_path: Path, name: str, content: str) -> None:
+    (tmp_path / name).write_text(content)
+    with pytest.raises(DataError, match=name.replace(".", r"\.")):
+        list(read_records(tmp_path / name))
+
+
+def test_a_nested_id_is_none(tmp_path: Path) -> None:
+    path = tmp_path / "x.jsonl"
+    path.write_text(json.dumps(PAIR | {"id": {"a": [1]}}) + "\n")
+    assert [record.id for record in read_records(path)] == ["1"]
+
+
+def test_names_in_sqlite(tmp_path: Path) -> None:
+    path = tmp_path / "x.db"
+    with sqlite3.connect(path) as connection:
+        connection.execute('CREATE TABLE "a""b" (document TEXT, summary TEXT)')
+        connection.execute("INSERT INTO \"a\"\"b\" VALUES ('The river rose.', 'River rose')")
+    assert len(list(read_records(path))) == 1
+
+
+def test_parts_with_endless_numbers(tmp_path: Path) -> None:
+    for number in ("1", "999999999999999"):
+        (tmp_path / f"train-{number}.jsonl").write_text(json.dumps(PAIR) + "\n")
+    with pytest.raises(DataError, match="number 2 is missing"):
+        list(read_records(tmp_path))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [b'{"document": "half \\ud83d"}', b"[" * 100_000, b'{"document": "\xff"}', b'{"document": 1' + b"0" * 9999 + b"}"],
+)
+def test_standard_input(line: bytes) -> None:
+    from laconic.cli.summarize import json_record
+
+    with pytest.raises(DataError, match="standard input:7"):
+        json_record(line, 7, None)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"summary": 5},
+        {"score": float("inf")},
+        {"words": [{"text": "x", "start": 0, "end": 99}]},
+        {"words": [{"text": 5, "start": 0, "end": 1}]},
+        {"document": "\ud800"},
+        {"tokens_read": float("inf")},
+        {"terms": {"a": "b"}},
+        {"alternatives": 5},
+    ],
+)
+def test_stored_summaries(tmp_path: Path, changes: dict[str, object], capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "x.jsonl"
+    path.write_text(json.dumps({"summary": "the river", "document": "the river rose"} | changes) + "\n")
+    assert main(["explain", "stored", str(path), "--html", str(tmp_path / "x.html")]) == 3
+    assert f"{path}:1" in capsys.readouterr().err

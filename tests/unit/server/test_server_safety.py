@@ -1,0 +1,126 @@
+"""What a hostile page or client may not do: other names, numbers that are none, a service that complains in its log."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import io
+import logging
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from laconic.errors import DataError
+from laconic.server.app import create_app
+from laconic.server.batching import Job
+from laconic.server.run import log_to, trusted_names
+from laconic.server.service import Service
+from laconic.server.settings import Settings
+from laconic.summarizer import Summarizer
+
+TEXT = "the quick fox jumps over the lazy dog"
+
+
+@pytest.mark.parametrize("literal", ["NaN", "Infinity", "-Infinity", "1e999", "1" + "0" * 400, "1e308", "-1e9"])
+@pytest.mark.parametrize("name", ["length_alpha", "coverage_beta", "diversity_strength", "beam_size", "max_length"])
+def test_numbers_are_finite_and_bounded(client: TestClient, name: str, literal: str) -> None:
+    body = f'{{"document": "{TEXT}", "options": {{"{name}": {literal}, "length_normalisation": "gnmt"}}}}'
+    answer = client.post("/v1/summarize", content=body, headers={"Content-Type": "application/json"})
+    assert answer.status_code in (400, 422)
+    assert answer.json()["code"] in ("invalid_request", "invalid_option", "invalid_json")
+
+
+def test_the_largest_exponent_answers(client: TestClient) -> None:
+    bounds = next(m for m in client.get("/v1/models").json()["models"] if m["name"] == "tiny")["options"]
+    for kind in ("gnmt", "predicted"):
+        for alpha in (bounds["length_alpha"]["minimum"], bounds["length_alpha"]["maximum"], 1000):
+            options = {"length_normalisation": kind, "length_alpha": alpha}
+            answer = client.post("/v1/summarize", json={"document": TEXT, "options": options})
+            assert answer.status_code == (422 if alpha == 1000 else 200)
+
+
+@pytest.mark.parametrize("name", ["length_penalty", "num_beams", "repetition_penalty", "length_alpha"])
+@pytest.mark.parametrize("literal", ["NaN", "Infinity", "1e999"])
+def test_the_hubs_numbers_too(client: TestClient, name: str, literal: str) -> None:
+    for parameters in (f'{{"{name}": {literal}}}', f'{{"generate_parameters": {{"{name}": {literal}}}}}'):
+        body = f'{{"inputs": "{TEXT}", "parameters": {parameters}}}'
+        answer = client.post("/", content=body, headers={"Content-Type": "application/json"})
+        assert answer.status_code == 422
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("localhost:8000", 200),
+        ("LOCALHOST", 200),
+        ("127.0.0.1:8000", 200),
+        ("[::1]:8000", 200),
+        ("page.localhost", 200),
+        ("summaries.example.org", 200),
+        ("evil.example.org", 421),
+        ("localhost.evil.example", 421),
+        ("127.0.0.1.nip.io:8000", 421),
+        ("evil.example:localhost", 421),
+        ("", 421),
+    ],
+)
+def test_a_local_service_answers_to_local_names(summarizer: Summarizer, host: str, status: int) -> None:
+    settings = Settings(allowed_hosts=trusted_names("127.0.0.1", None, ["summaries.example.org"]))
+    with TestClient(create_app({"tiny": summarizer}, settings)) as client:
+        for path in ("/", "/v1/models", "/health", "/static/app.js"):
+            answer = client.get(path, headers={"Host": host})
+            assert answer.status_code == status
+        answer = client.post("/v1/summarize", json={"document": TEXT}, headers={"Host": host})
+        assert answer.status_code == status
+        if status != 200:
+            assert answer.json()["code"] == "unknown_host"
+            assert "--allowed-host" in answer.json()["error"]
+
+
+def test_which_services_ask_for_names() -> None:
+    assert "[::1]" in trusted_names("::1", None, [])
+    assert "127.0.0.2" in trusted_names("127.0.0.2", None, [])
+    assert trusted_names("127.0.0.1", "token", []) == ()  # a page of another site does not have the token
+    assert trusted_names("0.0.0.0", None, []) == ()  # open to everybody by request
+    assert trusted_names("0.0.0.0", "token", ["a.example"]) == ("a.example",)
+
+
+def test_an_error_that_nobody_waits_for_is_not_complained_about(summarizer: Summarizer) -> None:
+    complaints: list[Any] = []
+
+    async def leave() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda loop, context: complaints.append(context))
+        service = Service({"tiny": summarizer})
+        jobs: list[Job] = []
+        service._batchers["neural"].submit = jobs.extend  # type: ignore[method-assign]
+        async with service.running(service.order([TEXT, TEXT])) as running:
+            for job in jobs:
+                job.future.set_exception(DataError("nothing to summarize"))
+            await asyncio.wait([running.results])
+        del running
+        jobs.clear()
+        gc.collect()
+        await asyncio.sleep(0)
+
+    asyncio.run(leave())
+    gc.collect()
+    assert complaints == []
+
+
+def test_refused_connections_fill_no_log() -> None:
+    loggers = [logging.getLogger(name) for name in ("laconic", "uvicorn.error", "laconic.access")]
+    before = [(one.level, one.handlers, one.propagate) for one in loggers]
+    errors = io.StringIO()
+    try:
+        log_to(io.StringIO(), errors)
+        logging.getLogger("uvicorn.error").warning("Exceeded concurrency limit.")
+        logging.getLogger("uvicorn.error").warning("Invalid HTTP request received.")
+        assert errors.getvalue() == ""
+        logging.getLogger("uvicorn.error").error("a bug")
+        logging.getLogger("laconic.server").warning("a note")
+        assert "a bug" in errors.getvalue()
+        assert "a note" in errors.getvalue()
+    finally:
+        for one, (level, handlers, propagate) in zip(loggers, before, strict=True):
+            one.level, one.handlers, one.propagate = level, handlers, propagate

@@ -1,0 +1,64 @@
+"""Control characters of a text: what a terminal gets, and what pipes and files get."""
+
+from __future__ import annotations
+
+import ast
+import io
+import sys
+from pathlib import Path
+
+import pytest
+
+import laconic.cli
+from laconic.cli.main import main
+from laconic.text.control import harmless, safe_print
+
+EVIL = "a\x1b[2Jb\x9b31mc\x07d\re\u2028\tf\n"
+
+
+class Terminal(io.StringIO):
+    encoding = "utf-8"
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_terminal_gets_no_control_character() -> None:
+    terminal, pipe = Terminal(), io.StringIO()
+    safe_print(EVIL, "\ud800", file=terminal, end="")
+    safe_print(EVIL, file=pipe, end="")
+    assert terminal.getvalue() == "a\ufffd[2Jb\ufffd31mc\ufffdd\ufffde\u2028\tf\n ?"
+    assert pipe.getvalue() == EVIL
+    assert len(harmless(EVIL)) == len(EVIL)
+
+
+def test_stderr_never_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    errors = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", errors)
+    safe_print("\x1b]0;title\x07", file=sys.stderr)
+    assert errors.getvalue() == "\ufffd]0;title\ufffd\n"
+
+
+def test_every_command_prints_so() -> None:
+    """A ``print`` of a file of cli/ is `safe_print`."""
+    for path in Path(laconic.cli.__file__).parent.glob("*.py"):
+        source = path.read_text()
+        called = (node.func for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call))
+        calls = {function.id for function in called if isinstance(function, ast.Name)}
+        assert "print" not in calls or "safe_print as print" in source or path.name == "main.py", path
+
+
+@pytest.mark.parametrize("command", [["summarize", "lead"], ["explain", "lead"], ["data", "check"]])
+def test_documents_in_the_terminal(command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / ("pairs.jsonl" if command[0] == "data" else "text.txt")
+    text = "One \x1b[2J\x9bsentence. Another\x07 one."
+    path.write_text('{"\\u001b[2Jtitle": "b", "document": "a"}\n' if command[0] == "data" else text)
+    out, errors = Terminal(), Terminal()
+    monkeypatch.setattr(sys, "stdout", out)
+    monkeypatch.setattr(sys, "stderr", errors)
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setenv("TERM", "dumb")
+    main(["--quiet", *command, str(path)])
+    said = out.getvalue() + errors.getvalue()
+    assert said
+    assert not {"\x1b", "\x9b", "\x07"} & set(said)
