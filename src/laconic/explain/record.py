@@ -76,13 +76,13 @@ def from_dict(values: Mapping[str, Any]) -> Summary:
             tokens_given=int(values.get("tokens_given", 0)),
             truncated=bool(values.get("truncated", False)),
             finished=bool(values.get("finished", True)),
-            terms=_figures(values.get("terms")),
-            reading=_figures(values.get("reading")),
+            terms=_numbers(values.get("terms")),
+            reading=_numbers(values.get("reading")),
             chunks=tuple(_chunk_from_dict(chunk) for chunk in values.get("chunks") or ()),
             confidence=None if values.get("confidence") is None else _finite(values["confidence"]),
             unlike=tuple(map(str, values.get("unlike") or ())),
             declined=str(values.get("declined") or ""),
-            facts=_figures(values.get("facts")),
+            facts=_numbers(values.get("facts")),
             alternatives=tuple(from_dict(one) for one in values.get("alternatives") or ()),
         )
         length = len(found.text)
@@ -168,7 +168,7 @@ def _word_from_dict(values: Mapping[str, Any]) -> SummaryWord:
         sources=_spans(values.get("sources", ())),
         attention=tuple(_finite(weight) for weight in values.get("attention") or ()),
         maps={name: tuple(map(_finite, weights)) for name, weights in (values.get("maps") or {}).items()},
-        figures=_figures(values.get("figures")),
+        figures=_numbers(values.get("figures")),
         tokens=tuple(_token_from_dict(token) for token in values.get("tokens") or ()),
     )
 
@@ -180,7 +180,7 @@ def _token_from_dict(values: Mapping[str, Any]) -> SummaryToken:
         probability=_finite(values.get("probability", 0.0)),
         p_gen=None if p_gen is None else _finite(p_gen),
         copy_share=_finite(values.get("copy_share", 0.0)),
-        figures=_figures(values.get("figures")),
+        figures=_numbers(values.get("figures")),
         sources={name: _spans(spans) for name, spans in (values.get("sources") or {}).items()},
     )
 
@@ -202,7 +202,7 @@ def _text(value: Any) -> str:
     return value
 
 
-def _figures(values: Mapping[str, Any] | None) -> dict[str, float]:
+def _numbers(values: Mapping[str, Any] | None) -> dict[str, float]:
     return {name: _finite(value) for name, value in (values or {}).items()}
 
 
