@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from laconic.cli.options import TrustCode
-from laconic.cli.summarize import Notes, is_records, model_and_inputs, read
+from laconic.cli.summarize import Notes, is_records, model_and_inputs, raw_surface, read
 from laconic.config.loading import parse_overrides
 from laconic.errors import ConfigError, DataError
 from laconic.text.control import safe_print as print
@@ -49,6 +49,7 @@ def command(
         bool, typer.Option("--always-write", help="What the model wrote, also where it is not sure.")
     ] = False,
     search: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Any other setting.")] = None,
+    raw: Annotated[bool, typer.Option("--raw", help="The words as the model wrote them, nothing mended.")] = False,
     max_records: Annotated[int, typer.Option(min=1, help="At most so many records of a file.")] = 20,
     document_column: Annotated[str | None, typer.Option(help="Name of the document's column.")] = None,
     device: Annotated[str, typer.Option(help="cpu, cuda, ... or auto.")] = "cpu",
@@ -70,6 +71,7 @@ def command(
         options = {"beam_size": beam_size, "max_length": max_length}
         extra = parse_overrides(search or [])
         overrides = {k: v for k, v in options.items() if v is not None} | extra.get("search", extra)
+        overrides |= raw_surface(model, raw)
         records = first_records(source, document_column, max_records)
         summaries, references = explained(records, [model, *(also or [])], overrides, device, always_write)
     if html is not None:

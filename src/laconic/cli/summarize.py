@@ -63,6 +63,7 @@ def command(
     always_write: Annotated[
         bool, typer.Option("--always-write", help="What the model wrote, also where it is not sure.")
     ] = False,
+    raw: Annotated[bool, typer.Option("--raw", help="The words as the model wrote them, nothing mended.")] = False,
     explain: Annotated[bool, typer.Option("--explain", help="Say where each word came from.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON lines for text input too.")] = False,
     batch_size: Annotated[int, typer.Option(min=1, help="Documents decoded together.")] = 16,
@@ -89,6 +90,7 @@ def command(
     extra = parse_overrides(search or [])
     overrides |= extra.get("search", extra)
     model, given_inputs = model_and_inputs([*([model] if model else []), *(files or [])])
+    overrides |= raw_surface(model, raw)
     inputs = given_inputs or ["-"]
     if inputs.count("-") > 1:
         raise ConfigError("Standard input (-) can be read only once.")
@@ -108,6 +110,11 @@ def command(
     else:
         write_texts(Job(request), list(records), output, notes, several=len(inputs) > 1)
     notes.report()
+
+
+def raw_surface(model: str, raw: bool) -> dict[str, str]:
+    """The setting behind ``--raw``; an extractive method shows the document's own words anyway."""
+    return {"surface": "raw"} if raw and model not in EXTRACTIVE else {}
 
 
 # ---------------------------------------------------------------------------------------------- input

@@ -13,6 +13,7 @@ from pydantic import Field, field_validator, model_validator
 from laconic.config.section import Section
 
 Spec = dict[str, Any]  # {"type": name, **options}
+Surface = Literal["raw", "cased", "clean"]
 
 
 class DataConfig(Section):
@@ -226,7 +227,8 @@ class SearchConfig(Section):
     ``length_alpha``, ``gnmt`` is Wu et al.'s, with ``length_alpha`` too. ``shrink_beam``: a finished hypothesis takes
     a place of the beam for good. ``replace_unk``: ``words`` (or true) puts the most attended source word for UNK,
     ``argmax`` what stands at the most attended position, whatever it is (`laconic.text.unk`). ``model`` sets switches
-    of the model while it decodes (which of its scores counts, what it skips)."""
+    of the model while it decodes (which of its scores counts, what it skips). ``surface`` says what becomes of the
+    model's words before they are shown, and ``capitals`` where they begin with one (`laconic.text.surface`)."""
 
     beam_size: int = Field(1, ge=1, le=1000)
     num_return: int = Field(1, ge=1, le=1000)
@@ -246,6 +248,8 @@ class SearchConfig(Section):
     distraction: DistractionConfig | None = None
     scorers: tuple[Spec, ...] = ()
     model: dict[str, Any] = Field(default_factory=dict)
+    surface: Surface = "clean"
+    capitals: Literal["learnt", "sentence", "title", "lower"] = "learnt"
 
     @field_validator("replace_unk", mode="before")
     @classmethod
@@ -270,10 +274,11 @@ class EvaluationConfig(Section):
     """What is scored and against which baselines. ``profile`` names a data set's usual way of scoring (``gigaword``,
     ``duc2004``, ``lcsts``, ``cnn-plain``, ``cnndm``, ``samsum``) or a profile of ROUGE; ``rouge`` changes single
     options. ``restore_numbers`` replaces a written ``##`` by a number of that length from the document before
-    scoring."""
+    scoring. ``surface`` is what is scored instead of ``search.surface``: ``raw``, the words as the model wrote them."""
 
     profile: str | None = None
     restore_numbers: bool = False
+    surface: Surface | None = None
     batch_size: int = Field(32, ge=1)
     rouge: Spec = Field(default_factory=dict)  # options of laconic.rouge
     baselines: tuple[str, ...] = ("lead",)

@@ -191,6 +191,8 @@ class Comparison:
         if entry.method is not None:
             return ExtractiveSystem(entry.name, entry.method)
         assert place is not None
+        surface = self.plan.evaluation.surface
+        search = ({} if surface is None else {"surface": surface}) | dict(search)
         return _Model(name or entry.name, place, search, self.around.device)
 
     def _score(self, system: System, entry: Entry, title: str) -> Scored:

@@ -8,6 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from laconic.config.loading import load_run
 from laconic.config.shipped import place_of
 from laconic.evaluation.systems import Progress
 from laconic.summarizer import Summarizer
@@ -34,19 +35,28 @@ def open_model(
 ) -> ModelSystem:
     """Open a model by its folder, its run's folder or its id on the hub.
 
-    ``search`` are decoding settings, ``name`` is what tables call it (``place`` if not given).
+    ``search`` are decoding settings, ``name`` is what tables call it (``place`` if not given). What is scored is the
+    text as the model's run asks in ``evaluation.surface``, unless ``search`` says ``surface`` itself.
 
     Raises:
         ModelError: there is no such model, or it is damaged.
     """
     folder = model_folder(place)
     summarizer = Summarizer.from_pretrained(str(folder) if folder.is_dir() else place, device=device)
-    return ModelSystem(name or place, summarizer, _identity(folder, place), search or {})
+    return ModelSystem(name or place, summarizer, _identity(folder, place), _scored(folder, search or {}))
 
 
 def model_identity(place: str, search: Mapping[str, Any] | None = None) -> str:
     """The ``identity`` that `open_model` would give, without loading the model."""
-    return _with_search(_identity(model_folder(place), place), search or {})
+    folder = model_folder(place)
+    return _with_search(_identity(folder, place), _scored(folder, search or {}))
+
+
+def _scored(folder: Path, search: Mapping[str, Any]) -> dict[str, Any]:
+    """``search`` with the surface that the run in ``folder`` wants scored."""
+    recipe = folder / "recipe.yaml"
+    surface = load_run(recipe).evaluation.surface if recipe.is_file() else None
+    return ({} if surface is None else {"surface": surface}) | dict(search)
 
 
 def model_folder(place: str) -> Path:

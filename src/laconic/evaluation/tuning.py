@@ -215,6 +215,8 @@ def tune(
     model = OnceEncoded(system.model)
     own = copy.copy(system)
     own.model = model  # type: ignore[assignment]
+    run = system.loaded.run
+    shown = {} if run is None or run.evaluation.surface is None else {"surface": run.evaluation.surface}
     batches = batches_of(records, options.batch_size)
     for number, indices in enumerate(batches):
         model.forget()
@@ -222,7 +224,8 @@ def tune(
             if (trial.key, number) not in log.lines:
                 started = time.perf_counter()
                 chosen = [records[index] for index in indices]
-                made = own.summarize_batch(chosen, explain=False, options=trial.search)
+                search = trial.search.model_copy(update=shown)
+                made = own.summarize_batch(chosen, explain=False, options=search)
                 log.add(trial, number, [summary.text for summary in made], time.perf_counter() - started)
             progress(len(indices))
     scored, signature = [], ""

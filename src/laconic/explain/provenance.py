@@ -16,10 +16,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from laconic.config.schema import SearchConfig
 from laconic.explain.alignment import merge_spans
 from laconic.explain.chain import Chain, TokenFacts, read_chain, token_of
 from laconic.explain.chunks import build_chunks, part_of, read_attention, read_positions
 from laconic.text.extended import extend_source
+from laconic.text.surface import Draft, SourceText, Surfaced, bounds, surfaced
 from laconic.text.tokenizer import Tokenizer
 from laconic.text.unk import DROP, UnkRule
 from laconic.types import Hypothesis, Record, SourceSpan, Summary, SummaryToken, SummaryWord, TokenizedText
@@ -27,6 +29,7 @@ from laconic.types import Hypothesis, Record, SourceSpan, Summary, SummaryToken,
 COPIED = 0.5  # a word is called copied when more than this share of its probability was copied
 MIN_WEIGHT = 0.01  # spans that carry less attention are not worth showing
 MAX_SOURCES = 5
+PLAIN = SearchConfig(surface="raw")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +52,18 @@ class _Steps:
     copied: np.ndarray  # (T, S) the copy probability that went to the token, zero where another word stands
     share: np.ndarray  # (T,)
     chain: Chain
-    texts: list[str]  # (T,) the tokens
+    texts: Sequence[str] = ()  # (T,) the tokens, once there is a text
+
+    def of(self, kept: list[int], texts: list[str]) -> _Steps:
+        """Those of some tokens."""
+        p_gen = None if self.p_gen is None else self.p_gen[kept]
+        chain = Chain(
+            {name: values[kept] for name, values in self.chain.maps.items()},
+            {name: values[kept] for name, values in self.chain.figures.items()},
+        )
+        return _Steps(
+            self.probability[kept], self.attention[kept], p_gen, self.copied[kept], self.share[kept], chain, texts
+        )
 
 
 def build_summary(
@@ -60,48 +74,50 @@ def build_summary(
     tokenizer: Tokenizer,
     oov_words: Sequence[str] = (),
     model_name: str = "",
-    replace_unk: bool | str = False,
+    search: SearchConfig = PLAIN,
     explain: bool = True,
 ) -> Summary:
     """Turn search's answer into text with provenance.
 
     ``document`` is the text that ``source_encoding`` was made of, or its record, which gives the summary its
-    id too. ``oov_words`` are the strings of the ids from V on, as the batch numbered them. ``replace_unk`` (``words``,
-    ``argmax``; true: ``words``) puts a source token where the model wrote UNK, see `laconic.text.unk`; such a word
-    counts as copied in whole. With ``explain=False`` only the text and the scores are made.
+    id too. ``oov_words`` are the strings of the ids from V on, as the batch numbered them. Of ``search`` three settings
+    count here: ``replace_unk`` puts a source token where the model wrote UNK, see `laconic.text.unk`; such a word
+    counts as copied in whole; ``surface`` and ``capitals`` say how the words are written, see `laconic.text.surface`.
+    With ``explain=False`` only the text and the scores are made.
 
     ``SummaryWord.sources`` of a word that was copied are the places it was copied from; of any other word
     the places that were most attended to.
     """
     record = Record(document) if isinstance(document, str) else document
     shown_encoding, attention, positions = _seen(hypothesis, source_encoding)
-    source = _source(record.document, shown_encoding, tokenizer, oov_words, explain, positions)
+    source = _source(record.document, shown_encoding, tokenizer, oov_words, positions)
     specials = tokenizer.special_ids - {tokenizer.unk_id}
     shown = [t for t, id in enumerate(hypothesis.ids) if id not in specials]
     ids = [hypothesis.ids[t] for t in shown]
-    attention = attention[shown]
     replaced: dict[int, int] = {}
-    if replace_unk and tokenizer.unk_id in ids:
-        rule = UnkRule("argmax" if replace_unk == "argmax" else "words", tokenizer.separator_id)
-        replaced, kept = _replacements(ids, attention, source, tokenizer.unk_id, rule)
-        shown, ids, attention = [shown[t] for t in kept], [ids[t] for t in kept], attention[kept]
+    if search.replace_unk and tokenizer.unk_id in ids:
+        rule = UnkRule(search.replace_unk, tokenizer.separator_id)
+        replaced, kept = _replacements(ids, attention[shown], source, tokenizer.unk_id, rule)
+        shown, ids = [shown[t] for t in kept], [ids[t] for t in kept]
     tokens = [
         source.encoding.tokens[replaced[t]] if t in replaced else tokenizer.token(id, oov_words)
         for t, id in enumerate(ids)
     ]
-    text, spans = tokenizer.detokenize(tokens)
+    steps = _steps(hypothesis, shown, ids, attention[shown], source, replaced)
+    unknown = [id == tokenizer.unk_id and t not in replaced for t, id in enumerate(ids)]
+    found = _written(tokens, unknown, steps, source, tokenizer, search)
     words: list[SummaryWord] = []
     groups: list[list[int]] = []  # the steps of each word
-    if explain and tokens:
-        texts = [text[start:end] for start, end in spans]
-        steps = _steps(hypothesis, shown, ids, attention, source, replaced, texts)
-        for group in filter(None, tokenizer.word_groups(tokens)):
-            word = _word(group, text, spans, steps, source)
+    if explain and found.kept:
+        texts = [found.text[start:end] for start, end in found.spans]
+        steps = steps.of(found.kept, texts)
+        for group in filter(None, found.groups):
+            word = _word(group, found.text, found.spans, steps, source)
             if word.end > word.start:
                 words.append(word)
-                groups.append([shown[t] for t in group])
+                groups.append([shown[found.kept[t]] for t in group])
     return Summary(
-        text=text,
+        text=found.text,
         score=hypothesis.score,
         log_prob=hypothesis.log_prob,
         id=record.id,
@@ -117,6 +133,24 @@ def build_summary(
         reading=dict(hypothesis.reading),
         chunks=build_chunks(hypothesis, groups, source_encoding.offsets),
     )
+
+
+def _written(
+    tokens: Sequence[str],
+    unknown: Sequence[bool],
+    steps: _Steps,
+    source: Source,
+    tokenizer: Tokenizer,
+    search: SearchConfig,
+) -> Surfaced:
+    """The text of the tokens, as ``search.surface`` asks."""
+    if search.surface == "raw":
+        text, spans = tokenizer.detokenize(tokens)
+        return Surfaced(text, list(range(len(tokens))), spans, tokenizer.word_groups(tokens))
+    copying = np.where(steps.share[:, None] > 0, steps.copied, steps.attention)
+    read = SourceText(source.document, source.encoding, tokenizer)
+    draft = Draft(tokens, unknown, copying, steps.share)
+    return surfaced(draft, read, tokenizer, clean=search.surface == "clean", capitals=search.capitals)
 
 
 def extractive_summary(
@@ -187,11 +221,8 @@ def _source(
     encoding: TokenizedText,
     tokenizer: Tokenizer,
     oov_words: Sequence[str],
-    explain: bool,
     positions: np.ndarray | None,
 ) -> Source:
-    if not explain:
-        return Source(document, encoding, (), ())
     if oov_words:
         extended, _ = extend_source(encoding, tokenizer.vocab_size, tokenizer.unk_id)
     else:
@@ -222,7 +253,6 @@ def _steps(
     attention: np.ndarray,
     source: Source,
     replaced: dict[int, int],
-    texts: list[str],
 ) -> _Steps:
     probability = np.exp(np.minimum(np.array([hypothesis.token_log_probs[t] for t in shown], dtype=np.float64), 0.0))
     length = attention.shape[1]
@@ -243,11 +273,11 @@ def _steps(
         copied[t, position] = 1.0
         share[t] = 1.0
     chain = read_chain(details, shown, source.encoding.offsets)
-    return _Steps(probability, attention, p_gen, copied, share, chain, texts)
+    return _Steps(probability, attention, p_gen, copied, share, chain)
 
 
 def _word(group: list[int], text: str, spans: list[tuple[int, int]], steps: _Steps, source: Source) -> SummaryWord:
-    start, end = _bounds(text, min(spans[t][0] for t in group), max(spans[t][1] for t in group))
+    start, end = bounds(text, min(spans[t][0] for t in group), max(spans[t][1] for t in group))
     share = float(steps.share[group].mean())
     attention = steps.attention[group].mean(0)
     weights = steps.copied[group]
@@ -284,12 +314,3 @@ def _token(t: int, steps: _Steps, source: Source) -> SummaryToken:
     p_gen = None if steps.p_gen is None else float(steps.p_gen[t])
     facts = TokenFacts(steps.texts[t], float(steps.probability[t]), p_gen, float(steps.share[t]), steps.attention[t])
     return token_of(facts, steps.chain, t, source.document, source.encoding.offsets)
-
-
-def _bounds(text: str, start: int, end: int) -> tuple[int, int]:
-    """The span without the blanks that some tokenizers count to a word."""
-    while start < end and text[start].isspace():
-        start += 1
-    while end > start and text[end - 1].isspace():
-        end -= 1
-    return start, end

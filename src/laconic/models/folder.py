@@ -4,6 +4,7 @@
 config.json            architecture, format version, model and text sections, special ids, switches
 model.safetensors      the weights
 tokenizer.json         the tokenizer (and tokenizer_config.json)
+casing.json            how the training texts write their words, of models trained here
 generation_config.json the decoding defaults (SearchConfig)
 README.md              the model card
 recipe.yaml            the resolved run that made it
@@ -67,6 +68,7 @@ FILES = (
     "model.safetensors",
     "tokenizer.json",
     "tokenizer_config.json",
+    "casing.json",
     "generation_config.json",
     "README.md",
     "recipe.yaml",

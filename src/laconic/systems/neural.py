@@ -114,7 +114,7 @@ class NeuralSystem:
         model: Any = self.model
         if on_step or on_text:
             writers = [
-                _Writer(record, encoding, example.oov_words, tokenizer, options.replace_unk)
+                _Writer(record, encoding, example.oov_words, tokenizer, options)
                 for record, example, encoding in zip(records, examples, encodings, strict=True)
             ]
             model = _Watched(model, on_step, on_text, writers if on_text else [])
@@ -139,7 +139,7 @@ class NeuralSystem:
                     tokenizer=tokenizer,
                     oov_words=example.oov_words,
                     model_name=self.name,
-                    replace_unk=options.replace_unk,
+                    search=options,
                     explain=explain,
                 )
                 for hypothesis in hypotheses
@@ -233,19 +233,21 @@ class _Writer:
     """The summary of one document while greedy decoding makes it."""
 
     def __init__(
-        self, record: Record, encoding: TokenizedText, oov_words: Sequence[str], tokenizer: Any, replace_unk: Any
+        self, record: Record, encoding: TokenizedText, oov_words: Sequence[str], tokenizer: Any, options: SearchConfig
     ) -> None:
         self.hypothesis = Hypothesis([], 0.0, 0.0, [], finished=False)
         self.open = True
         self._rows: list[np.ndarray] = []
-        self._eos_id, self._replace_unk = tokenizer.eos_id, replace_unk
+        self._eos_id, self._replace_unk = tokenizer.eos_id, options.replace_unk
+        if options.surface == "clean":  # what is dropped is known at the end only
+            options = options.model_copy(update={"surface": "cased"})
         self._build = partial(
             build_summary,
             document=record,
             source_encoding=encoding,
             tokenizer=tokenizer,
             oov_words=oov_words,
-            replace_unk=replace_unk,
+            search=options,
             explain=False,
         )
 
@@ -255,6 +257,7 @@ class _Writer:
         if not self.open:
             return None
         self.hypothesis.ids.append(token_id)
+        self.hypothesis.token_log_probs.append(0.0)
         if self._replace_unk and attention is not None:
             self._rows.append(attention.float().cpu().numpy())
             self.hypothesis.attention = np.stack(self._rows)

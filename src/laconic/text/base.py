@@ -6,6 +6,7 @@ import json
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -15,8 +16,10 @@ from laconic.config.names import TOKENIZERS, parse
 from laconic.config.section import Section
 from laconic.config.trust import refuse_code
 from laconic.errors import ConfigError, ModelError
+from laconic.text.casing import Casing
 from laconic.text.detokenize import Detokenized
 from laconic.text.normalization import encodable, extend_over_marks
+from laconic.text.rules import SPACE_MARK
 from laconic.text.separators import insert_separators
 from laconic.types import TokenizedText
 
@@ -41,12 +44,14 @@ class Tokenizer(ABC):
         """Options, as they stand below ``text.tokenizer`` in a recipe."""
 
     name: ClassVar[str] = ""
+    guesses_spaces: ClassVar[bool] = False  # do blanks between tokens follow rules, rather than stand in the tokens?
 
     def __init__(self, config: Section) -> None:
         self.config = config
         self._backend: tokenizers.Tokenizer | None = None
         self._tokens: list[str] = []
         self._separator: str | None = None
+        self.casing = Casing()  # how the training texts write their words
 
     # ------------------------------------------------------------------------------- vocabulary
 
@@ -99,6 +104,12 @@ class Tokenizer(ABC):
     def separator_id(self) -> int | None:
         """Its id; an ordinary one, which `special_ids` does not hold."""
         return None if self._separator is None else self.token_id(self._separator)
+
+    @cached_property
+    def lowercases(self) -> bool:
+        """Does the vocabulary lack capitals, because the normalisation takes them away?"""
+        normalizer = self.backend.normalizer
+        return normalizer is not None and "A" not in normalizer.normalize_str("A")
 
     def use_separator(self, token: str | None) -> None:
         """Let ``token`` stand between sentences: before `train`, which makes it a word of the vocabulary.
@@ -278,16 +289,23 @@ class Tokenizer(ABC):
     def word_groups(self, tokens: Sequence[str]) -> list[list[int]]:
         """Which tokens form one word: lists of positions, in order, each position once."""
 
+    def word_key(self, tokens: Sequence[str], written: str) -> str:
+        """What a word is compared by: its normalised characters. ``written`` is the word in a text."""
+        return "".join(tokens).replace(SPACE_MARK, "")
+
     # ------------------------------------------------------------------------------------- disk
 
     def save(self, folder: str | Path) -> None:
-        """Write ``tokenizer.json`` and ``tokenizer_config.json``; transformers' ``AutoTokenizer`` reads them too."""
+        """Write ``tokenizer.json`` and ``tokenizer_config.json``, which transformers' ``AutoTokenizer`` reads too, and
+        what was learnt of case."""
         path = Path(folder)
         path.mkdir(parents=True, exist_ok=True)
         (path / TOKENIZER_FILE).write_text(self.backend.to_str(pretty=True), encoding="utf-8")
         config = self._hub_config() | {"laconic": {"type": self.name, **self._described_config()}}
         text = json.dumps(config, ensure_ascii=False, indent=2, sort_keys=True)
         (path / CONFIG_FILE).write_text(text + "\n", encoding="utf-8")
+        if self.casing != Casing():
+            self.casing.save(path)
 
     def _described_config(self) -> dict[str, Any]:
         separator = {} if self._separator is None else {"sentence_separator": self._separator}
@@ -325,6 +343,7 @@ class Tokenizer(ABC):
             if (found := tuple(tokenizer._tokens[:4])) != SPECIAL_TOKENS:
                 raise ModelError(f"{path / TOKENIZER_FILE}: the first tokens are {found}, not {SPECIAL_TOKENS}.")
         tokenizer.use_separator(separator)
+        tokenizer.casing = Casing.load(path)
         return tokenizer
 
 

@@ -13,7 +13,7 @@ _CJK_CLOSING, _CJK_OPENING = "。，、；：！？）】》」』〉", "（【�
 _NO_SPACE_BEFORE = {*".,;:!?)]}%'’…”»™®°", *_CJK_CLOSING, "..", "...", "....", "''"}
 _NO_SPACE_AFTER = {*"([{#$£€¥“«", *_CJK_OPENING, *_CJK_CLOSING, "``"}
 _NO_SPACE_AROUND = frozenset("/")
-_CLITIC = re.compile(r"(?:['’](?:s|re|ve|ll|d|m)|n['’]t)\Z", re.IGNORECASE)
+CLITIC = re.compile(r"(?:['’](?:s|re|ve|ll|d|m)|n['’]t)\Z", re.IGNORECASE)
 _BRACKETS = {"-lrb-": "(", "-rrb-": ")", "-lsb-": "[", "-rsb-": "]", "-lcb-": "{", "-rcb-": "}"}
 _UNSPACED = re.compile(
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff"
@@ -32,7 +32,7 @@ def join_words(tokens: Sequence[str]) -> Detokenized:
         written = _BRACKETS.get(token.lower(), token)
         previous = tokens[index - 1] if index else ""
         glue_here, glue_after = _glue(written, previous, open_quotes)
-        if not (glue_here or glue_next or _both_unspaced(previous, written)):
+        if not (glue_here or glue_next or (is_unspaced(previous[-1:]) and is_unspaced(written[:1]))):
             parts.append(" ")
             position += 1
         parts.append(written)
@@ -52,11 +52,12 @@ def _glue(token: str, previous: str, open_quotes: set[str]) -> tuple[bool, bool]
         return False, True
     if token in _NO_SPACE_AROUND:
         return True, True
-    return token in _NO_SPACE_BEFORE or bool(_CLITIC.match(token)), token in _NO_SPACE_AFTER
+    return token in _NO_SPACE_BEFORE or bool(CLITIC.match(token)), token in _NO_SPACE_AFTER
 
 
-def _both_unspaced(previous: str, token: str) -> bool:
-    return bool(previous) and bool(_UNSPACED.match(previous[-1])) and bool(_UNSPACED.match(token[:1]))
+def is_unspaced(character: str) -> bool:
+    """Is it of a script that is written without spaces?"""
+    return bool(_UNSPACED.match(character))
 
 
 def join_marked(tokens: Sequence[str]) -> Detokenized:

@@ -120,6 +120,9 @@ class PretrainedTokenizer(Tokenizer):
         pieces = any(token.startswith("##") for token in self._tokens)
         return groups_by_mark(tokens, _piece_starts_word if pieces else _marked_starts_word)
 
+    def word_key(self, tokens: Sequence[str], written: str) -> str:
+        return written.strip().lower()
+
     def _hub_config(self) -> dict[str, Any]:
         return {"tokenizer_class": "PreTrainedTokenizerFast"} | self._described
 

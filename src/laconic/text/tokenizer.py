@@ -122,6 +122,7 @@ class WordTokenizer(_OpenTokenizer):
         min_frequency: int = Field(2, ge=1)
 
     name = "word"
+    guesses_spaces = True
     pattern = WORD_PATTERN
     config: Config
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from laconic.errors import ConfigError, DataError
 from laconic.models.base import SummarizationModel
 from laconic.models.folder import LoadedModel
 from laconic.objectives.base import Objective
+from laconic.text.casing import learn_casing
 from laconic.text.separators import without_gaps
 from laconic.text.tokenizer import PretrainedTokenizer, Tokenizer
 from laconic.training.initial import adopted_tokenizer, open_initial, take_weights
@@ -72,7 +74,8 @@ def prepare(
     train_records = training_records(run, notes)
     validation_records = read_split(run, "validation", run.data.max_validation_records, notes)
     if accelerator.is_main_process:
-        provide_tokenizer(run, out, reporter, lambda: vocabulary_texts(train_records, run.text), start, initial)
+        texts = partial(vocabulary_texts, train_records, run.text)
+        provide_tokenizer(run, out, reporter, texts, train_records, start, initial)
     accelerator.wait_for_everyone()
     tokenizer = Tokenizer.load(out / TOKENIZER_FOLDER)
     train_set = encode(train_records, tokenizer, run, reporter, "training", notes)
@@ -222,12 +225,14 @@ def provide_tokenizer(
     out: Path,
     reporter: Reporter,
     texts: Callable[[], Iterable[str]],
+    pairs: Sequence[Record],
     start: str | None,
     initial: LoadedModel | None = None,
 ) -> None:
     """Put the tokenizer into the run folder, unless it is there: that of the initial weights ``start`` (``initial``,
-    where they are open already), one that somebody else trained, or one trained on ``texts()``. Only the first process
-    calls this; all load the result.
+    where they are open already), one that somebody else trained, or one trained on ``texts()``. How words are written
+    is learnt from ``pairs``, in addition to what the tokenizer knew. Only the first process calls this; all load the
+    result.
 
     Raises:
         ConfigError: the initial weights have another tokenizer than the run describes.
@@ -243,6 +248,10 @@ def provide_tokenizer(
         if not isinstance(tokenizer, PretrainedTokenizer):
             reporter.update(description="Training the tokenizer")
             tokenizer.train(texts())
+    if tokenizer.lowercases:
+        reporter.update(description="Learning names and capitals")
+        learnt = learn_casing([pair.document for pair in pairs], [pair.summary for pair in pairs])
+        tokenizer.casing = tokenizer.casing.adapted(learnt)
     # Beside and renamed: half a tokenizer would be taken for a whole one when the run goes on.
     draft = out / f".draft-{TOKENIZER_FOLDER}"
     shutil.rmtree(draft, ignore_errors=True)

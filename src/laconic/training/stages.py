@@ -72,7 +72,7 @@ def share_tokenizer(run: RunConfig, stage: RunConfig, out: Path, accelerator: Ac
             if run.pretraining.in_vocabulary:
                 yield from vocabulary_texts(training_records(stage, []), run.text)
 
-        provide_tokenizer(run, out, reporter, texts, stage.training.initial_weights)
+        provide_tokenizer(run, out, reporter, texts, records, stage.training.initial_weights)
     if accelerator.is_main_process and not (out / STAGE_FOLDER / TOKENIZER_FOLDER).is_dir():
         draft = out / STAGE_FOLDER / f".draft-{TOKENIZER_FOLDER}"
         shutil.rmtree(draft, ignore_errors=True)

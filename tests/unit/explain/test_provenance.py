@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from laconic.config.schema import SearchConfig
 from laconic.errors import DataError
 from laconic.explain.alignment import hard_alignment, merge_spans
 from laconic.explain.provenance import build_summary, extractive_summary
@@ -112,7 +113,7 @@ def test_an_unk_is_replaced_by_the_most_attended_word_and_counts_as_copied() -> 
     tokenizer = words()
     ids = [tokenizer.unk_id]
     assert summary_of(tokenizer, ids, [0.7], [ROW]).text == "<unk>"
-    made = summary_of(tokenizer, ids, [0.7], [ROW], replace_unk=True)
+    made = summary_of(tokenizer, ids, [0.7], [ROW], search=SearchConfig(surface="raw", replace_unk=True))
     assert made.text == "zebrafish"
     assert made.words[0].copied
     assert [(span.start, span.weight) for span in made.words[0].sources] == [(8, 1.0)]
@@ -129,7 +130,11 @@ def test_the_most_attended_position_decides_whether_an_unk_is_replaced_kept_or_d
         attention[0, position] = 0.5
         hypothesis = Hypothesis([tokenizer.unk_id, met], 0.0, 0.0, [-0.1, -0.2], False, attention)
         made = build_summary(
-            hypothesis, document=DOCUMENT, source_encoding=encoding, tokenizer=tokenizer, replace_unk="argmax"
+            hypothesis,
+            document=DOCUMENT,
+            source_encoding=encoding,
+            tokenizer=tokenizer,
+            search=SearchConfig(surface="raw", replace_unk="argmax"),
         )
         assert made.text == text
         assert [word.text for word in made.words] == text.split()

@@ -1,0 +1,196 @@
+"""How the training texts write their words: names and acronyms, and how their summaries begin.
+
+A model with a lower-cased vocabulary writes ``python bindings for opengl``. The table learnt here knows that people
+write ``Python`` and ``OpenGL``, and whether the summaries it was learnt from begin with a capital. It stands beside the
+tokenizer as ``casing.json``; what puts it to use is `laconic.text.surface`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from laconic.errors import ModelError
+
+CASING_FILE = "casing.json"
+FORMAT = 1
+MAX_FORMS = 20_000  # words that the table holds at most, the most frequent
+MAX_CHARACTERS = 20_000_000  # of documents; of more text every k-th document is read
+MIN_COUNT = 3  # times a form must have been seen
+RELIABLE = 0.8  # share of a word's occurrences that must have the form
+TITLED = 0.75  # share of Title Case summaries from which on the style is Title Case
+
+Capitals = Literal["sentence", "title", "lower"]
+
+# Short words that Title Case leaves in lower case.
+_SMALL = "a an the and or but nor of in on at by for from to into onto with as via per vs than is are be its"
+SMALL_WORDS = frozenset(_SMALL.split())
+WORD = re.compile(r"\w(?:[\w.&'’‐‑+#-]*[\w+#])?")
+CLITIC = re.compile(r"['’](?:s|re|ve|ll|d|m)\Z", re.IGNORECASE)
+_PARTS = re.compile(r"([-‐‑/&])")
+_BEGIN = re.compile(r"(?:\A|[.!?:…]|\n\s*\n|\n\s*(?:[-*•]|\d+[.)]))[\s\"'“”‘’(\[]*\Z")
+_SEGMENT_END = re.compile(r"[.!?](?=\s)|\n")
+
+
+@dataclass(frozen=True)
+class Casing:
+    """``forms``: lower-cased word -> how it is written inside a sentence, with its count; words that are written in
+    lower case are not there. ``capitals`` and ``after_colon`` are the style of the training summaries."""
+
+    forms: dict[str, tuple[str, int]] = field(default_factory=dict)
+    capitals: Capitals = "sentence"
+    after_colon: bool = True
+
+    def form(self, word: str) -> str | None:
+        """How the lower-cased ``word`` is written, if the table knows."""
+        found = self.forms.get(word)
+        return None if found is None else found[0]
+
+    def adapted(self, new: Casing) -> Casing:
+        """What was learnt before, with the words of ``new`` texts and the style of their summaries."""
+        return Casing(_most_frequent({**self.forms, **new.forms}), new.capitals, new.after_colon)
+
+    def save(self, folder: Path) -> None:
+        """Write ``casing.json``."""
+        values = {
+            "format": FORMAT,
+            "capitals": self.capitals,
+            "after_colon": self.after_colon,
+            "forms": {word: list(found) for word, found in sorted(self.forms.items())},
+        }
+        (folder / CASING_FILE).write_text(json.dumps(values, ensure_ascii=False) + "\n", encoding="utf-8")
+
+    @staticmethod
+    def load(folder: Path) -> Casing:
+        """Read ``casing.json``; a folder without one (of an earlier version, or of somebody else) knows no words.
+
+        Raises:
+            ModelError: the file is damaged, or of a later version.
+        """
+        path = folder / CASING_FILE
+        if not path.is_file():
+            return Casing()
+        try:
+            values = json.loads(path.read_text(encoding="utf-8"))
+            if values["format"] > FORMAT:
+                raise ModelError(f"{path} was written by a later version of laconic: upgrade laconic.")
+            forms = {str(word): (str(form), int(count)) for word, (form, count) in values["forms"].items()}
+            capitals: Capitals = values["capitals"]
+            return Casing(forms, capitals, bool(values["after_colon"]))
+        except (UnicodeDecodeError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise ModelError(f"{path} is damaged ({error}); save or copy the model folder again.") from None
+
+
+def learn_casing(documents: Sequence[str], summaries: Sequence[str]) -> Casing:
+    """Count how words are written inside sentences, in both; the style from the summaries.
+
+    Not counted is what says nothing of a word: the beginning of a sentence or list item, Title Case and ALL CAPS.
+    """
+    written: Counter[str] = Counter()
+    step = 1 + sum(map(len, documents)) // MAX_CHARACTERS
+    for text in (*documents[::step], *summaries):
+        for start, end in segments(text):
+            written.update(_telling(text, start, end))
+    forms: dict[str, Counter[str]] = {}
+    for form, count in written.items():
+        forms.setdefault(form.lower(), Counter())[form] = count
+    kept: dict[str, tuple[str, int]] = {}
+    for word, counts in forms.items():
+        form, count = max(counts.items(), key=lambda item: (item[1], item[0]))
+        if form != word and count >= MIN_COUNT and count >= RELIABLE * counts.total():
+            kept[word] = (form, count)
+    capitals, after_colon = _style(summaries, {word for word, counts in forms.items() if word in counts} - set(kept))
+    return Casing(_most_frequent(kept), capitals, after_colon)
+
+
+def _most_frequent(forms: dict[str, tuple[str, int]]) -> dict[str, tuple[str, int]]:
+    ordered = sorted(forms.items(), key=lambda item: (-item[1][1], item[0]))
+    return dict(ordered[:MAX_FORMS])
+
+
+def segments(text: str) -> Iterable[tuple[int, int]]:
+    """The stretches between sentence ends and line breaks: what is a title or a shout as a whole."""
+    start = 0
+    for found in _SEGMENT_END.finditer(text):
+        yield start, found.end()
+        start = found.end()
+    if start < len(text):
+        yield start, len(text)
+
+
+def begins(text: str, position: int) -> bool:
+    """Does a sentence, a list item, a quotation or what a colon introduces begin at ``position``?"""
+    return bool(_BEGIN.search(text, max(0, position - 12), position)) if position else True
+
+
+def is_shouted(words: Sequence[str]) -> bool:
+    """Are most of these words in capitals?"""
+    long = [word for word in words if len(word) > 1 and word[0].isalpha()]
+    return len(long) > 2 and sum(word.isupper() for word in long) > 0.7 * len(long)
+
+
+def is_titled(words: Sequence[str]) -> bool:
+    """Do most of these words, the first and the small ones aside, begin with a capital?"""
+    long = [word for word in words[1:] if len(word) > 2 and word[0].isalpha() and word.lower() not in SMALL_WORDS]
+    return len(long) > 1 and sum(word[0].isupper() for word in long) >= 0.7 * len(long)
+
+
+def capitalised(word: str) -> bool:
+    """Is the only capital of each part of the word its first letter, as Title Case makes it (``Right-of-Way``)?
+
+    Not of letters alone (``W&T``).
+    """
+    parts = [part for part in parts_of(word) if part[:1].isalpha()]
+    if len(parts) > 1 and max(map(len, parts)) == 1:
+        return False
+    return bool(parts) and word != word.lower() and all(part[1:] == part[1:].lower() for part in parts)
+
+
+def parts_of(word: str) -> list[str]:
+    """What hyphens and the like join, with the signs between."""
+    return _PARTS.split(word)
+
+
+def _telling(text: str, start: int, end: int) -> list[str]:
+    """The words of a segment whose case is their own."""
+    words = WORD.findall(text, start, end)
+    if all(map(str.islower, words[1:])) and (not words or capitalised(words[0])):
+        return words[1:]  # the common case, for speed
+    if is_shouted(words):
+        return []
+    titled = is_titled(words)
+    kept = []
+    for found in WORD.finditer(text, start, end):
+        word = CLITIC.sub("", found[0])
+        if not (capitalised(word) and (titled or begins(text, found.start()))):
+            kept.append(word)
+    return kept
+
+
+def _style(summaries: Sequence[str], ordinary: set[str]) -> tuple[Capitals, bool]:
+    """How summaries begin, judged by ``ordinary`` words only: a name has its capital anywhere."""
+    begun: Counter[bool] = Counter()
+    titled: Counter[bool] = Counter()
+    colons: Counter[bool] = Counter()
+    for text in summaries:
+        words = [(found.start(), found[0]) for found in WORD.finditer(text)]
+        plain = [word for _, word in words]
+        if not plain or is_shouted(plain):
+            continue
+        if plain[0].lower() in ordinary:
+            begun[plain[0][0].isupper()] += 1
+        inner = [word for word in plain[1:] if word.lower() in ordinary and len(word) > 3]
+        if len(inner) > 1:
+            titled[sum(word[0].isupper() for word in inner) >= 0.7 * len(inner)] += 1
+        for position, word in words:
+            if word.lower() in ordinary and text[max(0, position - 2) : position] == ": ":
+                colons[word[0].isupper()] += 1
+    after_colon = colons[True] >= colons[False]
+    if titled[True] > TITLED * titled.total():
+        return "title", after_colon
+    return ("lower" if begun[False] > begun[True] else "sentence"), after_colon

@@ -1,0 +1,151 @@
+"""What is dropped of a summary before it is shown: doubled words and phrases, a dangling end, stray signs, UNK.
+
+Only whole words are dropped and nothing is added. What the source says itself stays: a doubled name (``Duran Duran``),
+signs in a row, a sentence that ends in a preposition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from laconic.text.detokenize import is_unspaced
+
+LONGEST_PHRASE = 8  # words
+# Words an English line does not end with, and words that may be doubled around "and" ("again and again").
+_FUNCTION_WORDS = (
+    "a an the of and or but nor with for from into onto between among amongst than as at by via per to in on upon & "
+    "its their our your my his which whose whether while during without within toward towards against across"
+)
+_DANGLING = frozenset(_FUNCTION_WORDS.split())
+_DOUBLED_AROUND_AND = frozenset(("again", "more", "less", "on", "over", "up", "down", "out", "by", "round"))
+_ENGLISH = frozenset(("the", "and", "of", "to", "for", "with", "is", "are", "that", "this"))
+_ENGLISH_SHARE = 0.05  # of the source's words, from which on it counts as English
+_ENDS = frozenset((".", "!", "?", "…", "..."))
+_PAUSES = frozenset((",", ";", ":"))
+_SEPARATORS = frozenset((",", "and", "or", "&", "-", "–", "/"))
+_NOT_FIRST = _PAUSES | _ENDS | frozenset((")", "]", "}", "-", "–", "—", "/"))
+_NOT_LAST = _PAUSES | frozenset(("(", "[", "{", "-", "–", "—", "/", "+", "=", "``"))
+_PAIRS = {"(": ")", "[": "]", "{": "}", "``": "''", "“": "”", "-lrb-": "-rrb-", "-lsb-": "-rsb-", "-lcb-": "-rcb-"}
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A word or sign of a summary. ``key`` is what it is compared by, ``unknown``: it is UNK; ``follows``: it stands
+    behind the piece before it in the source too; ``rests``: a sentence of the source ends behind it."""
+
+    key: str
+    unknown: bool = False
+    follows: bool = False
+    rests: bool = False
+
+
+def mended(
+    pieces: Sequence[Piece], in_source: Callable[[Sequence[str]], bool], source_keys: Sequence[str]
+) -> list[int]:
+    """The positions of the pieces that stay, in order.
+
+    ``in_source(keys)`` says whether the source has these words one after the other; ``source_keys`` are its words, by
+    which it is judged to be English, whose function words are known here. A summary is never emptied, unless it is
+    nothing but UNK.
+    """
+    known = [index for index, piece in enumerate(pieces) if not piece.unknown]
+    english = _is_english(source_keys)
+    kept = known
+    while True:
+        keys = [pieces[index].key.lower() for index in kept]
+        drop = _doubled(keys, in_source) or _stray(kept, keys, pieces) or _unpaired(keys)
+        drop = drop or _dangling(kept, keys, pieces, english)
+        if not drop:
+            return kept
+        kept = [index for at, index in enumerate(kept) if at not in drop]
+        if not any(_is_word(pieces[index].key) for index in kept):
+            return known
+
+
+def _doubled(keys: Sequence[str], in_source: Callable[[Sequence[str]], bool]) -> set[int]:
+    """The second of two equal phrases, side by side or with a comma or "and" between them; the longest first."""
+    for size in range(min(LONGEST_PHRASE, len(keys) // 2), 0, -1):
+        for at in range(len(keys) - 2 * size + 1):
+            phrase = keys[at : at + size]
+            if not any(map(_may_not_repeat, phrase)):
+                continue
+            second = at + size
+            if keys[second : second + size] == phrase:
+                both = keys[at : second + size]
+            elif keys[second] in _SEPARATORS and keys[second + 1 : second + 1 + size] == phrase:
+                if size == 1 and phrase[0] in _DOUBLED_AROUND_AND:
+                    continue
+                both = keys[at : second + 1 + size]
+            else:
+                continue
+            if not in_source(both):
+                return set(range(second, at + len(both)))
+    return set()
+
+
+def _stray(kept: Sequence[int], keys: Sequence[str], pieces: Sequence[Piece]) -> set[int]:
+    """Signs in front of the first word, and of two signs in a row the weaker one."""
+    if keys and keys[0] in _NOT_FIRST:
+        return {0}
+    for at in range(1, len(keys)):
+        before, sign = keys[at - 1], keys[at]
+        if pieces[kept[at]].follows and kept[at] == kept[at - 1] + 1:
+            continue
+        if before in _PAUSES and sign in _PAUSES | _ENDS:
+            return {at - 1}
+        if (before in _ENDS and sign in _PAUSES) or (before == sign and sign in _ENDS):
+            return {at}
+        if before in _PAIRS and sign in _PAUSES | _ENDS:
+            return {at}
+    return set()
+
+
+def _unpaired(keys: Sequence[str]) -> set[int]:
+    """Brackets and quotation marks without their other half, and pairs with nothing between them."""
+    closing = {close: opening for opening, close in _PAIRS.items()}
+    opened: list[int] = []
+    quoted: int | None = None
+    for at, key in enumerate(keys):
+        if key == '"':
+            if quoted == at - 1:
+                return {at - 1, at}
+            quoted = at if quoted is None else None
+        elif key in _PAIRS:
+            opened.append(at)
+        elif key in closing:
+            if not opened or keys[opened[-1]] != closing[key]:
+                return {at}
+            if opened[-1] == at - 1:
+                return {at - 1, at}
+            opened.pop()
+    return set(opened) | (set() if quoted is None else {quoted})
+
+
+def _dangling(kept: Sequence[int], keys: Sequence[str], pieces: Sequence[Piece], english: bool) -> set[int]:
+    """A sign or function word that nothing follows."""
+    if not keys or keys[-1] == "?":
+        return set()
+    if keys[-1] in _NOT_LAST:
+        return {len(keys) - 1}
+    last = len(keys) - (2 if keys[-1] in _ENDS else 1)
+    if last < 0:
+        return set()
+    piece = pieces[kept[last]]
+    if keys[last] in _NOT_LAST or (english and keys[last] in _DANGLING and not (piece.follows and piece.rests)):
+        return {last}
+    return set()
+
+
+def _is_english(keys: Sequence[str]) -> bool:
+    words = [key.lower() for key in keys if _is_word(key)]
+    return sum(word in _ENGLISH for word in words) >= max(1.0, _ENGLISH_SHARE * len(words))
+
+
+def _is_word(key: str) -> bool:
+    return any(map(str.isalnum, key))
+
+
+def _may_not_repeat(key: str) -> bool:
+    """A word of letters; digits may stand twice, and so may the characters of Chinese, Japanese, Thai, ..."""
+    return any(map(str.isalpha, key)) and not is_unspaced(key[0])

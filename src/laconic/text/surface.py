@@ -1,0 +1,376 @@
+"""Text as people write it: the one step between the tokens a model wrote and the text that is shown.
+
+A lower-cased vocabulary writes ``ragout (ra-gu) is a tool for tool for the``; the source says ``Ragout (RA-GU)``. What
+the step does depends on ``search.surface``:
+
+* ``raw``: nothing, the tokens as the tokenizer joins them.
+* ``cased``: words get the form of the source place they were copied from, else the form that the source or the training
+  texts use (`laconic.text.casing`); between words that stand next to each other in the source stands what the source
+  has there; sentences begin as those of the training summaries do. Of a tokenizer that keeps case the case stays.
+* ``clean``: besides, doubled words and phrases, a dangling end, stray signs and UNK are dropped
+  (`laconic.text.mending`).
+
+Whatever is dropped is dropped by the token, so that every word keeps its provenance; spans always index the text.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from laconic.text.base import Tokenizer
+from laconic.text.casing import SMALL_WORDS, begins, capitalised, is_shouted, is_titled, parts_of, segments
+from laconic.text.detokenize import CLITIC, is_unspaced
+from laconic.text.mending import Piece, mended
+from laconic.types import TokenizedText
+
+RUN = 0.5  # what going on with the next word of the source is worth, in shares of a word's copying
+_INVISIBLE = re.compile("[\u00ad\u200b\u2060\ufeff]")
+_SENTENCE_ENDS = frozenset((".", "!", "?", "…", "..."))
+_OPENING = frozenset("([{\"'“‘«`")
+_NEVER_AFTER_SPACE, _NEVER_BEFORE_SPACE = frozenset(".,;:!?)]}…"), frozenset("([{")
+_ORDINARY_LETTERS = re.compile(r"[^\W\d_]+(?:[-‐‑'’][^\W\d_]+)*")
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """What the model wrote: T tokens, S source tokens.
+
+    ``copying`` (T, S) is how strongly each source place was copied (or attended to) when the token was written;
+    ``share`` (T,) how much of the token's probability was copied.
+    """
+
+    tokens: Sequence[str]
+    unknown: Sequence[bool]
+    copying: np.ndarray
+    share: np.ndarray
+
+
+@dataclass(frozen=True, slots=True)
+class Surfaced:
+    """The text; ``kept`` tokens of the draft, the span of each in the text, and which of them form a word."""
+
+    text: str
+    kept: list[int]
+    spans: list[tuple[int, int]]
+    groups: list[list[int]]
+
+
+class SourceText:
+    """The words of a document as the model read them, and how the document writes them."""
+
+    def __init__(self, document: str, encoding: TokenizedText, tokenizer: Tokenizer) -> None:
+        self.document = document
+        self.tokens: list[tuple[int, int]] = []  # first and last token of each word
+        self.keys: list[str] = []
+        self.spans: list[tuple[int, int]] = []
+        self.by_key: dict[str, list[int]] = {}
+        unknown_marks = getattr(tokenizer.config, "unknown_marks", ())
+        for group in filter(None, tokenizer.word_groups(encoding.tokens)):
+            start, end = encoding.offsets[group[0]][0], encoding.offsets[group[-1]][1]
+            if end <= start or document[start:end] in unknown_marks:
+                continue
+            key = tokenizer.word_key(encoding.tokens[group[0] : group[-1] + 1], document[start:end])
+            self.by_key.setdefault(key, []).append(len(self.keys))
+            self.keys.append(key)
+            self.spans.append((start, end))
+            self.tokens.append((group[0], group[-1]))
+
+    def form(self, word: int) -> str:
+        """The word as the document writes it."""
+        start, end = self.spans[word]
+        return _INVISIBLE.sub("", self.document[start:end])
+
+    def gap(self, word: int) -> str | None:
+        """What stands in front of the word: a blank or nothing; ``None`` where other words stand there too."""
+        between = self.document[self.spans[word - 1][1] : self.spans[word][0]]
+        if any(map(str.isalnum, between)):
+            return None
+        return " " if any(map(str.isspace, between)) else ""
+
+    def holds(self, keys: Sequence[str]) -> bool:
+        """Does the document say these words one after the other?"""
+        size = len(keys)
+        return any(self.keys[at : at + size] == list(keys) for at in self.by_key.get(keys[0], ()))
+
+    def ends_sentence(self, word: int) -> bool:
+        """Does a sentence of the document end behind the word?"""
+        return word + 1 == len(self.keys) or self.keys[word + 1] in _SENTENCE_ENDS
+
+    def telling(self, word: int) -> bool:
+        """Does the case of the word at this place say anything? Not at the beginning of a sentence, in Title Case or
+        ALL CAPS, nor in a document without capitals."""
+        form = self.form(word)
+        if form == form.lower():
+            return self._has_capitals
+        titled, shouted = self._headings[self._segment(word)]
+        if shouted:
+            return False
+        return not (capitalised(form) and (titled or begins(self.document, self.spans[word][0])))
+
+    def told(self, key: str) -> Counter[str]:
+        """The forms of a word at the places where its case says something."""
+        return Counter(self.form(word) for word in self.by_key.get(key, ()) if self.telling(word))
+
+    @cached_property
+    def _has_capitals(self) -> bool:
+        return self.document != self.document.lower()
+
+    @cached_property
+    def _starts(self) -> list[int]:
+        return [start for start, _ in segments(self.document)]
+
+    def _segment(self, word: int) -> int:
+        return bisect_right(self._starts, self.spans[word][0]) - 1
+
+    @cached_property
+    def _headings(self) -> list[tuple[bool, bool]]:
+        """Of each segment: is it in Title Case, in capitals?"""
+        words: list[list[str]] = [[] for _ in self._starts]
+        for word, key in enumerate(self.keys):
+            if key[:1].isalnum():
+                words[self._segment(word)].append(self.form(word))
+        return [(is_titled(found), is_shouted(found)) for found in words]
+
+    def align(self, keys: Sequence[str], copying: np.ndarray) -> list[int | None]:
+        """The source word that each written word is: the same word, by the share of its copying (W, words of the
+        source) and by how far written words follow each other as those of the source do (Viterbi)."""
+        steps: list[dict[int | None, tuple[float, int | None]]] = []
+        before: dict[int | None, tuple[float, int | None]] = {None: (0.0, None)}
+        for row, key in enumerate(keys):
+            origin, (reached, _) = max(before.items(), key=lambda item: item[1][0])
+            now: dict[int | None, tuple[float, int | None]] = {}
+            for place in self.by_key.get(key, ()):
+                score, source = reached, origin
+                if place - 1 in before and before[place - 1][0] + RUN > score:
+                    score, source = before[place - 1][0] + RUN, place - 1
+                now[place] = (score + float(copying[row, place]), source)
+            steps.append(now or {None: (reached, origin)})
+            before = steps[-1]
+        chosen: list[int | None] = []
+        last = max(before, key=lambda place: before[place][0])
+        for step in reversed(steps):
+            chosen.append(last)
+            last = step[last][1]
+        return chosen[::-1]
+
+    def by_word(self, weights: np.ndarray) -> np.ndarray:
+        """Weights over source tokens (T, S) as shares over source words (T, words)."""
+        summed = np.concatenate([np.zeros((len(weights), 1)), np.cumsum(weights, axis=1)], axis=1)
+        found = np.stack([summed[:, last + 1] - summed[:, first] for first, last in self.tokens], axis=1)
+        totals = found.sum(1, keepdims=True)
+        return np.divide(found, totals, out=np.zeros_like(found), where=totals > 0)
+
+
+@dataclass(slots=True)
+class _Word:
+    """A word of the summary on its way: ``tokens`` are places in the draft, ``place`` is its source word."""
+
+    tokens: list[int]
+    key: str
+    place: int | None
+    copied: bool
+    text: str = ""
+    raw: tuple[int, int] = (0, 0)
+    gap: str = ""  # in front of it
+
+
+def surfaced(draft: Draft, source: SourceText, tokenizer: Tokenizer, *, clean: bool, capitals: str) -> Surfaced:
+    """The text of a draft. ``capitals`` is ``learnt`` (the style of the training summaries) or names a style."""
+    groups = [group for group in tokenizer.word_groups(draft.tokens) if group]
+    words = _placed(draft, groups, source, tokenizer)
+    if clean:
+        words = _cleaned(words, draft, source)
+    kept = [token for word in words for token in word.tokens]
+    text, spans = tokenizer.detokenize([draft.tokens[token] for token in kept])
+    at = 0
+    for word in words:
+        mine = spans[at : at + len(word.tokens)]
+        word.raw = bounds(text, mine[0][0], max(end for _, end in mine))
+        word.text = text[slice(*word.raw)]
+        at += len(word.tokens)
+    _join(words, text, source, follow=tokenizer.guesses_spaces)
+    if tokenizer.lowercases:
+        _Letters(source, tokenizer, capitals).restore(words)
+    return _written(words, spans, text)
+
+
+def _placed(draft: Draft, groups: list[list[int]], source: SourceText, tokenizer: Tokenizer) -> list[_Word]:
+    raw, spans = tokenizer.detokenize(draft.tokens)
+    keys = []
+    for group in groups:
+        tokens = [draft.tokens[token] for token in group]
+        keys.append(tokenizer.word_key(tokens, raw[spans[group[0]][0] : spans[group[-1]][1]]))
+    places: list[int | None] = [None] * len(keys)
+    if source.keys:
+        shares = source.by_word(draft.copying)
+        places = source.align(keys, np.array([shares[group].mean(0) for group in groups]))
+    return [
+        _Word(group, key, place, bool(draft.share[group].mean() > 0.5))
+        for group, key, place in zip(groups, keys, places, strict=True)
+    ]
+
+
+def _cleaned(words: list[_Word], draft: Draft, source: SourceText) -> list[_Word]:
+    pieces = [
+        Piece(
+            key=word.key,
+            unknown=all(draft.unknown[token] for token in word.tokens),
+            follows=_follows(words[index - 1], word) if index else False,
+            rests=word.place is not None and source.ends_sentence(word.place),
+        )
+        for index, word in enumerate(words)
+    ]
+    return [words[index] for index in mended(pieces, source.holds, source.keys)]
+
+
+def _follows(before: _Word, word: _Word) -> bool:
+    """Do two words stand next to each other in the draft and in the source?"""
+    beside = before.tokens[-1] + 1 == word.tokens[0]
+    return beside and before.place is not None and word.place == before.place + 1
+
+
+def _join(words: list[_Word], text: str, source: SourceText, *, follow: bool) -> None:
+    """Decide what stands in front of each word: what the tokenizer puts there or, with ``follow``, what the source has
+    where two words follow each other."""
+    end = 0
+    for index, word in enumerate(words):
+        word.gap = text[end : word.raw[0]]
+        end = word.raw[1]
+        if not index or not word.text:
+            continue
+        before = words[index - 1]
+        dropped = before.tokens[-1] + 1 != word.tokens[0]
+        if dropped and not word.gap and before.text[-1:].isalnum() and word.text[0].isalnum():
+            word.gap = "" if is_unspaced(before.text[-1]) or is_unspaced(word.text[0]) else " "
+        if not (follow and _follows(before, word)) or word.place is None:
+            continue
+        gap = source.gap(word.place)
+        if gap is not None and not (gap and not word.gap and _closes_up(before.text, word.text)):
+            word.gap = gap
+
+
+def _closes_up(before: str, word: str) -> bool:
+    """Is there no blank between two words, whatever a tokenized source has there?"""
+    if word[0] in _NEVER_AFTER_SPACE or before[-1:] in _NEVER_BEFORE_SPACE or CLITIC.match(word):
+        return True
+    return is_unspaced(before[-1:]) and is_unspaced(word[0])
+
+
+class _Letters:
+    """The case of words that a lower-casing tokenizer wrote."""
+
+    def __init__(self, source: SourceText, tokenizer: Tokenizer, capitals: str) -> None:
+        self.source, self.tokenizer, self.casing = source, tokenizer, tokenizer.casing
+        self.style = self.casing.capitals if capitals == "learnt" else capitals
+
+    def restore(self, words: list[_Word]) -> None:
+        """Give every word its form, then sentences their beginnings."""
+        for index, word in enumerate(words):
+            in_run = (index > 0 and _follows(words[index - 1], word)) or (
+                index + 1 < len(words) and _follows(word, words[index + 1])
+            )
+            if word.text != word.key:  # the tokenizer writes it in its own way (-lrb-)
+                continue
+            if word.key[:1].isalpha() or word.key[-1:].isalpha() or (word.copied and word.key.strip("#0") == ""):
+                word.text = self.form(word.key, word.place, copied=word.copied or in_run) or word.text
+            elif in_run and word.place is not None and (word.copied or len(word.key) > 1):
+                word.text = self.source.form(word.place)  # signs and numbers of a copied run
+        if self.style != "lower":
+            self._capitalise(words)
+
+    def form(self, key: str, place: int | None, *, copied: bool) -> str | None:
+        """How a word is written; ``None``: as it is.
+
+        In this order: its form at the place it was copied from; the form that the document uses elsewhere (the only
+        one, or of a copied word the most frequent); that of the training texts. Of a word that stands only where case
+        says nothing, an ordinary word is lower-cased and one that the vocabulary lacks keeps the source's form.
+        """
+        if copied and place is not None and self.source.telling(place):
+            return self.source.form(place)
+        told = self.source.told(key)
+        if told and (copied or len(told) == 1):
+            return told.most_common(1)[0][0]
+        if (known := self.casing.form(key) or self.casing.form(key.rstrip("."))) is not None:
+            return known + key[len(known) :]
+        if told:
+            return None
+        places = self.source.by_key.get(key, ())
+        own = self.source.form(places[0] if place is None else place) if places else key
+        parts, own_parts = parts_of(key), parts_of(own)
+        if len(parts) > 1 and len(parts) == len(own_parts):
+            return "".join(self._part(part, mine) for part, mine in zip(parts, own_parts, strict=True))
+        return None if self._is_ordinary(key) else own
+
+    def _part(self, key: str, own: str) -> str:
+        """A part of a hyphenated word, or the sign between; ``own`` is how the source writes it."""
+        if not key.isalnum():
+            return own
+        return self.form(key, None, copied=False) or (key if self._is_ordinary(key) else own)
+
+    def _is_ordinary(self, key: str) -> bool:
+        """Is it a word of the vocabulary? Names among those are in the table."""
+        return any(self.tokenizer.token_id(token) not in (None, self.tokenizer.unk_id) for token in (key, f"▁{key}"))
+
+    def _capitalise(self, words: list[_Word]) -> None:
+        fresh = True  # at the beginning of a sentence
+        for index, word in enumerate(words):
+            fresh = fresh or "\n" in word.gap
+            if not word.text or word.text in _OPENING:
+                continue
+            if fresh or (self.style == "title" and word.gap and word.key not in SMALL_WORDS):
+                word.text = _capital(word.text, every_part=self.style == "title")
+            if word.text == ":":
+                fresh = self.casing.after_colon
+            else:
+                letters = index > 0 and len(words[index - 1].text) == 1
+                fresh = word.text in _SENTENCE_ENDS and not letters  # not after e.g. in pieces
+
+
+def _capital(word: str, *, every_part: bool) -> str:
+    """The word with a capital, if it is all lower-case letters (``libc6`` and ``iPhone`` stay)."""
+    if word != word.lower() or not _ORDINARY_LETTERS.fullmatch(word):
+        return word
+    if not every_part:
+        return word[0].upper() + word[1:]
+    return "".join(
+        part if index and part in SMALL_WORDS else part[:1].upper() + part[1:]
+        for index, part in enumerate(parts_of(word))
+    )
+
+
+def _written(words: list[_Word], raw: list[tuple[int, int]], text: str) -> Surfaced:
+    parts: list[str] = []
+    kept: list[int] = []
+    spans: list[tuple[int, int]] = []
+    groups: list[list[int]] = []
+    position = 0
+    for word in words:
+        gap = word.gap if position else word.gap.lstrip()
+        start = position + len(gap)
+        end = start + len(word.text)
+        parts += [gap, word.text]
+        position = end
+        first = len(kept)
+        groups.append(list(range(first, first + len(word.tokens))))
+        for token in word.tokens:
+            low, high = (min(max(at - word.raw[0], 0), end - start) for at in raw[len(kept)])
+            spans.append((start + low, end if token == word.tokens[-1] else start + high))
+            kept.append(token)
+    tail = text[words[-1].raw[1] :] if words else ""
+    return Surfaced("".join(parts) + tail, kept, spans, groups)
+
+
+def bounds(text: str, start: int, end: int) -> tuple[int, int]:
+    """The span without the blanks that some tokenizers count to a word."""
+    while start < end and text[start].isspace():
+        start += 1
+    while end > start and text[end - 1].isspace():
+        end -= 1
+    return start, end

@@ -1,0 +1,347 @@
+"""From tokens to text as people write it: a table of cases, and what holds of every text."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tokenizers import decoders
+
+from laconic.config.schema import SearchConfig
+from laconic.errors import ModelError
+from laconic.explain.provenance import build_summary
+from laconic.text.casing import Casing, learn_casing
+from laconic.text.extended import extend_source, extend_target
+from laconic.text.tokenizer import BpeTokenizer, CharacterTokenizer, PretrainedTokenizer, Tokenizer, WordTokenizer
+from laconic.types import Hypothesis, Summary
+
+ORDINARY = (
+    "a an the of and for with in on to by from is are this that we it how new old tool tools framework language right "
+    "way understanding method river rose two metres night council said data server write reads files tree again more "
+    "what you look at its schools closed report state python libc6 gpt-based inc. luar 2 , . : ; - ( ) ! ? \" ' & / "
+    "things they say"
+)
+
+
+def words(texts: Sequence[str] = (ORDINARY,), casing: Casing | None = None, **options: Any) -> WordTokenizer:
+    made = WordTokenizer(WordTokenizer.Config(min_frequency=1, **options))
+    made.train(texts)
+    made.casing = casing or Casing()
+    return made
+
+
+def written(
+    line: str,
+    document: str,
+    *,
+    tokenizer: Tokenizer | None = None,
+    copied: bool = True,
+    at: dict[str, int] | None = None,
+    unk: Sequence[int] = (),
+    **search: Any,
+) -> Summary:
+    """``line`` as a model's output that was copied, where it can be, from all places of each word or from ``at``."""
+    tokenizer = tokenizer or words()
+    encoding = tokenizer.encode(document)
+    extended, oov_words = extend_source(encoding, tokenizer.vocab_size, tokenizer.unk_id)
+    gold = tokenizer.encode(line)
+    ids = extend_target(gold, oov_words, tokenizer.vocab_size, tokenizer.unk_id)
+    for place in unk:
+        ids[place] = tokenizer.unk_id
+    holds = (np.array(extended)[None, :] == np.array(ids)[:, None]).astype(float).reshape(len(ids), len(extended))
+    for word, place in (at or {}).items():
+        row = gold.tokens.index(word)
+        holds[row] = 0.0
+        holds[row, place] = 1.0
+    copying = holds / np.maximum(holds.sum(1, keepdims=True), 1.0)
+    details = {"p_gen": 1.0 - copying.sum(1), "copy_probs": copying} if copied else {}
+    hypothesis = Hypothesis(ids, 0.0, 0.0, [0.0] * len(ids), False, copying, details)
+    return build_summary(
+        hypothesis,
+        document=document,
+        source_encoding=encoding,
+        tokenizer=tokenizer,
+        oov_words=oov_words,
+        search=SearchConfig(**{"surface": "clean", **search}),
+    )
+
+
+FORMS = [
+    # what the model wrote, the source, what is shown
+    ("ragout ( ra-gu ) reads files", "We use Ragout (RA-GU). It reads files.", "Ragout (RA-GU) reads files"),
+    ("the right-of-way report", "They said that the Right-of-Way report is new.", "The Right-of-Way report"),
+    ("a tool for c++ and w&t", "Files of W&T and of C++ are read by a tool for it.", "A tool for C++ and W&T"),
+    ("new server of s.p.a. files", "It is a server of Enel S.p.A. files.", "New server of S.p.A. files"),
+    ("files of café zoë", "At night, Café Zoë is closed.", "Files of Café Zoë"),
+    # a capital that only begins a sentence, a title or a shout says nothing of an ordinary word
+    ("a framework", "Framework of the night. This is it.", "A framework"),
+    ("river report", "A New Report Of Old River Things Today\nThe river rose, the report said.", "River report"),
+    ("the old council", "THE OLD COUNCIL SAID IT AGAIN. They look at the council.", "The old council"),
+    # but a word that the vocabulary lacks keeps the form of the only place it has
+    ("schools in ludlow", "Ludlow closed its schools.", "Schools in Ludlow"),
+    ("a new tool", "this is about a new TOOL", "A new TOOL"),
+    # another place tells
+    ("a python server", "Python is a language. We write it in python.", "A python server"),
+    ("how luar reads", "Reads of LUAR. Luar is a method.", "How LUAR reads"),
+    # punctuation and blanks of a copied run, not those that only a tokenized source has
+    ("reads and/or writes files", "It reads and/or writes files.", "Reads and/or writes files"),
+    ("data --server of $5", "Call it data --server of $5 now.", "Data --server of $5"),
+    ("the river rose , it is said .", "the river rose , it is said .", "The river rose, it is said."),
+    ("what 's new", "Look at what’s new.", "What’s new"),
+]
+
+
+@pytest.mark.parametrize(("line", "document", "shown"), FORMS)
+def test_copied_words_take_the_sources_own_form(line: str, document: str, shown: str) -> None:
+    assert written(line, document).text == shown
+
+
+def test_the_place_a_word_was_copied_from_decides_its_form() -> None:
+    document = "The old Apple of this apple tree."  # tokens: the old apple of this apple tree .
+    assert written("old tools , apple", document, at={"apple": 2}).text == "Old tools, Apple"
+    assert written("old tools , apple", document, at={"apple": 5}).text == "Old tools, apple"
+
+
+def test_a_generated_word_takes_the_sources_form_only_if_it_has_one() -> None:
+    assert written("a luar tool", "We call it LUAR.", copied=False).text == "A LUAR tool"
+    mixed = "We look at the Apple and the apple."
+    assert written("new apple tool", mixed, copied=False, capitals="lower").text == "new apple tool"
+
+
+CASING = Casing({"luar": ("LUAR", 9), "python": ("Python", 50), "gpt": ("GPT", 7), "inc": ("Inc", 5)})
+
+
+@pytest.mark.parametrize(
+    ("line", "shown"),
+    [
+        ("python tools", "Python tools"),
+        ("a gpt-based method", "A GPT-based method"),
+        ("files of old inc.", "Files of old Inc."),
+        ("the luar", "The LUAR"),
+    ],
+)
+def test_names_of_the_training_texts_are_known(line: str, shown: str) -> None:
+    assert written(line, "Nothing of it.", tokenizer=words(casing=CASING)).text == shown
+
+
+def test_what_the_source_says_goes_before_the_training_texts() -> None:
+    tokenizer = words(casing=CASING)
+    assert written("a python reads", "We saw that a python reads.", tokenizer=tokenizer).text == "A python reads"
+    assert written("a python reads", "we saw a python", tokenizer=tokenizer).text == "A Python reads"
+
+
+def test_sentences_begin_as_the_training_summaries_do() -> None:
+    line, document = "a tool : the data of libc6 .  it is new", "Nothing to say."
+
+    def shown(style: str, after_colon: bool = True, **search: Any) -> str:
+        tokenizer = words(casing=Casing({}, style, after_colon))  # type: ignore[arg-type]
+        return written(line, document, tokenizer=tokenizer, **search).text
+
+    assert shown("sentence") == "A tool: The data of libc6. It is new"
+    assert shown("sentence", after_colon=False) == "A tool: the data of libc6. It is new"
+    assert shown("lower") == "a tool: the data of libc6. it is new"
+    assert shown("title") == "A Tool: The Data of libc6. It is New"
+    assert shown("title", capitals="sentence") == shown("sentence")
+    assert shown("sentence", capitals="lower") == shown("lower")
+
+
+MENDED = [
+    ("a tree tree tool", "A tree tool"),
+    ("the river rose the river rose in the night", "The river rose in the night"),
+    ("tools and tools for data", "Tools for data"),
+    ("data , data of the server", "Data of the server"),
+    ("look again and again", "Look again and again"),
+    ("a tool for the", "A tool"),
+    ("a tool for the .", "A tool."),
+    ("a tool - with a", "A tool"),
+    ("data of the server :", "Data of the server"),
+    (", data of ( the server", "Data of the server"),
+    ('a " tool', "A tool"),
+    ("a tool ( ) of data", "A tool of data"),
+    ("data ) of tools", "Data of tools"),
+    ("data , , of tools . .", "Data, of tools."),
+    ("what is it for ?", "What is it for?"),
+    ("the", "The"),
+    ("2 2 metres", "2 2 metres"),
+]
+ENGLISH = "This is the text of a report that is said to be new, and of it all."
+
+
+@pytest.mark.parametrize(("line", "shown"), MENDED)
+def test_what_no_one_would_write_is_dropped(line: str, shown: str) -> None:
+    assert written(line, ENGLISH).text == shown
+    raw = written(line, ENGLISH, surface="raw")
+    assert raw.text.split() == words().detokenize(words().encode(line).tokens)[0].split()
+
+
+def test_what_the_source_says_itself_stays() -> None:
+    assert written("duran duran at night", "We look at Duran Duran this night.").text == "Duran Duran at night"
+    assert written("what to look for", "It says what to look for. And the data.").text == "What to look for"
+    assert written("what to look for", "It says what to look for in the data.").text == "What to look"
+
+
+def test_function_words_end_a_line_in_other_languages() -> None:
+    assert written("er rief an", "Sie sagten es, und er rief an einem Tag an, weil es so kam.").text == "Er rief an"
+
+
+def test_unk_is_never_shown() -> None:
+    made = written("a new tool", ENGLISH, unk=[1])
+    assert (made.text, [word.text for word in made.words]) == ("A tool", ["A", "tool"])
+    assert written("a new tool", ENGLISH, unk=[0, 1, 2]).text == ""
+    assert "<unk>" in written("a new tool", ENGLISH, unk=[1], surface="raw").text
+
+
+def test_raw_is_what_the_model_wrote() -> None:
+    line = "ragout ( ra-gu ) tool tool for the"
+    made = written(line, "We use Ragout (RA-GU), a tool for the night.", surface="raw")
+    assert made.text == "ragout (ra-gu) tool tool for the"
+    cased = written(line, "We use Ragout (RA-GU), a tool for the night.", surface="cased")
+    assert cased.text == "Ragout (RA-GU) tool tool for the"
+
+
+def test_a_word_that_is_dropped_takes_its_provenance_along() -> None:
+    made = written("the tree tree report", "Look at the tree and at the report.")
+    assert [word.text for word in made.words] == ["The", "tree", "report"]
+    assert [word.sources[0].text for word in made.words] == ["the", "tree", "report"]
+    assert all(made.text[word.start : word.end] == word.text for word in made.words)
+
+
+def test_a_vocabulary_with_capitals_keeps_them() -> None:
+    tokenizer = words(("Paris paris Tool tool for the The of of .",), lowercase=False)
+    document = "We saw paris, and the tool for it."
+    assert written("Paris tool tool for the", document, tokenizer=tokenizer).text == "Paris tool"
+    assert written("the Tool of paris", document, tokenizer=tokenizer).text == "the Tool of paris"
+
+
+@pytest.mark.parametrize("lowercase", [True, False])
+def test_subwords(lowercase: bool) -> None:
+    tokenizer = BpeTokenizer(BpeTokenizer.Config(vocab_size=60, min_frequency=1, lowercase=lowercase))
+    tokenizer.train([ORDINARY.lower(), "Ragout RAGU"])
+    document = "We use Ragout (RA-GU), e.g. in the night. It is the tool of tools."
+    made = written("ragout (ra-gu), e.g. the tool tool for the", document, tokenizer=tokenizer)
+    assert made.text == ("Ragout (RA-GU), e.g. the tool" if lowercase else "ragout (ra-gu), e.g. the tool")
+    assert [word.text for word in made.words][:2] == (["Ragout", "("] if lowercase else ["ragout", "("])
+    assert all(made.text[word.start : word.end] == word.text for word in made.words)
+
+
+@pytest.mark.parametrize("keep_spaces", [True, False])
+def test_chinese_comes_through(keep_spaces: bool) -> None:
+    tokenizer = CharacterTokenizer(CharacterTokenizer.Config(keep_spaces=keep_spaces, lowercase=True))
+    tokenizer.train(["妈妈慢慢走，看看河水。（上海）GPT模型"])
+    document = "妈妈 慢慢走，看看河水。（上海）GPT 模型。"
+    for line in ("妈妈慢慢走，看看河水", "上海（上海）河水。", "看看妈妈"):
+        assert written(line, document, tokenizer=tokenizer).text == line
+    assert written("gpt模型", document, tokenizer=tokenizer).text == "GPT模型"
+
+
+def test_a_checkpoints_own_text_is_only_mended(tmp_path: Path) -> None:
+    made = BpeTokenizer(BpeTokenizer.Config(vocab_size=90, min_frequency=1))
+    made.train([ORDINARY, "Paris Ragout"])
+    made.backend.decoder = decoders.Metaspace()
+    made.save(tmp_path)
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"eos_token": "</s>", "unk_token": "<unk>"}))
+    tokenizer = PretrainedTokenizer(PretrainedTokenizer.Config(path=str(tmp_path)))
+    document = "We saw paris and the Tool for it."
+    assert written("the tool of Paris", document, tokenizer=tokenizer).text == "the tool of Paris"
+    assert written("tool tool of Paris for the", document, tokenizer=tokenizer).text == "tool of Paris"
+
+
+LETTERS = st.text(alphabet="aAbBé 妈.,:;()\"'-&/\n#1", max_size=40)
+TOKENIZERS = {
+    "word": words(("a b ab ba aab é , . : ( ) - 妈",)),
+    "cased": words(("a b A B ab Ba , . : ( )",), lowercase=False),
+    "bpe": BpeTokenizer(BpeTokenizer.Config(vocab_size=30, min_frequency=1, lowercase=True)),
+    "character": CharacterTokenizer(CharacterTokenizer.Config(lowercase=True)),
+}
+for _name in ("bpe", "character"):
+    TOKENIZERS[_name].train(["a b ab ba A aab é , . : ( ) - 妈"])
+
+
+@pytest.mark.parametrize("name", TOKENIZERS)
+@given(line=LETTERS, document=LETTERS, level=st.sampled_from(["raw", "cased", "clean"]))
+@settings(max_examples=60, deadline=None)
+def test_spans_index_the_text_and_nothing_is_added(name: str, line: str, document: str, level: str) -> None:
+    tokenizer = TOKENIZERS[name]
+    if not tokenizer.encode(line).ids or not tokenizer.encode(document).ids:
+        return
+    made = written(line, document, tokenizer=tokenizer, surface=level)
+    end = 0
+    for word in made.words:
+        assert made.text[word.start : word.end] == word.text
+        assert not made.text[end : word.start].strip(), "between words there are blanks only"
+        assert all(document[span.start : span.end] == span.text for span in word.sources)
+        end = word.end
+    raw = written(line, document, tokenizer=tokenizer, surface="raw")
+    if level == "raw":
+        assert made.text == tokenizer.detokenize([word for word in _tokens(tokenizer, line, document)])[0]
+    if level == "cased":
+        assert [word.text.lower() for word in made.words] == [word.text.lower() for word in raw.words]
+
+
+def _tokens(tokenizer: Tokenizer, line: str, document: str) -> list[str]:
+    """The tokens of the line as a model can write them: words that neither vocabulary nor source has are UNK."""
+    known = set(tokenizer.encode(document).tokens)
+    encoding = tokenizer.encode(line)
+    unk = tokenizer.token(tokenizer.unk_id)
+    pairs = zip(encoding.ids, encoding.tokens, strict=True)
+    return [token if id != tokenizer.unk_id or token in known else unk for id, token in pairs]
+
+
+# --------------------------------------------------------------------------------- what is learnt
+
+
+def test_forms_are_learnt_where_case_says_something() -> None:
+    documents = [
+        "We like GNOME and iPhone tools. Tools are new. Use Python, or the C++ of old.",
+        "New tools of GNOME:\n- Tools that we like\nAn iPhone has tools. It reads Python or new C++ files.",
+        "A LIST OF OLD TOOLS FOR ALL. We saw GNOME and an iPhone's case. Now we like Python and like C++.",
+        "New Tools For The Old Way. Here the way is old; a way is new; its way. A mixed Mix, mixed Mix, mix Mix mix.",
+    ]
+    learnt = learn_casing(documents, ["Use of GNOME"])
+    assert learnt.forms == {"gnome": ("GNOME", 4), "iphone": ("iPhone", 3), "python": ("Python", 3), "c++": ("C++", 3)}
+
+
+STYLES = [
+    ("sentence", ["Tool for files", "Report of old data", "GNOME files", "how data"]),
+    ("lower", ["tool for files", "report of old data", "GNOME files", "How data"]),
+    ("title", ["Tool for New Files and Data", "Report of Old Data Files", "A New Tool for Data", "data"]),
+]
+
+
+@pytest.mark.parametrize(("style", "summaries"), STYLES)
+def test_the_style_is_that_of_most_summaries(style: str, summaries: list[str]) -> None:
+    documents = ["we use a tool for new files, a report of old data, and say how data reads files."]
+    assert learn_casing(documents, summaries * 3).capitals == style
+
+
+def test_what_is_learnt_travels_with_the_tokenizer(tmp_path: Path) -> None:
+    tokenizer = words(casing=Casing({"luar": ("LUAR", 3)}, "title", False))
+    tokenizer.save(tmp_path)
+    assert Tokenizer.load(tmp_path).casing == tokenizer.casing
+    (tmp_path / "casing.json").unlink()
+    assert Tokenizer.load(tmp_path).casing == Casing(), "a folder of an earlier version opens"
+    (tmp_path / "casing.json").write_text('{"format": 1}')
+    with pytest.raises(ModelError, match="damaged"):
+        Tokenizer.load(tmp_path)
+    (tmp_path / "casing.json").write_text('{"format": 99}')
+    with pytest.raises(ModelError, match="later version"):
+        Tokenizer.load(tmp_path)
+
+
+def test_further_training_keeps_words_and_takes_the_new_style() -> None:
+    before = Casing({"luar": ("LUAR", 3), "apple": ("apple", 1)}, "title", False)
+    after = before.adapted(Casing({"gnu": ("GNU", 4)}, "lower", True))
+    assert after.forms.keys() == {"luar", "gnu", "apple"}
+    assert (after.capitals, after.after_colon) == ("lower", True)
+
+
+def test_the_table_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("laconic.text.casing.MAX_FORMS", 2)
+    text = "".join(f"we saw {name} there. " for name in ["Rome"] * 5 + ["Oslo"] * 4 + ["Bern"] * 3)
+    assert set(learn_casing([text], []).forms) == {"rome", "oslo"}
