@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Annotated
+from typing import IO, TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -86,7 +86,7 @@ def command(
         "num_return": num_return,
         "sentences": sentences,
     }
-    overrides = {key: value for key, value in given.items() if value is not None}
+    overrides: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
     extra = parse_overrides(search or [])
     overrides |= extra.get("search", extra)
     model, given_inputs = model_and_inputs([*([model] if model else []), *(files or [])])

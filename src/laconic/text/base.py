@@ -304,8 +304,7 @@ class Tokenizer(ABC):
         config = self._hub_config() | {"laconic": {"type": self.name, **self._described_config()}}
         text = json.dumps(config, ensure_ascii=False, indent=2, sort_keys=True)
         (path / CONFIG_FILE).write_text(text + "\n", encoding="utf-8")
-        if self.casing != Casing():
-            self.casing.save(path)
+        self.casing.save(path)
 
     def _described_config(self) -> dict[str, Any]:
         separator = {} if self._separator is None else {"sentence_separator": self._separator}

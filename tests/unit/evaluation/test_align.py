@@ -264,7 +264,7 @@ def test_its_own_summary_is_forced_token_by_token(kind: str, tokens: type[Tokeni
     document = RECORDS[0].document
     empty = word_pairs([Record(document)])[0]
     forced = decoded_pair(system, empty, "split")
-    explained = Summarizer(system).explain(document)
+    explained = Summarizer(system).explain(document, surface="raw")
     assert forced.words.summary == explained.text.replace("<unk>", "UNK")
     _, weights = next(attention_maps(system, [forced], [MapChoice.parse("mean" if kind == "seq2seq" else "2:0")]))
     if kind == "seq2seq" and tokens is WordTokenizer:  # one row a word: search and teacher forcing saw the same
