@@ -1,7 +1,7 @@
 # `make demo` and `make test` need Python 3.11+ and nothing else: they make .venv and install everything into it.
 # The stamp file makes that happen once, and again when the pins change.
 .DEFAULT_GOAL := help
-.PHONY: help install browser demo test test-cpus test-all check bench clean
+.PHONY: help install browser demo model test test-cpus test-all check bench clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -10,6 +10,7 @@ STAMP := $(VENV)/.installed
 TORCH := $(shell sed -n 's/^\(torch==.*\)/\1/p' constraints.txt)
 MINUTES ?= 6
 WORKERS ?= 2
+WORK ?= build/oneline
 export TEXT
 
 help:  ## this list
@@ -29,6 +30,10 @@ install: $(STAMP)  ## make .venv and install Laconic and what it needs
 
 demo: $(STAMP)  ## train on docstrings, score, explain, write demo/report.html; TEXT="..." summarizes your text
 	@if [ -n "$$TEXT" ]; then $(BIN)/laconic demo --minutes $(MINUTES) -- "$$TEXT"; else $(BIN)/laconic demo --minutes $(MINUTES); fi
+
+model: $(STAMP)  ## the model in the box, in hours; ARXIV=FILE names arXiv's metadata (docs/oneline.md)
+	$(BIN)/python scripts/make_model.py $(WORK) $(if $(ARXIV),--arxiv "$(ARXIV)") $(if $(DEBIAN),--debian "$(DEBIAN)") \
+	  $(if $(DOCSTRINGS),--docstrings "$(DOCSTRINGS)")
 
 browser: $(STAMP)  ## a browser for the tests of the page, where there is none
 	@scripts/install_browser.sh $(BIN)/python || echo "No browser could be installed: the tests of the page are skipped." >&2

@@ -1,0 +1,318 @@
+"""Make the model in the box: corpora, one training file, training, export, calibration, scores and card.
+
+    python scripts/make_model.py build/oneline --arxiv FILE_OR_FOLDER [--debian FOLDER] [--docstrings FOLDER]
+    python scripts/make_model.py build/oneline --run RUN_FOLDER ...      # export a run that is trained already
+
+A corpus is a folder with ``train`` and ``validation`` files; for arXiv also one file of JSON lines with ``abstract``
+and ``title`` (arXiv's own metadata dump), of which a seeded sample is taken. Each step keeps what it made: interrupted,
+the same command goes on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import heapq
+import json
+import random
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from laconic.config.loading import load_recipe, load_run, merge, parse_overrides, resolve_run, with_absolute_paths
+from laconic.config.shipped import DEFAULT, ROOT
+from laconic.data.debian import build_debian
+from laconic.data.readers import find_splits, read_records
+from laconic.errors import ConfigError, LaconicError
+from laconic.evaluation.calibration import calibrate
+from laconic.evaluation.compare import result_table
+from laconic.evaluation.models import open_model
+from laconic.evaluation.run import EvaluationResult, evaluate
+from laconic.evaluation.systems import ExtractiveSystem, System
+from laconic.models.folder import LoadedModel, load_model_folder, model_card
+from laconic.summarizer import Summarizer
+from laconic.training.loop import train
+from laconic.types import Record
+
+HERE = Path(__file__).parent
+MOST_BYTES = 16_000_000  # of the folder in the wheel
+BASELINES = ("lead-1", "lexrank-1")
+HELD_OUT = {"arxiv": 2000, "debian": 1500}  # validation pairs of corpora that are made here
+SHOWN = 50
+SEED = 14
+ACCEPT, THRESHOLD = 0.4, 0.2
+SOURCES = {
+    "arxiv": ("abstracts and titles of papers, as the authors submitted them", "arXiv metadata, CC0 1.0"),
+    "debian": ("package descriptions and their synopses", "distributed with Debian main under free licences"),
+    "docstrings": (
+        "docstrings of Python packages: the body and its summary line",
+        "permissive, stated by each package",
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the command line says."""
+
+    work: Path
+    places: Mapping[str, Path | None]
+    into: Path
+    run: Path | None = None
+    row: str | None = None
+    size: str = "box"
+    settings: tuple[str, ...] = ()
+    arxiv_pairs: int = 100_000
+    most_scored: int = 1000
+
+
+def make(options: Options, say: Callable[[str], object] = print) -> Path:
+    """Do every step that is not done; returns the folder of the model."""
+    corpora = {name: provide(name, options, say) for name in SOURCES}
+    mix = mixed(corpora, options.work / "mix", say)
+    run = options.run or trained(mix, options, say)
+    validation = {
+        name: list(read_records(mix / "sources" / f"{name}.jsonl"))[: options.most_scored] for name in SOURCES
+    }
+    export(run, options.into, say)
+    every = [record for records in validation.values() for record in records]
+    say(f"Calibrating on {len(every):,} records")
+    calibration, _ = calibrate(Summarizer.from_pretrained(options.into), every, accept=ACCEPT, threshold=THRESHOLD)
+    calibration.save(options.into)
+    scores = scored(options.into, validation, options.work / "scores", say)
+    write_card(options.into, scores, every, corpora, mix)
+    size = sum(path.stat().st_size for path in options.into.iterdir())
+    if size > MOST_BYTES:
+        raise ConfigError(f"{options.into} has {size:,} bytes, more than the {MOST_BYTES:,} that a wheel may carry.")
+    say(f"{options.into}: {size / 1e6:.1f} MB")
+    return options.into
+
+
+# ---------------------------------------------------------------------------------------- corpora
+
+
+def provide(name: str, options: Options, say: Callable[[str], object]) -> Path:
+    """The folder of a corpus, made unless it is given or there already.
+
+    Raises:
+        ConfigError: arXiv's metadata, which is not made here, was not given.
+    """
+    place, made = options.places.get(name), options.work / name
+    if place is not None and place.is_dir():
+        return place
+    if (made / "validation.jsonl").is_file():
+        return made
+    say(f"Making the corpus {name} in {made}")
+    if name == "arxiv":
+        if place is None:
+            raise ConfigError(
+                "Which abstracts and titles? Give --arxiv (make model ARXIV=...): arXiv's metadata dump, or any JSON "
+                "lines with abstract and title, or a folder with train and validation files of such pairs."
+            )
+        sample_arxiv(place, made, options.arxiv_pairs)
+    elif name == "debian":
+        build_debian(made, validation=HELD_OUT[name])
+    else:
+        laconic = Path(sys.executable).parent / "laconic"
+        subprocess.run([HERE / "docstrings.sh", made, laconic], check=True)
+    return made
+
+
+def sample_arxiv(source: Path, out: Path, pairs: int) -> None:
+    """The pairs whose ids come first in the order of a hash: the first ones are for validation."""
+    held = HELD_OUT["arxiv"]
+
+    def keyed() -> Iterator[tuple[str, int, Record]]:
+        for number, record in enumerate(read_records(source, skip_bad=True)):
+            yield shuffled(record.id or str(number)), number, record
+
+    chosen = [record for _, _, record in heapq.nsmallest(pairs + held, keyed())]
+    held = min(held, len(chosen) // 10)
+    write(out / "train.jsonl", map(as_row, chosen[held:]))
+    write(out / "validation.jsonl", map(as_row, chosen[:held]))
+
+
+def mixed(corpora: Mapping[str, Path], out: Path, say: Callable[[str], object]) -> Path:
+    """One training file of all corpora in the order of a hash, a field ``source`` in each record; a validation file a
+    corpus in ``sources``, and one of as many records of each."""
+    if (out / "validation.jsonl").is_file():
+        return out
+    splits = {name: find_splits(folder) for name, folder in corpora.items()}
+    rows = [as_row(record, name) for name in corpora for record in read_records(splits[name]["train"], skip_bad=True)]
+    held = {name: [as_row(record, name) for record in read_records(splits[name]["validation"])] for name in corpora}
+    rows.sort(key=lambda row: shuffled(f"{row['source']} {row['id']}"))
+    write(out / "train.jsonl", rows)
+    for name, records in held.items():
+        write(out / "sources" / f"{name}.jsonl", records)
+    fewest = min(map(len, held.values()))
+    write(out / "validation.jsonl", [row for records in held.values() for row in records[:fewest]])
+    say(f"{out}: {len(rows):,} training pairs")
+    return out
+
+
+def as_row(record: Record, source: str = "") -> dict[str, str]:
+    """Hard line breaks, as arXiv's dump has them, are no part of a title or an abstract; paragraphs stay."""
+    document = "\n\n".join(" ".join(part.split()) for part in record.document.split("\n\n") if part.strip())
+    row = {"id": record.id, "document": document, "summary": " ".join(record.summary.split())}
+    return {**row, "source": source} if source else row
+
+
+def write(path: Path, rows: Iterator[dict[str, str]] | Sequence[dict[str, str]]) -> None:
+    """JSON lines, beside and renamed."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(path.name + ".partial")
+    with draft.open("w", encoding="utf-8") as handle:
+        handle.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+    draft.replace(path)
+
+
+def shuffled(text: str) -> str:
+    """A key to sort by: an order that looks random and is the same everywhere."""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+# ------------------------------------------------------------------------------ training and export
+
+
+def trained(mix: Path, options: Options, say: Callable[[str], object]) -> Path:
+    """The run's folder; a run that was interrupted goes on, one that is finished is taken."""
+    data = {"data": {"train": str(mix / "train.jsonl"), "validation": str(mix / "validation.jsonl")}}
+    changes = merge(data, parse_overrides(options.settings), revive=True)
+    run = resolve_run(load_recipe(DEFAULT), options.row, options.size, changes)
+    out = options.work / "run"
+    recipe = out / "recipe.yaml"
+    same = recipe.is_file() and load_run(recipe) == with_absolute_paths(run)
+    if recipe.is_file() and not same:
+        raise ConfigError(f"{out} holds a run of other settings; remove it, or name another work folder.")
+    return Path(train(run, out, resume=same, on_message=say).folder)
+
+
+def export(run: Path, into: Path, say: Callable[[str], object]) -> None:
+    """The run's best model with half the bits: they are computed with in float32 again."""
+    loaded: LoadedModel = load_model_folder(run)
+    loaded.model.to(torch.bfloat16)
+    loaded.name, loaded.metrics = DEFAULT, {}
+    loaded.save_pretrained(into)
+    say(f"Exported {run} into {into}")
+
+
+# --------------------------------------------------------------------------------- scores and card
+
+
+def scored(
+    model: Path, validation: Mapping[str, Sequence[Record]], out: Path, say: Callable[[str], object]
+) -> dict[str, list[EvaluationResult]]:
+    """The shipped weights and the baselines on each corpus's validation records."""
+    systems: list[System] = [*map(ExtractiveSystem, BASELINES), open_model(str(model), name=DEFAULT)]
+    found: dict[str, list[EvaluationResult]] = {}
+    for name, records in validation.items():
+        found[name] = []
+        for system in systems:
+            say(f"Scoring {system.name} on {len(records):,} records of {name}")
+            found[name].append(evaluate(system, records, out=out / f"{name}-{system.name}.jsonl"))
+    return found
+
+
+def write_card(
+    folder: Path,
+    scores: Mapping[str, Sequence[EvaluationResult]],
+    records: Sequence[Record],
+    corpora: Mapping[str, Path],
+    mix: Path,
+) -> None:
+    """``README.md`` and ``metrics.json`` of the folder, and in ``data.json`` what it was trained on."""
+    figures = {name: results[-1].as_dict() for name, results in scores.items()}
+    (folder / "metrics.json").write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
+    counts = dict.fromkeys(SOURCES, 0)
+    with (mix / "train.jsonl").open(encoding="utf-8") as handle:
+        for line in handle:
+            counts[json.loads(line)["source"]] += 1
+    stats = corpora["docstrings"] / "stats.json"
+    facts = json.loads(stats.read_text(encoding="utf-8")) if stats.is_file() else {}
+    data = {
+        "pairs": counts,
+        "docstring_packages": list(facts.get("splits", {}).get("train", {}).get("packages", {})),
+        "licences": facts.get("licences", {}),
+    }
+    (folder / "data.json").write_text(json.dumps(data, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    front = model_card(load_model_folder(folder)).split("## Scores")[0].split("## Limits")[0].rstrip()
+    front = front.replace("PATH_OR_HUB_ID", DEFAULT)
+    parts = [front, data_section(counts, data["licences"]), score_section(scores), output_section(folder, records)]
+    (folder / "README.md").write_text("\n\n".join([*parts, LIMITS]) + "\n", encoding="utf-8")
+
+
+def data_section(counts: Mapping[str, int], licences: Mapping[str, str]) -> str:
+    """Which data, how much of it, under which licence."""
+    lines = ["## Data", "", "| corpus | what | training pairs | licence |", "| --- | --- | --- | --- |"]
+    lines += [f"| {name} | {what} | {counts[name]:,} | {licence} |" for name, (what, licence) in SOURCES.items()]
+    if licences:
+        lines += ["", f"`data.json` names the {len(licences)} packages of the docstrings with version and licence."]
+    return "\n".join(lines)
+
+
+def score_section(scores: Mapping[str, Sequence[EvaluationResult]]) -> str:
+    """One table a corpus."""
+    lines = ["## Scores on validation", ""]
+    notes: list[str] = []
+    for name, results in scores.items():
+        header, rows, notes = result_table(results)
+        cells = [[f"{name}, {results[0].records:,} records", *header[1:]], ["---"] * len(header), *rows]
+        lines += [*("| " + " | ".join(cell.strip() for cell in row) + " |" for row in cells), ""]
+    return "\n".join([*lines, *notes])
+
+
+def output_section(folder: Path, records: Sequence[Record]) -> str:
+    """Outputs as they came, each beside the id of its document: the documents are not ours to print."""
+    drawn = random.Random(SEED).sample(list(records), min(SHOWN, len(records)))
+    made = Summarizer.from_pretrained(folder).summarize(drawn, always_write=True)
+    lines = [
+        f"## {len(drawn)} outputs",
+        "",
+        f"Drawn from the validation records by `random.Random({SEED}).sample`, unedited.",
+        "",
+        "| document | line |",
+        "| --- | --- |",
+    ]
+    return "\n".join([*lines, *(f"| {r.id} | {s.text.replace('|', '/')} |" for r, s in zip(drawn, made, strict=True))])
+
+
+LIMITS = """\
+## Limits
+
+It writes one line about English texts of the kinds above, and knows little of others: stories, conversations and mails
+are not among them. It reads the beginning of a text only. It may name what the text does not, or say something that is
+not so; a number or a name in the line should be looked up in the text. `laconic explain` shows for each word whether
+it was copied and from where. Below a confidence fitted on the validation records it leaves the answer to LexRank.\
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("work", type=Path, help="folder for corpora, run and scores")
+    for name in SOURCES:
+        parser.add_argument(f"--{name}", type=Path, help=f"the corpus {name}, where there is one already")
+    parser.add_argument("--into", type=Path, default=ROOT / DEFAULT, help="folder of the model")
+    parser.add_argument("--run", type=Path, help="a run that is trained already")
+    parser.add_argument("--row", help="row of recipe oneline")
+    parser.add_argument("--size", default="box", help="size of recipe oneline")
+    parser.add_argument("--set", dest="settings", action="append", default=[], metavar="KEY=VALUE")
+    parser.add_argument("--arxiv-pairs", type=int, default=100_000, help="of a file with more")
+    parser.add_argument("--most-scored", type=int, default=1000, help="validation records of each corpus")
+    given = vars(parser.parse_args(arguments))
+    places = {name: given.pop(name) for name in SOURCES}
+    given["settings"] = tuple(given["settings"])
+    try:
+        make(Options(places=places, **given))
+    except LaconicError as error:
+        print(f"make_model: {error}", file=sys.stderr)
+        return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

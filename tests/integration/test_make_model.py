@@ -1,0 +1,103 @@
+"""The script that makes the model in the box, on three small made-up corpora and the smallest size."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+import safetensors.torch
+import torch
+
+from boxed import write_pairs
+from laconic.models.folder import load_model_folder
+from laconic.summarizer import Summarizer
+
+SCRIPT = Path(__file__).parent.parent.parent / "scripts" / "make_model.py"
+
+
+@pytest.fixture(scope="module")
+def script() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("make_model", SCRIPT)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["make_model"] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def corpora(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("corpora")
+    for seed, name in enumerate(("debian", "docstrings")):
+        (folder / name).mkdir()
+        write_pairs(folder / name / "train.jsonl", 24, seed=10 + seed)
+        write_pairs(folder / name / "validation.jsonl", 60, seed=20 + seed)
+    licences = {"licences": {"kites": "1.0: MIT"}, "splits": {"train": {"packages": {"kites": 24}}}}
+    (folder / "docstrings" / "stats.json").write_text(json.dumps(licences), encoding="utf-8")
+    rows = [json.loads(line) for line in write_pairs(folder / "pairs.jsonl", 60, seed=30).read_text().splitlines()]
+    dump = [
+        {"id": f"26.{number}", "title": f"Kites\n  {row['summary']}", "abstract": f"  {row['document']}\n and on.\n"}
+        for number, row in enumerate(rows)
+    ]
+    (folder / "dump.json").write_text("".join(json.dumps(row) + "\n" for row in dump), encoding="utf-8")
+    return folder
+
+
+def command(corpora: Path, work: Path, *more: str) -> list[str]:
+    named = ["--debian", str(corpora / "debian"), "--docstrings", str(corpora / "docstrings")]
+    small = ["--size", "tiny", "--set", "training.max_updates=4", "--into", str(work / "model"), "--most-scored", "50"]
+    return [str(work), *named, *small, *more]
+
+
+def test_the_model_is_made_and_made_again_for_nothing(
+    script: ModuleType, corpora: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = command(corpora, tmp_path, "--arxiv", str(corpora / "dump.json"), "--arxiv-pairs", "40")
+    assert script.main(arguments) == 0
+    rows = [json.loads(line) for line in (tmp_path / "mix" / "train.jsonl").read_text().splitlines()]
+    assert {source: sum(row["source"] == source for row in rows) for source in script.SOURCES} == {
+        "arxiv": 54,
+        "debian": 24,
+        "docstrings": 24,
+    }
+    assert {row["source"] for row in rows[:20]} == set(script.SOURCES)
+    paper = next(row for row in rows if row["source"] == "arxiv")
+    assert paper["summary"].startswith("Kites ")
+    assert "\n" not in paper["summary"] + paper["document"]
+    held = [json.loads(line) for line in (tmp_path / "mix" / "sources" / "arxiv.jsonl").read_text().splitlines()]
+    assert not {row["id"] for row in held} & {row["id"] for row in rows if row["source"] == "arxiv"}
+
+    folder = tmp_path / "model"
+    stored = safetensors.torch.load_file(folder / "model.safetensors")
+    assert {tensor.dtype for tensor in stored.values()} == {torch.bfloat16}
+    assert load_model_folder(folder).name == "oneline"
+    assert Summarizer.from_pretrained(folder).system.calibration is not None
+    card = (folder / "README.md").read_text(encoding="utf-8")
+    assert "| arxiv | abstracts and titles" in card
+    assert "| 54 |" in card
+    assert "names the 1 packages" in card
+    assert "| debian, 50 records | ROUGE-1" in card
+    assert "## 50 outputs" in card
+    assert "laconic summarize oneline article.txt" in card
+    assert json.loads((folder / "data.json").read_text())["docstring_packages"] == ["kites"]
+    assert set(json.loads((folder / "metrics.json").read_text())) == set(script.SOURCES)
+
+    capsys.readouterr()
+    assert script.main(arguments) == 0
+    assert "Resuming from" in capsys.readouterr().out
+    again = safetensors.torch.load_file(folder / "model.safetensors")
+    assert all(torch.equal(again[name], tensor) for name, tensor in stored.items())
+    assert script.main([*arguments, "--set", "training.seed=5"]) == 2
+    assert "holds a run of other settings" in capsys.readouterr().err
+
+
+def test_arxiv_has_to_be_given(
+    script: ModuleType, corpora: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert script.main(command(corpora, tmp_path)) == 2
+    assert "arXiv's metadata dump" in capsys.readouterr().err
