@@ -364,6 +364,20 @@ def test_training_and_decoding_mode_agree_without_dropout(name: str) -> None:
 
 
 @every_model
+@torch.no_grad()
+def test_a_model_in_half_precision_speaks_in_float32(name: str) -> None:
+    """Log-probabilities and attention, whatever type the parameters have."""
+    model, batch = model_of(name).bfloat16(), random_batch()
+    output, (steps, _) = model(batch), stepped(model, batch, 2)
+    assert output.gold_log_probs.dtype == torch.float32
+    assert {step.log_probs.dtype for step in steps} == {torch.float32}
+    assert all(step.attention is None or step.attention.dtype == torch.float32 for step in steps)
+    for step in steps:
+        torch.testing.assert_close(step.log_probs.exp().sum(-1), torch.ones(3), atol=1e-5, rtol=0)
+        assert step.scores.isfinite().any()
+
+
+@every_model
 def test_own_words(name: str) -> None:
     """Coins that are all heads change nothing; all tails is finite, deterministic and differs."""
     model, batch = model_of(name), random_batch((7, 5), (6, 6))

@@ -114,7 +114,8 @@ class _MaxOverWindows(torch.autograd.Function):
         embedded = _of_types(table, types)
         windows = ids.shape[1] - filters.shape[2] + 1
         best = table.new_empty(len(ids), len(filters))
-        places = torch.empty(best.shape, dtype=torch.int16, device=ids.device)
+        small = torch.int16 if windows <= 2**15 else torch.int32
+        places = torch.empty(best.shape, dtype=small, device=ids.device)
         for block in _blocks(len(filters), len(types) * filters.shape[2]):
             products = [embedded @ kernel.t() for kernel in filters[block].unbind(2)]  # P_u (U, f) of each u
             for rows in _blocks(len(ids), windows * len(products[0][0])):
@@ -122,7 +123,7 @@ class _MaxOverWindows(torch.autograd.Function):
                 for u, product in enumerate(products[1:], 1):
                     sums += product[local[rows, u : u + windows]]
                 values, index = sums.max(dim=1)
-                best[rows, block], places[rows, block] = values, index.to(torch.int16)
+                best[rows, block], places[rows, block] = values, index.to(small)
         ctx.save_for_backward(table, filters, types, local, places)
         return best
 

@@ -39,6 +39,14 @@ def masked_logsumexp(scores: Tensor, mask: Tensor) -> Tensor:
     return value.masked_fill(empty, NEGATIVE_INFINITY)
 
 
+def log_weights(weights: Tensor) -> Tensor:
+    """``log a`` of weights in [0, 1], finite everywhere: below 1e-30 in float32 they count as that.
+
+    Smaller ones have no useful digits left, and a gradient divided by one may not be a number any more.
+    """
+    return weights.clamp_min(1e8 * torch.finfo(weights.dtype).tiny).log()
+
+
 def lengths_of(mask: Tensor) -> Tensor:
     """Number of real tokens of each row of a (B, S) mask whose real tokens come first."""
     return mask.sum(dim=-1)

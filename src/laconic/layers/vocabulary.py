@@ -150,6 +150,11 @@ def _all_alike(log_probs: Tensor, rows: slice) -> Tensor:
     return torch.ones_like(log_probs)
 
 
+def at_least_float32(dtype: torch.dtype) -> torch.dtype:
+    """The type in which log-probabilities of a model of this type are computed."""
+    return torch.promote_types(dtype, torch.float32)
+
+
 def _chunks(num_rows: int, vocab_size: int) -> Iterator[slice]:
     size = max(16, _CHUNK_ELEMENTS // vocab_size)
     for begin in range(0, num_rows, size):
@@ -164,7 +169,8 @@ class _Workspace:
         rows = max((part.stop - part.start for part in _chunks(num_rows, weight.shape[0])), default=0)
         self.weight, self.bias = weight, bias
         self.product = features.new_empty(rows, weight.shape[0])
-        self.probs = self.product if features.dtype == bias.dtype else bias.new_empty(self.product.shape)
+        wide = at_least_float32(bias.dtype)
+        self.probs = self.product if features.dtype == wide else bias.new_empty(self.product.shape, dtype=wide)
 
     def softmax(self, features: Tensor) -> Tensor:
         """Probabilities of a chunk (m, F), in float32 at least whatever the product was computed in.
@@ -189,7 +195,7 @@ class _Workspace:
             return value.log()
         rows = tiny.nonzero().squeeze(-1)
         value = value.masked_fill(tiny, 1.0).log()
-        logits = (features[rows] @ self.weight.t()) + self.bias
+        logits = (features[rows] @ self.weight.t()).to(value.dtype) + self.bias
         value[rows] = torch.log_softmax(logits, dim=-1).gather(-1, index[rows]).squeeze(-1)
         return value
 
@@ -197,7 +203,7 @@ class _Workspace:
 def _without_gradient(features: Tensor, weight: Tensor, bias: Tensor, gold: Tensor) -> Tensor:
     with torch.no_grad():
         work = _Workspace(features, weight, bias, features.shape[0])
-        result = bias.new_empty(features.shape[0])
+        result = bias.new_empty(features.shape[0], dtype=at_least_float32(bias.dtype))
         for rows in _chunks(features.shape[0], weight.shape[0]):
             result[rows] = work.gold_of(features[rows], work.softmax(features[rows]), gold[rows])
     return result
@@ -244,7 +250,8 @@ class _GoldLogProbs(torch.autograd.Function):
         ctx: Any, features: Tensor, weight: Tensor, bias: Tensor, gold: Tensor, derivative: Derivative
     ) -> Tensor:
         gradients = _empty_gradients(features, weight, bias, ctx.needs_input_grad[:3])
-        result, expected = bias.new_empty(features.shape[0]), bias.new_empty(features.shape[0])
+        result = bias.new_empty(features.shape[0], dtype=at_least_float32(bias.dtype))
+        expected = torch.empty_like(result)
         saved = (features, weight, bias, gold)
         work = _Workspace(features, weight, bias, features.shape[0])
         for rows in _chunks(features.shape[0], weight.shape[0]):

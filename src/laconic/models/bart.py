@@ -39,6 +39,7 @@ from laconic.layers.copying.base import (
     build_copy_head,
     first_positions,
 )
+from laconic.layers.masking import log_weights
 from laconic.layers.opponent.branch import DecoderShape, Opponent, OpponentReading
 from laconic.layers.transformer import CrossTap, head_attention, mean_attention
 from laconic.layers.vocabulary import BorrowedProjection
@@ -426,8 +427,7 @@ class BartSummarizer(SummarizationModel):
         """How the words read the source: the weights of ``attention_layer``, what they make of the memory (B, S, D),
         and their logarithms, of which they are the softmax."""
         weights = mean_attention(decoded.tap(0))
-        scores = weights.clamp_min(torch.finfo(weights.dtype).tiny).log()
-        return AttentionOutput(torch.bmm(weights.to(states.dtype), states), weights, scores)
+        return AttentionOutput(torch.bmm(weights.to(states.dtype), states), weights, log_weights(weights))
 
     def _opponent_reading(self, decoded: _Decoded) -> OpponentReading:
         assert self.opponent is not None

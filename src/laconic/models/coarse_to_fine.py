@@ -37,6 +37,7 @@ from laconic.layers.attention.chunked import (
     Reading,
     entropy,
     laid_out,
+    log_of,
     policy_log_prob,
 )
 from laconic.layers.coarse import CoarseEncoder
@@ -106,7 +107,7 @@ class _Trace:
     def remember(self, features: Tensor, output: AttentionOutput, *, drawn: bool) -> None:
         """Append a step; ``drawn``: its chunks were drawn, so the policy wants their log-probability."""
         self.features.append(features)
-        log_coarse = output.aux["log_coarse"] if "log_coarse" in output.aux else output.aux["coarse"].log()
+        log_coarse = output.aux["log_coarse"] if "log_coarse" in output.aux else log_of(output.aux["coarse"])
         self.entropies.append(entropy(log_coarse).squeeze(1))
         if "picks" not in output.aux:
             return

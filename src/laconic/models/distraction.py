@@ -1,12 +1,12 @@
 """The distraction-based summarizer: Chen, Zhu, Ling, Wei and Jiang, IJCAI 2016.
 
 The rows of its tables from Uni-GRU to M2 are settings of this one model; UNK replacement and M3 belong to search.
-A step of the two-level decoder, in the paper's order (equations 8 to 14):
+A step of the two-level decoder (equations 8 to 14):
 
-    s'_t = GRU_2(s_{t-1}, e(y_{t-1}))              the word comes first
-    e_t, alpha_t, c'_t, c_t                        layers/attention/distraction.py, read with s'_t
-    s_t  = GRU_1(s'_t, c_t)                        the content second
-    p_t  = softmax(W_o tanh(V_o e(y_{t-1}) + U_o s_t + C_o c_t))
+    (10)          s'_t = GRU_2(s_{t-1}, e(y_{t-1}))      the word comes first
+    (11) to (14)  e_t, alpha_t, c'_t, c_t                layers/attention/distraction.py, read with s'_t
+    (9)           s_t  = GRU_1(s'_t, c_t)                the content second
+    (8)           p_t  = softmax(W_o tanh(V_o e(y_{t-1}) + U_o s_t + C_o c_t))
 
 The one-level decoder, which the paper names but does not define, is the usual one: attention reads s_{t-1}, and
 s_t = GRU(s_{t-1}, [e(y_{t-1}); c_t]).

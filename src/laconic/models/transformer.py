@@ -40,6 +40,7 @@ from laconic.layers.copying.base import (
     build_copy_head,
     first_positions,
 )
+from laconic.layers.masking import log_weights
 from laconic.layers.opponent.branch import DecoderShape, Opponent, OpponentReading
 from laconic.layers.positions import masked_sinusoids, sinusoids
 from laconic.layers.transformer import (
@@ -344,8 +345,7 @@ class Transformer(SummarizationModel):
             weights = mean_attention(tap)
         else:
             weights = head_attention(tap.queries[:, :, head], tap.keys[:, :, head], tap.mask)
-        scores = weights.clamp_min(torch.finfo(weights.dtype).tiny).log()
-        return AttentionOutput(torch.bmm(weights.to(states.dtype), states), weights, scores)
+        return AttentionOutput(torch.bmm(weights.to(states.dtype), states), weights, log_weights(weights))
 
     def _opponent_reading(self, opponent: Opponent, decoded: _Decoded) -> OpponentReading:
         tap = decoded.taps[opponent.config.layer]

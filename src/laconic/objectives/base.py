@@ -46,6 +46,14 @@ class Objective(nn.Module):
             ConfigError: the objective cannot act in this run.
         """
 
+    looks_ahead: bool = False  # must it see the whole minibatch, all micro-batches and processes, before `forward`?
+
+    def see(self, output: ModelOutput, batch: Batch) -> None:
+        """A micro-batch of the coming update, for objectives that look ahead."""
+
+    def seen(self) -> None:
+        """All of the update's micro-batches have been seen; called on every process."""
+
     def figures(self, output: ModelOutput, batch: Batch) -> dict[str, Tensor]:
         """Further scalars for the log, asked for where a line of it is due (``batch.observe``)."""
         return {}

@@ -73,9 +73,12 @@ class Reinforce(Objective):
 
     config: Config
     name = "reinforce"
+    looks_ahead = True
 
     def __init__(self, config: Config) -> None:
         super().__init__(config)
+        self._rewards: list[tuple[Tensor, int]] = []  # of the coming update's micro-batches
+        self._before: Tensor | None = None  # the baseline before this update
         self.register_buffer("baseline", torch.zeros(config.max_steps))
         self.register_buffer("updates", torch.zeros((), dtype=torch.int64))
         self.baseline: Tensor
@@ -86,13 +89,11 @@ class Reinforce(Objective):
         assert mask is not None
         policy = output.details.get("policy_log_prob")
         rewards = output.gold_log_probs.detach()
-        before = self._steps(rewards.shape[1]).clone()
-        if torch.is_grad_enabled() and (policy is not None or self.config.baseline_update == "always"):
-            self._update(rewards, mask)
         if policy is None:
             return reduce(self.name, torch.zeros_like(rewards), mask, self.config)
-        baseline = before if self.config.baseline_order == "subtract_first" else self._steps(rewards.shape[1])
-        advantages = self._advantages(rewards, baseline, mask)
+        late = self.config.baseline_order == "subtract_first" and torch.is_grad_enabled()
+        baseline = self._before if late and self._before is not None else self.baseline
+        advantages = self._advantages(rewards, baseline[self._places(rewards)], mask)
         draws = float(output.details["draws"]) if "draws" in output.details else 1.0
         norm = {"joint": 1.0, "mean": draws, "code": draws**2}[self.config.policy_norm]
         return reduce(self.name, -advantages * policy / norm, mask, self.config)
@@ -106,7 +107,7 @@ class Reinforce(Objective):
             figures["coarse_entropy"] = masked_mean(output.details["coarse_entropy"].detach(), output, batch)
         if "policy_log_prob" in output.details:
             rewards = output.gold_log_probs.detach()
-            values = self._advantages(rewards, self._steps(rewards.shape[1]), mask)[mask]
+            values = self._advantages(rewards, self.baseline[self._places(rewards)], mask)[mask]
             figures |= {"advantage_mean": values.mean(), "advantage_std": values.std(correction=0)}
         return figures
 
@@ -121,26 +122,43 @@ class Reinforce(Objective):
             of_return=config.baseline_of == "return",
         )
 
-    def _steps(self, count: int) -> Tensor:
-        places = torch.arange(count, device=self.baseline.device).clamp_max(len(self.baseline) - 1)
-        return self.baseline[places]
+    def _places(self, rewards: Tensor) -> Tensor:
+        """The entry of the baseline for each step of (..., T) rewards."""
+        return torch.arange(rewards.shape[-1], device=rewards.device).clamp_max(len(self.baseline) - 1)
 
-    def _update(self, rewards: Tensor, mask: Tensor) -> None:
-        """Move the baseline towards this minibatch's mean, over all processes."""
-        values = (
-            discounted_sums(rewards * mask, self.config.discount) if self.config.baseline_of == "return" else rewards
-        )
-        places = torch.arange(values.shape[1], device=values.device).clamp_max(len(self.baseline) - 1)
-        counted = torch.ones_like(mask) if self.config.baseline_mean == "all" else mask
-        figures = torch.zeros(2, len(self.baseline), device=values.device)
-        figures[0].index_add_(0, places, (values * mask).sum(dim=0).float())
-        figures[1].index_add_(0, places, counted.sum(dim=0).float())
-        if torch.distributed.is_available() and torch.distributed.is_initialized():
-            torch.distributed.all_reduce(figures)
+    @torch.no_grad()
+    def see(self, output: ModelOutput, batch: Batch) -> None:
+        """Remember the rewards of a micro-batch: sums and numbers (2, T) over its targets, and how many targets."""
+        mask = output.token_mask if output.token_mask is not None else batch.target_mask
+        assert mask is not None
+        values = output.gold_log_probs.detach()
+        if "policy_log_prob" not in output.details and self.config.baseline_update == "hard_only":
+            return
+        if self.config.baseline_of == "return":
+            values = discounted_sums(values * mask, self.config.discount)
+        self._rewards.append((torch.stack([(values * mask).sum(dim=0), mask.sum(dim=0)]).float(), len(mask)))
+
+    @torch.no_grad()
+    def seen(self) -> None:
+        """Move the baseline towards the minibatch's mean, over all micro-batches and processes."""
+        parts, self._rewards, self._before = self._rewards, [], self.baseline.clone()
+        several = torch.distributed.is_available() and torch.distributed.is_initialized()
+        steps = torch.tensor(max((sums.shape[1] for sums, _ in parts), default=0), device=self.baseline.device)
+        if several:
+            torch.distributed.all_reduce(steps, op=torch.distributed.ReduceOp.MAX)
+        rewards = self.baseline.new_zeros(2, int(steps))
+        for sums, targets in parts:
+            rewards[:, : sums.shape[1]] += sums
+            if self.config.baseline_mean == "all":
+                rewards[1] += targets
+                rewards[1, : sums.shape[1]] -= sums[1]
+        if several:
+            torch.distributed.all_reduce(rewards)
+        figures = rewards.new_zeros(2, len(self.baseline)).index_add_(1, self._places(rewards), rewards)
         first = self.config.baseline_init == "first_batch" and not bool(self.updates)
         rate = 1.0 if first else self.config.baseline_rate
         self.baseline.copy_(updated_baseline(self.baseline, figures[0], figures[1], rate))
-        self.updates += 1
+        self.updates += figures[1].any()
 
 
 class CoarseEntropy(Objective):

@@ -96,17 +96,21 @@ class UpdateStep:
         device = self.accelerator.device
         tokens = sum(int(batch.target_mask.sum()) for batch in batches if batch.target_mask is not None)
         last = len(batches) - 1
-        batches = [self._ready(batch, update, n, last=n == last) for n, batch in enumerate(batches)]
+        batches = [self._ready(batch, update, last=n == last) for n, batch in enumerate(batches)]
         several = len(batches) > 1 or self.accelerator.num_processes > 1
         # One count: divide the summed gradients. More: each objective's is needed before the backward pass.
         late = several and self._one_count()
-        counts = self._count(batches) if len(batches) > 1 and not late else None
+        ahead = [objective for objective in self.active if objective.looks_ahead]
+        counts = self._look(batches, ahead) if len(batches) > 1 and (ahead or not late) else None
         sums = torch.zeros(len(self.active), device=device)
         seen = torch.zeros(len(self.active), device=device)
         losses: list[Tensor] = []
         observed: dict[str, Tensor] = {}
         for batch in batches:
             output = self._forward(batch)
+            if len(batches) == 1:
+                _show(ahead, output, batch)
+                _shown(ahead)
             terms = self._terms_of(output, batch)
             if batch.observe:
                 observed = self._observed(output, batch)
@@ -124,7 +128,7 @@ class UpdateStep:
         figures = sum_gradients(self._parameters, figures, self.accelerator)
         size = len(self.active)
         if counts is None:
-            counts = figures[size : 2 * size].clamp_min(1e-8)
+            counts = self._divisors(figures[size : 2 * size])
             torch._foreach_div_([p.grad for p in self._parameters if p.grad is not None], counts[0])
         norm = clip_gradients(self._parameters, self.run.training.clip_norm)
         # the one moment of an update at which the host waits for the device
@@ -148,7 +152,7 @@ class UpdateStep:
             found |= objective.figures(output, batch)
         return found
 
-    def _ready(self, batch: Batch, update: int, number: int, *, last: bool) -> Batch:
+    def _ready(self, batch: Batch, update: int, *, last: bool) -> Batch:
         """The batch on the device, with what model and objectives may ask of the update: coins of teacher forcing,
         the loss's token weights, label smoothing, a seed for noise of the model's own, and whether the log looks."""
         training = self.run.training
@@ -158,8 +162,7 @@ class UpdateStep:
             (batch.target_ids.shape[0], batch.target_ids.shape[1]),
             seed=training.seed,
             update=update,
-            micro_batch=number,
-            rank=self.accelerator.process_index,
+            examples=batch.indices,
         )
         hints: list[Any] = [o for o in self.active if hasattr(o, "token_weights")]
         batch = replace(
@@ -177,21 +180,32 @@ class UpdateStep:
         counts = {o.config.reduction if o.counts_words else o.name for o in self.active}
         return len(self.active) == 1 or (len(counts) == 1 and all(o.counts_words for o in self.active))
 
-    def _count(self, batches: Sequence[Batch]) -> Tensor:
-        """The objectives' counts over several micro-batches, by a forward pass without gradients.
+    def _look(self, batches: Sequence[Batch], ahead: Sequence[Objective]) -> Tensor:
+        """The objectives' counts over several micro-batches, by a forward pass without gradients that is shown to those
+        that look ahead.
 
         Only models know which tokens count (`ModelOutput.token_mask`), and several objectives with different
         counts cannot be put right afterwards, so this rare combination pays for one forward pass more.
         """
+        counts = []
         with torch.no_grad(), torch.random.fork_rng(devices=self._devices()):
-            terms = [self.terms(batch) for batch in batches]
-        return self._shared(torch.stack([torch.stack([t.count.float() for t in row]) for row in terms]).sum(0))
+            for batch in batches:
+                output = self._forward(batch)
+                counts.append(torch.stack([term.count.float() for term in self._terms_of(output, batch)]))
+                _show(ahead, output, batch)
+        _shown(ahead)
+        return self._shared(torch.stack(counts).sum(0))
 
     def _devices(self) -> list[torch.device]:
         return [self.accelerator.device] if self.accelerator.device.type == "cuda" else []
 
     def _shared(self, counts: Tensor) -> Tensor:
-        return sum_over_processes(counts, self.accelerator).clamp_min(1e-8)
+        return self._divisors(sum_over_processes(counts, self.accelerator))
+
+    def _divisors(self, counts: Tensor) -> Tensor:
+        """What the update's sums are divided by; plain sums by 1, in however many parts they came."""
+        plain = torch.tensor([o.config.reduction == "sum" for o in self.active], device=counts.device)
+        return counts.masked_fill(plain, 1.0).clamp_min(1e-8)
 
     def _refuse(
         self, loss: float, norm: float, batches: Sequence[Batch], losses: Sequence[Tensor], update: int, out: Path
@@ -208,6 +222,16 @@ class UpdateStep:
             f"Records of the batch: {named}. {last_good(out)} "
             "Try a lower learning rate, training.clip_norm=1.0 or training.precision=fp32, or check these records."
         )
+
+
+def _show(ahead: Sequence[Objective], output: ModelOutput, batch: Batch) -> None:
+    for objective in ahead:
+        objective.see(output, batch)
+
+
+def _shown(ahead: Sequence[Objective]) -> None:
+    for objective in ahead:
+        objective.seen()
 
 
 def _total(terms: Sequence[Term], counts: Tensor) -> Tensor:

@@ -15,6 +15,7 @@ from laconic.config.schema import SearchConfig
 from laconic.errors import ConfigError
 from laconic.layers import noise
 from laconic.layers.attention.chunked import best_chunks, draw_chunks, policy_log_prob, sparsemax
+from laconic.layers.coarse import max_over_windows
 from laconic.layers.grid import make_grid, make_sentence_grid
 from laconic.layers.word_states import ChunkStates, WordEncoder
 from laconic.models.coarse_to_fine import CoarseToFine
@@ -292,6 +293,18 @@ def test_ties_go_to_the_first_chunk_and_shares_add_up() -> None:
     torch.testing.assert_close(best_chunks(coarse, 4, uniform=True)[1], torch.tensor([[[1, 1, 1, 0.0]]]) / 3)
 
 
+def test_a_chunk_of_more_words_than_a_short_integer_counts() -> None:
+    """The place of each maximum is kept for the gradient, and may be beyond 32,767."""
+    ids = torch.zeros(1, 40_000, dtype=torch.int64)
+    ids[0, 39_000] = 1
+    table, filters = torch.tensor([[0.1], [2.0]], requires_grad=True), torch.ones(1, 1, 2, requires_grad=True)
+    found = max_over_windows(ids, torch.ones_like(ids, dtype=torch.bool), table, filters)
+    assert found.tolist() == [[pytest.approx(2.1)]]
+    found.sum().backward()
+    assert table.grad.tolist() == [[1.0], [1.0]]
+    assert filters.grad.flatten().tolist() == pytest.approx([0.1, 2.0])
+
+
 def test_sparsemax_of_known_scores() -> None:
     mask = torch.tensor([True, True, True, False])
     found = sparsemax(torch.tensor([1.0, 0.6, -2.0, 50.0], dtype=torch.float64), mask)
@@ -386,10 +399,10 @@ def test_soft_and_hard_minibatches_alternate_alike_everywhere() -> None:
 
 
 def test_the_trainers_seed_is_the_same_on_every_process() -> None:
-    """It has no rank in it, so that all processes attend softly to the same minibatches."""
-    seeds = {noise_seed(1, update) for update in range(60)}
+    """No process and no micro-batch is in it, so that a minibatch attends softly as a whole."""
+    seeds = {noise_seed(seed, update) for update in range(20) for seed in range(3)}
     assert len(seeds) == 60
-    assert "rank" not in noise_seed.__code__.co_varnames
+    assert set(noise_seed.__code__.co_varnames) == {"seed", "update", "use"}
 
 
 def test_dropout_between_layers_is_a_function_of_the_chunk() -> None:

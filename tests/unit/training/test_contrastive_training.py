@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from laconic.errors import ConfigError, TrainingError
+from laconic.layers.opponent.branch import _own_seed
 from laconic.training.checkpoint import read_checkpoint
 from laconic.training.logging import read_log
 from laconic.training.loop import train
@@ -112,12 +113,15 @@ def test_accumulation_equals_one_big_batch(make_trainer: Any, make_contrastive: 
 
 
 def test_every_micro_batch_has_noise_of_its_own(make_trainer: Any, make_contrastive: Any) -> None:
+    """One seed an update; the branch's dropout adds the first example's number to it."""
     trainer = make_trainer(run=make_contrastive())
-    batch = trainer.parts.collator([trainer.parts.train_set[i] for i in range(4)])
-    places = [(update, number) for update in range(3) for number in range(2)]
-    seeds = [trainer.step._ready(batch, update, number, last=True).noise_seed for update, number in places]
+    data, collator = trainer.parts.train_set, trainer.parts.collator
+    batches = [collator([data[i] for i in group]) for group in (range(4), range(4, 8))]
+    ready = [[trainer.step._ready(batch, update, last=True) for batch in batches] for update in range(3)]
+    assert [one.noise_seed == other.noise_seed for one, other in ready] == [True] * 3
+    seeds = [_own_seed(batch) for update in ready for batch in update]
     assert len(set(seeds)) == len(seeds)
-    assert trainer.step._ready(batch, 2, 1, last=True).noise_seed == seeds[-1]
+    assert _own_seed(trainer.step._ready(batches[1], 2, last=True)) == seeds[-1]
 
 
 def test_the_variant_of_footnote_3_stops_with_a_sentence(make_contrastive: Any, tmp_path: Path) -> None:

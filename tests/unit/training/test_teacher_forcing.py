@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torch import Tensor
 
 from laconic.config.schema import TeacherForcingConfig
 from laconic.training.forcing import forced_mask, free_running_mask
 
-PLACE = {"seed": 1, "update": 7, "micro_batch": 0, "rank": 0}
+PLACE = {"seed": 1, "update": 7}
+
+
+def coins(config: TeacherForcingConfig, size: tuple[int, int], *, first: int = 0, **place: int) -> Tensor | None:
+    """Of the examples ``first``, ``first + 1``, ..."""
+    return forced_mask(config, size, **(PLACE | place), examples=range(first, first + size[0]))
 
 
 def test_ratio_one_needs_no_mask() -> None:
-    assert forced_mask(TeacherForcingConfig(ratio=1.0), (2, 3), **PLACE) is None
+    assert coins(TeacherForcingConfig(ratio=1.0), (2, 3)) is None
 
 
 def test_bos_is_always_read() -> None:
-    mask = forced_mask(TeacherForcingConfig(ratio=0.0), (3, 4), **PLACE)
+    mask = coins(TeacherForcingConfig(ratio=0.0), (3, 4))
     assert mask is not None
     assert mask.tolist() == [[True, False, False, False]] * 3
     assert torch.equal(mask, free_running_mask((3, 4)))
@@ -24,9 +30,9 @@ def test_bos_is_always_read() -> None:
 
 def test_scopes() -> None:
     shape = (50, 40)
-    step = forced_mask(TeacherForcingConfig(ratio=0.5, scope="step"), shape, **PLACE)
-    each = forced_mask(TeacherForcingConfig(ratio=0.5, scope="example_step"), shape, **PLACE)
-    whole = forced_mask(TeacherForcingConfig(ratio=0.5, scope="sequence"), shape, **PLACE)
+    step = coins(TeacherForcingConfig(ratio=0.5, scope="step"), shape)
+    each = coins(TeacherForcingConfig(ratio=0.5, scope="example_step"), shape)
+    whole = coins(TeacherForcingConfig(ratio=0.5, scope="sequence"), shape)
     assert step is not None
     assert each is not None
     assert whole is not None
@@ -38,27 +44,38 @@ def test_scopes() -> None:
 @pytest.mark.parametrize("scope", ["step", "example_step", "sequence"])
 def test_the_ratio_is_the_probability(scope: str) -> None:
     config = TeacherForcingConfig(ratio=0.3, scope=scope)
-    draws = [forced_mask(config, (4, 9), **(PLACE | {"update": update})) for update in range(2000)]
+    draws = [coins(config, (4, 9), update=update) for update in range(2000)]
     share = torch.stack([mask[:, 1:].float().mean() for mask in draws if mask is not None]).mean()
     assert float(share) == pytest.approx(0.3, abs=0.03)
 
 
 def test_coins_depend_on_the_place_and_on_nothing_else() -> None:
     config = TeacherForcingConfig(ratio=0.5, scope="example_step")
-    first = forced_mask(config, (8, 16), **PLACE)
+    first = coins(config, (8, 16))
     torch.manual_seed(99)
     torch.rand(5)
-    again = forced_mask(config, (8, 16), **PLACE)
+    again = coins(config, (8, 16))
     assert first is not None
     assert again is not None
     assert torch.equal(first, again)
-    for name in PLACE:
-        other = forced_mask(config, (8, 16), **(PLACE | {name: PLACE[name] + 1}))
+    for name, value in {"seed": 2, "update": 8, "first": 8}.items():
+        other = coins(config, (8, 16), **{name: value})
         assert other is not None
         assert not torch.equal(first, other)
 
 
+@pytest.mark.parametrize("scope", ["step", "example_step", "sequence"])
+def test_a_minibatch_throws_the_same_coins_however_it_is_split(scope: str) -> None:
+    config = TeacherForcingConfig(ratio=0.5, scope=scope)
+    whole, parts = coins(config, (7, 20)), [coins(config, (3, 20)), coins(config, (4, 20), first=3)]
+    assert whole is not None
+    assert torch.equal(torch.cat(parts), whole)
+    shorter = coins(config, (7, 5))  # targets of a micro-batch are cut where its longest ends
+    assert shorter is not None
+    assert torch.equal(shorter, whole[:, :5])
+
+
 def test_no_global_generator_is_touched() -> None:
     before = torch.get_rng_state()
-    forced_mask(TeacherForcingConfig(ratio=0.5), (2, 3), **PLACE)
+    coins(TeacherForcingConfig(ratio=0.5), (2, 3))
     assert torch.equal(before, torch.get_rng_state())

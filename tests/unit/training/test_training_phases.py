@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 
+from laconic.config.loading import load_recipe, resolve_run
 from laconic.errors import ConfigError
 from laconic.training.logging import read_log
 from laconic.training.phases import Phases
@@ -120,6 +121,24 @@ def test_reset_optimizer(make_trainer: Any) -> None:
     advance(trainer, 1)
     assert trainer.optimizer.param_groups[0]["lr"] == 1e-5
     assert {float(v) for (_, key), v in optimizer_tensors(trainer).items() if key == "step"} == {1.0}
+
+
+def test_size_cnndm_begins_adagrad_anew_with_coverage(make_trainer: Any) -> None:
+    """As See et al.'s conversion, which restores everything but Adagrad's sums."""
+    run = resolve_run(load_recipe("headline_writer"), "pointer-generator-coverage", "cnndm")
+    phases = [phase.model_dump() for phase in run.training.phases]
+    optimizer = run.training.optimizer.model_dump()
+    trainer = make_trainer(
+        **COVERAGE_LATER | {"training.phases": [phases[0] | {"until": 3}, phases[1]], "training.optimizer": optimizer}
+    )
+    advance(trainer, 3)
+    weights = {name: p.clone() for name, p in trainer.model.named_parameters()}
+    sums = {key: value for key, value in optimizer_tensors(trainer).items() if key[1] == "sum"}
+    assert any(bool(value.ne(0.1).any()) for value in sums.values())
+    trainer._enter_phase()
+    assert trainer.phase.model == {"coverage": True}
+    assert all(bool(v.eq(0.1).all()) for key, v in optimizer_tensors(trainer).items() if key[1] == "sum")
+    assert all(torch.equal(p, weights[name]) for name, p in trainer.model.named_parameters())
 
 
 def test_freezing_and_thawing(make_trainer: Any) -> None:

@@ -36,6 +36,59 @@ def test_accumulation_equals_one_big_batch(make_trainer: Any, objectives: list[A
         torch.testing.assert_close(pieces[name], whole[name], rtol=2e-4, atol=1e-7)
 
 
+COARSE = {"type": "coarse_to_fine", "embedding_size": 6, "hidden_size": 6, "chunks": None, "chunk_words": 2}
+REINFORCED = [{"type": "nll", "reduction": "sentence"}, {"type": "reinforce"}]
+
+
+def made_whole(trainer: Any) -> None:
+    """As if there had been no update."""
+    baseline = next((o for o in trainer.step.active if o.name == "reinforce"), None)
+    if baseline is not None:
+        baseline.baseline.zero_()
+        baseline.updates.zero_()
+
+
+@pytest.mark.parametrize(
+    ("objectives", "model"),
+    [
+        ([TOKEN | {"reduction": "sum"}], {}),
+        (REINFORCED, {}),
+        (REINFORCED, {"alternate": 0.5}),
+        (REINFORCED, {"alternate": 0.5, "alternate_unit": "step", "dropout": 0.3}),
+        *(
+            ([REINFORCED[0], REINFORCED[1] | options], {"alternate": 0.5})
+            for options in (
+                {"baseline_order": "subtract_first"},
+                {"baseline_mean": "all", "baseline_of": "return"},
+                {"baseline_init": "first_batch"},
+                {"baseline_update": "hard_only", "max_steps": 2},
+            )
+        ),
+    ],
+    ids=str,
+)
+def test_an_update_is_one_minibatch_however_it_is_split(make_trainer: Any, objectives: list[Any], model: Any) -> None:
+    """Draws, dropout of the chunks, coins, baseline: three updates in a row, whole and in pieces."""
+    forcing = {"training.teacher_forcing": {"ratio": 0.5, "scope": "example_step"}}
+    trainer = make_trainer(objectives=objectives, model=COARSE | {"dropout": 0.0} | model, **forcing)
+    found = []
+    for groups in ([range(0, 12)], [range(0, 2), range(2, 9), range(9, 12)]):
+        made_whole(trainer)
+        for update in range(3):
+            trainer.model.zero_grad(set_to_none=True)
+            figures = trainer.step(collate(trainer, *groups), update, [], trainer.out)
+            state = {name: value for o in trainer.step.active for name, value in o.state_dict().items()}
+            tensors = {name: p.grad for name, p in trainer.model.named_parameters() if p.grad is not None} | state
+            found.append(({name: value.clone() for name, value in tensors.items()}, figures.values))
+    for (whole, values), (pieces, same) in zip(found[:3], found[3:], strict=True):
+        assert same == pytest.approx(values, rel=1e-4, abs=1e-6)
+        assert whole.keys() == pieces.keys()
+        for name in whole:
+            torch.testing.assert_close(
+                pieces[name], whole[name], rtol=1e-3, atol=1e-6, msg=lambda m, n=name: f"{n}: {m}"
+            )
+
+
 def test_the_gradient_is_that_of_the_plain_formula(make_trainer: Any) -> None:
     trainer = make_trainer(objectives=[TOKEN, EXAMPLE])
     (batch,) = collate(trainer, range(0, 12))
@@ -78,7 +131,7 @@ class Spoiled:
         self.inner, self.record, self.gradient_only = inner, record, gradient_only
         self.name, self.config = inner.name, inner.config
         self.check, self.figures = inner.check, inner.figures
-        self.counts_words = inner.counts_words
+        self.counts_words, self.looks_ahead = inner.counts_words, inner.looks_ahead
 
     def __call__(self, output: Any, batch: Any) -> Term:
         term = self.inner(output, batch)

@@ -74,20 +74,30 @@ def policy_log_prob(log_coarse: Tensor, picks: Tensor) -> Tensor:
 
 
 def entropy(log_weights: Tensor) -> Tensor:
-    """``- sum_i alpha_i ln alpha_i`` in nats, of log weights (..., M) with minus infinity at what is masked."""
-    terms = log_weights.exp() * log_weights
-    return -torch.where(log_weights == -torch.inf, 0.0, terms).sum(dim=-1)
+    """``- sum_i alpha_i ln alpha_i`` in nats, of log weights (..., M) with minus infinity at what is masked.
+
+    0 ln 0 is 0: minus infinity goes before the product, whose gradient there is no number.
+    """
+    finite = log_weights.masked_fill(log_weights == -torch.inf, 0.0)
+    return -(finite.exp() * finite).sum(dim=-1)
+
+
+def log_of(weights: Tensor) -> Tensor:
+    """``ln alpha``, minus infinity where alpha is 0 and without a gradient there."""
+    nothing = weights == 0
+    return weights.masked_fill(nothing, 1.0).log().masked_fill(nothing, -torch.inf)
 
 
 def sparsemax(scores: Tensor, mask: Tensor) -> Tensor:
     """The Euclidean projection of the scores onto the simplex (Martins and Astudillo 2016), over the last axis."""
     scores = scores.masked_fill(~mask, torch.finfo(scores.dtype).min / 4)
+    scores = scores - scores.detach().amax(dim=-1, keepdim=True)  # no overflow, and room for the threshold's digits
     ordered = scores.sort(dim=-1, descending=True).values
     counts = torch.arange(1, scores.shape[-1] + 1, device=scores.device, dtype=scores.dtype)
-    sums = (ordered - ordered[..., :1]).cumsum(dim=-1)  # relative to the largest: no overflow
-    support = 1 + counts * (ordered - ordered[..., :1]) > sums
+    sums = ordered.cumsum(dim=-1)
+    support = 1 + counts * ordered > sums
     size = support.sum(dim=-1, keepdim=True)
-    threshold = (sums.gather(-1, size - 1) - 1) / size + ordered[..., :1]
+    threshold = (sums.gather(-1, size - 1) - 1) / size
     return (scores - threshold).clamp_min(0.0) * mask
 
 
@@ -215,9 +225,7 @@ class HierarchicalAttention(ChunkAttention):
         mask = memory.mask.unsqueeze(1)
         if getattr(self.config, "normalizer", "softmax") == "sparsemax":
             weights = sparsemax(scores, mask)
-            return weights, weights.clamp_min(torch.finfo(weights.dtype).tiny).log().masked_fill(
-                weights == 0, -torch.inf
-            )
+            return weights, log_of(weights)
         log_weights = torch.log_softmax(mask_scores(scores, mask), dim=-1)
         return log_weights.exp(), log_weights
 

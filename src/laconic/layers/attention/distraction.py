@@ -4,9 +4,10 @@ Chen, Zhu, Ling, Wei and Jiang 2016, "Distraction-Based Neural Networks for Docu
 attention, with the history of attention inside the energies (M2) and the history of contents inside the
 content vector (M1).
 
-    (10, with M2)   e_{t,i} = v_a . tanh(W_a s'_t + U_a h_i + b_att - b_a A_{t,i})      A_t = sum_{j<t} alpha_j
-    (13)            alpha_t = softmax(e_t),   c'_t = sum_i alpha_{t,i} h_i
-    (11, M1)        c_t = tanh(w_c * c'_t - u_c * C_t)                                 C_t = sum_{j<t} c_j
+    (13, M2)   e_{t,i} = v_a . tanh(W_a s'_t + U_a h_i + b_att - b_a A_{t,i})      A_t = sum_{j<t} alpha_j
+    (14)       alpha_t = softmax(e_t)
+    (12)       c'_t = sum_i alpha_{t,i} h_i
+    (11, M1)   c_t = tanh(w_c * c'_t - u_c * C_t)                                 C_t = sum_{j<t} c_j
 
 | paper | here |
 | --- | --- |
@@ -45,7 +46,7 @@ SMALL = 0.01  # the standard deviation of what starts small
 def distracted_scores(
     memory: stepwise.ReadableMemory, queries: Tensor, score_vector: Tensor, history: Tensor, history_vector: Tensor
 ) -> Tensor:
-    """Equation (10) with M2: ``v_a . tanh(W_a s' + U_a h_i + b_att - b_a A_i)``, (B, Q, S).
+    """Equation (13), M2: ``v_a . tanh(W_a s' + U_a h_i + b_att - b_a A_i)``, (B, Q, S).
 
     ``memory.keys`` (B, S, A) and ``queries`` (B, Q, A) come doubled (see `additive_scores`); ``history``
     (B, Q, S) is A_t, the attention that each position got before this step, ``history_vector`` (A,) is b_a.

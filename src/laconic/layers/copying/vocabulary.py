@@ -9,7 +9,7 @@ from torch import Tensor
 
 from laconic.config.section import Section
 from laconic.layers.copying.base import CopyHead, CopySource, GoldTokens, HeadInput
-from laconic.layers.vocabulary import VocabularyProjection
+from laconic.layers.vocabulary import VocabularyProjection, at_least_float32
 from laconic.types import AttentionOutput
 
 
@@ -28,10 +28,11 @@ class VocabularyHead(CopyHead):
     def forward(
         self, inputs: HeadInput, attention: AttentionOutput | None, source: CopySource, state: Any = None
     ) -> tuple[Tensor, dict[str, Tensor], Any]:
-        """(B, Q, F) -> log-probabilities (B, Q, V)."""
+        """(B, Q, F) -> log-probabilities (B, Q, V), in float32 at least."""
         logits = (inputs.project or self.projection)(inputs.hidden)
+        logits = logits.to(at_least_float32(logits.dtype))
         # On a CPU a row is read before it is written: in decoding it can make room for its own log-probabilities.
-        in_place = logits.device.type == "cpu" and logits.dtype.itemsize >= 4 and not torch.is_grad_enabled()
+        in_place = logits.device.type == "cpu" and not torch.is_grad_enabled()
         return torch.log_softmax(logits, dim=-1, out=logits if in_place else None), {}, state
 
     def gold_log_probs(

@@ -27,7 +27,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from laconic.layers.masking import masked_softmax
+from laconic.layers.masking import log_weights, masked_softmax
 from laconic.layers.transformer import head_attention
 
 Ties = Literal["all", "first", "distinct"]
@@ -91,13 +91,10 @@ def opponent_weights(scores: Tensor, kept: Tensor, normalizer: Normalizer = "sof
     """Equation (3), the second half: alpha_o from the scores of the positions that are kept, (B, Q, S) -> (B, Q, S).
 
     ``softmax`` is the paper's, over probabilities. ``renorm`` divides by the sum instead: alpha_c without its maximum,
-    rescaled, which is what a softmax of masked *logits* would give and is as sharp as alpha_c itself. Rows that keep
-    nothing are zero; every other row sums to one.
+    rescaled, which is what a softmax of masked *logits* would give and is as sharp as alpha_c itself; where all that is
+    kept has underflowed, it is even. Rows that keep nothing are zero; every other row sums to one.
     """
-    if normalizer == "softmax":
-        return masked_softmax(scores, kept)
-    rest = scores.masked_fill(~kept, 0.0)
-    return rest / rest.sum(dim=-1, keepdim=True).clamp_min(torch.finfo(rest.dtype).tiny)
+    return masked_softmax(scores if normalizer == "softmax" else log_weights(scores), kept)
 
 
 @torch.no_grad()
