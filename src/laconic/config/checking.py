@@ -15,6 +15,7 @@ from laconic.config.names import (
 )
 from laconic.config.schema import RunConfig
 from laconic.config.section import Section
+from laconic.errors import ConfigError
 
 # The keys of a model's options that hold components themselves, and the tables these are named in, as far as a model
 # does not name others in its `parts`.
@@ -25,18 +26,29 @@ def check_run(run: RunConfig) -> dict[str, list[Section]]:
     """The validated ``Config`` of the model, its parts, the tokenizer, objectives and scorers ``run`` names.
 
     Raises:
-        ConfigError: a component is unknown, or one of its options is.
+        ConfigError: a component is unknown, or one of its options is; an objective would never have anything to act on.
     """
     model, config = parse("model", MODELS, run.model)
     parts: dict[str, tuple[str, Table]] = {**PARTS, **model.parts}
-    return {
+    named = {key: value for key in parts if isinstance(value := getattr(config, key, None), dict) and "type" in value}
+    found: dict[str, list[Section]] = {
         "model": [config],
-        "parts": [
-            parse(*parts[key], value)[1]
-            for key, value in run.model.items()
-            if key in parts and isinstance(value, dict) and "type" in value
-        ],
+        "parts": [parse(*parts[key], value)[1] for key, value in named.items()],
         "tokenizer": [parse("tokenizer", TOKENIZERS, run.text.tokenizer)[1]],
         "objectives": [parse("objective", OBJECTIVES, spec)[1] for spec in run.objectives],
         "scorers": [parse("scorer", SCORERS, spec)[1] for spec in run.search.scorers],
     }
+    _check_objectives(run, found)
+    return found
+
+
+def _check_objectives(run: RunConfig, found: dict[str, list[Section]]) -> None:
+    """Is there what each objective ``needs``? Models and their parts say what they feed; a phase may switch it on."""
+    fed = {name for section in found["model"] + found["parts"] for name in getattr(section, "feeds", ())}
+    fed |= {name for phase in run.training.phases for name, value in phase.model.items() if value is True}
+    for spec, section in zip(run.objectives, found["objectives"], strict=True):
+        needs = getattr(section, "needs", "")
+        if needs and needs not in fed:
+            raise ConfigError(
+                f"The objective '{spec['type']}' needs {getattr(section, 'remedy', needs)}, or leave the objective out."
+            )

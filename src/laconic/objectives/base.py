@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -24,6 +24,12 @@ class Objective(nn.Module):
     """
 
     class Config(Section):
+        """``needs`` is what the objective reads of the pass beside the likelihood, one of the ``feeds`` of models and
+        their parts; ``remedy`` says what to set where nothing feeds it (`laconic.config.checking`)."""
+
+        needs: ClassVar[str] = ""
+        remedy: ClassVar[str] = ""
+
         weight: float = 1.0
         reduction: Reduction = "token"
 

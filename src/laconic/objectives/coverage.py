@@ -20,6 +20,10 @@ def coverage_loss(weights: Tensor, coverage: Tensor) -> Tensor:
 class CoverageLoss(Objective):
     """``weight * covloss_t`` over real decoder steps; zero while coverage is switched off."""
 
+    class Config(Objective.Config):
+        needs = "coverage"
+        remedy = "attention that keeps coverage: set model.attention to {type: additive, coverage: true}"
+
     name = "coverage"
     counts_words = True
 

@@ -40,6 +40,9 @@ class Guidance(Objective):
     the token-summed loss before the division, or documents (``example``, ``sentence``)."""
 
     class Config(Objective.Config):
+        needs = "centrality"
+        remedy = "a copy head with a centrality: set model.head to {type: guided}"
+
         weight: float = Field(1.0, ge=0)
         over: Literal["mean", "max"] = "mean"
 
@@ -53,10 +56,7 @@ class Guidance(Objective):
             ConfigError: the model has no centrality.
         """
         if "centrality" not in output.details or output.attention is None:
-            raise ConfigError(
-                "The objective 'guidance' needs a copy head with a centrality: set model.head to {type: guided}, or "
-                "leave the objective out."
-            )
+            raise ConfigError(f"The objective 'guidance' needs {self.config.remedy}, or leave the objective out.")
         mask = output.token_mask if output.token_mask is not None else batch.target_mask
         assert mask is not None
         divergence = guidance_divergence(

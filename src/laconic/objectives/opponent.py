@@ -15,6 +15,8 @@ from laconic.errors import ConfigError, TrainingError
 from laconic.objectives.base import Objective, masked_mean, reduce, smoothed_or_plain
 from laconic.types import Batch, ModelOutput, Term
 
+_REMEDY = "an opponent attention: set model.opponent, for example to {type: max, layer: 2, head: 4}"
+
 
 def opponent_log_probs(name: str, output: ModelOutput) -> Tensor:
     """log P_o of the gold words, (B, T).
@@ -23,10 +25,7 @@ def opponent_log_probs(name: str, output: ModelOutput) -> Tensor:
         ConfigError: the model has no opponent.
     """
     if "opponent_log_probs" not in output.details:
-        raise ConfigError(
-            f"The objective '{name}' needs an opponent attention: set model.opponent, for example to "
-            "{type: max, layer: 2, head: 4}, or leave the objective out."
-        )
+        raise ConfigError(f"The objective '{name}' needs {_REMEDY}, or leave the objective out.")
     return output.details["opponent_log_probs"]
 
 
@@ -34,6 +33,9 @@ class OpponentLikelihood(Objective):
     """``- log P_o(y_t)`` over real target tokens; needs a model with an opponent (``model.opponent``)."""
 
     class Config(Objective.Config):
+        needs = "opponent"
+        remedy = _REMEDY
+
         weight: float = Field(0.2, ge=0)  # lambda (c.21)
         label_smoothing: float = Field(0.0, ge=0, lt=1)  # c.22
 
@@ -63,6 +65,9 @@ class MinusSoftmax(Objective):
     """
 
     class Config(Objective.Config):
+        needs = "opponent"
+        remedy = _REMEDY
+
         weight: float = Field(0.2, ge=0)  # lambda
         limit: float = Field(-50.0, lt=0)
 

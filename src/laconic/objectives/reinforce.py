@@ -59,6 +59,9 @@ class Reinforce(Objective):
     """
 
     class Config(Objective.Config):
+        needs = "policy"
+        remedy = "attention that draws chunks: set model.type and model.attention.type to coarse_to_fine"
+
         reduction: Literal["sentence"] = "sentence"  # (35) summed over steps, averaged over documents
         discount: float = Field(0.5, ge=0, le=1)  # (27)
         scale: float = Field(0.3, gt=0)  # (22)
@@ -165,6 +168,9 @@ class CoarseEntropy(Objective):
     """``weight`` times the mean entropy of the coarse attention: positive sharpens it, negative spreads it (c.41)."""
 
     class Config(Objective.Config):
+        needs = "coarse_entropy"
+        remedy = "a model that reads chunks: set model.type to coarse_to_fine"
+
         reduction: Literal["token", "sentence"] = "sentence"
 
     config: Config

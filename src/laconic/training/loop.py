@@ -17,6 +17,7 @@ import torch
 from accelerate import Accelerator
 from accelerate.utils import DistributedType
 
+from laconic.config.checking import check_run
 from laconic.config.loading import with_absolute_paths
 from laconic.config.schema import RunConfig
 from laconic.config.trust import outside_names, trusting
@@ -68,6 +69,7 @@ def train(
     given: dict[str, Any] = {"reporter": progress, "on_log": on_log, "on_message": on_message}
     outlets = Outlets(**{name: value for name, value in given.items() if value is not None})
     out, run = Path(out), with_absolute_paths(run)
+    check_run(run)
     stage = stage_of(run) if run.pretraining.enabled else None
     accelerator = _accelerator(run, out)
     if accelerator.is_main_process:
@@ -154,6 +156,7 @@ class Trainer:
         self.step = UpdateStep(run, self.model, parts.objectives, accelerator)
         self.phases = Phases(run, self.stream.updates_per_epoch())
         self.phase = self.phases.at(0)
+        self.phases.try_on(self.model, self.step.acting, self._trainable)
         self.optimizer = optim.build_optimizer(training.optimizer, self.model)
         self.average = WeightAverage(self.model, training.average_last) if training.average_last else None
         self.validator = self._validator()

@@ -7,6 +7,7 @@ empty one thaws everything. After the last ``until`` the last phase stays.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any
@@ -15,6 +16,7 @@ from torch import nn
 
 from laconic.config.schema import PhaseConfig, RunConfig
 from laconic.errors import ConfigError
+from laconic.models.base import SummarizationModel
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,22 @@ class Phases:
 
     def __getitem__(self, index: int) -> PhaseSettings:
         return self._settings[index]
+
+    def try_on(
+        self, model: SummarizationModel, weigh: Callable[[dict[str, float]], object], trainable: frozenset[str]
+    ) -> None:
+        """Refuse before the training what would stop it when a phase begins; the model is left as it was.
+
+        Raises:
+            ConfigError: a switch, an objective or a pattern of a phase does not exist.
+        """
+        before = model.switches()
+        for phase in self._settings:
+            model.switch(phase.model)
+            weigh(phase.objective_weights)
+            freeze(model, phase.freeze, trainable)
+        model.switch(before)
+        freeze(model, (), trainable)
 
 
 def _end(phase: PhaseConfig, updates_per_epoch: int) -> int | None:

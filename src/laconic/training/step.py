@@ -60,15 +60,19 @@ class UpdateStep:
         Raises:
             ConfigError: there is no objective of that name, or none is left.
         """
+        self.active, self._weights = self.acting(weights), dict(weights)
+
+    def acting(self, weights: Mapping[str, float]) -> list[Objective]:
+        """The objectives that are computed with these weights by name; raises as `set_weights` does."""
         names = [objective.name for objective in self._objectives]
         for name in weights:
             if name not in names:
                 raise ConfigError(unknown_choice("objective in objective_weights", name, names))
-        self._weights = dict(weights)
         own = {objective.name: objective.config.weight for objective in self._objectives}
-        self.active = [o for o in self._objectives if (own | self._weights)[o.name] != 0]
-        if not self.active:
+        active = [o for o in self._objectives if (own | dict(weights))[o.name] != 0]
+        if not active:
             raise ConfigError("All objectives have weight 0; there is nothing to train.")
+        return active
 
     def terms(self, batch: Batch) -> list[Term]:
         """Forward pass and the active objectives (under autocast for bf16), with their present weights."""

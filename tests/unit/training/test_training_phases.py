@@ -105,6 +105,28 @@ def test_coverage_switch_on_keeps_function_and_optimizer(make_trainer: Any) -> N
     assert all((index, "exp_avg") in optimizer_tensors(trainer) for index in trained)
 
 
+@pytest.mark.parametrize(
+    ("phase", "message"),
+    [
+        ({"model": {"coverige": True}}, "no switch 'coverige'"),
+        ({"objective_weights": {"coverige": 1.0}}, "Did you mean 'coverage'"),
+        ({"freeze": ["no_such.*"]}, "'no_such"),
+    ],
+)
+def test_what_a_later_phase_cannot_do_is_refused_at_once(
+    make_trainer: Any, phase: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        make_trainer(**{"training.phases": [{"name": "a", "until": 3}, {"name": "b", **phase}]})
+
+
+def test_trying_the_phases_on_leaves_no_trace(make_trainer: Any) -> None:
+    phases = [{"name": "a", "until": 3}, {"name": "b", "model": {"coverage": False}, "freeze": ["encoder.*"]}]
+    trainer = make_trainer(**{"training.phases": phases})
+    assert trainer.model.switches()["coverage"] is True
+    assert all(p.requires_grad for p in trainer.model.parameters())
+
+
 def test_reset_optimizer(make_trainer: Any) -> None:
     trainer = make_trainer(
         **{
@@ -157,9 +179,8 @@ def test_freezing_and_thawing(make_trainer: Any) -> None:
 
 
 def test_a_frozen_pattern_must_match(make_trainer: Any) -> None:
-    trainer = make_trainer(**{"training.phases": [{"name": "a", "freeze": ["encodr.*"]}]})
-    with pytest.raises(ConfigError, match="encodr"):
-        trainer._enter_phase()
+    with pytest.raises(ConfigError, match=r"'encodr\.\*' of 'freeze' matches no parameter; there are: embedding"):
+        make_trainer(**{"training.phases": [{"name": "a", "freeze": ["encodr.*"]}]})
 
 
 def test_parameters_frozen_by_the_model_stay_frozen(make_trainer: Any) -> None:

@@ -54,6 +54,11 @@ class AdditiveAttention(Attention):
         coverage_init: Literal["zero", "default"] = "zero"
         detach_coverage: bool = False
 
+        @property
+        def feeds(self) -> tuple[str, ...]:
+            """What objectives find in the pass of a model with this part."""
+            return ("coverage",) if self.coverage and self.coverage_from_start else ()
+
     config: Config
 
     def __init__(self, config: Config, *, memory_size: int, query_size: int) -> None:

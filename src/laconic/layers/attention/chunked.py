@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from pydantic import Field
@@ -243,6 +243,7 @@ class CoarseToFineAttention(HierarchicalAttention):
         draws: int = Field(1, ge=1)
         read: int | None = Field(None, ge=1)
         shares: Literal["renormalised", "uniform"] = "renormalised"
+        feeds: ClassVar = ("policy",)  # what objectives find in the pass of a model with this part
 
     config: Config
 

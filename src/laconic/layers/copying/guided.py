@@ -16,7 +16,7 @@ with one learned scalar w_c that starts at 0, where this is attentional copying.
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -63,6 +63,7 @@ class GuidedHead(TappedHead):
         """``centrality``: who is central. The default is the one whose published scores are quoted most."""
 
         centrality: Literal["outdegree", "indegree-1", "indegree-2", "indegree-3"] = "indegree-2"
+        feeds: ClassVar = ("centrality",)  # what objectives find in the pass of a model with this part
 
     def _build(self) -> None:
         super()._build()

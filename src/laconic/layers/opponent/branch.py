@@ -11,7 +11,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from pydantic import Field, model_validator
@@ -58,6 +58,7 @@ class OpponentConfig(Section):
     output: Literal["softmin", "softmax"] = "softmin"  # c.9
     lambda_decode: float = 0.2  # c.21
     decode_score: DecodeScore = "joint"  # c.30
+    feeds: ClassVar = ("opponent",)  # what objectives find in the pass of a model with this part
 
     @model_validator(mode="after")
     def _fits(self) -> OpponentConfig:
