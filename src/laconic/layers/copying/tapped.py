@@ -132,7 +132,7 @@ class TappedHead(CopyHead):
         with torch.autocast(side.states.device.type, enabled=False):
             kept, readings, gates = self.kept(side), None, self.context_gates()
             if gates:
-                weight = torch.stack(gates)  # (n, D)
+                weight = precise(torch.stack(gates))  # (n, D)
                 if self.config.context_heads == "per_head":
                     parts = weight.unflatten(-1, side.values.shape[2:])  # (n, H, d)
                     readings = torch.einsum("bshd,nhd->bshn", precise(side.values).to(weight.dtype), parts)
@@ -280,7 +280,8 @@ def gate(size: int, bias: float = 0.0) -> nn.Linear:
 
 def gate_of(features: Tensor, layer: nn.Linear) -> Tensor:
     """The argument of a gate's sigmoid: (..., D) -> (...)."""
-    return linear(features.to(layer.weight.dtype), layer.weight, layer.bias).squeeze(-1)
+    weight = precise(layer.weight)
+    return linear(features.to(weight.dtype), weight, precise(layer.bias)).squeeze(-1)
 
 
 def precise(values: Tensor) -> Tensor:
