@@ -18,6 +18,7 @@ OPTIONS = {  # what makes each scorer do something
     "forced_prefix": {"ids": [4, 5]},
     "length_bounds": {"min_length": 2, "max_length": 4},
     "ngram_blocking": {"size": 2},
+    "repetition_penalty": {"penalty": 1.5},
 }
 DOCUMENTS, BEAMS, SOURCE, VOCAB = 2, 4, 6, 9
 ROWS = DOCUMENTS * BEAMS

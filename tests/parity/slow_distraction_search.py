@@ -113,26 +113,22 @@ class SlowSearch:
         return sorted(done + [self._final(h, finished=False) for h in live], key=lambda d: -d[0])
 
     def _refilling(self, first: Slow) -> Found:
-        """The toolkit's usual way (after See et al.): 2K candidates, until K finished; what is cut counts last."""
+        """The toolkit's usual way (after See et al.): 2K candidates, until K finished; at the end all have to end."""
         s = self.settings
         live, done = [first], Found()
         for step in range(s.max_length + 1):
-            before, ended = live, set()
-            candidates = sorted(self._candidates(live), key=lambda c: -c[0])[: 2 * s.beam]
+            candidates = sorted(self._candidates(live), key=lambda c: -c[0])
+            candidates = [c for c in candidates if step < s.max_length or c[1] == EOS][: 2 * s.beam]
             live = []
             for _, word, grown in candidates:
                 if len(live) == s.beam or len(done) == s.beam:
                     break
                 if word == EOS:
                     done.append(self._final(grown, finished=True))
-                    ended.add(tuple(grown.words[:-1]))
                 else:
                     live.append(grown)
             if len(done) == s.beam:
                 break
-            if step == s.max_length:
-                cut = [self._final(h, finished=False) for h in before if tuple(h.words) not in ended]
-                return [*sorted(done, key=lambda d: -d[0]), *sorted(cut, key=lambda d: -d[0])][: s.beam]
         return sorted(done, key=lambda d: -d[0])
 
     def _candidates(self, live: list[Slow]) -> Iterator[tuple[float, int, Slow]]:

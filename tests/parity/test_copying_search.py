@@ -214,7 +214,7 @@ def test_equals_exhaustive_search_on_a_toy(head: str) -> None:
     allowed = [4, 5, 6]
     forbid = {"type": "forbid_tokens", "ids": [w for w in range(VOCAB) if w not in (*allowed, EOS)]}
     options = {"beam_size": 45, "num_return": 1, "max_length": 3, "length_normalisation": "none", "scorers": [forbid]}
-    found = found_by(model, batch, **options, early_stopping=False)
+    found = found_by(model, batch, **options, early_stopping="never")
     for b in range(2):
         best, score = None, -float("inf")
         with torch.no_grad():

@@ -93,6 +93,8 @@ SCORERS: Table = {
     "length_bounds": "laconic.search.scorers.length:LengthBounds",
     "length_normalisation": "laconic.search.scorers.length:LengthNormalisation",
     "ngram_blocking": "laconic.search.scorers.ngram:NgramBlocking",
+    "renormalise": "laconic.search.scorers.renormalise:Renormalise",
+    "repetition_penalty": "laconic.search.scorers.renormalise:RepetitionPenalty",
 }
 TOKENIZERS: Table = {
     "bpe": "laconic.text.tokenizer:BpeTokenizer",

@@ -224,11 +224,14 @@ class DistractionConfig(Section):
 class SearchConfig(Section):
     """Decoding. ``length_normalisation``: ``average`` divides by the length in the way of See et al.
     (start and stop tokens counted), ``predicted`` by the predicted tokens (stop counted) to the power
-    ``length_alpha``, ``gnmt`` is Wu et al.'s, with ``length_alpha`` too. ``shrink_beam``: a finished hypothesis takes
-    a place of the beam for good. ``replace_unk``: ``words`` (or true) puts the most attended source word for UNK,
-    ``argmax`` what stands at the most attended position, whatever it is (`laconic.text.unk`). ``model`` sets switches
-    of the model while it decodes (which of its scores counts, what it skips). ``surface`` says what becomes of the
-    model's words before they are shown, and ``capitals`` where they begin with one (`laconic.text.surface`)."""
+    ``length_alpha``, ``gnmt`` is Wu et al.'s, with ``length_alpha`` too. ``finish`` names the rule by which candidates
+    finish, ``unfinished`` what becomes of those that reach ``max_length``, ``early_stopping`` when a document is done
+    (`laconic.search.beam`). ``shrink_beam``: a finished hypothesis takes a place of the beam for good.
+    ``forbid_specials``: padding and the token that decoding starts from are not written. ``replace_unk``: ``words``
+    (or true) puts the most attended source word for UNK, ``argmax`` what stands at the most attended position,
+    whatever it is (`laconic.text.unk`). ``model`` sets switches of the model while it decodes (which of its scores
+    counts, what it skips). ``surface`` says what becomes of the model's words before they are
+    shown, and ``capitals`` where they begin with one (`laconic.text.surface`)."""
 
     beam_size: int = Field(1, ge=1, le=1000)
     num_return: int = Field(1, ge=1, le=1000)
@@ -240,10 +243,13 @@ class SearchConfig(Section):
     coverage_penalty: Literal["none", "wu", "summary"] = "none"
     coverage_beta: float = Field(0.0, ge=0, le=1000)
     forbid_unk: bool = True
+    forbid_specials: bool = True
     replace_unk: Literal[False, "words", "argmax"] = False
     diverse_groups: int = Field(1, ge=1, le=1000)
     diversity_strength: float = Field(0.0, ge=0, le=1000)
-    early_stopping: bool = True
+    finish: Literal["see", "within_beam"] = "see"
+    unfinished: Literal["drop", "compete", "force_end", "free_end"] = "force_end"
+    early_stopping: Literal[True, False, "never"] = True
     shrink_beam: bool = False
     distraction: DistractionConfig | None = None
     scorers: tuple[Spec, ...] = ()
@@ -265,9 +271,15 @@ class SearchConfig(Section):
             raise ValueError(f"min_length {self.min_length} is more than max_length {self.max_length}")
         if self.beam_size % self.diverse_groups:
             raise ValueError(f"beam_size {self.beam_size} is not a multiple of diverse_groups {self.diverse_groups}")
-        if self.shrink_beam and (not self.early_stopping or self.diverse_groups > 1):
-            raise ValueError("shrink_beam ends by its own rule and in one group: leave early_stopping, diverse_groups")
+        own = ("finish", "unfinished", "early_stopping", "diverse_groups")
+        if self.shrink_beam and any(getattr(self, name) != type(self).model_fields[name].default for name in own):
+            raise ValueError(f"shrink_beam ends by its own rules and in one group: leave {', '.join(own)}")
         return self
+
+    @property
+    def num_steps(self) -> int:
+        """The most steps of a search: where the end is forced, one follows the last word."""
+        return self.max_length + (self.unfinished == "force_end" and not self.shrink_beam)
 
 
 class EvaluationConfig(Section):

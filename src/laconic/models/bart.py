@@ -72,7 +72,7 @@ class BartSummarizer(SummarizationModel):
     """A sequence-to-sequence Transformer of transformers as a `SummarizationModel`.
 
     Decoding starts from the checkpoint's ``decoder_start_token_id`` whatever ``bos_id`` says, and begins
-    with ``forced_bos_token_id`` where the checkpoint asks for it. Padding is never generated.
+    with ``forced_bos_token_id`` where the checkpoint asks for it.
     """
 
     class Config(Section):
@@ -156,10 +156,11 @@ class BartSummarizer(SummarizationModel):
         self.vocab_size = int(network.lm_head.out_features)
         self.pad_id = int(options.pad_token_id)
         self.eos_id = first_id(options.eos_token_id)
-        self.decoder_start_id = int(
-            options.decoder_start_token_id if options.decoder_start_token_id is not None else options.bos_token_id
-        )
-        forced = getattr(getattr(network, "generation_config", None), "forced_bos_token_id", None)
+        generation = getattr(network, "generation_config", None)
+        starts = (getattr(generation, "decoder_start_token_id", None), options.decoder_start_token_id)
+        self.decoder_start_id = int(next((id_ for id_ in starts if id_ is not None), options.bos_token_id))
+        options.decoder_start_token_id = self.decoder_start_id
+        forced = getattr(generation, "forced_bos_token_id", None)
         if config.forced_bos_id is None and forced is not None:
             config = config.model_copy(update={"forced_bos_id": first_id(forced)})
         self.config = config.model_copy(update={"pretrained": None, "architecture": portable(options)})
@@ -247,8 +248,8 @@ class BartSummarizer(SummarizationModel):
         """One token for N rows: scores and log-probabilities (N, X), attention (N, S), context and state (N, D).
 
         The context is the memory under the explaining weights, the state what the output layer reads. ``scores``
-        are the log-probabilities (with an opponent, J) with padding excluded and, in the first step, everything but
-        ``forced_bos_id`` excluded where the checkpoint has one.
+        are the log-probabilities (with an opponent, J); in the first step everything but ``forced_bos_id`` is excluded
+        where the checkpoint has one, which costs nothing.
         """
         first = state["cache"][0][0].shape[2] == 0
         decoded, state = self._advance(last_ids, state)
@@ -260,7 +261,7 @@ class BartSummarizer(SummarizationModel):
             scores, found = self.opponent.scores(self._opponent_reading(decoded), log_probs, state["opponent"])
             details |= found
         output = StepOutput(
-            scores=self._constrained(scores, first),
+            scores=self._first_word(scores) if first and self.forced_bos_id is not None else scores,
             log_probs=log_probs,
             attention=attention.weights.flatten(0, 1),
             context=attention.context.flatten(0, 1),
@@ -455,13 +456,9 @@ class BartSummarizer(SummarizationModel):
         none."""
         return ids.masked_fill(ids >= self.vocab_size, self.unk_id)
 
-    def _constrained(self, log_probs: Tensor, first: bool) -> Tensor:
-        scores = log_probs.clone()
-        if first and self.forced_bos_id is not None:
-            scores.fill_(-torch.inf)
-            scores[:, self.forced_bos_id] = 0.0
-        elif self.pad_id != self.eos_id:
-            scores[:, self.pad_id] = -torch.inf
+    def _first_word(self, log_probs: Tensor) -> Tensor:
+        scores = torch.full_like(log_probs, -torch.inf)
+        scores[:, self.forced_bos_id] = 0.0
         return scores
 
     def _check_length(self, what: str, length: int, setting: str) -> None:

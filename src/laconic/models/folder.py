@@ -36,6 +36,7 @@ import safetensors.torch
 import yaml
 from huggingface_hub import ModelCardData, ModelHubMixin, hf_hub_download, snapshot_download
 
+from laconic.config.generation import search_from
 from laconic.config.loading import dump_run, load_run
 from laconic.config.names import EXTRACTIVE, MODELS, resolve
 from laconic.config.schema import RunConfig, SearchConfig, TextConfig
@@ -283,8 +284,15 @@ def _load_family(folder: Path, name: str) -> LoadedModel:
 
 def _family_model(model: Any, tokenizer: Tokenizer, name: str) -> LoadedModel:
     model.unk_id = tokenizer.unk_id
-    settings = model.network.generation_config.to_dict()
     limit = model.max_source_tokens or 1024
+    search, refused = search_from(model.network.generation_config.to_dict(), eos_id=tokenizer.eos_id, limit=limit)
+    if refused:
+        logging.getLogger(__name__).warning(
+            "%s asks for %s in generation_config.json, which laconic does not follow: summaries may differ from those"
+            " of transformers' generate.",
+            name,
+            ", ".join(refused),
+        )
     text = TextConfig(
         tokenizer={"type": "pretrained"},
         max_source_tokens=limit,
@@ -292,20 +300,7 @@ def _family_model(model: Any, tokenizer: Tokenizer, name: str) -> LoadedModel:
         source_specials=True,
         oov_copy="unk",
     )
-    return LoadedModel(model, tokenizer, text=text, search=_search_from(settings, limit), name=name)
-
-
-def _search_from(settings: Mapping[str, Any], limit: int) -> SearchConfig:
-    """transformers' generation settings in our words. ``length_penalty`` has no counterpart in sums: average."""
-    beams = int(settings.get("num_beams") or 1)
-    longest = min(int(settings.get("max_length") or 142), limit)
-    return SearchConfig(
-        beam_size=beams,
-        min_length=min(int(settings.get("min_length") or 0), longest),
-        max_length=max(longest, 1),
-        no_repeat_ngram=int(settings.get("no_repeat_ngram_size") or 0),
-        length_normalisation="average" if settings.get("length_penalty") != 0 else "none",
-    )
+    return LoadedModel(model, tokenizer, text=text, search=search, name=name)
 
 
 def _load_tokenizer(folder: Path) -> Tokenizer:

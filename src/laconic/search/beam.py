@@ -4,10 +4,20 @@ Row ``b * K + k`` is hypothesis k of document b. A step is: (1) ask the model, (
 (3) take the best candidates of each document, (4) put those that end in EOS aside, (5) go on with the best K
 others, (6) stop documents that are done and drop them from the batch when enough of them are.
 
-The reading of See et al. (2017), whose code this follows where papers are silent: 2K candidates a document; an
-EOS candidate finishes if it ranks before the K-th candidate that goes on; search ends when K have finished;
-hypotheses cut at the maximum length count only as far as finished ones are missing. ``config.shrink_beam`` is the
-other common way: see `_ShrinkingSearch`.
+Of 2K candidates a document, which finish (``config.finish``)? ``see``: an EOS that ranks before the K-th candidate
+that goes on, as many as are missing (the code of See et al. 2017). ``within_beam``: an EOS among the first K, and of
+all that have finished the best K are kept (fairseq, transformers). ``config.shrink_beam`` is a third way: see
+`_ShrinkingSearch`.
+
+What becomes of a hypothesis of ``max_length`` tokens without EOS (``config.unfinished``)? ``drop``: it counts only as
+far as finished ones are missing (See et al.). ``compete``: its score is compared with theirs (transformers; the release
+of Chen et al. 2016). ``force_end``: one more step, in which nothing but EOS may come (fairseq). ``free_end``: EOS is
+put there, costs nothing and counts in the length, and it competes (``forced_eos_token_id`` of transformers).
+
+When is a document done (``config.early_stopping``)? True: K hypotheses have finished. False: and none under way has, as
+it stands, a better score than the worst of them (the heuristic of transformers). ``never``: none under way can become
+better than the worst that is returned; exact as long as token scores are not positive, and once one is, the document is
+searched up to the maximum length.
 """
 
 from __future__ import annotations
@@ -61,10 +71,7 @@ def beam_search(
             which may write minus infinity into ``scores``.
         state: the state before the first step, with one row a document.
         memory: what the encoder left; search reads its size and mask only.
-        config: beam and lengths; with ``early_stopping`` a document ends when K hypotheses have finished,
-            without when no prefix can beat the worst hypothesis it will return (exact as long as token scores
-            are not positive; once one is, the document is searched up to the maximum length). With ``shrink_beam``
-            the maximum length counts the end token.
+        config: beam, lengths and the rules that are named above.
         specials: the ids of UNK, BOS, EOS and PAD.
         scorers: by default those that ``config`` asks for.
 
@@ -93,8 +100,6 @@ class _Rows:
 class _Search:
     """One run. Q = D * groups beams of K / groups rows are searched side by side."""
 
-    cut_compete = False  # do hypotheses cut at the maximum length compete with finished ones?
-
     def __init__(
         self, step: StepFunction, state: Any, memory: Memory, config: SearchConfig, specials: SpecialIds, scorers: list
     ):
@@ -115,26 +120,31 @@ class _Search:
 
     def run(self) -> list[list[Hypothesis]]:
         """All steps, then the paths of the winners."""
-        for length in range(self.config.max_length + 1):
-            last = length == self.config.max_length
-            cut_scores = self._rank(self.rows.totals, ended=False) if last else None
+        config = self.config
+        for length in range(config.num_steps):
             candidates = self._candidates()
             ended = self._finish(candidates, length)
-            self._cut(candidates, ended, length, cut_scores)
+            self._keep_stuck(candidates, ended, length)
+            if length == config.max_length:
+                break  # nothing but EOS could come
+            going, last = self._going_on(candidates, ended), length + 1 == config.num_steps
+            if last and config.unfinished == "compete":
+                going[:, self.group_size :] = False  # it competes with what ends in the same step
+            self._advance(candidates, going)
+            if not last or config.unfinished != "compete":
+                self._mark_done(length + 1)
             if last:
-                break
-            self._advance(candidates, self._going_on(candidates, ended))
-            self._mark_done(length + 1)
-            if not self._drop_done():
+                self._cut(self.rows.totals > -torch.inf, length + 1, ended=config.unfinished == "free_end")
+            if last or not self._drop_done():
                 break
         return collect(
             self.history,
             self.finished.table,
             self.cut.table,
             groups=self.groups,
-            num_return=self.config.num_return,
+            num_return=config.num_return,
             scorers=self.scorers,
-            cut_compete=self.cut_compete,
+            cut_compete=config.shrink_beam or config.unfinished in ("compete", "free_end"),
         )
 
     def _first_rows(self, count: int, bos_id: int) -> _Rows:
@@ -183,7 +193,7 @@ class _Search:
     def _finish(self, candidates: Candidates, length: int) -> Tensor:
         """(4) Put aside the candidates that end here; (Q, C) which ones."""
         beams = self._beams()
-        ended = self._ending(candidates, beams, length)
+        ended = self._ending(candidates, beams)
         if not bool(ended.any()):
             return ended
         row_totals = torch.full_like(self.rows.totals, -torch.inf)
@@ -192,12 +202,15 @@ class _Search:
         self.finished.add(beams, self._entries(candidates, ended, ranked, length))
         return ended
 
-    def _ending(self, candidates: Candidates, beams: Tensor, length: int) -> Tensor:
-        """The candidates in EOS that rank before the K-th that goes on, as many as are missing."""
-        going = candidates.going_on(self.eos_id).long()
+    def _ending(self, candidates: Candidates, beams: Tensor) -> Tensor:
+        """(Q, C) the candidates that finish."""
         ended = (candidates.ids == self.eos_id) & (candidates.totals > -torch.inf)
+        if self.config.finish == "within_beam":
+            ended[:, self.group_size :] = False
+            return ended
+        going = candidates.going_on(self.eos_id).long()
         ended &= going.cumsum(1) - going < self.group_size
-        if self.config.early_stopping and bool(ended.any()):
+        if self.config.early_stopping is True and bool(ended.any()):
             ended &= self.finished.count(beams)[:, None] + ended.cumsum(1) <= self.group_size
         return ended
 
@@ -209,19 +222,22 @@ class _Search:
         """(Q,) the beams after which nothing may come."""
         return ~candidates.going_on(self.eos_id).any(1)
 
-    def _cut(self, candidates: Candidates, ended: Tensor, length: int, ranked: Ranked | None) -> None:
-        """Keep, as unfinished, the rows that end at the maximum length or because nothing may follow them."""
-        stuck = self._stuck(candidates) if ranked is None else ended.new_ones(len(ended))
+    def _keep_stuck(self, candidates: Candidates, ended: Tensor, length: int) -> None:
+        """Keep, as unfinished, the rows of beams after which nothing may come."""
+        stuck = self._stuck(candidates) | (length == self.config.max_length)
         if not bool(stuck.any()):
             return
-        ranked = self._rank(self.rows.totals, ended=False) if ranked is None else ranked
         alive = self.rows.totals > -torch.inf
         alive[candidates.rows[ended]] = False  # finished instead
-        index = torch.arange(len(alive), device=self.device).view(-1, self.group_size)
+        self._cut(alive & stuck.repeat_interleave(self.group_size), length, ended=False)
+
+    def _cut(self, which: Tensor, length: int, *, ended: bool) -> None:
+        """Keep the rows ``which`` (N,) as unfinished; ``ended``: with the score they have if EOS costs nothing."""
+        ranked = self._rank(self.rows.totals, ended=ended)
+        index = torch.arange(len(which), device=self.device).view(-1, self.group_size)
         nothing = torch.zeros(index.shape, dtype=torch.float64, device=self.device)
         as_candidates = Candidates(index, index, nothing, nothing, self.rows.sums[index])
-        entries = self._entries(as_candidates, alive[index] & stuck[:, None], ranked, length)
-        self.cut.add(self._beams(), entries)
+        self.cut.add(self._beams(), self._entries(as_candidates, which[index], ranked, length))
 
     def _rank(self, totals: Tensor, *, ended: bool) -> Ranked:
         return rank(self.scorers, totals, HypothesesView(self.rows.prefix, ended=ended))
@@ -257,8 +273,11 @@ class _Search:
     def _mark_done(self, length: int) -> None:
         """(6) Beams that need no further step lose their hypotheses."""
         beams, totals = self._beams(), self.rows.totals.view(-1, self.group_size)
-        if self.config.early_stopping:
+        if self.config.early_stopping is True:
             done = self.finished.count(beams) >= self.group_size
+        elif self.config.early_stopping is False:
+            best = self._rank(self.rows.totals, ended=False).scores.view_as(totals).amax(1)
+            done = self.finished.worst_of_best(beams, self.group_size) >= best
         elif self.has_grown:
             return
         else:
@@ -288,22 +307,19 @@ class _ShrinkingSearch(_Search):
     """The search of Chen et al.'s released code: a finished hypothesis gives up its place.
 
     With f hypotheses finished, a step takes the best K - f candidates and no more; those in EOS are put aside and are
-    not made up for. It ends when K have finished, none lives or the maximum length, which counts EOS here, is
-    reached; what still lives then competes with what has finished.
+    not made up for. It ends when K have finished, none lives or ``max_length`` tokens, EOS counted, have been
+    predicted; what still lives then competes with what has finished.
     """
-
-    cut_compete = True
 
     def __init__(self, *arguments: Any):
         super().__init__(*arguments)
         self.within = torch.zeros(0)  # (Q, C) the candidates of this step that have a place
 
-    def _ending(self, candidates: Candidates, beams: Tensor, length: int) -> Tensor:
+    def _ending(self, candidates: Candidates, beams: Tensor) -> Tensor:
         width = self.group_size - self.finished.count(beams)
         rank_of = torch.arange(candidates.ids.shape[1], device=self.device)
         self.within = (rank_of < width[:, None]) & (candidates.totals > -torch.inf)
-        ended = self.within & (candidates.ids == self.eos_id)
-        return ended & (length < self.config.max_length)
+        return self.within & (candidates.ids == self.eos_id)
 
     def _going_on(self, candidates: Candidates, ended: Tensor) -> Tensor:
         return self.within & ~ended

@@ -57,10 +57,7 @@ def greedy_tokens(
     scorers: Sequence[Scorer] | None = None,
     sampling: Sampling | None = None,
 ) -> Iterator[GreedyToken]:
-    """Yield each step's tokens as they are chosen, until every document has ended or the maximum length is reached.
-
-    The step after the maximum length is taken too, because EOS may follow; other tokens of it do not count.
-    """
+    """Yield each step's tokens as they are chosen, until every document has ended or ``config.num_steps`` are done."""
     scorers = build_scorers(config, specials) if scorers is None else scorers
     documents, device = memory.batch_size, memory.mask.device
     generator = torch.Generator(device).manual_seed(sampling.seed) if sampling else None
@@ -69,7 +66,7 @@ def greedy_tokens(
     last_ids = torch.full((documents,), specials.bos_id, device=device)
     prefix = torch.zeros(documents, 0, dtype=torch.int64, device=device)
     alive = torch.ones(documents, dtype=torch.bool, device=device)
-    for _ in range(config.max_length + 1):
+    for _ in range(config.num_steps):
         with torch.inference_mode():
             output, state = step(last_ids, state)
             token = _choose(output, HypothesesView(prefix, output), scorers, alive, generator, sampling)
@@ -103,7 +100,7 @@ def greedy_search(
     if config.num_return != 1:
         raise ConfigError(f"Greedy decoding gives one hypothesis, not search.num_return {config.num_return}.")
     scorers = build_scorers(config, specials) if scorers is None else list(scorers)
-    run = _Run(memory, scorers, config.max_length, specials.eos_id)
+    run = _Run(memory, scorers, config, specials.eos_id)
     tokens = greedy_tokens(
         step, state, memory=memory, config=config, specials=specials, scorers=scorers, sampling=sampling
     )
@@ -115,41 +112,40 @@ def greedy_search(
 class _Run:
     """Adds up the steps and closes each document's hypothesis where it ends."""
 
-    def __init__(self, memory: Memory, scorers: list[Scorer], max_length: int, eos_id: int):
-        self.scorers, self.max_length, self.eos_id = scorers, max_length, eos_id
+    def __init__(self, memory: Memory, scorers: list[Scorer], config: SearchConfig, eos_id: int):
+        self.scorers, self.config, self.eos_id = scorers, config, eos_id
         self.history = History()
         count, device = memory.batch_size, memory.mask.device
         self.everyone = torch.arange(count, device=device)
         self.prefix = torch.zeros(count, 0, dtype=torch.int64, device=device)
         self.sums = torch.zeros(count, 2 + len(scorers), dtype=torch.float64, device=device)
         self.open = torch.ones(count, dtype=torch.bool, device=device)
-        self.at_limit: Ranked | None = None  # final scores of what is cut, from before the step that may add EOS
         self.entries: dict[int, tuple[list[float], bool]] = {}
 
     def add(self, token: GreedyToken) -> None:
         """One step; documents that end or get stuck are closed with their final score."""
-        length = self.prefix.shape[1]
         self.history.open_step(self.everyone, token.output)
-        is_eos = token.ids == self.eos_id
-        ended = token.alive & is_eos
-        stopped = self.open & (~token.alive | ((length == self.max_length) & ~is_eos))
-        if bool(stopped.any()):
-            self._close(stopped, torch.zeros_like(token.log_probs), self.at_limit, finished=False)
+        ended = token.alive & (token.ids == self.eos_id)
+        beyond = self.prefix.shape[1] == self.config.max_length  # nothing but EOS may come
+        stuck = self.open & ~ended & (~token.alive | beyond)
+        nothing = torch.zeros_like(token.log_probs)
+        if bool(stuck.any()):
+            self._close(stuck, nothing, self._rank(ended=False), finished=False)
         added = torch.cat([token.log_probs[:, None], token.scores[:, None], token.shares], dim=1)
         self.sums = self.sums + torch.where(token.alive[:, None], added, 0.0)
         if bool(ended.any()):
-            self._close(ended, token.log_probs, None, finished=True)
-        self.open = self.open & ~ended & ~stopped
+            self._close(ended, token.log_probs, self._rank(ended=True), finished=True)
+        self.open = self.open & ~ended & ~stuck
         self.history.close_step(self.everyone, token.ids, token.log_probs)
         self.prefix = torch.cat([self.prefix, token.ids[:, None]], dim=1)
-        if length + 1 == self.max_length:
-            self.at_limit = self._rank(finished=False)
+        if self.prefix.shape[1] == self.config.num_steps and bool(self.open.any()):
+            ranked = self._rank(ended=self.config.unfinished == "free_end")
+            self._close(self.open, nothing, ranked, finished=False)
 
-    def _rank(self, *, finished: bool) -> Ranked:
-        return rank(self.scorers, self.sums[:, 1:].sum(-1), HypothesesView(self.prefix, ended=finished))
+    def _rank(self, *, ended: bool) -> Ranked:
+        return rank(self.scorers, self.sums[:, 1:].sum(-1), HypothesesView(self.prefix, ended=ended))
 
-    def _close(self, which: Tensor, end_log_probs: Tensor, ranked: Ranked | None, *, finished: bool) -> None:
-        ranked = ranked or self._rank(finished=finished)
+    def _close(self, which: Tensor, end_log_probs: Tensor, ranked: Ranked, *, finished: bool) -> None:
         shares = self.sums[:, 2:] + ranked.shares
         for row in which.nonzero()[:, 0].tolist():
             entry = [0.0] * FIXED_COLUMNS

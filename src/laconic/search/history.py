@@ -58,7 +58,8 @@ class History:
         """Follow M paths back from input row ``rows`` (M,) of step ``steps`` (M,).
 
         ``finished`` (M,) says that EOS was predicted at that step; otherwise the path ends one token
-        earlier and the step's own row does not count.
+        earlier and the step's own row does not count. Of a step that was never taken the rows are the nodes of the
+        last one.
         """
         if not len(steps):
             return []
@@ -66,16 +67,18 @@ class History:
         device = rows.device
         ids = torch.zeros(len(rows), longest, dtype=torch.int64, device=device)
         log_probs = torch.zeros(len(rows), longest, dtype=torch.float64, device=device)
-        pointers = torch.zeros(len(rows), longest + 1, dtype=torch.int64, device=device)
+        pointers = torch.zeros(len(rows), min(longest + 1, len(self.records)), dtype=torch.int64, device=device)
         pointer = rows.clone()
-        for step in range(longest, -1, -1):
+        for step in range(pointers.shape[1] - 1, -1, -1):
             record = self.records[step]
             active = steps > step  # the others end here or have not begun
             if step < longest:
                 assert record.parents is not None
                 assert record.tokens is not None
                 assert record.log_probs is not None
-                node = self.records[step + 1].origin[torch.where(active, pointer, 0)]
+                node = torch.where(active, pointer, 0)
+                if step + 1 < len(self.records):
+                    node = self.records[step + 1].origin[node]
                 ids[:, step] = record.tokens[node]
                 log_probs[:, step] = record.log_probs[node]
                 pointer = torch.where(active, record.parents[node], pointer)

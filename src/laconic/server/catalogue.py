@@ -19,7 +19,7 @@ from laconic.summarizer import Summarizer, System
 SEARCH_OPTIONS = (
     *("beam_size", "num_return", "min_length", "max_length", "length_normalisation", "length_alpha"),
     *("no_repeat_ngram", "coverage_penalty", "coverage_beta", "forbid_unk", "replace_unk"),
-    *("diverse_groups", "diversity_strength", "early_stopping", "surface", "capitals"),
+    *("diverse_groups", "diversity_strength", "finish", "unfinished", "early_stopping", "surface", "capitals"),
 )
 GREEDY = {
     key: value

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from laconic.config.generation import length_options
 from laconic.server.catalogue import Served
 from laconic.server.problems import ProblemError
 from laconic.server.schemas import HubParameters
@@ -20,7 +21,6 @@ _NAMES = {
     "early_stopping": "early_stopping",
 }
 _WITHOUT_EFFECT = {"clean_up_tokenization_spaces", "truncation", "return_text", "return_tensors", "use_cache"}
-_NORMALISATIONS = {0.0: "none", 1.0: "average"}
 
 
 def options_of(parameters: HubParameters | None, served: Served) -> dict[str, Any]:
@@ -45,12 +45,9 @@ def _option(name: str, value: Any, known: Mapping[str, Any]) -> dict[str, Any]:
             return {}
         raise ProblemError("invalid_option", "This service does not sample; leave out do_sample.")
     if name == "length_penalty":
-        if isinstance(value, int | float) and value in _NORMALISATIONS:
-            return {"length_normalisation": _NORMALISATIONS[float(value)]}
-        raise ProblemError(
-            "invalid_option",
-            "length_penalty is 0 (the sum of the scores) or 1 (their mean) here; length_normalisation has more.",
-        )
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            return length_options(value)
+        raise ProblemError("invalid_option", "length_penalty is a number.")
     ours = _NAMES.get(name, name)
     if not isinstance(value, bool | int | float | str):
         raise ProblemError("invalid_option", f"{name[:60]} is a number, a text, true or false.")

@@ -80,8 +80,10 @@ class HubParameters(BaseModel):
     num_beams: StrictInt | None = None
     num_return_sequences: StrictInt | None = None
     no_repeat_ngram_size: StrictInt | None = None
-    early_stopping: StrictBool | None = None
-    length_penalty: StrictFloat | StrictInt | None = Field(None, description="0: sum of scores; 1: their mean.")
+    early_stopping: StrictBool | Literal["never"] | None = None
+    length_penalty: StrictFloat | StrictInt | None = Field(
+        None, description="The power of the length that the sum of the scores is divided by."
+    )
     do_sample: StrictBool | None = Field(None, description="Only false: the service does not sample.")
     generate_parameters: dict[str, Any] | None = Field(None, description="More of the same.")
 

@@ -73,9 +73,10 @@ class NeuralSystem:
             values["min_length"] = min(values["min_length"], longest)
         config = validate(SearchConfig, values, where="search")
         limit = getattr(self.model, "max_target_tokens", None)
-        if limit is not None and config.max_length > limit:
+        if limit is not None and config.num_steps > limit:
+            most = limit - config.num_steps + config.max_length
             raise ConfigError(
-                f"search.max_length {config.max_length} is more than the {limit} tokens this model can write."
+                f"search.max_length {config.max_length} is more than the {most} tokens this model can write."
             )
         return config
 

@@ -153,7 +153,7 @@ def test_a_longer_document_with_the_same_draws_costs_no_more(monkeypatch: pytest
 @pytest.mark.parametrize("beam", [1, 4])
 @pytest.mark.parametrize("read", [1, 2])
 def test_search_with_and_without_the_cache(monkeypatch: pytest.MonkeyPatch, beam: int, read: int) -> None:
-    config = SearchConfig(beam_size=beam, max_length=8, early_stopping=False, length_normalisation="none")
+    config = SearchConfig(beam_size=beam, max_length=8, early_stopping="never", length_normalisation="none")
     batch, found = documents(), {}
     for mode in ("full", "lazy"):
         model = make(encode=mode, attention={"read": read}).eval()

@@ -313,7 +313,7 @@ def test_what_a_step_is_worth(name: str) -> None:
 
 
 WORDS = (4, 5, 6)
-SEARCH = {"max_length": 3, "min_length": 0, "length_normalisation": "predicted", "early_stopping": False}
+SEARCH = {"max_length": 3, "min_length": 0, "length_normalisation": "predicted", "early_stopping": "never"}
 
 
 def joint_of(model: SummarizationModel, batch: Batch, words: tuple[int, ...], weight: float) -> float:

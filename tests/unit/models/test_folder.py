@@ -10,6 +10,7 @@ from typing import Any
 import huggingface_hub
 import pytest
 import torch
+from transformers import AutoModelForSeq2SeqLM
 
 from laconic.config.schema import DataConfig, RunConfig, SearchConfig, TextConfig, TrainingConfig
 from laconic.errors import ModelError
@@ -17,7 +18,9 @@ from laconic.models import folder as folder_module
 from laconic.models.bart import BartSummarizer
 from laconic.models.folder import FORMAT, LoadedModel, load_model_folder, save_model_folder
 from laconic.models.seq2seq import Seq2Seq
+from laconic.search.decode import decode
 from laconic.text.tokenizer import BpeTokenizer, WordTokenizer
+from laconic.types import Batch
 
 TEXTS = ["a quick fox jumps over the lazy dog", "the small cat sees the quick bird"]
 
@@ -296,6 +299,7 @@ def bart_folder(path: Path) -> BartSummarizer:
         "bos_token_id": words.bos_id,
         "eos_token_id": words.eos_id,
         "decoder_start_token_id": words.eos_id,
+        "forced_eos_token_id": words.eos_id,
     }
     made = BartSummarizer(BartSummarizer.Config(architecture=architecture))
     made.network.generation_config.num_beams = 4
@@ -313,9 +317,45 @@ def test_a_bart_folder_opens_with_its_own_settings(tmp_path: Path) -> None:
     loaded = load_model_folder(tmp_path)
     assert isinstance(loaded.model, BartSummarizer)
     assert loaded.search.beam_size == 4
-    assert loaded.search.max_length == 20
+    assert loaded.search.max_length == 18  # transformers counts the start token and the end token, which it forces
     assert loaded.text.max_source_tokens == 24
     assert loaded.start_id == loaded.tokenizer.eos_id == made.decoder_start_id
+
+
+def test_a_checkpoint_decodes_by_its_generation_config(tmp_path: Path) -> None:
+    bart_folder(tmp_path)
+    network = AutoModelForSeq2SeqLM.from_pretrained(tmp_path)
+    settings = network.generation_config
+    start = 9  # not the configuration's
+    settings.update(
+        length_penalty=2.0, min_length=4, no_repeat_ngram_size=2, max_length=9, decoder_start_token_id=start
+    )
+    network.save_pretrained(tmp_path)
+    loaded = load_model_folder(tmp_path)
+    assert loaded.start_id == start
+    source = torch.tensor([[5, 9, 7, 12, 30, 3], [11, 6, 40, 21, 8, 3]])
+    batch = Batch(source, source, torch.ones_like(source, dtype=torch.bool), loaded.model.vocab_size)
+    names = ("unk_id", "eos_id", "pad_id")
+    ids = {name: getattr(loaded.tokenizer, name) for name in names}
+    found = decode(loaded.model, batch, loaded.search, bos_id=loaded.start_id, **ids)
+    for row, (best, *_) in zip(network.generate(source)[:, 1:].tolist(), found, strict=True):
+        assert [*best.ids, ids["eos_id"]][: len(row)] == row[: len(best.ids) + 1]
+    loaded.save_pretrained(tmp_path / "ours")
+    again = load_model_folder(tmp_path / "ours")
+    assert (again.start_id, again.search) == (start, loaded.search)
+
+
+def test_what_a_checkpoint_asks_for_in_vain_is_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    bart_folder(tmp_path)
+    path = tmp_path / "generation_config.json"
+    settings = json.loads(path.read_text())
+    path.write_text(json.dumps(settings | {"do_sample": True, "bad_words_ids": [[5, 6], [7]], "num_beams": 1}))
+    loaded = load_model_folder(tmp_path)
+    assert [record.getMessage() for record in caplog.records if record.name.startswith("laconic")] == [
+        f"{tmp_path.name} asks for do_sample (True), bad_words_ids ([[5, 6], [7]]) in generation_config.json, which"
+        " laconic does not follow: summaries may differ from those of transformers' generate."
+    ]
+    assert [spec["ids"] for spec in loaded.search.scorers] == [[7]]
 
 
 def test_a_bart_model_saved_as_ours_needs_no_checkpoint_any_more(tmp_path: Path) -> None:

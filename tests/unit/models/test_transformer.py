@@ -174,7 +174,7 @@ def test_beam_search_finds_the_best_of_all_summaries() -> None:
     mask = source != PAD
     batch = Batch(source.masked_fill(source >= 7, UNK), source, mask, 8)
     config = SearchConfig(
-        beam_size=64, max_length=longest, min_length=1, length_normalisation="none", early_stopping=False
+        beam_size=64, max_length=longest, min_length=1, length_normalisation="none", early_stopping="never"
     )
     found = decode(model, batch, config, **IDS)
     for b, own in enumerate(([7], [])):

@@ -102,16 +102,19 @@ def repeats_ngram(ids: tuple[int, ...], size: int) -> bool:
     return len(set(grams)) < len(grams)
 
 
-def final_score(model: TableModel, document: int, ids: tuple[int, ...], finished: bool, config: SearchConfig) -> float:
-    """The score of a whole hypothesis, from the definitions of the scorers."""
+def final_score(
+    model: TableModel, document: int, ids: tuple[int, ...], finished: bool, config: SearchConfig, free: bool = False
+) -> float:
+    """The score of a whole hypothesis, from the definitions of the scorers; ``free``: EOS counts, and costs nothing."""
     score = total_log_prob(model, document, ids, finished)
     predicted = len(ids) + finished
+    length = predicted + free
     if config.length_normalisation == "average":
-        score /= predicted + 1
+        score /= length + 1
     elif config.length_normalisation == "predicted":
-        score /= max(predicted, 1) ** config.length_alpha
+        score /= max(length, 1) ** config.length_alpha
     elif config.length_normalisation == "gnmt":
-        score /= ((5 + predicted) / 6) ** config.length_alpha
+        score /= ((5 + length) / 6) ** config.length_alpha
     if config.coverage_penalty != "none":
         rows = model.attention_rows(document, ids, predicted)
         coverage = [sum(column) for column in zip(*rows, strict=True)] if rows else [0.0] * model.mask.shape[1]
@@ -142,47 +145,64 @@ def exhaustive(model: TableModel, document: int, config: SearchConfig) -> list[t
     return sorted(found, key=lambda pair: (-pair[0], pair[1]))
 
 
+Scored = tuple[float, tuple[int, ...], bool]  # final score, ids, finished
+
+
 def slow_beam(
     model: TableModel, document: int, config: SearchConfig, penalty: Callable[[int, int], float] | None = None
-) -> list[tuple[float, tuple[int, ...], bool]]:
-    """Beam search with lists, one document, one hypothesis at a time: (final score, ids, finished).
+) -> list[Scored]:
+    """Beam search with lists, one document, one hypothesis at a time.
 
-    Written from the description in See et al.'s code: walk the 2K best candidates in order, an EOS candidate
-    goes to the results, another lives on, until K live on (or, with early stopping, K have finished).
-    Without early stopping it never stops before the maximum length. ``penalty(step, token)`` is subtracted.
+    Written from the code that each rule is named after: ``see`` walks the 2K best candidates in order, an EOS goes to
+    the results, another lives on, until K live on (or, with early stopping, K have finished); ``within_beam`` lets
+    those in EOS finish that stand among the first K, and keeps the best K of all. ``never`` never stops before the
+    maximum length. ``penalty(step, token)`` is subtracted.
     """
     size = config.beam_size
     live: list[tuple[float, tuple[int, ...]]] = [(0.0, ())]
-    results: list[tuple[float, tuple[int, ...], bool]] = []
-    cut: list[tuple[float, tuple[int, ...], bool]] = []
-    for length in range(config.max_length + 1):
+    results: list[Scored] = []
+    cut: list[Scored] = []
+    for length in range(config.max_length + (config.unfinished == "force_end")):
         candidates = []
         for total, ids in live:
             for token in [EOS, *words_of(model, config)]:
                 if token == EOS and length < config.min_length:
                     continue
-                if token != EOS and not allowed((*ids, token), config):
+                if token != EOS and (length == config.max_length or not allowed((*ids, token), config)):
                     continue
                 value = total + model.log_prob(document, ids, token) - (penalty(length, token) if penalty else 0.0)
                 candidates.append((value, ids, token))
         candidates.sort(key=lambda c: -c[0])
-        following, ended = [], set()
-        for value, ids, token in candidates[: 2 * size]:
-            if len(following) == size or (config.early_stopping and len(results) == size):
+        following: list[tuple[float, tuple[int, ...]]] = []
+        last = length + 1 == config.max_length and config.unfinished != "force_end"
+        if last and config.unfinished == "compete":
+            chosen = [(value, (*ids, token)) for value, ids, token in candidates[:size] if token != EOS]
+            cut = [(final_score(model, document, ids, False, config), ids, False) for _, ids in chosen]
+        for rank, (value, ids, token) in enumerate(candidates[: 2 * size]):
+            if len(following) == size:
                 break
-            if token == EOS:
+            if config.finish == "see" and config.early_stopping is True and len(results) == size:
+                break
+            if token != EOS:
+                following.append((value, (*ids, token)))
+            elif config.finish == "see" or rank < size:
                 extra = value - total_log_prob(model, document, ids, True)
                 assert abs(extra) < 1e-9 or penalty
                 results.append((final_score(model, document, ids, True, config), ids, True))
-                ended.add(ids)
-            else:
-                following.append((value, (*ids, token)))
-        if length == config.max_length:
-            cut = [(final_score(model, document, i, False, config), i, False) for _, i in live if i not in ended]
+        results.sort(key=lambda r: -r[0])
+        results = results[:size]
         live = following
-        if config.early_stopping and len(results) >= size:
-            cut = []
+        if len(results) == size and config.early_stopping is True:
             break
-    results.sort(key=lambda r: -r[0])
+        if len(results) == size and config.early_stopping is False:
+            as_they_stand = [final_score(model, document, ids, False, config) for _, ids in live]
+            if not live or results[-1][0] >= max(as_they_stand):
+                break
+        if last and config.unfinished != "compete":
+            free = config.unfinished == "free_end"
+            cut = [(final_score(model, document, ids, False, config, free), ids, False) for _, ids in live]
     cut.sort(key=lambda r: -r[0])
-    return (results[:size] + cut)[: config.num_return]
+    found = [*results, *cut]
+    if config.unfinished in ("compete", "free_end"):
+        found.sort(key=lambda r: -r[0])
+    return found[: config.num_return]

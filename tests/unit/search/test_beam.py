@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import math
 import weakref
 
@@ -116,9 +117,9 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("early_stopping", [True, False])
+@pytest.mark.parametrize("early_stopping", [True, "never"])
 @pytest.mark.parametrize("case", CASES)
-def test_a_wide_beam_equals_exhaustive_search(case: str, early_stopping: bool) -> None:
+def test_a_wide_beam_equals_exhaustive_search(case: str, early_stopping: bool | str) -> None:
     model = TableModel(3, vocab=7, seed=len(case))
     options = {"max_length": 4, **CASES[case]}
     config = SearchConfig(beam_size=130, num_return=8, early_stopping=early_stopping, **options)
@@ -134,13 +135,27 @@ def test_a_wide_beam_equals_exhaustive_search(case: str, early_stopping: bool) -
             )
 
 
-@pytest.mark.parametrize("early_stopping", [True, False])
+UNFINISHED = ("drop", "compete", "force_end", "free_end")
+
+
+@pytest.mark.parametrize("early_stopping", [True, False, "never"])
 @pytest.mark.parametrize("beam_size", [1, 2, 3, 5])
 @pytest.mark.parametrize("case", CASES)
-def test_a_narrow_beam_equals_the_slow_search(case: str, beam_size: int, early_stopping: bool) -> None:
-    model = TableModel(6, vocab=9, seed=beam_size, sharpness=1.0)
-    options = {"max_length": 5, **CASES[case]}
-    config = SearchConfig(beam_size=beam_size, num_return=beam_size, early_stopping=early_stopping, **options)
+def test_a_narrow_beam_equals_the_slow_search(case: str, beam_size: int, early_stopping: bool | str) -> None:
+    for finish, unfinished in itertools.product(("see", "within_beam"), UNFINISHED):
+        rules = {"finish": finish, "unfinished": unfinished, "early_stopping": early_stopping}
+        equals_the_slow_search(SearchConfig(**{**BASE, **rules, **CASES[case]}, **beams(beam_size)))
+
+
+def beams(size: int) -> dict[str, int]:
+    return {"beam_size": size, "num_return": size}
+
+
+BASE = {"max_length": 5}
+
+
+def equals_the_slow_search(config: SearchConfig, documents: int = 3) -> None:
+    model = TableModel(documents, vocab=9, seed=config.beam_size, sharpness=1.0)
     for document, hypotheses in enumerate(search(model, config)):
         expected = slow_beam(model, document, config)
         assert [(tuple(h.ids), h.finished) for h in hypotheses] == [(ids, ended) for _, ids, ended in expected]
@@ -152,7 +167,7 @@ def test_a_narrow_beam_equals_the_slow_search(case: str, beam_size: int, early_s
 def test_the_bound_stops_early_and_changes_nothing(num_return: int, alpha: float) -> None:
     model = TableModel(8, vocab=9, seed=5, sharpness=1.5)
     options = {"beam_size": 4, "num_return": num_return, "length_normalisation": "gnmt", "length_alpha": alpha}
-    config = SearchConfig(max_length=30, early_stopping=False, **options)
+    config = SearchConfig(max_length=30, early_stopping="never", **options)
     results = search(model, config)
     for document, hypotheses in enumerate(results):
         expected = slow_beam(model, document, config)
@@ -173,7 +188,7 @@ EVERYTHING = {
     "no_repeat_ngram": 2,
     "coverage_penalty": "wu",
     "coverage_beta": 0.1,
-    "early_stopping": False,
+    "early_stopping": "never",
 }
 
 
@@ -190,10 +205,11 @@ def test_terms_sum_to_the_score(groups: int) -> None:
     assert any("diverse_groups" in h.terms for h in found) == (groups > 1)
 
 
+@pytest.mark.parametrize("unfinished", UNFINISHED)
 @pytest.mark.parametrize("early_stopping", [True, False])
-def test_everything_lies_on_the_winning_path(early_stopping: bool) -> None:
+def test_everything_lies_on_the_winning_path(early_stopping: bool, unfinished: str) -> None:
     model = TableModel(6, vocab=9, seed=11, sharpness=1.0)
-    config = SearchConfig(**{**EVERYTHING, "early_stopping": early_stopping})
+    config = SearchConfig(**{**EVERYTHING, "early_stopping": early_stopping, "unfinished": unfinished})
     for document, hypotheses in enumerate(search(model, config)):
         for hypothesis in hypotheses:
             ids, rows = tuple(hypothesis.ids), len(hypothesis.ids) + hypothesis.finished
@@ -222,21 +238,48 @@ def test_n_best_are_distinct_and_in_order() -> None:
 def test_what_reaches_the_maximum_is_cut_and_says_so() -> None:
     model = TableModel(1, vocab=7)
     model.log_probs[..., EOS] = -50.0
-    config = SearchConfig(beam_size=2, num_return=2, max_length=4)
+    config = SearchConfig(beam_size=2, num_return=2, max_length=4, unfinished="drop")
     for hypothesis in search(model, config)[0]:
         assert not hypothesis.finished
         assert len(hypothesis.ids) == len(hypothesis.attention) == len(hypothesis.token_log_probs) == 4
         assert hypothesis.score == pytest.approx(total_log_prob(model, 0, tuple(hypothesis.ids), False) / 5)
+    assert len(model.steps) == 4, "a step was taken that nothing could come of"
 
 
-def test_a_finished_hypothesis_goes_before_a_better_cut_one() -> None:
+EMPTY, END = math.log(0.01), math.log(0.15)
+AT_THE_MAXIMUM = {  # A has 0.99 and then EOS 0.15; (ids, finished, score)
+    "drop": [([], True, EMPTY), ([A], False, math.log(0.99))],
+    "compete": [([A], False, math.log(0.99)), ([], True, EMPTY)],
+    "free_end": [([A], False, math.log(0.99) / 2), ([], True, EMPTY)],
+    "force_end": [([A], True, (math.log(0.99) + END) / 2), ([], True, EMPTY)],
+}
+
+
+@pytest.mark.parametrize("unfinished", AT_THE_MAXIMUM)
+@pytest.mark.parametrize("beam_size", [2, 4])
+def test_what_becomes_of_a_hypothesis_of_the_maximum_length(unfinished: str, beam_size: int) -> None:
+    """At the one step more of ``force_end`` other words take no places from the ends of those that live."""
     model = hand_model()
-    model.log_probs[0, :, A, EOS] = math.log(1e-4)
-    config = SearchConfig(beam_size=2, num_return=2, max_length=1, length_normalisation="none")
-    finished, cut = search(model, config)[0]
-    assert (finished.ids, finished.finished) == ([B], True)
-    assert (cut.ids, cut.finished) == ([A], False)
-    assert cut.score > finished.score
+    model.log_probs[0, 0, BOS, [A, B, EOS]] = torch.tensor([0.99, 0.0, 0.01]).double().log()
+    model.log_probs[0, :, A] = math.log(0.16)  # five words are likelier than EOS
+    model.log_probs[0, :, A, EOS] = END
+    options = {"max_length": 1, "length_normalisation": "predicted", "unfinished": unfinished}
+    found = search(model, SearchConfig(**options, **beams(beam_size)))[0]
+    assert [(h.ids, h.finished) for h in found] == [(ids, ended) for ids, ended, _ in AT_THE_MAXIMUM[unfinished]]
+    assert [h.score for h in found] == pytest.approx([score for *_, score in AT_THE_MAXIMUM[unfinished]])
+    assert len(model.steps) == 1 + (unfinished == "force_end")
+
+
+def test_which_ends_finish() -> None:
+    """[A] and [B] end at the second and third place of a step: `see` has two finished then, a beam of two one."""
+    model = hand_model()
+    model.log_probs[0, 0, BOS, [A, B]] = torch.tensor([0.6, 0.4]).double().log()
+    model.log_probs[0, BOS, A, [A, B, EOS]] = torch.tensor([0.5, 0.05, 0.45]).double().log()
+    model.log_probs[0, BOS, B, [A, B, EOS]] = torch.tensor([0.3, 0.05, 0.65]).double().log()
+    model.log_probs[0, A, A, [A, B, EOS]] = torch.tensor([0.02, 0.02, 0.96]).double().log()
+    options = {**beams(2), "length_normalisation": "none", "max_length": 4}
+    assert [h.ids for h in search(model, SearchConfig(**options, finish="see"))[0]] == [[A], [B]]
+    assert [h.ids for h in search(model, SearchConfig(**options, finish="within_beam"))[0]] == [[A, A], [A]]
 
 
 # --------------------------------------------------------------- a document's companions do not matter
@@ -287,10 +330,11 @@ def test_documents_of_different_extended_vocabularies() -> None:
     assert all(id_ < 8 for h in together[1] for id_ in h.ids)
 
 
+@pytest.mark.parametrize("unfinished", UNFINISHED)
 @pytest.mark.parametrize("case", CASES)
-def test_a_beam_of_one_is_greedy(case: str) -> None:
+def test_a_beam_of_one_is_greedy(case: str, unfinished: str) -> None:
     model = TableModel(7, vocab=9, seed=31)
-    config = SearchConfig(beam_size=1, **{"max_length": 6, **CASES[case]})
+    config = SearchConfig(beam_size=1, unfinished=unfinished, **{"max_length": 6, **CASES[case]})
     greedy = greedy_search(model.step, model.start(), memory=model.memory, config=config, specials=SPECIALS)
     for one, two in zip(search(model, config), greedy, strict=True):
         same_hypothesis(one[0], two[0])
@@ -384,7 +428,7 @@ def test_positive_scores_switch_the_bound_off() -> None:
         output.scores = output.scores + 5.0  # every further token is worth having
         return output, state
 
-    config = SearchConfig(beam_size=8, max_length=3, length_normalisation="none", early_stopping=False)
+    config = SearchConfig(beam_size=8, max_length=3, length_normalisation="none", early_stopping="never")
     hypothesis = beam_search(shifted, model.start(), memory=model.memory, config=config, specials=SPECIALS)[0][0]
     assert len(hypothesis.ids) == 3
 
@@ -414,7 +458,7 @@ class WordBonus(Scorer):
 @pytest.mark.parametrize("beam_size", [1, 40])
 def test_scorers_of_rows_and_of_tokens_are_recorded(beam_size: int) -> None:
     model = TableModel(2, vocab=7, seed=13)
-    config = SearchConfig(beam_size=beam_size, max_length=3, length_normalisation="none", early_stopping=False)
+    config = SearchConfig(beam_size=beam_size, max_length=3, length_normalisation="none", early_stopping="never")
     extra = [RowBonus(Scorer.Config(), specials=SPECIALS), WordBonus(Scorer.Config(), specials=SPECIALS)]
     scorers = [*build_scorers(config, SPECIALS), *extra]
     searches = [beam_search, greedy_search] if beam_size == 1 else [beam_search]

@@ -146,7 +146,7 @@ def test_diverse_groups_against_searches_one_after_the_other() -> None:
     """Group g is a beam search of its own whose tokens cost more where earlier groups chose them at that step."""
     strength, size = 0.8, 2
     model = TableModel(4, vocab=9, seed=17, sharpness=1.0)
-    options = {"max_length": 5, "min_length": 5, "length_normalisation": "none", "early_stopping": False}
+    options = {"max_length": 5, "min_length": 5, "length_normalisation": "none", "early_stopping": "never"}
     grouped = SearchConfig(beam_size=4, num_return=4, diverse_groups=2, diversity_strength=strength, **options)
     results = beam_search(model.step, model.start(), memory=model.memory, config=grouped, specials=SPECIALS)
     alone = SearchConfig(beam_size=size, num_return=size, **options)

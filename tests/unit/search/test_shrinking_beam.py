@@ -91,9 +91,18 @@ def test_beams_side_by_side_are_as_alone(predicted: str) -> None:
         assert [h.score for h in together] == sorted((h.score for h in together), reverse=True)
 
 
-@pytest.mark.parametrize("options", [{"early_stopping": False}, {"diverse_groups": 2, "beam_size": 4}])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"early_stopping": False},
+        {"early_stopping": "never"},
+        {"finish": "within_beam"},
+        {"unfinished": "drop"},
+        {"diverse_groups": 2, "beam_size": 4},
+    ],
+)
 def test_what_it_cannot_be_combined_with(options: dict) -> None:
-    with pytest.raises(ValueError, match="shrink_beam ends by its own rule"):
+    with pytest.raises(ValueError, match="shrink_beam ends by its own rules"):
         SearchConfig(shrink_beam=True, **options)
     with pytest.raises(ConfigError, match="shrink_beam"):
         search(TableModel(1, 6), 4, 3, scorers=({"type": "diverse_groups", "groups": 2},))

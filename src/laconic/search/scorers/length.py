@@ -15,12 +15,12 @@ from laconic.search.scorers.base import HypothesesView, Scorer, SpecialIds
 class LengthBounds(Scorer):
     """No EOS before ``min_length`` tokens, and nothing but EOS after ``max_length``.
 
-    Both count tokens before EOS. The reading taken for the minimum: EOS is forbidden (See et al.'s code
-    lets short hypotheses finish and then drops them, which wastes their places in the beam).
+    Both count tokens before EOS. For the minimum EOS is forbidden; See et al.'s code and fairseq drop what ends before
+    it, which leaves the same hypotheses.
     """
 
     class Config(Section):
-        """``max_length`` none leaves the maximum to the search, which cuts there instead of forcing EOS."""
+        """``max_length`` none leaves the maximum to the search, which takes no step after it."""
 
         min_length: int = Field(0, ge=0)
         max_length: int | None = Field(None, ge=1)

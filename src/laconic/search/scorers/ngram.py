@@ -34,13 +34,21 @@ class NgramBlocking(Scorer):
     """Forbid every token that would make an n-gram occur a second time in the summary."""
 
     class Config(Section):
+        """``start``: the token that decoding starts from is the first of the summary, as in transformers."""
+
         size: int = Field(3, ge=1)
+        start: bool = False
 
     name = "ngram_blocking"
     config: NgramBlocking.Config
 
     def on_tokens(self, scores: Tensor, view: HypothesesView) -> Tensor:
-        rows, ids = repeating_tokens(view.ids, self.config.size)
+        prefix = view.ids
+        if self.config.start:
+            prefix = torch.cat(
+                [torch.full_like(scores[:, :1], self.specials.bos_id, dtype=prefix.dtype), prefix], dim=1
+            )
+        rows, ids = repeating_tokens(prefix, self.config.size)
         if len(rows):
             scores[rows, ids] = -torch.inf
         return scores
