@@ -22,6 +22,7 @@ from laconic.config.schema import RunConfig, SearchConfig, TextConfig, TrainingC
 from laconic.errors import ConfigError, DataError, ModelError
 from laconic.evaluation import calibration
 from laconic.metrics.confidence import Calibration
+from laconic.metrics.consensus import by_consensus
 from laconic.models.bart import BartSummarizer
 from laconic.models.folder import LoadedModel, save_model_folder
 from laconic.models.seq2seq import Seq2Seq
@@ -124,6 +125,20 @@ def test_overrides_change_the_decoding_and_are_checked(summarizer: Summarizer) -
     with pytest.raises(ConfigError, match="batch_size must be at least 1"):
         summarizer.summarize(DOCUMENTS[0], batch_size=0)
     assert summarizer.decoding(beam_size=5)["beam_size"] == 5
+
+
+def test_of_the_beams_summaries_the_one_that_the_others_agree_with_is_chosen(summarizer: Summarizer) -> None:
+    plain = summarizer.summarize(DOCUMENTS, beam_size=6, num_return=6)
+    chosen = summarizer.summarize(DOCUMENTS, beam_size=6, num_return=2, choose="mbr")
+    changed = 0
+    for first, best in zip(plain, chosen, strict=True):
+        found = [first, *first.alternatives]
+        order = by_consensus([one.text for one in found], [one.score for one in found])
+        assert [best.text, *(one.text for one in best.alternatives)] == [found[place].text for place in order[:2]]
+        changed += order[0] != 0
+    assert changed, "the likeliest was always the one agreed with"
+    with pytest.raises(ConfigError, match="choose mbr picks one of several summaries: set beam_size to 2 or more"):
+        summarizer.summarize(DOCUMENTS, beam_size=1, choose="mbr")
 
 
 def test_the_score_is_the_teacher_forced_log_probability(folder: Path) -> None:
@@ -251,8 +266,8 @@ def test_a_bart_checkpoint_summarizes_explains_and_scores() -> None:
         assert all(document[s.start : s.end] == s.text for word in summary.words for s in word.sources)
     scores = summarizer.score(DOCUMENTS[:2], ["it was late", "the cat"])
     assert all(score < 0 for score in scores)
-    with pytest.raises(ConfigError, match="more than the 16 tokens this model can write"):
-        summarizer.summarize("x", max_length=17)
+    with pytest.raises(ConfigError, match="more than the 15 tokens this model can write"):  # and the end
+        summarizer.summarize("x", max_length=16)
 
 
 # ---------------------------------------------------------------------------------------- the commands

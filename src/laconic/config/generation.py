@@ -10,7 +10,7 @@
 | ``forced_eos_token_id``: the last token is the end, which costs nothing | ``free_end``, ``max_length`` m - 2 |
 | ``suppress_tokens``, ``bad_words_ids`` of one token | the scorer ``forbid_tokens`` |
 | ``repetition_penalty``, ``renormalize_logits`` | the scorers ``repetition_penalty``, ``renormalise`` |
-| nothing else is forbidden | ``forbid_unk`` and ``forbid_specials`` false |
+| nothing else is forbidden, and all documents are alike | ``forbid_unk: false`` and so on |
 
 The model itself honours ``decoder_start_token_id`` and ``forced_bos_token_id``.
 """
@@ -73,6 +73,7 @@ def search_from(settings: Mapping[str, Any], *, eos_id: int, limit: int) -> tupl
         beam_size=beams,
         num_return=min(int(given.get("num_return_sequences", 1)), beams),
         min_length=min(int(shortest), longest),
+        min_length_share=None,
         max_length=longest,
         no_repeat_ngram=int(given.get("no_repeat_ngram_size", 0)),
         finish="within_beam",

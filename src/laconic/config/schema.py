@@ -229,13 +229,16 @@ class SearchConfig(Section):
     (`laconic.search.beam`). ``shrink_beam``: a finished hypothesis takes a place of the beam for good.
     ``forbid_specials``: padding and the token that decoding starts from are not written. ``replace_unk``: ``words``
     (or true) puts the most attended source word for UNK, ``argmax`` what stands at the most attended position,
-    whatever it is (`laconic.text.unk`). ``model`` sets switches of the model while it decodes (which of its scores
-    counts, what it skips). ``surface`` says what becomes of the model's words before they are
-    shown, and ``capitals`` where they begin with one (`laconic.text.surface`)."""
+    whatever it is (`laconic.text.unk`). ``choose``: of the beam's summaries the ``best`` by their score, or by minimum
+    Bayes risk (`laconic.metrics.consensus`). ``min_length_share``: no document's least length is more than this share
+    of its tokens. ``model`` sets switches of the model while it decodes (which of its scores counts, what it skips).
+    ``surface`` says what becomes of the model's words before they are shown, and ``capitals`` where they begin with
+    one (`laconic.text.surface`)."""
 
     beam_size: int = Field(1, ge=1, le=1000)
     num_return: int = Field(1, ge=1, le=1000)
     min_length: int = Field(0, ge=0, le=100_000)
+    min_length_share: float | None = Field(0.33, gt=0, le=100_000)
     max_length: int = Field(50, ge=1, le=100_000)
     length_normalisation: Literal["none", "average", "predicted", "gnmt"] = "average"
     length_alpha: float = Field(1.0, ge=-10, le=10)
@@ -251,6 +254,7 @@ class SearchConfig(Section):
     unfinished: Literal["drop", "compete", "force_end", "free_end"] = "force_end"
     early_stopping: Literal[True, False, "never"] = True
     shrink_beam: bool = False
+    choose: Literal["best", "mbr"] = "best"
     distraction: DistractionConfig | None = None
     scorers: tuple[Spec, ...] = ()
     model: dict[str, Any] = Field(default_factory=dict)
@@ -271,6 +275,8 @@ class SearchConfig(Section):
             raise ValueError(f"min_length {self.min_length} is more than max_length {self.max_length}")
         if self.beam_size % self.diverse_groups:
             raise ValueError(f"beam_size {self.beam_size} is not a multiple of diverse_groups {self.diverse_groups}")
+        if self.choose == "mbr" and self.beam_size == 1:
+            raise ValueError("choose mbr picks one of several summaries: set beam_size to 2 or more")
         own = ("finish", "unfinished", "early_stopping", "diverse_groups")
         if self.shrink_beam and any(getattr(self, name) != type(self).model_fields[name].default for name in own):
             raise ValueError(f"shrink_beam ends by its own rules and in one group: leave {', '.join(own)}")

@@ -20,10 +20,17 @@ SEARCH_OPTIONS = (
     *("beam_size", "num_return", "min_length", "max_length", "length_normalisation", "length_alpha"),
     *("no_repeat_ngram", "coverage_penalty", "coverage_beta", "forbid_unk", "replace_unk"),
     *("diverse_groups", "diversity_strength", "finish", "unfinished", "early_stopping", "surface", "capitals"),
+    *("min_length_share", "choose"),
 )
 GREEDY = {
     key: value
-    for key, value in {"beam_size": 1, "num_return": 1, "diverse_groups": 1, "shrink_beam": False}.items()
+    for key, value in {
+        "beam_size": 1,
+        "num_return": 1,
+        "diverse_groups": 1,
+        "shrink_beam": False,
+        "choose": "best",
+    }.items()
     if key in SearchConfig.model_fields
 }
 HIDDEN_SETTINGS = {"stop_words"}  # may name a file of this machine

@@ -19,6 +19,7 @@ from laconic.data.dataset import EncodedDataset, Example, encode_documents
 from laconic.errors import ConfigError
 from laconic.explain.provenance import build_summary
 from laconic.metrics.confidence import Calibration, facts_of
+from laconic.metrics.consensus import by_consensus
 from laconic.models.folder import LoadedModel, load_model_folder
 from laconic.search.decode import decode
 from laconic.types import Hypothesis, Record, StepOutput, Summary, TokenizedText
@@ -111,7 +112,8 @@ class NeuralSystem:
         batch = self._collator(examples).to(self.device)
         tokenizer = self.tokenizer
         # replaced in `build_summary`, which knows the source's own strings, also outside the vocabulary
-        config = options.model_copy(update={"replace_unk": False}) if options.replace_unk else options
+        every = {"num_return": options.beam_size} if options.choose == "mbr" else {}
+        config = options.model_copy(update={"replace_unk": False, **every})
         model: Any = self.model
         if on_step or on_text:
             writers = [
@@ -128,23 +130,26 @@ class NeuralSystem:
             eos_id=tokenizer.eos_id,
             pad_id=tokenizer.pad_id,
         )
+        builders = [
+            partial(
+                build_summary,
+                document=record,
+                source_encoding=encoding,
+                tokenizer=tokenizer,
+                oov_words=example.oov_words,
+                model_name=self.name,
+                search=options,
+            )
+            for record, encoding, example in zip(records, encodings, examples, strict=True)
+        ]
+        if options.choose == "mbr":
+            pairs = zip(builders, found, strict=True)
+            found = [_by_consensus(build, hypotheses)[: options.num_return] for build, hypotheses in pairs]
         if explain:
             self._add_opponent(examples, [hypotheses[0] for hypotheses in found])
         results = []
-        for record, example, encoding, hypotheses in zip(records, examples, encodings, found, strict=True):
-            made = [
-                build_summary(
-                    hypothesis,
-                    document=record,
-                    source_encoding=encoding,
-                    tokenizer=tokenizer,
-                    oov_words=example.oov_words,
-                    model_name=self.name,
-                    search=options,
-                    explain=explain,
-                )
-                for hypothesis in hypotheses
-            ]
+        for build, example, encoding, hypotheses in zip(builders, examples, encodings, found, strict=True):
+            made = [build(hypothesis, explain=explain) for hypothesis in hypotheses]
             best = self._judged(made[0], hypotheses[0], example, encoding)
             results.append(replace(best, alternatives=tuple(made[1:])))
         return results
@@ -228,6 +233,12 @@ class NeuralSystem:
             ConfigError: there is no such device.
         """
         self.model.to(as_device(device))
+
+
+def _by_consensus(build: Callable[..., Summary], hypotheses: Sequence[Hypothesis]) -> list[Hypothesis]:
+    """The hypotheses, the one first whose text has most in common with the others'."""
+    texts = [build(hypothesis, explain=False).text for hypothesis in hypotheses]
+    return [hypotheses[place] for place in by_consensus(texts, [hypothesis.score for hypothesis in hypotheses])]
 
 
 class _Writer:

@@ -129,6 +129,12 @@ def allowed(ids: tuple[int, ...], config: SearchConfig) -> bool:
     return not config.no_repeat_ngram or not repeats_ngram(ids, config.no_repeat_ngram)
 
 
+def least_length(model: TableModel, document: int, config: SearchConfig) -> int:
+    share = config.min_length_share
+    tokens = int(model.mask[document].sum())
+    return config.min_length if share is None else min(config.min_length, max(1, math.floor(share * tokens)))
+
+
 def words_of(model: TableModel, config: SearchConfig) -> list[int]:
     return ([] if config.forbid_unk else [1]) + list(range(4, model.log_probs.shape[-1]))
 
@@ -138,7 +144,7 @@ def exhaustive(model: TableModel, document: int, config: SearchConfig) -> list[t
     words = words_of(model, config)
     found = [
         (final_score(model, document, ids, True, config), ids)
-        for length in range(config.min_length, config.max_length + 1)
+        for length in range(least_length(model, document, config), config.max_length + 1)
         for ids in itertools.product(words, repeat=length)
         if allowed(ids, config)
     ]
@@ -166,7 +172,7 @@ def slow_beam(
         candidates = []
         for total, ids in live:
             for token in [EOS, *words_of(model, config)]:
-                if token == EOS and length < config.min_length:
+                if token == EOS and length < least_length(model, document, config):
                     continue
                 if token != EOS and (length == config.max_length or not allowed((*ids, token), config)):
                     continue

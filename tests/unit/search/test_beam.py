@@ -347,7 +347,8 @@ def test_a_beam_of_one_is_greedy(case: str, unfinished: str) -> None:
 def test_a_dead_end_gives_what_there_was(beam_size: int) -> None:
     """Every word may occur once and EOS only after ten words: after three words nothing is left."""
     model = TableModel(2, vocab=7)
-    config = SearchConfig(beam_size=beam_size, max_length=12, min_length=10, no_repeat_ngram=1)
+    options = {"max_length": 12, "min_length": 10, "min_length_share": None, "no_repeat_ngram": 1}
+    config = SearchConfig(beam_size=beam_size, **options)
     for decode in (beam_search, greedy_search):
         results = decode(model.step, model.start(), memory=model.memory, config=config, specials=SPECIALS)
         for hypotheses in results:

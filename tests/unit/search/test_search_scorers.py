@@ -7,7 +7,7 @@ import random
 
 import pytest
 import torch
-from search_tables import BOS, EOS, SPECIALS, TableModel, slow_beam
+from search_tables import BOS, EOS, SPECIALS, TableModel, least_length, slow_beam
 
 from laconic.config.schema import SearchConfig
 from laconic.errors import ConfigError
@@ -18,6 +18,7 @@ from laconic.search.scorers.constraints import ForbidTokens, ForcedPrefix
 from laconic.search.scorers.coverage import CoveragePenalty, summary_coverage, wu_coverage
 from laconic.search.scorers.length import LengthBounds, LengthNormalisation
 from laconic.search.scorers.ngram import NgramBlocking, repeating_tokens
+from laconic.types import Memory
 
 
 def slow_repeats(prefix: list[int], size: int) -> set[int]:
@@ -47,6 +48,31 @@ def test_length_bounds() -> None:
         scores = scorer.on_tokens(torch.zeros(1, 6), HypothesesView(torch.zeros(1, length, dtype=torch.long)))
         assert bool(scores[0, EOS] == 0) == (length >= 2)
         assert bool(scores[0, 4] == 0) == (length < 3)
+
+
+def test_a_short_document_has_a_smaller_minimum() -> None:
+    """Of 12, 7 and 2 tokens a third is 4, 2 and 0: the minimum of 3 is 3, 2 and 1 there, wherever the rows stand."""
+    mask = torch.arange(12) < torch.tensor([12, 7, 2])[:, None]
+    memory = Memory(torch.zeros(3, 12, 1), mask, mask.long(), 6)
+    scorer = LengthBounds(LengthBounds.Config(min_length=3, share=1 / 3), specials=SPECIALS)
+    scorer.start(memory, 6)
+    for length, free in enumerate(([], [4, 5], [2, 3, 4, 5], [0, 1, 2, 3, 4, 5])):
+        scores = scorer.on_tokens(torch.zeros(6, 6), HypothesesView(torch.zeros(6, length, dtype=torch.long)))
+        assert (scores[:, EOS] == 0).nonzero()[:, 0].tolist() == free
+        assert (scores[:, 4] == 0).all()
+    scorer.select(torch.tensor([4, 5, 0, 1]))
+    scores = scorer.on_tokens(torch.zeros(4, 6), HypothesesView(torch.zeros(4, 1, dtype=torch.long)))
+    assert (scores[:, EOS] == 0).tolist() == [True, True, False, False]
+
+
+def test_the_share_holds_in_beams_that_are_reordered_and_dropped() -> None:
+    model = TableModel(6, vocab=9, seed=3, sharpness=1.0)
+    model.mask[1, 2:] = model.mask[3, 4:] = False
+    config = SearchConfig(beam_size=3, num_return=3, min_length=4, min_length_share=0.8, max_length=8)
+    assert [least_length(model, document, config) for document in range(6)] == [4, 1, 4, 3, 4, 4]
+    found = beam_search(model.step, model.start(), memory=model.memory, config=config, specials=SPECIALS)
+    for document, hypotheses in enumerate(found):
+        assert [tuple(h.ids) for h in hypotheses] == [ids for _, ids, _ in slow_beam(model, document, config)]
 
 
 @pytest.mark.parametrize(
@@ -146,7 +172,8 @@ def test_diverse_groups_against_searches_one_after_the_other() -> None:
     """Group g is a beam search of its own whose tokens cost more where earlier groups chose them at that step."""
     strength, size = 0.8, 2
     model = TableModel(4, vocab=9, seed=17, sharpness=1.0)
-    options = {"max_length": 5, "min_length": 5, "length_normalisation": "none", "early_stopping": "never"}
+    options = {"max_length": 5, "min_length": 5, "min_length_share": None, "early_stopping": "never"}
+    options["length_normalisation"] = "none"
     grouped = SearchConfig(beam_size=4, num_return=4, diverse_groups=2, diversity_strength=strength, **options)
     results = beam_search(model.step, model.start(), memory=model.memory, config=grouped, specials=SPECIALS)
     alone = SearchConfig(beam_size=size, num_return=size, **options)

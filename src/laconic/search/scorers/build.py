@@ -18,7 +18,8 @@ def build_scorers(config: SearchConfig, specials: SpecialIds) -> list[Scorer]:
     specs: list[Spec] = [{"type": "forbid_tokens", "unk": config.forbid_unk, "pad": not kept, "bos": not kept}]
     longest = config.max_length if config.num_steps > config.max_length else None
     if config.min_length or longest:
-        specs.append({"type": "length_bounds", "min_length": config.min_length, "max_length": longest})
+        bounds = {"min_length": config.min_length, "share": config.min_length_share, "max_length": longest}
+        specs.append({"type": "length_bounds", **bounds})
     if config.no_repeat_ngram:  # where the start token may come again it begins the first n-gram
         specs.append({"type": "ngram_blocking", "size": config.no_repeat_ngram, "start": kept})
     if config.diverse_groups > 1:

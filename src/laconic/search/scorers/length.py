@@ -10,19 +10,23 @@ from torch import Tensor
 
 from laconic.config.section import Section
 from laconic.search.scorers.base import HypothesesView, Scorer, SpecialIds
+from laconic.types import Memory
 
 
 class LengthBounds(Scorer):
     """No EOS before ``min_length`` tokens, and nothing but EOS after ``max_length``.
 
     Both count tokens before EOS. For the minimum EOS is forbidden; See et al.'s code and fairseq drop what ends before
-    it, which leaves the same hypotheses.
+    it, which leaves the same hypotheses. A short document has a smaller minimum: at most ``share`` of its tokens, but
+    at least one.
     """
 
     class Config(Section):
-        """``max_length`` none leaves the maximum to the search, which takes no step after it."""
+        """``max_length`` none leaves the maximum to the search, which takes no step after it; ``share`` none leaves
+        the minimum as it is."""
 
         min_length: int = Field(0, ge=0)
+        share: float | None = Field(None, gt=0)
         max_length: int | None = Field(None, ge=1)
 
         @model_validator(mode="after")
@@ -33,11 +37,27 @@ class LengthBounds(Scorer):
 
     name = "length_bounds"
     config: LengthBounds.Config
+    _least: Tensor | None = None  # (N,) the minimum of each row
+
+    def start(self, memory: Memory | None, num_rows: int) -> None:
+        if memory is not None and self.config.share is not None:
+            allowed = (
+                (memory.mask.flatten(1).sum(-1) * self.config.share)
+                .long()
+                .clamp_min(1)
+                .clamp_max(self.config.min_length)
+            )
+            self._least = allowed.repeat_interleave(num_rows // memory.batch_size)
+
+    def select(self, index: Tensor) -> None:
+        if self._least is not None:
+            self._least = self._least.index_select(0, index)
 
     def on_tokens(self, scores: Tensor, view: HypothesesView) -> Tensor:
         eos_id = self.specials.eos_id
         if view.length < self.config.min_length:
-            scores[:, eos_id] = -torch.inf
+            short = slice(None) if self._least is None else view.length < self._least
+            scores[short, eos_id] = -torch.inf
         elif self.config.max_length is not None and view.length >= self.config.max_length:
             kept = scores[:, eos_id].clone()
             scores.fill_(-torch.inf)
