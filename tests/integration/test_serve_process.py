@@ -22,7 +22,7 @@ from serving import DOCUMENTS, Server, running, save_tiny_model
 LONG = {
     "beam_size": 16,
     "min_length": 500,
-    "min_length_share": 1000,
+    "min_length_share": 1000.0,
     "max_length": 500,
 }  # seconds of work for the tiny model
 TOKEN = "a-token-of-this-test"
@@ -122,7 +122,7 @@ def test_a_full_queue_says_when_to_come_back(model: Path, tmp_path: Path) -> Non
         with small.client() as client, ThreadPoolExecutor(12) as pool:
             body = {
                 "document": DOCUMENTS[0],
-                "options": {"beam_size": 8, "min_length": 100, "min_length_share": 1000, "max_length": 100},
+                "options": {"beam_size": 8, "min_length": 100, "min_length_share": 1000.0, "max_length": 100},
             }
             answers = list(pool.map(lambda _: client.post("/v1/summarize", json=body), range(12)))
             statuses = Counter(answer.status_code for answer in answers)
@@ -224,7 +224,7 @@ def test_a_client_that_does_not_read_holds_nobody_up(server: Server, client: htt
 
 
 def test_a_stream_arrives_while_it_is_made_and_ends_with_its_client(server: Server, client: httpx.Client) -> None:
-    options = {"min_length": 500, "min_length_share": 1000, "max_length": 500}
+    options = {"min_length": 500, "min_length_share": 1000.0, "max_length": 500}
     body = {"document": " ".join(DOCUMENTS), "stream": True, "options": options}
     began, pieces, first = time.monotonic(), 0, 0.0
     with client.stream("POST", "/v1/summarize", json=body) as response:
@@ -277,7 +277,7 @@ def test_sigterm_under_load_answers_what_was_accepted(model: Path, tmp_path: Pat
         def keep_asking(number: int) -> None:
             body = {
                 "document": DOCUMENTS[number % 5],
-                "options": {"min_length": 60, "min_length_share": 1000, "max_length": 60},
+                "options": {"min_length": 60, "min_length_share": 1000.0, "max_length": 60},
             }
             with server.client() as client:
                 while not stop.is_set():
@@ -313,7 +313,7 @@ def test_sigterm_under_load_answers_what_was_accepted(model: Path, tmp_path: Pat
 @pytest.mark.slow
 def test_while_it_drains_it_is_not_ready_and_a_late_end_is_an_error(model: Path, tmp_path: Path) -> None:
     with running(tmp_path, f"tiny={model}", "--drain-timeout", "1", "--set", "max_summary_tokens=5000") as server:
-        endless = {"beam_size": 16, "min_length": 5000, "min_length_share": 1000, "max_length": 5000}
+        endless = {"beam_size": 16, "min_length": 5000, "min_length_share": 1000.0, "max_length": 5000}
         with server.client() as client, ThreadPoolExecutor(1) as pool:
             body = {"document": DOCUMENTS[0], "options": endless}
             work = pool.submit(client.post, "/v1/summarize", json=body)

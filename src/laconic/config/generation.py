@@ -21,6 +21,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from laconic.config.schema import SearchConfig
+from laconic.config.section import validate
 
 NEW_TOKENS = 20  # what ``generate`` writes where neither the checkpoint nor the caller names a length
 NOT_FOLLOWED = {  # settings that change the tokens, and the values with which they do not
@@ -57,6 +58,9 @@ def search_from(settings: Mapping[str, Any], *, eos_id: int, limit: int) -> tupl
 
     Returns:
         The second part names settings as ``name (value)``.
+
+    Raises:
+        ConfigError: a value that no search can have.
     """
     given = {name: value for name, value in settings.items() if value is not None}
     beams = int(given.get("num_beams", 1))
@@ -69,21 +73,22 @@ def search_from(settings: Mapping[str, Any], *, eos_id: int, limit: int) -> tupl
         refused.append("forced_eos_token_id")
     longest = max(min(int(longest), limit) - ends_free, 1)
     shortest = given.get("min_new_tokens", max(given.get("min_length", 0) - 1, 0))
-    search = SearchConfig(
-        beam_size=beams,
-        num_return=min(int(given.get("num_return_sequences", 1)), beams),
-        min_length=min(int(shortest), longest),
-        min_length_share=None,
-        max_length=longest,
-        no_repeat_ngram=int(given.get("no_repeat_ngram_size", 0)),
-        finish="within_beam",
-        unfinished="free_end" if ends_free else "compete",
-        early_stopping=given.get("early_stopping", False),
-        forbid_unk=False,
-        forbid_specials=False,
-        scorers=tuple(_scorers(given, beams, eos_id, refused)),
+    asked = {
+        "beam_size": beams,
+        "num_return": min(int(given.get("num_return_sequences", 1)), beams),
+        "min_length": min(int(shortest), longest),
+        "min_length_share": None,
+        "max_length": longest,
+        "no_repeat_ngram": int(given.get("no_repeat_ngram_size", 0)),
+        "finish": "within_beam",
+        "unfinished": "free_end" if ends_free else "compete",
+        "early_stopping": given.get("early_stopping", False),
+        "forbid_unk": False,
+        "forbid_specials": False,
+        "scorers": tuple(_scorers(given, beams, eos_id, refused)),
         **length_options(given.get("length_penalty", 1.0)),
-    )
+    }
+    search = validate(SearchConfig, asked, where="search")
     return search, [f"{name} ({given[name]})" for name in refused]
 
 

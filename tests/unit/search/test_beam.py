@@ -496,6 +496,6 @@ def test_the_models_tensors_are_let_go() -> None:
         seen.append(weakref.ref(output.scores))
         return output, state
 
-    config = SearchConfig(beam_size=3, max_length=6, min_length=6)
+    config = SearchConfig(beam_size=3, max_length=6, min_length=6, min_length_share=None)
     beam_search(step, model.start(), memory=model.memory, config=config, specials=SPECIALS)
     assert len(seen) == 7
