@@ -28,7 +28,7 @@ $(STAMP): pyproject.toml constraints.txt
 
 install: $(STAMP)  ## make .venv and install Laconic and what it needs
 
-demo: $(STAMP)  ## train on docstrings, score, explain, write demo/report.html; TEXT="..." summarizes your text
+demo: $(STAMP)  ## summarize, fine-tune on docstrings, score, write demo/report.html; TEXT="..." is your text
 	@if [ -n "$$TEXT" ]; then $(BIN)/laconic demo --minutes $(MINUTES) -- "$$TEXT"; else $(BIN)/laconic demo --minutes $(MINUTES); fi
 
 model: $(STAMP)  ## the model in the box, in hours; ARXIV=FILE names arXiv's metadata (docs/oneline.md)

@@ -23,7 +23,7 @@ from pathlib import Path
 
 import torch
 
-from laconic.config.loading import load_recipe, load_run, merge, parse_overrides, resolve_run, with_absolute_paths
+from laconic.config.loading import load_recipe, merge, parse_overrides, read_run, resolve_run, with_absolute_paths
 from laconic.config.shipped import DEFAULT, ROOT
 from laconic.data.debian import build_debian
 from laconic.data.readers import find_splits, read_records
@@ -35,6 +35,7 @@ from laconic.evaluation.run import EvaluationResult, evaluate
 from laconic.evaluation.systems import ExtractiveSystem, System
 from laconic.models.folder import LoadedModel, load_model_folder, model_card
 from laconic.summarizer import Summarizer
+from laconic.text.casing import Casing, learn_casing
 from laconic.training.loop import train
 from laconic.types import Record
 
@@ -78,7 +79,7 @@ def make(options: Options, say: Callable[[str], object] = print) -> Path:
     validation = {
         name: list(read_records(mix / "sources" / f"{name}.jsonl"))[: options.most_scored] for name in SOURCES
     }
-    export(run, options.into, say)
+    export(run, options.into, mix, say)
     every = [record for records in validation.values() for record in records]
     say(f"Calibrating on {len(every):,} records")
     calibration, _ = calibrate(Summarizer.from_pretrained(options.into), every, accept=ACCEPT, threshold=THRESHOLD)
@@ -185,15 +186,19 @@ def trained(mix: Path, options: Options, say: Callable[[str], object]) -> Path:
     run = resolve_run(load_recipe(DEFAULT), options.row, options.size, changes)
     out = options.work / "run"
     recipe = out / "recipe.yaml"
-    same = recipe.is_file() and load_run(recipe) == with_absolute_paths(run)
+    same = recipe.is_file() and read_run(recipe) == with_absolute_paths(run)
     if recipe.is_file() and not same:
         raise ConfigError(f"{out} holds a run of other settings; remove it, or name another work folder.")
     return Path(train(run, out, resume=same, on_message=say).folder)
 
 
-def export(run: Path, into: Path, say: Callable[[str], object]) -> None:
-    """The run's best model with half the bits: they are computed with in float32 again."""
+def export(run: Path, into: Path, mix: Path, say: Callable[[str], object]) -> None:
+    """The run's best model with half the bits: they are computed with in float32 again. Where the run is of a version
+    that did not learn how words are written, that is made good."""
     loaded: LoadedModel = load_model_folder(run)
+    if loaded.tokenizer.lowercases and loaded.tokenizer.casing == Casing():
+        pairs = list(read_records(mix / "train.jsonl"))
+        loaded.tokenizer.casing = learn_casing([p.document for p in pairs], [p.summary for p in pairs])
     loaded.model.to(torch.bfloat16)
     loaded.name, loaded.metrics = DEFAULT, {}
     loaded.save_pretrained(into)

@@ -2,27 +2,16 @@
 
 from __future__ import annotations
 
-import json
-import random
 from pathlib import Path
 
 import pytest
 
+from boxed import make_stand_in, write_pairs
 from laconic.cli import demo
 from laconic.cli.main import main
-
-THINGS = ["file", "list", "socket", "table", "index", "graph", "matrix", "token", "cache", "stream"]
-VERBS = ["Read", "Sort", "Close", "Print", "Merge", "Split", "Count", "Copy"]
-
-
-def pairs(number: int, seed: int) -> list[dict[str, str]]:
-    draw = random.Random(seed)
-    made = []
-    for position in range(number):
-        verb, thing = draw.choice(VERBS), draw.choice(THINGS)
-        body = f"This will {verb.lower()} the {thing} and return nothing. The {thing} is kept. Errors are raised."
-        made.append({"id": f"{seed}.{position}", "document": body, "summary": f"{verb} the {thing}."})
-    return made
+from laconic.config import shipped
+from laconic.config.loading import read_run
+from laconic.data.docstrings import Pair, Parts, split_by_package
 
 
 @pytest.fixture
@@ -30,20 +19,25 @@ def folder(tmp_path: Path) -> Path:
     corpus = tmp_path / "demo" / "corpus"
     corpus.mkdir(parents=True)
     for seed, (split, number) in enumerate({"train": 64, "validation": 16, "test": 24}.items()):
-        lines = [json.dumps(pair) + "\n" for pair in pairs(number, seed)]
-        (corpus / f"{split}.jsonl").write_text("".join(lines), encoding="utf-8")
+        write_pairs(corpus / f"{split}.jsonl", number, seed=seed)
     return tmp_path / "demo"
 
 
+@pytest.fixture
+def _no_model_in_the_box(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shipped, "ROOT", tmp_path / "nothing here")
+
+
+@pytest.mark.usefixtures("_no_model_in_the_box")
 def test_demo_and_its_repetition(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["--out", str(folder), "--size", "tiny", "--minutes", "1", "--max-test", "12"]
     assert main(["demo", *arguments, "Sort the cache. It is </script> big."]) == 0
     first = capsys.readouterr()
     assert "lead-1" in first.out
-    assert demo.NAME in first.out
-    assert "The trained model" in first.out
+    assert "The demo trains from nothing." in first.err
+    assert "the model from scratch" in first.out
     assert "Your text" in first.out
-    assert "12 docstrings of packages it never saw" in first.out
+    assert "On 12 docstrings of packages it never saw" in first.out
     page = (folder / "report.html").read_text(encoding="utf-8")
     assert "Held-out packages" in page
     assert "</script> big" not in page
@@ -56,6 +50,37 @@ def test_demo_and_its_repetition(folder: Path, capsys: pytest.CaptureFixture[str
     assert "Going on with" in second.err
     assert "A text of our own" in second.out
     assert {path.name: path.read_bytes() for path in (folder / "scores").iterdir()} == scores
+
+
+def test_the_model_in_the_box_answers_first_and_is_fine_tuned(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "work").mkdir()
+    make_stand_in(tmp_path / "work", tmp_path / "package")
+    monkeypatch.setattr(shipped, "ROOT", tmp_path / "package")
+    arguments = ["--out", str(folder), "--size", "tiny", "--minutes", "1", "--max-test", "12"]
+    assert main(["demo", *arguments, "This will sort the cache and return nothing."]) == 0
+    said = capsys.readouterr()
+    assert said.out.startswith("Your text, by the model in the box")
+    assert said.err.index("Training oneline, fine-tuned") < said.err.index("Training from scratch")
+    models = ["oneline", demo.SCRATCH, demo.TUNED]
+    rows = [line.split("  ")[0] for line in said.out[said.out.index("lead-1") :].splitlines()]
+    assert [row for row in dict.fromkeys(rows) if row in models] == models
+    assert "the model oneline, fine-tuned" in said.out
+    assert read_run(folder / "finetuned" / "recipe.yaml").training.initial_weights == "oneline"
+    page = (folder / "report.html").read_text(encoding="utf-8")
+    assert "Training oneline, fine-tuned" in page
+    assert "Training from scratch" in page
+
+
+def test_what_the_box_has_seen_is_not_held_out(tmp_path: Path) -> None:
+    counts = [Pair(f"p{number % 20}", f"n{number}", Parts("", "")) for number in range(100)]
+    free = split_by_package(counts)
+    seen = {pair.package for pair in (*free["test"], *free["validation"])}
+    bound = split_by_package(counts, in_training=seen)
+    held = {pair.package for split in ("test", "validation") for pair in bound[split]}
+    assert held
+    assert not held & seen
 
 
 def test_an_empty_text_is_refused_before_anything_is_done(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,22 +1,26 @@
-"""``laconic demo``: from nothing to an explained headline in a few minutes, without a network.
+"""``laconic demo``: what the model in the box writes at once, what a few minutes of training make of it, and what
+they make of nothing; without a network.
 
 The corpus are the docstrings of the installed Python packages: the body is the document, the first line the
-summary, and no package is in two splits. Every step keeps what it made, so the command can be interrupted and
-repeated.
+summary, and no package is in two splits, nor is one that the model in the box learnt from held out. Every step keeps
+what it made, so the command can be interrupted and repeated.
 """
 
 from __future__ import annotations
 
+import json
 import sys
 import time
+from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from laconic.cli.progress import progress, quiet
 from laconic.cli.tables import aligned
-from laconic.config.loading import load_recipe, read_run, resolve_run, with_absolute_paths
+from laconic.config.loading import load_recipe, merge, read_run, resolve_run, with_absolute_paths
+from laconic.config.shipped import DEFAULT, default_model, place_of
 from laconic.text.control import safe_print as print
 
 if TYPE_CHECKING:
@@ -24,8 +28,9 @@ if TYPE_CHECKING:
     from laconic.evaluation.run import EvaluationResult
     from laconic.types import Record, Summary
 
-RECIPE, ROW = "headline_writer", "pointer-generator-coverage"
-NAME = "pointer-generator + coverage"
+RECIPE, ROW, SIZE = "headline_writer", "pointer-generator-coverage", "demo"
+SCRATCH, TUNED = "from scratch", f"{DEFAULT}, fine-tuned"
+FOLDERS = {TUNED: "finetuned", SCRATCH: "run"}
 BASELINES = ("lead-1", "first_words", "lexrank-1", "textrank-1", "lsa-1", "luhn-1", "sumbasic-1")
 NUM_SAMPLES = 8
 
@@ -38,77 +43,102 @@ TEXT = (
 
 
 def command(
-    text: Annotated[str | None, typer.Argument(help="A text to summarize with the trained model.")] = None,
+    text: Annotated[str | None, typer.Argument(help="A text to summarize.")] = None,
     out: Annotated[Path, typer.Option(help="Folder for corpus, run, scores and report.html.")] = Path("demo"),
-    minutes: Annotated[float, typer.Option(min=0.01, help="Time for training.")] = 6.0,
-    size: Annotated[str, typer.Option(help="Size of the recipe.")] = "demo",
+    minutes: Annotated[float, typer.Option(min=0.01, help="Time for each of the two trainings.")] = 6.0,
+    size: Annotated[str, typer.Option(help="Size of the recipes.")] = SIZE,
     max_train: Annotated[int | None, typer.Option(min=1, help="Train on the first pairs only.")] = None,
     max_test: Annotated[int, typer.Option(min=1, help="Score on this many pairs of held-out packages.")] = 1000,
 ) -> None:
-    """Train on the docstrings installed here, score on packages never seen, and write report.html.
+    """Summarize with the model in the box, fine-tune it on the docstrings installed here, compare, write report.html.
 
-    Repeated, it uses the corpus again and goes on training where it stopped.
+    It is compared with itself as it came, with a model trained from nothing in the same time, and with sentences of the
+    text, on packages that none of them saw. Repeated, the command uses the corpus again and goes on where it stopped.
     """
     started_at = time.perf_counter()
     document = (text if text is not None else TEXT).strip()
     if not document:
         raise typer.BadParameter("The text to summarize is empty.")
-    corpus = _corpus(out / "corpus")
-    run = _run(corpus, size, minutes, max_train)
-    folder = out / "run"
-    _train(run, folder)
-    records = _test_records(corpus, max_test)
-    results = _evaluate(folder, records, out / "scores")
-    verdict = _verdict(results)
-    print(_table(results, records, verdict))
-
     from rich.console import Console
 
     from laconic.explain.terminal import show
     from laconic.summarizer import Summarizer
 
-    summarizer = Summarizer.from_pretrained(str(folder / "model"))
-    own = summarizer.explain(document)
+    boxed = default_model(lambda text: _note(f"{text} The demo trains from nothing.")) == DEFAULT
     heading = "Your text" if text else "A text of our own"
-    print(f"\n{heading}\n")
-    show(own, Console(), words=True, document=True)
+    own: list[Summary] = []
+    if boxed:
+        own.append(Summarizer.from_pretrained(DEFAULT).explain(document))
+        print(f"{heading}, by the model in the box\n")
+        show(own[0], Console(), words=True, document=True)
+    corpus = _corpus(out / "corpus", _learnt_from() if boxed else frozenset())
+    runs = _runs(corpus, size, minutes, max_train, boxed)
+    for name, run in runs.items():
+        _train(name, run, out / FOLDERS[name])
+    records = _test_records(corpus, max_test)
+    places = {**({DEFAULT: DEFAULT} if boxed else {}), **{name: str(out / FOLDERS[name]) for name in reversed(runs)}}
+    results = _evaluate(places, records, out / "scores")
+    verdict = _verdict(results)
+    print(_table(results, records, verdict))
+
+    best = results[-1].system
+    summarizer = Summarizer.from_pretrained(places[best])
+    own.append(summarizer.explain(document))
+    print(f"\n{heading}, {best}\n")
+    show(own[-1], Console(), words=True, document=True)
     samples = records[:: max(1, len(records) // NUM_SAMPLES)][:NUM_SAMPLES]
     summaries = list(summarizer.summarize([record.document for record in samples], explain=True))
     report = out / "report.html"
-    page = _report(results, verdict, folder, (heading, own), samples, summaries)
+    page = _report(results, verdict, {name: out / FOLDERS[name] for name in runs}, (heading, own), samples, summaries)
     report.write_text(page, encoding="utf-8")
     print(f"\n{report}: hover over a word of a summary to see where it came from.")
     _note(f"Finished in {(time.perf_counter() - started_at) / 60:.1f} minutes.")
 
 
-def _corpus(folder: Path) -> Path:
+def _learnt_from() -> frozenset[str]:
+    """The packages whose docstrings the model in the box has seen: they are not held out."""
+    facts = place_of(DEFAULT) / "data.json"
+    if not facts.is_file():
+        return frozenset()
+    return frozenset(json.loads(facts.read_text(encoding="utf-8"))["docstring_packages"])
+
+
+def _corpus(folder: Path, seen: Collection[str]) -> Path:
     """Build the corpus unless it is there."""
     from laconic.data.docstrings import build_corpus
 
     if not (folder / "test.jsonl").is_file():
         with progress("Collecting docstrings") as bar:
-            build_corpus(folder, progress=lambda done, total: bar.update(done, total=total))
+            build_corpus(folder, in_training=seen, progress=lambda done, total: bar.update(done, total=total))
     return folder
 
 
-def _run(corpus: Path, size: str, minutes: float, max_train: int | None) -> RunConfig:
+def _runs(corpus: Path, size: str, minutes: float, max_train: int | None, boxed: bool) -> dict[str, RunConfig]:
+    """Fine-tuning, where there is something to fine-tune, and the same time from nothing."""
     data = {
         "train": str(corpus / "train.jsonl"),
         "validation": str(corpus / "validation.jsonl"),
         "max_train_records": max_train,
         "max_validation_records": 1000,
     }
-    return resolve_run(load_recipe(RECIPE), ROW, size, {"data": data, "training": {"max_minutes": minutes}})
+    changes: dict[str, Any] = {"data": data, "training": {"max_minutes": minutes}}
+    runs = {SCRATCH: resolve_run(load_recipe(RECIPE), ROW, size, changes)}
+    if boxed:
+        recipe = load_recipe(DEFAULT)
+        start = {"training": {"initial_weights": DEFAULT}}
+        chosen = recipe.default_size if size == SIZE else size
+        runs = {TUNED: resolve_run(recipe, None, chosen, merge(changes, start)), **runs}
+    return runs
 
 
-def _train(run: RunConfig, folder: Path) -> None:
+def _train(name: str, run: RunConfig, folder: Path) -> None:
     """Train, or go on with the run if it is of the same settings."""
     from laconic.training.loop import train
 
     recipe = folder / "recipe.yaml"
     same = recipe.is_file() and read_run(recipe) == with_absolute_paths(run)
     minutes = run.training.max_minutes
-    _note(f"{'Going on with' if same else 'Training'} {NAME}, for at most {minutes:g} minutes")
+    _note(f"{'Going on with' if same else 'Training'} {name}, for at most {minutes:g} minutes")
     with progress("Training") as bar:
         result = train(run, folder, resume=same, force=not same, progress=bar)
     _note(f"{result.updates:,} updates, {result.epochs} epochs; the best model is that of update {result.best_update}")
@@ -124,13 +154,13 @@ def _test_records(corpus: Path, most: int) -> list[Record]:
     return [records[index * len(records) // most] for index in range(most)]
 
 
-def _evaluate(folder: Path, records: list[Record], scores: Path) -> list[EvaluationResult]:
+def _evaluate(places: Mapping[str, str], records: list[Record], scores: Path) -> list[EvaluationResult]:
     from laconic.evaluation.models import open_model
     from laconic.evaluation.run import evaluate
     from laconic.evaluation.systems import ExtractiveSystem, System
 
     systems: list[System] = [ExtractiveSystem(name) for name in BASELINES]
-    systems.append(open_model(str(folder), name=NAME))
+    systems += [open_model(place, name=name) for name, place in places.items()]
     results = []
     for number, system in enumerate(systems):
         with progress(f"Scoring {system.name}", total=len(records)) as bar:
@@ -140,15 +170,21 @@ def _evaluate(folder: Path, records: list[Record], scores: Path) -> list[Evaluat
 
 
 def _verdict(results: list[EvaluationResult]) -> str:
-    """One sentence on the trained model against lead-1, whichever way it went."""
-    ours, lead = results[-1], results[0]
-    parts, wins = [], 0
-    for kind in ("1", "L"):
-        ahead = ours.rouge[kind].f - lead.rouge[kind].f
-        wins += ahead > 0
-        parts.append(f"ROUGE-{kind} F1 {100 * ours.rouge[kind].f:.2f} against {100 * lead.rouge[kind].f:.2f}")
-    said = {2: "beats lead-1", 1: "beats lead-1 on one measure only", 0: "does not beat lead-1"}[wins]
-    return f"The trained model {said} on {ours.records:,} docstrings of packages it never saw: {', '.join(parts)}."
+    """One sentence on the last model against lead-1 and against each other model, whichever way it went."""
+    ours, *others = [results[-1], results[0], *results[len(BASELINES) : -1]]
+    parts = []
+    for other in others:
+        wins = sum(ours.rouge[kind].f > other.rouge[kind].f for kind in ("1", "L"))
+        parts.append(f"{('does not beat', 'beats on one measure only', 'beats')[wins]} {other.system}")
+    figures = [
+        f"ROUGE-{kind} F1 {100 * ours.rouge[kind].f:.2f} against "
+        f"{', '.join(f'{100 * other.rouge[kind].f:.2f}' for other in others)}"
+        for kind in ("1", "L")
+    ]
+    return (
+        f"On {ours.records:,} docstrings of packages it never saw the model {ours.system} {', '.join(parts)}: "
+        f"{'; '.join(figures)}."
+    )
 
 
 def _table(results: list[EvaluationResult], records: list[Record], verdict: str) -> str:
@@ -161,8 +197,8 @@ def _table(results: list[EvaluationResult], records: list[Record], verdict: str)
 def _report(
     results: list[EvaluationResult],
     verdict: str,
-    folder: Path,
-    own: tuple[str, Summary],
+    folders: Mapping[str, Path],
+    own: tuple[str, list[Summary]],
     samples: list[Record],
     summaries: list[Summary],
 ) -> str:
@@ -172,21 +208,26 @@ def _report(
     from laconic.types import references_of
 
     header, rows, notes = result_table(results)
-    drawn = {}
-    for name in ("nll", "val_loss_tf"):
-        places, values = read_curve(folder, name)
-        drawn[name] = list(zip(places, values.tolist(), strict=True))
+    curves: list[Section] = []
+    for name, folder in folders.items():
+        drawn = {}
+        for measure in ("nll", "val_loss_tf"):
+            places, values = read_curve(folder, measure)
+            drawn[measure] = list(zip(places, values.tolist(), strict=True))
+        curves.append(Curves(f"Training {name}", drawn, x_label="update", y_label="nats per word"))
     sections: list[Section] = [
-        Samples(own[0], [own[1]]),
+        Samples(own[0], own[1]),
         Table("Held-out packages", header, rows, note=f"{verdict} {notes[0]}"),
-        Curves("Training", drawn, x_label="update", y_label="nats per word"),
+        *curves,
         Samples("Docstrings of held-out packages", summaries, [list(references_of(record)) for record in samples]),
         Prose(
             "How this was made",
             [
                 "Documents are the bodies of docstrings of the Python packages installed on this machine, summaries "
-                "their first lines. No package is in two splits.",
-                f"Model: recipe {RECIPE}, row {ROW}.",
+                "their first lines. No package is in two splits, and none that the model in the box learnt from is "
+                "held out.",
+                f"Model {SCRATCH}: recipe {RECIPE}, row {ROW}.",
+                *([f"Model {TUNED}: recipe {DEFAULT}, from the model in the box."] if TUNED in folders else []),
             ],
             code="\n".join(notes[1:]),
         ),

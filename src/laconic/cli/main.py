@@ -41,7 +41,7 @@ EXIT_BROKEN_PIPE = 141
 # name -> (module:attribute, one line of help). The attribute is a function with typer's annotations, or a
 # `typer.Typer` with sub-commands.
 COMMANDS: dict[str, tuple[str, str]] = {
-    "demo": ("laconic.cli.demo:command", "Train on docstrings, score, summarize your text, write a report page."),
+    "demo": ("laconic.cli.demo:command", "Summarize your text, fine-tune on docstrings, score, write a report page."),
     "train": ("laconic.cli.train:command", "Train a recipe's row on your pairs."),
     "resume": ("laconic.cli.resume:command", "Go on with an interrupted run, bit for bit."),
     "summarize": ("laconic.cli.summarize:command", "Summarize text, files, JSON lines or standard input."),

@@ -27,7 +27,7 @@ import sysconfig
 import time
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib import metadata
@@ -114,6 +114,7 @@ def build_corpus(
     standard_library: bool = True,
     archives: Path | None = None,
     validation: int | None = None,
+    in_training: Collection[str] = (),
     progress: Callable[[float, float], object] | None = None,
 ) -> CorpusStats:
     """Write ``train.jsonl``, ``validation.jsonl``, ``test.jsonl`` and ``stats.json`` into ``out``.
@@ -124,6 +125,7 @@ def build_corpus(
         archives: a folder of wheels and sdists to read instead of ``roots``, those of permissive licences.
         validation: at most so many pairs of whole packages for validation and none for a test, instead of a tenth
             of the pairs for each.
+        in_training: packages that are not held out, as the standard library is not.
         progress: called with the number of files read and their total.
 
     Raises:
@@ -139,7 +141,7 @@ def build_corpus(
     pairs = list(collect_pairs(files, stats, progress))
     if not pairs:
         raise DataError("No usable docstrings were found; give --root a folder of Python packages.")
-    splits = split_by_package(pairs, validation)
+    splits = split_by_package(pairs, validation, in_training)
     out.mkdir(parents=True, exist_ok=True)
     for split, chosen in splits.items():
         _write_split(out / f"{split}.jsonl", chosen)
@@ -326,14 +328,17 @@ def overlap(parts: Parts) -> float:
 # ----------------------------------------------------------------------------------------- splits
 
 
-def split_by_package(pairs: Sequence[Pair], validation: int | None = None) -> dict[str, list[Pair]]:
+def split_by_package(
+    pairs: Sequence[Pair], validation: int | None = None, in_training: Collection[str] = ()
+) -> dict[str, list[Pair]]:
     """Assign whole packages: in the order of a hash of their names, test and validation fill up to their share.
 
-    A package that would take more than its split's share by far stays in the training split, and so does
-    the standard library. Within a split the order is that of a hash too, so that the first n pairs are a fair
-    sample of its packages. With ``validation`` the validation split has at most so many pairs and the test split none.
+    A package that would take more than its split's share by far stays in the training split, and so do the standard
+    library and those of ``in_training``. Within a split the order is that of a hash too, so that the first n pairs are
+    a fair sample of its packages. With ``validation`` the validation split has at most so many pairs and the test
+    split none.
     """
-    counts = Counter(pair.package for pair in pairs if pair.package != STANDARD_LIBRARY)
+    counts = Counter(pair.package for pair in pairs if pair.package not in {STANDARD_LIBRARY, *in_training})
     if validation is None:
         home = _shares(counts, len(pairs))
     else:
