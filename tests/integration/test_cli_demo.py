@@ -81,6 +81,8 @@ def test_what_the_box_has_seen_is_not_held_out(tmp_path: Path) -> None:
     held = {pair.package for split in ("test", "validation") for pair in bound[split]}
     assert held
     assert not held & seen
+    few = split_by_package(counts, in_training={f"p{number}" for number in range(18)})
+    assert {split: len(pairs) for split, pairs in few.items()} == {"train": 90, "validation": 5, "test": 5}
 
 
 def test_an_empty_text_is_refused_before_anything_is_done(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -354,7 +354,7 @@ def _shares(counts: Counter[str], total: int) -> dict[str, str]:
     sizes: Counter[str] = Counter()
     for package in sorted(counts, key=shuffled):
         for split, share in HELD_OUT.items():
-            room = share * total - sizes[split]
+            room = min(share * total, counts.total() / len(HELD_OUT)) - sizes[split]
             if counts[package] <= 1.1 * room:
                 home[package] = split
                 sizes[split] += counts[package]
