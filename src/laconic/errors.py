@@ -53,6 +53,10 @@ class DiskFullError(LaconicError):
     exit_code = 7
 
 
+class FolderInUseError(LaconicError):
+    """Another process works in the folder."""
+
+
 DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 

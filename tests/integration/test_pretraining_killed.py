@@ -57,6 +57,7 @@ def child(values: dict[str, Any], out: str, slowly: float, rank: int, world: int
 
     from laconic.config.schema import RunConfig
     from laconic.training import loop
+    from laconic.training.processes import close_processes
 
     torch.set_num_threads(1)
     if world > 1:
@@ -71,7 +72,7 @@ def child(values: dict[str, Any], out: str, slowly: float, rank: int, world: int
     loop.Trainer._update = slow  # type: ignore[method-assign, assignment]
     resume = (Path(out) / "recipe.yaml").exists()
     loop.train(RunConfig(**values), out, resume=resume, on_message=lambda message: None)
-    loop.close_processes()
+    close_processes()
 
 
 def start(values: dict[str, Any], out: Path, world: int, slowly: float = 0.0) -> list[Any]:

@@ -70,7 +70,8 @@ def child(values: dict[str, Any], out: str, resume: bool, rank: int, world: int,
     import torch
 
     from laconic.config.schema import RunConfig
-    from laconic.training.loop import close_processes, train
+    from laconic.training.loop import train
+    from laconic.training.processes import close_processes
 
     torch.set_num_threads(1)
     if world > 1:

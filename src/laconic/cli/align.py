@@ -18,6 +18,7 @@ from laconic.cli.options import TrustCode
 from laconic.cli.progress import progress, quiet
 from laconic.cli.tables import aligned
 from laconic.errors import ConfigError, DataError, did_you_mean
+from laconic.files import write_text
 from laconic.text.control import safe_print as print
 
 if TYPE_CHECKING:
@@ -421,8 +422,5 @@ def draw(drawn: list[HeatMap], pair: WordPair, output: Output) -> None:
             say(note)
         say(f"{output.png} shows {len(drawn)} map{'s' * (len(drawn) > 1)}.")
     if output.html is not None:
-        output.html.parent.mkdir(parents=True, exist_ok=True)
-        draft = output.html.with_name(output.html.name + ".partial")
-        draft.write_text(heat_page(drawn, title=title, own_scale=output.own_scale), encoding="utf-8")
-        draft.replace(output.html)
+        write_text(output.html, heat_page(drawn, title=title, own_scale=output.own_scale))
         say(f"{output.html} shows {len(drawn)} map{'s' * (len(drawn) > 1)}.")

@@ -20,6 +20,7 @@ from laconic.cli.train import data_changes
 from laconic.config.loading import load_recipe, merge, parse_overrides, recipe_names
 from laconic.data.readers import SkipCounter, read_configured
 from laconic.errors import ConfigError, DataError
+from laconic.files import only_here, write_text
 from laconic.text.control import safe_print as print
 
 if TYPE_CHECKING:
@@ -75,14 +76,16 @@ def command(
     records = _records(path, plan.data, max_records)
     folder = out or _folder(plan, what, size, path)
     around = Surroundings(_train, lambda title, total: progress(title, total=total), _note, device)
-    comparison = Run(plan, records, folder, around)
-    try:
-        outcomes = comparison.run()
-    except KeyboardInterrupt:
-        _note(f"Interrupted; what is finished is kept in {folder}. The same command goes on from there.", always=True)
-        raise typer.Exit(INTERRUPTED) from None
-    table = compare(plan, outcomes, data=path, records=len(records), test=test)
-    _write(table, outcomes, comparison.sampled, folder)
+    with only_here(folder):
+        comparison = Run(plan, records, folder, around)
+        try:
+            outcomes = comparison.run()
+        except KeyboardInterrupt:
+            done = f"what is finished is kept in {folder}. The same command goes on from there."
+            _note(f"Interrupted; {done}", always=True)
+            raise typer.Exit(INTERRUPTED) from None
+        table = compare(plan, outcomes, data=path, records=len(records), test=test)
+        _write(table, outcomes, comparison.sampled, folder)
     if as_json:
         print(json.dumps(as_dict(table), indent=2, ensure_ascii=False))
     else:
@@ -192,9 +195,7 @@ def _write(table: Comparison, outcomes: list[Outcome], sampled: list[Record], fo
         "compare.html": report(table, outcomes, sampled, said),
     }
     for name, text in files.items():
-        draft = folder / f"{name}.new"
-        draft.write_text(text, encoding="utf-8")
-        os.replace(draft, folder / name)
+        write_text(folder / name, text)
 
 
 def _arguments() -> list[str]:

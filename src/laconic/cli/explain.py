@@ -13,6 +13,7 @@ from laconic.cli.options import TrustCode
 from laconic.cli.summarize import Notes, is_records, model_and_inputs, raw_surface, read
 from laconic.config.loading import parse_overrides
 from laconic.errors import ConfigError, DataError
+from laconic.files import write_text
 from laconic.text.control import safe_print as print
 from laconic.types import Record
 
@@ -157,10 +158,7 @@ def write_page(path: Path, summaries: list[Summary], references: list[Any]) -> N
 
     names = list(dict.fromkeys(summary.model for summary in summaries if summary.model))
     title = f"Where the words came from: {', '.join(names)}" if names else "Where the words came from"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(path.name + ".partial")
-    draft.write_text(render(summaries, title=title, references=references), encoding="utf-8")
-    draft.replace(path)
+    write_text(path, render(summaries, title=title, references=references))
     print(f"laconic: {path} shows {len(summaries)} summar{'y' if len(summaries) == 1 else 'ies'}.", file=sys.stderr)
 
 

@@ -10,12 +10,9 @@ import typer
 from laconic.cli.options import TrustCode
 from laconic.cli.train import Json, run_training
 from laconic.config.loading import load_run, merge, parse_overrides
-from laconic.config.schema import RunConfig
+from laconic.config.schema import RunConfig, TrainingConfig
 from laconic.config.section import validate
 from laconic.errors import CheckpointError, ConfigError
-
-# What may change without making the continuation another run: where it ends, and how its batches are fetched.
-CHANGEABLE = ("max_updates", "max_epochs", "max_minutes", "workers")
 
 
 def command(
@@ -25,12 +22,16 @@ def command(
         typer.Option("--set", metavar="KEY=VALUE", help="Move the end, for example training.max_updates=20000."),
     ] = None,
     trust_code: TrustCode = False,
+    accept_changes: Annotated[
+        bool, typer.Option("--accept-changes", help="Go on although recipe.yaml or log.jsonl are not what they were.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Go on with an interrupted or killed run from its newest checkpoint.
 
     The result equals that of a run that was never interrupted. With --set training.max_updates (or max_epochs,
-    max_minutes) a finished run is trained further.
+    max_minutes) a finished run is trained further. A run whose recipe or log was changed by hand is refused, unless
+    --accept-changes is given: then it goes on, but not as it would have.
     """
     recipe = run_folder / "recipe.yaml"
     if not recipe.is_file():
@@ -38,7 +39,7 @@ def command(
             f"{run_folder} is not a run folder: it has no recipe.yaml. Start one with `laconic train`."
         )
     run = changed(load_run(recipe), overrides or [])
-    run_training(run, run_folder, resume=True, as_json=as_json)
+    run_training(run, run_folder, resume=True, accept_changes=accept_changes, as_json=as_json)
 
 
 def changed(run: RunConfig, overrides: list[str]) -> RunConfig:
@@ -49,7 +50,7 @@ def changed(run: RunConfig, overrides: list[str]) -> RunConfig:
     """
     for pair in overrides:
         section, _, name = pair.partition("=")[0].strip().partition(".")
-        if section != "training" or name not in CHANGEABLE:
-            allowed = ", ".join(f"training.{name}" for name in CHANGEABLE)
+        if section != "training" or name not in TrainingConfig.CHANGEABLE:
+            allowed = ", ".join(f"training.{name}" for name in TrainingConfig.CHANGEABLE)
             raise ConfigError(f"--set {pair}: a resumed run can only change {allowed}; for the rest, train a new run.")
     return validate(RunConfig, merge(run.model_dump(mode="json"), parse_overrides(overrides), revive=True), where="")

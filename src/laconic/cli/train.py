@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -65,20 +66,28 @@ def command(
 
 
 def run_training(
-    run: RunConfig, out: Path, *, resume: bool = False, force: bool = False, as_json: bool = False
+    run: RunConfig,
+    out: Path,
+    *,
+    resume: bool = False,
+    force: bool = False,
+    accept_changes: bool = False,
+    as_json: bool = False,
 ) -> None:
     """Train with a progress bar on stderr and say at the end where the model is.
 
     Raises:
         typer.Exit: with code 130 after Ctrl-C or SIGTERM.
     """
-    from laconic.training.loop import close_processes, train
+    from laconic.training.loop import train
+    from laconic.training.processes import close_processes
     from laconic.training.state import TrainingInterrupted
 
     first = _is_first_process()
     try:
         with progress("Starting", silent=not first) as bar:
-            result = train(run, out, resume=resume, force=force, progress=bar, on_message=_say)
+            begin = partial(train, run, out, resume=resume, force=force, accept_changes=accept_changes)
+            result = begin(progress=bar, on_message=_say)
     except TrainingInterrupted as stop:
         if first:
             _say(str(stop))

@@ -18,6 +18,7 @@ from laconic.config.loading import parse_overrides
 from laconic.config.schema import EvaluationConfig
 from laconic.data.readers import ReadOptions, SkipCounter, read_with
 from laconic.errors import ConfigError, DataError, unknown_choice
+from laconic.files import write_json
 from laconic.text.control import safe_print as print
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ def command(
     from laconic.evaluation.models import model_folder, weights_identity
     from laconic.evaluation.predictions import fingerprint
     from laconic.evaluation.run import options_of
-    from laconic.evaluation.tuning import TrialLog, trials_of, tune, write_json
+    from laconic.evaluation.tuning import TrialLog, trials_of, tune
     from laconic.evaluation.tuning import apply as apply_settings
     from laconic.systems.neural import NeuralSystem
 
@@ -101,7 +102,7 @@ def command(
     asked = {"model": model, "model_identity": identity, "data": path, "records": len(records), "seed": seed}
     searched = {"draws": trials if ranges else 0, **described(grids, ranges), "fixed": fixed}
     content = asked | searched | result.as_dict() | {"best_search": best.model_dump(mode="json"), "applied": apply}
-    write_json(folder / "tune.json", content)
+    write_json(folder / "tune.json", content, indent=2)
     print(json.dumps(content, indent=2, ensure_ascii=False) if as_json else _report(result, content, folder))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -14,8 +15,10 @@ from laconic.config.schema import Recipe, RunConfig
 from laconic.config.section import validate
 from laconic.config.shipped import SHIPPED
 from laconic.config.trust import refuse_code
+from laconic.config.yaml_text import DEEPEST, MOST_BYTES, parse_yaml
 from laconic.errors import ConfigError, unknown_choice
 
+OF_THE_RECIPE = ("name", "row", "size", "published")
 RECIPES = Path(__file__).parent.parent / "recipes"
 
 
@@ -56,6 +59,9 @@ def resolve_run(
     merged = merge(merged, recipe.sizes[size].set)
     merged = merge(merged, recipe.sizes[size].rows.get(row, {}))
     given = overrides if isinstance(overrides, Mapping) else parse_overrides(overrides)
+    for key in given:
+        if key.partition(".")[0] in OF_THE_RECIPE:
+            raise ConfigError(f"'{key}' says where the settings come from; it cannot be set.")
     merged = merge(merged, given, revive=True)
     merged |= {"name": recipe.name, "row": row, "size": size, "published": recipe.rows[row].published}
     merged.setdefault("description", recipe.rows[row].label)
@@ -141,12 +147,11 @@ def parse_overrides(pairs: Iterable[str]) -> dict[str, Any]:
         key, equals, text = pair.partition("=")
         if not equals or not key.strip():
             raise ConfigError(f"--set '{pair}' is not of the form key=value, for example training.batch_size=16.")
-        try:
-            value = yaml.safe_load(text)
-        except yaml.YAMLError:
-            raise ConfigError(f"--set '{pair}': the value is not valid YAML; quote it.") from None
-        nested: Any = value
-        for part in reversed(key.strip().split(".")):
+        path = key.strip().split(".")
+        if len(path) > DEEPEST or not all(path):
+            raise ConfigError(f"--set '{pair[:100]}': the key is not names with single dots between them.")
+        nested: Any = parse_yaml(text, f"--set '{pair[:100]}': the value")
+        for part in reversed(path):
             nested = {part: nested}
         result = merge(result, nested, revive=True)
     return result
@@ -176,11 +181,22 @@ def merge(base: Mapping[str, Any], changes: Mapping[str, Any], *, revive: bool =
     return result
 
 
+def first_difference(old: Any, new: Any, path: str = "") -> str | None:
+    """The first key in which two settings differ, with both values, or None."""
+    if isinstance(old, Mapping) and isinstance(new, Mapping):
+        for key in [*old, *(key for key in new if key not in old)]:
+            found = first_difference(old.get(key), new.get(key), f"{path}.{key}" if path else str(key))
+            if found:
+                return found
+        return None
+    return None if old == new else f"{path}: {json.dumps(old)} there, {json.dumps(new)} now"
+
+
 def _read(name_or_path: str | Path, seen: tuple[str, ...]) -> dict[str, Any]:
     path = Path(name_or_path)
-    if not path.suffix and not path.is_file():
+    if not path.suffix and not _is_file(path):
         path = RECIPES / f"{name_or_path}.yaml"
-        if not path.is_file():
+        if not _is_file(path):
             raise ConfigError(unknown_choice("recipe", str(name_or_path), recipe_names()))
     if str(path) in seen:
         raise ConfigError(f"Recipe {path} extends itself through {' -> '.join(seen)}.")
@@ -188,21 +204,30 @@ def _read(name_or_path: str | Path, seen: tuple[str, ...]) -> dict[str, Any]:
     parent = values.pop("extends", None)
     if parent is None:
         return values
-    beside = path.parent / str(parent)
-    return merge(_read(beside if beside.is_file() else parent, (*seen, str(path))), values)
+    if not isinstance(parent, str):
+        raise ConfigError(f"{path}: 'extends' is the name of a recipe or of a YAML file (given: {str(parent)[:100]}).")
+    beside = path.parent / parent
+    return merge(_read(beside if _is_file(beside) else parent, (*seen, str(path))), values)
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except (OSError, ValueError):  # no name that a file can have
+        return False
 
 
 def _read_yaml(path: Path) -> dict[str, Any]:
     try:
-        values = yaml.safe_load(path.read_text(encoding="utf-8"))
+        with path.open(encoding="utf-8") as file:
+            values = parse_yaml(file.read(MOST_BYTES + 1), str(path))
     except FileNotFoundError:
         raise ConfigError(f"There is no recipe file {path}.") from None
     except UnicodeDecodeError:
         raise ConfigError(f"{path} is not UTF-8 text; save it as UTF-8.") from None
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f" at line {mark.line + 1}" if mark else ""
-        raise ConfigError(f"{path} is not valid YAML{where}: {getattr(error, 'problem', error)}.") from None
+    except (OSError, ValueError) as error:  # ValueError: a zero byte in the name
+        reason = getattr(error, "strerror", None) or str(error)
+        raise ConfigError(f"{path} cannot be read as a recipe: {reason.lower()}.") from None
     if not isinstance(values, dict):
         raise ConfigError(f"{path} does not hold a mapping of keys; see `laconic recipes show headline_writer`.")
     return values

@@ -96,6 +96,9 @@ SCORERS: Table = {
     "renormalise": "laconic.search.scorers.renormalise:Renormalise",
     "repetition_penalty": "laconic.search.scorers.renormalise:RepetitionPenalty",
 }
+SCORINGS: Table = {
+    "rouge": "laconic.metrics.scoring:RunScoring",
+}
 TOKENIZERS: Table = {
     "bpe": "laconic.text.tokenizer:BpeTokenizer",
     "character": "laconic.text.tokenizer:CharacterTokenizer",

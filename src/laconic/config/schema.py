@@ -6,7 +6,7 @@ a ``type``; the class's own ``Config`` validates the rest when it is built (`lac
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
 
@@ -14,6 +14,9 @@ from laconic.config.section import Section
 
 Spec = dict[str, Any]  # {"type": name, **options}
 Surface = Literal["raw", "cased", "clean"]
+Share = Annotated[float, Field(ge=0, lt=1)]
+# those that accelerate knows
+Tracker = Literal["aim", "clearml", "comet_ml", "dvclive", "mlflow", "swanlab", "tensorboard", "trackio", "wandb"]
 
 
 class DataConfig(Section):
@@ -56,7 +59,7 @@ class RateConfig(Section):
     """Parameters whose names match the pattern ``match`` (fnmatch) learn ``factor`` times as fast."""
 
     match: str
-    factor: float = Field(gt=0)
+    factor: float = Field(gt=0, le=1000)
 
 
 class OptimizerConfig(Section):
@@ -66,12 +69,12 @@ class OptimizerConfig(Section):
     """
 
     type: Literal["adam", "adamw", "adagrad", "adadelta", "sgd"] = "adam"
-    learning_rate: float = Field(1e-3, gt=0)
-    weight_decay: float = Field(0.0, ge=0)
-    betas: tuple[float, float] = (0.9, 0.999)
-    epsilon: float = Field(1e-8, gt=0)
-    initial_accumulator: float = Field(0.1, ge=0)  # adagrad
-    momentum: float = Field(0.0, ge=0)  # sgd
+    learning_rate: float = Field(1e-3, gt=0, le=1000)
+    weight_decay: float = Field(0.0, ge=0, le=1)
+    betas: tuple[Share, Share] = (0.9, 0.999)
+    epsilon: float = Field(1e-8, gt=0, le=1)
+    initial_accumulator: float = Field(0.1, ge=0, le=1000)  # adagrad
+    momentum: Share = 0.0  # sgd
     rates: tuple[RateConfig, ...] = ()  # for some parameters another rate; the first that matches counts
     rho: float = Field(0.95, gt=0, lt=1)  # adadelta
 
@@ -84,7 +87,7 @@ class ScheduleConfig(Section):
     type: Literal["constant", "linear", "cosine", "inverse_sqrt", "plateau", "sticky"] = "constant"
     warmup_updates: int = Field(0, ge=0)
     warmup_start: float = Field(0.0, ge=0, le=1)  # the factor before the first update; it rises linearly to 1
-    final_factor: float = Field(0.0, ge=0)
+    final_factor: float = Field(0.0, ge=0, le=1)
     plateau_factor: float = Field(0.5, gt=0, lt=1)
     plateau_patience: int = Field(1, ge=0)
 
@@ -114,9 +117,9 @@ class PhaseConfig(Section):
     until_epoch: int | None = Field(None, ge=1)
     max_source_tokens: int | None = Field(None, ge=1)
     max_target_tokens: int | None = Field(None, ge=1)
-    learning_rate: float | None = Field(None, gt=0)
+    learning_rate: float | None = Field(None, gt=0, le=1000)
     model: dict[str, Any] = Field(default_factory=dict)
-    objective_weights: dict[str, float] = Field(default_factory=dict)
+    objective_weights: dict[str, float] = Field(default_factory=dict)  # each within its objective's own bounds
     freeze: tuple[str, ...] = ()
     reset_optimizer: bool = False
 
@@ -149,17 +152,20 @@ class TrainingConfig(Section):
     the batches stay and only their order is random. ``batch_tokens`` cuts the sorted documents where the padded batch,
     its longer side, would hold more tokens; ``batch_size`` then counts for validation only."""
 
-    batch_size: int = Field(32, ge=1)
+    # What may change without making the continuation another run: where it ends, and how its batches are fetched.
+    CHANGEABLE: ClassVar = ("max_updates", "max_epochs", "max_minutes", "workers")
+
+    batch_size: int = Field(32, ge=1, le=1_000_000)
     batching: Literal["bucket", "sorted"] = "bucket"
     batch_tokens: int | None = Field(None, ge=1)
-    accumulation: int = Field(1, ge=1)
+    accumulation: int = Field(1, ge=1, le=1_000_000)
     max_updates: int | None = Field(None, ge=1)
     max_epochs: int | None = Field(None, ge=1)
     max_minutes: float | None = Field(None, gt=0)
     optimizer: OptimizerConfig = OptimizerConfig()
     schedule: ScheduleConfig = ScheduleConfig()
     clip_norm: float | None = Field(None, gt=0)
-    seed: int = 1
+    seed: int = Field(1, ge=0)
     precision: Literal["fp32", "bf16"] = "fp32"
     teacher_forcing: TeacherForcingConfig = TeacherForcingConfig()
     phases: tuple[PhaseConfig, ...] = ()
@@ -167,10 +173,10 @@ class TrainingConfig(Section):
     early_stopping: EarlyStoppingConfig = EarlyStoppingConfig()
     checkpoint: CheckpointConfig = CheckpointConfig()
     average_last: int = Field(0, ge=0)  # weight averaging: its horizon in updates; 0: none
-    workers: int = Field(0, ge=0)
+    workers: int = Field(0, ge=0, le=64)
     log_every: int = Field(20, ge=1)
     initial_weights: str | None = None  # a model folder, run folder or hub id whose weights and tokenizer are taken
-    trackers: tuple[str, ...] = ()
+    trackers: tuple[Tracker, ...] = ()
 
     @model_validator(mode="after")
     def _ends(self) -> TrainingConfig:
@@ -313,7 +319,7 @@ class RunConfig(Section):
     data: DataConfig = DataConfig()
     text: TextConfig = TextConfig()
     model: Spec
-    objectives: tuple[Spec, ...] = ({"type": "nll"},)
+    objectives: tuple[Spec, ...] = Field(({"type": "nll"},), min_length=1)
     training: TrainingConfig
     pretraining: PretrainingConfig = PretrainingConfig()
     search: SearchConfig = SearchConfig()

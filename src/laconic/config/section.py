@@ -1,23 +1,69 @@
-"""The base of every piece of configuration: frozen, and unknown keys refused with a suggestion."""
+"""The base of every piece of configuration: frozen, sound values only, unknown keys refused with a suggestion."""
 
 from __future__ import annotations
 
+import math
+import reprlib
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, ValidatorFunctionWrapHandler, field_validator
 
 from laconic.errors import ConfigError, did_you_mean
 
 S = TypeVar("S", bound="Section")
+LARGEST = 2**32 - 1  # what no setting exceeds, whatever its own bounds
+_repr = reprlib.Repr()
+_repr.maxstring = _repr.maxother = 80
 
 
 class Section(BaseModel):
-    """A frozen group of settings, numbers finite; every default lives in exactly one subclass."""
+    """A frozen group of settings; every default lives in exactly one subclass.
+
+    Whatever the type of a field, its numbers are finite and of a size that a setting can have, its text is Unicode,
+    and true and false are no numbers.
+    """
 
     model_config = ConfigDict(
         extra="forbid", frozen=True, validate_default=True, protected_namespaces=(), allow_inf_nan=False
     )
+
+    @field_validator("*", mode="wrap")
+    @classmethod
+    def _sound(cls, given: Any, handler: ValidatorFunctionWrapHandler) -> Any:
+        value = handler(given)
+        if _truth_for_number(given, value):
+            raise ValueError("give a number, not true or false")
+        _refuse_unsound(value)
+        return value
+
+
+def _refuse_unsound(value: Any) -> None:
+    if isinstance(value, str):
+        try:
+            value.encode("utf-8")
+        except UnicodeEncodeError:
+            raise ValueError("this text holds a character that is not Unicode (half of a surrogate pair)") from None
+    elif _is_number(value):
+        if not math.isfinite(value) or abs(value) > LARGEST:
+            raise ValueError(f"numbers here lie between -{LARGEST:,} and {LARGEST:,}")
+    elif isinstance(value, Mapping):
+        for key, part in value.items():
+            _refuse_unsound(key)
+            _refuse_unsound(part)
+    elif isinstance(value, list | tuple):
+        for part in value:
+            _refuse_unsound(part)
+
+
+def _truth_for_number(given: Any, value: Any) -> bool:
+    if isinstance(given, list | tuple) and isinstance(value, list | tuple):
+        return any(map(_truth_for_number, given, value))
+    return isinstance(given, bool) and _is_number(value)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def validate(cls: type[S], values: Mapping[str, Any], *, where: str) -> S:
@@ -39,13 +85,8 @@ def _sentence(cls: type[BaseModel], problem: Any, where: str) -> str:
         known = _fields_at(cls, path[:-1])
         return f"Unknown key '{dotted}'.{did_you_mean(path[-1], known)} Known here: {', '.join(sorted(known))}."
     message = problem["msg"].removeprefix("Value error, ")
-    given = "" if problem["type"] in {"missing", "value_error"} else f" (given: {_short(problem['input'])})"
+    given = "" if problem["type"] in {"missing", "value_error"} else f" (given: {_repr.repr(problem['input'])})"
     return f"'{dotted}': {message[:1].lower()}{message[1:]}{given}."
-
-
-def _short(value: Any) -> str:
-    shown = repr(value)
-    return shown if len(shown) <= 100 else f"{shown[:97]}..."
 
 
 def _fields_at(cls: type[BaseModel], path: list[str]) -> list[str]:

@@ -170,6 +170,12 @@ class EncodedDataset:
         return np.minimum(self._targets.totals + extra, self.max_target_tokens).tolist()
 
     @property
+    def unknown_share(self) -> float:
+        """The share of the documents' tokens that the vocabulary lacks."""
+        ids = self._sources.flat
+        return float(((ids >= self._frame.vocab_size) | (ids == self._frame.unk_id)).mean())
+
+    @property
     def num_truncated_sources(self) -> int:
         """How many documents are cut."""
         return int((self._sources.totals > self._frame.source_room(self.max_source_tokens)).sum())

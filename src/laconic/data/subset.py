@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from laconic.errors import DataError
+from laconic.files import part_of
 from laconic.types import Record
 
 
@@ -88,14 +88,11 @@ def record_line(record: Record) -> str:
 
 def write_records(path: Path, records: Iterable[Record], progress: Callable[[int], object] | None = None) -> int:
     """Write JSON lines beside ``path`` and rename when complete; returns how many."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(path.name + ".partial")
     count = 0
-    with draft.open("w", encoding="utf-8") as file:
+    with part_of(path) as file:
         for record in records:
-            file.write(record_line(record))
+            file.write(record_line(record).encode("utf-8"))
             count += 1
             if progress:
                 progress(1)
-    os.replace(draft, path)
     return count

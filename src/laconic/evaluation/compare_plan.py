@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -208,14 +207,3 @@ def settings_of(run: RunConfig) -> dict[str, Any]:
     if not run.pretraining.enabled:
         left_out.add("pretraining")
     return {key: value for key, value in run.model_dump(mode="json").items() if key not in left_out}
-
-
-def first_difference(old: Any, new: Any, path: str = "") -> str | None:
-    """The first key in which two settings differ, with both values, or None."""
-    if isinstance(old, Mapping) and isinstance(new, Mapping):
-        for key in [*old, *(key for key in new if key not in old)]:
-            found = first_difference(old.get(key), new.get(key), f"{path}.{key}" if path else str(key))
-            if found:
-                return found
-        return None
-    return None if old == new else f"{path}: {json.dumps(old)} there, {json.dumps(new)} now"

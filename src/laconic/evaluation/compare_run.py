@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -22,16 +21,17 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from laconic import __version__
-from laconic.config.loading import read_run
+from laconic.config.loading import first_difference, read_run
 from laconic.config.schema import EvaluationConfig, RunConfig
 from laconic.config.trust import outside_names, trusting
 from laconic.errors import ConfigError, LaconicError
-from laconic.evaluation.compare_plan import Entry, Plan, first_difference, settings_of
+from laconic.evaluation.compare_plan import Entry, Plan, settings_of
 from laconic.evaluation.models import model_folder, model_identity, open_model
 from laconic.evaluation.predictions import fingerprint
 from laconic.evaluation.run import EvaluationOptions, EvaluationResult, RougeScore, evaluate, options_of, score
 from laconic.evaluation.systems import ExtractiveSystem, Progress, System
 from laconic.explain.record import from_dict, to_dict
+from laconic.files import write_json
 from laconic.metrics.bleu import bleu_paper, corpus_bleu
 from laconic.systems.extractive import ExtractiveSystem as ExplainedMethod
 from laconic.types import Record, Summary, references_of
@@ -151,9 +151,10 @@ class Comparison:
         if done and (folder / "model" / "config.json").is_file():
             return dict(done["result"])
         resume = (folder / "recipe.yaml").is_file()
-        result = asdict(self.around.train(run, folder, resume=resume, title=f"{title}: training"))
+        begun = read_run(folder / "recipe.yaml") if resume else run  # of another row, perhaps, that decodes otherwise
+        result = asdict(self.around.train(begun, folder, resume=resume, title=f"{title}: training"))
         self._state["runs"][slug] = {"settings": settings_of(run), "data": self._data_digest(run), "result": result}
-        _write_json(self._state_file, self._state)
+        write_json(self._state_file, self._state)
         return result
 
     def _refuse_other_settings(self) -> None:
@@ -214,7 +215,7 @@ class Comparison:
                 result = evaluate(watched, self.records, options=options, out=predictions, progress=bar.advance)
             lines = _read_lines(predictions)
         scored = with_bleu(result, self.records, lines, self._samples(watched, entry))
-        _write_json(scores, _scored_to(scored))
+        write_json(scores, _scored_to(scored))
         return scored
 
     def _samples(self, watched: _Watched, entry: Entry) -> tuple[Summary, ...]:
@@ -382,13 +383,3 @@ def _read_json(path: Path) -> dict[str, Any] | None:
     except (FileNotFoundError, ValueError):
         return None
     return values if isinstance(values, dict) else None
-
-
-def _write_json(path: Path, values: Mapping[str, Any]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(path.name + ".new")
-    with draft.open("w", encoding="utf-8") as file:
-        json.dump(values, file, ensure_ascii=False)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(draft, path)

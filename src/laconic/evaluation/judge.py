@@ -13,7 +13,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import os
 import random
 import string
 from collections.abc import Mapping, Sequence
@@ -22,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from laconic.errors import ConfigError, DataError
+from laconic.files import write_json, write_text
 from laconic.types import Record, references_of
 
 KEY, SHEETS = "key.json", "sheets"
@@ -106,9 +106,9 @@ def make_sheets(
     (out / SHEETS).mkdir(parents=True, exist_ok=True)
     for annotator, places in order.items():
         text = _sheet(everything, [(index, records[index]) for index in chosen], places, options)
-        _write(out / SHEETS / f"{annotator}.csv", "\ufeff" + text)  # the mark tells spreadsheets that it is UTF-8
-    _write(out / SHEETS / "README.txt", _instructions(options))
-    _write(out / KEY, json.dumps(key, indent=1, ensure_ascii=False) + "\n")
+        write_text(out / SHEETS / f"{annotator}.csv", "\ufeff" + text)  # the mark tells spreadsheets that it is UTF-8
+    write_text(out / SHEETS / "README.txt", _instructions(options))
+    write_json(out / KEY, key, indent=1)
     return key
 
 
@@ -186,9 +186,3 @@ def _read_lines(path: Path) -> list[dict[str, Any]]:
     except json.JSONDecodeError:
         raise DataError(f"{path}:{number} is not JSON; predictions are JSON lines with a 'summary'.") from None
     return lines
-
-
-def _write(path: Path, text: str) -> None:
-    draft = path.with_name(path.name + ".new")
-    draft.write_text(text, encoding="utf-8", newline="")
-    os.replace(draft, path)

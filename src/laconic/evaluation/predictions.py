@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
+from laconic.files import write_text
 from laconic.types import Record, Summary, references_of
 
 
@@ -81,11 +82,7 @@ class PredictionFile:
             return
         self._file.close()
         self._file = None
-        written = self.path.with_name(self.path.name + ".new")
-        with written.open("w", encoding="utf-8") as file:
-            file.writelines(json.dumps(line, ensure_ascii=False) + "\n" for line in self.lines)
-            self._flush(file)
-        os.replace(written, self.path)
+        write_text(self.path, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in self.lines))
         self.path.with_name(self.path.name + ".partial").unlink(missing_ok=True)
 
     def _open(self, partial: Path) -> None:

@@ -13,12 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from laconic.config.schema import EvaluationConfig
+from laconic.config.section import validate
 from laconic.errors import DataError
 from laconic.evaluation.measures import measure, reading_measures
 from laconic.evaluation.predictions import PredictionFile, fingerprint, prediction_of
 from laconic.evaluation.systems import Progress, System
 from laconic.metrics.rouge import RougeResult
-from laconic.metrics.scoring import Shown, score_texts, scoring
+from laconic.metrics.scoring import RunScoring, Shown, score_texts, scoring
 from laconic.text.numbers import restore_numbers
 from laconic.types import Record, references_of
 
@@ -46,9 +47,11 @@ def options_of(config: EvaluationConfig, **rouge: Any) -> EvaluationOptions:
     """The options that a run's ``evaluation`` section asks for; ``rouge`` changes those of ROUGE once more.
 
     Raises:
-        ConfigError: there is no such profile.
+        ConfigError: there is no such profile, option or kind.
     """
-    way = scoring(config.profile, {**config.rouge, **rouge})
+    asked = {**config.rouge, **rouge}
+    validate(RunScoring.Config, {"profile": config.profile, "rouge": asked}, where="evaluation")
+    way = scoring(config.profile, asked)
     kinds = way.rouge.get("kinds", EvaluationOptions().kinds)
     return EvaluationOptions(
         kinds=tuple(map(str, kinds)),

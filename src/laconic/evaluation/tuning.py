@@ -26,6 +26,7 @@ from laconic.config.schema import SearchConfig
 from laconic.errors import DataError, ModelError
 from laconic.evaluation.run import EvaluationOptions, score
 from laconic.evaluation.tuning_plan import Settings
+from laconic.files import write_json, write_text
 from laconic.systems.neural import NeuralSystem
 from laconic.types import Batch, Memory, Record, references_of
 
@@ -252,23 +253,8 @@ def apply(folder: Path, search: SearchConfig) -> None:
     if not recipe.is_file() or not generation.is_file():
         raise ModelError(f"{folder} is no local folder made by laconic: its decoding settings stay as they are.")
     run = read_run(recipe).model_copy(update={"search": search})
-    _replace(recipe, dump_run(run))
-    _replace(generation, json.dumps(search.model_dump(mode="json"), indent=2, ensure_ascii=False) + "\n")
-
-
-def write_json(path: Path, content: Mapping[str, Any]) -> None:
-    """Write beside and rename."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    _replace(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
-
-
-def _replace(path: Path, text: str) -> None:
-    written = path.with_name(path.name + ".new")
-    with written.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(written, path)
+    write_text(recipe, dump_run(run))
+    write_json(generation, search.model_dump(mode="json"), indent=2)
 
 
 def _scored(

@@ -16,10 +16,9 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
-import yaml
-
 from laconic.config.schema import SearchConfig
 from laconic.config.section import Section
+from laconic.config.yaml_text import parse_yaml
 from laconic.errors import ConfigError, did_you_mean, unknown_choice
 
 FLAGS = ("log", "both-signs")
@@ -66,10 +65,7 @@ def parse_grid(text: str) -> Grid:
         ConfigError: no such key of ``search``, or no value.
     """
     key, values = _split(text, "--grid", "beam_size=4,5,8")
-    try:
-        listed = [yaml.safe_load(part) for part in values.split(",")]
-    except yaml.YAMLError:
-        raise ConfigError(f"--grid '{text}': a value is not valid YAML.") from None
+    listed = [parse_yaml(part, f"--grid '{text[:100]}': a value") for part in values.split(",")]
     if any(value is None or isinstance(value, list | dict) for value in listed):
         raise ConfigError(f"--grid '{text}': give single values between commas, for example beam_size=4,5,8.")
     return Grid(key, tuple(dict.fromkeys(listed)))

@@ -23,6 +23,7 @@ from matplotlib.figure import Figure
 from matplotlib.ft2font import FT2Font
 
 from laconic.explain.html import render_report
+from laconic.files import part_of
 
 MAX_ROWS, MAX_COLUMNS = 40, 60  # words drawn; more would not be readable
 PAGE_COLUMNS = 400
@@ -68,12 +69,9 @@ def draw_png(maps: Sequence[HeatMap], path: Path, *, title: str = "", own_scale:
             "right. Install a font such as Noto Sans CJK and draw again."
         )
     figure = _figure(maps, title, notes, families, own_scale)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(path.name + ".partial")
-    with warnings.catch_warnings():
+    with part_of(path) as file, warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*[Gg]lyph.*")
-        figure.savefig(draft, format="png", dpi=150, facecolor="white")
-    draft.replace(path)
+        figure.savefig(file, format="png", dpi=150, facecolor="white")
     return notes
 
 

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from laconic.errors import ModelError
+from laconic.files import write_json
 from laconic.types import Hypothesis, TokenizedText
 
 FILE = "calibration.json"
@@ -91,9 +92,7 @@ class Calibration:
 
     def save(self, folder: Path) -> None:
         """Write the file into a model folder, beside and renamed."""
-        draft = folder / f".{FILE}.partial"
-        draft.write_text(json.dumps(asdict(self), indent=2) + "\n", encoding="utf-8")
-        draft.replace(folder / FILE)
+        write_json(folder / FILE, asdict(self), indent=2)
 
     @classmethod
     def load(cls, folder: Path) -> Calibration | None:

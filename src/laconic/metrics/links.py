@@ -24,6 +24,7 @@ from pathlib import Path
 from tokenizers import Regex, pre_tokenizers
 
 from laconic.errors import ConfigError, DataError, unknown_choice
+from laconic.files import write_text
 from laconic.metrics.alignment import Link
 from laconic.text.rules import WORD_PATTERN
 from laconic.types import Record
@@ -247,10 +248,7 @@ def write_sheet(path: Path, pairs: Iterable[WordPair], rule: str = "split") -> i
         "links: \n"
         for pair in pairs
     ]
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(path.name + ".partial")
-    draft.write_text("\n".join(parts), encoding="utf-8")
-    draft.replace(path)
+    write_text(path, "\n".join(parts))
     return len(parts) - 1
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import Any, get_type_hints
+
+from pydantic import TypeAdapter, ValidationError
 
 from laconic.errors import ConfigError, did_you_mean, unknown_choice
 from laconic.metrics.rouge_text import TEXTS
@@ -19,6 +21,13 @@ _PROFILE_DEFAULTS: dict[str, dict[str, Any]] = {
     "plain": {"stem": False, "exceptions": False, "multi": "max"},
     "rouge155": {},
     "unicode": {"stem": False, "exceptions": False},
+}
+_BOUNDS = {
+    "max_bytes": (1, 10**9),
+    "max_words": (1, 10**9),
+    "samples": (2, 10**6),
+    "processes": (1, 256),
+    "skip_distance": (-(10**9), 10**9),
 }
 _KIND = re.compile(r"(?:rouge)?[-_]?(?:(?P<n>[1-9])|(?P<name>Lsum|L|W|SU|S)(?P<number>\*|\d+(?:\.\d+)?)?)$", re.I)
 _NAMES = {"lsum": "Lsum", "l": "L", "w": "W", "su": "SU", "s": "S"}
@@ -65,16 +74,19 @@ class RougeOptions:
             raise ConfigError(unknown_choice("way to combine references (multi)", self.multi, MULTI))
         if self.max_bytes is not None and self.max_words is not None:
             raise ConfigError("ROUGE takes a limit in bytes or in words, not both; drop max_bytes or max_words.")
-        for name, least in {"max_bytes": 1, "max_words": 1, "samples": 2, "processes": 1}.items():
+        for name, (least, most) in _BOUNDS.items():
             value = getattr(self, name)
-            if value is not None and value < least:
-                raise ConfigError(f"ROUGE option '{name}' is {value}; it must be at least {least}.")
+            if value is not None and not least <= value <= most:
+                raise ConfigError(f"ROUGE option '{name}' is {value}; it must be from {least} to {most:,}.")
         if not 0 <= self.alpha <= 1:
             raise ConfigError(f"ROUGE option 'alpha' is {self.alpha}; it must lie between 0 and 1.")
-        if not self.weight > 0:
-            raise ConfigError(f"ROUGE option 'weight' is {self.weight}; it must be more than 0.")
+        if not 0 < self.weight <= 100:
+            raise ConfigError(f"ROUGE option 'weight' is {self.weight}; it must be more than 0 and at most 100.")
         if not 0 < self.confidence < 100:
             raise ConfigError(f"ROUGE option 'confidence' is {self.confidence}; it is a percentage, for example 95.")
+
+
+_CHECKS: dict[str, TypeAdapter[Any]] = {name: TypeAdapter(kind) for name, kind in get_type_hints(RougeOptions).items()}
 
 
 def make_options(profile: str, given: dict[str, Any]) -> RougeOptions:
@@ -92,6 +104,12 @@ def make_options(profile: str, given: dict[str, Any]) -> RougeOptions:
                 f"Unknown ROUGE option '{name}'.{did_you_mean(name, known)} Known: {', '.join(sorted(known))}."
             )
     chosen = _PROFILE_DEFAULTS[profile] | {name: value for name, value in given.items() if value is not None}
+    for name, value in chosen.items():
+        try:
+            _CHECKS[name].validate_python(value, strict=True)
+        except ValidationError as error:
+            said = error.errors()[0]["msg"]
+            raise ConfigError(f"ROUGE option '{name}': {said[:1].lower()}{said[1:]} (given: {value!r:.100}).") from None
     return replace(RougeOptions(), **chosen)
 
 

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
+from pydantic import Field, model_validator
+
+from laconic.config.section import Section
 from laconic.errors import ConfigError, unknown_choice
 from laconic.metrics.rouge import RougeResult, rouge
+from laconic.metrics.rouge_options import make_options, parse_kind
 from laconic.metrics.rouge_text import TEXTS
 from laconic.text.sentences import sentence_strings
 
@@ -74,6 +78,29 @@ def scoring(profile: str | None = None, rouge: Mapping[str, Any] | None = None) 
     changed = [f"{name}={value}" for name, value in changes.items() if found.rouge.get(name) != value]
     flags = f"{found.flags}; changed: {', '.join(changed)}" if changed else found.flags
     return replace(found, rouge=options, flags=flags)
+
+
+class RunScoring:
+    """What the ``evaluation`` section of a run says of ROUGE, for `laconic.config.checking`: its ``Config`` is all.
+
+    Raises:
+        ConfigError: an unknown profile, option or kind of ROUGE, or a value that does not fit.
+    """
+
+    class Config(Section):
+        profile: str | None = None
+        rouge: dict[str, Any] = Field(default_factory=dict)
+
+        @model_validator(mode="after")
+        def _known(self) -> Self:
+            options = dict(scoring(self.profile, self.rouge).rouge)
+            kinds = options.pop("kinds", ["1"])
+            made = make_options(options.pop("profile", "rouge155"), options)
+            if not isinstance(kinds, list | tuple) or not kinds:
+                raise ConfigError(f"ROUGE option 'kinds' is a list such as ['1', '2', 'L'] (given: {kinds!r:.100}).")
+            for kind in kinds:
+                parse_kind(kind, made)
+            return self
 
 
 def sentence_lines(text: str) -> str:

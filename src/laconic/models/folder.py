@@ -24,15 +24,11 @@ import logging
 import os
 import platform
 import re
-import shutil
-import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-import safetensors.torch
 import yaml
 from huggingface_hub import ModelCardData, ModelHubMixin, hf_hub_download, snapshot_download
 
@@ -44,6 +40,7 @@ from laconic.config.section import validate
 from laconic.config.shipped import SHIPPED, place_of
 from laconic.config.trust import refuse_code, trusting
 from laconic.errors import LaconicError, ModelError, did_you_mean
+from laconic.files import put_back, replacing_folder
 from laconic.metrics import confidence
 from laconic.metrics.confidence import Calibration
 from laconic.models.base import SummarizationModel
@@ -60,6 +57,7 @@ from laconic.models.stored import (
     load_weights,
     stored_search,
 )
+from laconic.models.weights import save_weights
 from laconic.text.base import read_json
 from laconic.text.tokenizer import Tokenizer
 
@@ -125,7 +123,7 @@ class LoadedModel(ModelHubMixin, library_name="laconic", pipeline_tag="summariza
         return None
 
     def _save_pretrained(self, save_directory: Path) -> None:
-        with _replacing(save_directory) as folder:
+        with replacing_folder(save_directory) as folder:
             _write(folder, self)
 
     @classmethod
@@ -178,9 +176,8 @@ def load_model_folder(folder_or_hub_id: str | Path, device: Any = "cpu", **hub_o
 
 def _find(name: str | Path, hub_options: Mapping[str, Any]) -> Path:
     folder = place_of(name).expanduser()
-    _put_back(folder)
     for candidate in (folder, folder / "model"):
-        _put_back(candidate)
+        put_back(candidate, holding="config.json")
         if (candidate / "config.json").is_file():
             return candidate
     if folder.is_dir():
@@ -322,7 +319,7 @@ def _load_tokenizer(folder: Path) -> Tokenizer:
 
 def _write(folder: Path, loaded: LoadedModel) -> None:
     model, run = loaded.model, _without_places(loaded.run) if loaded.run else None
-    safetensors.torch.save_model(model, str(folder / "model.safetensors"), metadata={"format": "pt"})
+    save_weights(model, folder / "model.safetensors")
     loaded.tokenizer.save(folder)
     config = {
         "architectures": [type(model).__name__],
@@ -443,47 +440,3 @@ def _version(package: str) -> str:
 
 def _write_json(path: Path, values: Mapping[str, Any]) -> None:
     path.write_text(json.dumps(values, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-
-
-@contextmanager
-def _replacing(folder: Path) -> Iterator[Path]:
-    """Give an empty folder beside ``folder``; when the block ends well, it takes the name ``folder``.
-
-    At every moment either the old or the new content exists whole: as ``folder`` or, between the two
-    renames, the old one as ``folder.previous`` (`_put_back` finds it).
-    """
-    folder = folder.expanduser().absolute()
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    _put_back(folder)
-    draft = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", suffix=".partial", dir=folder.parent))
-    try:
-        draft.chmod(0o755)
-        yield draft
-        for path in (*draft.iterdir(), draft):
-            _flush(path)
-        previous = _previous(folder)
-        if folder.exists():
-            shutil.rmtree(previous, ignore_errors=True)
-            folder.rename(previous)
-        draft.rename(folder)
-        _flush(folder.parent)
-        shutil.rmtree(previous, ignore_errors=True)
-    finally:
-        shutil.rmtree(draft, ignore_errors=True)
-
-
-def _previous(folder: Path) -> Path:
-    return folder.with_name(folder.name + ".previous")
-
-
-def _put_back(folder: Path) -> None:
-    if folder.name and not folder.exists() and (_previous(folder) / "config.json").is_file():
-        _previous(folder).rename(folder)
-
-
-def _flush(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

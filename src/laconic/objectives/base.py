@@ -6,6 +6,7 @@ from abc import abstractmethod
 from typing import Any, ClassVar, Literal
 
 import torch
+from pydantic import Field
 from torch import Tensor, nn
 
 from laconic.config.schema import RunConfig
@@ -30,7 +31,7 @@ class Objective(nn.Module):
         needs: ClassVar[str] = ""
         remedy: ClassVar[str] = ""
 
-        weight: float = 1.0
+        weight: float = Field(1.0, ge=0)
         reduction: Reduction = "token"
 
     config: Config

@@ -171,6 +171,7 @@ class CoarseEntropy(Objective):
         needs = "coarse_entropy"
         remedy = "a model that reads chunks: set model.type to coarse_to_fine"
 
+        weight: float = Field(1.0, ge=-100, le=100)
         reduction: Literal["token", "sentence"] = "sentence"
 
     config: Config

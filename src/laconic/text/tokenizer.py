@@ -80,6 +80,12 @@ class _OpenTokenizer(Tokenizer):
             counts.pop(special, None)
         frequent = [(-count, token) for token, count in counts.items() if count >= min_frequency]
         words = [token for _, token in sorted(frequent)[: max(0, size - len(reserved))]]
+        if not words:
+            name, most = min((-count, token) for token, count in counts.items())[::-1] if counts else ("", 0)
+            raise ConfigError(
+                f"The vocabulary would hold no word: with text.tokenizer.min_frequency {min_frequency:,} and "
+                f"max_vocabulary {size:,} none is kept, and the most frequent, '{name}', stands there {-most:,} times."
+            )
         vocabulary = {token: index for index, token in enumerate([*reserved, *words])}
         self._set_backend(self._blank(models.WordLevel(vocabulary, unk_token=UNK)))
 

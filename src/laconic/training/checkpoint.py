@@ -34,6 +34,8 @@ from safetensors import SafetensorError
 from torch import Tensor
 
 from laconic.errors import CheckpointError
+from laconic.files import flush
+from laconic.models.weights import save_tensors
 
 FORMAT_VERSION = 1
 MANIFEST = "manifest.json"
@@ -124,12 +126,12 @@ def remove_drafts(run_folder: Path) -> None:
 def _write_files(folder: Path, snapshot: Snapshot) -> None:
     for name, tensors in snapshot.tensors.items():
         path = folder / f"{name}.safetensors"
-        safetensors.torch.save_file(_separate(tensors), path)
-        _flush(path)
+        save_tensors(_separate(tensors), path)
+        flush(path)
     _write_json(folder / STATE, snapshot.values)
     files = {p.name: {"bytes": p.stat().st_size, "sha256": _sha256(p)} for p in sorted(folder.iterdir())}
     _write_json(folder / MANIFEST, {"format_version": FORMAT_VERSION, "files": files})
-    _flush(folder)
+    flush(folder)
 
 
 def _separate(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -156,7 +158,7 @@ def _replace(draft: Path, final: Path) -> None:
     if final.exists():
         _remove(final)
     os.rename(draft, final)
-    _flush(final.parent)
+    flush(final.parent)
 
 
 def _remove(folder: Path) -> None:
@@ -166,14 +168,6 @@ def _remove(folder: Path) -> None:
         shutil.rmtree(hidden, ignore_errors=True)
         os.rename(folder, hidden)
         shutil.rmtree(hidden, ignore_errors=True)
-
-
-def _flush(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def _sha256(path: Path) -> str:
@@ -209,6 +203,18 @@ def read_newest(run_folder: Path, notify: Callable[[str], None]) -> tuple[Path, 
             f"None of the {len(folders)} checkpoints in {run_folder} can be read; "
             "copy one back from a backup, or train again with --force."
         )
+    return None
+
+
+def newest_values(run_folder: Path) -> dict[str, Any] | None:
+    """What the newest checkpoint whose ``state.json`` can be read says beside its tensors; it is not verified."""
+    for folder in checkpoint_folders(run_folder):
+        try:
+            values = json.loads((folder / STATE).read_text(encoding="utf-8"))
+            if {"identity", "train_state"} <= values.keys():
+                return values
+        except (OSError, ValueError, AttributeError):
+            continue
     return None
 
 

@@ -72,8 +72,11 @@ class LogFile:
     def __init__(self, path: Path, keep_bytes: int = 0) -> None:
         self.path = path
         self._file: IO[bytes] = open(path, "ab")  # noqa: SIM115 - closed by `close`
-        if os.fstat(self._file.fileno()).st_size > keep_bytes:
+        size = os.fstat(self._file.fileno()).st_size
+        if size > keep_bytes:
             self._file.truncate(keep_bytes)
+        elif size < keep_bytes:  # it was cut by hand and that was accepted: go on after the last whole line
+            self._file.truncate(path.read_bytes().rfind(b"\n") + 1)
 
     def write(self, entry: dict[str, Any]) -> None:
         """Append one line; it is in the operating system's hands when this returns."""

@@ -6,16 +6,13 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext
 from pathlib import Path
 from typing import Any
 
-import torch
 from accelerate import Accelerator
-from accelerate.utils import DistributedType
 
 from laconic.config.checking import check_run
 from laconic.config.loading import with_absolute_paths
@@ -29,7 +26,8 @@ from laconic.training.averaging import WeightAverage
 from laconic.training.gradients import share_parameters
 from laconic.training.logging import Outlets, Reporter, RunLog
 from laconic.training.phases import Phases, PhaseSettings, freeze
-from laconic.training.run_folder import MODEL_FOLDER, RECIPE, open_folder
+from laconic.training.processes import join_processes, on_the_first
+from laconic.training.run_folder import MODEL_FOLDER, RECIPE, run_folder
 from laconic.training.setup import Parts, plan, prepare
 from laconic.training.signals import StopRequest
 from laconic.training.stages import finished, mark_finished, share_tokenizer, stage_of, stage_outlets
@@ -45,6 +43,7 @@ def train(
     *,
     resume: bool = False,
     force: bool = False,
+    accept_changes: bool = False,
     progress: Reporter | None = None,
     on_log: Callable[[dict[str, Any]], None] | None = None,
     on_message: Callable[[str], None] | None = None,
@@ -55,6 +54,7 @@ def train(
 
     Args:
         force: empty a run folder that is there already.
+        accept_changes: go on although recipe or log are not those that the run had at its newest checkpoint.
         progress: a display with an ``update`` method (`laconic.training.logging.Reporter`).
         on_log: called with each entry of ``log.jsonl``, on the first process.
         on_message: called with each sentence for a person (default: printed to stderr).
@@ -63,7 +63,8 @@ def train(
         ConfigError: the settings do not fit together, or ``out`` holds a run and neither option was given.
         DataError: the data is not usable.
         TrainingError: loss or gradients are not finite.
-        CheckpointError: no checkpoint can be read, or the disk is full.
+        CheckpointError: no checkpoint can be read, it is of another run, or the disk is full.
+        FolderInUseError: another process works in ``out``.
         TrainingInterrupted: Ctrl-C or SIGTERM; a checkpoint has been written.
     """
     given: dict[str, Any] = {"reporter": progress, "on_log": on_log, "on_message": on_message}
@@ -71,34 +72,40 @@ def train(
     out, run = Path(out), with_absolute_paths(run)
     check_run(run)
     stage = stage_of(run) if run.pretraining.enabled else None
-    accelerator = _accelerator(run, out)
-    if accelerator.is_main_process:
-        open_folder(run, out, resume=resume, force=force)
-    accelerator.wait_for_everyone()
-    with files.naming_a_full_disk(out), trusting(outside_names(run.model_dump())):
+    accelerator = join_processes(run, out)
+    with ExitStack() as held:
+        folder = run_folder(run, out, resume=resume, force=force, accept=accept_changes)
+        on_the_first(accelerator, lambda: held.enter_context(folder))
+        held.enter_context(files.naming_a_full_disk(out))
+        held.enter_context(trusting(outside_names(run.model_dump())))
         start = run.training.initial_weights
         if files.checkpoint_folders(out):
             start = None  # whatever it started from is in the checkpoints
         elif stage is not None:
-            start = _pretrain(run, stage, out, accelerator, outlets)
+            start = _pretrain(run, stage, out, accelerator, outlets, accept_changes)
         return _train_stage(run, out, start, accelerator, outlets)
 
 
-def _pretrain(run: RunConfig, stage: RunConfig, out: Path, accelerator: Accelerator, outlets: Outlets) -> str:
+def _pretrain(
+    run: RunConfig, stage: RunConfig, out: Path, accelerator: Accelerator, outlets: Outlets, accept: bool
+) -> str:
     """Do the stage before the training, or what is left of it; returns the folder of its model."""
     place = out / files.STAGE_FOLDER
     done = finished(out)
     accelerator.wait_for_everyone()
     if not done:
-        if accelerator.is_main_process:
-            open_folder(stage, place, resume=(place / RECIPE).is_file(), force=False)
-            outlets.on_message(f"Stage 1 of 2: pre-training on {run.pretraining.data}, in {place}")
-        share_tokenizer(run, stage, out, accelerator, outlets.reporter)
-        start = None if files.checkpoint_folders(place) else stage.training.initial_weights
-        own = _accelerator(stage, place)
-        result = _train_stage(stage, place, start, own, stage_outlets(outlets), whole=out)
-        if accelerator.is_main_process:
-            mark_finished(out, result)
+        with ExitStack() as held:
+            begun = (place / RECIPE).is_file()
+            folder = run_folder(stage, place, resume=begun, force=False, accept=accept)
+            on_the_first(accelerator, lambda: held.enter_context(folder))
+            if accelerator.is_main_process:
+                outlets.on_message(f"Stage 1 of 2: pre-training on {run.pretraining.data}, in {place}")
+            share_tokenizer(run, stage, out, accelerator, outlets.reporter)
+            start = None if files.checkpoint_folders(place) else stage.training.initial_weights
+            own = join_processes(stage, place)
+            result = _train_stage(stage, place, start, own, stage_outlets(outlets), whole=out)
+            if accelerator.is_main_process:
+                mark_finished(out, result)
     if accelerator.is_main_process:
         outlets.on_message("Stage 2 of 2: training, from the weights of the first stage")
     return str(place / MODEL_FOLDER)
@@ -112,6 +119,8 @@ def _train_stage(
     outlets: Outlets,
     whole: Path | None = None,
 ) -> TrainResult:
+    if run.training.trackers:
+        accelerator.init_trackers("laconic")
     rng.seed_everything(run.training.seed)
     parts = prepare(run, out, accelerator, outlets.reporter, start=start)
     if accelerator.is_main_process:
@@ -155,18 +164,15 @@ class Trainer:
         optim.schedule_factor(training.schedule, training.schedule.warmup_updates, self.total)  # refuse it now
         self.step = UpdateStep(run, self.model, parts.objectives, accelerator)
         self.phases = Phases(run, self.stream.updates_per_epoch())
+        self.phases.check(self.model, self._trainable)
         self.phase = self.phases.at(0)
         self.phases.try_on(self.model, self.step.acting, self._trainable)
         self.optimizer = optim.build_optimizer(training.optimizer, self.model)
         self.average = WeightAverage(self.model, training.average_last) if training.average_last else None
         self.validator = self._validator()
         self.state = TrainState()
-        self._identity = {
-            "seed": training.seed,
-            "processes": accelerator.num_processes,
-            "data": parts.data_digest,
-            "records": len(parts.train_set),
-        }
+        made = {"processes": accelerator.num_processes, "recipe": run.model_dump(mode="json")}
+        self._identity = parts.identity | made
         self._saved_update, self._improved, self._flags = 0, False, [0.0, 0.0, 0.0]
         rng.seed_everything(training.seed, accelerator.process_index + 1)
         self._load()
@@ -385,6 +391,8 @@ class Trainer:
         self.state = TrainState.from_state_dict(content.values["train_state"])
         if self.state.phase >= 0:
             self._apply_phase(self.phases[self.state.phase])
+        if self.state.position >= self.stream.batches_per_epoch:  # changes that were accepted make fewer batches
+            self.state.epoch, self.state.position = self.state.epoch + 1, 0
         snapshot.restore(
             content,
             model=self.model,
@@ -465,31 +473,3 @@ class Trainer:
         state = self.state
         epoch = state.epoch + state.position / self.stream.batches_per_epoch
         return {"update": state.update, "epoch": round(epoch, 4), "phase": self.phase.name}
-
-
-def close_processes() -> None:
-    """Leave the group of processes, if there is one; the last thing a distributed program does."""
-    if torch.distributed.is_available() and torch.distributed.is_initialized():
-        torch.distributed.destroy_process_group()
-
-
-def _accelerator(run: RunConfig, out: Path) -> Accelerator:
-    trackers = list(run.training.trackers)
-    # Without cpu=True accelerate takes two processes of torchrun on a machine without a GPU for two single ones.
-    cpu = not torch.accelerator.is_available()
-    accelerator = Accelerator(mixed_precision="no", cpu=cpu, log_with=trackers or None, project_dir=str(out))
-    expected = int(os.environ.get("WORLD_SIZE", "1"))
-    if accelerator.num_processes != expected:
-        raise ConfigError(
-            f"The launcher started {expected} processes, but they did not find each other "
-            f"({accelerator.num_processes} here); start them with torchrun or accelerate launch."
-        )
-    known = (DistributedType.NO, DistributedType.MULTI_CPU, DistributedType.MULTI_GPU)
-    if accelerator.distributed_type not in known:
-        raise ConfigError(
-            f"Training under accelerate's '{accelerator.distributed_type.value}' is not supported; "
-            "use plain data parallelism: accelerate launch --num_processes N (or torchrun)."
-        )
-    if trackers:
-        accelerator.init_trackers("laconic")
-    return accelerator

@@ -34,11 +34,13 @@ from laconic.training.logging import Reporter, Silent
 from laconic.types import Record
 
 TOKENIZER_FOLDER = "tokenizer"
+MANY_UNKNOWN = 0.25  # of the tokens of the documents: worth a note
 
 
 @dataclass
 class Parts:
-    """What `laconic.training.loop.Trainer` needs; ``data_digest`` identifies the training texts."""
+    """What `laconic.training.loop.Trainer` needs. ``identity`` holds digests of what an exact continuation must have
+    again: the texts (``data``, ``validation``) and the tokenizer."""
 
     tokenizer: Tokenizer
     model: SummarizationModel
@@ -46,7 +48,7 @@ class Parts:
     train_set: EncodedDataset
     validation_set: EncodedDataset | None
     collator: Collator
-    data_digest: str = ""
+    identity: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
 
@@ -95,7 +97,11 @@ def prepare(
         train_set=train_set,
         validation_set=validation_set,
         collator=Collator(tokenizer, run.text),
-        data_digest=_digest(train_records),
+        identity={
+            "data": _digest(train_records),
+            "validation": _digest(validation_records),
+            "tokenizer": hashlib.sha256((out / TOKENIZER_FOLDER / "tokenizer.json").read_bytes()).hexdigest(),
+        },
         notes=list(dict.fromkeys(notes)),
     )
 
@@ -180,6 +186,11 @@ def encode(
         notes.append(
             f"{name} data: {data.num_too_long:,} of {len(records):,} pairs left out, because the document has more "
             f"than {limit:,} tokens (data.max_document_tokens); {len(data):,} are left"
+        )
+    if data.unknown_share > MANY_UNKNOWN:
+        notes.append(
+            f"{name} data: the vocabulary of {tokenizer.vocab_size:,} lacks {data.unknown_share:.0%} of the documents' "
+            "tokens (text.tokenizer: max_vocabulary, min_frequency)"
         )
     return data
 

@@ -48,7 +48,7 @@ def take(
 
 
 def check_identity(snapshot: Snapshot, identity: dict[str, Any]) -> None:
-    """Refuse to resume with other data or another number of processes.
+    """Refuse to resume with other data, another tokenizer or another number of processes.
 
     Raises:
         CheckpointError: says what differs.
@@ -59,11 +59,12 @@ def check_identity(snapshot: Snapshot, identity: dict[str, Any]) -> None:
             f"The run was made by {stored.get('processes')} process(es) and is resumed by {identity['processes']}; "
             "an exact continuation needs the same number (see accelerate launch --num_processes)."
         )
-    if stored.get("data") != identity["data"]:
-        raise CheckpointError(
-            "The training data is not what the run was started with, so it cannot continue exactly; "
-            "put the old files back, or start a new run."
-        )
+    for key, what in (("data", "training data"), ("validation", "validation data"), ("tokenizer", "tokenizer")):
+        if stored.get(key, identity[key]) != identity[key]:  # an older version noted the training data only
+            raise CheckpointError(
+                f"The {what} is not what the run was started with, so it cannot continue exactly; "
+                "put the old files back, or start a new run."
+            )
 
 
 def restore(

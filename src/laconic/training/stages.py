@@ -6,7 +6,6 @@ one tokenizer, which is made first and lies in both folders. The training proper
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 from collections.abc import Iterator
@@ -21,6 +20,7 @@ from laconic.config.schema import DataConfig, RunConfig
 from laconic.config.section import validate
 from laconic.data.readers import find_splits, is_one_data_set
 from laconic.errors import ConfigError, DataError
+from laconic.files import write_json
 from laconic.training.checkpoint import STAGE_FOLDER
 from laconic.training.logging import Outlets, Reporter
 from laconic.training.run_folder import FINISHED, MODEL_FOLDER
@@ -89,9 +89,7 @@ def finished(out: Path) -> bool:
 
 def mark_finished(out: Path, result: TrainResult) -> None:
     """Note that the stage of the run in ``out`` is over, with how it ended."""
-    draft = out / STAGE_FOLDER / f"{FINISHED}.tmp"
-    draft.write_text(json.dumps(asdict(result)) + "\n", encoding="utf-8")
-    os.replace(draft, draft.with_suffix(""))
+    write_json(out / STAGE_FOLDER / FINISHED, asdict(result))
 
 
 def stage_outlets(outlets: Outlets) -> Outlets:

@@ -14,7 +14,8 @@ import torch
 from laconic.config.loading import merge
 from laconic.config.schema import RunConfig
 from laconic.training.logging import Outlets
-from laconic.training.loop import Trainer, _accelerator
+from laconic.training.loop import Trainer
+from laconic.training.processes import join_processes
 from laconic.training.setup import prepare
 
 MakeRun = Callable[..., RunConfig]
@@ -78,7 +79,7 @@ def make_trainer(make_run: MakeRun, tmp_path: Path) -> MakeTrainer:
         run = run or make_run(**changes)
         out = tmp_path / "run"
         out.mkdir(exist_ok=True)
-        accelerator = _accelerator(run, out)
+        accelerator = join_processes(run, out)
         torch.manual_seed(run.training.seed)
         parts = prepare(run, out, accelerator)
         return Trainer(run, out, parts, accelerator, Outlets(on_message=lambda message: None))

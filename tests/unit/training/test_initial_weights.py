@@ -16,7 +16,8 @@ from laconic.models.folder import load_model_folder
 from laconic.text.tokenizer import BpeTokenizer, PretrainedTokenizer, Tokenizer
 from laconic.training import rng
 from laconic.training.initial import adopted_tokenizer, take_weights
-from laconic.training.loop import Trainer, _accelerator, train
+from laconic.training.loop import Trainer, train
+from laconic.training.processes import join_processes
 from laconic.training.setup import Parts, prepare
 
 TRANSFORMER = {
@@ -60,7 +61,7 @@ def starting_from(run: RunConfig, place: str | Path, **changes: Any) -> RunConfi
 def drawn(run: RunConfig, out: Path, start: str | Path | None = None) -> Parts:
     out.mkdir(exist_ok=True)
     rng.seed_everything(run.training.seed)
-    return prepare(run, out, _accelerator(run, out), start=None if start is None else str(start))
+    return prepare(run, out, join_processes(run, out), start=None if start is None else str(start))
 
 
 @pytest.mark.parametrize("inside", ["", "model"])
@@ -175,7 +176,7 @@ def test_the_first_update_is_of_the_taken_weights(base: RunConfig, trained: Path
     """Nothing between preparing and training draws them anew."""
     parts = drawn(starting_from(base, trained), tmp_path / "run", trained)
     before = {name: value.clone() for name, value in parts.model.state_dict().items()}
-    trainer = Trainer(base, tmp_path / "run", parts, _accelerator(base, tmp_path / "run"))
+    trainer = Trainer(base, tmp_path / "run", parts, join_processes(base, tmp_path / "run"))
     assert all(torch.equal(value, before[name]) for name, value in trainer.model.state_dict().items())
 
 

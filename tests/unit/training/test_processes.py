@@ -14,7 +14,8 @@ import torch
 from laconic.config.schema import RunConfig
 from laconic.training.checkpoint import checkpoint_folders, read_checkpoint
 from laconic.training.logging import read_log
-from laconic.training.loop import close_processes, train
+from laconic.training.loop import train
+from laconic.training.processes import close_processes
 
 CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload(["laconic.training.loop", "laconic.models.seq2seq"])

@@ -1,26 +1,12 @@
-"""Files that are written beside their place and get their name when complete."""
+"""JSON of a selection; names of files may hold bytes that are no text."""
 
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
-
-@contextmanager
-def part_of(path: Path) -> Iterator[BinaryIO]:
-    """Open for writing; whoever is killed meanwhile leaves no file of that name."""
-    draft = path.with_name(path.name + ".partial")
-    try:
-        with draft.open("wb") as file:
-            yield file
-    except BaseException:
-        draft.unlink(missing_ok=True)
-        raise
-    os.replace(draft, path)
+from laconic.files import part_of
 
 
 def write_json(path: Path, value: Any) -> None:

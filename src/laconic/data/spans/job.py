@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from laconic.data.spans.choose import Threshold, choose, report
-from laconic.data.spans.files import part_of, read_json, write_json
+from laconic.data.spans.files import read_json, write_json
 from laconic.data.spans.manifest import MANIFEST, describe
 from laconic.data.spans.pieces import Plan, emit_piece, merge_piece, perform, place_of, scan_piece
 from laconic.data.spans.reading import find_shards
@@ -27,6 +27,7 @@ from laconic.data.spans.settings import SpanSettings
 from laconic.data.spans.tokenizer_files import find_tokenizer, fingerprint
 from laconic.data.spans.workers import Processes, RayCluster, Run, import_ray, run_here
 from laconic.errors import ConfigError, DataError
+from laconic.files import LOCK, only_here, part_of
 
 OnProgress = Callable[[str, int, int], object]  # the stage, what is done, of how much
 
@@ -61,6 +62,7 @@ def select_spans(
     Raises:
         ConfigError: settings, folder or tokenizer do not fit.
         DataError: the corpus cannot be read, or holds nothing to select.
+        FolderInUseError: another selection is being written there.
     """
     if workers is not None and workers < 1:
         raise ConfigError(f"--workers is {workers}; it must be at least 1.")
@@ -68,18 +70,21 @@ def select_spans(
         import_ray()
     tokenizer = find_tokenizer(settings.tokenizer)
     mark = fingerprint(tokenizer)
-    if overwrite:
-        _clear(out)
-    finished = _finished(out, settings, mark, inputs)
-    if finished is not None:
-        return finished
-    plan = _plan(out, settings, list(inputs), mark, tokenizer)
-    runner = RayCluster(workers) if ray else Processes(workers) if workers and workers > 1 else None
-    try:
-        return _Job(out, plan, runner or run_here, progress).finish()
-    finally:
-        if runner is not None:
-            runner.close()
+    if out.exists() and not out.is_dir():
+        raise ConfigError(f"{out} is not a folder; choose another one.")
+    with only_here(out):
+        if overwrite:
+            _clear(out)
+        finished = _finished(out, settings, mark, inputs)
+        if finished is not None:
+            return finished
+        plan = _plan(out, settings, list(inputs), mark, tokenizer)
+        runner = RayCluster(workers) if ray else Processes(workers) if workers and workers > 1 else None
+        try:
+            return _Job(out, plan, runner or run_here, progress).finish()
+        finally:
+            if runner is not None:
+                runner.close()
 
 
 # ------------------------------------------------------------------------------------------ beginning
@@ -139,7 +144,7 @@ def _plan(out: Path, settings: SpanSettings, inputs: list[str], mark: str, token
         _refuse_new(plan, inputs, out)
         return plan
     shards = find_shards(inputs, out)
-    if out.exists() and (not out.is_dir() or any(path.name != WORK for path in out.iterdir())):
+    if any(path.name not in {WORK, LOCK} for path in out.iterdir()):
         raise ConfigError(f"{out} is not an empty folder; choose another one.")
     for name in ("scan", "chosen", "emit"):
         (work / name).mkdir(parents=True, exist_ok=True)

@@ -1,0 +1,131 @@
+"""No setting anywhere is infinite, absurdly large, half a character, or a number where it should be true or false."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Iterator
+from typing import Any, Union, get_args, get_origin
+
+import pytest
+from pydantic import ValidationError
+from pydantic.fields import FieldInfo
+
+from laconic.config import names
+from laconic.config.checking import check_run
+from laconic.config.loading import load_recipe, resolve_run
+from laconic.config.schema import Recipe, RunConfig
+from laconic.config.section import Section, validate
+from laconic.errors import ConfigError
+
+TABLES = {name: value for name, value in vars(names).items() if name.isupper() and isinstance(value, dict)}
+
+
+def sections(annotation: Any) -> Iterator[type[Section]]:
+    """The sections that a type names, and those within them."""
+    if isinstance(annotation, type) and issubclass(annotation, Section):
+        yield annotation
+        for field in annotation.model_fields.values():
+            yield from sections(field.annotation)
+    for part in get_args(annotation):
+        yield from sections(part)
+
+
+def every_field() -> list[tuple[type[Section], str, FieldInfo]]:
+    roots = [RunConfig, Recipe]
+    roots += [names.resolve(table, entries, name).Config for table, entries in TABLES.items() for name in entries]
+    found = dict.fromkeys(section for root in roots for section in sections(root))
+    return [(section, name, field) for section in found for name, field in section.model_fields.items()]
+
+
+def holds(annotation: Any, kinds: tuple[type, ...]) -> bool:
+    if get_origin(annotation) in (Union, types.UnionType):
+        return any(holds(part, kinds) for part in get_args(annotation))
+    return annotation in kinds
+
+
+FIELDS = every_field()
+NUMBERS = [field for field in FIELDS if holds(field[2].annotation, (int, float))]
+
+
+def refused(section: type[Section], name: str, value: Any) -> bool:
+    """Does the value itself make the section complain about this field?"""
+    try:
+        section.model_validate({name: value})
+    except ValidationError as error:
+        return any(problem["loc"][:1] == (name,) for problem in error.errors())
+    except ConfigError:
+        return True
+    return False
+
+
+def test_there_are_many() -> None:
+    assert len(NUMBERS) > 150
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf"), 1e30, -1e30, 10**30, "1e30", "nan", True])
+def test_every_number_of_every_section_has_bounds(value: Any) -> None:
+    lax = [
+        f"{section.__module__}.{section.__qualname__}.{name}"
+        for section, name, field in NUMBERS
+        if not (value is True and holds(field.annotation, (bool,)))
+        if not (isinstance(value, str) and holds(field.annotation, (str,)))
+        if not refused(section, name, value)
+    ]
+    assert not lax
+
+
+def test_every_text_of_every_section_is_unicode() -> None:
+    texts = [field for field in FIELDS if holds(field[2].annotation, (str,))]
+    assert len(texts) > 20
+    lax = [f"{section.__qualname__}.{name}" for section, name, _ in texts if not refused(section, name, "\ud800")]
+    assert not lax
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        "training.seed=-1",
+        "training.optimizer.betas=[5, 7]",
+        "training.optimizer.betas=[true, false]",
+        "training.optimizer.momentum=5",
+        "training.optimizer.weight_decay=1e30",
+        "training.optimizer.epsilon=1e30",
+        "training.optimizer.learning_rate=1e30",
+        "training.trackers=[nonsense]",
+        "training.workers=1000",
+        "training.clip_norm=.inf",
+        "training.batch_size=true",
+        "training.phases=[{name: a, objective_weights: {nll: -1}}]",
+        "training.phases=[{name: a, objective_weights: {other: 1}}]",
+        'description="\\ud800"',
+        "objectives=[]",
+        "objectives=[{type: nll, weight: -1}]",
+        "evaluation.profile=other",
+        "evaluation.rouge={stm: true}",
+        "evaluation.rouge={max_bytes: many}",
+        "evaluation.rouge={alpha: .nan}",
+        "evaluation.rouge={weight: .inf}",
+        "evaluation.rouge={samples: 1000000000000}",
+        "evaluation.rouge={kinds: [Q]}",
+        "evaluation.rouge={kinds: 5}",
+        "evaluation.rouge={multi: [average]}",
+        "model=5",
+        "model.attention=5",
+        "text.tokenizer.max_vocabulary=1e99",
+    ],
+)
+def test_settings_that_make_no_sense(setting: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        check_run(resolve_run(load_recipe("headline_writer"), overrides=[setting]))
+    assert "\n" not in str(caught.value)
+
+
+def test_a_weight_that_may_be_negative() -> None:
+    spread = ["objectives=[{type: nll}, {type: reinforce}, {type: coarse_entropy, weight: -0.01}]"]
+    check_run(resolve_run(load_recipe("coarse_to_fine"), overrides=spread))
+
+
+def test_a_long_value_is_not_repeated_in_full() -> None:
+    with pytest.raises(ConfigError) as caught:
+        validate(RunConfig, {"name": "x", "model": {}, "training": {"batch_size": ["y" * 10_000] * 10_000}}, where="")
+    assert len(str(caught.value)) < 1000

@@ -1,0 +1,137 @@
+"""Files and folders that appear whole, and the lock on a folder."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from laconic.errors import FolderInUseError
+from laconic.files import LOCK, only_here, part_of, put_back, remove_leftovers, replacing_folder, write_text
+
+DIE_HOLDING = """
+import os, signal, sys
+from pathlib import Path
+from laconic.files import only_here, replacing_folder
+with {what}(Path(sys.argv[1])) as draft:
+    if draft is not None:
+        (draft / "half").write_text("x")
+    print("ready", flush=True)
+    os.kill(os.getpid(), signal.SIGKILL) if sys.argv[2] == "die" else sys.stdin.read()
+"""
+
+
+def other(what: str, folder: Path, end: str) -> subprocess.Popen[str]:
+    """Another process that works in ``folder``: it dies there, or waits for the end of its input."""
+    command = [sys.executable, "-c", DIE_HOLDING.format(what=what), str(folder), end]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    return process
+
+
+def test_a_folder_is_held_by_one(tmp_path: Path) -> None:
+    process = other("only_here", tmp_path, "wait")
+    with (
+        pytest.raises(FolderInUseError, match=rf"in use by process {process.pid} on \S+; wait") as caught,
+        only_here(tmp_path),
+    ):
+        pass
+    assert "\n" not in str(caught.value)
+    process.communicate("")
+    with only_here(tmp_path), pytest.raises(FolderInUseError), only_here(tmp_path):
+        pass
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_lock_dies_with_its_process(tmp_path: Path) -> None:
+    assert other("only_here", tmp_path, "die").wait() == -9
+    assert (tmp_path / LOCK).exists()
+    with only_here(tmp_path):
+        pass
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_forked_child_keeps_nothing_locked(tmp_path: Path) -> None:
+    """A data-loading worker may live a little longer than the process that was killed."""
+    if "fork" not in multiprocessing.get_all_start_methods():
+        pytest.skip("no fork here")
+    reading, writing = os.pipe()
+    with only_here(tmp_path):
+        child = os.fork()
+        if not child:
+            os.close(writing)
+            os.read(reading, 1)
+            os._exit(0)
+    try:
+        with only_here(tmp_path):
+            pass
+    finally:
+        os.close(writing)
+        os.waitpid(child, 0)
+        os.close(reading)
+
+
+def test_a_folder_that_stays_empty_goes_away_again(tmp_path: Path) -> None:
+    with only_here(tmp_path / "new"):
+        pass
+    assert not (tmp_path / "new").exists()
+    with only_here(tmp_path / "new"):
+        (tmp_path / "new" / "file").touch()
+    assert [path.name for path in (tmp_path / "new").iterdir()] == ["file"]
+
+
+def test_what_a_killed_writer_left_is_removed_by_the_next(tmp_path: Path) -> None:
+    place = tmp_path / "model"
+    assert other("replacing_folder", place, "die").wait() == -9
+    assert len(list(tmp_path.glob(".model.*.partial"))) == 1
+    (tmp_path / ".model.json.partial").touch()  # of a file called model.json: not ours
+    with replacing_folder(place) as draft:
+        (draft / "whole").write_text("x")
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".model.json.partial", "model"]
+    assert [path.name for path in place.iterdir()] == ["whole"]
+
+
+def test_a_living_writer_keeps_its_draft(tmp_path: Path) -> None:
+    process = other("replacing_folder", tmp_path / "model", "wait")
+    remove_leftovers(tmp_path / "model")
+    assert process.communicate("")[0] == ""
+    assert process.returncode == 0
+    assert [path.name for path in (tmp_path / "model").iterdir()] == ["half"]
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+def test_an_old_folder_is_put_back_and_an_outlived_one_removed(tmp_path: Path) -> None:
+    place, previous = tmp_path / "model", tmp_path / "model.previous"
+    previous.mkdir()
+    (previous / "old").touch()
+    put_back(place)
+    assert [path.name for path in place.iterdir()] == ["old"]
+    previous.mkdir()
+    remove_leftovers(place)
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+@pytest.mark.parametrize("umask", [0o022, 0o077, 0o002])
+def test_the_umask_is_the_rule(tmp_path: Path, umask: int) -> None:
+    before = os.umask(umask)
+    try:
+        with replacing_folder(tmp_path / "model") as draft:
+            write_text(draft / "a.txt", "a")
+    finally:
+        os.umask(before)
+    assert (tmp_path / "model").stat().st_mode & 0o777 == 0o777 & ~umask
+    assert (tmp_path / "model" / "a.txt").stat().st_mode & 0o777 == 0o666 & ~umask
+
+
+def test_a_file_is_replaced_whole_or_not_at_all(tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "file"
+    write_text(path, "old")
+    with pytest.raises(TypeError), part_of(path) as file:
+        file.writelines([b"half", None])  # type: ignore[list-item]
+    assert path.read_text() == "old"
+    assert [found.name for found in path.parent.iterdir()] == ["file"]

@@ -1,0 +1,244 @@
+"""One job in a run folder at a time, and no run goes on as another one unless that is said."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import stat
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from laconic.cli.main import main
+from laconic.config.loading import dump_run, load_run
+from laconic.config.schema import RunConfig
+from laconic.errors import CheckpointError, ConfigError, FolderInUseError
+from laconic.files import only_here
+from laconic.training.logging import read_log
+from laconic.training.loop import train
+
+MakeRun = Callable[..., RunConfig]
+
+
+@pytest.fixture
+def run(make_run: MakeRun) -> Any:
+    return make_run(**{"training.checkpoint.every_updates": 2})
+
+
+def go(run: Any, out: Path, **options: Any) -> Any:
+    return train(run, out, on_message=lambda message: None, **options)
+
+
+def test_a_run_that_is_being_trained_is_left_alone(run: Any, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    go(run, out)
+    before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
+    with only_here(out):
+        for options in ({"resume": True}, {"force": True}, {}, {"resume": True, "accept_changes": True}):
+            with pytest.raises(FolderInUseError, match=f"{out} is in use by process {os.getpid()}"):
+                go(run, out, **options)
+    assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == before
+
+
+def test_a_run_holds_its_folder(run: Any, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    met: list[str] = []
+
+    def meddle(entry: dict[str, Any]) -> None:
+        with pytest.raises(FolderInUseError) as caught:
+            go(run, out, force=True)
+        met.append(str(caught.value))
+
+    train(run, out, on_message=lambda message: None, on_log=meddle)
+    assert len(met) == 5
+    assert not (out / ".lock").exists()
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("training.seed", 4), ("training.batch_size", 4), ("model.hidden_size", 7), ("description", "other")],
+)
+def test_a_recipe_that_was_edited_is_refused(run: Any, tmp_path: Path, key: str, value: Any) -> None:
+    out = tmp_path / "run"
+    go(run, out)
+    recipe = out / "recipe.yaml"
+    values = yaml.safe_load(recipe.read_text())
+    *path, last = key.split(".")
+    place = values
+    for part in path:
+        place = place[part]
+    before, place[last] = place[last], value
+    edited = yaml.safe_dump(values)
+    recipe.write_text(edited)
+    with pytest.raises(CheckpointError) as caught:
+        go(load_run(recipe), out, resume=True)
+    assert f"({key}: {json.dumps(before)} there, {json.dumps(value)} now)" in str(caught.value)
+    assert f"laconic resume {out} --accept-changes" in str(caught.value)
+    assert recipe.read_text() == edited, "what was refused must not look as if it had been accepted"
+
+
+def test_a_recipe_that_was_cut_anywhere_is_refused(run: Any, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    go(run, out)
+    recipe = out / "recipe.yaml"
+    whole = recipe.read_text().splitlines(keepends=True)
+    loaded = 0
+    for count in range(1, len(whole)):
+        recipe.write_text("".join(whole[:count]))
+        try:
+            cut = load_run(recipe)
+        except ConfigError:
+            continue
+        loaded += 1
+        if cut == run:
+            continue
+        with pytest.raises(CheckpointError, match="is not what the run was made with"):
+            go(cut, out, resume=True)
+    assert loaded > 20
+
+
+def test_what_a_continuation_may_change(run: Any, make_run: MakeRun, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    go(run, out)
+    moved = tmp_path / "elsewhere.jsonl"
+    moved.write_bytes(Path(run.data.train).read_bytes())
+    longer = make_run(**{"training.checkpoint.every_updates": 2, "training.max_updates": 8, "data.train": str(moved)})
+    assert go(longer, out, resume=True).updates == 8
+
+
+@pytest.mark.parametrize("kept", [0.5, 0.0, None])
+def test_a_log_that_was_cut_or_deleted_is_refused(
+    run: Any, make_run: MakeRun, tmp_path: Path, kept: float | None
+) -> None:
+    out = tmp_path / "run"
+    go(run, out)
+    log = out / "log.jsonl"
+    size = log.stat().st_size
+    if kept is None:
+        log.unlink()
+    else:
+        os.truncate(log, int(kept * size))
+    with pytest.raises(CheckpointError, match=rf"log.jsonl (has|is gone).* {size:,} bytes .*--accept-changes"):
+        go(run, out, resume=True)
+    assert go(run, out, resume=True, accept_changes=True).updates == 6
+    longer = make_run(**{"training.checkpoint.every_updates": 2, "training.max_updates": 8})
+    assert go(longer, out, resume=True, accept_changes=True).updates == 8
+    assert read_log(log)[-1]["update"] == 8, "every line is whole"
+    assert go(longer, out, resume=True).updates == 8, "what was accepted is the run from then on"
+
+
+def test_accepted_changes_are_trained_with(run: Any, make_run: MakeRun, tmp_path: Path) -> None:
+    """Fewer batches, fewer phases: the run goes on from where it can."""
+    phases = [{"name": "first", "until": 2}, {"name": "second", "until": 4}, {"name": "third"}]
+    out = tmp_path / "run"
+    go(make_run(**{"training.checkpoint.every_updates": 2, "training.phases": phases}), out)
+    changed = make_run(**{"training.batch_size": 64, "training.max_updates": 9})
+    with pytest.raises(CheckpointError, match=r"training\.batch_size: 8 there, 64 now"):
+        go(changed, out, resume=True)
+    assert go(changed, out, resume=True, accept_changes=True).updates == 9
+    assert go(changed, out, resume=True).updates == 9
+
+
+def test_before_the_first_checkpoint_the_file_itself_tells(make_run: MakeRun, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+
+    def stop(entry: dict[str, Any]) -> None:
+        raise InterruptedError
+
+    run = make_run(**{"training.checkpoint.every_updates": 5})
+    with pytest.raises(InterruptedError):
+        train(run, out, on_message=lambda message: None, on_log=stop)
+    assert not list(out.glob("checkpoint-*"))
+    recipe = out / "recipe.yaml"
+    whole = recipe.read_text()
+    recipe.write_text(whole.replace("seed: 3", "seed: 4"))
+    with pytest.raises(CheckpointError, match="was changed or cut short"):
+        go(load_run(recipe), out, resume=True)
+    recipe.write_text(whole)
+    assert go(load_run(recipe), out, resume=True).updates == 6
+
+
+@pytest.mark.parametrize(("file", "what"), [("validation", "validation data"), ("tokenizer", "tokenizer")])
+def test_the_rest_of_the_identity(make_run: MakeRun, tmp_path: Path, file: str, what: str) -> None:
+    copied = tmp_path / "validation.jsonl"
+    copied.write_bytes(Path(str(make_run().data.train)).read_bytes())
+    run = make_run(**{"data.validation": str(copied)})
+    out = tmp_path / "run"
+    go(run, out)
+    if file == "validation":
+        copied.write_text("".join(copied.read_text().splitlines(keepends=True)[1:]))
+    else:
+        place = out / "tokenizer" / "tokenizer.json"
+        place.write_text(place.read_text() + "\n")
+    with pytest.raises(CheckpointError, match=f"The {what} is not what the run was started with"):
+        go(run, out, resume=True)
+
+
+def test_checkpoints_of_an_older_version_go_on(run: Any, tmp_path: Path) -> None:
+    """They know the training data and the number of processes only; their recipe has no digest."""
+    out = tmp_path / "run"
+    go(run, out)
+    (out / "recipe.yaml").write_text((out / "recipe.yaml").read_text().partition("\n")[2])
+    for folder in out.glob("checkpoint-*"):
+        state = json.loads((folder / "state.json").read_text())
+        kept = {key: state["identity"][key] for key in ("data", "processes")}
+        text = json.dumps(state | {"identity": kept | {"seed": 3, "records": 20}})
+        (folder / "state.json").write_text(text)
+        manifest = json.loads((folder / "manifest.json").read_text())
+        digest = hashlib.sha256(text.encode()).hexdigest()
+        manifest["files"]["state.json"] = {"bytes": len(text.encode()), "sha256": digest}
+        (folder / "manifest.json").write_text(json.dumps(manifest))
+    assert go(run, out, resume=True).updates == 6
+
+
+def test_the_command_says_it_in_one_sentence(run: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "run"
+    go(run, out)
+    (out / "log.jsonl").unlink()
+    assert main(["--quiet", "resume", str(out)]) == 5
+    said = capsys.readouterr().err
+    assert "log.jsonl is gone or empty" in said
+    assert said.count("\n") == 1
+    with only_here(out):
+        assert main(["resume", str(out), "--accept-changes"]) == 1
+    assert "is in use by process" in capsys.readouterr().err
+    assert main(["resume", str(out), "--accept-changes"]) == 0
+
+
+DRAW = """
+import sys
+from collections.abc import Callable
+from pathlib import Path
+import torch
+from laconic.config.loading import load_run
+from laconic.training.logging import read_log
+from laconic.training.loop import train
+torch.set_num_threads(1)
+train(load_run(Path(sys.argv[1])), sys.argv[2], on_message=lambda message: None)
+"""
+
+
+def test_equal_runs_make_equal_files_and_the_umask_is_the_rule(make_run: MakeRun, tmp_path: Path) -> None:
+    """In processes of their own, with other seeds of Python's hashes."""
+    model = {"type": "transformer", "encoder_layers": 1, "decoder_layers": 1, "hidden_size": 8, "num_heads": 2}
+    shared = {"feed_forward_size": 8, "share_embeddings": True}
+    run = make_run(**{"model": model | shared, "objectives": [{"type": "nll"}]})
+    (tmp_path / "run.yaml").write_text(dump_run(run))
+    found = []
+    for number in range(2):
+        out = tmp_path / str(number) / "run"
+        command = [sys.executable, "-c", DRAW, str(tmp_path / "run.yaml"), str(out)]
+        subprocess.run(command, check=True, umask=0o027, env=os.environ | {"PYTHONHASHSEED": str(number)})
+        modes = {stat.S_IMODE(path.stat().st_mode) for path in out.rglob("*") if path.is_file()}
+        assert modes == {0o640}
+        assert {stat.S_IMODE(path.stat().st_mode) for path in out.rglob("*") if path.is_dir()} == {0o750}
+        found.append({str(path.relative_to(out)): path.read_bytes() for path in out.rglob("*") if path.is_file()})
+    clocks = {name for name in found[0] if name.endswith(("state.json", "manifest.json", "timing.jsonl"))}
+    assert found[0].keys() == found[1].keys()
+    assert {name for name in found[0] if found[0][name] != found[1][name]} <= clocks
