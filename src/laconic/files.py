@@ -114,8 +114,15 @@ if hasattr(os, "register_at_fork"):
 
 @contextmanager
 def part_of(path: Path) -> Iterator[BinaryIO]:
-    """Open ``path`` for writing; it appears, or is replaced, when the block ends well, and is on the disk then."""
+    """Open ``path`` for writing; it appears, or is replaced, when the block ends well, and is on the disk then.
+
+    What is no file, such as ``/dev/stdout``, is written to as it is: nothing may take its place.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
+    if path.exists() and not path.is_file():
+        with path.open("wb") as file:
+            yield file
+        return
     draft = path.with_name(f".{path.name}.partial")
     try:
         with draft.open("wb") as file:

@@ -135,3 +135,13 @@ def test_a_file_is_replaced_whole_or_not_at_all(tmp_path: Path) -> None:
         file.writelines([b"half", None])  # type: ignore[list-item]
     assert path.read_text() == "old"
     assert [found.name for found in path.parent.iterdir()] == ["file"]
+
+
+def test_what_is_no_file_keeps_its_place(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reading = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    write_text(pipe, "through")
+    assert os.read(reading, 100) == b"through"
+    os.close(reading)
+    assert pipe.is_fifo()

@@ -42,8 +42,8 @@ class Convolution(CoarseEncoder):
     """
 
     class Config(Section):
-        size: int = Field(600, ge=1)
-        width: int = Field(6, ge=1)
+        size: int = Field(600, ge=1, le=65_536)
+        width: int = Field(6, ge=1, le=65_536)
         activation: Literal["tanh", "relu", "none"] = "tanh"
         separate_embedding: bool = False
         frozen: bool = False  # the separate table
@@ -76,7 +76,8 @@ class BagOfWords(CoarseEncoder):
     """BOW: the sum of the chunk's embeddings in a table of its own (section 4.1), frozen unless told otherwise."""
 
     class Config(Section):
-        size: int | None = Field(None, ge=1)  # none: as wide as the word embeddings, and it starts as their copy
+        # none: as wide as the word embeddings, and it starts as their copy
+        size: int | None = Field(None, ge=1, le=65_536)
         frozen: bool = True
 
     def __init__(self, config: Config, *, embedding: nn.Embedding, pad_id: int) -> None:

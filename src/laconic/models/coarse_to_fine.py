@@ -76,14 +76,14 @@ class CoarseToFineConfig(Section):
     attention: Spec = Field(default_factory=lambda: {"type": "coarse_to_fine"})
     coarse: Spec = Field(default_factory=lambda: {"type": "convolution"})
     chunking: Literal["grid", "sentence"] = "grid"  # (1)
-    chunks: int | None = Field(10, ge=1)  # M; none: as many as the document needs
-    chunk_words: int = Field(40, ge=1)  # N
+    chunks: int | None = Field(10, ge=1, le=65_536)  # M; none: as many as the document needs
+    chunk_words: int = Field(40, ge=1, le=65_536)  # N
     separator_id: int | None = None  # the token that ends a sentence, for chunking: sentence
-    position_size: int = Field(0, ge=0)  # +POS: 25
-    position_rows: int | None = Field(None, ge=1)  # (21) chunks beyond the last share its vector
-    embedding_size: int = Field(300, ge=1)
-    hidden_size: int = Field(500, ge=1)
-    layers: int = Field(2, ge=1)
+    position_size: int = Field(0, ge=0, le=65_536)  # +POS: 25
+    position_rows: int | None = Field(None, ge=1, le=65_536)  # (21) chunks beyond the last share its vector
+    embedding_size: int = Field(300, ge=1, le=65_536)
+    hidden_size: int = Field(500, ge=1, le=65_536)
+    layers: int = Field(2, ge=1, le=1000)
     dropout: float = Field(0.3, ge=0, lt=1)
     freeze_words: bool = False  # (11) the word encoder's table
     mask_padding: bool = False  # (14)

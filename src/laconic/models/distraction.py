@@ -64,9 +64,9 @@ class DistractionConfig(Section):
     decoder: Literal["two-level", "one-level"] = "two-level"  # (14)
     gru: Literal["torch", "paper"] = "torch"  # (2)
     bias: bool = True  # (3)
-    embedding_size: int = Field(120, ge=1)
-    hidden_size: int = Field(600, ge=1)  # of the decoder, and of each direction of the encoder (20)
-    readout_size: int | None = Field(None, ge=1)  # none: hidden_size (4)
+    embedding_size: int = Field(120, ge=1, le=65_536)
+    hidden_size: int = Field(600, ge=1, le=65_536)  # of the decoder, and of each direction of the encoder (20)
+    readout_size: int | None = Field(None, ge=1, le=65_536)  # none: hidden_size (4)
     attention: Spec = Field(default_factory=lambda: {"type": "distraction", "size": 100})  # (5)
     head: Spec = Field(default_factory=lambda: {"type": "vocabulary"})
     init: Literal["gaussian", "torch"] = "gaussian"

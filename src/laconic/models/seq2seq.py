@@ -48,9 +48,9 @@ class Seq2SeqConfig(Section):
 
     cell: Literal["lstm", "gru"] = "lstm"
     bidirectional: bool = True
-    embedding_size: int = Field(128, ge=1)
-    encoder_hidden: int = Field(256, ge=1)  # a direction (1)
-    hidden_size: int = Field(256, ge=1)
+    embedding_size: int = Field(128, ge=1, le=65_536)
+    encoder_hidden: int = Field(256, ge=1, le=65_536)  # a direction (1)
+    hidden_size: int = Field(256, ge=1, le=65_536)
     bridge_activation: tuple[Literal["none", "relu", "tanh"], Literal["none", "relu", "tanh"]] = ("tanh", "none")  # (4)
     forget_bias: float = 0.0  # (3)
     two_biases: bool = True

@@ -62,21 +62,21 @@ Spec = dict[str, Any]
 class TransformerConfig(Section):
     """Defaults are the paper's, and where it is silent its code's (specification b.1 and d)."""
 
-    encoder_layers: int = Field(6, ge=1)
-    decoder_layers: int = Field(6, ge=1)
-    hidden_size: int = Field(512, ge=1)  # D
-    num_heads: int = Field(8, ge=1)
-    feed_forward_size: int = Field(2048, ge=1)
+    encoder_layers: int = Field(6, ge=1, le=1000)
+    decoder_layers: int = Field(6, ge=1, le=1000)
+    hidden_size: int = Field(512, ge=1, le=65_536)  # D
+    num_heads: int = Field(8, ge=1, le=65_536)
+    feed_forward_size: int = Field(2048, ge=1, le=65_536)
     norm: Literal["post", "pre"] = "post"
     dropout: float = Field(0.3, ge=0, lt=1)  # embeddings with positions, and every sublayer's output
     attention_dropout: float = Field(0.0, ge=0, lt=1)
     relu_dropout: float = Field(0.0, ge=0, lt=1)
-    max_positions: int = Field(1024, ge=1)
+    max_positions: int = Field(1024, ge=1, le=65_536)
     share_embeddings: bool = True  # source, target and output; false: three matrices
     start_with_end: bool = True  # the decoder's first input is END, not BOS
     head: Spec = Field(default_factory=lambda: {"type": "vocabulary"})
     attention_layer: int = -1  # the decoder layer that copies and explains
-    attention_head: int | None = Field(None, ge=0)  # none: the mean over its heads
+    attention_head: int | None = Field(None, ge=0, le=65_536)  # none: the mean over its heads
     opponent: Spec | None = None
 
     @model_validator(mode="after")

@@ -196,17 +196,19 @@ def encode(
 
 
 def build_model(run: RunConfig, tokenizer: Tokenizer, notes: list[str]) -> SummarizationModel:
-    """The model that ``run`` describes for this vocabulary, with pre-trained word vectors where it asks for them."""
-    model: SummarizationModel = build(
-        "model",
-        MODELS,
-        _with_separator(run, tokenizer),
-        vocab_size=tokenizer.vocab_size,
-        pad_id=tokenizer.pad_id,
-        unk_id=tokenizer.unk_id,
-        bos_id=tokenizer.bos_id,
-        eos_id=tokenizer.eos_id,
-    )
+    """The model that ``run`` describes for this vocabulary, with pre-trained word vectors where it asks for them.
+
+    Raises:
+        ConfigError: it does not fit into memory.
+    """
+    ids = {name: getattr(tokenizer, name) for name in ("pad_id", "unk_id", "bos_id", "eos_id")}
+    try:
+        settings = _with_separator(run, tokenizer)
+        model: SummarizationModel = build("model", MODELS, settings, vocab_size=tokenizer.vocab_size, **ids)
+    except (RuntimeError, MemoryError) as error:
+        if "memory" not in str(error).lower() and not isinstance(error, MemoryError):
+            raise
+        raise ConfigError(f"The model does not fit into memory; make its sizes smaller ({run.model}).") from None
     if run.text.pretrained_embeddings is not None:
         path, missing = run.text.pretrained_embeddings, run.text.pretrained_missing
         matrix, share = load_glove(path, tokenizer, missing=missing, seed=run.training.seed)

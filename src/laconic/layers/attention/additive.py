@@ -48,7 +48,7 @@ class AdditiveAttention(Attention):
     class Config(Section):
         """``size`` is A (none: the memory's width). ``coverage`` builds w_c; it takes part when switched on."""
 
-        size: int | None = Field(None, ge=1)
+        size: int | None = Field(None, ge=1, le=65_536)
         coverage: bool = False
         coverage_from_start: bool = True  # false: w_c exists but waits for a phase to switch it on
         coverage_init: Literal["zero", "default"] = "zero"

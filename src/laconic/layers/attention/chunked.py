@@ -240,8 +240,8 @@ class CoarseToFineAttention(HierarchicalAttention):
     class Config(Section):
         """``draws`` is k in training (+MULTI); ``read`` the chunks read in evaluation (none: as many)."""
 
-        draws: int = Field(1, ge=1)
-        read: int | None = Field(None, ge=1)
+        draws: int = Field(1, ge=1, le=65_536)
+        read: int | None = Field(None, ge=1, le=65_536)
         shares: Literal["renormalised", "uniform"] = "renormalised"
         feeds: ClassVar = ("policy",)  # what objectives find in the pass of a model with this part
 

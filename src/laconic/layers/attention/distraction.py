@@ -72,7 +72,7 @@ class DistractionAttention(Attention):
         both small. b_a starts small either way. ``detach_history`` stops gradients at A_t and C_t.
         """
 
-        size: int | None = Field(None, ge=1)
+        size: int | None = Field(None, ge=1, le=65_536)
         content: bool = True
         history: bool = True
         m1_init: Literal["identity", "released"] = "identity"

@@ -91,7 +91,7 @@ class CorrelationalConfig(TappedConfig):
     normalise: Literal["row", "none"] = "row"  # 5
     self_transfer: SelfTransfer = "zero_renorm"  # 6, 7
     clip_mode: Clip = "clamp"  # 8
-    clip_distance: int = Field(16, ge=1)
+    clip_distance: int = Field(16, ge=1, le=65_536)
     release_bugs: bool = False  # 9, 10, 24
     u_input: Literal["decoder_query", "source_state"] = "decoder_query"  # 11
     sigma_input: Literal["encoder_query", "encoder_state"] = "encoder_query"  # 12

@@ -44,7 +44,7 @@ class OpponentConfig(Section):
     ``average``, all heads of the layer (c.17), whose values are then put side by side or averaged.
     """
 
-    layer: int = Field(2, ge=0)
+    layer: int = Field(2, ge=0, le=1000)
     head: int | Literal["average"] = 4
     averaged_values: Literal["concat", "mean"] = "concat"  # c.17
     normalizer: Normalizer = "softmax"  # c.10
@@ -53,7 +53,7 @@ class OpponentConfig(Section):
     detach_alpha: bool = False  # c.18
     detach_values: bool = False
     out_proj: bool = False  # c.4
-    ffn_dim: int | None = Field(None, ge=1)  # c.6; none: as wide as the context
+    ffn_dim: int | None = Field(None, ge=1, le=65_536)  # c.6; none: as wide as the context
     dropout: float | None = Field(None, ge=0, lt=1)  # c.5; none: the model's
     output: Literal["softmin", "softmax"] = "softmin"  # c.9
     lambda_decode: float = 0.2  # c.21

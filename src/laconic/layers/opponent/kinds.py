@@ -24,7 +24,7 @@ class MaskTopK(Opponent):
     """The k largest weights go."""
 
     class Config(OpponentConfig):
-        k: int = Field(2, ge=1)
+        k: int = Field(2, ge=1, le=65_536)
         ties: Ties = "all"  # c.12
 
     def scored(self, weights: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:

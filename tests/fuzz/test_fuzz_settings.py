@@ -1,0 +1,126 @@
+"""A thousand ``--set`` values: what is accepted acts, and a run can be trained with it or says why not."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from nasty import assert_a_sentence, assert_sound, in_time, texts
+
+from laconic.config.checking import check_run
+from laconic.config.loading import load_recipe, merge, parse_overrides, resolve_run
+from laconic.config.schema import RunConfig
+from laconic.errors import LaconicError
+from laconic.training.loop import train
+
+RECIPES = ["headline_writer", "distraction", "coarse_to_fine", "contrastive", "coconet"]
+MORE = [
+    "model.attention.type",
+    "model.head.type",
+    "training.phases",
+    "objectives",
+    "search.scorers",
+    "evaluation.rouge.stem",
+]
+MORE += [
+    "name",
+    "training",
+    "training.optimizer",
+    "model",
+    "model.type",
+    "trainig.seed",
+    "training.seed.x",
+    "a",
+    "",
+    ".",
+    "a..b",
+]
+SHORT = {"training": {"max_updates": 2, "max_epochs": None, "max_minutes": None}}
+
+
+def keys_of(values: Any, path: str = "") -> Iterator[str]:
+    if isinstance(values, dict):
+        for key, value in values.items():
+            yield from keys_of(value, f"{path}.{key}" if path else key)
+    else:
+        yield path
+
+
+def base_of(recipe: str, data: Path) -> dict[str, Any]:
+    files = {split: str(data / f"{split}.jsonl") for split in ("train", "validation")}
+    return merge(SHORT, {"data": files, "pretraining": {"enabled": False}})
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder, rng = tmp_path_factory.mktemp("pairs"), random.Random(3)
+    words = [f"word{i}" for i in range(30)]
+    for split, count in (("train", 16), ("validation", 4)):
+        with open(folder / f"{split}.jsonl", "w", encoding="utf-8") as file:
+            for _ in range(count):
+                text = [rng.choice(words) for _ in range(rng.randint(4, 9))]
+                file.write(json.dumps({"document": " ".join(text), "summary": " ".join(text[:2])}) + "\n")
+    torch.set_num_threads(1)
+    return folder
+
+
+@pytest.mark.slow
+def test_a_thousand_settings(
+    data: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    out = tmp_path_factory.mktemp("runs") / "run"
+    recipes = {name: load_recipe(name) for name in RECIPES}
+    plain = {name: resolve_run(recipes[name], None, "tiny", base_of(name, data)) for name in RECIPES}
+    keys = {name: [*keys_of(plain[name].model_dump(mode="json")), *MORE] for name in RECIPES}
+    pairs = st.sampled_from(RECIPES).flatmap(lambda name: st.tuples(st.just(name), st.sampled_from(keys[name]), texts))
+    outcomes = {"refused": 0, "trained": 0, "refused in training": 0}
+
+    @settings(max_examples=1000)
+    @given(pair=pairs)
+    def one(pair: tuple[str, str, str]) -> None:
+        name, key, value = pair
+        try:
+            with in_time():
+                given_ = merge(base_of(name, data), parse_overrides([f"{key}={value}"]), revive=True)
+                run = resolve_run(recipes[name], None, "tiny", given_)
+                check_run(run)
+                assert_sound(run.model_dump())
+                assert_it_acts(run, plain[name], key, value)
+        except LaconicError as error:
+            assert_a_sentence(error)
+            outcomes["refused"] += 1
+            return
+        shutil.rmtree(out, ignore_errors=True)
+        limits = {"max_updates": 2, "max_epochs": None, "max_minutes": None}
+        run = run.model_copy(update={"training": run.training.model_copy(update=limits)})
+        try:
+            with in_time():
+                train(run, out, on_message=lambda message: None)
+            outcomes["trained"] += 1
+        except LaconicError as error:
+            assert_a_sentence(error)
+            outcomes["refused in training"] += 1
+
+    one()
+    assert min(outcomes.values()) > 20, outcomes
+
+
+def assert_it_acts(run: RunConfig, plain: RunConfig, key: str, text: str) -> None:
+    """What was said and accepted is in the run; nothing is passed over."""
+    if run != plain:
+        return
+    said = parse_overrides([f"{key}={text}"])
+    there: Any = plain.model_dump(mode="json")
+    for part in key.strip().split("."):
+        said, there = said[part], there[part]
+    same = said == there or str(said).lower() == str(there).lower() or (not said and not there)
+    assert same or float(said) == float(there), f"{key}={text} was accepted and changed nothing"
