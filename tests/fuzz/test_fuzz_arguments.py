@@ -102,5 +102,6 @@ def test_five_hundred_command_lines(standing: Path, monkeypatch: pytest.MonkeyPa
         codes[code] = codes.get(code, 0) + 1
 
     one()
+    print(codes)
     assert codes.get(0, 0) > 20, codes
     assert codes.get(2, 0) > 50, codes

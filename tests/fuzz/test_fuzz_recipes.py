@@ -109,6 +109,7 @@ def test_a_thousand_recipes(tmp_path_factory: pytest.TempPathFactory) -> None:
                 outcomes["refused"] += 1
 
     one()
+    print(outcomes)
     assert min(outcomes.values()) > 100, outcomes
 
 

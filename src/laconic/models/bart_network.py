@@ -15,7 +15,7 @@ from laconic.models.family import FAMILY
 from laconic.models.stored import at_most
 
 NOT_ARCHITECTURE = ("transformers_version", "dtype", "architectures", "id2label", "label2id")
-SINES, MOST_SINES = ("marian", "pegasus"), 8_000_000
+SINES, MOST_SINES, MOST_LAYERS = ("marian", "pegasus"), 8_000_000, 1000
 MOST_TENSORS = 20_000  # parameters of one network; the largest of the family have some hundred
 
 
@@ -39,9 +39,15 @@ def build_network(
         kind = values.pop("model_type", "bart")
         if kind not in FAMILY:
             raise ConfigError(f"model.architecture.model_type '{kind}' is not one of {', '.join(FAMILY)}.")
-        options = AutoConfig.for_model(kind, **values)
-        _refuse_endless(options)
-        network = AutoModelForSeq2SeqLM.from_config(options, attn_implementation=ATTENTION)
+        try:
+            options = AutoConfig.for_model(kind, **values)
+            _refuse_endless(options)
+            network = AutoModelForSeq2SeqLM.from_config(options, attn_implementation=ATTENTION)
+        except (LaconicError, RuntimeError, MemoryError):  # the latter two: too large for this machine
+            raise
+        except Exception as error:  # what transformers refuses has no common base
+            reason = " ".join(str(error).split())[:200]
+            raise ConfigError(f"model.architecture is none that transformers can build: {reason}") from error
     _refuse_foreign_ids(network)
     return network
 
@@ -53,7 +59,11 @@ def portable(options: Any) -> dict[str, Any]:
 
 
 def _refuse_endless(options: PretrainedConfig) -> None:
-    """transformers fills a table of sines number by number."""
+    """transformers builds layer by layer, and fills a table of sines number by number."""
+    if max(options.encoder_layers, options.decoder_layers) > MOST_LAYERS:
+        raise ConfigError(
+            f"model.architecture has more than {MOST_LAYERS:,} layers; correct encoder_layers, decoder_layers."
+        )
     if options.model_type in SINES and options.max_position_embeddings * options.d_model > MOST_SINES:
         raise ConfigError(
             f"A '{options.model_type}' model of {options.max_position_embeddings} positions of width {options.d_model} "

@@ -164,7 +164,6 @@ class Trainer:
         optim.schedule_factor(training.schedule, training.schedule.warmup_updates, self.total)  # refuse it now
         self.step = UpdateStep(run, self.model, parts.objectives, accelerator)
         self.phases = Phases(run, self.stream.updates_per_epoch())
-        self.phases.check(self.model, self._trainable)
         self.phase = self.phases.at(0)
         self.phases.try_on(self.model, self.step.acting, self._trainable)
         self.optimizer = optim.build_optimizer(training.optimizer, self.model)

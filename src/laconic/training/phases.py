@@ -62,18 +62,6 @@ class Phases:
                 return self._settings[index]
         return self._settings[-1]
 
-    def check(self, model: SummarizationModel, trainable: frozenset[str]) -> None:
-        """Find out now, not when a phase begins, what the model cannot do.
-
-        Raises:
-            ConfigError: an unknown switch, or patterns of ``freeze`` that match nothing, or everything.
-        """
-        before = model.switches()
-        for settings in self._settings:
-            check_freezing(model, settings.freeze, trainable)
-            model.switch(settings.model)
-        model.switch(before)
-
     def __getitem__(self, index: int) -> PhaseSettings:
         return self._settings[min(index, len(self._settings) - 1)]  # of a recipe that was changed, perhaps
 
@@ -132,11 +120,11 @@ def _check_limits(phase: PhaseConfig, run: RunConfig) -> None:
             )
 
 
-def check_freezing(model: nn.Module, patterns: tuple[str, ...], trainable: frozenset[str]) -> None:
-    """Could a phase that freezes ``patterns`` train anything?
+def freeze(model: nn.Module, patterns: tuple[str, ...], trainable: frozenset[str]) -> None:
+    """Train exactly the parameters of ``trainable`` whose name matches no pattern.
 
     Raises:
-        ConfigError: a pattern matches no parameter, or all are frozen.
+        ConfigError: a pattern matches no parameter, or nothing is left to train.
     """
     names = [name for name, _ in model.named_parameters()]
     for pattern in patterns:
@@ -145,9 +133,5 @@ def check_freezing(model: nn.Module, patterns: tuple[str, ...], trainable: froze
             raise ConfigError(f"The pattern '{pattern}' of 'freeze' matches no parameter; there are: {known}.")
     if all(any(fnmatchcase(name, pattern) for pattern in patterns) for name in trainable):
         raise ConfigError(f"The patterns {', '.join(patterns)} of 'freeze' match every parameter: nothing would learn.")
-
-
-def freeze(model: nn.Module, patterns: tuple[str, ...], trainable: frozenset[str]) -> None:
-    """Train exactly the parameters of ``trainable`` whose name matches no pattern (see `check_freezing`)."""
     for name, parameter in model.named_parameters():
         parameter.requires_grad_(name in trainable and not any(fnmatchcase(name, p) for p in patterns))

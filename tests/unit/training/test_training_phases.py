@@ -178,9 +178,22 @@ def test_freezing_and_thawing(make_trainer: Any) -> None:
     assert any(name.startswith("encoder.") for name in moved())
 
 
-def test_a_frozen_pattern_must_match(make_trainer: Any) -> None:
-    with pytest.raises(ConfigError, match=r"'encodr\.\*' of 'freeze' matches no parameter; there are: embedding"):
-        make_trainer(**{"training.phases": [{"name": "a", "freeze": ["encodr.*"]}]})
+@pytest.mark.parametrize(
+    ("phase", "said"),
+    [
+        ({"freeze": ["encodr.*"]}, "encodr"),
+        ({"freeze": ["*"]}, "match every parameter"),
+        ({"model": {"coverag": True}}, "no switch 'coverag'"),
+    ],
+)
+def test_what_a_later_phase_cannot_do_is_found_out_before_the_first(make_trainer: Any, phase: Any, said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        make_trainer(**{"training.phases": [{"name": "a", "until": 5}, {"name": "b", **phase}]})
+
+
+def test_a_tracker_that_is_not_installed(make_trainer: Any) -> None:
+    with pytest.raises(ConfigError, match="aim is not installed"):
+        make_trainer(**{"training.trackers": ["aim"]})
 
 
 def test_parameters_frozen_by_the_model_stay_frozen(make_trainer: Any) -> None:
