@@ -24,8 +24,8 @@ def pairs(tmp_path: Path) -> Path:
     [
         ["compare", "lead", "lexrank", "--data", "{pairs}", "--out", "{out}"],
         ["compare", "headline_writer", "--size", "tiny", "--data", "{pairs}", "--out", "{out}"],
-        ["data", "select-spans", "--input", "{pairs}", "--out", "{out}"],
-        ["data", "select-spans", "--input", "{pairs}", "--out", "{out}", "--overwrite"],
+        ["data", "select-spans", "--k", "2", "--input", "{pairs}", "--out", "{out}"],
+        ["data", "select-spans", "--k", "2", "--input", "{pairs}", "--out", "{out}", "--overwrite"],
         ["train", "headline_writer", "--size", "tiny", "--data", "{pairs}", "--out", "{out}"],
         ["train", "headline_writer", "--size", "tiny", "--data", "{pairs}", "--out", "{out}", "--force"],
     ],
