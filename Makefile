@@ -1,10 +1,11 @@
 # `make demo` and `make test` need Python 3.11+ and nothing else: they make .venv and install everything into it.
 # The stamp file makes that happen once, and again when the pins change.
 .DEFAULT_GOAL := help
-.PHONY: help install browser demo model test test-cpus test-all check bench clean
+.PHONY: help install browser demo model test test-cpus test-floor test-all check bench clean
 
 PYTHON ?= python3
 VENV := .venv
+FLOOR := .venv-floor
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 TORCH := $(shell sed -n 's/^\(torch==.*\)/\1/p' constraints.txt)
@@ -51,6 +52,14 @@ test-cpus: browser  ## the fast tests with each set of instructions that this CP
 	case $$best in AVX2|AVX512) tests avx2 AVX2 AVX2;; esac; \
 	case $$best in AVX512) tests avx512 DEFAULT AVX512;; esac
 
+# torch stays the one of constraints.txt, as its older builds come from another index.
+test-floor: $(STAMP)  ## the parity tests with the oldest versions that pyproject.toml allows, in .venv-floor
+	test -x $(FLOOR)/bin/python || $(BIN)/python -m venv $(FLOOR)
+	$(FLOOR)/bin/python -m pip install $(TORCH)
+	$(FLOOR)/bin/python -m pip install --only-binary :all: $$($(BIN)/python scripts/floors.py)
+	$(FLOOR)/bin/python -m pip install -e . pytest pytest-xdist hypothesis rouge-score sumy nltk
+	OMP_NUM_THREADS=1 $(FLOOR)/bin/python -m pytest -n $(WORKERS) tests/parity
+
 test-all: test-cpus  ## every test: the fast ones with each set of instructions, then the slow ones
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) -m slow
 
@@ -66,5 +75,5 @@ bench: $(STAMP)  ## every benchmark with short settings
 	done
 
 clean:  ## remove the environment, caches and built files
-	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(FLOOR) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +

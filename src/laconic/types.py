@@ -165,6 +165,7 @@ class StepOutput:
     context: Tensor | None = None  # (N, D) what attention made of the memory
     state: Tensor | None = None  # (N, H) the decoder's state
     details: dict[str, Tensor] = field(default_factory=dict)
+    attention_scores: Tensor | None = None  # (N, S) ``attention`` is their softmax, -inf at padding; not kept
 
 
 @dataclass(slots=True)

@@ -172,6 +172,8 @@ def test_steps_equal_the_teacher_forced_pass(name: str) -> None:
         torch.testing.assert_close(output.gold_log_probs[real, t], entries[real], **EXACT)
         if output.attention is not None:
             torch.testing.assert_close(output.attention[real, t], step.attention[real], **EXACT)
+        if step.attention_scores is not None:
+            torch.testing.assert_close(step.attention_scores.softmax(-1), step.attention, **EXACT)
     assert output.gold_log_probs[~batch.target_mask].eq(0).all()
 
 

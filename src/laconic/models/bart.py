@@ -174,7 +174,9 @@ class BartSummarizer(SummarizationModel):
                 f" the decoder has {options.decoder_layers} layers."
             )
         if config.gradient_checkpointing:
-            network.activation_checkpointing_enable({"use_reentrant": False})
+            # transformers 5.23 has a new name for it and warns of the old one
+            newer = getattr(network, "activation_checkpointing_enable", None)
+            (newer or network.gradient_checkpointing_enable)({"use_reentrant": False})
             network.disable_input_require_grads()  # the embeddings are trained, unlike an adapter's
 
     def _prepare_taps(self, options: Any) -> None:

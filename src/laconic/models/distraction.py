@@ -139,6 +139,7 @@ class _Trace:
     weights: list[Tensor] = field(default_factory=list)
     scores: list[Tensor] = field(default_factory=list)  # only where words are copied
     coverage: list[Tensor] = field(default_factory=list)  # of an additive attention that has it
+    last_scores: Tensor | None = None  # of the last step
 
 
 class Distraction(SummarizationModel):
@@ -237,6 +238,7 @@ class Distraction(SummarizationModel):
             log_probs,
             log_probs,
             attention=trace.weights[-1].flatten(0, 1),
+            attention_scores=None if trace.last_scores is None else trace.last_scores.flatten(0, 1),
             context=trace.contexts[-1],
             state=state["state"],
             details={name: value.flatten(0, 1) for name, value in details.items()},
@@ -325,6 +327,7 @@ class Distraction(SummarizationModel):
         trace.states.append(after)
         trace.contexts.append(context)
         trace.weights.append(reading.weights)
+        trace.last_scores = reading.scores
         if self.head.copies:
             trace.scores.append(reading.scores)
         if "coverage" in reading.aux:

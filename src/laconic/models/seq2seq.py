@@ -217,6 +217,7 @@ class Seq2Seq(SummarizationModel):
         output = StepOutput(log_probs, log_probs, details=details, state=state["recurrent"][0])
         if attention is not None:
             output.attention, output.context = attention.weights.flatten(0, 1), attention.context.flatten(0, 1)
+            output.attention_scores = None if attention.scores is None else attention.scores.flatten(0, 1)
         return output, state
 
     # ---------------------------------------------------------------------------- training

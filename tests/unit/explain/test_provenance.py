@@ -172,6 +172,26 @@ def test_subword_tokens_are_merged_to_words() -> None:
     assert word.sources[0].weight == pytest.approx(1.0)
 
 
+def test_a_word_is_copied_by_the_mean_of_its_pieces() -> None:
+    """The first piece alone would be a copy; with pieces that were generated the word is none."""
+    tokenizer = BpeTokenizer(BpeTokenizer.Config(vocab_size=40, min_frequency=1))
+    tokenizer.train(["old new met twice Zebra fish a the"])
+    encoding = tokenizer.encode(DOCUMENT)
+    pieces = [i for i, (start, end) in enumerate(encoding.offsets) if start >= 8 and end <= 17]
+    count = len(pieces)
+    for last, copied in ((0.0, False), (0.9, True)):
+        shares = [0.9, *[last] * (count - 1)]
+        copies = np.zeros((count, len(encoding.ids)))
+        copies[range(count), pieces] = [0.5 * share for share in shares]
+        ids = [encoding.ids[i] for i in pieces]
+        details = {"copy_probs": copies, "p_gen": np.full(count, 0.1)}
+        attention = np.full(copies.shape, 1 / copies.shape[1])
+        hypothesis = Hypothesis(ids, 0.0, 0.0, [math.log(0.5)] * count, False, attention, details)
+        (word,) = build_summary(hypothesis, document=DOCUMENT, source_encoding=encoding, tokenizer=tokenizer).words
+        assert word.copy_share == pytest.approx(np.mean(shares))
+        assert word.copied is copied
+
+
 def test_truncation_is_told() -> None:
     tokenizer = words()
     made = summary_of(tokenizer, [4], [0.5], [[0.5, 0.5, 0.0]], max_tokens=2)

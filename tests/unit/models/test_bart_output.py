@@ -5,10 +5,12 @@ from __future__ import annotations
 import copy
 import pickle
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
+from transformers import PreTrainedModel
 
 from laconic.errors import ConfigError
 from laconic.layers.vocabulary import BorrowedProjection
@@ -86,6 +88,14 @@ def test_our_own_folder_keeps_the_gates(head: str, tmp_path: Path) -> None:
     batch.target_ids = batch.target_ids % tokenizer.vocab_size
     with torch.no_grad():
         assert torch.equal(loaded(batch).gold_log_probs, model(batch).gold_log_probs)
+
+
+def test_older_transformers_have_another_name_for_checkpointing(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+    monkeypatch.delattr(PreTrainedModel, "activation_checkpointing_enable", raising=False)
+    monkeypatch.setattr(PreTrainedModel, "gradient_checkpointing_enable", lambda _, options: asked.append(options))
+    BartSummarizer(BartSummarizer.Config(architecture=architecture(), gradient_checkpointing=True), unk_id=UNK)
+    assert asked == [{"use_reentrant": False}]
 
 
 def test_specials_are_excluded_by_the_ids_of_the_checkpoint() -> None:

@@ -19,6 +19,7 @@ from laconic.search.scorers.build import build_scorers
 from laconic.search.scorers.distraction import (
     FIRST_STEPS,
     Distraction,
+    _given,
     cosine_sides,
     divergence_sides,
     least_similar,
@@ -101,6 +102,21 @@ def test_peaked_attention_keeps_its_precision() -> None:
     """A floor such as 1e-6 inside the logarithm would halve this."""
     p, q = torch.tensor([[1e-12, 1.0]]), torch.tensor([[1.0, 1e-12]])
     assert float(kl(p, q)) == pytest.approx(12 * math.log(10), rel=1e-5)
+
+
+@pytest.mark.parametrize("scale", [1.0, 100.0, 1000.0])
+def test_no_weight_underflows_where_the_scores_are_known(scale: float) -> None:
+    """In 32 bits as in 64, whichever of two weights that are zero in 32 bits is the larger; padding stays out."""
+    scores = scale * torch.randn(2, 9, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    scores[:, -2:] = -torch.inf
+    found = []
+    for dtype in (torch.float32, torch.float64):
+        outputs = [StepOutput(row, row, row.softmax(-1), attention_scores=row) for row in scores[:, None].to(dtype)]
+        (left, _), (_, right) = (divergence_sides(*_given(output, "attention")) for output in outputs)
+        found.append((left * right).sum(-1).double())
+    logs = scores[:, :-2].log_softmax(-1)
+    torch.testing.assert_close(found[1], (logs[0].exp() * (logs[0] - logs[1])).sum(-1, keepdim=True))
+    torch.testing.assert_close(found[0], found[1], rtol=1e-4, atol=1e-4)
 
 
 def test_directions() -> None:

@@ -10,7 +10,14 @@ from torch import nn
 
 from laconic.config.schema import OptimizerConfig, ScheduleConfig, TrainingConfig
 from laconic.errors import ConfigError
-from laconic.training.optim import build_optimizer, clip_gradients, schedule_factor, total_updates
+from laconic.training.optim import (
+    build_optimizer,
+    clip_gradients,
+    parameter_names,
+    schedule_factor,
+    set_learning_rate,
+    total_updates,
+)
 
 
 def step(config: OptimizerConfig, start: float, gradients: list[float]) -> float:
@@ -85,6 +92,53 @@ def test_schedules() -> None:
     assert schedule_factor(root, 49, None) == pytest.approx(0.5)
     assert schedule_factor(ScheduleConfig(), 12345, None) == 1.0
     assert schedule_factor(ScheduleConfig(type="plateau"), 12345, None, 0.25) == 0.25
+
+
+def test_the_warm_up_rises_to_one_and_no_further() -> None:
+    for start, expected in ((0.0, [0.25, 0.5, 0.75, 1.0]), (0.2, [0.4, 0.6, 0.8, 1.0]), (1.0, [1.0] * 4)):
+        for kind in ("constant", "linear", "cosine", "inverse_sqrt", "plateau"):
+            config = ScheduleConfig(type=kind, warmup_updates=4, warmup_start=start)
+            found = [schedule_factor(config, update, 12) for update in range(4)]
+            assert found == pytest.approx(expected)
+            assert schedule_factor(config, 4, 12) <= 1.0
+
+
+def test_after_the_warm_up() -> None:
+    """With four updates of warm-up and twelve in all: half the way at the eighth, the end at the twelfth."""
+    linear = ScheduleConfig(type="linear", warmup_updates=4)
+    assert [schedule_factor(linear, update, 12) for update in (4, 7, 11, 12)] == pytest.approx([7 / 8, 0.5, 0.0, 0.0])
+    cosine = ScheduleConfig(type="cosine", warmup_updates=4, final_factor=0.5)
+    quarter = 0.5 + 0.5 * (1 + math.cos(math.pi / 4)) / 2
+    assert [schedule_factor(cosine, update, 12) for update in (5, 7, 11)] == pytest.approx([quarter, 0.75, 0.5])
+    root = ScheduleConfig(type="inverse_sqrt", warmup_updates=4)
+    assert [schedule_factor(root, update, None) for update in (4, 15)] == pytest.approx([(4 / 5) ** 0.5, 0.5])
+    assert schedule_factor(ScheduleConfig(type="inverse_sqrt"), 3, None) == pytest.approx(0.5)
+    assert schedule_factor(ScheduleConfig(type="sticky", warmup_updates=4), 4, None, 0.125) == 0.125
+
+
+@pytest.mark.parametrize("kind", ["sgd", "adagrad", "adadelta", "adam"])
+def test_weight_decay_is_added_to_the_gradient(kind: str) -> None:
+    """All but AdamW: a gradient of 0.3 with decay 0.1 at 2.0 is a gradient of 0.5."""
+    plain = OptimizerConfig(type=kind, learning_rate=0.1, epsilon=1e-6)
+    decayed = plain.model_copy(update={"weight_decay": 0.1})
+    assert step(decayed, 2.0, [0.3]) == pytest.approx(step(plain, 2.0, [0.5]), rel=1e-6)
+    assert step(decayed, 2.0, [0.3]) != pytest.approx(2.0, rel=1e-6)
+
+
+def test_groups_by_the_first_pattern_that_matches() -> None:
+    model = nn.ModuleDict({"a": nn.Linear(1, 1), "b": nn.Linear(1, 1)})
+    rates = ({"match": "a.weight", "factor": 0.5}, {"match": "*.weight", "factor": 0.1})
+    optimizer = build_optimizer(OptimizerConfig(type="sgd", learning_rate=1.0, rates=rates), model)
+    assert [(g["names"], g["factor"]) for g in optimizer.param_groups] == [
+        (["a.weight"], 0.5),
+        (["b.weight"], 0.1),
+        (["a.bias", "b.bias"], 1.0),
+    ]
+    assert parameter_names(optimizer) == ["a.weight", "b.weight", "a.bias", "b.bias"]
+    set_learning_rate(optimizer, 0.2)
+    assert [g["lr"] for g in optimizer.param_groups] == pytest.approx([0.1, 0.02, 0.2])
+    with pytest.raises(ConfigError, match=r"'c\.\*' matches no parameter; there are: a\.weight"):
+        build_optimizer(OptimizerConfig(rates=({"match": "c.*", "factor": 2.0},)), model)
 
 
 def test_a_falling_schedule_needs_an_end() -> None:

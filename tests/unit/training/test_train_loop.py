@@ -155,6 +155,37 @@ def test_plateau_lowers_the_learning_rate(make_run: Any, tmp_path: Path) -> None
     assert min(rates) < 30.0
 
 
+@pytest.mark.parametrize(("metric", "sign"), [("val_loss_tf", 1.0), ("rouge1", -1.0)])
+def test_the_sticky_schedule_falls_from_the_first_worse_validation_on(
+    make_trainer: Any, metric: str, sign: float
+) -> None:
+    """Equal is not worse; afterwards better ones do not stop it."""
+    validation = {"metric": metric, "decode_records": 1}
+    schedule = {"type": "sticky", "plateau_factor": 0.5}
+    trainer = make_trainer(**{"training.validation": validation, "training.schedule": schedule})
+    factors = []
+    for value in (5.0, 4.0, 4.0, 4.5, 1.0, 0.5):
+        trainer._judge(sign * value)
+        factors.append(trainer.state.plateau_factor)
+    assert factors == [1.0, 1.0, 1.0, 0.5, 0.25, 0.125]
+    assert trainer._learning_rate() == pytest.approx(0.125 * trainer.phase.learning_rate)
+
+
+def test_what_counts_as_better(make_trainer: Any) -> None:
+    """By more than ``min_delta``; what is no number never does."""
+    trainer = make_trainer(**{"training.early_stopping": {"patience": 2, "min_delta": 0.5}})
+    judged = []
+    for update, value in enumerate((5.0, 4.6, 4.5, 4.4, float("nan"), 3.0)):
+        trainer.state.update = update
+        judged.append(trainer._judge(value))
+    assert judged == [True, False, False, True, False, True]
+    assert (trainer.state.best_metric, trainer.state.best_update, trainer.state.bad_validations) == (3.0, 5, 0)
+    trainer._judge(9.0)
+    assert trainer._stop_reason() is None
+    trainer._judge(9.0)
+    assert trainer._stop_reason() == "early_stopping"
+
+
 def test_time_limit_ends_with_validation_and_checkpoint(make_run: Any, tmp_path: Path) -> None:
     run = make_run(**{"training.max_updates": 100_000, "training.max_minutes": 0.005})
     result = train(run, tmp_path / "run", on_message=quiet)

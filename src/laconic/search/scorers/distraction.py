@@ -61,19 +61,25 @@ def log_weights(weights: Tensor) -> Tensor:
     return weights.clamp_min(torch.finfo(weights.dtype).tiny).log()
 
 
-def divergence_sides(weights: Tensor) -> tuple[Tensor, Tensor]:
+def exact_logs(scores: Tensor) -> Tensor:
+    """log alpha (N, S) from the scores of which alpha is the softmax: no weight underflows. 0 at padding."""
+    return torch.log_softmax(scores, dim=-1).masked_fill(scores == -torch.inf, 0.0)
+
+
+def divergence_sides(weights: Tensor, logs: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """Equation (15)'s divergence as an inner product, KL(p || q) = <left(p), right(q)>.
 
-    Attention (N, S) -> left [p; sum p log p] and right [-log q; 1], each (N, S + 1).
+    Attention (N, S) and its logarithms, where they are known -> left [p; sum p log p] and right [-log q; 1], each
+    (N, S + 1).
     """
-    logs = log_weights(weights)
+    logs = log_weights(weights) if logs is None else logs
     left = torch.cat([weights, (weights * logs).sum(-1, keepdim=True)], dim=-1)
     return left, torch.cat([-logs, weights.new_ones(*weights.shape[:-1], 1)], dim=-1)
 
 
-def reversed_divergence_sides(weights: Tensor) -> tuple[Tensor, Tensor]:
+def reversed_divergence_sides(weights: Tensor, logs: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """The released code's KL(past || present): the same sides the other way round."""
-    left, right = divergence_sides(weights)
+    left, right = divergence_sides(weights, logs)
     return right, left
 
 
@@ -103,7 +109,7 @@ class Formula:
     """A term: what stands for a step's vectors when it is the present one and when it is past, whose inner product is
     taken; and which of the past steps counts."""
 
-    sides: Callable[[Tensor], tuple[Tensor, Tensor]]
+    sides: Callable[..., tuple[Tensor, Tensor]]
     reduce: Callable[[Tensor], Tensor]
 
 
@@ -231,7 +237,7 @@ class Distraction(Scorer):
     def on_rows(self, totals: Tensor, view: HypothesesView) -> Tensor:
         past, added = self._past, None
         for name, weight, formula in self._terms:
-            present, kept = formula.sides(_given(view.output, name))
+            present, kept = formula.sides(*_given(view.output, name))
             if past.steps:
                 term = weight * formula.reduce(past.products(name, present))
                 added = term if added is None else added + term
@@ -255,8 +261,8 @@ class Distraction(Scorer):
         self._past.select(index)
 
 
-def _given(output: StepOutput | None, name: str) -> Tensor:
-    """The step's vectors, in 32-bit floats at least.
+def _given(output: StepOutput | None, name: str) -> tuple[Tensor, ...]:
+    """The step's vectors, in 32-bit floats at least; of attention its logarithms too, where the model has its scores.
 
     Raises:
         ConfigError: the model does not give them.
@@ -267,4 +273,7 @@ def _given(output: StepOutput | None, name: str) -> Tensor:
             f"search.distraction.{name} needs a model that shows its {name} at every step, and this one does not: "
             f"set search.distraction.{name} to 0 or search.distraction to null."
         )
-    return vectors.to(torch.promote_types(vectors.dtype, torch.float32))
+    wide = torch.promote_types(vectors.dtype, torch.float32)
+    if name != "attention" or output is None or output.attention_scores is None:
+        return (vectors.to(wide),)
+    return vectors.to(wide), exact_logs(output.attention_scores.to(wide))

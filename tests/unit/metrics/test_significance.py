@@ -1,0 +1,115 @@
+"""Tests of significance on cases whose p is known: by counting, by scipy, by hand."""
+
+from __future__ import annotations
+
+import itertools
+import random
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from laconic.metrics import significance
+from laconic.metrics.significance import (
+    approximate_randomization,
+    bootstrap_interval,
+    holm,
+    paired_bootstrap,
+    paired_t_test,
+)
+
+
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+@pytest.mark.parametrize(
+    ("differences", "p"),
+    [
+        ([3.0, -1.0], 0.5),  # means 3, 1, 1, -1: a quarter on the other side, and that twice
+        ([1.0, 0.0], 0.5),  # means 1, 1/2, 1/2, 0: zero is on the other side, too
+        ([5.0, 5.0, -1.0], 2 / 27),  # only three times the third
+        ([1.0, -1.0], 1.0),  # three quarters on either side of zero
+        ([0.0, 0.0], 1.0),
+    ],
+)
+def test_p_of_the_bootstrap_is_two_sided(differences: list[float], p: float, sign: float) -> None:
+    values = [sign * value for value in differences]
+    found = paired_bootstrap(values, [0.0] * len(values), samples=20_000)
+    assert found.p == pytest.approx(p, abs=0.02)
+    assert found.difference == pytest.approx(np.mean(values))
+    assert found.n == len(values)
+
+
+def test_p_is_never_zero() -> None:
+    ones, zeros = [1.0] * 20, [0.0] * 20
+    assert paired_bootstrap(ones, zeros, samples=99).p == 2 / 100
+    assert approximate_randomization(ones, zeros, samples=99).p == 1 / 100
+    assert approximate_randomization(zeros, ones, samples=99).p == 1 / 100
+
+
+def test_the_interval_is_that_of_the_resampled_means() -> None:
+    """Means of two are 0, 1/2, 1/2, 1 equally often."""
+    for confidence, expected in ((95.0, (0.0, 1.0)), (60.0, (0.0, 1.0)), (40.0, (0.5, 0.5))):
+        found = paired_bootstrap([1.0, 0.0], [0.0, 0.0], confidence=confidence)
+        assert (found.low, found.high) == expected
+        assert bootstrap_interval([1.0, 0.0], confidence=confidence) == expected
+    found = paired_bootstrap([3.0, 3.0], [1.0, 1.0])
+    assert (found.low, found.high) == (2.0, 2.0)
+
+
+def exact_randomization(differences: np.ndarray) -> float:
+    """The share of all changes of signs whose sum is as far from zero."""
+    sums = [abs(float(np.dot(signs, differences))) for signs in itertools.product((1, -1), repeat=len(differences))]
+    return float(np.mean([value >= abs(differences.sum()) - 1e-9 for value in sums]))
+
+
+@pytest.mark.parametrize("samples", [10_000, 100_000], ids=["drawn", "counted"])
+def test_randomization_is_two_sided(samples: int) -> None:
+    generator = random.Random(3)
+    for mean in (0.2, -0.4):
+        differences = np.array([generator.gauss(0.0, 1.0) for _ in range(14)])
+        differences += mean - differences.mean()
+        expected = exact_randomization(differences)
+        assert 0.05 < expected < 0.95
+        found = approximate_randomization(differences.tolist(), [0.0] * 14, samples=samples)
+        assert found.p == pytest.approx(expected, abs=0.02 if samples < 2**14 else 1e-12)
+        assert (found.difference, found.n) == (pytest.approx(differences.mean()), 14)
+
+
+def test_what_is_exactly_as_far_counts() -> None:
+    """Sums of 0.1, 0.2, 0.3 and their signs: rounding must not tell equal ones apart."""
+    assert approximate_randomization([0.1, 0.2, -0.3], [0.0] * 3).p == 1.0
+    assert approximate_randomization([0.1, 0.2, 0.3], [0.0] * 3).p == 2 / 8
+
+
+def test_students_test_is_scipys() -> None:
+    generator = random.Random(4)
+    first, second = ([generator.gauss(mean, 1.0) for _ in range(9)] for mean in (0.3, 0.0))
+    for one, two in ((first, second), (second, first)):
+        found, expected = paired_t_test(one, two), stats.ttest_rel(one, two)
+        assert (found.statistic, found.p) == pytest.approx((expected.statistic, expected.pvalue))
+        assert (found.low, found.high) == pytest.approx(tuple(expected.confidence_interval(0.95)))
+
+
+def test_students_test_without_any_spread() -> None:
+    assert (paired_t_test([1.0, 1.0], [1.0, 1.0]).p, paired_t_test([1.0, 1.0], [1.0, 1.0]).statistic) == (1.0, 0.0)
+    for sign in (1.0, -1.0):
+        found = paired_t_test([sign, sign], [0.0, 0.0])
+        assert (found.p, found.statistic) == (0.0, sign * float("inf"))
+
+
+def test_holm_multiplies_by_what_is_left_and_never_falls() -> None:
+    assert holm({"a": 0.02, "b": 0.011, "c": 0.5}) == pytest.approx({"b": 0.033, "a": 0.04, "c": 0.5})
+    assert list(holm({"z": 0.2, "a": 0.1})) == ["z", "a"]
+
+
+def test_all_samples_are_drawn_however_they_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[int] = []
+
+    class Generator:
+        def integers(self, low: int, high: int, size: tuple[int, int], **options: object) -> np.ndarray:
+            drawn.append(size[0])
+            return np.zeros(size, dtype=np.int64)
+
+    monkeypatch.setattr(significance, "_CHUNK", 9)
+    monkeypatch.setattr(np.random, "default_rng", lambda seed: Generator())
+    assert paired_bootstrap([2.0] * 4, [0.0] * 4, samples=7).p == 2 / 8
+    assert (sum(drawn), max(drawn)) == (7, 2)
