@@ -177,6 +177,8 @@ def record(model: str, document: str) -> dict[str, Any]:
         "support": {
             "checked": {"number": 1, "date": 0, "name": 1},
             "unsupported": [missing(text, "number", "1999"), missing(text, "name", "Zelda")],
+            "new_words": [missing(text, "word", "with")],
+            "supported": [],
             "rate": 0.0,
         },
     }

@@ -130,6 +130,8 @@ def test_what_the_text_lacks_is_said(page: Any, server: Server) -> None:
     visit(page, server)
     summarize(page)
     assert page.locator(".warnings").inner_text() == "Not in the document: 1999 (number), Zelda (name)"
+    assert "0 of 2 names, numbers and dates in the document" in page.locator(".facts").first.inner_text()
+    assert page.get_by_text("Other words that are not there: with").is_visible()
 
 
 def test_p_gen_and_attention_are_drawn(page: Any, server: Server) -> None:

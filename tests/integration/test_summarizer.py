@@ -400,7 +400,9 @@ def test_explain_in_the_terminal_as_json_and_as_a_page(
     assert main(["explain", str(folder), str(tmp_path / "a.txt")]) == 0
     assert "words copied" in capsys.readouterr().out
     assert main(["explain", str(folder), str(tmp_path / "a.txt"), "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["words"]
+    record = json.loads(capsys.readouterr().out)
+    assert record["words"]
+    assert set(record["support"]["checked"]) == {"number", "date", "name", "word"}
     page = tmp_path / "page.html"
     arguments = ["--with", "lead", "--html", str(page), "--max-records", "2", "--beam-size", "3"]
     assert main(["explain", str(folder), str(corpus), *arguments]) == 0
@@ -416,6 +418,7 @@ def test_stored_explanations_are_shown_without_the_model(
     out, page = tmp_path / "out.jsonl", tmp_path / "page.html"
     assert main(["summarize", str(folder), str(corpus), "--explain", "--output", str(out)]) == 0
     assert results(out)[0]["support"]["words"] > 0
+    assert "unsupported" in results(out)[0]["support"]
     assert main(["explain", "stored", str(out), "--html", str(page)]) == 0
     assert page.read_text(encoding="utf-8").count("<article") == 5
     out.write_text('{"x": 1}\n')

@@ -80,10 +80,12 @@ def command(
     if heatmap is not None:
         write_heatmap(heatmap, summaries)
     if as_json:
-        from laconic.explain.record import to_dict
+        from laconic.explain.record import support_of, support_to_dict, to_dict
 
         for summary in summaries:
-            print(json.dumps(to_dict(summary), ensure_ascii=False))
+            report = support_of(summary)
+            support = {} if report is None else {"support": support_to_dict(report)}
+            print(json.dumps(to_dict(summary) | support, ensure_ascii=False))
     elif html is None and heatmap is None:
         show_all(summaries, words=words, document=document)
 

@@ -25,7 +25,7 @@ from multiprocessing.connection import wait
 from typing import Any, Protocol
 
 from laconic.errors import ConfigError, DataError, LaconicError
-from laconic.explain.record import to_dict
+from laconic.explain.record import support_of, support_to_dict, to_dict
 from laconic.summarizer import WINDOW_BATCHES, Summarizer, as_record
 from laconic.types import Record, Summary
 
@@ -140,7 +140,9 @@ class Job:
         values = to_dict(summary, document=explain, attention=explain) | {"id": name}
         if explain and summary.words:
             copied = sum(word.copied for word in summary.words)
+            report = support_of(summary)
             values["support"] = {"copied_words": copied, "words": len(summary.words)}
+            values["support"] |= {} if report is None else support_to_dict(report)
         values["decoding"] = self.decoding
         return json.dumps(values, ensure_ascii=False)
 

@@ -9,8 +9,8 @@ from itertools import pairwise
 from typing import Any
 
 from laconic.errors import ConfigError
-from laconic.evaluation.measures import words_of
 from laconic.evaluation.run import EvaluationOptions, EvaluationResult, score
+from laconic.metrics.words import words
 from laconic.types import Record
 
 
@@ -37,7 +37,7 @@ def buckets(records: Sequence[Record], spec: str) -> list[Bucket]:
     Raises:
         ConfigError: ``spec`` is neither.
     """
-    lengths = [len(words_of(record.document)) for record in records]
+    lengths = [len(words(record.document)) for record in records]
     parts = [part.strip() for part in spec.split(",")]
     if not all(part.isdigit() for part in parts if part) or not parts[0]:
         raise ConfigError(f"--by-length '{spec}' is neither a number of buckets nor lengths such as 200,400.")

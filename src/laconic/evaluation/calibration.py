@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from laconic.errors import ConfigError, DataError
-from laconic.evaluation.measures import words_of
+from laconic.metrics.words import words
 from laconic.metrics.confidence import FEATURES, Calibration, Facts, Ranges
 from laconic.metrics.rouge import rouge
 from laconic.metrics.support import check_support
@@ -83,7 +83,7 @@ def accepted(summaries: Sequence[str], records: Sequence[Record], accept: float)
     stop = smart_stop_words()
     found = []
     for text, record, score in zip(summaries, records, nearest, strict=True):
-        content = [word for word in words_of(text) if word not in stop]
+        content = [word for word in words(text) if word not in stop]
         whole = len(set(content)) == len(content) > 0
         found.append(score >= accept and whole and not check_support(text, record.document).unsupported)
     return found

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
 from laconic.errors import DataError
 from laconic.evaluation.compare_significance import Difference, differences
-from laconic.evaluation.measures import REPEATED
+from laconic.evaluation.measures import REPEATED, REPEATING, UNFAITHFUL, UNSUPPORTED, UNSUPPORTED_WORDS
 from laconic.evaluation.run import EvaluationResult
 
 # (heading, key or keys of EvaluationResult.measures, factor, digits)
 Measure = tuple[str, str | tuple[str, ...], int, int]
+FAITHFUL: tuple[Measure, ...] = (
+    ("unfaithful %", UNFAITHFUL, 100, 1),
+    ("new names/numbers/dates %", tuple(UNSUPPORTED[kind] for kind in ("name", "number", "date")), 100, 1),
+    ("new words %", UNSUPPORTED_WORDS, 100, 1),
+)
 MEASURES: tuple[Measure, ...] = (
+    *FAITHFUL,
     ("copied %", "copy_rate", 100, 1),
+    ("density", "density", 1, 1),
     ("novel 2-grams %", "novel_2", 100, 1),
+    ("repeating %", REPEATING, 100, 1),
     ("repeated 1/2/3/4-grams %", tuple(REPEATED.values()), 100, 1),
     ("unk %", "unk_rate", 100, 1),
     ("words", "words", 1, 1),
@@ -31,6 +39,11 @@ READING: tuple[Measure, ...] = (
 )
 
 FIGURES = {"f": "F1", "recall": "recall"}
+FAITHFUL_NOTE = (
+    "Unfaithful: summaries with a name, number or date that the document lacks; new: the share of all names, numbers, "
+    "dates, and other content words that it lacks. Repeating: summaries that say a word or phrase again at once, a "
+    "content word within three words, or four words in a row twice."
+)
 READING_NOTE = (
     "Chunks read: by the encoder, for all hypotheses of a search; chosen: for the summary itself; coarse entropy: "
     "nats, a mean over generated tokens."
@@ -92,6 +105,7 @@ def result_table(results: Sequence[EvaluationResult]) -> tuple[list[str], list[l
     notes = [
         f"ROUGE {FIGURES[results[0].shown]} x 100 ± half of the 95% bootstrap interval; copied: words of the summary "
         "that the document holds; repeated: n-grams that occurred in the summary before." + marks,
+        FAITHFUL_NOTE,
         *([READING_NOTE] if any("chunks_read" in result.measures for result in results) else []),
         *how_scored(results),
     ]
@@ -99,13 +113,17 @@ def result_table(results: Sequence[EvaluationResult]) -> tuple[list[str], list[l
 
 
 def measure_cells(result: EvaluationResult, shown: Sequence[Measure]) -> list[str]:
-    """The figures beside ROUGE; several keys make one cell."""
-    cells = []
+    """The figures beside ROUGE."""
     figures = {**result.measures, **({"seconds": result.seconds / result.records} if result.seconds else {})}
-    for _, keys, factor, digits in shown:
-        values = [figures.get(key) for key in ([keys] if isinstance(keys, str) else keys)]
-        cells.append("/".join("" if value is None else f"{factor * value:.{digits}f}" for value in values))
-    return cells
+    return [measure_cell(figures, measure) for measure in shown]
+
+
+def measure_cell(figures: Mapping[str, float], measure: Measure) -> str:
+    """One cell, of several figures where the measure has several keys; a dash where one of these was not measured."""
+    _, keys, factor, digits = measure
+    if isinstance(keys, str):
+        return "" if keys not in figures else f"{factor * figures[keys]:.{digits}f}"
+    return "/".join(f"{factor * figures[key]:.{digits}f}" if key in figures else "–" for key in keys)
 
 
 def how_scored(results: Sequence[EvaluationResult]) -> list[str]:

@@ -22,13 +22,14 @@ from typing import Any, Protocol
 
 from laconic import __version__
 from laconic.config.loading import first_difference, read_run
-from laconic.config.schema import EvaluationConfig, RunConfig
+from laconic.config.schema import RunConfig
 from laconic.config.trust import outside_names, trusting
 from laconic.errors import ConfigError, LaconicError
 from laconic.evaluation.compare_plan import Entry, Plan, settings_of
+from laconic.evaluation.measures import REVISION
 from laconic.evaluation.models import model_folder, model_identity, open_model
 from laconic.evaluation.predictions import fingerprint
-from laconic.evaluation.run import EvaluationOptions, EvaluationResult, RougeScore, evaluate, options_of, score
+from laconic.evaluation.run import EvaluationResult, RougeScore, evaluate, options_of, score
 from laconic.evaluation.systems import ExtractiveSystem, Progress, System
 from laconic.explain.record import from_dict, to_dict
 from laconic.files import write_json
@@ -85,7 +86,7 @@ class Comparison:
         self.plan, self.records, self.out, self.around = plan, list(records), out, around
         step = max(1, len(self.records) // NUM_SAMPLES)
         self.sampled = self.records[::step][:NUM_SAMPLES]
-        self._options = _scoring(plan.evaluation)
+        self._options = replace(options_of(plan.evaluation), kinds=KINDS)
         self._state_file = out / "state.json"
         self._state = _read_json(self._state_file) or {"runs": {}}
         self._digests: dict[Path, bytes] = {}
@@ -199,7 +200,7 @@ class Comparison:
     def _score(self, system: System, entry: Entry, title: str) -> Scored:
         options = self._options
         made = fingerprint(system.identity, self.records)
-        ways = [options.kinds, dict(options.rouge), options.by_sentence, __version__]
+        ways = [asdict(replace(options, batch_size=0)), REVISION, __version__]
         asked = json.dumps([made, *ways], sort_keys=True, default=str)
         slug = _slug(system.name)
         scores = self.out / "scores" / f"{slug}-{hashlib.sha256(asked.encode()).hexdigest()[:16]}.json"
@@ -303,10 +304,6 @@ def with_bleu(
 
 def _tokens(text: str) -> list[str]:
     return _TOKEN.findall(text.lower())
-
-
-def _scoring(evaluation: EvaluationConfig) -> EvaluationOptions:
-    return replace(options_of(evaluation, interval=False), kinds=KINDS)
 
 
 def _changed(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:

@@ -9,15 +9,21 @@ from dataclasses import dataclass, field
 from statistics import fmean, stdev
 from typing import Any
 
-from laconic.evaluation.compare import READING, READING_NOTE
+from laconic.evaluation.compare import FAITHFUL, FAITHFUL_NOTE, READING, READING_NOTE, Measure, measure_cell
 from laconic.evaluation.compare_plan import Plan
 from laconic.evaluation.compare_run import KINDS, Outcome, Scored
 from laconic.evaluation.compare_significance import DESCRIPTIONS, Difference, differences
 from laconic.evaluation.copy_table import NOTE, TITLE, copy_table
-from laconic.metrics.significance import bootstrap_interval
+from laconic.evaluation.measures import REPEATING
+from laconic.metrics.rouge_engine import Score
+from laconic.metrics.rouge_interval import rouge_interval
 
 PERPLEXITY = "val_ppl"
-SAMPLES = 2000  # resamples of an interval
+_SAID: tuple[Measure, ...] = (
+    ("repeating %", REPEATING, 100, 1),
+    ("repeated 2-grams %", "repetition", 100, 1),
+    ("words", "words", 1, 1),
+)
 
 # published names of a measure -> ours
 PUBLISHED_ROUGE = {"rouge1": "1", "rouge2": "2", "rougeL": "L", "rougel": "L", "r1": "1", "r2": "2", "rl": "L"}
@@ -79,7 +85,9 @@ def compare(plan: Plan, outcomes: Sequence[Outcome], *, data: str, records: int,
     if plan.baseline in means:
         others = {name: scores for name, scores in means.items() if name != plan.baseline}
         versus = differences(means[plan.baseline], others, test)
-    rows = tuple(_row(outcome, means, versus.get(outcome.entry.name, {})) for outcome in outcomes)
+    resampling = {name: value for name, value in plan.evaluation.rouge.items() if name in ("confidence", "samples")}
+    intervals = {name: _intervals(scores, resampling) for name, scores in means.items()}
+    rows = tuple(_row(outcome, intervals, versus.get(outcome.entry.name, {})) for outcome in outcomes)
     return Comparison(plan, data, records, test, rows)
 
 
@@ -91,17 +99,27 @@ def per_document(scored: Sequence[Scored]) -> dict[str, list[float]]:
     }
 
 
-def _row(outcome: Outcome, means: Mapping[str, Mapping[str, Sequence[float]]], versus: Mapping[str, Difference]) -> Row:
+def _intervals(means: Mapping[str, Sequence[float]], resampling: Mapping[str, Any]) -> dict[str, tuple[float, float]]:
+    """ROUGE-1.5.5's own bootstrap interval of the documents' means over seeds, as for a single system."""
+    found = {}
+    for kind, scores in means.items():
+        ends = rouge_interval([Score(score, score, score) for score in scores], **resampling)
+        found[kind] = (ends.low.f, ends.high.f)
+    return found
+
+
+def _row(
+    outcome: Outcome, intervals: Mapping[str, Mapping[str, tuple[float, float]]], versus: Mapping[str, Difference]
+) -> Row:
     entry, scored = outcome.entry, outcome.scored
     plain = Row(entry.name, entry.label, len(scored), published=entry.published, errors=tuple(outcome.errors))
     if not scored:
         return plain
     rouge = {}
-    for kind, scores in means[entry.name].items():
-        low, high = bootstrap_interval(scores, samples=SAMPLES)
+    for kind, (low, high) in intervals[entry.name].items():
         each = [s.result.value(kind) for s in scored]
         deviation = stdev(each) if len(each) > 1 else None
-        rouge[kind] = Figure(fmean(scores), low, high, deviation, versus.get(kind))
+        rouge[kind] = Figure(fmean(each), low, high, deviation, versus.get(kind))
     names = dict.fromkeys(name for s in scored for name in s.result.measures)
     measures = {n: fmean(s.result.measures[n] for s in scored if n in s.result.measures) for n in names}
     if "chunks_read" in measures and all(s.result.seconds for s in scored):
@@ -169,15 +187,13 @@ def columns(table: Comparison) -> list[Column]:
         found += [_published(key) for key in perplexities]
         used |= set(perplexities)
     found += [_published(key, _measure(key).replace("_", " ")) for key in keys if key not in used]
-    found.append(Column("repeated 2-grams %", _number("measures", "repetition", 1, 100)))
-    found.append(Column("words", _number("measures", "words", 1)))
     there = {name for row in table.rows for name in row.measures}
-    found += [
-        Column(heading, _number("measures", key, digits, factor))
-        for heading, key, factor, digits in READING
-        if isinstance(key, str) and key in there
-    ]
-    return found
+    shown = [*FAITHFUL, *_SAID, *[measure for measure in READING if measure[1] in there]]
+    return found + [Column(measure[0], _measure_of(measure)) for measure in shown]
+
+
+def _measure_of(measure: Measure) -> Callable[[Row], str]:
+    return lambda row: measure_cell(row.measures, measure) if row.measures else ""
 
 
 def validation_loss(table: Comparison) -> str:
@@ -262,6 +278,7 @@ def notes(table: Comparison) -> list[str]:
         lines.append("perplexity: exp of the validation data's mean -ln P(token), the model reads the reference.")
     if any("chunks_read" in row.measures for row in table.rows):
         lines.append(READING_NOTE)
+    lines.append(FAITHFUL_NOTE)
     for row in table.failed:
         lines += [f"{row.label} failed: {error}" for error in row.errors]
     return lines + signatures(table)

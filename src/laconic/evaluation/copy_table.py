@@ -11,6 +11,7 @@ TITLE = "Copying"
 # (heading, key of the measures, factor, digits)
 COLUMNS = (
     ("copied %", "copy_rate", 100, 1),
+    ("density", "density", 1, 2),
     ("novel 2-grams %", "novel_2", 100, 1),
     *((f"correct {n}-grams %", key, 100, 2) for n, key in CORRECT.items()),
     ("over-copied words", OVER_COPIED, 1, 2),
@@ -18,8 +19,9 @@ COLUMNS = (
     ("p_gen", "p_gen", 1, 2),
 )
 NOTE = (
-    "Copied: words of the summary that the document holds. Correct n-grams: those that document and reference both "
-    "hold, of all n-grams of all summaries. Over-copied: words that the document holds and no reference, a mean count."
+    "Copied: words of the summary that the document holds (Grusky et al.'s coverage); density: theirs. "
+    "Correct n-grams: those that document and reference both hold, of all n-grams of all summaries. "
+    "Over-copied: words that the document holds and no reference, a mean count."
 )
 
 

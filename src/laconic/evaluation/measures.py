@@ -1,24 +1,27 @@
-"""What is measured of summaries beside ROUGE: how much they copy, repeat, and how long they are.
+"""What is measured of summaries beside ROUGE: faithfulness, copying, repetition, and length.
 
-Words are runs of letters and digits, lower-cased; each character of a script written without blanks is one.
-All figures are means over documents.
+The measures of one summary are in `laconic.metrics`, with their definition of a word; here they become figures of a
+data set.
 """
 
 from __future__ import annotations
 
-import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from laconic.metrics.copying import correct_ngram_counts, over_copied_words
-from laconic.metrics.ngrams import ngram_counts
-from laconic.metrics.repetition import repeated_ngram_rate
-from laconic.metrics.wordlists import smart_stop_words
+from laconic.metrics.copying import correct_ngram_counts, coverage_and_density, novel_ngram_rate, over_copied_words
+from laconic.metrics.repetition import repeated_ngram_rate, repeats
+from laconic.metrics.support import CLAIMS, Kind, Source, SupportReport, check_support
+from laconic.metrics.words import is_stop_word, words
 
+REVISION = 2  # raised when a figure is added or could change: scores that are kept are then made anew
 REPEATED = {1: "repetition_1", 2: "repetition", 3: "repetition_3", 4: "repetition_4"}  # n -> name of the figure
+REPEATING = "repeating"
 CORRECT = {n: f"correct_{n}" for n in (1, 2, 3, 4)}  # micro averages; those of the summaries' rates end in _macro
 OVER_COPIED, OVER_COPIED_CONTENT = "over_copied", "over_copied_content"
+UNSUPPORTED: dict[Kind, str] = {kind: f"unsupported_{kind}" for kind in CLAIMS}  # kind of claim -> name of the figure
+UNSUPPORTED_WORDS, UNFAITHFUL = "unsupported_word", "unfaithful"
 _BETWEEN = "\n"  # between two references: no word, so no n-gram with it stands in a document
-_WORD = re.compile(r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af]|[^\W_]+(?:['’][^\W_]+)*")
 
 
 def measure(
@@ -30,41 +33,74 @@ def measure(
 ) -> dict[str, float]:
     """Means over documents; a document whose summary is too short for a figure does not count in it.
 
-    ``copy_rate``: share of the summary's words that the document holds. ``novel_2``: share of its distinct
-    bigrams that the document lacks. ``repetition``: share of its bigrams that occurred in it before
-    (``repetition_1``, ``_3`` and ``_4``: of its words, 3- and 4-grams). ``unk_rate``: unknown-word marks per
-    blank-separated word. ``words``: its length; ``length_ratio``: its length over the references' mean length.
-    ``empty``: share of summaries without any word. Then those of `copying_measures`.
+    ``copy_rate``: share of the summary's words that the document holds, which is Grusky et al.'s coverage; ``density``:
+    theirs. ``novel_2``: share of its distinct bigrams that the document lacks. ``repetition``: share of its bigrams
+    that occurred in it before (``repetition_1``, ``_3`` and ``_4``: of its words, 3- and 4-grams); ``repeating``: share
+    of summaries that a reader would say repeat themselves. ``unk_rate``: unknown-word marks per blank-separated word.
+    ``words``: its length; ``length_ratio``: its length over the references' mean length. ``empty``: share of summaries
+    without any word. Then what is unsupported (`_Faithfulness`) and what is copied rightly (`_Copying`).
     """
     rows: dict[str, list[float]] = {
-        name: [] for name in ("copy_rate", "novel_2", *REPEATED.values(), "unk_rate", "words", "length_ratio", "empty")
+        name: []
+        for name in (
+            *("copy_rate", "density", "novel_2", *REPEATED.values(), REPEATING),
+            *("unk_rate", "words", "length_ratio", "empty"),
+        )
     }
-    for document, summary, models in zip(documents, summaries, references, strict=True):
+    copying, faithfulness = _Copying(), _Faithfulness()
+    for document, summary, group in zip(documents, summaries, references, strict=True):
         marks = summary.split().count(unk_text) if unk_text else 0
         rows["unk_rate"].append(marks / max(1, len(summary.split())))
-        words = words_of(summary.replace(unk_text, " ") if unk_text else summary)
-        rows["words"].append(len(words))
-        rows["empty"].append(float(not words))
-        if expected := _mean(len(words_of(model)) for model in models):
-            rows["length_ratio"].append(len(words) / expected)
-        if not words:
-            continue
-        source = words_of(document)
-        known = set(source)
-        rows["copy_rate"].append(sum(word in known for word in words) / len(words))
-        if len(words) > 1:
-            pairs, there = ngram_counts(words, 2), ngram_counts(source, 2)
-            rows["novel_2"].append(sum(pair not in there for pair in pairs) / len(pairs))
-        for n, name in REPEATED.items():
-            if len(words) >= n:
-                rows[name].append(repeated_ngram_rate(words, n))
-    plain = [text.replace(unk_text, " ") if unk_text else text for text in summaries]
-    return {name: _mean(values) for name, values in rows.items()} | copying_measures(documents, plain, references)
+        plain = summary.replace(unk_text, " ") if unk_text else summary
+        source, mine, models = Source(document), words(plain), [words(model) for model in group]
+        rows["words"].append(len(mine))
+        rows["empty"].append(float(not mine))
+        if expected := _mean(len(model) for model in models):
+            rows["length_ratio"].append(len(mine) / expected)
+        if found := coverage_and_density(mine, source.words):
+            rows["copy_rate"].append(found[0])
+            rows["density"].append(found[1])
+            rows[REPEATING].append(float(repeats(mine)))
+        rates = {"novel_2": novel_ngram_rate(mine, source.words, 2)}
+        rates |= {name: repeated_ngram_rate(mine, n) for n, name in REPEATED.items()}
+        for name, rate in rates.items():
+            if rate is not None:
+                rows[name].append(rate)
+        copying.add(mine, source.words, models)
+        faithfulness.add(check_support(plain, source))
+    return {name: _mean(values) for name, values in rows.items()} | faithfulness.figures() | copying.figures()
 
 
-def copying_measures(
-    documents: Sequence[str], summaries: Sequence[str], references: Sequence[Sequence[str]]
-) -> dict[str, float]:
+class _Faithfulness:
+    """What summaries state that their documents lack (`laconic.metrics.support`).
+
+    ``unsupported_name``, ``_number``, ``_date`` and ``_word``: of all such pieces of all summaries the share that the
+    documents lack, missing where there is none. ``claims``: names, numbers and dates a summary, a mean; ``unfaithful``:
+    share of summaries with one or more that the document lacks.
+    """
+
+    def __init__(self) -> None:
+        self.checked: Counter[str] = Counter()
+        self.missing: Counter[str] = Counter()
+        self.summaries = self.unfaithful = 0
+
+    def add(self, report: SupportReport) -> None:
+        """Count one summary."""
+        self.checked.update(report.checked)
+        self.missing.update(claim.kind for claim in (*report.unsupported, *report.new_words))
+        self.summaries += 1
+        self.unfaithful += bool(report.unsupported)
+
+    def figures(self) -> dict[str, float]:
+        """Of the summaries so far."""
+        kinds: dict[Kind, str] = {**UNSUPPORTED, "word": UNSUPPORTED_WORDS}
+        found = {name: self.missing[kind] / self.checked[kind] for kind, name in kinds.items() if self.checked[kind]}
+        count = max(1, self.summaries)
+        claims = sum(self.checked[kind] for kind in CLAIMS)
+        return found | {UNFAITHFUL: self.unfaithful / count, "claims": claims / count}
+
+
+class _Copying:
     """What is copied rightly, and what without need (specification coconet f; Li et al. 2021, figure 4).
 
     ``correct_n``: of all n-grams of the summaries the share that the document and a reference hold, occurrences added
@@ -72,31 +108,29 @@ def copying_measures(
     summary that the document holds and no reference, a mean count over all summaries; ``over_copied_content``: the
     same without English stop words.
     """
-    counts: dict[int, list[tuple[int, int]]] = {n: [] for n in CORRECT}
-    over: list[int] = []
-    content: list[int] = []
-    for document, summary, models in zip(documents, summaries, references, strict=True):
-        mine, source = words_of(summary), words_of(document)
-        known = [word for model in models for word in (*words_of(model), _BETWEEN)]
-        for n, pairs in counts.items():
-            pairs.append(correct_ngram_counts(mine, source, known, n))
-        copied = over_copied_words(mine, source, known)
-        over.append(len(copied))
-        content.append(sum(not is_stop_word(word) for word in copied))
-    found: dict[str, float] = {}
-    for n, pairs in counts.items():
-        total = sum(size for _, size in pairs)
-        found[CORRECT[n]] = sum(hits for hits, _ in pairs) / total if total else 0.0
-        found[f"{CORRECT[n]}_macro"] = _mean(hits / size for hits, size in pairs if size)
-    return found | {OVER_COPIED: _mean(over), OVER_COPIED_CONTENT: _mean(content)}
 
+    def __init__(self) -> None:
+        self.counts: dict[int, list[tuple[int, int]]] = {n: [] for n in CORRECT}
+        self.over: list[int] = []
+        self.content: list[int] = []
 
-def is_stop_word(word: str) -> bool:
-    """Is the lower-cased ``word`` an English function word? A contraction is one if its parts are ("they're")."""
-    stops = smart_stop_words()
-    plain = word.replace("’", "'")
-    parts = plain.removesuffix("n't").split("'")
-    return plain.replace("'", "") in stops or all(part in stops for part in parts)
+    def add(self, summary: list[str], source: list[str], references: Sequence[list[str]]) -> None:
+        """Count one summary."""
+        known = [word for model in references for word in (*model, _BETWEEN)]
+        for n, pairs in self.counts.items():
+            pairs.append(correct_ngram_counts(summary, source, known, n))
+        copied = over_copied_words(summary, source, known)
+        self.over.append(len(copied))
+        self.content.append(sum(not is_stop_word(word) for word in copied))
+
+    def figures(self) -> dict[str, float]:
+        """Of the summaries so far."""
+        found: dict[str, float] = {}
+        for n, pairs in self.counts.items():
+            total = sum(size for _, size in pairs)
+            found[CORRECT[n]] = sum(hits for hits, _ in pairs) / total if total else 0.0
+            found[f"{CORRECT[n]}_macro"] = _mean(hits / size for hits, size in pairs if size)
+        return found | {OVER_COPIED: _mean(self.over), OVER_COPIED_CONTENT: _mean(self.content)}
 
 
 def reading_measures(readings: Sequence[Mapping[str, float]]) -> dict[str, float]:
@@ -117,11 +151,6 @@ def reading_measures(readings: Sequence[Mapping[str, float]]) -> dict[str, float
     if steps := sum(r.get("steps", 0) for r in readings):
         found["coarse_entropy"] = sum(r["coarse_entropy"] * r["steps"] for r in readings if "steps" in r) / steps
     return found
-
-
-def words_of(text: str) -> list[str]:
-    """The lower-cased words of ``text``, punctuation left out."""
-    return _WORD.findall(text.lower())
 
 
 def _mean(values: Iterable[float]) -> float:

@@ -268,8 +268,7 @@ def _scored(
     for indices, line in zip(batches, lines, strict=True):
         for index, text in zip(indices, line["summaries"], strict=True):
             texts[index] = text
-    plain = replace(options, kinds=KINDS, rouge={**options.rouge, "interval": False})
-    found = score("", records, [{"summary": text} for text in texts], options=plain)
+    found = score("", records, [{"summary": text} for text in texts], options=replace(options, kinds=KINDS))
     scores = {f"rouge{kind}": float(found.value(kind)) for kind in KINDS}
     scores["mean"] = sum(scores.values()) / len(KINDS)
     scores |= {name: float(found.measures[name]) for name in ("words", "repetition")}

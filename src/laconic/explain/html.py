@@ -15,7 +15,7 @@ import base64
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cache
 from typing import Any, ClassVar
 
@@ -25,8 +25,7 @@ from markupsafe import Markup, escape
 from laconic.explain.charts import Points, line_chart
 from laconic.explain.chunks import read_to
 from laconic.explain.components import report_script, style
-from laconic.explain.record import chunks_to_list, to_dict
-from laconic.metrics.support import check_support
+from laconic.explain.record import chunks_to_list, support_of, support_to_dict, to_dict
 from laconic.types import Summary
 
 UNREAD_SHOWN = 4000  # characters of the unread end of a document that are shown
@@ -161,9 +160,8 @@ def _record(summary: Summary) -> dict[str, Any]:
         for name, weights in word.get("maps", {}).items():
             word["maps"][name] = [_short(weight) for weight in weights]
         word.pop("tokens", None)  # the page shows words
-    if summary.document and summary.words:
-        missing = check_support(summary.text, summary.document).unsupported
-        record["support"] = {"unsupported": [asdict(found) for found in missing]}
+    if (report := support_of(summary)) is not None:
+        record["support"] = support_to_dict(report)
     return record
 
 

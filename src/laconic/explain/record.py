@@ -8,6 +8,7 @@ from typing import Any
 
 from laconic.errors import DataError
 from laconic.explain.chunks import read_to
+from laconic.metrics.support import SupportReport, check_support
 from laconic.types import Chunk, SourceSpan, Summary, SummaryToken, SummaryWord
 
 DIGITS = 5
@@ -53,6 +54,25 @@ def to_dict(summary: Summary, *, document: bool = True, attention: bool = True) 
         values["document"] = summary.document
     if summary.alternatives:
         values["alternatives"] = [to_dict(one, document=False, attention=False) for one in summary.alternatives]
+    return values
+
+
+def support_of(summary: Summary) -> SupportReport | None:
+    """What of the summary its document supports; None without a document."""
+    return check_support(summary.text, summary.document) if summary.document else None
+
+
+def support_to_dict(report: SupportReport) -> dict[str, Any]:
+    """The report as JSON values: numbers, dates and names that the document lacks, other words that it lacks, and what
+    it has, with the places in both texts. ``rate`` is null where there was no number, date or name to compare."""
+    values: dict[str, Any] = {"checked": report.checked, "unsupported": [], "new_words": [], "supported": []}
+    for claim in report.claims:
+        entry: dict[str, Any] = {"kind": claim.kind, "text": claim.text, "start": claim.start, "end": claim.end}
+        if claim.source is not None:
+            values["supported"].append(entry | {"source": list(claim.source)})
+        else:
+            values["new_words" if claim.kind == "word" else "unsupported"].append(entry)
+    values["rate"] = None if report.rate is None else round(report.rate, 4)
     return values
 
 

@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from laconic.explain.chunks import read_to
+from laconic.explain.record import support_of
 from laconic.text.control import harmless
 from laconic.types import SourceSpan, Summary, SummaryWord
 
@@ -58,6 +59,8 @@ def show(summary: Summary, console: Console, *, words: bool = False, document: b
         console.print(Text(heading, style="bold" if colour else ""))
     console.print(marked_summary(summary, colour=colour))
     console.print(Text(facts(summary), style="dim" if colour else ""))
+    for line in support_lines(summary):
+        console.print(Text(line, style="dim" if colour else ""))
     if summary.words:
         console.print(legend(colour=colour))
     if document and summary.document:
@@ -138,6 +141,21 @@ def facts(summary: Summary) -> str:
     if not summary.finished:
         parts.append("cut at the longest length allowed")
     return ", ".join(parts)
+
+
+def support_lines(summary: Summary) -> list[str]:
+    """How many of the names, numbers and dates the document has, what it lacks, and the other words that it lacks."""
+    report = support_of(summary)
+    if report is None or not report.claims:
+        return []
+    lacking = "; ".join(f"{claim.text} ({claim.kind})" for claim in report.unsupported)
+    total = sum(claim.kind != "word" for claim in report.claims)
+    lines = ["no names, numbers or dates to compare with the document"]
+    if total:
+        lines = [f"{total - len(report.unsupported)} of {total} names, numbers and dates are in the document"]
+        lines[0] += f"; not in it: {lacking}" if lacking else ""
+    words = ", ".join(dict.fromkeys(claim.text for claim in report.new_words))
+    return [*lines, *([f"other words that are not there: {words}"] if words else [])]
 
 
 def _chunks_read(reading: Mapping[str, float]) -> str:

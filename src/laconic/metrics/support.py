@@ -1,135 +1,450 @@
-"""What a summary states that its source does not contain: numbers, dates and names. Rules only, no models.
+"""What a summary states that its source does not: numbers, dates and times, names, and other content words.
 
-A claim that is missing is not always wrong ("twelve" for "12" is understood, "a dozen" is not), and one that is
-present is not always right; the strings are reported so that a person can look.
+Rules and word lists only, no models. Letter case need not tell names: where the summary's capitals say nothing (all
+lower case, a Title Line, a sentence's first word) a word is a name if the source writes it as one, or if it is no
+ordinary English word. Numbers, dates and times are compared by what they are worth (`laconic.metrics.quantities`).
+
+A claim that is missing is not always wrong and one that is present is not always right (two names of the source may
+be put together wrongly); every verdict has its places in both texts so that a person can look. Numbers in words,
+months, magnitudes and the word lists are English; in other languages digits and capitals remain.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations
+from typing import Literal
 
-_NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
-_MONTHS = (
-    *("january", "february", "march", "april", "may", "june", "july"),
-    *("august", "september", "october", "november", "december"),
+from rapidfuzz.distance import OSA
+
+from laconic.metrics.dates import DATE_WORDS, dates
+from laconic.metrics.quantities import NUMBER_WORDS, Key, Quantity, quantities
+from laconic.metrics.wordlists import place_adjectives, smart_stop_words, younger_words
+from laconic.metrics.words import WORD, irregular_forms, is_ordinary, is_stop_word, lowered, stem, words
+
+Kind = Literal["number", "date", "name", "word"]
+CLAIMS: tuple[Kind, ...] = ("number", "date", "name")
+Span = tuple[int, int]
+
+_DIGIT = re.compile(r"\d")
+_QUANTITY_WORDS = NUMBER_WORDS | DATE_WORDS
+_DOTTED = re.compile(r"(?<![\w.])(?:[^\W\d_]\.\s?){1,}[^\W\d_](?:\.|(?!\w))")
+_OPENING = re.compile(r"(?:^|[.!?:;|]\s+|\n\s*|^[\W_]+|[-–—•*>/]\s+|[\"“‘(\[]\s*)$")
+_JOINT = re.compile(r"\s+|\s*[-&/.'’]\s*|\s+(?:(?:of|the|de|van|von|der|del|la|bin|al)\s+)+")
+_CAPITAL = re.compile(r"(?<![^\W_])[A-Z]")
+_CASED_WORD = re.compile(r"[^\W\d_]+")
+_CAPITAL_RUN = re.compile(r"[A-Z][\w'’]*(?:[\s-]+(?:(?:of|and|for|the|in|&)\s+)*[A-Z][\w'’]*)+")
+_TITLES = frozenset(
+    {"mr", "mrs", "ms", "dr", "prof", "sir", "st", "jr", "sr", "inc", "corp", "co", "ltd", "llc", "plc"}
 )
-_SHORT_MONTHS = {name[:3]: name for name in _MONTHS} | {"sept": "september"}
-_DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
-_AMBIGUOUS = frozenset({"may", "march", "mar"})  # verbs too
-_DATE_WORD = re.compile(
-    r"\b(?:"
-    + "|".join(name.capitalize() for name in (*_MONTHS, *_DAYS))
-    + "|"
-    + "|".join(f"{short.capitalize()}\\.?" for short in sorted(_SHORT_MONTHS, key=len, reverse=True))
-    + r")(?!\w)"
-)
-_NUMBER_WORDS = {
-    **{"two": "2", "three": "3", "four": "4", "five": "5", "six": "6", "seven": "7", "eight": "8", "nine": "9"},
-    **{"ten": "10", "eleven": "11", "twelve": "12", "thirteen": "13", "fourteen": "14", "fifteen": "15"},
-    **{"sixteen": "16", "seventeen": "17", "eighteen": "18", "nineteen": "19", "twenty": "20", "thirty": "30"},
-    **{"forty": "40", "fifty": "50", "sixty": "60", "seventy": "70", "eighty": "80", "ninety": "90"},
-}
-_NUMBER_WORD = re.compile(r"(?i)\b(?:" + "|".join(sorted(_NUMBER_WORDS, key=len, reverse=True)) + r")\b")
-# Capitalised words in a row, small words of names allowed between.
-_NAME = re.compile(r"[^\W\d_a-z][\w'’.-]*(?:\s+(?:(?:of|the|de|van|von|der|del|la|bin|al)\s+)*[^\W\d_a-z][\w'’-]*)*")
-_SENTENCE_START = re.compile(r"(?:^|[.!?:]\s+|\n\s*|[\"“‘(\[]\s*)$")
-_WORD = re.compile(r"\w+")
+# What may follow a name or be left out of it: plurals, adjectives of places, their people.
+_ENDINGS = ("s", "n", "an", "ian", "ean", "ese", "i", "ish", "ic", "er", "ers", "ns", "ans", "ians", "y")
+_BREAKING = smart_stop_words() - {"of", "and", "for", "in", "on"}  # an abbreviation does not run across these
+_LONGEST_NAME = 8  # words
+_ENGLISH = 0.15  # of an English text's distinct words at least so many are function words
+_DOUBLED = re.compile(r"(.)\1")
+_SQUEEZED = 5  # letters from which a name may be found across blanks and hyphens
 
 
 @dataclass(frozen=True, slots=True)
-class Unsupported:
-    """One piece of the summary without support: ``summary[start:end] == text``; ``kind`` number, date or name."""
+class Claim:
+    """``summary[start:end] == text``; ``source`` is where the source has it, None where it does not."""
 
-    kind: str
+    kind: Kind
     text: str
     start: int
     end: int
+    source: Span | None
+
+    @property
+    def supported(self) -> bool:
+        return self.source is not None
 
 
 @dataclass(frozen=True, slots=True)
 class SupportReport:
-    """How many numbers, dates and names the summary has, and those that the source lacks."""
+    """Every number, date, name and other content word of a summary, in order."""
 
-    checked: dict[str, int]
-    unsupported: tuple[Unsupported, ...]
+    claims: tuple[Claim, ...]
 
     @property
-    def rate(self) -> float:
-        """The share of checked pieces that the source supports; 1 if there is nothing to check."""
-        total = sum(self.checked.values())
-        return 1.0 - len(self.unsupported) / total if total else 1.0
+    def checked(self) -> dict[Kind, int]:
+        """How many of each kind were compared."""
+        counts = Counter(claim.kind for claim in self.claims)
+        return {kind: counts[kind] for kind in (*CLAIMS, "word")}
+
+    @property
+    def unsupported(self) -> tuple[Claim, ...]:
+        """The numbers, dates and names that the source lacks."""
+        return tuple(claim for claim in self.claims if claim.source is None and claim.kind != "word")
+
+    @property
+    def new_words(self) -> tuple[Claim, ...]:
+        """The other content words that the source has in no form."""
+        return tuple(claim for claim in self.claims if claim.source is None and claim.kind == "word")
+
+    @property
+    def rate(self) -> float | None:
+        """The share of numbers, dates and names that the source supports; None if there is none to compare."""
+        total = sum(claim.kind != "word" for claim in self.claims)
+        return 1.0 - len(self.unsupported) / total if total else None
 
 
-def check_support(summary: str, source: str) -> SupportReport:
-    """Compare a summary's numbers, dates and names with its source.
+class Source:
+    """A document as summaries are compared with it; what a comparison needs is made when it is first needed."""
 
-    * numbers: by value as written, thousands separators aside ("1,000" is "1000"); "three" supports "3" and back;
-    * dates: months and week days, short forms included;
-    * names: runs of capitalised words, not the first word of a sentence alone; supported when every capitalised
-      word of the run occurs in the source in any case (a possessive 's aside).
+    def __init__(self, text: str) -> None:
+        self.text, self.lower = text, lowered(text)
+        self.words = words(text)
+        known = set(self.words)
+        if "'" in text or "’" in text:
+            known |= {_bare(word) for word in known}
+        self.known = frozenset(known)
+        self._names: dict[str, bool] = {}
+
+    @cached_property
+    def offers(self) -> dict[Key, Span]:
+        """What the document's numbers and dates support, and where."""
+        found: dict[Key, Span] = {}
+        for quantity in read_quantities(self.text, self.lower, self.known):
+            for key in quantity.offers:
+                found.setdefault(key, (quantity.start, quantity.end))
+        return found
+
+    @cached_property
+    def is_english(self) -> bool:
+        """Do its function words say so, or its other words?"""
+        if len(self.known & smart_stop_words()) >= _ENGLISH * len(self.known):
+            return True
+        return sum(map(is_ordinary, self.known)) >= len(self.known) / 2
+
+    @cached_property
+    def is_titled(self) -> bool:
+        """Do so many of its words have capitals that these say nothing?"""
+        return len(_CAPITAL.findall(self.text)) > 0.5 * len(self.words)
+
+    def names(self, word: str) -> bool:
+        """Does the document write the lower-cased ``word`` as a name: with a capital, though not for a sentence's or
+        title's sake, and never without?"""
+        if word not in self._names:
+            self._names[word] = self._is_name(word)
+        return self._names[word]
+
+    def _is_name(self, word: str) -> bool:
+        if not word.isalpha() or is_stop_word(word):
+            return False
+        within = small = capital = False
+        for start, _ in self._places(word):
+            if self.text[start].islower():
+                small = True
+                break
+            capital = True
+            before = self.text[max(0, start - 2) : start]
+            within |= before[-1:] == " " and (before[:1].islower() or before[:1].isdigit() or before[:1] == ",")
+        if small or not capital:
+            return False
+        return (within and not self.is_titled) or not is_ordinary(word)
+
+    def _places(self, word: str) -> Iterator[Span]:
+        """Where the lower-cased ``word`` stands by itself."""
+        start = self.lower.find(word)
+        while start >= 0:
+            end = start + len(word)
+            if not (self.lower[start - 1 : start].isalnum() or self.lower[end : end + 1].isalnum()):
+                yield start, end
+            start = self.lower.find(word, start + 1)
+
+    def form_of(self, word: str) -> str | None:
+        """Another form of the lower-cased ``word`` that the document has ("pays" for "paid")."""
+        wanted = stem(word)
+        alike = [other for other in self.known if other.startswith(wanted[:3])]
+        alike += self.known & irregular_forms()
+        return min((other for other in alike if stem(other) == wanted), default=None)
+
+    @cached_property
+    def folded(self) -> dict[str, str]:
+        """Words without accents -> as they are."""
+        return {_folded(word): word for word in self.known}
+
+    @cached_property
+    def squeezed(self) -> str:
+        """The words one after another, without anything between."""
+        return "".join(self.words)
+
+    @cached_property
+    def initials(self) -> dict[str, Span]:
+        """The initials of runs of capitalised words, small words left out or not; of three and more also in a run."""
+        found: dict[str, Span] = {}
+        for run in _CAPITAL_RUN.finditer(self.text):
+            parts = _CASED_WORD.findall(run[0])
+            large = [part for part in parts if part[0].isupper()]
+            for letters in (parts, large) if len(parts) <= _LONGEST_NAME else ():
+                name = "".join(part[0] for part in letters).lower()
+                for start, end in combinations(range(len(name) + 1), 2):
+                    if end - start > 2 or (end - start) == len(name):
+                        found.setdefault(name[start:end], run.span())
+        return found
+
+    def find_initials(self, letters: str) -> Span | None:
+        """The words whose initials are ``letters``: capitalised, or three or more from a content word to another."""
+        if found := self.initials.get(letters):
+            return found
+        every = "".join(word[0] for word in self.words)
+        place = every.find(letters) if len(letters) > 2 else -1
+        while place >= 0:
+            run = self.words[place : place + len(letters)]
+            if not (is_stop_word(run[0]) or is_stop_word(run[-1])) and not _BREAKING.intersection(run):
+                return self.find(run)
+            place = every.find(letters, place + 1)
+        return None
+
+    def nearly(self, word: str) -> str | None:
+        """The ordinary word of the document that ``word`` shortens ("sched") or has with one slip of the pen; of a
+        name, two letters that changed places or one written twice are a slip, another letter is another name."""
+        if len(word) < 4:
+            return None
+
+        def alike(other: str) -> bool:
+            slip = len(word) > 5 and abs(len(other) - len(word)) < 2 and OSA.distance(word, other, score_cutoff=1) < 2
+            if slip and (sorted(word) == sorted(other) or _DOUBLED.sub(r"\1", word) == _DOUBLED.sub(r"\1", other)):
+                return True
+            return (slip or other.startswith(word)) and is_ordinary(other)
+
+        return min(filter(alike, self.known), default=None)
+
+    def find(self, run: Sequence[str]) -> Span | None:
+        """The first place where these lower-cased words stand in a row, else where the first of them stands."""
+        first: Span | None = None
+        for start, end in self._places(run[0]):
+            first = first or (start, end)
+            for word in run[1:]:
+                while end < len(self.lower) and not self.lower[end].isalnum():
+                    end += 1
+                if not self.lower.startswith(word, end):
+                    break
+                end += len(word)
+            else:
+                return start, end
+        return first
+
+    def find_squeezed(self, letters: str, *, whole: bool = False) -> Span | None:
+        """Where these letters and digits stand with anything between the words, from a word's beginning on; if
+        ``whole``, to a word's end."""
+        if letters not in self.squeezed:
+            return None
+        ending = r"(?![^\W_])" if whole else ""
+        found = re.search(r"(?<![^\W_])" + r"[\W_]*".join(map(re.escape, letters)) + ending, self.lower)
+        return found.span() if found else None
+
+
+def check_support(summary: str, source: str | Source) -> SupportReport:
+    """Compare a summary's numbers, dates, names and content words with its source.
+
+    * numbers: by value ("two million" is 2,000,000, "3 billion" is not "3 million"), with their unit where the summary
+      gives one (per cent, a currency), ordinals and quarters with ordinals; of versions every digit counts;
+    * dates: months, week days and days in every form ("Tue.", "5/14", "14th of May"), times of day by the minute;
+    * names: each word of the name in any case, a plural or possessive ending, an adjective's ending and accents aside;
+      initials support the name in full and back; spelling with blanks or hyphens does not matter;
+    * words: the word or another form of it.
     """
-    words = {_bare(word) for word in _WORD.findall(source.lower())}
-    numbers = {_number(found) for found in _NUMBER.findall(source)}
-    numbers |= {_NUMBER_WORDS[found.lower()] for found in _NUMBER_WORD.findall(source)}
-    dates = {_date(found) for found in _DATE_WORD.findall(source)}
-    dates |= {date for date in (*_MONTHS, *_DAYS) if date in words and date not in _AMBIGUOUS}
-    dated = [found for found in _DATE_WORD.finditer(summary) if not _is_verb(found, summary)]
-    spelled = list(_NUMBER_WORD.finditer(summary))
-    pieces = [("date", found, _date(found.group()) in dates) for found in dated]
-    pieces += [("number", found, _number(found.group()) in numbers) for found in _NUMBER.finditer(summary)]
-    pieces += [("number", found, _NUMBER_WORDS[found.group().lower()] in numbers) for found in spelled]
-    names = _names(summary, [found.span() for found in (*dated, *spelled)])
-    pieces += [("name", found, _is_named(found.group(), words)) for found in names]
-    pieces.sort(key=lambda piece: piece[1].start())
-    checked = {kind: sum(piece[0] == kind for piece in pieces) for kind in ("number", "date", "name")}
-    missing = [Unsupported(kind, found.group(), *found.span()) for kind, found, supported in pieces if not supported]
-    return SupportReport(checked, tuple(missing))
+    given = source if isinstance(source, Source) else Source(source)
+    read = read_quantities(summary, lowered(summary), frozenset(words(summary)))
+    claims = [_quantity_claim(summary, quantity, given) for quantity in read if quantity.needs]
+    claims += _word_claims(summary, [(quantity.start, quantity.end) for quantity in read], given)
+    return SupportReport(tuple(sorted(claims, key=lambda claim: claim.start)))
 
 
-def support_rate(summaries: Sequence[str], sources: Sequence[str]) -> float:
-    """The share of all checked pieces in a corpus that their sources support; 1 if there is none."""
-    reports = [check_support(summary, source) for summary, source in zip(summaries, sources, strict=True)]
-    total = sum(sum(report.checked.values()) for report in reports)
-    return 1.0 - sum(len(report.unsupported) for report in reports) / total if total else 1.0
+def read_quantities(text: str, lower: str, known: AbstractSet[str]) -> list[Quantity]:
+    """The dates and numbers of ``text``, none within another; the earlier reading of a place counts."""
+    if known.isdisjoint(_QUANTITY_WORDS) and not _DIGIT.search(text):
+        return []
+    found: list[Quantity] = []
+    for quantity in dates(text, lower, known):
+        if all(quantity.end <= other.start or other.end <= quantity.start for other in found):
+            found.append(quantity)
+    return found + list(quantities(text, lower, known, [(quantity.start, quantity.end) for quantity in found]))
 
 
-def _number(text: str) -> str:
-    plain = re.sub(r",(?=\d{3}(?:\D|$))", "", text)
-    whole, dot, rest = plain.partition(".")
-    whole = whole.lstrip("0") or "0"
-    rest = rest.rstrip("0") if dot else ""
-    return f"{whole}.{rest}" if rest else whole
+def _quantity_claim(summary: str, quantity: Quantity, source: Source) -> Claim:
+    kind: Kind = "date" if quantity.kind == "date" else "name" if quantity.kind == "name" else "number"
+    found: Span | None = None
+    for group in quantity.needs:
+        place = next((source.offers[key] for key in group if key in source.offers), None)
+        if place is None and group[0][0] == "code":
+            place = source.find_squeezed(group[0][1])
+        if place is None:
+            found = None
+            break
+        found = found or place
+    return Claim(kind, summary[quantity.start : quantity.end], quantity.start, quantity.end, found)
 
 
-def _date(text: str) -> str:
-    lowered = text.lower().rstrip(".")
-    return _SHORT_MONTHS.get(lowered, lowered)
+# --------------------------------------------------------------------------------------- names and words
 
 
-def _is_verb(found: re.Match[str], summary: str) -> bool:
-    """Whether "May" or "March" opens a sentence without a number after it."""
-    opens = _SENTENCE_START.search(summary[: found.start()]) is not None
-    return opens and _date(found.group()) in _AMBIGUOUS and not re.match(r"\s+\d", summary[found.end() :])
+@dataclass(slots=True)
+class _Word:
+    text: str
+    lower: str
+    start: int
+    end: int
+    opens: bool  # first of a sentence
+    apart: bool = True  # behind a blank
+    is_name: bool = False
+
+    @property
+    def bare(self) -> str:
+        """Lower-cased, without a possessive ending."""
+        return _bare(self.lower)
 
 
-def _is_named(name: str, words: set[str]) -> bool:
-    return all(_bare(word.lower()) in words for word in _WORD.findall(name) if word[0].isupper())
+def _word_claims(summary: str, taken: Sequence[Span], source: Source) -> list[Claim]:
+    listed = _content_words(summary, taken)
+    _mark_names(listed, source)
+    claims: list[Claim] = []
+    place = 0
+    while place < len(listed):
+        run = [listed[place]]
+        place += 1
+        if not run[0].is_name:
+            claims.append(_claim(summary, run, "word", _word_place(run[0].lower, source)))
+            continue
+        while (
+            place < len(listed)
+            and listed[place].is_name
+            and _JOINT.fullmatch(summary, run[-1].end, listed[place].start)
+        ):
+            run.append(listed[place])
+            place += 1
+        found = _name_place(run, source) or _initials_place(summary, run[0].start, source)
+        claims.append(_claim(summary, run, "name", found))
+    return claims
+
+
+def _claim(summary: str, run: Sequence[_Word], kind: Kind, found: Span | None) -> Claim:
+    start, end = run[0].start, run[-1].end
+    return Claim(kind, summary[start:end], start, end, found)
+
+
+def _content_words(summary: str, taken: Sequence[Span]) -> list[_Word]:
+    """Words outside numbers and dates that are no function words; "U.S." is one."""
+    busy = list(taken)
+    found = []
+
+    def free(start: int, end: int) -> bool:
+        return all(end <= begin or stop <= start for begin, stop in busy)
+
+    for dotted in _DOTTED.finditer(summary) if "." in summary else ():
+        letters = "".join(_CASED_WORD.findall(dotted[0]))
+        if len(letters) > 1 and letters.lower() not in ("am", "pm", "ie", "eg") and free(*dotted.span()):
+            busy.append(dotted.span())
+            found.append(_Word(letters.upper(), letters.lower(), *dotted.span(), opens=True))
+    for match in WORD.finditer(summary):
+        lower = match[0].lower()
+        if (busy and not free(*match.span())) or lower in _TITLES or is_stop_word(lower):
+            continue
+        if len(lower) == 1 and lower.isascii():
+            continue
+        before = summary[max(0, match.start() - 12) : match.start()]
+        opens = _OPENING.search(before) is not None
+        found.append(_Word(match[0], lower, *match.span(), opens, apart=before[-1:].isspace()))
+    return sorted(found, key=lambda word: word.start)
+
+
+def _mark_names(listed: Sequence[_Word], source: Source) -> None:
+    """Capitals tell names where most words go without."""
+    within = [word for word in listed if not word.opens and word.apart and word.text[0].isalpha()]
+    capitals = sum(word.text[0].isupper() for word in within)
+    telling = 0 < capitals < len(within) / 2
+    shouted = sum(word.text.isupper() for word in listed) > len(listed) / 2
+    for word in listed:
+        if word.lower[0].isdigit() or not word.lower[-1:].isalnum():
+            continue
+        bare = word.bare
+        if telling and not word.opens:
+            word.is_name = word.text[0].isupper() or source.names(bare)
+        elif source.names(bare) or _is_coined(word.text, shouted):
+            word.is_name = True
+        elif word.text[0].isupper() or not capitals:
+            least = 2 if word.text[:2].isupper() else 3
+            word.is_name = (
+                bare.isascii() and bare.isalpha() and len(bare) >= least and not is_ordinary(bare) and source.is_english
+            )
+
+
+def _is_coined(text: str, shouted: bool) -> bool:
+    """A capital within ("eSource"), or a short word all in capitals where not all is ("EBB")."""
+    if not any(map(str.isupper, text[1:])) or not text.isalpha() or text.lower() in younger_words():
+        return False
+    return not text.isupper() or (not shouted and 2 < len(text) < 5)
+
+
+def _word_place(word: str, source: Source) -> Span | None:
+    if word in source.known:
+        return source.find([word])
+    other = source.form_of(word)
+    if other is None and len(word) >= _SQUEEZED:
+        return source.find_squeezed(word)
+    return source.find([other]) if other else None
+
+
+def _name_place(run: Sequence[_Word], source: Source) -> Span | None:
+    """Where the name stands: all of its words must be there, or its initials, or its letters in one word."""
+    forms = [_form(word, source) for word in run]
+    if all(forms):
+        return source.find([form for form in forms if form])
+    letters = "".join(word.bare for word in run)
+    if len(letters) >= _SQUEEZED and (found := source.find_squeezed(letters)):
+        return found
+    return source.find_initials(letters) if len(run) == 1 and len(letters) <= 6 else None
+
+
+def _initials_place(summary: str, place: int, source: Source) -> Span | None:
+    """Where the source has the initials of the capitalised words around ``place`` ("PG&E", "U.S.")."""
+    for run in _CAPITAL_RUN.finditer(summary):
+        if run.start() <= place < run.end():
+            parts = [part for part in _CASED_WORD.findall(run[0]) if part[0].isupper()]
+            letters = "".join(part[0] for part in parts).lower()
+            for length in range(len(letters), min(2, len(letters) - 1), -1):  # a word such as "Company" may be left out
+                found = source.find_squeezed(letters[:length], whole=True)
+                if found and source.text[slice(*found)].isupper():  # "us" is not the U.S.
+                    return found
+    return None
+
+
+def _form(word: _Word, source: Source) -> str | None:
+    """The form of a name's word in the source."""
+    bare = word.bare
+    for form in (word.lower, bare, *_related(bare)):
+        if form in source.known:
+            return form
+    if is_ordinary(bare):
+        return source.form_of(bare)
+    return source.folded.get(_folded(bare)) or source.nearly(bare)
+
+
+def _related(name: str) -> Iterable[str]:
+    """A name's plural and the adjective of a place, and back."""
+    for ending in _ENDINGS:
+        yield name + ending
+        if name.endswith(ending) and len(name) - len(ending) > 3:
+            yield name[: -len(ending)]
+    if name in place_adjectives():
+        yield place_adjectives()[name]
+    if name.endswith(("y", "ies")):
+        yield f"{name[:-1]}ies" if name.endswith("y") else f"{name[:-3]}y"
 
 
 def _bare(word: str) -> str:
-    return word.removesuffix("'s").removesuffix("’s")
+    """Without a possessive ending."""
+    return word.removesuffix("'s").removesuffix("’s").rstrip("'’")
 
 
-def _names(summary: str, taken: Sequence[tuple[int, int]]) -> list[re.Match[str]]:
-    found = []
-    for name in _NAME.finditer(summary):
-        start, end = name.span()
-        if any(start < stop and begin < end for begin, stop in taken):
-            continue
-        single = len(name.group().split()) == 1
-        if single and (len(name.group()) == 1 or _SENTENCE_START.search(summary[:start])):
-            continue  # an initial, or only the sentence's first word
-        found.append(name)
-    return found
+def _folded(word: str) -> str:
+    return "".join(c for c in unicodedata.normalize("NFKD", word) if not unicodedata.combining(c))

@@ -142,21 +142,31 @@ class Word(BaseModel):
     tokens: list[Token] | None = None
 
 
-class Unsupported(BaseModel):
-    """A number, date or name in the summary that the document does not have."""
+class Claim(BaseModel):
+    """A number, date (or time), name, or other content word of the summary, `summary[start:end]`."""
 
-    kind: Literal["number", "date", "name"]
+    kind: Literal["number", "date", "name", "word"]
     text: str
     start: int
     end: int
+
+
+class SupportedClaim(Claim):
+    """One that the document has, at `document[source[0]:source[1]]`."""
+
+    source: Annotated[list[int], Field(min_length=2, max_length=2)]
 
 
 class Support(BaseModel):
     """What was compared with the document, and what it lacks. A hint for a reader, not a verdict."""
 
     checked: dict[str, int]
-    unsupported: list[Unsupported]
-    rate: float = Field(description="The share of what was checked that the document has; 1 if nothing was checked.")
+    unsupported: list[Claim] = Field(description="Numbers, dates and names that the document does not have.")
+    new_words: list[Claim] = Field(description="Other content words that it has in no form.")
+    supported: list[SupportedClaim]
+    rate: float | None = Field(
+        description="The share of the numbers, dates and names that the document has; null if there are none."
+    )
 
 
 class Chunk(BaseModel):

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from laconic.errors import LaconicError
-from laconic.explain.record import to_dict
-from laconic.metrics.support import check_support
+from laconic.explain.record import support_to_dict, to_dict
+from laconic.metrics.support import Source, check_support
 from laconic.server.batching import AbandonedError, Batcher, BatchLimits, Job, QueueFullError
 from laconic.server.catalogue import Catalogue, Served
 from laconic.server.metrics import Metrics
@@ -293,16 +293,11 @@ def rendered(order: Order, summary: Summary) -> dict[str, Any]:
     if not order.explain:
         return to_dict(_bare(summary), document=False, attention=False)
     record = to_dict(summary, attention=order.attention)
-    record["support"] = _support(summary, summary.document)
+    source = Source(summary.document)
+    record["support"] = support_to_dict(check_support(summary.text, source))
     for alternative, values in zip(summary.alternatives, record.get("alternatives", ()), strict=True):
-        values["support"] = _support(alternative, summary.document)
+        values["support"] = support_to_dict(check_support(alternative.text, source))
     return record
-
-
-def _support(summary: Summary, document: str) -> dict[str, Any]:
-    report = check_support(summary.text, document)
-    found = [{"kind": u.kind, "text": u.text, "start": u.start, "end": u.end} for u in report.unsupported]
-    return {"checked": report.checked, "unsupported": found, "rate": round(report.rate, 4)}
 
 
 def _called(summary: Summary, model: str) -> Summary:

@@ -48,8 +48,8 @@ def test_recall_is_what_counts_where_the_profile_says_so() -> None:
     _, rows, notes = result_table([result])
     assert rows[0][1].startswith("75.00")
     assert notes[0].startswith("ROUGE recall x 100")
-    assert notes[1:] == [options.flags, result.signature] == how_scored([result])
-    assert "-b 75" in notes[1]
+    assert notes[2:] == [options.flags, result.signature] == how_scored([result])
+    assert "-b 75" in notes[2]
     entry = compared([result])[0]
     assert (entry["shown"], entry["flags"]) == ("recall", options.flags)
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from pathlib import Path
 
 import pytest
 
 from laconic.cli.main import main
 from laconic.evaluation.copy_table import copy_table
-from laconic.evaluation.measures import copying_measures, is_stop_word, measure
+from laconic.evaluation.measures import measure
+from laconic.metrics.words import is_stop_word
 
 DOCUMENT = "Anna has crashed into a red Honda. She is not hurt."
 SUMMARY = "Anna crashed into a red Honda and she is sad"
@@ -19,7 +21,7 @@ REFERENCE = "Anna crashed into a red car"
 
 def test_by_hand() -> None:
     """The document has 'crashed into a red' in a row; of the reference's words 'car' is not in the document."""
-    found = copying_measures([DOCUMENT], [SUMMARY], [[REFERENCE]])
+    found = measure([DOCUMENT], [SUMMARY], [[REFERENCE]])
     assert found["correct_1"] == pytest.approx(5 / 10)  # anna crashed into a red
     assert found["correct_2"] == pytest.approx(3 / 9)  # not "anna crashed": the document has "has" between
     assert found["correct_3"] == pytest.approx(2 / 8)
@@ -30,7 +32,7 @@ def test_by_hand() -> None:
 
 def test_any_reference_counts_and_no_ngram_spans_two() -> None:
     document, summary = "the red car stopped", "red car stopped"
-    found = copying_measures([document], [summary], [["a red", "car stopped now"]])
+    found = measure([document], [summary], [["a red", "car stopped now"]])
     assert found["correct_1"] == 1.0
     assert found["correct_2"] == pytest.approx(1 / 2)  # "car stopped", not "red car" across the two
     assert found["over_copied"] == 0
@@ -53,7 +55,7 @@ def test_against_loops() -> None:
 
     documents, summaries = [text(20) for _ in range(40)], [text(6) for _ in range(40)]
     models = [[text(7) for _ in range(rng.randint(1, 3))] for _ in range(40)]
-    found = copying_measures(
+    found = measure(
         [" ".join(d) for d in documents], [" ".join(s) for s in summaries], [[" ".join(m) for m in g] for g in models]
     )
     for n in (1, 2, 3, 4):
@@ -71,7 +73,7 @@ def test_against_loops() -> None:
     assert found["over_copied_content"] == pytest.approx(sum(map(len, content)) / 40)
 
 
-@pytest.mark.parametrize("word", ["the", "don't", "don’t", "can't", "they're", "it's", "isn't"])
+@pytest.mark.parametrize("word", ["the", "don't", "don’t", "can't", "they're", "it's", "isn't", "won't"])
 def test_stop_words(word: str) -> None:
     assert is_stop_word(word)
 
@@ -123,3 +125,23 @@ def test_compare_has_a_table_of_it(data: Path, tmp_path: Path, capsys: pytest.Ca
     assert "71.43" in (out / "compare.md").read_text()
     assert "over-copied words" in (out / "compare.html").read_text()
     assert "correct_1_macro" in (out / "compare.csv").read_text()
+
+
+def test_evaluate_and_compare_quote_the_same_numbers_alike(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data = tmp_path / "validation.jsonl"
+    records = [
+        {"document": f"{DOCUMENT} It was {n} o'clock.", "summary": " ".join(REFERENCE.split()[:n])} for n in (2, 3, 5)
+    ]
+    data.write_text("".join(json.dumps(record) + "\n" for record in records))
+    assert main(["--quiet", "evaluate", "lead-1", "--data", str(data)]) == 0
+    one = capsys.readouterr().out
+    arguments = ["--quiet", "compare", "lead-1", "--data", str(data), "--out", str(tmp_path / "out")]
+    assert main(arguments) == 0
+    other = capsys.readouterr().out
+    quoted = [[line for line in text.splitlines() if line.startswith("rouge:")] for text in (one, other)]
+    assert quoted[0] == quoted[1]
+    assert "ci:95%r1000" in quoted[0][0]
+    intervals = [re.findall(r"\d+\.\d\d ±\d+\.\d\d", text) for text in (one, other)]
+    assert intervals[0] == intervals[1]
+    assert len(intervals[0]) == 3
+    assert "±0.00" not in intervals[0][0]

@@ -11,10 +11,11 @@ import pytest
 
 from laconic.errors import DataError
 from laconic.evaluation.compare import compared, result_table
-from laconic.evaluation.measures import measure, words_of
+from laconic.evaluation.measures import measure
 from laconic.evaluation.run import EvaluationOptions, evaluate, score
 from laconic.evaluation.systems import ExtractiveSystem, is_method, method_spec
 from laconic.metrics.rouge import rouge
+from laconic.metrics.words import words
 from laconic.types import Record, Summary, SummaryWord
 
 RECORDS = [
@@ -87,6 +88,30 @@ def test_unknown_words_are_counted_and_are_not_words() -> None:
     assert found["copy_rate"] == 1.0
 
 
+def test_what_summaries_state_and_documents_lack() -> None:
+    documents = ["Tom paid 3 million dollars to Anna on Monday.", "The red car stopped.", "Nothing happened in Oslo."]
+    summaries = ["tom pays 3 billion dollars on tue", "a red bicycle stopped", ""]
+    found = measure(documents, summaries, [["x"], ["y"], ["z"]])
+    assert found["unfaithful"] == pytest.approx(1 / 3)
+    assert (found["unsupported_name"], found["unsupported_number"], found["unsupported_date"]) == (0, 1, 1)
+    assert found["unsupported_word"] == pytest.approx(1 / 4)  # pays, red, stopped; not bicycle
+    assert found["claims"] == 1
+    nothing = measure(["The car stopped."], ["the car stopped"], [["x"]])
+    assert nothing["unfaithful"] == 0
+    assert "unsupported_name" not in nothing  # not 0: there was no name to compare
+
+
+def test_the_table_says_what_is_unsupported_and_repeated() -> None:
+    texts = ["cat cat in Oslo", "the cat sat in 1999", "cat", "cat"]
+    scored = score("x", RECORDS, [{"summary": text} for text in texts])
+    header, rows, notes = result_table([scored])
+    cells = dict(zip(header, rows[0], strict=True))
+    assert cells["unfaithful %"] == "50.0"
+    assert cells["new names/numbers/dates %"] == "100.0/100.0/–"
+    assert cells["repeating %"] == "25.0"
+    assert any("document lacks" in note for note in notes)
+
+
 def test_empty_summaries_count_as_empty() -> None:
     found = measure(["a b", "c d"], ["", "c"], [["a"], ["c"]])
     assert found["empty"] == 0.5
@@ -100,9 +125,9 @@ def evaluate_texts(*texts: str) -> float:
 
 
 def test_words_of_any_script() -> None:
-    assert words_of("Don't stop, EU-27!") == ["don't", "stop", "eu", "27"]
-    assert words_of("中文 abc") == ["中", "文", "abc"]
-    assert words_of("naïve café") == ["naïve", "café"]
+    assert words("Don't stop, EU-27!") == ["don't", "stop", "eu", "27"]
+    assert words("中文 abc") == ["中", "文", "abc"]
+    assert words("naïve café") == ["naïve", "café"]
 
 
 # ------------------------------------------------------------------------------- the file

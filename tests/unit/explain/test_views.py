@@ -153,6 +153,14 @@ def test_what_the_document_lacks_is_named() -> None:
     assert [(one["kind"], one["text"]) for one in found] == [("name", "Anna"), ("number", "12")]
 
 
+def test_a_summary_that_names_nothing_is_not_called_supported() -> None:
+    (data,) = data_of(render([made("It was late.", text="late again", words=made().words[:1])]))
+    support = data["records"][0]["support"]
+    assert support["rate"] is None
+    assert [one["text"] for one in support["supported"]] == ["late"]
+    assert support["supported"][0]["source"] == [7, 11]
+
+
 def shown_document(page: str) -> str:
     start = page.index('<div class="document">')
     return unescape(page[start + len('<div class="document">') : page.index("</div>", start)])
@@ -285,6 +293,13 @@ def test_without_colour_brackets_and_braces_mark_the_words() -> None:
     assert "\x1b" not in text
     assert "Tom @ 0-3 (0.75)" in text
     assert "[Tom] & " in text  # the document
+
+
+def test_the_terminal_says_what_the_document_lacks() -> None:
+    view = shown(made("Tom met Jerry in 1999.", text="tom meets oslo in 1999 happily"), colour=False)
+    assert "2 of 3 names, numbers and dates are in the document; not in it: oslo (name)" in view
+    assert "other words that are not there: happily" in view
+    assert "no names, numbers or dates to compare" in shown(made("It was late.", text="late again"), colour=False)
 
 
 def test_with_colour_there_are_no_brackets() -> None:

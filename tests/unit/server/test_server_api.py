@@ -73,8 +73,10 @@ def test_an_explanation_is_the_full_record(client: TestClient, summarizer: Summa
         assert word.p_gen is not None
         for source in word.sources:
             assert document[source.start : source.end] == source.text
-    assert set(record["support"]) == {"checked", "unsupported", "rate"}
-    assert record["alternatives"][0]["support"]["checked"].keys() == {"number", "date", "name"}
+    assert set(record["support"]) == {"checked", "unsupported", "new_words", "supported", "rate"}
+    assert record["alternatives"][0]["support"]["checked"].keys() == {"number", "date", "name", "word"}
+    for claim in record["support"]["supported"]:
+        assert document[slice(*claim["source"])].strip()
     without = post(client, document=document, explain=True)["summaries"][0]
     assert "attention" not in without["words"][0]
     assert "source_offsets" not in without
@@ -91,7 +93,7 @@ def test_what_the_document_lacks_is_named(client: TestClient, monkeypatch: pytes
     )
     record = post(client, model="lead", document="It was late. We saw the sea.", explain=True)["summaries"][0]
     found = {(piece["kind"], piece["text"]) for piece in record["support"]["unsupported"]}
-    assert found == {("name", "Oslo"), ("number", "14"), ("date", "May")}
+    assert found == {("name", "Oslo"), ("date", "14 May")}
     assert record["support"]["rate"] == 0
     assert all(record["summary"][p["start"] : p["end"]] == p["text"] for p in record["support"]["unsupported"])
 

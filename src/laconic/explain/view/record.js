@@ -17,7 +17,7 @@ const UNKNOWN = ["<unk>", "[UNK]", "UNK", "⁇"];
  * @typedef {{name: string, rows: (number|null)[][], columns: {start: number, end: number}[], coarse: boolean,
  *   chosen?: Set<number>[]}} HeatData of a coarse map `chosen`: by chunk, the words for which it was read
  * @typedef {{kind: string, text: string, start: number, end: number}} Warning
- * @typedef {{model: string, text: string, words: Word[], maps: HeatData[], warnings: Warning[]|null, readTo: number|null,
+ * @typedef {{model: string, text: string, words: Word[], maps: HeatData[], warnings: Warning[]|null, newWords: string[], readTo: number|null,
  *   raw: Object}} View
  */
 
@@ -49,6 +49,7 @@ export function readRecord(record, document) {
     words,
     maps: readMaps(record, inDocument),
     warnings: warnings && warnings.map((found) => ({ kind: found.kind, text: found.text, ...span(found, inSummary) })),
+    newWords: [...new Set((record.support?.new_words ?? []).map((found) => found.text))],
     readTo: readTo(record, inDocument),
     raw: record,
   };
@@ -102,6 +103,9 @@ export function facts(view) {
   const { raw, words } = view;
   const parts = [];
   if (words.length) parts.push(`${words.filter((word) => word.kind === "copied").length} of ${words.length} words copied`);
+  const { checked, unsupported } = raw.support ?? {};
+  const claims = ["name", "number", "date"].reduce((sum, kind) => sum + (checked?.[kind] ?? 0), 0);
+  if (claims) parts.push(`${claims - unsupported.length} of ${claims} names, numbers and dates in the document`);
   if (raw.confidence != null && !raw.declined) parts.push(`confidence ${Number(raw.confidence).toFixed(2)}`);
   if (raw.log_prob) parts.push(`score ${Number(raw.score).toFixed(2)}`);
   if (raw.reading) parts.push(`read ${raw.reading.chunks_read.toLocaleString("en")} of ${raw.reading.chunks.toLocaleString("en")} chunks`);

@@ -26,7 +26,8 @@ export class SummaryView {
     const classes = ["words", allCopied ? "all-copied" : "", view.words.length > LONG ? "long" : ""];
     this.text = h("p", { class: classes.filter(Boolean).join(" ") }, ...this.parts());
     this.warnings = this.warningList();
-    this.element = h("div", { class: "summary-view" }, this.factLine(), this.declined(), this.text, this.warnings, this.inspector);
+    const others = view.newWords.length ? h("div", { class: "quiet" }, `Other words that are not there: ${view.newWords.join(", ")}`) : null;
+    this.element = h("div", { class: "summary-view" }, this.factLine(), this.declined(), this.text, this.warnings, others, this.inspector);
     this.inspect(null);
     if (view.words.length) this.listen();
   }

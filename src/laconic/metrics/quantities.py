@@ -1,0 +1,390 @@
+"""The numbers of an English text by what they are worth: amounts, percentages, money, ordinals, versions, quarters.
+
+Each `Quantity` says in ``offers`` what it supports and in ``needs`` what must be offered to support it: of every group
+one key. A key is a tuple that begins with what it is: ``n`` an amount (a value), ``%``, ``$`` (currency and value),
+``o`` an ordinal, ``v`` and ``w`` a version and a number as written, ``q`` a quarter, ``y`` a year, ``decade``; those
+of dates and times are in `laconic.metrics.dates`. Numbers in digits are read in any language, the others in English.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from decimal import Decimal
+
+from laconic.metrics.words import is_ordinary
+
+Key = tuple
+Needs = tuple[tuple[Key, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Quantity:
+    """``text[start:end]`` is of ``kind`` number or date. Without ``needs`` it only supports others ("one" as 1)."""
+
+    kind: str
+    start: int
+    end: int
+    needs: Needs
+    offers: frozenset[Key]
+
+
+_UNITS_IN_ORDER = (
+    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen "
+    "sixteen seventeen eighteen nineteen"
+)
+_UNITS = {word: value for value, word in enumerate(_UNITS_IN_ORDER.split())}
+_TENS_IN_ORDER = "twenty thirty forty fifty sixty seventy eighty ninety"
+_TENS = {word: 10 * value for value, word in enumerate(_TENS_IN_ORDER.split(), 2)}
+_ORDINALS_IN_ORDER = (
+    "first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth thirteenth "
+    "fourteenth fifteenth sixteenth seventeenth eighteenth nineteenth twentieth"
+)
+_ORDINALS = {word: value for value, word in enumerate(_ORDINALS_IN_ORDER.split(), 1)} | {
+    f"{word[:-1]}ieth": value for word, value in _TENS.items()
+}
+_SCALES = {"hundred": 10**2, "thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
+_SCALES |= {"lakh": 10**5, "crore": 10**7, "dozen": 12}
+_SHORT_SCALES = {"mln": 10**6, "mn": 10**6, "mm": 10**6, "bln": 10**9, "bn": 10**9, "tn": 10**12, "trn": 10**12}
+_LETTERS = {"k": 10**3, "m": 10**6, "b": 10**9, "t": 10**12}
+_MOST_DIGITS = 60  # of a longer row of digits the first count
+_VAGUE = frozenset({"one", "first", "second"})  # said of no number in particular when they stand alone
+_PARTS = {"halves": 2, "thirds": 3, "quarters": 4, "fifths": 5, "sixths": 6, "eighths": 8, "tenths": 10}
+_GLYPHS = {"½": Decimal("0.5"), "¼": Decimal("0.25"), "¾": Decimal("0.75"), "⅓": Decimal(1) / 3, "⅔": Decimal(2) / 3}
+
+NUMBER_WORDS = frozenset({*_UNITS, *_TENS, *_ORDINALS, *_SCALES, "half"})
+_SPELLED_WORD = "|".join(sorted({*_UNITS, *_TENS, *_ORDINALS, *_SCALES, *_PARTS}, key=len, reverse=True))
+_SPELLED = re.compile(
+    rf"\b(?:half\s+an?\s+)?(?:{_SPELLED_WORD})\b"
+    rf"(?:(?:\s*-\s*|\s+(?:and\s+(?:a\s+half\s+)?)?)(?:{_SPELLED_WORD})\b)*(?:\s+and\s+a\s+half\b)?"
+)
+_LETTERS_ONLY = re.compile(r"[^\W\d_]+")
+_NUMBER = re.compile(
+    r"(?P<digits>\d{1,3}(?:[,'’\u00a0\u2009\u202f]\d{3})+(?:\.\d+)?(?!\d)|\d{1,3}(?: \d{3})+(?![\d.,])|\d+(?:[.,]\d+)*)"
+    r"(?:\s?(?P<glyph>[½¼¾⅓⅔])|\s(?P<over>\d)/(?P<under>[2-9])(?![\d/]))?"
+)
+_CURRENCY = re.compile(r"(?:(?P<name>us|a|c|hk|nz)?\$|(?P<sign>[€£¥₹])|\b(?P<code>usd|eur|gbp))\s?$")
+_SCALE = re.compile(
+    r"(?:[-\s]?(?P<word>hundred|thousand|million|billion|trillion|lakh|crore|dozen)s?\b"
+    r"|\s?(?P<short>mln|mn|mm|bln|bn|tn|trn)\b|(?P<letter>[kmbt])\b)"
+)
+_UNIT = re.compile(
+    r"[-\s]?(?:(?P<percent>%|percent(?:age)?\b|per\s?cent\b|pct\b|pc\b)"
+    r"|(?P<money>(?:us\s)?dollars?\b|dlrs?\b|usd\b|bucks\b|euros?\b|eur\b|pounds\b|gbp\b|sterling\b|yen\b|rupees?\b|€|£|¥|\$(?!\d))"
+    r"|(?P<cents>cents?\b|cts\b|¢)|(?P<ordinal>(?:st|nd|rd|th)\b))"
+)
+_CURRENCIES = {
+    "us": "$",
+    "hk": "HK$",
+    "nz": "NZ$",
+    "$": "$",
+    "€": "€",
+    "£": "£",
+    "¥": "¥",
+    "₹": "₹",
+    "d": "$",
+    "u": "$",
+    "b": "$",
+    "e": "€",
+    "y": "¥",
+    "r": "₹",
+}
+_CURRENCIES |= {"p": "£", "g": "£", "s": "£", "a": "A$", "c": "C$"}
+_RANGE = re.compile(r"\s?(?:-|–|—|to|and|or)\s?[$€£¥]?\s?(?=\d)")
+_UNIT_LETTERS = re.compile(
+    r"(?:k?w|m?w|k?wh|mwh|gw|kv|km|cm|mm|kg|mg|g|gb|mb|kb|tb|hz|k?hz|mhz|ghz|ft|in|lbs?|oz|hrs?|h|mins?|secs?|s|yrs?|x|bpd|mph|°?[cf])\b"
+)
+_VERSIONED = re.compile(r"(?:\bv\.?|\bver\.?|version|release|rev\.?|revision|build|upgrade to|update to)\s?$")
+_BEFORE = re.compile(r"\b(?P<word>[^\W\d_][\w+#-]*)\s$")
+_AT = re.compile(r"(?:\bat|@|until|till|from|around|by|before|after|-)\s?$")
+_DIGIT = re.compile(r"\d")
+_CODE = re.compile(r"(?<![\w-])(?:\d{1,4}[-.])?\(?\d{3}\)?[-. ]\d{3}[-. ]\d{4}(?!\w)|(?<![\w-])\d{3}-\d{4}(?![\w-])")
+_NAMED = re.compile(r"(?<![\w-])(?P<letters>[^\W\d_]+)-?(?P<number>\d+)(?![,:]\d)[^\W_]*(?:[-.]\w+)*")
+_VERSION = re.compile(r"v\d")
+_QUARTER = re.compile(
+    r"\b(?:q(?P<after>[1-4])|(?P<before>[1-4])q|(?P<nth>[1-4])(?:st|nd|rd|th)[-\s](?:quarter|qtr)"
+    r"|(?P<word>first|second|third|fourth)[-\s](?:quarter|qtr))(?!\w)"
+)
+_DECADE = re.compile(r"(?<![\w.])(?:(?P<long>[12]\d\d0)['’]?s|['’](?P<short>\d0)['’]?s)(?!\w)")
+_SHORT_YEAR = re.compile(
+    r"(?<!\w)['’](?P<year>\d\d)(?![\w'’])|(?<!\w)(?:fy|cy|cal)[-\s]?['’]?(?P<fiscal>(?:20|19)?\d\d)(?!\w)"
+)
+
+
+def quantities(
+    text: str, lower: str, known: AbstractSet[str], taken: Iterable[tuple[int, int]] = ()
+) -> Iterator[Quantity]:
+    """The numbers of ``text``, whose lower case is ``lower`` and whose words are ``known``, outside ``taken`` spans.
+
+    What is found is blotted out for the readers that follow.
+    """
+    for start, end in taken:
+        lower = blotted(lower, start, end)
+    readers: list[Callable[[str, str], Iterator[Quantity]]] = []
+    if _DIGIT.search(lower):
+        readers += [_decades, _codes, _digits]
+    if not known.isdisjoint(NUMBER_WORDS):
+        readers.append(_spelled)
+    for read in [_quarters, *readers] if readers else []:
+        found = list(read(text, lower))
+        for quantity in found:
+            lower = blotted(lower, quantity.start, quantity.end)
+        yield from found
+
+
+def blotted(text: str, start: int, end: int) -> str:
+    """``text`` with a character that is part of nothing in place of each from ``start`` to ``end``."""
+    return text[:start] + "\0" * (end - start) + text[end:]
+
+
+def year_of(text: str) -> int:
+    """``01`` and ``2001`` are 2001, ``98`` is 1998."""
+    year = int(text)
+    return year if year > 99 else year + (2000 if year < 50 else 1900)
+
+
+def amount(digits: str) -> Decimal:
+    """The value of digits with separators: commas, blanks and apostrophes before three digits part thousands."""
+    plain = re.sub(r"[ '’\u00a0\u2009\u202f]", "", digits)[:_MOST_DIGITS].rstrip(".,")
+    if re.fullmatch(r"\d{1,3}(?:,\d{2,3})*,\d{3}(?:\.\d+)?", plain):
+        plain = plain.replace(",", "")
+    elif plain.count(".") > 1:
+        plain = plain.replace(".", "") if re.fullmatch(r"\d{1,3}(?:\.\d{3})+", plain) else plain.split(".")[0]
+    elif "," in plain and "." in plain:
+        plain = plain.replace(".", "").replace(",", ".") if plain.count(",") == 1 else plain.replace(",", "")
+    else:
+        plain = plain.replace(",", ".", 1).replace(",", "")
+    return Decimal(plain).normalize()
+
+
+def _number(start: int, end: int, *needs: tuple[Key, ...], offers: set[Key]) -> Quantity:
+    return Quantity("number", start, end, needs, frozenset(offers))
+
+
+def _quarters(text: str, lower: str) -> Iterator[Quantity]:
+    for found in _QUARTER.finditer(lower):
+        said = found["after"] or found["before"] or found["nth"] or str(_ORDINALS[found["word"]])
+        yield _number(*found.span(), (("q", int(said)),), offers={("q", int(said)), ("o", Decimal(said))})
+
+
+def _decades(text: str, lower: str) -> Iterator[Quantity]:
+    for found in _DECADE.finditer(lower):
+        decade = int(found["long"]) if found["long"] else year_of(found["short"])
+        key = ("decade", decade)
+        yield _number(*found.span(), (key,), offers={key})
+    for found in _SHORT_YEAR.finditer(lower):
+        year = year_of(found["year"] or found["fiscal"])
+        yield _number(*found.span(), (("y", year),), offers={("y", year), ("n", Decimal(year).normalize())})
+
+
+def _codes(text: str, lower: str) -> Iterator[Quantity]:
+    """Telephone numbers, of which all digits count, and names with digits, which stand for themselves ("F-16")."""
+    for found in _CODE.finditer(lower):
+        key = ("w", re.sub(r"\D", "", found[0]))
+        yield _number(*found.span(), (key,), offers={key})
+    for found in _NAMED.finditer(lower):
+        letters = found["letters"]
+        if _VERSION.match(found[0]) or (len(letters) > 2 and "-" in found[0] and is_ordinary(letters)):
+            continue  # v2, phase-2
+        number = Decimal(found["number"]).normalize()
+        key = ("code", re.sub(r"[\W_]", "", found[0]))
+        yield Quantity("name", *found.span(), ((key,),), frozenset({key, ("n", number), ("o", number)}))
+
+
+# ------------------------------------------------------------------------------------------- in digits
+
+
+def _digits(text: str, lower: str) -> Iterator[Quantity]:
+    matches = [match for match in _NUMBER.finditer(lower) if _begins(lower, match.start())]
+    shared: _Read | None = None  # how a range's end was read, for its beginning
+    found: list[Quantity] = []
+    for place in range(len(matches) - 1, -1, -1):
+        match = matches[place]
+        gap = _RANGE.match(lower, match.end())
+        in_range = gap is not None and place + 1 < len(matches) and gap.end() == matches[place + 1].start()
+        shared = _read(lower, match, shared if in_range else None)
+        if shared is not None:
+            found.append(_quantity(text, lower, shared))
+    yield from reversed(found)
+
+
+def _begins(lower: str, start: int) -> bool:
+    """May a number begin here? Not within a word, but behind the v of a version."""
+    before = lower[max(0, start - 2) : start]
+    return not before[-1:].isalpha() or (before[-1] == "v" and not before[:-1].isalnum())
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """A number as it is written: ``value`` times ``scale`` of ``unit``; ``letter`` if the scale is one ("3m").
+
+    ``lent``: the scale is that of a range's other end, so that the number may do without it.
+    """
+
+    start: int
+    end: int
+    digits: str
+    value: Decimal
+    scale: int = 1
+    unit: str = ""
+    letter: str = ""
+    lent: bool = False
+
+
+def _read(lower: str, match: re.Match[str], behind: _Read | None) -> _Read | None:
+    """A number in digits with its scale and unit; ``behind`` is the end of the range that it begins."""
+    start, end, scale, unit, letter = match.start(), match.end(), 1, "", ""
+    value = amount(match["digits"])
+    if lower[start - 1 : start] == "." and not lower[start - 2 : start - 1].isalnum():
+        start, value = start - 1, Decimal(f"0.{match['digits']}") if match["digits"].isdigit() else value
+    if currency := _CURRENCY.search(lower[max(0, start - 4) : start]):
+        unit = _CURRENCIES[currency["name"] or currency["sign"] or (currency["code"] or "$")[0]]
+        start -= len(currency[0])
+    if scaled := _SCALE.match(lower, end):
+        word, short, letter = (scaled[name] or "" for name in ("word", "short", "letter"))
+        if short == "mm" and not unit:
+            letter = short
+        scale = _SCALES.get(word) or _SHORT_SCALES.get(short) or _LETTERS[letter]
+        end = scaled.end()
+        while (again := _SCALE.match(lower, end)) and again["word"]:  # two hundred thousand
+            scale, end = scale * _SCALES[again["word"]], again.end()
+    if named := _UNIT.match(lower, end):
+        unit, end = _unit_of(named), named.end()
+    if lower[end : end + 1].isalpha() and end == match.end() and not _UNIT_LETTERS.match(lower, end):
+        return None  # 3D, 747s: a code
+    if match["glyph"]:
+        value += _GLYPHS[match["glyph"]]
+    elif match["over"]:
+        value += Decimal(match["over"]) / Decimal(match["under"])
+    lent = False
+    if behind is not None and scale == 1 and value < behind.value and (not unit or behind.unit in ("", unit)):
+        scale, unit, letter, lent = behind.scale, unit or behind.unit, behind.letter, behind.scale > 1
+    return _Read(start, end, match["digits"], value, scale, unit, letter, lent)
+
+
+def _unit_of(named: re.Match[str]) -> str:
+    if named["percent"]:
+        return "%"
+    if named["money"]:
+        return _CURRENCIES[named["money"][0]]
+    return "¢" if named["cents"] else "o"
+
+
+def _quantity(text: str, lower: str, read: _Read) -> Quantity:
+    start, end, unit = read.start, read.end, read.unit
+    plain, total = read.value.normalize(), (read.value * read.scale).normalize()
+    offers: set[Key] = {("n", plain)} if read.lent else set()  # the 3 of "3 to 5 million" may be three
+    if unit in ("%", "o"):
+        return _number(start, end, ((unit, total),), offers=offers | {(unit, total)})
+    if unit == "¢":
+        money = ("$", "$", total / 100)
+        return _number(start, end, (money,), offers=offers | {money, ("n", total)})
+    if unit:
+        money = ("$", unit, total)
+        specific = total >= 1000 or total != total.to_integral_value()
+        needs = (money, ("bare", total)) if specific else (money,)
+        return _number(start, end, needs, offers=offers | {money, ("n", total)})
+    written = ("w", read.digits)
+    if read.scale == 1 and "." in read.digits and _is_version(text, lower, read):
+        version = ("v", read.digits)
+        whole = not read.digits.split(".", 1)[1].strip("0.")
+        return _number(start, end, (version, written), offers={version, written} | ({("n", total)} if whole else set()))
+    offers |= {("n", total), ("bare", total)}
+    if read.letter:  # 3m: three million, or three metres
+        length = ("x", plain, read.letter)
+        return _number(start, end, (("n", total), length), offers=offers | {length, ("n", plain)})
+    if read.scale > 1 or not read.digits:
+        return _number(start, end, (("n", total),), offers=offers)
+    offers.add(written)
+    if re.fullmatch(r"(?:19|20)\d\d", read.digits):
+        year = ("y", int(read.digits))
+        return _number(start, end, (("n", total), year), offers=offers | {year})
+    if total <= 12 and _AT.search(lower[max(0, start - 8) : start]):
+        offers.add(("hour", int(total)))
+    return _number(start, end, (("n", total), written) if "." in read.digits else (("n", total),), offers=offers)
+
+
+def _is_version(text: str, lower: str, read: _Read) -> bool:
+    """Two points, or after "version" or the like or a product's name: then 1.1 is not 1.10."""
+    begin = max(0, read.start - 40)
+    if read.digits.count(".") > 1 or _VERSIONED.search(lower[begin : read.start]):
+        return True
+    found = _BEFORE.search(text[begin : read.start])
+    return found is not None and (found["word"][0].isupper() or not is_ordinary(found["word"].lower()))
+
+
+# ------------------------------------------------------------------------------------------- in words
+
+
+def _spelled(text: str, lower: str) -> Iterator[Quantity]:
+    for run in _SPELLED.finditer(lower):
+        tokens = [(m[0], m.start(), m.end()) for m in _LETTERS_ONLY.finditer(lower, run.start(), run.end())]
+        for value, start, end, ordinal, vague in _values(tokens):
+            unit = _UNIT.match(lower, end)
+            if ordinal or vague:
+                key = ("o" if ordinal else "n", value.normalize())
+                yield _number(start, end, *([] if vague else [(key,)]), offers={key})
+            elif unit and not unit["ordinal"]:
+                yield _quantity(text, lower, _Read(start, unit.end(), "", value, unit=_unit_of(unit)))
+            else:
+                yield _quantity(text, lower, _Read(start, end, "", value))
+
+
+def _values(tokens: list[tuple[str, int, int]]) -> Iterator[tuple[Decimal, int, int, bool, bool]]:
+    """(value, start, end, is an ordinal, says no number in particular) of the numbers in a row of number words."""
+    total, current = Decimal(0), Decimal(0)
+    begin = end = -1
+    last = ""
+    count = 0
+
+    def closed(ordinal: bool = False) -> tuple[Decimal, int, int, bool, bool]:
+        return total + current, begin, end, ordinal, count == 1 and last in _VAGUE
+
+    for place, (word, start, stop) in enumerate(tokens):
+        if word in ("and", "a", "an"):
+            half = any(later == "half" for later, *_ in tokens[place + 1 : place + 3])
+            if word == "and" and begin >= 0 and last not in _SCALES and not half:
+                yield closed()
+                total, current, begin, count, last = Decimal(0), Decimal(0), -1, 0, ""
+            continue
+        fits = begin < 0 or _fits(word, last, current)
+        if not fits:
+            yield closed()
+            total, current, begin, count = Decimal(0), Decimal(0), -1, 0
+        if begin < 0:
+            begin, last = start, ""
+        count += 1
+        if word == "half":
+            current += Decimal("0.5")
+        elif word in _UNITS or word in _TENS:
+            value = _UNITS.get(word, _TENS.get(word, 0))
+            teens = last in _UNITS or last in _TENS
+            current = current * 100 + value if teens and not (last in _TENS and value < 10) else current + value
+        elif word in _SCALES and word not in ("hundred", "dozen"):
+            total, current = total + (current or Decimal(1)) * _SCALES[word], Decimal(0)
+        elif word in _SCALES:
+            current = (current or Decimal(1)) * _SCALES[word]
+        elif word in _PARTS:
+            current = current / _PARTS[word]
+        else:
+            current += _ORDINALS[word]
+        last, end = word, stop
+        if word in _ORDINALS or word in _PARTS:
+            yield closed(word in _ORDINALS)
+            total, current, begin, count, last = Decimal(0), Decimal(0), -1, 0, ""
+    if begin >= 0:
+        yield closed()
+
+
+def _fits(word: str, last: str, current: Decimal) -> bool:
+    """Does ``word`` go on with the number that ``last`` ended?"""
+    if word in _SCALES or last in _SCALES or word == "half":
+        return True
+    if word in _PARTS:
+        return last in _UNITS
+    value = _UNITS.get(word) or _TENS.get(word) or _ORDINALS.get(word, 0)
+    if last in _TENS and 0 < value < 10:
+        return True
+    return 10 <= current <= 20 and value >= 10 and word not in _ORDINALS  # nineteen ninety, twenty twenty

@@ -1,0 +1,108 @@
+"""What a word is to every measure of copying, repetition and faithfulness; function words and ordinary words.
+
+A word is a run of letters and digits, with apostrophes inside; each character of a script written without blanks is
+one. Words are compared in lower case.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+
+import Stemmer
+
+from laconic.metrics.wordlists import ordinary_stems, smart_stop_words, wordnet_exceptions, younger_words
+
+WORD = re.compile(r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af]|[^\W_]+(?:['’][^\W_]+)*")
+_ASCII_WORD = re.compile(r"[a-z0-9]+(?:'[a-z0-9]+)*")  # the same where all is ASCII, in half the time
+_PREFIX = re.compile(
+    r"(?:re|un|pre|non|over|under|sub|super|multi|micro|auto|anti|inter|mis|out|counter|cross)(?=\w{4})"
+)
+# ROUGE's exception lists begin with four letters.
+_IRREGULAR = {
+    **{
+        "met": "meet",
+        "led": "lead",
+        "ran": "run",
+        "won": "win",
+        "fed": "feed",
+        "men": "man",
+        "sat": "sit",
+        "saw": "see",
+    },
+    **{
+        "got": "get",
+        "ate": "eat",
+        "dug": "dig",
+        "hid": "hide",
+        "lit": "light",
+        "fled": "flee",
+        "tied": "tie",
+        "lay": "lie",
+    },
+}
+_MOST_STEMS = 200_000
+
+
+def words(text: str) -> list[str]:
+    """The lower-cased words of ``text``, punctuation left out."""
+    return (_ASCII_WORD if text.isascii() else WORD).findall(text.lower())
+
+
+def lowered(text: str) -> str:
+    """``text`` in lower case with every character in its place; the few whose lower case is longer stay."""
+    lower = text.lower()
+    return lower if len(lower) == len(text) else "".join(c if len(c.lower()) > 1 else c.lower() for c in text)
+
+
+def is_stop_word(word: str) -> bool:
+    """Is the lower-cased ``word`` an English function word? A contraction is one if its parts are ("they're")."""
+    stops = smart_stop_words()
+    if word in stops:
+        return True
+    plain = word.replace("’", "'")
+    if "'" not in plain:
+        return False
+    parts = plain.removesuffix("n't").split("'")
+    return plain.replace("'", "") in stops or all(part in stops or part in ("wo", "sha") for part in parts)
+
+
+_STEMS: dict[str, str] = {}
+
+
+def stem(word: str) -> str:
+    """The stem of a lower-cased word; of an irregular form ("wrote", "children") that of its base form."""
+    found = _STEMS.get(word)
+    if found is None:
+        if len(_STEMS) > _MOST_STEMS:
+            _STEMS.clear()
+        bare = word.removesuffix("'s").removesuffix("’s")
+        found = _STEMS[word] = _stemmer().stemWord(_IRREGULAR.get(bare) or wordnet_exceptions().get(bare, bare))
+    return found
+
+
+@cache
+def irregular_forms() -> frozenset[str]:
+    """The words whose stem is that of another word's base form."""
+    return frozenset(wordnet_exceptions()) | frozenset(_IRREGULAR)
+
+
+def is_ordinary(word: str) -> bool:
+    """Is the lower-cased ``word`` an English word other than a proper name, as WordNet writes it?
+
+    Words of common prefixes are ordinary if the rest is ("recalculate"), and so are function words.
+    """
+    if word in younger_words() or is_stop_word(word):
+        return True
+    stems = ordinary_stems()
+    if f"-{word}" in stems:
+        return False
+    if stem(word) in stems or stem(word) + stem(word)[-1] in stems:  # "staffing" has the stem "staf"
+        return True
+    rest = _PREFIX.sub("", word, count=1)
+    return rest != word and stem(rest) in stems
+
+
+@cache
+def _stemmer() -> Stemmer.Stemmer:
+    return Stemmer.Stemmer("english", 0)

@@ -1,0 +1,187 @@
+"""What a summary states that its source does not: a table of cases, places in both texts, and human subject lines."""
+
+from __future__ import annotations
+
+import csv
+import json
+import random
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from laconic.metrics.support import Source, check_support
+from laconic.metrics.words import is_ordinary, lowered, stem, words
+
+CASES = Path(__file__).parent / "support_cases.tsv"
+PAGE = Path(__file__).parents[3] / "docs/faithfulness.md"
+AESLC = Path(__file__).parents[4] / "shared/data/aeslc/validation.jsonl"
+
+
+def cases() -> list[dict[str, str]]:
+    with CASES.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE))
+
+
+def is_right(case: dict[str, str]) -> bool:
+    """The pieces that are flagged are exactly those that a person would flag."""
+    found = check_support(case["summary"], case["source"]).unsupported
+    return "; ".join(claim.text for claim in found) == (case["not supported"] or "")
+
+
+def test_the_table_of_cases() -> None:
+    listed = cases()
+    right = sum(map(is_right, listed))
+    assert len(listed) >= 120
+    assert right >= 0.95 * len(listed)
+    assert f"{right} of {len(listed)}" in PAGE.read_text(encoding="utf-8")
+    wrong = {case["summary"] for case in listed if not is_right(case)}
+    assert all(f"| {summary} |" in PAGE.read_text(encoding="utf-8") for summary in wrong)
+
+
+@pytest.mark.parametrize("case", cases(), ids=lambda case: case["summary"][:40])
+def test_places_and_copies(case: dict[str, str]) -> None:
+    source, summary = case["source"], case["summary"]
+    report = check_support(summary, source)
+    for claim in report.claims:
+        assert summary[claim.start : claim.end] == claim.text
+        assert claim.source is None or source[slice(*claim.source)].strip()
+    assert all(one.end <= other.start for one, other in zip(report.claims, report.claims[1:], strict=False))
+    for text in (source, source.lower(), source.upper()):  # what is copied is supported, whatever the case
+        assert check_support(text, text).unsupported == ()
+        assert check_support(text, source).unsupported == ()
+
+
+def test_kinds_and_places() -> None:
+    source = "On Tuesday, Ann Miller paid 3 million dollars in Oslo."
+    summary = "ann miller paid $3m in Bergen on Tue. gladly"
+    report = check_support(summary, source)
+    found = [(claim.kind, claim.text, claim.source and source[slice(*claim.source)]) for claim in report.claims]
+    assert found == [
+        ("name", "ann miller", "Ann Miller"),
+        ("word", "paid", "paid"),
+        ("number", "$3m", "3 million dollars"),
+        ("name", "Bergen", None),
+        ("date", "Tue.", "Tuesday"),
+        ("word", "gladly", None),
+    ]
+    assert report.checked == {"number": 1, "date": 1, "name": 2, "word": 2}
+    assert report.rate == pytest.approx(3 / 4)
+    assert [claim.text for claim in report.new_words] == ["gladly"]
+
+
+def test_nothing_to_compare_is_no_full_support() -> None:
+    assert check_support("nothing happened", "It was late.").rate is None
+    assert check_support("", "").claims == ()
+
+
+@pytest.mark.parametrize("summary", ["bergen", "BERGEN", "Bergen", "in bergen", "The Bergen Plan"])
+def test_a_name_is_seen_in_any_case(summary: str) -> None:
+    assert [claim.kind for claim in check_support(summary, "We are in Oslo for the plan.").unsupported] == ["name"]
+
+
+def test_words_of_other_languages_are_no_names() -> None:
+    document = "Der Vertrag wurde gestern in der Hauptstadt von beiden Seiten feierlich unterzeichnet."
+    assert check_support("vertrag bleibt ungültig", document).unsupported == ()
+    assert [c.text for c in check_support("Vertrag über 30 Jahre", document).unsupported] == ["30"]
+    assert [c.text for c in check_support("合同 30", "昨天签署了合同 20。").unsupported] == ["30"]
+
+
+def test_a_source_serves_several_summaries() -> None:
+    source = Source("Ann went to Oslo on 5/14.")
+    for summary in ("Ann in Oslo", "May 14", "Bob"):
+        assert check_support(summary, source) == check_support(summary, source.text)
+
+
+def test_other_forms_of_a_word_support_it() -> None:
+    report = check_support("staff wrote and met children", "The child meets staffing needs and writes.")
+    assert report.new_words == ()
+    assert stem("wrote") == stem("writes")
+
+
+def test_ordinary_words() -> None:
+    assert all(map(is_ordinary, ["meeting", "wrote", "recalculated", "the", "email", "won't", "change"]))
+    assert not any(map(is_ordinary, ["oslo", "enron", "china", "berlin", "smith"]))
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.text(alphabet="aAbB0159 .,:/-$%'’İßſ中é\n\tthsmay", max_size=60),
+    st.text(alphabet="aAbB0159 .,:/-$%'’İßſ中é\n\tthsmay", max_size=80),
+)
+def test_any_text_has_a_verdict(summary: str, source: str) -> None:
+    assert len(lowered(source)) == len(source)
+    for claim in check_support(summary, source).claims:
+        assert summary[claim.start : claim.end] == claim.text
+        if claim.source is not None:
+            start, end = claim.source
+            assert 0 <= start < end <= len(source)
+
+
+@pytest.mark.parametrize("text", ["9" * 5000, "1," * 3000, "1/" * 3000, "a-1" * 2000, "one and " * 2000, "A. " * 3000])
+def test_long_nonsense_ends(text: str) -> None:
+    check_support(text, text)
+
+
+# ------------------------------------------------------------------------------- human subject lines
+
+
+def subjects() -> Iterator[tuple[str, str, str]]:
+    """Each human subject line with its own e-mail and with another."""
+    if not AESLC.is_file():
+        pytest.skip("needs ../shared/data/aeslc")
+    records = [json.loads(line) for line in AESLC.read_text(encoding="utf-8").splitlines()]
+    for place, record in enumerate(records):
+        yield record["summary"], record["document"], records[(place + 977) % len(records)]["document"]
+
+
+def stands_there(claim: str, document: str) -> bool:
+    """Independently of the measure: do the claim's words and numbers all stand in the document as they are written?"""
+    there = document.lower()
+    return all(re.search(rf"\b{re.escape(word)}", there) for word in re.findall(r"[^\W_]+", claim.lower()))
+
+
+@pytest.mark.slow
+def test_human_subject_lines_of_other_emails_are_flagged() -> None:
+    """Where a line holds a name, date or number; lines whose every claim happens to stand in the other e-mail aside."""
+    flagged = silent = 0
+    for summary, _, other in subjects():
+        report = check_support(summary, other)
+        claims = [claim for claim in report.claims if claim.kind != "word"]
+        if report.unsupported:
+            flagged += 1
+        elif claims and not all(stands_there(claim.text, other) for claim in claims):
+            silent += 1
+    assert flagged > 1000
+    assert flagged / (flagged + silent) >= 0.95
+
+
+@pytest.mark.slow
+def test_human_subject_lines_in_lower_case_are_flagged_as_well() -> None:
+    listed = list(subjects())
+    cased = sum(bool(check_support(summary, other).unsupported) for summary, _, other in listed)
+    small = sum(bool(check_support(summary.lower(), other).unsupported) for summary, _, other in listed)
+    assert small >= 0.93 * cased  # names that are ordinary words ("Lay") and short abbreviations lose their mark
+
+
+@pytest.mark.slow
+def test_what_is_copied_from_an_email_is_not_flagged() -> None:
+    generator = random.Random(5)
+    flagged = 0
+    for _, document, _ in subjects():
+        listed = document.split()
+        start = generator.randrange(len(listed))
+        piece = " ".join(listed[start : start + 6])
+        flagged += bool(check_support(piece.lower(), document).unsupported)
+    assert flagged <= 0.01 * 1960
+
+
+def test_words_are_the_same_in_ascii_and_beyond() -> None:
+    generator = random.Random(2)
+    for _ in range(300):
+        text = "".join(generator.choice("ab1_'- .é’Z") for _ in range(20))
+        plain = text.replace("é", "e").replace("’", "'")
+        assert words(plain) == [word.replace("é", "e").replace("’", "'") for word in words(plain + " é")[:-1]]
