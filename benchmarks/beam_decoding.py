@@ -169,7 +169,12 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=1)
     options = parser.parse_args()
     config = SearchConfig(
-        beam_size=BEAMS, min_length=options.steps, max_length=options.steps, forbid_unk=False, scorers=()
+        beam_size=BEAMS,
+        min_length=options.steps,
+        min_length_share=None,
+        max_length=options.steps,
+        forbid_unk=False,
+        scorers=(),
     )
     model, documents = make_model(), make_documents(options.documents)
     short = config.model_copy(update={"min_length": 2, "max_length": 2})

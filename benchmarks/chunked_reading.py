@@ -99,7 +99,12 @@ class EncodedRows:
 def searched(model: Any, batch: Batch, setting: Setting) -> Callable[[], Any]:
     """Beam 5 over exactly ``steps`` steps."""
     config = SearchConfig(
-        beam_size=5, min_length=setting.steps, max_length=setting.steps, early_stopping=False, forbid_unk=False
+        beam_size=5,
+        min_length=setting.steps,
+        min_length_share=None,
+        max_length=setting.steps,
+        early_stopping=False,
+        forbid_unk=False,
     )
     model.eval()
     return lambda: decode(model, batch, config, unk_id=1, bos_id=2, eos_id=3, pad_id=0)

@@ -77,7 +77,9 @@ def make_batch(sizes: dict[str, int], device: str) -> Batch:
 
 
 def decoding(model: Any, batch: Batch, switches: dict[str, Any]) -> Callable[[], None]:
-    config = SearchConfig(beam_size=BEAMS, min_length=TARGET, max_length=TARGET, forbid_unk=False, model=switches)
+    config = SearchConfig(
+        beam_size=BEAMS, min_length=TARGET, min_length_share=None, max_length=TARGET, forbid_unk=False, model=switches
+    )
 
     def search() -> None:
         found = decode(model.eval(), batch, config, **IDS)

@@ -105,7 +105,7 @@ def objectives_of(name: str) -> list[dict[str, Any]]:
 
 
 def search_of(model: Any, batch: Batch, words: int) -> Callable[[], None]:
-    config = SearchConfig(beam_size=BEAMS, min_length=words, max_length=words)
+    config = SearchConfig(beam_size=BEAMS, min_length=words, min_length_share=None, max_length=words)
 
     def search() -> None:
         found = decode(model.eval(), batch, config, **IDS)

@@ -96,7 +96,12 @@ def main() -> None:
     parser.add_argument("--small", action="store_true")
     options = parser.parse_args()
     size = SMALL if options.small else Size()
-    lengths = {"min_length": size.steps, "max_length": size.steps, "length_normalisation": "predicted"}
+    lengths = {
+        "min_length": size.steps,
+        "min_length_share": None,
+        "max_length": size.steps,
+        "length_normalisation": "predicted",
+    }
     ways = {
         "plain": SearchConfig(beam_size=BEAMS, **lengths),
         "with M3": SearchConfig(beam_size=BEAMS, **lengths, distraction=TERMS),

@@ -61,7 +61,7 @@ def make_model(folder: Path) -> Path:
         "small",
         [
             *("data.train=none", "text.max_source_tokens=400"),
-            *("search.beam_size=4", "search.min_length=20", "search.max_length=20"),
+            *("search.beam_size=4", "search.min_length=20", "search.min_length_share=null", "search.max_length=20"),
         ],
     )
     tokenizer = WordTokenizer(WordTokenizer.Config(min_frequency=1))

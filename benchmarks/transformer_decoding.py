@@ -74,7 +74,7 @@ def make_peer(sizes: dict[str, int]) -> Any:
 def decode_ours(model: Any, sources: Tensor, steps: int) -> int:
     """Every document is searched for exactly ``steps`` tokens; returns how many words came out."""
     batch = Batch(sources, sources, torch.ones_like(sources, dtype=torch.bool), model.vocab_size)
-    config = SearchConfig(beam_size=BEAMS, min_length=steps, max_length=steps, forbid_unk=False)
+    config = SearchConfig(beam_size=BEAMS, min_length=steps, min_length_share=None, max_length=steps, forbid_unk=False)
     return sum(len(hypotheses[0].ids) for hypotheses in decode(model, batch, config, **IDS))
 
 
