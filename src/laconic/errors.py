@@ -68,5 +68,5 @@ def did_you_mean(name: str, choices: Iterable[str]) -> str:
 
 def unknown_choice(kind: str, name: str, choices: Iterable[str]) -> str:
     """A message for a name that is not in a table: what was given, the nearest name, all names."""
-    known = sorted(choices)
+    known, name = sorted(choices), name if len(name) <= 100 else f"{name[:97]}..."
     return f"Unknown {kind} '{name}'.{did_you_mean(name, known)} Known: {', '.join(known)}."

@@ -54,6 +54,6 @@ def refuse_code(settings: Any, where: object) -> None:
         return
     if unknown := sorted(outside_names(settings) - trusted):
         raise ConfigError(
-            f"{where} names Python code that is not laconic's ('{unknown[0]}'); opening the folder would run it. If "
-            "you trust whoever made the folder, say so: --trust-code, or trust_code=True in Python."
+            f"{where} names Python code that is not laconic's ('{unknown[0][:100]}'); opening the folder would run it. "
+            "If you trust whoever made the folder, say so: --trust-code, or trust_code=True in Python."
         )

@@ -134,7 +134,7 @@ def build_described(make: Callable[[], nn.Module], path: Path) -> Any:
     except Exception as error:  # settings of the right types can still be impossible in any way
         raise ModelError(
             f"{path.parent / 'config.json'} describes a model that cannot be built ({type(error).__name__}: "
-            f"{first_line(error)[:200]}); the folder is damaged: {AGAIN}."
+            f"{first_line(error)}); the folder is damaged: {AGAIN}."
         ) from error
 
 
@@ -186,9 +186,10 @@ def load_weights(model: nn.Module, path: Path) -> None:
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of what an error says, without full stop."""
+    """The first line of what an error says, without full stop, cut where it is long."""
     text = str(error).strip()
-    return text.splitlines()[0].rstrip(".") if text else type(error).__name__
+    line = text.splitlines()[0].rstrip(".") if text else type(error).__name__
+    return line if len(line) <= 300 else f"{line[:297]}..."
 
 
 def shown(value: Any) -> str:

@@ -367,7 +367,7 @@ def read_backend(path: Path) -> tokenizers.Tokenizer:
     try:
         return tokenizers.Tokenizer.from_file(str(path))
     except Exception as error:  # the library raises bare Exception
-        raise ModelError(f"{path} could not be read ({error}); copy the model folder again.") from None
+        raise ModelError(f"{path} could not be read ({str(error)[:300]}); copy the model folder again.") from None
 
 
 # The library warns when a process that used its threads forks (a data loader's workers do). The workers only

@@ -20,7 +20,7 @@ from laconic.server.app import create_app
 from laconic.server.settings import Settings
 from laconic.summarizer import Summarizer
 
-EXAMPLES = 40
+EXAMPLES, MANY = 40, 625  # of each address that takes a body, valid and not: 320 cases, and 5,000
 CHECKS = [
     *(schemathesis.checks.not_a_server_error, status_code_conformance),
     *(content_type_conformance, response_schema_conformance),
@@ -41,7 +41,10 @@ def served(summarizer: Summarizer) -> Iterator[tuple[Any, Any]]:
 
 @pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE], ids=lambda mode: mode.value)
 @pytest.mark.parametrize(("method", "path"), ADDRESSES)
-def test_no_request_breaks_the_service(served: tuple[Any, Any], method: str, path: str, mode: GenerationMode) -> None:
+@pytest.mark.parametrize("examples", [EXAMPLES, pytest.param(MANY, marks=pytest.mark.slow)])
+def test_no_request_breaks_the_service(
+    served: tuple[Any, Any], method: str, path: str, mode: GenerationMode, examples: int
+) -> None:
     schema, client = served
     if method == "GET" and mode is GenerationMode.NEGATIVE:
         pytest.skip("nothing of it can be wrong")
@@ -49,7 +52,7 @@ def test_no_request_breaks_the_service(served: tuple[Any, Any], method: str, pat
 
     @given(case=schema[path][method].as_strategy(generation_mode=mode))
     @settings(
-        max_examples=EXAMPLES if method == "POST" else 3,
+        max_examples=examples if method == "POST" else 3,
         derandomize=True,
         deadline=None,
         database=None,
