@@ -29,7 +29,7 @@ from laconic.text.base import read_json
 from laconic.text.tokenizer import Tokenizer
 
 AGAIN = "save or copy it again"
-SUMMED = ("model.safetensors", "tokenizer.json")
+SUMMED = ("model.safetensors", "tokenizer.json", "tokenizer_config.json")
 SPARE_TENSORS, SPARE_NUMBERS = 64, 64_000_000  # what a model may have beside its weights: tables of positions
 
 
@@ -69,7 +69,9 @@ def check_sums(folder: Path, expected: Mapping[str, str]) -> None:
         ModelError: a file is another one.
     """
     for name in SUMMED:
-        if name in expected and (folder / name).is_file() and _digest(folder / name) != expected[name]:
+        if name in expected and not (folder / name).is_file():
+            raise ModelError(f"{folder} has no {name}; {AGAIN}.")
+        if name in expected and _digest(folder / name) != expected[name]:
             raise ModelError(f"{folder / name} is not the file that was saved (its SHA-256 is another); {AGAIN}.")
 
 

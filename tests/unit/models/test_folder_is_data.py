@@ -274,6 +274,18 @@ def test_one_changed_bit_of_the_weights_is_found(saved: Path) -> None:
         load_model_folder(saved)
 
 
+@pytest.mark.parametrize("damage", ["changed", "gone"])
+def test_the_tokenizers_settings_are_those_that_were_saved(saved: Path, damage: str) -> None:
+    """Without them the folder would open with another tokenizer, and say nothing."""
+    path = saved / "tokenizer_config.json"
+    if damage == "gone":
+        path.unlink()
+    else:
+        change(path, "laconic", "lowercase", value=False)
+    with pytest.raises(ModelError, match=r"tokenizer_config\.json"):
+        load_model_folder(saved)
+
+
 def test_a_folder_without_checksums_opens(saved: Path) -> None:
     change(saved / "config.json", "laconic", value={"format": 1, "version": "0.1"})
     assert load_model_folder(saved).model
