@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import reprlib
 from collections.abc import Mapping
 from typing import Any, TypeVar
@@ -45,7 +44,7 @@ def _refuse_unsound(value: Any) -> None:
         except UnicodeEncodeError:
             raise ValueError("this text holds a character that is not Unicode (half of a surrogate pair)") from None
     elif _is_number(value):
-        if not math.isfinite(value) or abs(value) > LARGEST:
+        if not -LARGEST <= value <= LARGEST:  # NaN and integers of any length too
             raise ValueError(f"numbers here lie between -{LARGEST:,} and {LARGEST:,}")
     elif isinstance(value, Mapping):
         for key, part in value.items():
