@@ -216,7 +216,7 @@ def test_layers_without_end(tmp_path: Path, saved: Path) -> None:
     folder = save_model_folder(tmp_path / "bart", model=model, tokenizer=tokenizer)
     assert load_model_folder(folder).model.vocab_size == tokenizer.vocab_size
     change(folder / "config.json", "model", "architecture", "encoder_layers", value=10**9)
-    with pytest.raises(ModelError, match="far larger|more than 1,000 layers"):
+    with pytest.raises(ModelError, match=r"far larger|more than 1,000 layers"):
         load_model_folder(folder)
 
 
