@@ -46,6 +46,13 @@ def test_recipes_are_complete(name: str) -> None:
     assert all(set(size.rows) <= set(recipe.rows) for size in recipe.sizes.values())
 
 
+@pytest.mark.parametrize(("name", "size"), [(name, size) for name, recipe in RECIPES.items() for size in recipe.sizes])
+def test_papers_tables_measure_what_the_model_wrote(name: str, size: str) -> None:
+    scored = resolve_run(RECIPES[name], None, size).evaluation.surface
+    assert scored == (None if name in SHIPPED else "clean" if size == "demo" else "raw")
+    assert resolve_run(RECIPES[name], None, size).search.surface == "clean", "what people are shown"
+
+
 @pytest.mark.parametrize("name", RECIPES)
 def test_rows_differ(name: str) -> None:
     """Two rows that resolve to the same settings would be one row with two names."""

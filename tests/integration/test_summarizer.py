@@ -21,6 +21,7 @@ from laconic.cli.main import main
 from laconic.config.schema import RunConfig, SearchConfig, TextConfig, TrainingConfig
 from laconic.errors import ConfigError, DataError, ModelError
 from laconic.evaluation import calibration
+from laconic.evaluation.models import model_identity, open_model
 from laconic.metrics.confidence import Calibration
 from laconic.metrics.consensus import by_consensus
 from laconic.models.bart import BartSummarizer
@@ -111,6 +112,38 @@ def test_a_word_outside_the_vocabulary_is_copied_and_says_so(folder: Path) -> No
         assert [span.text for span in word.sources] == [word.text] * (2 if word.text == "Zebratown" else 1)
     raw = summarizer.explain("Zebratown Ellinghaus Zebratown", surface="raw")
     assert {word.text for word in raw.words} <= {"zebratown", "ellinghaus"}
+
+
+def test_raw_shows_what_the_model_wrote(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    article = tmp_path / "article.txt"
+    article.write_text(DOCUMENTS[2])
+
+    def shown(*arguments: str) -> str:
+        assert main([*arguments]) == 0
+        return capsys.readouterr().out.strip()
+
+    raw, usual = shown("summarize", str(folder), str(article), "--raw"), shown("summarize", str(folder), str(article))
+    assert raw == raw.lower()
+    assert usual[0] == raw[0].upper()
+    assert json.loads(shown("explain", str(folder), str(article), "--raw", "--json"))["summary"] == raw
+    assert shown("summarize", "lead", str(article), "--raw") == DOCUMENTS[2]
+
+
+def test_what_is_scored_is_what_people_see_unless_the_run_says_otherwise(folder: Path, tmp_path: Path) -> None:
+    paper = tmp_path / "paper"
+    shutil.copytree(folder, paper)
+    recipe = paper / "recipe.yaml"
+    recipe.write_text(recipe.read_text().replace("surface: null", "surface: raw"))
+    record = [Record(DOCUMENTS[2])]
+
+    def scored(place: Path, **search: Any) -> str:
+        system = open_model(str(place), search=search)
+        assert system.identity == model_identity(str(place), search)
+        return system.summarize(record, batch_size=1, progress=lambda count: None)[0].text
+
+    assert scored(paper) == scored(folder, surface="raw") == scored(folder, surface="raw").lower()
+    assert scored(folder) == scored(paper, surface="clean") != scored(paper)
+    assert model_identity(str(paper)) != model_identity(str(paper), {"surface": "clean"})
 
 
 def test_overrides_change_the_decoding_and_are_checked(summarizer: Summarizer) -> None:

@@ -95,6 +95,7 @@ SCORERS: Table = {
     "ngram_blocking": "laconic.search.scorers.ngram:NgramBlocking",
     "renormalise": "laconic.search.scorers.renormalise:Renormalise",
     "repetition_penalty": "laconic.search.scorers.renormalise:RepetitionPenalty",
+    "word_blocking": "laconic.search.scorers.words:WordBlocking",
 }
 SCORINGS: Table = {
     "rouge": "laconic.metrics.scoring:RunScoring",

@@ -249,6 +249,7 @@ class SearchConfig(Section):
     length_normalisation: Literal["none", "average", "predicted", "gnmt"] = "average"
     length_alpha: float = Field(1.0, ge=-10, le=10)
     no_repeat_ngram: int = Field(0, ge=0, le=100_000)
+    no_repeat_word: bool = False  # no word twice, function words aside (vocabularies of whole words)
     coverage_penalty: Literal["none", "wu", "summary"] = "none"
     coverage_beta: float = Field(0.0, ge=0, le=1000)
     forbid_unk: bool = True

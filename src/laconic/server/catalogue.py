@@ -20,7 +20,7 @@ SEARCH_OPTIONS = (
     *("beam_size", "num_return", "min_length", "max_length", "length_normalisation", "length_alpha"),
     *("no_repeat_ngram", "coverage_penalty", "coverage_beta", "forbid_unk", "replace_unk"),
     *("diverse_groups", "diversity_strength", "finish", "unfinished", "early_stopping", "surface", "capitals"),
-    *("min_length_share", "choose"),
+    *("min_length_share", "choose", "no_repeat_word"),
 )
 GREEDY = {
     key: value

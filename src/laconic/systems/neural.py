@@ -22,6 +22,7 @@ from laconic.metrics.confidence import Calibration, facts_of
 from laconic.metrics.consensus import by_consensus
 from laconic.models.folder import LoadedModel, load_model_folder
 from laconic.search.decode import decode
+from laconic.search.scorers.words import with_word_blocking
 from laconic.types import Hypothesis, Record, StepOutput, Summary, TokenizedText
 
 Progress = Callable[[int], object]
@@ -113,7 +114,7 @@ class NeuralSystem:
         tokenizer = self.tokenizer
         # replaced in `build_summary`, which knows the source's own strings, also outside the vocabulary
         every = {"num_return": options.beam_size} if options.choose == "mbr" else {}
-        config = options.model_copy(update={"replace_unk": False, **every})
+        config = with_word_blocking(options.model_copy(update={"replace_unk": False, **every}), tokenizer)
         model: Any = self.model
         if on_step or on_text:
             writers = [

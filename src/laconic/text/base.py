@@ -111,6 +111,11 @@ class Tokenizer(ABC):
         normalizer = self.backend.normalizer
         return normalizer is not None and "A" not in normalizer.normalize_str("A")
 
+    @property
+    def repeatable_ids(self) -> tuple[int, ...] | None:
+        """Tokens that may well come twice in one line; ``None`` where tokens are pieces of words."""
+        return None
+
     def use_separator(self, token: str | None) -> None:
         """Let ``token`` stand between sentences: before `train`, which makes it a word of the vocabulary.
 

@@ -28,7 +28,7 @@ TITLED = 0.75  # share of Title Case summaries from which on the style is Title 
 Capitals = Literal["sentence", "title", "lower"]
 
 # Short words that Title Case leaves in lower case.
-_SMALL = "a an the and or but nor of in on at by for from to into onto with as via per vs than is are be its"
+_SMALL = "a an the and or but nor of in on at by for from to into onto with as via per vs"
 SMALL_WORDS = frozenset(_SMALL.split())
 WORD = re.compile(r"\w(?:[\w.&'’‐‑+#-]*[\w+#])?")
 CLITIC = re.compile(r"['’](?:s|re|ve|ll|d|m)\Z", re.IGNORECASE)

@@ -18,6 +18,13 @@ _FUNCTION_WORDS = (
     "its their our your my his which whose whether while during without within toward towards against across"
 )
 _DANGLING = frozenset(_FUNCTION_WORDS.split())
+_OTHERS = (
+    "is are was were be been being has have had do does did not no can could will would should may might must it this "
+    "that these those there you we i he she they me us him them who what when where how why if then so such more most "
+    "n't less least all any both each some other over under up down out off through about before after again also "
+    "only very"
+)
+FUNCTION_WORDS = _DANGLING | frozenset(_OTHERS.split())
 _DOUBLED_AROUND_AND = frozenset(("again", "more", "less", "on", "over", "up", "down", "out", "by", "round"))
 _ENGLISH = frozenset(("the", "and", "of", "to", "for", "with", "is", "are", "that", "this"))
 _ENGLISH_SHARE = 0.05  # of the source's words, from which on it counts as English
@@ -144,6 +151,11 @@ def _is_english(keys: Sequence[str]) -> bool:
 
 def _is_word(key: str) -> bool:
     return any(map(str.isalnum, key))
+
+
+def is_content(word: str) -> bool:
+    """Is the lower-cased word more than a function word, a sign, a number or a letter or two?"""
+    return len(word) > 2 and word[0].isalnum() and _may_not_repeat(word) and word not in FUNCTION_WORDS
 
 
 def _may_not_repeat(key: str) -> bool:

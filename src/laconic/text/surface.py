@@ -114,6 +114,35 @@ class SourceText:
             return False
         return not (capitalised(form) and (titled or begins(self.document, self.spans[word][0])))
 
+    def phrase(self, word: int) -> range:
+        """The words with capitals around a word, itself among them: a name, or a term in capitals."""
+        first, last = word, word + 1
+        while first and self._has_capital(first - 1):
+            first -= 1
+        while last < len(self.keys) and self._has_capital(last):
+            last += 1
+        return range(first, last)
+
+    def explains(self, words: range) -> bool:
+        """Are the capitals of these words those of an abbreviation behind them, as in "Optical Flow (OF)"?"""
+        if self.keys[words.stop : words.stop + 1] != ["("] or words.stop + 1 == len(self.keys):
+            return False
+        letters = "".join(part[0] for word in words for part in parts_of(self.keys[word]) if part[:1].isalpha())
+        return self.form(words.stop + 1).removesuffix("s").lower() == letters.lower()
+
+    def stays_lower(self, key: str) -> bool:
+        """Does the document begin a sentence with the word in lower case, as with the name of a command?"""
+        places = [place for place in self.by_key.get(key, ()) if self.form(place) == key]
+        return self._has_capitals and any(self._opens(self.spans[place][0]) for place in places)
+
+    def _opens(self, position: int) -> bool:
+        before = self.document[max(0, position - 12) : position].rstrip()
+        return not position or before[-1:] in _SENTENCE_ENDS
+
+    def _has_capital(self, word: int) -> bool:
+        form = self.form(word)
+        return form[:1].isalnum() and form != form.lower()
+
     def told(self, key: str) -> Counter[str]:
         """The forms of a word at the places where its case says something."""
         return Counter(self.form(word) for word in self.by_key.get(key, ()) if self.telling(word))
@@ -269,9 +298,11 @@ class _Letters:
     def __init__(self, source: SourceText, tokenizer: Tokenizer, capitals: str) -> None:
         self.source, self.tokenizer, self.casing = source, tokenizer, tokenizer.casing
         self.style = self.casing.capitals if capitals == "learnt" else capitals
+        self.copied: set[int | None] = set()  # the source words that the summary has
 
     def restore(self, words: list[_Word]) -> None:
         """Give every word its form, then sentences their beginnings."""
+        self.copied = {word.place for word in words}
         for index, word in enumerate(words):
             in_run = (index > 0 and _follows(words[index - 1], word)) or (
                 index + 1 < len(words) and _follows(word, words[index + 1])
@@ -292,11 +323,13 @@ class _Letters:
         one, or of a copied word the most frequent); that of the training texts. Of a word that stands only where case
         says nothing, an ordinary word is lower-cased and one that the vocabulary lacks keeps the source's form.
         """
-        if copied and place is not None and self.source.telling(place):
+        if copied and place is not None and self.source.telling(place) and self._is_whole(place):
             return self.source.form(place)
         told = self.source.told(key)
         if told and (copied or len(told) == 1):
-            return told.most_common(1)[0][0]
+            form = told.most_common(1)[0][0]
+            if not capitalised(form) or any(self._is_whole(one) for one in self.source.by_key[key]):
+                return form
         if (known := self.casing.form(key) or self.casing.form(key.rstrip("."))) is not None:
             return known + key[len(known) :]
         if told:
@@ -307,6 +340,15 @@ class _Letters:
         if len(parts) > 1 and len(parts) == len(own_parts):
             return "".join(self._part(part, mine) for part, mine in zip(parts, own_parts, strict=True))
         return None if self._is_ordinary(key) else own
+
+    def _is_whole(self, place: int) -> bool:
+        """Is a capitalised word here for its name's sake? An ordinary word (the Models of Large Language Models) only
+        if the summary has the whole name, and the name is more than the long form of an abbreviation."""
+        form = self.source.form(place)
+        if not capitalised(form) or not self._is_ordinary(form.lower()) or self.casing.form(form.lower()):
+            return True
+        phrase = self.source.phrase(place)
+        return self.copied.issuperset(phrase) and not self.source.explains(phrase)
 
     def _part(self, key: str, own: str) -> str:
         """A part of a hyphenated word, or the sign between; ``own`` is how the source writes it."""
@@ -324,7 +366,8 @@ class _Letters:
             fresh = fresh or "\n" in word.gap
             if not word.text or word.text in _OPENING:
                 continue
-            if fresh or (self.style == "title" and word.gap and word.key not in SMALL_WORDS):
+            begin = fresh and not self.source.stays_lower(word.key)
+            if begin or (self.style == "title" and word.gap and word.key not in SMALL_WORDS):
                 word.text = _capital(word.text, every_part=self.style == "title")
             if word.text == ":":
                 fresh = self.casing.after_colon
@@ -334,15 +377,16 @@ class _Letters:
 
 
 def _capital(word: str, *, every_part: bool) -> str:
-    """The word with a capital, if it is all lower-case letters (``libc6`` and ``iPhone`` stay)."""
+    """The word with a capital, if it is all lower-case letters (``libc6`` and ``iPhone`` stay); in Title Case each part
+    that is."""
+    if every_part and len(parts := parts_of(word)) > 1:
+        return "".join(
+            part if index and part in SMALL_WORDS else _capital(part, every_part=False)
+            for index, part in enumerate(parts)
+        )
     if word != word.lower() or not _ORDINARY_LETTERS.fullmatch(word):
         return word
-    if not every_part:
-        return word[0].upper() + word[1:]
-    return "".join(
-        part if index and part in SMALL_WORDS else part[:1].upper() + part[1:]
-        for index, part in enumerate(parts_of(word))
-    )
+    return word[0].upper() + word[1:]
 
 
 def _written(words: list[_Word], raw: list[tuple[int, int]], text: str) -> Surfaced:

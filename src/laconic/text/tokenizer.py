@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 from typing import ClassVar, Literal
 
 import tokenizers
@@ -17,6 +18,7 @@ from tokenizers import Regex, decoders, models, pre_tokenizers, trainers
 from laconic.errors import ConfigError
 from laconic.text.base import SPECIAL_TOKENS, UNK, Tokenizer
 from laconic.text.detokenize import Detokenized, groups_by_mark, join_marked, join_words
+from laconic.text.mending import is_content
 from laconic.text.normalization import NormalizationConfig, build_normalizer, encodable, whole_marks
 from laconic.text.pretrained import PretrainedTokenizer
 from laconic.text.rules import (
@@ -144,6 +146,12 @@ class WordTokenizer(_OpenTokenizer):
 
     def word_groups(self, tokens: Sequence[str]) -> list[list[int]]:
         return [[index] for index in range(len(tokens))]
+
+    @cached_property
+    def repeatable_ids(self) -> tuple[int, ...]:
+        """All but content words: function words, signs, numbers, short words, characters of unspaced scripts."""
+        reserved = {*self.special_ids, self.unk_id, self.separator_id}
+        return tuple(id for id, word in enumerate(self.vocabulary) if id in reserved or not is_content(word.lower()))
 
 
 class CharacterTokenizer(_OpenTokenizer):

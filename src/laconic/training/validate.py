@@ -18,11 +18,12 @@ from accelerate import Accelerator
 from accelerate.utils import gather_object
 from torch import Tensor
 
-from laconic.config.schema import RunConfig, SearchConfig
+from laconic.config.schema import RunConfig
 from laconic.data.dataset import EncodedDataset
 from laconic.metrics.scoring import score_texts, scoring
 from laconic.models.base import SummarizationModel
 from laconic.search.decode import decode
+from laconic.search.scorers.words import with_word_blocking
 from laconic.text.tokenizer import Tokenizer
 from laconic.training.forcing import free_running_mask
 from laconic.training.gradients import sum_over_processes
@@ -115,7 +116,7 @@ class Validator:
 
     def _decode(self, indices: Sequence[int]) -> list[str]:
         batch = self._batch(indices)
-        search: SearchConfig = self.run.search.model_copy(update={"num_return": 1})
+        search = with_word_blocking(self.run.search.model_copy(update={"num_return": 1}), self.tokenizer)
         start_id = int(getattr(self.model, "decoder_start_id", self.tokenizer.bos_id))
         found = decode(
             self.model,

@@ -24,8 +24,8 @@ from laconic.types import Hypothesis, Summary
 ORDINARY = (
     "a an the of and for with in on to by from is are this that we it how new old tool tools framework language right "
     "way understanding method river rose two metres night council said data server write reads files tree again more "
-    "what you look at its schools closed report state python libc6 gpt-based inc. luar 2 , . : ; - ( ) ! ? \" ' & / "
-    "things they say"
+    "what you look at its schools closed report state python libc6 gpt-based inc. luar 2 robot zipcmp "
+    ", . : ; - ( ) ! ? \" ' & / things they say"
 )
 
 
@@ -86,6 +86,13 @@ FORMS = [
     # but a word that the vocabulary lacks keeps the form of the only place it has
     ("schools in ludlow", "Ludlow closed its schools.", "Schools in Ludlow"),
     ("a new tool", "this is about a new TOOL", "A new TOOL"),
+    # ordinary words of a name have their capitals where the whole name stands
+    ("said the old river council", "We met the Old River Council there.", "Said the Old River Council"),
+    ("said the river council", "We met the Old River Council there.", "Said the river council"),
+    ("a new data server", "We use a New Data Server (NDS) here.", "A new data server"),
+    ("the robot os tool", "The tool is of Robot OS (ROS).", "The Robot OS tool"),
+    # a word with which the source itself begins a sentence in lower case
+    ("zipcmp reads files", "zipcmp reads files. This is it.", "zipcmp reads files"),
     # another place tells
     ("a python server", "Python is a language. We write it in python.", "A python server"),
     ("how luar reads", "Reads of LUAR. Luar is a method.", "How LUAR reads"),
@@ -146,7 +153,7 @@ def test_sentences_begin_as_the_training_summaries_do() -> None:
     assert shown("sentence") == "A tool: The data of libc6. It is new"
     assert shown("sentence", after_colon=False) == "A tool: the data of libc6. It is new"
     assert shown("lower") == "a tool: the data of libc6. it is new"
-    assert shown("title") == "A Tool: The Data of libc6. It is New"
+    assert shown("title") == "A Tool: The Data of libc6. It Is New"
     assert shown("title", capitals="sentence") == shown("sentence")
     assert shown("sentence", capitals="lower") == shown("lower")
 
@@ -181,6 +188,7 @@ def test_what_no_one_would_write_is_dropped(line: str, shown: str) -> None:
 
 
 def test_what_the_source_says_itself_stays() -> None:
+    assert written("a tool (tool) (a)", "It is a tool (tool) (a).").text == "A tool (tool) (a)"
     assert written("duran duran at night", "We look at Duran Duran this night.").text == "Duran Duran at night"
     assert written("what to look for", "It says what to look for. And the data.").text == "What to look for"
     assert written("what to look for", "It says what to look for in the data.").text == "What to look"

@@ -106,6 +106,24 @@ def test_the_run_takes_the_tokenizer_and_trains(base: RunConfig, trained: Path, 
     assert result.updates == 6
 
 
+def test_names_are_learnt_with_the_tokenizer_and_by_further_training(
+    base: RunConfig, trained: Path, tmp_path: Path
+) -> None:
+    def with_pairs(run: RunConfig, name: str, like: str) -> RunConfig:
+        path = tmp_path / f"{name}.jsonl"
+        line = {"document": f"word1 in {name} tree. It is word2 of {name} tree.", "summary": like}
+        path.write_text("".join(json.dumps(line) + "\n" for _ in range(8)))
+        return run.model_copy(update={"data": run.data.model_copy(update={"train": str(path)})})
+
+    first = drawn(with_pairs(base, "PyTree", "Tree of word1"), tmp_path / "first").tokenizer.casing
+    assert (first.form("pytree"), first.form("tree"), first.capitals) == ("PyTree", None, "sentence")
+    first.save(trained / "model")
+    run = with_pairs(starting_from(base, trained), "GNUtool", "tree of word1")
+    second = drawn(run, tmp_path / "second", trained).tokenizer.casing
+    assert (second.form("pytree"), second.form("gnutool"), second.capitals) == ("PyTree", "GNUtool", "lower")
+    assert (tmp_path / "second" / "tokenizer" / "casing.json").is_file()
+
+
 def test_a_resumed_run_no_longer_needs_the_folder(base: RunConfig, trained: Path, tmp_path: Path) -> None:
     whole = starting_from(base, trained)
     train(whole, tmp_path / "whole", on_message=quiet)
