@@ -41,7 +41,7 @@ def build_network(
             raise ConfigError(f"model.architecture.model_type '{kind}' is not one of {', '.join(FAMILY)}.")
         try:
             options = AutoConfig.for_model(kind, **values)
-            _refuse_endless(options)
+            _refuse_impossible(options)
             network = AutoModelForSeq2SeqLM.from_config(options, attn_implementation=ATTENTION)
         except (LaconicError, RuntimeError, MemoryError):  # the latter two: too large for this machine
             raise
@@ -58,12 +58,16 @@ def portable(options: Any) -> dict[str, Any]:
     return {key: value for key, value in values.items() if not key.startswith("_") and key not in NOT_ARCHITECTURE}
 
 
-def _refuse_endless(options: PretrainedConfig) -> None:
-    """transformers builds layer by layer, and fills a table of sines number by number."""
-    if max(options.encoder_layers, options.decoder_layers) > MOST_LAYERS:
-        raise ConfigError(
-            f"model.architecture has more than {MOST_LAYERS:,} layers; correct encoder_layers, decoder_layers."
-        )
+def _refuse_impossible(options: PretrainedConfig) -> None:
+    """What transformers would notice in the middle of a summary only, or fill a table of sines for, number by number.
+
+    Raises:
+        ConfigError: a dropout that is no share, or positions without end.
+    """
+    for name, value in options.to_dict().items():
+        share = isinstance(value, int | float) and 0 <= value <= 1
+        if not share and "drop" in name and not name.startswith("classif"):
+            raise ConfigError(f"{name} is {str(value)[:60]!r}, and a share between 0 and 1 was expected.")
     if options.model_type in SINES and options.max_position_embeddings * options.d_model > MOST_SINES:
         raise ConfigError(
             f"A '{options.model_type}' model of {options.max_position_embeddings} positions of width {options.d_model} "
@@ -88,7 +92,7 @@ def _open(name_or_path: str) -> PreTrainedModel:
             raise ModelError(
                 f"{name_or_path} holds a '{options.model_type}' model; laconic opens {', '.join(FAMILY)} checkpoints."
             )
-        _refuse_endless(options)
+        _refuse_impossible(options)
         with at_most(MOST_TENSORS, Path(name_or_path)):
             network, report = AutoModelForSeq2SeqLM.from_pretrained(
                 name_or_path,

@@ -235,17 +235,18 @@ def read_checkpoint(folder: Path) -> Snapshot:
 def _verified(folder: Path) -> list[str]:
     try:
         manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-        version, files = manifest["format_version"], dict(manifest["files"])
-    except (OSError, ValueError, KeyError, TypeError):
+        version = manifest["format_version"]
+        files = {name: (entry["bytes"], entry["sha256"]) for name, entry in manifest["files"].items()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise CheckpointError(f"The checkpoint {folder} is incomplete: its {MANIFEST} is missing or damaged.") from None
     if version != FORMAT_VERSION:
         raise CheckpointError(
             f"The checkpoint {folder} has format {version}, this version of Laconic reads format {FORMAT_VERSION}; "
             "resume it with the version that wrote it."
         )
-    for name, entry in files.items():
+    for name, (size, digest) in files.items():
         path = folder / name
-        if not path.is_file() or path.stat().st_size != entry["bytes"] or _sha256(path) != entry["sha256"]:
+        if not path.is_file() or path.stat().st_size != size or _sha256(path) != digest:
             raise CheckpointError(f"The checkpoint {folder} is damaged: {name} is not the file that was written.")
     if STATE not in files:
         raise CheckpointError(f"The checkpoint {folder} is incomplete: {STATE} is missing.")

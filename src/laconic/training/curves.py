@@ -67,11 +67,14 @@ def read_curve(run: Path, value: str, against: str = "update") -> tuple[list[flo
     entries = read_log(path)
     tokens = 0
     places, values = [], []
-    for entry in entries:
-        tokens += entry.get("tokens", 0)
-        if value in entry:
-            places.append(tokens if against == "tokens" else entry[against])
-            values.append(entry[value])
+    for number, entry in enumerate(entries, start=1):
+        try:
+            tokens += entry.get("tokens", 0)
+            if value in entry:
+                places.append(tokens if against == "tokens" else 1 * entry[against])
+                values.append(float(entry[value]))
+        except (KeyError, TypeError, ValueError):
+            raise DataError(f"{path}:{number} is no line of a training log; the file is damaged.") from None
     if not values:
         known = sorted({key for entry in entries for key in entry} - _NOT_CURVES)
         raise ConfigError(f"{path}: {unknown_choice('value', value, known)}")

@@ -15,6 +15,7 @@ from typing import IO, Any, Protocol
 
 from accelerate import Accelerator
 
+from laconic.errors import DataError
 from laconic.training.state import TrainState
 
 LOG, TIMING = "log.jsonl", "timing.jsonl"
@@ -94,9 +95,21 @@ class LogFile:
 
 
 def read_log(path: Path) -> list[dict[str, Any]]:
-    """The entries of a ``log.jsonl``; a last line cut off by a crash is left out."""
-    lines = path.read_text(encoding="utf-8").split("\n")
-    return [json.loads(line) for line in lines[:-1]]
+    """The entries of a ``log.jsonl``; a last line cut off by a crash is left out.
+
+    Raises:
+        DataError: a line is damaged.
+    """
+    entries = []
+    for number, line in enumerate(path.read_bytes().split(b"\n")[:-1], start=1):
+        try:
+            entry = json.loads(line)
+        except (ValueError, RecursionError):
+            entry = None
+        if not isinstance(entry, dict):
+            raise DataError(f"{path}:{number} is no line of a training log; the file is damaged.")
+        entries.append(entry)
+    return entries
 
 
 class RunLog:

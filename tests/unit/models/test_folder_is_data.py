@@ -234,6 +234,8 @@ def test_layers_without_end(tmp_path: Path, saved: Path) -> None:
         ("decoder_start_token_id", -1),
         ("attn_implementation", "somebody/kernel"),
         ("activation_function", "nonsense"),
+        ("dropout", -1),
+        ("attention_dropout", "x"),
     ],
 )
 def test_checkpoints_of_transformers(tmp_path: Path, saved: Path, key: str, value: Any) -> None:

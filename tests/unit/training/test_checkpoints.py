@@ -79,6 +79,16 @@ def test_another_format_is_refused(tmp_path: Path) -> None:
         files.read_checkpoint(folder)
 
 
+@pytest.mark.parametrize("entry", ["x", 5, None, [], {}, {"bytes": 1}])
+def test_a_manifest_that_describes_no_files(tmp_path: Path, entry: object) -> None:
+    folder = files.write_checkpoint(tmp_path, 1, snapshot())
+    manifest = json.loads((folder / "manifest.json").read_text())
+    for value in (entry, {**manifest["files"], "state.json": entry}):
+        (folder / "manifest.json").write_text(json.dumps(manifest | {"files": value}))
+        with pytest.raises(CheckpointError, match=r"manifest\.json is missing or damaged|is missing\."):
+            files.read_checkpoint(folder)
+
+
 def test_half_written_folders_are_ignored_and_removed(tmp_path: Path) -> None:
     files.write_checkpoint(tmp_path, 1, snapshot())
     draft = tmp_path / ".draft-checkpoint-2-123"

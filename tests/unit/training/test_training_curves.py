@@ -55,3 +55,12 @@ def test_what_is_missing_is_named(runs: list[Path], tmp_path: Path) -> None:
         plot_curves([tmp_path], tmp_path / "x.png")
     with pytest.raises(ConfigError, match="nothing to plot"):
         plot_curves([], tmp_path / "x.png")
+
+
+@pytest.mark.parametrize(
+    "line", ['{"update": 1', "[1]", "[" * 100_000, '{"loss": 1.0}', '{"update": 2, "loss": "x"}', "\x80"]
+)
+def test_a_damaged_line_is_named(tmp_path: Path, line: str) -> None:
+    (tmp_path / "log.jsonl").write_bytes(b'{"update": 1, "loss": 2.0}\n' + line.encode("latin-1") + b"\n")
+    with pytest.raises(DataError, match=r"log\.jsonl:2 is no line of a training log"):
+        read_curve(tmp_path, "loss")
