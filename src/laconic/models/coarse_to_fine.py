@@ -92,7 +92,7 @@ class CoarseToFineConfig(Section):
     encode: Literal["auto", "full", "lazy", "replay"] = "auto"  # (48)
     init_range: float = Field(0.1, gt=0)
     head: Spec = Field(default_factory=lambda: {"type": "vocabulary"})
-    feeds: ClassVar = ("coarse_entropy",)  # what objectives find in a pass
+    feeds: ClassVar[tuple[str, ...]] = ("coarse_entropy",)  # what objectives find in a pass
 
 
 @dataclass(slots=True)

@@ -143,8 +143,3 @@ def test_models_smooth_their_labels(name: str) -> None:
             smoothed = output.details["smoothed_log_probs"][:, t]
             torch.testing.assert_close(smoothed[real], wanted[real], atol=1e-10, rtol=0)
             assert not smoothed[~real].any()
-
-
-def test_copied_words_cannot_be_smoothed() -> None:
-    with pytest.raises(ConfigError, match=r"label_smoothing of the objective nll to 0, or model.head"):
-        tiny_seq2seq()(replace(random_batch(), label_smoothing={"nll": 0.1}))

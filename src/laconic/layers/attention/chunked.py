@@ -243,7 +243,7 @@ class CoarseToFineAttention(HierarchicalAttention):
         draws: int = Field(1, ge=1, le=65_536)
         read: int | None = Field(None, ge=1, le=65_536)
         shares: Literal["renormalised", "uniform"] = "renormalised"
-        feeds: ClassVar = ("policy",)  # what objectives find in the pass of a model with this part
+        feeds: ClassVar[tuple[str, ...]] = ("policy",)  # what objectives find in the pass of a model with this part
 
     config: Config
 

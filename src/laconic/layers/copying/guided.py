@@ -63,7 +63,7 @@ class GuidedHead(TappedHead):
         """``centrality``: who is central. The default is the one whose published scores are quoted most."""
 
         centrality: Literal["outdegree", "indegree-1", "indegree-2", "indegree-3"] = "indegree-2"
-        feeds: ClassVar = ("centrality",)  # what objectives find in the pass of a model with this part
+        feeds: ClassVar[tuple[str, ...]] = ("centrality",)  # what objectives find in the pass of a model with this part
 
     def _build(self) -> None:
         super()._build()

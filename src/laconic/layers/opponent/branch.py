@@ -58,7 +58,7 @@ class OpponentConfig(Section):
     output: Literal["softmin", "softmax"] = "softmin"  # c.9
     lambda_decode: float = 0.2  # c.21
     decode_score: DecodeScore = "joint"  # c.30
-    feeds: ClassVar = ("opponent",)  # what objectives find in the pass of a model with this part
+    feeds: ClassVar[tuple[str, ...]] = ("opponent",)  # what objectives find in the pass of a model with this part
 
     @model_validator(mode="after")
     def _fits(self) -> OpponentConfig:
