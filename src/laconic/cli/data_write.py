@@ -183,6 +183,9 @@ def samsum_command(
 def cnndm_command(
     file: File,
     out: Out,
+    first: Annotated[
+        bool, typer.Option("--first-highlight", help="Learn the first highlight; every highlight is a reference.")
+    ] = False,
     format: Format = "auto",
     document_column: DocumentColumn = None,
     summary_column: SummaryColumn = None,
@@ -190,9 +193,10 @@ def cnndm_command(
     as_json: Json = False,
 ) -> None:
     """Articles in one line; highlights joined by blanks for training and one a line for scoring (CNN/DailyMail)."""
-    from laconic.data.prepare import news
+    from laconic.data.prepare import first_highlight, news
 
-    _prepare(file, out, news, ReadFlags(format, document_column, summary_column, skip_bad), as_json)
+    change = first_highlight if first else news
+    _prepare(file, out, change, ReadFlags(format, document_column, summary_column, skip_bad), as_json)
 
 
 class ReadFlags(NamedTuple):

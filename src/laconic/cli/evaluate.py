@@ -43,8 +43,8 @@ def command(
     profile: Annotated[
         str,
         typer.Option(
-            help="gigaword, duc2004, lcsts, cnn-plain, cnndm, samsum: as papers score that data. Or a profile of "
-            "ROUGE: rouge155, google, plain, unicode, characters."
+            help="gigaword, duc2004, lcsts, cnn-plain, cnndm, cnndm-first, samsum: as papers score that data. Or a "
+            "profile of ROUGE: rouge155, google, plain, unicode, characters."
         ),
     ] = "rouge155",
     stem: Annotated[bool | None, typer.Option("--stem/--no-stem", help="Porter stemming, unlike the profile.")] = None,

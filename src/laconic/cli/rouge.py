@@ -35,6 +35,9 @@ def command(
     exceptions: Annotated[
         bool | None, typer.Option("--exceptions/--no-exceptions", help="WordNet's irregular forms before stemming.")
     ] = None,
+    better: Annotated[
+        str, typer.Option(help="Base of better and best in these forms: well (as the tool's database) or good.")
+    ] = "well",
     stop_words: Annotated[bool, typer.Option("--remove-stop-words", "-s", help="Drop SMART stop words.")] = False,
     max_bytes: Annotated[int | None, typer.Option("--bytes", "-b", help="Cut both sides at so many bytes.")] = None,
     max_words: Annotated[int | None, typer.Option("--words", "-l", help="Cut both sides at so many words.")] = None,
@@ -67,6 +70,7 @@ def command(
         profile=profile,
         stem=stem,
         exceptions=exceptions,
+        better=better,
         remove_stop_words=stop_words,
         max_bytes=max_bytes,
         max_words=max_words,

@@ -187,5 +187,13 @@ def news(record: Record) -> Record:
     )
 
 
+def first_highlight(record: Record) -> Record:
+    """`news` of which the first highlight is the summary that a model learns, and every highlight a reference of its
+    own (specification coarse-to-fine a, g): the profile ``cnndm-first`` scores it so, the best reference counts."""
+    made = news(record)
+    highlights = tuple(dict.fromkeys(line for text in made.references for line in text.splitlines()))
+    return replace(made, summary=highlights[0] if highlights else made.summary, references=highlights)
+
+
 def _one_line(text: str) -> str:
     return " ".join(text.split())

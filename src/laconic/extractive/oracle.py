@@ -1,8 +1,9 @@
-"""The greedy ROUGE oracle: an upper bound for sentence extraction, found with the reference in hand.
+"""The greedy ROUGE oracle: what sentence extraction can nearly reach, found with the reference in hand.
 
 Sentences are added one at a time, each the one that raises mean F of ROUGE-1 and ROUGE-2 most, until none does or
 ``sentences`` are picked (Nallapati et al. 2017). N-gram matches are clipped counts over the summary's words as one
-text; with several references the best of them counts at each comparison.
+text; with several references the best of them counts at each comparison. It is no bound of any one kind of ROUGE:
+another choice may have more of that kind, or of the mean over references.
 """
 
 from __future__ import annotations

@@ -126,7 +126,7 @@ class RougeEngine:
         self.kinds = tuple(kinds)
         self.options = options
         self.rounded = profile != "google"
-        text_options = TextOptions(options.stem, options.exceptions, options.remove_stop_words)
+        text_options = TextOptions(options.stem, options.exceptions, options.remove_stop_words, options.better)
         self.text: RougeText = shared_text(profile, text_options)
         self._chooses = options.multi in ("best", "jackknife")
         self._exponents = [1.0 / kind.weight if kind.weight else 1.0 for kind in kinds]

@@ -12,6 +12,7 @@ from laconic.errors import ConfigError, did_you_mean, unknown_choice
 from laconic.metrics.rouge_text import TEXTS
 
 MULTI = ("average", "best", "max", "jackknife", "jackknife-average")
+BETTER = ("well", "good")
 REVISION = 1  # part of the signature: raised when a number could change
 
 # Where a profile's defaults differ from RougeOptions' own.
@@ -43,6 +44,8 @@ class RougeOptions:
         exceptions: look words up in WordNet's exception lists before stemming, as the tool with its data does.
             Installations whose ``WordNet-2.0.exc.db`` was rebuilt with the usual three-argument recipe hold an
             empty table; ``exceptions=False`` gives their numbers. Off in every profile but ``rouge155``.
+        better: what "better" and "best" are in these lists, where an adverb and an adjective have them: ``well``, as in
+            the tool's database, which takes the adverbs last, or ``good``, as in one that takes the adjectives last.
         remove_stop_words: drop SMART stop words (``-s``).
         max_bytes, max_words: cut hypothesis and references alike (``-b``, ``-l``).
         multi: several references: ``average`` sums matches and lengths over them (``-f A``), ``best`` takes the
@@ -57,6 +60,7 @@ class RougeOptions:
 
     stem: bool = True
     exceptions: bool = True
+    better: str = "well"
     remove_stop_words: bool = False
     max_bytes: int | None = None
     max_words: int | None = None
@@ -72,6 +76,8 @@ class RougeOptions:
     def __post_init__(self) -> None:
         if self.multi not in MULTI:
             raise ConfigError(unknown_choice("way to combine references (multi)", self.multi, MULTI))
+        if self.better not in BETTER:
+            raise ConfigError(unknown_choice("base of 'better' (better)", self.better, BETTER))
         if self.max_bytes is not None and self.max_words is not None:
             raise ConfigError("ROUGE takes a limit in bytes or in words, not both; drop max_bytes or max_words.")
         for name, (least, most) in _BOUNDS.items():
@@ -152,7 +158,7 @@ def signature(profile: str, kinds: tuple[Kind, ...], options: RougeOptions, docu
     """One line that pins everything the numbers depend on, in the manner of sacreBLEU."""
     stem = "porter" if options.stem else "no"
     if options.stem and options.exceptions:
-        stem += "+wordnet2.0"
+        stem += "+wordnet2.0" if options.better == "well" else f"+wordnet2.0.{options.better}"
     limit = f"b{options.max_bytes}" if options.max_bytes else f"l{options.max_words}" if options.max_words else "no"
     parts = {
         "rouge": profile,

@@ -26,6 +26,7 @@ class TextOptions:
     stem: bool
     exceptions: bool
     remove_stop_words: bool
+    better: str = "well"
 
 
 class _Memory(dict):
@@ -58,6 +59,8 @@ class RougeText:
         self.memory = _Memory(self.normal_form)
         self._stops = smart_stop_words() if options.remove_stop_words else frozenset()
         self._exceptions = wordnet_exceptions() if options.stem and options.exceptions else {}
+        if self._exceptions and options.better != "well":
+            self._exceptions = {**self._exceptions, "better": options.better, "best": options.better}
 
     def words(self, text: str) -> list:
         """The words of ``text``, cased and cut as the profile has it."""

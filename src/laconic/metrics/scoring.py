@@ -29,7 +29,8 @@ class Scoring:
     by_sentence: bool = False
 
 
-# Specification contrastive f (the flags of the data's authors), distraction e (the scorer of the release), coconet f.
+# Specification contrastive f (the flags of the data's authors), distraction e (the scorer of the release), coconet f,
+# coarse-to-fine c.44 and g.
 PROFILES: dict[str, Scoring] = {
     "gigaword": Scoring(
         {"profile": "rouge155", "stem": True, "multi": "average"},
@@ -51,6 +52,10 @@ PROFILES: dict[str, Scoring] = {
         {"profile": "rouge155", "stem": True, "multi": "average"},
         flags="ROUGE-1.5.5 -m -n 2 -w 1.2 -a -f A, F1; a highlight or sentence a line, ROUGE-L of whole summaries",
         by_sentence=True,
+    ),
+    "cnndm-first": Scoring(
+        {"profile": "rouge155", "stem": True, "multi": "best"},
+        flags="ROUGE-1.5.5 -m -n 2 -a -f B, F1; every highlight a reference, the one with the best recall counts",
     ),
     "samsum": Scoring(
         {"profile": "rouge155", "stem": True, "multi": "average"},

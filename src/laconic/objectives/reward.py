@@ -59,7 +59,9 @@ class SummaryReward:
         self.config = config
         options = make_options(_PROFILE, {})
         self._engine = RougeEngine([parse_kind(kind, options) for kind in ("1", "2", "L")], _PROFILE, options)
-        text = shared_text(_PROFILE, TextOptions(options.stem, options.exceptions, options.remove_stop_words))
+        text = shared_text(
+            _PROFILE, TextOptions(options.stem, options.exceptions, options.remove_stop_words, options.better)
+        )
         self._words = text.words
 
     def __call__(self, summary: str, gold: str, document: str) -> float:

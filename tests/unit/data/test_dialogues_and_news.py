@@ -104,5 +104,16 @@ def test_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str
     run(capsys, "data", "prepare", "cnndm", article, out)
     assert json.loads(out.read_text())["summary"] == "Rain . Wet ."
     assert json.loads(out.read_text())["references"] == ["Rain .\nWet ."]
+    story = tmp_path / "a.story"
+    story.write_text(
+        "Rain fell.\n\nIt was wet.\n\n@highlight\n\nRain\n\n@highlight\n\nWet town\n\n@highlight\n\nRain\n"
+    )
+    for source in (article, story):
+        run(capsys, "data", "prepare", "cnndm", source, out, "--first-highlight")
+        (record,) = read_records(str(out))
+        expected = ["Rain .", "Wet ."] if source == article else ["Rain", "Wet town"]
+        assert (record.summary, list(references_of(record))) == (expected[0], expected)
+    told = json.loads(run(capsys, "evaluate", "lead-1", "--data", out, "--profile", "cnndm-first", "--json"))
+    assert "-f B" in told["systems"][0]["flags"]
     assert main(["--quiet", "data", "prepare", "cnndm", str(out), str(out)]) == 2
     assert "same file" in capsys.readouterr().err

@@ -56,3 +56,11 @@ def test_corpus_bleu_is_sacrebleu():
     assert ragged.score == pytest.approx(100.0)
     with pytest.raises(DataError, match="as many hypotheses"):
         corpus_bleu(["a"], [])
+
+
+@pytest.mark.parametrize(("words", "told"), [(3, 0.064), (8, 0.025), (20, 0.010)])
+def test_the_papers_bleu_of_texts_that_share_nothing(words: int, told: float) -> None:
+    n = words + 2
+    floor = (2 / n * 0.1 / (n - 1) * 0.1 / (n - 2) * 0.1 / (n - 3)) ** 0.25
+    assert bleu_paper([["x"] * words], [[["y"] * words]]) == pytest.approx(floor)
+    assert floor == pytest.approx(told, abs=5e-4)

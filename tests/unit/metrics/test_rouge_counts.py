@@ -122,6 +122,18 @@ def test_skip_bigram_unigrams_leave_out_the_last_word():
     assert rouge(["a z"], ["a y"], kinds=["SU4"], stem=False).mean["SU4"].f == 0.5
 
 
+@pytest.mark.parametrize(("better", "well", "good"), [("well", 1.0, 0.0), ("good", 0.0, 1.0)])
+def test_better_is_well_or_good(better, well, good):
+    for word in ("better", "best"):
+        found = [rouge([word], [base], kinds=["1"], better=better).mean["1"].f for base in ("well", "good")]
+        assert found == [well, good]
+    signature = rouge(["a"], ["a"], better=better).signature
+    assert ("|stem:porter+wordnet2.0|" in signature) == (better == "well")
+    assert ("wordnet2.0.good" in signature) == (better == "good")
+    with pytest.raises(ConfigError, match="better"):
+        rouge(["a"], ["a"], better="best")
+
+
 def test_stemming_after_the_exception_lists():
     both = rouge(["men went better"], ["man go well"], kinds=["1"]).mean["1"].f
     plain = rouge(["men went better"], ["man go well"], kinds=["1"], exceptions=False).mean["1"].f

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from laconic.config.loading import load_recipe, resolve_run
 from laconic.errors import ConfigError
 from laconic.metrics.porter import stem_rouge155
 from laconic.metrics.rouge import rouge
@@ -156,7 +157,7 @@ def test_the_release_of_distraction_counts_words_as_they_stand() -> None:
 
 
 def test_names() -> None:
-    assert set(PROFILES) == {"gigaword", "duc2004", "lcsts", "cnn-plain", "cnndm", "samsum"}
+    assert set(PROFILES) == {"gigaword", "duc2004", "lcsts", "cnn-plain", "cnndm", "cnndm-first", "samsum"}
     assert all(way.flags for way in PROFILES.values())
     assert scoring().rouge == {}
     assert scoring("google").rouge == {"profile": "google"}
@@ -166,6 +167,15 @@ def test_names() -> None:
     assert PROFILES["gigaword"].rouge["stem"] is True
     with pytest.raises(ConfigError, match="Did you mean 'gigaword'"):
         scoring("gigawrod")
+
+
+def test_the_highlight_with_the_best_recall_counts() -> None:
+    way = scoring("cnndm-first")
+    summary, highlights = "rain fell on the town", ["rain fell today", "a dog ran home", "on the town"]
+    found = score_texts([summary], [highlights], kinds=("1", "2", "L"), by_sentence=way.by_sentence, **way.rouge)
+    assert found.per_document["1"][0] == pytest.approx((3 / 5, 1.0, 3 / 4), abs=1e-5)  # all of the third's words
+    assert "refs:best" in found.signature
+    assert resolve_run(load_recipe("coarse_to_fine"), row="c2f", size="paper").evaluation.profile == "cnndm-first"
 
 
 @pytest.mark.parametrize("profile", ["cnndm", "samsum"])
