@@ -16,8 +16,8 @@ def initialise(model: nn.Module, scheme: str) -> None:
     output layer and bridge truncated normal with standard deviation 1e-4, weights and biases; attention,
     merge, p_gen and first output layer Glorot uniform with zero bias (TensorFlow's: v counts as A by A, w_c as
     1 by A; a w_c that starts at zero stays there). ``gaussian`` is the distraction paper's release: see
-    `gaussian_start`."""
-    if scheme == "torch":
+    `gaussian_start`. A model without storage is left alone."""
+    if scheme == "torch" or next(model.parameters()).is_meta:
         return
     if scheme == "gaussian":
         gaussian_start(model)

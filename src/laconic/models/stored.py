@@ -7,7 +7,7 @@ were written, `build_described` builds no more than the weights can fill, `load_
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from pydantic import ConfigDict, Field
 from safetensors import SafetensorError, safe_open
 from torch import nn
 from torch.nn.modules.module import register_module_parameter_registration_hook
+from torch.overrides import TorchFunctionMode
 
 from laconic.config.names import MODELS, SCORERS, build, parse
 from laconic.config.schema import SearchConfig, TextConfig
@@ -115,6 +116,18 @@ def stored_search(path: Path) -> SearchConfig | None:
     return search
 
 
+class _NothingDrawn(TorchFunctionMode):
+    """Parameters without storage have no values; to draw and scale some would import torch's compiler, for a second."""
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        given = dict(kwargs or {})
+        if getattr(func, "__name__", "") in {"normal_", "uniform_", "mul", "mul_"}:
+            return args[0] if args else given["tensor"]
+        return func(*args, **given)
+
+
 def build_described(make: Callable[[], nn.Module], path: Path) -> Any:
     """What ``make()`` builds from the settings of a folder, whose weights are in ``path``.
 
@@ -125,7 +138,7 @@ def build_described(make: Callable[[], nn.Module], path: Path) -> Any:
     """
     sizes = _sizes(path)
     try:
-        with at_most(2 * len(sizes) + SPARE_TENSORS, path.parent), torch.device("meta"):
+        with at_most(2 * len(sizes) + SPARE_TENSORS, path.parent), torch.device("meta"), _NothingDrawn():
             planned = make()
         tensors = {id(tensor): tensor.numel() for tensor in (*planned.parameters(), *planned.buffers())}
         if sum(tensors.values()) > 2 * sum(sizes.values()) + SPARE_NUMBERS:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -104,6 +106,24 @@ def test_tied_weights_are_stored_once_and_tied_again(tmp_path: Path) -> None:
         assert torch.equal(loaded.state_dict()[name], value), name
     pointers = {p.data_ptr() for p in loaded.parameters()}
     assert len(pointers) == len({p.data_ptr() for p in tied.parameters()})
+
+
+@pytest.mark.parametrize("init", ["torch", "see"])
+def test_however_a_model_starts_it_opens_again(init: str, tmp_path: Path) -> None:
+    made = model(init=init, attention={"type": "additive", "coverage": True})
+    save_model_folder(tmp_path / "m", model=made, tokenizer=tokenizer(), run=run())
+    loaded = load_model_folder(tmp_path / "m").model.state_dict()
+    assert all(torch.equal(loaded[name], value) for name, value in made.state_dict().items())
+
+
+def test_opening_needs_no_compiler(saved: Path) -> None:
+    """torch imports its own where values of tensors without storage are drawn, which takes longer than all the rest."""
+    code = (
+        "import sys; from laconic.models.folder import load_model_folder; "
+        f"load_model_folder({str(saved)!r}); print('torch._dynamo' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300, check=True)
+    assert done.stdout.strip() == "False"
 
 
 def test_switches_are_kept(tmp_path: Path) -> None:
