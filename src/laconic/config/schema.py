@@ -370,8 +370,8 @@ class Recipe(Section):
     description: str = ""
     citation: str = ""
     base: dict[str, Any] = Field(default_factory=dict)
-    rows: dict[str, RowConfig]
-    sizes: dict[str, SizeConfig]
+    rows: dict[str, RowConfig] = Field(min_length=1)
+    sizes: dict[str, SizeConfig] = Field(min_length=1)
     default_row: str
     default_size: str = "small"
     extractive_rows: tuple[str, ...] = ()
@@ -390,4 +390,7 @@ class Recipe(Section):
             raise ValueError(f"rows are all methods or all models; of these only {', '.join(methods)} are methods")
         if not methods and not self.base:
             raise ValueError("a recipe of models needs a 'base'")
+        for key, name, known in (("row", self.default_row, self.rows), ("size", self.default_size, self.sizes)):
+            if name not in known:
+                raise ValueError(f"default_{key} '{name}' is not among the {key}s: {', '.join(known)}")
         return self

@@ -129,3 +129,19 @@ def test_a_long_value_is_not_repeated_in_full() -> None:
     with pytest.raises(ConfigError) as caught:
         validate(RunConfig, {"name": "x", "model": {}, "training": {"batch_size": ["y" * 10_000] * 10_000}}, where="")
     assert len(str(caught.value)) < 1000
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"rows": {}}, "'rows'"),
+        ({"sizes": {}}, "'sizes'"),
+        ({"default_row": "other"}, "default_row 'other' is not among the rows: a"),
+        ({"default_size": "other"}, "default_size 'other' is not among the sizes: small"),
+    ],
+)
+def test_a_recipe_has_rows_and_sizes_and_its_defaults_are_among_them(change: dict[str, Any], said: str) -> None:
+    whole = {"name": "x", "title": "X", "base": {"a": 1}, "rows": {"a": {"label": "A"}}, "sizes": {"small": {}}}
+    with pytest.raises(ConfigError, match=said):
+        validate(Recipe, whole | {"default_row": "a"} | change, where="")
+    validate(Recipe, whole | {"default_row": "a"}, where="")
