@@ -182,6 +182,7 @@ def test_trials_are_what_the_settings_alone_would_give(system: NeuralSystem, mon
     assert len({round(trial.scores["rouge1"], 6) for trial in result.trials}) > 2, "the settings differ in effect"
     assert result.best.scores["rouge1"] == max(trial.scores["rouge1"] for trial in result.trials)
     assert result.ranked()[0] is result.best
+    assert "|ci:95%r1000|" in result.signature  # as evaluate and compare quote it
     assert result.present is result.trials[0]
 
 
