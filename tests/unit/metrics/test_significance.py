@@ -98,6 +98,7 @@ def test_students_test_without_any_spread() -> None:
 
 def test_holm_multiplies_by_what_is_left_and_never_falls() -> None:
     assert holm({"a": 0.02, "b": 0.011, "c": 0.5}) == pytest.approx({"b": 0.033, "a": 0.04, "c": 0.5})
+    assert holm({"a": 0.02, "b": 0.019, "c": 0.5}) == pytest.approx({"b": 0.057, "a": 0.057, "c": 0.5})
     assert list(holm({"z": 0.2, "a": 0.1})) == ["z", "a"]
 
 

@@ -80,7 +80,10 @@ def test_ended_targets_count_as_zero_or_not_at_all() -> None:
 
 def test_a_baseline_of_returns() -> None:
     """G_1 = r_1 + r_2 / 2: -2, -4, -3, -9."""
-    assert learnt(reinforce(baseline_rate=1.0, baseline_of="return", discount=0.5)) == [-4.5, -4.0]
+    objective = reinforce(baseline_rate=1.0, baseline_of="return", discount=0.5, scale=2.0)
+    assert learnt(objective) == [-4.5, -4.0]
+    expected = 2.0 * torch.tensor([[2.5, 2.0], [0.5, 0.0], [1.5, 0.0], [-4.5, -2.0]])
+    torch.testing.assert_close(advantages(objective), expected)
 
 
 def test_soft_minibatches_move_the_baseline_unless_told_otherwise() -> None:
@@ -120,3 +123,11 @@ def test_what_several_draws_are_divided_by(norm: str, divisor: int) -> None:
 def test_soft_minibatches_have_no_policy() -> None:
     term = reinforce()(*passed(hard=False))
     assert (float(term.sum), float(term.count)) == (0.0, 4.0)
+
+
+def test_the_entropy_of_the_coarse_attention_is_a_term_as_it_is() -> None:
+    """Summed over real steps, a mean over documents; its sign is the weight's business."""
+    output, batch = passed()
+    output.details["coarse_entropy"] = torch.tensor([[1.0, 2.0], [0.5, 0.5], [3.0, 9.0], [1.0, 0.0]])
+    term = build("objective", OBJECTIVES, {"type": "coarse_entropy", "weight": -0.5})(output, batch)
+    assert (float(term.sum), float(term.count), term.weight) == (8.0, 4.0, -0.5)

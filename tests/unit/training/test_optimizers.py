@@ -118,11 +118,12 @@ def test_after_the_warm_up() -> None:
 
 @pytest.mark.parametrize("kind", ["sgd", "adagrad", "adadelta", "adam"])
 def test_weight_decay_is_added_to_the_gradient(kind: str) -> None:
-    """All but AdamW: a gradient of 0.3 with decay 0.1 at 2.0 is a gradient of 0.5."""
-    plain = OptimizerConfig(type=kind, learning_rate=0.1, epsilon=1e-6)
+    """All but AdamW: a gradient of 0.3 with decay 0.1 at 2.0 is a gradient of 0.5; and so on from there."""
+    plain = OptimizerConfig(type=kind, learning_rate=0.1 if kind != "adadelta" else 10.0, epsilon=1e-6)
     decayed = plain.model_copy(update={"weight_decay": 0.1})
-    assert step(decayed, 2.0, [0.3]) == pytest.approx(step(plain, 2.0, [0.5]), rel=1e-6)
-    assert step(decayed, 2.0, [0.3]) != pytest.approx(2.0, rel=1e-6)
+    first = step(plain, 2.0, [0.5])
+    assert step(decayed, 2.0, [0.3, -1.0]) == pytest.approx(step(plain, 2.0, [0.5, -1.0 + 0.1 * first]), rel=1e-6)
+    assert abs(step(decayed, 2.0, [0.3, -1.0]) - step(plain, 2.0, [0.3, -1.0])) > 1e-4
 
 
 def test_groups_by_the_first_pattern_that_matches() -> None:
