@@ -85,7 +85,8 @@ def _sentence(cls: type[BaseModel], problem: Any, where: str) -> str:
         return f"Unknown key '{dotted}'.{did_you_mean(path[-1], known)} Known here: {', '.join(sorted(known))}."
     message = problem["msg"].removeprefix("Value error, ")
     given = "" if problem["type"] in {"missing", "value_error"} else f" (given: {_repr.repr(problem['input'])})"
-    return f"'{dotted}': {message[:1].lower()}{message[1:]}{given}."
+    place = f"'{dotted}': " if dotted else ""
+    return f"{place}{message[:1].lower()}{message[1:]}{given}."
 
 
 def _fields_at(cls: type[BaseModel], path: list[str]) -> list[str]:
