@@ -11,7 +11,7 @@ import pytest
 import yaml
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
-from nasty import assert_a_sentence, assert_sound, in_time, texts, values
+from nasty import assert_a_sentence, assert_sound, import_everything, in_time, texts, values
 
 from laconic.config.checking import check_run
 from laconic.config.loading import RECIPES, dump_run, load_recipe, load_run, recipe_names, resolve_method, resolve_run
@@ -92,6 +92,7 @@ def files(draw: st.DrawFn) -> bytes:
 
 @pytest.mark.slow
 def test_a_thousand_recipes(tmp_path_factory: pytest.TempPathFactory) -> None:
+    import_everything()
     folder = tmp_path_factory.mktemp("recipes")
     outcomes = {"refused": 0, "read": 0}
 

@@ -13,7 +13,7 @@ import pytest
 import torch
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
-from nasty import assert_a_sentence, assert_sound, in_time, texts
+from nasty import assert_a_sentence, assert_sound, import_everything, in_time, texts
 
 from laconic.config.checking import check_run
 from laconic.config.loading import load_recipe, merge, parse_overrides, resolve_run
@@ -79,6 +79,7 @@ def test_a_thousand_settings(
     data: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    import_everything()
     out = tmp_path_factory.mktemp("runs") / "run"
     recipes = {name: load_recipe(name) for name in SIZES}
     plain = {name: resolve_run(recipes[name], None, SIZES[name], base_of(name, data)) for name in SIZES}
