@@ -126,7 +126,7 @@ def test_records_without_ids_keep_their_numbers(tmp_path: Path, monkeypatch: pyt
     arguments = ["lead", "-", "--jsonl", "--batch-size", "2"]  # windows of 16
 
     def from_stdin(out: Path) -> bytes:
-        monkeypatch.setattr(sys, "stdin", io.StringIO(lines))
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(lines.encode())))
         return summarized(out, *arguments)
 
     whole = from_stdin(tmp_path / "whole.jsonl")

@@ -52,7 +52,7 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
 def test_each_token_of_a_summary_is_explained(
     trained: Path, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    arguments = ["explain", trained, data / "validation.jsonl", "--max-records", 1]
+    arguments = ["explain", trained, data / "validation.jsonl", "--max-records", 1, "--raw"]
     record = json.loads(run(capsys, *arguments, "--json"))
     assert record["words"]
     size = len(record["source_offsets"])

@@ -132,7 +132,8 @@ def test_exit_codes_and_json(tmp_path: Path, capsys: pytest.CaptureFixture[str])
 def test_docstrings_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     package = tmp_path / "site" / "one"
     package.mkdir(parents=True)
-    text = "Count the records.\n\nThe records are counted one after the other until the file has no more."
+    body = "The records are counted one after the other until the file that they stand in has no more of them."
+    text = f"Count the records.\n\n{body}"
     (package / "__init__.py").write_text(f'"""{text}"""')
     out = tmp_path / "out"
     arguments = ["data", "docstrings", str(out), "--root", str(tmp_path / "site"), "--no-standard-library"]

@@ -143,6 +143,3 @@ def test_the_variant_of_footnote_3_stops_with_a_sentence(make_contrastive: Any, 
 def test_what_does_not_fit_is_refused(make_contrastive: Any, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="needs an opponent attention"):
         train(make_contrastive(model=MODEL | {"opponent": None}), tmp_path / "a", on_message=quiet)
-    pointer = make_contrastive(model=MODEL | {"head": {"type": "pointer"}})
-    with pytest.raises(ConfigError, match="Label smoothing needs"):
-        train(pointer, tmp_path / "b", on_message=quiet)
