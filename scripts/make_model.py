@@ -46,7 +46,7 @@ HELD_OUT = {"arxiv": 2000, "debian": 1500}  # validation pairs of corpora that a
 SHOWN = 50
 SEED = 14
 ACCEPT, THRESHOLD = 0.4, 0.2
-STAGES = ("box", "finish", "reward")  # sizes of the recipe; each starts from the weights of the one before
+STAGES = ("box", "finish")  # sizes of the recipe; each starts from the weights of the one before
 SOURCES = {
     "arxiv": ("abstracts and titles of papers, as the authors submitted them", "arXiv metadata, CC0 1.0"),
     "debian": ("package descriptions and their synopses", "distributed with Debian main under free licences"),
