@@ -271,7 +271,7 @@ def test_a_file_can_be_dropped(page: Any, server: Server) -> None:
 def test_the_text_can_be_edited_and_the_summaries_found_again(page: Any, server: Server) -> None:
     visit(page, server)
     page.click("text=Use an example")
-    assert page.locator("#text").input_value().startswith("Minutes of")
+    assert page.locator("#text").input_value().startswith("Tidepool is")
     page.click("text=Clear")
     summarize(page)
     page.click("text=Edit")

@@ -2,8 +2,7 @@
 accept, fit the regression, and check it on records it was not fitted on.
 
 **What counts as accepted.** Ratings by people are dear, so a rule stands in for them: ROUGE-1 F against the nearest
-reference of at least ``accept``, no content word twice, and no number or name that the document does not hold. The docs
-say how often the rule agrees with a reader who rated summaries blindly.
+reference of at least ``accept``, no content word twice, and no number or name that the document does not hold.
 """
 
 from __future__ import annotations

@@ -3,15 +3,9 @@ import { counted, countWords } from "./view/text.js";
 
 const QUIET = 200; // milliseconds without typing before words are counted
 const LARGEST = 20_000_000; // bytes of a file
-export const EXAMPLE = `Minutes of the allotment society, 14 March
+export const EXAMPLE = `Tidepool is a small monitor for home weather stations. It reads temperature, humidity, rain and wind from sensors attached over USB or a serial line, stores the readings in an SQLite database, and draws charts of the last day, week and year in the browser. Alarms can be sent by e-mail when a value leaves a range chosen by the user.
 
-The committee met in the tool shed because the hall had been let to a choir. Twelve members came. Ingrid Solberg took the chair and Piet Marais kept these minutes.
-
-The main business was water. Since the pipe along the northern hedge froze in January, eleven plots have had no tap, and their holders carry cans from the mill stream. A plumber from Harrow Lane has offered to replace forty metres of pipe for 860 pounds, to be paid in two parts. Mr Marais thought the society could dig the trench itself and save a third of the money. After some discussion it was agreed to ask for a second offer, and to decide on 28 March whatever the answer.
-
-The gate was left open three times in February, and deer have eaten most of the winter cabbage on plots four to nine. From now on the last person to leave locks the gate, and a list on the shed door shows who that was.
-
-Miss Okafor will order the seed potatoes this week. Anyone who wants some of the early kind should tell her by Sunday. The next meeting will be held in the hall, the choir permitting.
+This package contains the server. The charts are in the package tidepool-web.
 `;
 
 export class Editor {
