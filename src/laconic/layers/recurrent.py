@@ -73,11 +73,17 @@ class Recurrence(nn.Module):
         """
         if self.cell == "gru" and inputs.device.type == "cpu" and torch.is_grad_enabled():
             flat: list[Any] = list(self.layer._flat_weights)
-            outputs, final = gru_over_real_tokens(inputs, mask, [flat[i : i + 4] for i in range(0, len(flat), 4)])
+            with torch.autocast("cpu", enabled=False):
+                outputs, final = gru_over_real_tokens(inputs, mask, [flat[i : i + 4] for i in range(0, len(flat), 4)])
             return outputs, (final,)
-        if bool(mask.all()):
-            outputs, last = self.layer(inputs)
-            return outputs, last if isinstance(last, tuple) else (last,)
+        with torch.autocast(inputs.device.type, enabled=runs_in_bf16(inputs.device)):
+            return self._whole(inputs) if bool(mask.all()) else self._padded(inputs, mask)
+
+    def _whole(self, inputs: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
+        outputs, last = self.layer(inputs)
+        return outputs, last if isinstance(last, tuple) else (last,)
+
+    def _padded(self, inputs: Tensor, mask: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
         # torch's packed sequences cost S^2 in the backward pass on a CPU. Instead an extra input, one at
         # padding, closes the gates there exactly: an LSTM keeps c (i = 0, f = 1), a GRU keeps h (z = 1). Then
         # the forward direction ends with its last real c, and the backward direction arrives at the last real
@@ -123,6 +129,16 @@ class Recurrence(nn.Module):
     def _weights(self) -> tuple[Tensor, ...]:
         layer: Any = self.layer
         return layer.weight_ih_l0, layer.weight_hh_l0, layer.bias_ih_l0, layer.bias_hh_l0
+
+
+def runs_in_bf16(device: torch.device) -> bool:
+    """Is autocast on, and can ``device`` run a recurrent layer in bf16? oneDNN's needs AVX-512, and fails without."""
+    low = torch.is_autocast_enabled(device.type)
+    return low and (device.type != "cpu" or _cpu_has_bf16())
+
+
+def _cpu_has_bf16() -> bool:
+    return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
 
 
 def drop_biases(layer: nn.RNNBase, prefix: str) -> None:

@@ -182,12 +182,13 @@ class Seq2Seq(SummarizationModel):
         """``h_i`` (B, S, D) over real tokens only; ``final`` is the bridged state, (B, H) each."""
         embedded = self.dropout(self.embedding(batch.source_ids))
         states, final = self.encoder.over_real_tokens(embedded, batch.source_mask)
+        # under autocast the recurrence runs in bf16; what attends to its states is in their inputs' precision
         return Memory(
-            states=self.dropout(states),
+            states=self.dropout(states.to(embedded.dtype)),
             mask=batch.source_mask,
             extended_ids=batch.source_extended_ids,
             extended_vocab_size=batch.extended_vocab_size if self.head.copies else self.vocab_size,
-            final=self.bridge(final),
+            final=tuple(part.to(embedded.dtype) for part in self.bridge(final)),
         )
 
     def start(self, memory: Memory) -> dict[str, Any]:
@@ -226,8 +227,8 @@ class Seq2Seq(SummarizationModel):
         """Teacher-forced (or, where ``forced_mask`` says so, self-fed) pass: gold log-probabilities (B, T)."""
         if batch.target_input_ids is None or batch.target_ids is None or batch.target_mask is None:
             raise AssertionError("forward needs a batch with targets")
-        with torch.autocast(batch.source_ids.device.type, enabled=False):  # only the vocabulary is worth it
-            memory = self.encode(batch) if memory is None else memory
+        memory = self.encode(batch) if memory is None else memory
+        with torch.autocast(batch.source_ids.device.type, enabled=False):  # small products, which casts would cost
             state = self._first_state(memory)
             if batch.forced_mask is None:
                 embedded = self.dropout(self.target_embedding(batch.target_input_ids))

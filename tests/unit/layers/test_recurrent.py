@@ -8,7 +8,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from laconic.layers.recurrent import Bridge, Recurrence
+from laconic.layers import recurrent
+from laconic.layers.recurrent import Bridge, Recurrence, runs_in_bf16
 
 B, T, E, H = 3, 5, 4, 6
 
@@ -168,3 +169,29 @@ def test_bridge_is_the_identity_where_it_can_be() -> None:
     assert not list(bridge.parameters())
     assert all(torch.equal(out, part[0]) for out, part in zip(bridge(final), final, strict=True))
     assert len(list(Bridge(2, 1, E, H, ("tanh", "none")).parameters())) == 4
+
+
+@pytest.mark.parametrize("cell", ["lstm", "gru"])
+@pytest.mark.parametrize("padded", [False, True])
+def test_under_autocast_a_sequence_is_close_to_that_in_float32(cell: str, padded: bool) -> None:
+    torch.manual_seed(0)
+    layer = Recurrence(cell, 8, 8, bidirectional=True)
+    inputs, mask = torch.randn(3, 5, 8, requires_grad=True), torch.ones(3, 5, dtype=torch.bool)
+    mask[1, 3:] = not padded
+    exact, _ = layer.over_real_tokens(inputs, mask)
+    with torch.autocast("cpu", torch.bfloat16):
+        low, _ = layer.over_real_tokens(inputs, mask)
+        fast = cell == "lstm" and runs_in_bf16(inputs.device)
+    assert low.dtype == (torch.bfloat16 if fast else torch.float32)
+    torch.testing.assert_close(low.float(), exact, atol=0.02, rtol=0.02)
+    (gradient,) = torch.autograd.grad(exact.sum(), inputs)
+    (rough,) = torch.autograd.grad(low.float().sum(), inputs)
+    torch.testing.assert_close(rough, gradient, atol=0.05, rtol=0.05)
+
+
+def test_a_cpu_without_bf16_reads_in_float32_under_autocast(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recurrent, "_cpu_has_bf16", lambda: False)
+    layer, inputs = Recurrence("lstm", 8, 8), torch.randn(3, 5, 8)
+    with torch.autocast("cpu", torch.bfloat16):
+        states, _ = layer.over_real_tokens(inputs, torch.ones(3, 5, dtype=torch.bool))
+    assert states.dtype == torch.float32
