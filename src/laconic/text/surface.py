@@ -30,6 +30,7 @@ from laconic.text.detokenize import CLITIC, is_unspaced
 from laconic.text.mending import Piece, mended
 from laconic.types import TokenizedText
 
+_LONG_FORM = 6  # words after a capital within which the bracket with its abbreviation opens
 RUN = 0.5  # what going on with the next word of the source is worth, in shares of a word's copying
 _INVISIBLE = re.compile("[\u00ad\u200b\u2060\ufeff]")
 _SENTENCE_ENDS = frozenset((".", "!", "?", "…", "..."))
@@ -124,11 +125,16 @@ class SourceText:
         return range(first, last)
 
     def explains(self, words: range) -> bool:
-        """Are the capitals of these words those of an abbreviation behind them, as in "Optical Flow (OF)"?"""
-        if self.keys[words.stop : words.stop + 1] != ["("] or words.stop + 1 == len(self.keys):
-            return False
-        letters = "".join(part[0] for word in words for part in parts_of(self.keys[word]) if part[:1].isalpha())
-        return self.form(words.stop + 1).removesuffix("s").lower() == letters.lower()
+        """Do these words belong to the long form of an abbreviation, as in "Large language Models (LLMs)"?"""
+        for bracket in range(words.stop, min(words.stop + _LONG_FORM, len(self.keys) - 1)):
+            if self.keys[bracket] == "(":
+                short, initials = self.form(bracket + 1).removesuffix("s").lower(), ""
+                for word in range(bracket - 1, max(-1, words.start - _LONG_FORM), -1):
+                    initials = "".join(p[0] for p in parts_of(self.keys[word]) if p[:1].isalpha()) + initials
+                    if initials == short:
+                        return word <= words.start
+                return False
+        return False
 
     def stays_lower(self, key: str) -> bool:
         """Does the document begin a sentence with the word in lower case, as with the name of a command?"""
