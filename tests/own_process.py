@@ -10,9 +10,7 @@ from typing import Any
 
 import pytest
 
-needs_ray = pytest.mark.skipif(
-    not (find_spec("ray") and find_spec("pyarrow")), reason="Ray Data is not installed (pip install 'laconic[ray]')"
-)
+needs_ray = pytest.mark.skipif(not find_spec("ray"), reason="Ray is not installed (pip install 'laconic[ray]')")
 
 
 def in_own_process(function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:

@@ -23,7 +23,7 @@ MAX_FILE_LINES, MAX_FUNCTION_LINES, MAX_PARAMETERS = 500, 80, 8
 
 # From the bottom up; a package imports packages of lower layers, and within its layer only those named below.
 LAYERS: list[set[str]] = [
-    {"", "errors", "files", "types"},  # "" is laconic/__init__.py
+    {"", "errors", "files", "jobs", "types"},  # "" is laconic/__init__.py
     {"config", "text"},
     {"layers", "data", "metrics", "search"},
     {"models", "objectives", "extractive", "explain"},
@@ -31,9 +31,16 @@ LAYERS: list[set[str]] = [
     {"evaluation"},
     {"server", "cli"},
 ]
-SAME_LAYER = {("text", "config"), ("files", "errors"), ("types", "errors"), ("models", "objectives"), ("cli", "server")}
+SAME_LAYER = {
+    ("text", "config"),
+    ("files", "errors"),
+    ("jobs", "errors"),
+    ("types", "errors"),
+    ("models", "objectives"),
+    ("cli", "server"),
+}
 NEVER = {("models", "search"), ("search", "models"), ("layers", "data")}
-TORCH_FREE = {"", "errors", "files", "types", "config", "text", "metrics", "extractive", "explain", "server"}
+TORCH_FREE = {"", "errors", "files", "jobs", "types", "config", "text", "metrics", "extractive", "explain", "server"}
 TORCH_FREE_FILES = {
     "laconic.data.readers",
     "laconic.data.columns",

@@ -11,18 +11,16 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
+from laconic import jobs
 from laconic.cli.main import main
 from laconic.config.schema import RunConfig, SearchConfig, TextConfig, TrainingConfig
-from laconic.errors import DataError
-from laconic.evaluation import bulk
-from laconic.evaluation.bulk import Finished, Request, Window, in_order, threads_each, windows_of
+from laconic.evaluation.bulk import Request, Window, windows_of
 from laconic.models.folder import save_model_folder
 from laconic.models.seq2seq import Seq2Seq
 from laconic.systems.extractive import ExtractiveSystem
@@ -279,25 +277,25 @@ def test_a_worker_that_dies_is_told_and_the_rest_is_kept(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     corpus = write_corpus(tmp_path / "documents.jsonl", 200)
-    submit = bulk.ProcessPool.submit
+    submit = jobs.Processes.submit
     seen: list[int] = []
 
-    def submitted(self: bulk.ProcessPool, window: Window) -> Any:
-        handle = submit(self, window)
+    def submitted(self: jobs.Processes, work: Any, window: Window) -> Any:
+        handle = submit(self, work, window)
         seen.append(window.first)
         if len(seen) == 12:
-            for process in bulk.multiprocessing.active_children():
+            for process in jobs.multiprocessing.active_children():
                 process.kill()
         return handle
 
-    monkeypatch.setattr(bulk.ProcessPool, "submit", submitted)
+    monkeypatch.setattr(jobs.Processes, "submit", submitted)
     out = tmp_path / "out.jsonl"
     arguments = ["--quiet", "summarize", "lead", str(corpus), "--batch-size", "1", "--jobs", "2", "--output", str(out)]
     assert main(arguments) == 1
     error = capsys.readouterr().err
     assert "A worker process died" in error
     assert error.count("\n") == 1
-    monkeypatch.setattr(bulk.ProcessPool, "submit", submit)
+    monkeypatch.setattr(jobs.Processes, "submit", submit)
     assert main(arguments) == 0
     whole = summarized(tmp_path / "whole.jsonl", "lead", str(corpus), "--batch-size", "1")
     assert out.read_bytes() == whole
@@ -315,27 +313,6 @@ def test_ray_that_is_not_installed(
 # ---------------------------------------------------------------------------------------------- parts
 
 
-class _Pool:
-    """Finishes windows when asked, and counts how many are on their way."""
-
-    size = 2
-
-    def __init__(self) -> None:
-        self.waiting = self.most = 0
-
-    def submit(self, window: Window) -> Window:
-        self.waiting += 1
-        self.most = max(self.most, self.waiting)
-        return window
-
-    def result(self, handle: Window) -> Finished:
-        self.waiting -= 1
-        return Finished([record.id for record in handle.records])
-
-    def close(self) -> None:
-        pass
-
-
 def records(count: int) -> list[Record]:
     return [Record("text", id=str(number)) for number in range(1, count + 1)]
 
@@ -349,28 +326,3 @@ def test_windows() -> None:
     ]
     assert list(windows_of([], 3)) == []
     assert Request("lead", batch_size=4).window == 32
-
-
-def test_results_come_in_order_and_few_windows_are_in_flight() -> None:
-    pool = _Pool()
-    lines = [line for done in in_order(pool, windows_of(records(50), 3)) for line in done.lines]
-    assert lines == [str(number) for number in range(1, 51)]
-    assert pool.most == 4
-
-
-def test_what_was_read_before_a_bad_record_is_finished() -> None:
-    def stream() -> Iterator[Record]:
-        yield from records(5)
-        raise DataError("line 6 is bad")
-
-    finished = in_order(_Pool(), windows_of(stream(), 2))
-    assert [next(finished).lines for _ in range(2)] == [["1", "2"], ["3", "4"]]
-    with pytest.raises(DataError, match="line 6"):
-        next(finished)
-
-
-def test_threads_are_shared_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OMP_NUM_THREADS", "8")
-    assert [threads_each(jobs) for jobs in (1, 3, 8, 20)] == [8, 2, 1, 1]
-    monkeypatch.setenv("OMP_NUM_THREADS", "")
-    assert threads_each(1) >= 1

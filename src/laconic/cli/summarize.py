@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
-from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated, Any
@@ -20,18 +18,7 @@ from laconic.config.loading import parse_overrides
 from laconic.config.names import EXTRACTIVE
 from laconic.config.shipped import SHIPPED, default_model
 from laconic.errors import ConfigError, DataError, LaconicError
-from laconic.evaluation.bulk import (
-    Advance,
-    Job,
-    Pool,
-    ProcessPool,
-    RayPool,
-    Request,
-    Window,
-    import_ray,
-    pooled_lines,
-    windows_of,
-)
+from laconic.evaluation.bulk import Job, Lines, Request, lines_of, windows_of
 from laconic.text.control import safe_print as print
 from laconic.types import Record
 
@@ -104,7 +91,7 @@ def command(
     request = Request(model, device, overrides, explain, batch_size, skip_bad, always_write, trust_code)
     if of_records == {True} or as_json:
         total = count_lines(inputs) if of_records == {True} else len(inputs)
-        write_lines(opened(request, jobs, ray, notes), records, output, total)
+        write_lines(lines_of(request, jobs, ray, notes), request.window, records, output, total)
     elif ray or (jobs or 1) > 1:
         raise ConfigError("--jobs and --ray are for files of records (.jsonl, .csv, ...), not for texts.")
     else:
@@ -331,45 +318,18 @@ def explained(summary: Summary) -> None:
     show(summary, Console(highlight=False, soft_wrap=True), words=True)
 
 
-@dataclass(frozen=True)
-class Lines:
-    """How windows of records become lines: ``make(windows, advance)``; ``window`` is a window's number of records."""
-
-    window: int
-    make: Callable[[Iterable[Window], Advance], Iterator[str]]
-
-
-def opened(request: Request, jobs: int | None, ray: bool, notes: Notes) -> Lines:
-    """The lines of a request, made in this process, in several, or by Ray."""
-    start: Callable[[], Pool]
-    if ray:
-        import_ray()  # told before anything is read or written
-        start = partial(RayPool, request, jobs)
-    elif jobs is not None and jobs > 1:
-        start = partial(ProcessPool, request, jobs)
-    else:
-        job = Job(request)
-        return Lines(request.window, lambda windows, advance: one_by_one(job, windows, advance, notes))
-    return Lines(request.window, lambda windows, advance: pooled_lines(start, windows, advance, notes))
-
-
-def one_by_one(job: Job, windows: Iterable[Window], advance: Advance, notes: Notes) -> Iterator[str]:
-    """The lines of all windows, in this process."""
-    for window in windows:
-        yield from job.lines(window, advance, notes)
-
-
-def write_lines(lines: Lines, records: Iterable[Record], output: Path | None, total: int | None) -> None:
-    """JSON lines to standard output, or to a file that a later run of the command can go on with."""
+def write_lines(lines: Lines, window: int, records: Iterable[Record], output: Path | None, total: int | None) -> None:
+    """JSON lines to standard output, or to a file that a later run of the command can go on with; ``window`` is a
+    window's number of records."""
     if output is None:
         with progress("Summarizing", total=total) as bar:
-            for line in lines.make(windows_of(records, lines.window), bar.advance):
+            for line in lines(windows_of(records, window), bar.advance):
                 print(line, flush=True)
         return
     draft = partial_name(output)
     done = kept_ids(output, draft)
     stream = iter(records)
-    begun = read_again(done, stream, draft, lines.window)
+    begun = read_again(done, stream, draft, window)
     start = len(done) - len(begun)
     if done:
         print(f"laconic: {len(done)} summaries of an earlier run are kept.", file=sys.stderr)
@@ -378,8 +338,8 @@ def write_lines(lines: Lines, records: Iterable[Record], output: Path | None, to
             bar.advance(start)
             more = list(islice(stream, 1))
             if more:
-                windows = windows_of(chain(begun, more, stream), lines.window, start + 1)
-                append(file, islice(lines.make(windows, bar.advance), len(begun), None))
+                windows = windows_of(chain(begun, more, stream), window, start + 1)
+                append(file, islice(lines(windows, bar.advance), len(begun), None))
             else:
                 bar.advance(len(begun))
     except KeyboardInterrupt:

@@ -5,27 +5,21 @@ at the same records whatever the number of processes and wherever an interrupted
 decoded together and the lines come out the same, byte for byte (with equal numbers of threads; another number may
 change the last digit of a score).
 
-A worker opens the model once. Results are handed on in order; at most two windows a worker are on their way.
+A worker opens the model once. Results are handed on in order.
 """
 
 from __future__ import annotations
 
 import json
-import multiprocessing
-import os
-import signal
-import threading
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import Future, ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import islice
-from multiprocessing.connection import wait
-from typing import Any, Protocol
+from typing import Any
 
-from laconic.errors import ConfigError, DataError, LaconicError
+from laconic.errors import DataError, LaconicError
 from laconic.explain.record import support_of, support_to_dict, to_dict
+from laconic.jobs import Pool, Processes, RayCluster, import_ray, in_order
 from laconic.summarizer import WINDOW_BATCHES, Summarizer, as_record
 from laconic.types import Record, Summary
 
@@ -158,47 +152,41 @@ class Job:
 
 # ------------------------------------------------------------------------------------- several at once
 
-
-class Pool(Protocol):
-    """Workers that finish windows; ``submit`` gives a handle, ``result`` waits for it."""
-
-    size: int
-
-    def submit(self, window: Window) -> Any: ...
-    def result(self, handle: Any) -> Finished: ...
-    def close(self) -> None: ...
+Lines = Callable[[Iterable[Window], Advance], Iterator[str]]
 
 
-def in_order(pool: Pool, windows: Iterable[Window]) -> Iterator[Finished]:
-    """What the pool makes of the windows, in their order. An error of reading them comes after what was read before."""
-    waiting: deque[Any] = deque()
-    problem: LaconicError | None = None
-    incoming = iter(windows)
-    while True:
-        try:
-            window = next(incoming, None)
-        except LaconicError as error:
-            problem, window = error, None
-        if window is None:
-            break
-        waiting.append(pool.submit(window))
-        if len(waiting) >= 2 * pool.size:
-            yield pool.result(waiting.popleft())
-    while waiting:
-        yield pool.result(waiting.popleft())
-    if problem is not None:
-        raise problem
+def lines_of(request: Request, jobs: int | None, ray: bool, note: Note) -> Lines:
+    """What makes the lines of windows: this process (the model is opened here and now), ``jobs`` of them, or Ray.
+
+    Raises:
+        ConfigError: Ray is not installed.
+    """
+    option = "--jobs"
+    if ray:
+        import_ray(option)  # told before anything is read or written
+        gpu = request.device.startswith("cuda")
+        return partial(_pooled, request, partial(RayCluster, jobs, option=option, gpu=gpu), note)
+    if jobs is not None and jobs > 1:
+        return partial(_pooled, request, partial(Processes, jobs, option=option), note)
+    return partial(_alone, Job(request), note)
 
 
-def pooled_lines(start: Callable[[], Pool], windows: Iterable[Window], advance: Advance, note: Note) -> Iterator[str]:
-    """The lines of all windows, in order, through a pool that is started for them and closed behind them.
+def _alone(job: Job, note: Note, windows: Iterable[Window], advance: Advance) -> Iterator[str]:
+    for window in windows:
+        yield from job.lines(window, advance, note)
+
+
+def _pooled(
+    request: Request, start: Callable[[], Pool], note: Note, windows: Iterable[Window], advance: Advance
+) -> Iterator[str]:
+    """Through a pool that is started for these windows and closed behind them.
 
     Raises:
         LaconicError: what stopped a window, or a worker that died.
     """
     pool = start()
     try:
-        for done in in_order(pool, windows):
+        for done in in_order(pool, partial(_finish, request), windows):
             for problem in done.problems:
                 note(problem)
             yield from done.lines
@@ -209,151 +197,13 @@ def pooled_lines(start: Callable[[], Pool], windows: Iterable[Window], advance: 
         pool.close()
 
 
-def threads_each(jobs: int) -> int:
-    """The threads of this process, divided."""
-    given = os.environ.get("OMP_NUM_THREADS", "")
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, (int(given) if given.isdigit() and int(given) else cores) // jobs)
+_opened: dict[str, Job] = {}  # of a worker process, which opens one model and keeps it
 
 
-def limit_threads(threads: int) -> None:
-    """For a process that has not imported the tensor library yet."""
-    for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS"):
-        os.environ[name] = str(threads)
-
-
-class ProcessPool:
-    """``jobs`` processes of this machine; each opens the model once and gets its share of the threads."""
-
-    def __init__(self, request: Request, jobs: int) -> None:
-        self.size = jobs
-        self._others = set(multiprocessing.active_children())
-        self._executor = ProcessPoolExecutor(
-            jobs,
-            mp_context=multiprocessing.get_context("spawn"),
-            initializer=_begin,
-            initargs=(request, threads_each(jobs)),
-        )
-
-    def submit(self, window: Window) -> Future[Finished]:
-        """Give a window to the next process that is free."""
+def _finish(request: Request, window: Window) -> Finished:
+    if "job" not in _opened or _opened["job"].request != request:
         try:
-            return self._executor.submit(_finish, window)
-        except BrokenProcessPool:
-            raise LaconicError(_DIED) from None
-
-    def result(self, handle: Future[Finished]) -> Finished:
-        """Wait for it.
-
-        Raises:
-            LaconicError: a process was killed, for example because memory ran out.
-        """
-        try:
-            return handle.result()
-        except BrokenProcessPool:
-            raise LaconicError(_DIED) from None
-
-    def close(self) -> None:
-        """End the processes; what they are still working on is given up."""
-        self._executor.shutdown(wait=False, cancel_futures=True)
-        for process in set(multiprocessing.active_children()) - self._others:
-            process.terminate()
-
-
-_DIED = (
-    "A worker process died (out of memory?). What was complete is kept; run the same command again, with fewer --jobs "
-    "if memory is short."
-)
-_worker: dict[str, Any] = {}  # of a worker process: its request, and the job once it is open
-
-
-def _begin(request: Request, threads: int) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent says what an interruption means
-    limit_threads(threads)
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        threading.Thread(target=_end_with, args=(parent.sentinel,), daemon=True).start()
-    _worker["request"] = request
-
-
-def _end_with(sentinel: int) -> None:
-    """A parent that is killed cannot end its workers."""
-    wait([sentinel])
-    os._exit(1)
-
-
-def _finish(window: Window) -> Finished:
-    if "job" not in _worker:
-        try:
-            _worker["job"] = Job(_worker["request"])
+            _opened["job"] = Job(request)
         except LaconicError as error:
             return Finished(error=error)
-    return _worker["job"].finish(window)
-
-
-def import_ray() -> Any:
-    """The optional library.
-
-    Raises:
-        ConfigError: it is not installed.
-    """
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is reported anywhere
-    try:
-        import ray
-    except ImportError:
-        raise ConfigError("--ray needs Ray: pip install 'laconic[ray]', or use --jobs on this machine.") from None
-    return ray
-
-
-class RayPool:
-    """Actors on a Ray cluster (``RAY_ADDRESS``), or on this machine where there is none.
-
-    Every node needs laconic, and the model under the same path or by its id on the hub.
-    """
-
-    def __init__(self, request: Request, jobs: int | None = None) -> None:
-        self._ray = ray = import_ray()
-        if not ray.is_initialized():
-            local = {} if os.environ.get("RAY_ADDRESS") else {"include_dashboard": False}
-            ray.init(log_to_driver=False, logging_level="ERROR", **local)
-        cores = max(1, int(ray.cluster_resources().get("CPU", 1)))
-        self.size = jobs or cores
-        share = cores // self.size or cores / self.size
-        devices = 1 if request.device.startswith("cuda") else 0
-        actor = ray.remote(num_cpus=share, num_gpus=devices)(_RayWorker)
-        self._workers = [actor.remote(request, max(1, int(share))) for _ in range(self.size)]
-        self._turn = 0
-
-    def submit(self, window: Window) -> Any:
-        """Give a window to the workers in turn."""
-        worker = self._workers[self._turn % self.size]
-        self._turn += 1
-        return worker.finish.remote(window)
-
-    def result(self, handle: Any) -> Finished:
-        """Wait for it.
-
-        Raises:
-            LaconicError: the worker, or its machine, died.
-        """
-        try:
-            return self._ray.get(handle)
-        except self._ray.exceptions.RayActorError:
-            raise LaconicError("A Ray worker died. What was complete is kept; run the same command again.") from None
-
-    def close(self) -> None:
-        """Let go of the workers and the cluster."""
-        self._workers = []
-        self._ray.shutdown()
-
-
-class _RayWorker:
-    """What runs on the cluster."""
-
-    def __init__(self, request: Request, threads: int) -> None:
-        limit_threads(threads)
-        _worker.update(request=request)
-
-    def finish(self, window: Window) -> Finished:
-        """See `Job.finish`."""
-        return _finish(window)
+    return _opened["job"].finish(window)

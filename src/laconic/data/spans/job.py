@@ -6,9 +6,10 @@ job that was killed does again only what was not, and the bytes are the same. Th
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
@@ -25,15 +26,19 @@ from laconic.data.spans.reading import find_shards
 from laconic.data.spans.scan import read_candidates
 from laconic.data.spans.settings import SpanSettings
 from laconic.data.spans.tokenizer_files import find_tokenizer, fingerprint
-from laconic.data.spans.workers import Processes, RayCluster, Run, import_ray, run_here
-from laconic.errors import ConfigError, DataError
+from laconic.data.spans.units import one_thread
+from laconic.errors import ConfigError, DataError, LaconicError
 from laconic.files import LOCK, only_here, part_of
+from laconic.jobs import Pool, Processes, RayCluster, as_finished, import_ray
 
+Work = Callable[[int], LaconicError | None]  # writes files, so that it is all the same who does it
+Run = Callable[[Work, Sequence[int]], Iterator[tuple[int, LaconicError | None]]]
 OnProgress = Callable[[str, int, int], object]  # the stage, what is done, of how much
 
 WORK = ".selection"
 TRAIN, VALIDATION = "train", "validation.jsonl"
 _LAST = 2**64 - 1
+_OPTION = "--workers"
 
 
 @dataclass(frozen=True)
@@ -67,7 +72,7 @@ def select_spans(
     if workers is not None and workers < 1:
         raise ConfigError(f"--workers is {workers}; it must be at least 1.")
     if ray:
-        import_ray()
+        import_ray(_OPTION)
     tokenizer = find_tokenizer(settings.tokenizer)
     mark = fingerprint(tokenizer)
     if out.exists() and not out.is_dir():
@@ -79,12 +84,30 @@ def select_spans(
         if finished is not None:
             return finished
         plan = _plan(out, settings, list(inputs), mark, tokenizer)
-        runner = RayCluster(workers) if ray else Processes(workers) if workers and workers > 1 else None
+        pool: Pool | None = None
+        if ray:
+            pool = RayCluster(workers, option=_OPTION, threads=1)
+        elif workers and workers > 1:
+            pool = Processes(workers, option=_OPTION, threads=1)
         try:
-            return _Job(out, plan, runner or run_here, progress).finish()
+            return _Job(out, plan, partial(as_finished, pool) if pool else run_here, progress).finish()
         finally:
-            if runner is not None:
-                runner.close()
+            if pool is not None:
+                pool.close()
+
+
+def run_here(work: Work, pieces: Sequence[int]) -> Iterator[tuple[int, LaconicError | None]]:
+    """One after the other, in this process."""
+    before = os.environ.get("TOKENIZERS_PARALLELISM")
+    one_thread()
+    try:
+        for piece in pieces:
+            yield piece, work(piece)
+    finally:
+        if before is None:
+            os.environ.pop("TOKENIZERS_PARALLELISM", None)
+        else:
+            os.environ["TOKENIZERS_PARALLELISM"] = before
 
 
 # ------------------------------------------------------------------------------------------ beginning

@@ -1,0 +1,248 @@
+"""Work for several processes of this machine or for a Ray cluster.
+
+Work is a function of a module with one argument, so that it can travel; what it needs for long it keeps in its own
+process. Errors that are the user's travel as values. At most two pieces a worker are on their way::
+
+    pool = Processes(4, option="--jobs")
+    try:
+        for result in in_order(pool, work, items): ...
+    finally:
+        pool.close()
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from multiprocessing import connection
+from typing import Any, Protocol, TypeVar
+
+from laconic.errors import ConfigError, LaconicError
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+_STORE = 100_000_000  # bytes a worker in a local Ray's object store; what travels is small
+
+
+class Pool(Protocol):
+    """Workers; ``submit`` gives a piece of work to one of them, ``result`` waits for it."""
+
+    size: int
+
+    def submit(self, work: Callable[[T], R], item: T) -> Future[R]: ...
+    def result(self, future: Future[R]) -> R: ...
+    def close(self) -> None: ...
+
+
+def in_order(pool: Pool, work: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
+    """The results in the order of the items. An error of reading these comes after what was read before.
+
+    Raises:
+        LaconicError: a worker died.
+    """
+    waiting: deque[Future[R]] = deque()
+    problem: LaconicError | None = None
+    incoming = iter(items)
+    while True:
+        try:
+            item = next(incoming)
+        except StopIteration:
+            break
+        except LaconicError as error:
+            problem = error
+            break
+        waiting.append(pool.submit(work, item))
+        if len(waiting) >= 2 * pool.size:
+            yield pool.result(waiting.popleft())
+    while waiting:
+        yield pool.result(waiting.popleft())
+    if problem is not None:
+        raise problem
+
+
+def as_finished(pool: Pool, work: Callable[[T], R], items: Iterable[T]) -> Iterator[tuple[T, R]]:
+    """Each item with its result, whichever is finished first.
+
+    Raises:
+        LaconicError: a worker died.
+    """
+    waiting: dict[Future[R], T] = {}
+    incoming = iter(items)
+    more = True
+    while more or waiting:
+        while more and len(waiting) < 2 * pool.size:
+            try:
+                item = next(incoming)
+            except StopIteration:
+                more = False
+            else:
+                waiting[pool.submit(work, item)] = item
+        for future in wait(waiting, return_when=FIRST_COMPLETED).done:
+            yield waiting.pop(future), pool.result(future)
+
+
+def threads_each(workers: int) -> int:
+    """The threads of this process, divided."""
+    given = os.environ.get("OMP_NUM_THREADS", "")
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, (int(given) if given.isdigit() and int(given) else cores) // workers)
+
+
+def limit_threads(threads: int) -> None:
+    """For a process that has not imported libraries with threads yet."""
+    for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS"):
+        os.environ[name] = str(threads)
+
+
+class Processes:
+    """``workers`` processes of this machine, each with ``threads`` (its share if not given); they start when there is
+    something to do. ``option`` is what the user gave the number with."""
+
+    def __init__(self, workers: int, *, option: str, threads: int | None = None) -> None:
+        self.size = workers
+        self._died = (
+            "A worker process died (out of memory?). What was complete is kept; run the same command again, with fewer "
+            f"{option} if memory is short."
+        )
+        self._others = set(multiprocessing.active_children())
+        self._executor = ProcessPoolExecutor(
+            workers,
+            mp_context=multiprocessing.get_context("spawn"),
+            initializer=_begin,
+            initargs=(threads or threads_each(workers),),
+        )
+
+    def submit(self, work: Callable[[T], R], item: T) -> Future[R]:
+        """Give a piece of work to the next process that is free."""
+        try:
+            return self._executor.submit(work, item)
+        except BrokenProcessPool:
+            raise LaconicError(self._died) from None
+
+    def result(self, future: Future[R]) -> R:
+        """Wait for it.
+
+        Raises:
+            LaconicError: a process was killed, for example because memory ran out.
+        """
+        try:
+            return future.result()
+        except BrokenProcessPool:
+            raise LaconicError(self._died) from None
+
+    def close(self) -> None:
+        """End the processes; what they are still working on is given up."""
+        self._executor.shutdown(wait=False, cancel_futures=True)
+        for process in set(multiprocessing.active_children()) - self._others:
+            process.terminate()
+            process.join(10)
+
+
+def _begin(threads: int) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent says what an interruption means
+    limit_threads(threads)
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        threading.Thread(target=_end_with, args=(parent.sentinel,), daemon=True).start()
+
+
+def _end_with(sentinel: int) -> None:
+    """A parent that is killed cannot end its workers."""
+    connection.wait([sentinel])
+    os._exit(1)
+
+
+# ------------------------------------------------------------------------------------------------ Ray
+
+
+def import_ray(option: str) -> Any:
+    """The optional library; ``option`` is what takes processes of this machine instead.
+
+    Raises:
+        ConfigError: it is not installed.
+    """
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is reported anywhere
+    try:
+        import ray
+    except ImportError:
+        raise ConfigError(f"--ray needs Ray: pip install 'laconic[ray]', or use {option} on this machine.") from None
+    return ray
+
+
+class RayCluster:
+    """Actors on the cluster that ``RAY_ADDRESS`` names, or on this machine where it names none.
+
+    Every node needs laconic, and files under the same path. ``threads`` of a worker: its share of the cores if not
+    given. A piece goes to the worker that has least to do.
+
+    Raises:
+        ConfigError: Ray is not installed.
+        LaconicError: the cluster does not answer.
+    """
+
+    def __init__(self, workers: int | None, *, option: str, threads: int | None = None, gpu: bool = False) -> None:
+        self._ray = ray = import_ray(option)
+        if not ray.is_initialized():
+            local: dict[str, Any] = {}
+            if not os.environ.get("RAY_ADDRESS"):
+                store = _STORE * (workers or os.cpu_count() or 1)
+                local = {"include_dashboard": False, "object_store_memory": store}
+                if threads:  # a small machine may have more workers than cores
+                    local["num_cpus"] = threads * (workers or os.cpu_count() or 1)
+            try:
+                ray.init(log_to_driver=False, logging_level="ERROR", **local)
+            except Exception as error:  # Ray raises bare Exception, too, when a slow machine takes it too long
+                ray.shutdown()
+                reason = str(error).strip().split("\n")[0].split(". ")[0].rstrip(".")
+                raise LaconicError(f"Ray could not be started or reached: {reason}.") from None
+        cores = max(1, int(ray.cluster_resources().get("CPU", 1)))
+        self.size = workers or cores
+        share = threads or cores // self.size or cores / self.size
+        actor = ray.remote(num_cpus=share, num_gpus=int(gpu))(_RayWorker)
+        self._workers = [actor.remote(max(1, int(share))) for _ in range(self.size)]
+        self._given: list[list[Future[Any]]] = [[] for _ in range(self.size)]
+
+    def submit(self, work: Callable[[T], R], item: T) -> Future[R]:
+        """Give a piece of work to a worker."""
+        self._given = [[future for future in given if not future.done()] for given in self._given]
+        chosen = min(range(self.size), key=lambda worker: len(self._given[worker]))
+        future = self._workers[chosen].do.remote(work, item).future()
+        self._given[chosen].append(future)
+        return future
+
+    def result(self, future: Future[R]) -> R:
+        """Wait for it.
+
+        Raises:
+            LaconicError: a worker, or its machine, died.
+        """
+        try:
+            return future.result()
+        except self._ray.exceptions.RayError as error:
+            reason = str(error).strip().split("\n")[0].rstrip(".")
+            raise LaconicError(
+                f"The Ray job failed ({reason}). What was complete is kept; run the same command again."
+            ) from None
+
+    def close(self) -> None:
+        """Let go of the workers and the cluster."""
+        self._workers = []
+        self._ray.shutdown()
+
+
+class _RayWorker:
+    """What runs on the cluster."""
+
+    def __init__(self, threads: int) -> None:
+        limit_threads(threads)
+
+    def do(self, work: Callable[[T], R], item: T) -> R:
+        """One piece of work."""
+        return work(item)

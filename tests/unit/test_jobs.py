@@ -1,0 +1,70 @@
+"""Pools of workers: the order of results, how much is on its way, errors of what is read, shares of threads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from typing import Any
+
+import pytest
+
+from laconic.errors import DataError
+from laconic.jobs import as_finished, in_order, threads_each
+
+
+class Doubling:
+    """Does a piece when it is asked for, the newest first or as it comes, and counts how many are on their way."""
+
+    size = 2
+
+    def __init__(self) -> None:
+        self.waiting = self.most = 0
+
+    def submit(self, work: Callable[[int], int], item: int) -> Future[Any]:
+        self.waiting += 1
+        self.most = max(self.most, self.waiting)
+        future: Future[Any] = Future()
+        future.set_result(work(item))
+        return future
+
+    def result(self, future: Future[Any]) -> Any:
+        self.waiting -= 1
+        return future.result()
+
+    def close(self) -> None:
+        pass
+
+
+def double(number: int) -> int:
+    return 2 * number
+
+
+def test_results_come_in_order_and_few_pieces_are_in_flight() -> None:
+    pool = Doubling()
+    assert list(in_order(pool, double, range(50))) == [2 * number for number in range(50)]
+    assert pool.most == 4
+
+
+def test_whichever_is_finished_first_every_piece_comes_once() -> None:
+    pool = Doubling()
+    assert sorted(as_finished(pool, double, range(50))) == [(number, 2 * number) for number in range(50)]
+    assert pool.most == 4
+    assert list(as_finished(pool, double, [])) == []
+
+
+def test_what_was_read_before_an_error_is_finished() -> None:
+    def stream() -> Iterator[int]:
+        yield from range(3)
+        raise DataError("line 4 is bad")
+
+    finished = in_order(Doubling(), double, stream())
+    assert [next(finished) for _ in range(3)] == [0, 2, 4]
+    with pytest.raises(DataError, match="line 4"):
+        next(finished)
+
+
+def test_threads_are_shared_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "8")
+    assert [threads_each(workers) for workers in (1, 3, 8, 20)] == [8, 2, 1, 1]
+    monkeypatch.setenv("OMP_NUM_THREADS", "")
+    assert threads_each(1) >= 1
