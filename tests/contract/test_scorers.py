@@ -7,7 +7,7 @@ import torch
 
 from laconic.config.names import SCORERS, build, parse
 from laconic.errors import ConfigError
-from laconic.search.scorers.base import HypothesesView, Scorer, SpecialIds
+from laconic.search.scorers import HypothesesView, Scorer, SpecialIds
 from laconic.types import Memory, StepOutput
 
 SPECIALS = SpecialIds(unk_id=1, bos_id=2, eos_id=3, pad_id=0)

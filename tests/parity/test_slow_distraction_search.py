@@ -11,8 +11,8 @@ from slow_distraction_search import Found, Settings, SlowSearch, every_sequence
 
 from laconic.config.names import MODELS, build
 from laconic.config.schema import SearchConfig
+from laconic.search import distraction
 from laconic.search.decode import decode
-from laconic.search.scorers import distraction
 from laconic.types import Batch, Hypothesis
 from samples import BOS, EOS, PAD, UNK, one_example, random_batch, randomise, tiny_seq2seq
 

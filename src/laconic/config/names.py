@@ -85,17 +85,17 @@ OPPONENTS: Table = {
     "topk": "laconic.layers.opponent.kinds:MaskTopK",
 }
 SCORERS: Table = {
-    "coverage_penalty": "laconic.search.scorers.coverage:CoveragePenalty",
-    "distraction": "laconic.search.scorers.distraction:Distraction",
-    "diverse_groups": "laconic.search.scorers.diversity:DiverseGroups",
-    "forbid_tokens": "laconic.search.scorers.constraints:ForbidTokens",
-    "forced_prefix": "laconic.search.scorers.constraints:ForcedPrefix",
-    "length_bounds": "laconic.search.scorers.length:LengthBounds",
-    "length_normalisation": "laconic.search.scorers.length:LengthNormalisation",
-    "ngram_blocking": "laconic.search.scorers.ngram:NgramBlocking",
-    "renormalise": "laconic.search.scorers.renormalise:Renormalise",
-    "repetition_penalty": "laconic.search.scorers.renormalise:RepetitionPenalty",
-    "word_blocking": "laconic.search.scorers.words:WordBlocking",
+    "coverage_penalty": "laconic.search.scorers:CoveragePenalty",
+    "distraction": "laconic.search.distraction:DistractionScorer",
+    "diverse_groups": "laconic.search.scorers:DiverseGroups",
+    "forbid_tokens": "laconic.search.scorers:ForbidTokens",
+    "forced_prefix": "laconic.search.scorers:ForcedPrefix",
+    "length_bounds": "laconic.search.scorers:LengthBounds",
+    "length_normalisation": "laconic.search.scorers:LengthNormalisation",
+    "ngram_blocking": "laconic.search.scorers:NgramBlocking",
+    "renormalise": "laconic.search.scorers:Renormalise",
+    "repetition_penalty": "laconic.search.scorers:RepetitionPenalty",
+    "word_blocking": "laconic.search.scorers:WordBlocking",
 }
 SCORINGS: Table = {
     "rouge": "laconic.metrics.scoring:RunScoring",

@@ -210,7 +210,7 @@ class PretrainingConfig(Section):
 
 
 class DistractionConfig(Section):
-    """Distraction in search: the weights of the three terms (`laconic.search.scorers.distraction`), all of any sign.
+    """Distraction in search: the weights of the three terms (`laconic.search.distraction`), all of any sign.
 
     ``attention``, ``context`` and ``state`` are lambda_1, lambda_2 and lambda_3 of Chen et al. (2016), equation 18.
     """

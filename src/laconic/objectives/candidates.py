@@ -24,8 +24,7 @@ from laconic.layers.noise import ExampleNoise, bits, mixed
 from laconic.search.beam import beam_search
 from laconic.search.decode import switched
 from laconic.search.greedy import greedy_search
-from laconic.search.scorers.base import HypothesesView, Scorer, SpecialIds
-from laconic.search.scorers.build import build_scorers
+from laconic.search.scorers import HypothesesView, Scorer, SpecialIds, build_scorers
 from laconic.search.state import select
 from laconic.types import Batch, Hypothesis, Memory, ModelOutput
 

@@ -13,8 +13,7 @@ import torch
 from laconic.config.schema import SearchConfig
 from laconic.search.beam import beam_search
 from laconic.search.greedy import greedy_search
-from laconic.search.scorers.base import SpecialIds
-from laconic.search.scorers.build import build_scorers
+from laconic.search.scorers import SpecialIds, build_scorers
 from laconic.text.unk import DROP, UnkRule
 from laconic.types import Batch, Hypothesis
 

@@ -22,7 +22,7 @@ from laconic.metrics.confidence import Calibration, facts_of
 from laconic.metrics.consensus import by_consensus
 from laconic.models.folder import LoadedModel, load_model_folder
 from laconic.search.decode import decode
-from laconic.search.scorers.words import with_word_blocking
+from laconic.search.scorers import with_word_blocking
 from laconic.types import Hypothesis, Record, StepOutput, Summary, TokenizedText
 
 Progress = Callable[[int], object]

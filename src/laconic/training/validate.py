@@ -23,7 +23,7 @@ from laconic.data.dataset import EncodedDataset
 from laconic.metrics.scoring import score_texts, scoring
 from laconic.models.base import SummarizationModel
 from laconic.search.decode import decode
-from laconic.search.scorers.words import with_word_blocking
+from laconic.search.scorers import with_word_blocking
 from laconic.text.tokenizer import Tokenizer
 from laconic.training.forcing import free_running_mask
 from laconic.training.gradients import sum_over_processes

@@ -28,7 +28,7 @@ EVIL = """
 from pathlib import Path
 Path(__file__).with_name("imported").touch()
 from laconic.models.seq2seq import Seq2Seq as Model
-from laconic.search.scorers.ngram import NgramBlocking as Scorer
+from laconic.search.scorers import NgramBlocking as Scorer
 from laconic.text.tokenizer import WordTokenizer as Tokenizer
 """
 

@@ -14,8 +14,9 @@ import torch
 from torch import Tensor
 
 from laconic.config.schema import SearchConfig
-from laconic.search.scorers.base import SpecialIds
-from laconic.types import Memory, Shared, StepOutput
+from laconic.search.beam import StepFunction, beam_search
+from laconic.search.scorers import Scorer, SpecialIds
+from laconic.types import Hypothesis, Memory, Shared, StepOutput
 
 SPECIALS = SpecialIds(unk_id=1, bos_id=2, eos_id=3, pad_id=0)
 BOS, EOS = 2, 3
@@ -90,6 +91,19 @@ class TableModel:
     def attention_rows(self, document: int, ids: tuple[int, ...], steps: int) -> list[list[float]]:
         full = (BOS, *ids)
         return [self.attention[document, full[t]].tolist() for t in range(steps)]
+
+
+def search(
+    model: TableModel,
+    config: SearchConfig,
+    scorers: list[Scorer] | None = None,
+    *,
+    by: Callable[..., list[list[Hypothesis]]] = beam_search,
+    step: StepFunction | None = None,
+) -> list[list[Hypothesis]]:
+    """What beam search (or greedy search) finds, with the model's own step or another."""
+    arguments = {"memory": model.memory, "config": config, "specials": SPECIALS, "scorers": scorers}
+    return by(step or model.step, model.start(), **arguments)
 
 
 def total_log_prob(model: TableModel, document: int, ids: tuple[int, ...], finished: bool) -> float:

@@ -1,4 +1,4 @@
-"""Beam search against exhaustive search, against a slow search with lists, and against sums done by hand."""
+"""Beam and greedy search against exhaustive search, a slow search with lists, and sums done by hand."""
 
 from __future__ import annotations
 
@@ -9,25 +9,18 @@ import weakref
 
 import pytest
 import torch
-from search_tables import BOS, EOS, SPECIALS, TableModel, exhaustive, slow_beam, total_log_prob
+from search_tables import BOS, EOS, SPECIALS, TableModel, exhaustive, search, slow_beam, total_log_prob
 from torch import Tensor
 
 from laconic.config.schema import SearchConfig
-from laconic.errors import ModelError
+from laconic.errors import ConfigError, ModelError
 from laconic.search import beam
 from laconic.search.beam import beam_search
 from laconic.search.greedy import greedy_search
-from laconic.search.scorers.base import HypothesesView, Scorer
-from laconic.search.scorers.build import build_scorers
+from laconic.search.scorers import ForcedPrefix, HypothesesView, Scorer, build_scorers
 from laconic.types import Hypothesis, StepOutput
 
 A, B, C = 4, 5, 6
-
-
-def search(model: TableModel, config: SearchConfig, scorers: list[Scorer] | None = None) -> list[list[Hypothesis]]:
-    return beam_search(
-        model.step, model.start(), memory=model.memory, config=config, specials=SPECIALS, scorers=scorers
-    )
 
 
 def same_hypothesis(one: Hypothesis, two: Hypothesis) -> None:
@@ -46,12 +39,15 @@ def same_hypothesis(one: Hypothesis, two: Hypothesis) -> None:
 # ------------------------------------------------------------------------------- sums done by hand
 
 
-def hand_model() -> TableModel:
-    """After BOS: A .6, B .4. After A: A .3, B .3, EOS .4. After B: B .1, EOS .9."""
+ROWS = {BOS: {A: 0.6, B: 0.4}, A: {A: 0.3, B: 0.3, EOS: 0.4}, B: {B: 0.1, EOS: 0.9}}
+
+
+def hand_model(rows: dict[int, dict[int, float]] = ROWS) -> TableModel:
+    """The probabilities of the next token by the last one."""
     model = TableModel(1, 6, source=2)
     model.log_probs[:] = -torch.inf
     model.attention[:] = torch.tensor([0.5, 0.5])
-    for last, row in {BOS: {A: 0.6, B: 0.4}, A: {A: 0.3, B: 0.3, EOS: 0.4}, B: {B: 0.1, EOS: 0.9}}.items():
+    for last, row in rows.items():
         for token, probability in row.items():
             model.log_probs[0, :, last, token] = math.log(probability)
     return model
@@ -335,9 +331,14 @@ def test_documents_of_different_extended_vocabularies() -> None:
 def test_a_beam_of_one_is_greedy(case: str, unfinished: str) -> None:
     model = TableModel(7, vocab=9, seed=31)
     config = SearchConfig(beam_size=1, unfinished=unfinished, **{"max_length": 6, **CASES[case]})
-    greedy = greedy_search(model.step, model.start(), memory=model.memory, config=config, specials=SPECIALS)
+    greedy = search(model, config, by=greedy_search)
     for one, two in zip(search(model, config), greedy, strict=True):
         same_hypothesis(one[0], two[0])
+
+
+def test_greedy_gives_one_hypothesis_only() -> None:
+    with pytest.raises(ConfigError, match="one hypothesis"):
+        search(TableModel(1, vocab=7), SearchConfig(beam_size=2, num_return=2), by=greedy_search)
 
 
 # ------------------------------------------------------------------------------------ the edges
@@ -350,7 +351,7 @@ def test_a_dead_end_gives_what_there_was(beam_size: int) -> None:
     options = {"max_length": 12, "min_length": 10, "min_length_share": None, "no_repeat_ngram": 1}
     config = SearchConfig(beam_size=beam_size, **options)
     for decode in (beam_search, greedy_search):
-        results = decode(model.step, model.start(), memory=model.memory, config=config, specials=SPECIALS)
+        results = search(model, config, by=decode)
         for hypotheses in results:
             assert sorted(hypotheses[0].ids) == [A, B, C]
             assert not hypotheses[0].finished
@@ -363,7 +364,7 @@ def test_nothing_allowed_at_all() -> None:
     model.log_probs[:] = -torch.inf
     for decode in (beam_search, greedy_search):
         config = SearchConfig(beam_size=1, max_length=5)
-        results = decode(model.step, model.start(), memory=model.memory, config=config, specials=SPECIALS)
+        results = search(model, config, by=decode)
         assert [h.ids for hypotheses in results for h in hypotheses] == [[], []]
 
 
@@ -383,7 +384,7 @@ def test_ties_go_to_the_lower_id() -> None:
         return StepOutput(log_probs.clone(), log_probs), state
 
     config = SearchConfig(beam_size=3, num_return=3, max_length=1, min_length=1, length_normalisation="none")
-    results = beam_search(uniform, {}, memory=model.memory, config=config, specials=SPECIALS)
+    results = search(model, config, step=uniform)
     assert [h.ids for h in results[0]] == [[4], [5], [6]]
     assert results[0][0].attention is None
 
@@ -393,13 +394,7 @@ def test_scores_that_are_not_numbers_are_refused() -> None:
     model.log_probs[0, :, BOS, 5] = torch.nan
     for decode in (beam_search, greedy_search):
         with pytest.raises(ModelError, match="not a number"):
-            decode(
-                model.step,
-                model.start(),
-                memory=model.memory,
-                config=SearchConfig(beam_size=1),
-                specials=SPECIALS,
-            )
+            search(model, SearchConfig(beam_size=1), by=decode)
 
 
 def test_scores_are_not_log_probs() -> None:
@@ -412,7 +407,7 @@ def test_scores_are_not_log_probs() -> None:
         return output, state
 
     config = SearchConfig(beam_size=4, num_return=4, max_length=4, length_normalisation="none")
-    results = beam_search(doubled, model.start(), memory=model.memory, config=config, specials=SPECIALS)
+    results = search(model, config, step=doubled)
     for hypothesis in results[0]:
         log_prob = total_log_prob(model, 0, tuple(hypothesis.ids), hypothesis.finished)
         assert hypothesis.log_prob == pytest.approx(log_prob)
@@ -430,7 +425,7 @@ def test_positive_scores_switch_the_bound_off() -> None:
         return output, state
 
     config = SearchConfig(beam_size=8, max_length=3, length_normalisation="none", early_stopping="never")
-    hypothesis = beam_search(shifted, model.start(), memory=model.memory, config=config, specials=SPECIALS)[0][0]
+    hypothesis = search(model, config, step=shifted)[0][0]
     assert len(hypothesis.ids) == 3
 
 
@@ -464,9 +459,7 @@ def test_scorers_of_rows_and_of_tokens_are_recorded(beam_size: int) -> None:
     scorers = [*build_scorers(config, SPECIALS), *extra]
     searches = [beam_search, greedy_search] if beam_size == 1 else [beam_search]
     for decode in searches:
-        results = decode(
-            model.step, model.start(), memory=model.memory, config=config, specials=SPECIALS, scorers=scorers
-        )
+        results = search(model, config, scorers, by=decode)
         for document, (hypothesis,) in enumerate(results):
             rows = model.attention_rows(document, tuple(hypothesis.ids), len(hypothesis.ids) + hypothesis.finished)
             assert hypothesis.terms["row_bonus"] == pytest.approx(-sum(row[0] for row in rows))
@@ -497,5 +490,86 @@ def test_the_models_tensors_are_let_go() -> None:
         return output, state
 
     config = SearchConfig(beam_size=3, max_length=6, min_length=6, min_length_share=None)
-    beam_search(step, model.start(), memory=model.memory, config=config, specials=SPECIALS)
+    search(model, config, step=step)
     assert len(seen) == 7
+
+
+# --------------------------------------------- the beam that a finished hypothesis leaves smaller
+
+
+def shrinking(model: TableModel, beam: int, max_length: int, **options: object) -> list[Hypothesis]:
+    config = SearchConfig(
+        **{"length_normalisation": "none", "shrink_beam": True, **options},
+        beam_size=beam,
+        num_return=beam,
+        max_length=max_length,
+    )
+    return search(model, config)[0]
+
+
+def test_a_finished_hypothesis_gives_up_its_place() -> None:
+    """Of A .5, EOS .3, B .2 the beam of two takes A and EOS; A has one place then, and A A takes it."""
+    model = hand_model({BOS: {A: 0.5, EOS: 0.3, B: 0.2}, A: {A: 0.55, EOS: 0.45}, B: {EOS: 1.0}})
+    found = shrinking(model, 2, 2)
+    assert [(h.ids, h.finished) for h in found] == [([], True), ([A, A], False)]
+    assert [h.score for h in found] == pytest.approx([math.log(0.3), math.log(0.5 * 0.55)])
+    usual = shrinking(model, 2, 2, shrink_beam=False)
+    assert [h.ids for h in usual] == [[], [A]]
+
+
+def test_what_still_lives_competes_with_what_has_finished() -> None:
+    model = hand_model({BOS: {A: 0.7, EOS: 0.3}, A: {A: 1.0}})
+    assert [(h.ids, h.finished) for h in shrinking(model, 2, 3)] == [([A, A, A], False), ([], True)]
+    assert [(h.ids, h.finished) for h in shrinking(model, 2, 3, shrink_beam=False)] == [([], True), ([A, A, A], False)]
+
+
+def test_the_maximum_length_counts_the_end_token() -> None:
+    """Two tokens: A and EOS fit, A A and EOS do not."""
+    model = hand_model({BOS: {A: 1.0}, A: {A: 0.6, EOS: 0.4}})
+    found = shrinking(model, 2, 2)
+    assert [(h.ids, h.finished) for h in found] == [([A, A], False), ([A], True)]
+    assert len(found[0].token_log_probs) == len(found[0].attention) == 2
+
+
+def test_a_beam_that_shrinks_ends_when_all_have_finished() -> None:
+    model = hand_model({BOS: {EOS: 0.6, A: 0.4}, A: {EOS: 0.9, A: 0.1}})
+    found = shrinking(model, 2, 20)
+    assert [h.ids for h in found] == [[], [A]]
+    assert len(model.steps) == 2
+
+
+def test_hypotheses_after_which_nothing_may_come_are_kept() -> None:
+    config = SearchConfig(beam_size=2, shrink_beam=True, max_length=5)
+    scorers = [ForcedPrefix(ForcedPrefix.Config(ids=[A, B]), specials=SPECIALS)]
+    model = hand_model({BOS: {A: 0.5, B: 0.5}, A: {A: 1.0}})  # B may not follow A, and must
+    found = search(model, config, scorers)[0]
+    assert [(h.ids, h.finished) for h in found] == [([A], False)]
+
+
+@pytest.mark.parametrize("predicted", ["average", "predicted", "gnmt"])
+def test_beams_side_by_side_are_as_alone(predicted: str) -> None:
+    model = TableModel(6, vocab=9, seed=1, sharpness=1.0)
+    config = SearchConfig(beam_size=3, num_return=3, max_length=6, shrink_beam=True, length_normalisation=predicted)
+
+    for document, together in enumerate(search(model, config)):
+        alone = search(model.only([document]), config)[0]
+        assert [(h.ids, h.finished) for h in together] == [(h.ids, h.finished) for h in alone]
+        assert [h.score for h in together] == pytest.approx([h.score for h in alone])
+        assert [h.score for h in together] == sorted((h.score for h in together), reverse=True)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"early_stopping": False},
+        {"early_stopping": "never"},
+        {"finish": "within_beam"},
+        {"unfinished": "drop"},
+        {"diverse_groups": 2, "beam_size": 4},
+    ],
+)
+def test_what_a_beam_that_shrinks_cannot_be_combined_with(options: dict) -> None:
+    with pytest.raises(ValueError, match="shrink_beam ends by its own rules"):
+        SearchConfig(shrink_beam=True, **options)
+    with pytest.raises(ConfigError, match="shrink_beam"):
+        shrinking(TableModel(1, 6), 4, 3, scorers=({"type": "diverse_groups", "groups": 2},))

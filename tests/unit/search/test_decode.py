@@ -1,16 +1,16 @@
-"""Encode, start and search in one call; replacement of UNK; ensembles."""
+"""Encode, start and search in one call; replacement of UNK; switches of the model."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 import torch
-from search_tables import SPECIALS, TableModel
+from search_tables import SPECIALS, TableModel, search
 
 from laconic.config.schema import SearchConfig
-from laconic.search.beam import beam_search
-from laconic.search.decode import decode, without_unk
-from laconic.search.ensemble import Ensemble
+from laconic.errors import ConfigError
+from laconic.models.base import SummarizationModel
+from laconic.search.decode import decode, switched, without_unk
 from laconic.text.unk import UnkRule
 from laconic.types import Batch, Hypothesis, Memory
 
@@ -43,7 +43,7 @@ def test_decode_is_encode_start_search(beam_size: int) -> None:
     model = TableModel(4, vocab=9)
     config = SearchConfig(beam_size=beam_size, max_length=5, no_repeat_ngram=2)
     results = decode(Encoding(model), batch_of(torch.full((4, 5), 4), 9), config, **IDS)
-    expected = beam_search(model.step, model.start(), memory=model.memory, config=config, specials=SPECIALS)
+    expected = search(model, config)
     assert [h[0].ids for h in results] == [h[0].ids for h in expected]
 
 
@@ -103,24 +103,41 @@ def test_decode_replaces_unk_when_asked() -> None:
     assert put.ids == [int(source[0, position]) for position in kept.attention[:3].argmax(1)]
 
 
-def test_an_ensemble_averages_probabilities() -> None:
-    one, two = TableModel(3, vocab=8, seed=1), TableModel(3, vocab=8, seed=2)
-    mean = TableModel(3, vocab=8)
-    mean.log_probs = ((one.log_probs.exp() + two.log_probs.exp()) / 2).log()
-    mean.attention = (one.attention + two.attention) / 2
-    config = SearchConfig(beam_size=3, num_return=3, max_length=5)
-    batch = batch_of(torch.full((3, 5), 4), 8)
-    together = decode(Ensemble([Encoding(one), Encoding(two)]), batch, config, **IDS)
-    expected = decode(Encoding(mean), batch, config, **IDS)
-    for left, right in zip(together, expected, strict=True):
-        assert [h.ids for h in left] == [h.ids for h in right]
-        assert [h.score for h in left] == pytest.approx([h.score for h in right])
-        assert np.allclose(left[0].attention, right[0].attention)
+# ---------------------------------------------------- switches of the model that hold while it decodes
 
 
-def test_an_ensemble_of_one_is_its_member() -> None:
-    model = TableModel(3, vocab=8, seed=1)
-    config = SearchConfig(beam_size=3, max_length=5)
-    batch = batch_of(torch.full((3, 5), 4), 8)
-    one = decode(Ensemble([Encoding(model)]), batch, config, **IDS)
-    assert [h[0].ids for h in one] == [h[0].ids for h in decode(Encoding(model), batch, config, **IDS)]
+class Switchable(SummarizationModel):
+    encode = start = step = forward = None  # type: ignore[assignment]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.values = {"score": "joint", "weight": 0.2}
+
+    def switches(self):
+        return self.values
+
+    def _set_switch(self, name, value):
+        self.values[name] = value
+
+
+@pytest.fixture
+def model() -> Switchable:
+    Switchable.__abstractmethods__ = frozenset()  # type: ignore[attr-defined]
+    return Switchable()
+
+
+def test_switches_hold_inside_only(model):
+    with switched(model, {"weight": 0.0}):
+        assert model.values == {"score": "joint", "weight": 0.0}
+    assert model.values == {"score": "joint", "weight": 0.2}
+
+
+def test_switches_are_put_back_after_an_error(model):
+    with pytest.raises(RuntimeError), switched(model, {"score": "pc"}):
+        raise RuntimeError
+    assert model.values["score"] == "joint"
+
+
+def test_an_unknown_switch_is_refused(model):
+    with pytest.raises(ConfigError, match="no switch 'wieght'"), switched(model, {"wieght": 1}):
+        pass

@@ -7,18 +7,14 @@ import math
 import numpy as np
 import pytest
 import torch
-from search_tables import SPECIALS, TableModel
+from search_tables import SPECIALS, TableModel, search
 from torch import Tensor
 
 from laconic.config.schema import DistractionConfig, SearchConfig
 from laconic.errors import ConfigError
-from laconic.search.beam import beam_search
-from laconic.search.greedy import greedy_search
-from laconic.search.scorers.base import HypothesesView
-from laconic.search.scorers.build import build_scorers
-from laconic.search.scorers.distraction import (
+from laconic.search.distraction import (
     FIRST_STEPS,
-    Distraction,
+    DistractionScorer,
     _given,
     cosine_sides,
     divergence_sides,
@@ -27,6 +23,8 @@ from laconic.search.scorers.distraction import (
     nearest,
     reversed_divergence_sides,
 )
+from laconic.search.greedy import greedy_search
+from laconic.search.scorers import HypothesesView, build_scorers
 from laconic.types import Memory, StepOutput
 
 DOCUMENTS, BEAMS, SOURCE = 2, 3, 6
@@ -42,14 +40,14 @@ def drawn(seed: int, *, rows: int = ROWS, source: int = SOURCE, dtype: torch.dty
     return StepOutput(nothing, nothing, attention.to(dtype), context.to(dtype), state.to(dtype))
 
 
-def scorer_of(documents: int = DOCUMENTS, beams: int = BEAMS, **options: object) -> Distraction:
-    scorer = Distraction(DistractionConfig(**(options or WEIGHTS)), specials=SPECIALS)
+def scorer_of(documents: int = DOCUMENTS, beams: int = BEAMS, **options: object) -> DistractionScorer:
+    scorer = DistractionScorer(DistractionConfig(**(options or WEIGHTS)), specials=SPECIALS)
     mask = torch.ones(documents, SOURCE, dtype=torch.bool)
     scorer.start(Memory(torch.zeros(documents, SOURCE, 1), mask, mask.long(), 9), documents * beams)
     return scorer
 
 
-def said(scorer: Distraction, output: StepOutput) -> Tensor:
+def said(scorer: DistractionScorer, output: StepOutput) -> Tensor:
     """What the scorer adds to rows at zero."""
     rows = len(output.scores)
     return scorer.on_rows(torch.zeros(rows, dtype=torch.float64), HypothesesView(torch.zeros(rows, 0), output))
@@ -254,7 +252,7 @@ class Vectors(TableModel):
 def test_what_was_added_is_recorded_and_adds_up() -> None:
     model = Vectors(3, vocab=9, seed=2, sharpness=0.7)
     config = SearchConfig(beam_size=4, num_return=4, max_length=5, distraction=WEIGHTS)
-    found = beam_search(model.step, model.start(), memory=model.memory, config=config, specials=SPECIALS)
+    found = search(model, config)
     for hypothesis in (h for hypotheses in found for h in hypotheses if len(h.ids) > 1):
         assert hypothesis.terms["distraction"] != 0.0
         assert sum(hypothesis.terms.values()) == pytest.approx(hypothesis.score)
@@ -265,10 +263,7 @@ def test_what_was_added_is_recorded_and_adds_up() -> None:
 def test_greedy_records_what_a_beam_of_one_records(accumulate: bool) -> None:
     model = Vectors(3, vocab=9, seed=2)
     config = SearchConfig(max_length=5, distraction={**WEIGHTS, "accumulate": accumulate})
-    arguments = {"memory": model.memory, "config": config, "specials": SPECIALS}
-    greedy = greedy_search(model.step, model.start(), **arguments)
-    beam = beam_search(model.step, model.start(), **arguments)
-    for (one,), (two,) in zip(greedy, beam, strict=True):
+    for (one,), (two,) in zip(search(model, config, by=greedy_search), search(model, config), strict=True):
         assert one.ids == two.ids
         assert one.score == pytest.approx(two.score)
         assert one.terms == pytest.approx(two.terms)
@@ -279,15 +274,6 @@ def test_without_early_stopping_the_search_waits_for_rewards() -> None:
     """With a rewarded divergence a longer hypothesis may still overtake, so nothing is cut off before the end."""
     model = Vectors(2, vocab=6, seed=4)
     options = {"beam_size": 60, "num_return": 5, "max_length": 4, "distraction": {"attention": 3.0}}
-    exact, early = (
-        beam_search(
-            model.step,
-            model.start(),
-            memory=model.memory,
-            config=SearchConfig(**options, early_stopping=stop),
-            specials=SPECIALS,
-        )
-        for stop in ("never", True)
-    )
+    exact, early = (search(model, SearchConfig(**options, early_stopping=stop)) for stop in ("never", True))
     assert [h[0].score >= e[0].score for h, e in zip(exact, early, strict=True)] == [True, True]
     assert np.all([h[0].finished for h in exact])

@@ -7,17 +7,27 @@ import random
 
 import pytest
 import torch
-from search_tables import BOS, EOS, SPECIALS, TableModel, least_length, slow_beam
+from search_tables import BOS, EOS, SPECIALS, TableModel, least_length, search, slow_beam
 
 from laconic.config.schema import SearchConfig
 from laconic.errors import ConfigError
-from laconic.search.beam import beam_search
-from laconic.search.scorers.base import HypothesesView, SpecialIds
-from laconic.search.scorers.build import build_scorers
-from laconic.search.scorers.constraints import ForbidTokens, ForcedPrefix
-from laconic.search.scorers.coverage import CoveragePenalty, summary_coverage, wu_coverage
-from laconic.search.scorers.length import LengthBounds, LengthNormalisation
-from laconic.search.scorers.ngram import NgramBlocking, repeating_tokens
+from laconic.search.scorers import (
+    CoveragePenalty,
+    ForbidTokens,
+    ForcedPrefix,
+    HypothesesView,
+    LengthBounds,
+    LengthNormalisation,
+    NgramBlocking,
+    SpecialIds,
+    WordBlocking,
+    build_scorers,
+    repeating_tokens,
+    summary_coverage,
+    with_word_blocking,
+    wu_coverage,
+)
+from laconic.text.tokenizer import BpeTokenizer, WordTokenizer
 from laconic.types import Memory
 
 
@@ -70,7 +80,7 @@ def test_the_share_holds_in_beams_that_are_reordered_and_dropped() -> None:
     model.mask[1, 2:] = model.mask[3, 4:] = False
     config = SearchConfig(beam_size=3, num_return=3, min_length=4, min_length_share=0.8, max_length=8)
     assert [least_length(model, document, config) for document in range(6)] == [4, 1, 4, 3, 4, 4]
-    found = beam_search(model.step, model.start(), memory=model.memory, config=config, specials=SPECIALS)
+    found = search(model, config)
     for document, hypotheses in enumerate(found):
         assert [tuple(h.ids) for h in hypotheses] == [ids for _, ids, _ in slow_beam(model, document, config)]
 
@@ -124,7 +134,7 @@ def test_coverage_needs_attention() -> None:
 
     config = SearchConfig(beam_size=2, coverage_penalty="wu", coverage_beta=1.0)
     with pytest.raises(ConfigError, match="needs a model with attention"):
-        beam_search(blind, model.start(), memory=model.memory, config=config, specials=SPECIALS)
+        search(model, config, step=blind)
 
 
 def test_padding_is_not_covered() -> None:
@@ -132,7 +142,7 @@ def test_padding_is_not_covered() -> None:
     model.mask[1, 3:] = False
     model.attention[1, :, 3:] = 0.0
     config = SearchConfig(beam_size=3, max_length=4, coverage_penalty="wu", coverage_beta=0.5)
-    result = beam_search(model.step, model.start(), memory=model.memory, config=config, specials=SPECIALS)[1][0]
+    result = search(model, config)[1][0]
     expected = sum(math.log(min(1.0, c)) for c in result.attention[:, :3].sum(0))
     assert result.terms["coverage_penalty"] == pytest.approx(0.5 * expected)
     assert CoveragePenalty.Config().kind == "summary"
@@ -159,7 +169,7 @@ def test_eos_stays_where_it_is_also_the_start() -> None:
 def test_a_forced_prefix() -> None:
     model = TableModel(3, vocab=8)
     config = SearchConfig(beam_size=3, num_return=3, max_length=5, scorers=({"type": "forced_prefix", "ids": [5, 4]},))
-    results = beam_search(model.step, model.start(), memory=model.memory, config=config, specials=SPECIALS)
+    results = search(model, config)
     for hypotheses in results:
         assert len(hypotheses) == 3
         for hypothesis in hypotheses:
@@ -175,7 +185,7 @@ def test_diverse_groups_against_searches_one_after_the_other() -> None:
     options = {"max_length": 5, "min_length": 5, "min_length_share": None, "early_stopping": "never"}
     options["length_normalisation"] = "none"
     grouped = SearchConfig(beam_size=4, num_return=4, diverse_groups=2, diversity_strength=strength, **options)
-    results = beam_search(model.step, model.start(), memory=model.memory, config=grouped, specials=SPECIALS)
+    results = search(model, grouped)
     alone = SearchConfig(beam_size=size, num_return=size, **options)
     for document, hypotheses in enumerate(results):
         chosen = live_tokens(model, document, alone)
@@ -211,8 +221,8 @@ def test_groups_without_strength_search_alike() -> None:
     model = TableModel(4, vocab=9, seed=18)
     plain = SearchConfig(beam_size=2, num_return=2, max_length=5)
     grouped = SearchConfig(beam_size=4, num_return=4, max_length=5, diverse_groups=2)
-    one = beam_search(model.step, model.start(), memory=model.memory, config=plain, specials=SPECIALS)
-    two = beam_search(model.step, model.start(), memory=model.memory, config=grouped, specials=SPECIALS)
+    one = search(model, plain)
+    two = search(model, grouped)
     for few, many in zip(one, two, strict=True):
         assert [h.ids for h in few] == [h.ids for h in many][:2]
 
@@ -245,3 +255,39 @@ def test_groups_that_do_not_fit_and_misspelt_options_are_refused() -> None:
         build_scorers(wrong, SPECIALS)
     with pytest.raises(ConfigError, match="Did you mean 'size'"):
         build_scorers(SearchConfig(scorers=({"type": "ngram_blocking", "sise": 3},)), SPECIALS)
+
+
+# --------------------------------------------------------------------------- no content word twice
+
+TEXT = "the tool of 12 rivers , a river in the 妈 妈 's old data isn't"
+
+
+def words() -> WordTokenizer:
+    made = WordTokenizer(WordTokenizer.Config(min_frequency=1))
+    made.train([TEXT])
+    return made
+
+
+def test_only_words_that_say_something_are_blocked() -> None:
+    tokenizer = words()
+    content = {tokenizer.token(id) for id in set(range(tokenizer.vocab_size)) - set(tokenizer.repeatable_ids)}
+    assert content == {"tool", "rivers", "river", "old", "data"}
+
+
+def test_a_word_of_the_prefix_cannot_come_again_in_its_own_row() -> None:
+    tokenizer = words()
+    config = with_word_blocking(SearchConfig(no_repeat_word=True), tokenizer)
+    specials = SpecialIds(tokenizer.unk_id, tokenizer.bos_id, tokenizer.eos_id, tokenizer.pad_id)
+    (scorer,) = (found for found in build_scorers(config, specials) if isinstance(found, WordBlocking))
+    the, tool, river = (tokenizer.token_id(word) for word in ("the", "tool", "river"))
+    own = tokenizer.vocab_size  # a word that the vocabulary lacks
+    scores = scorer.on_tokens(torch.zeros(2, own + 2), HypothesesView(torch.tensor([[the, tool], [river, own]])))
+    assert (scores == -torch.inf).nonzero().tolist() == sorted([[0, tool], [1, river], [1, own]])
+
+
+def test_pieces_of_words_are_left_alone() -> None:
+    tokenizer = BpeTokenizer(BpeTokenizer.Config(vocab_size=40, min_frequency=1))
+    tokenizer.train([TEXT])
+    config = SearchConfig(no_repeat_word=True)
+    assert with_word_blocking(config, tokenizer) is config
+    assert with_word_blocking(SearchConfig(), words()).scorers == ()

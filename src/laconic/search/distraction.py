@@ -43,7 +43,7 @@ from torch import Tensor
 from laconic.config.schema import DistractionConfig
 from laconic.config.section import Section
 from laconic.errors import ConfigError
-from laconic.search.scorers.base import HypothesesView, Scorer, SpecialIds
+from laconic.search.scorers import HypothesesView, Scorer, SpecialIds
 from laconic.types import Memory, StepOutput
 
 NORM_FLOOR = 1e-8
@@ -209,7 +209,7 @@ def _widened(held: Tensor | None, shape: tuple[int, ...], like: Tensor) -> Tenso
     return wider
 
 
-class Distraction(Scorer):
+class DistractionScorer(Scorer):
     """Adds the weighted terms to every hypothesis at every step; see the file's docstring.
 
     Works in 32-bit floats at least. A weight of 0 leaves its term out, and the model need not give its vectors.
@@ -219,7 +219,7 @@ class Distraction(Scorer):
         """The keys of ``search.distraction``."""
 
     name = "distraction"
-    config: Distraction.Config
+    config: DistractionScorer.Config
 
     def __init__(self, config: Section, *, specials: SpecialIds):
         super().__init__(config, specials=specials)

@@ -1,0 +1,492 @@
+"""Scorers: what forbids tokens, changes scores or ranks hypotheses, and how a configuration asks for them.
+
+A scorer belongs to one search at a time: `Scorer.start` resets it, and what it remembers has N rows in front and
+is re-ordered by `Scorer.select`. Search records what each scorer added to each hypothesis under its ``name``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import torch
+from pydantic import Field, model_validator
+from torch import Tensor
+
+from laconic.config.names import SCORERS, build
+from laconic.config.schema import SearchConfig, Spec
+from laconic.config.section import Section
+from laconic.errors import ConfigError
+from laconic.text.base import Tokenizer
+from laconic.types import Memory, StepOutput
+
+
+@dataclass(frozen=True, slots=True)
+class SpecialIds:
+    """The ids that search must know. ``bos_id`` is what the decoder reads first.
+
+    ``separator_id`` is the token between sentences, where the texts have one.
+    """
+
+    unk_id: int
+    bos_id: int
+    eos_id: int
+    pad_id: int
+    separator_id: int | None = None
+
+
+@dataclass(slots=True)
+class HypothesesView:
+    """What a scorer may look at: the prefixes of the N rows and the output of the present step.
+
+    ``output`` is ``None`` in `Scorer.bound` and for hypotheses cut at the maximum length; ``ended`` says whether
+    the hypotheses that are ranked end in EOS (which ``ids`` never holds).
+    """
+
+    ids: Tensor  # (N, length), without BOS
+    output: StepOutput | None = None
+    ended: bool = False
+
+    @property
+    def length(self) -> int:
+        """The number of tokens of each prefix, BOS not counted; also the number of steps done."""
+        return int(self.ids.shape[1])
+
+
+class Scorer:
+    """Base of the scorers; every hook here does nothing.
+
+    ``adds_to_tokens`` must be true if `on_tokens` changes any score otherwise than to minus infinity.
+    ``carries_rows`` false takes back what `on_rows` added once the candidates of the step are chosen: it decides
+    which live on, and counts neither in the running totals nor in the final score.
+    ``num_groups`` above one splits the beams of a document (see `on_group`).
+    """
+
+    class Config(Section):
+        """Options of the scorer, as they stand below ``search.scorers`` in a recipe."""
+
+    name: ClassVar[str]
+    adds_to_tokens: ClassVar[bool] = False
+    carries_rows: bool = True
+    num_groups: int = 1
+
+    def __init__(self, config: Section, *, specials: SpecialIds):
+        self.config = config
+        self.specials = specials
+
+    def start(self, memory: Memory | None, num_rows: int) -> None:
+        """Forget the last search. ``num_rows`` is N; row ``b * K + k`` belongs to document b."""
+
+    def on_rows(self, totals: Tensor, view: HypothesesView) -> Tensor:
+        """Change the running totals (N,) of the prefixes, having seen this step's attention; return them.
+
+        For terms that are the same for every next token. Must not write into ``totals``.
+        """
+        return totals
+
+    def on_tokens(self, scores: Tensor, view: HypothesesView) -> Tensor:
+        """Change the scores (N, X) of the next tokens; return them. May write into ``scores``."""
+        return scores
+
+    def on_group(self, scores: Tensor, chosen: Tensor, alive: Tensor) -> Tensor:
+        """Change the token scores of a later group of beams, in view of what earlier groups chose.
+
+        Args:
+            scores: (D, K / groups, X) of this group's rows; may be written into.
+            chosen: (D, m) the tokens that the earlier groups of the same document chose at this step.
+            alive: (D, m) false where ``chosen`` does not count.
+        """
+        return scores
+
+    def on_hypotheses(self, scores: Tensor, view: HypothesesView) -> Tensor:
+        """The final scores (N,) of hypotheses that stop here, from their totals; return a new tensor."""
+        return scores
+
+    def bound(self, scores: Tensor, length: int, max_length: int) -> Tensor:
+        """An upper bound of `on_hypotheses` for prefixes of ``length`` tokens however they go on.
+
+        ``scores`` (N,) bound the totals from above. The default suits scorers that add nothing positive.
+        """
+        return scores
+
+    def select(self, index: Tensor) -> None:
+        """Re-order what is remembered: row i becomes what row ``index[i]`` was."""
+
+
+def build_scorers(config: SearchConfig, specials: SpecialIds) -> list[Scorer]:
+    """The scorers of the plain options of ``config``, then ``config.scorers`` in their order.
+
+    Raises:
+        ConfigError: an unknown scorer or option, or a number of groups that does not divide the beam.
+    """
+    kept = not config.forbid_specials
+    specs: list[Spec] = [{"type": "forbid_tokens", "unk": config.forbid_unk, "pad": not kept, "bos": not kept}]
+    longest = config.max_length if config.num_steps > config.max_length else None
+    if config.min_length or longest:
+        bounds = {"min_length": config.min_length, "share": config.min_length_share, "max_length": longest}
+        specs.append({"type": "length_bounds", **bounds})
+    if config.no_repeat_ngram:  # where the start token may come again it begins the first n-gram
+        specs.append({"type": "ngram_blocking", "size": config.no_repeat_ngram, "start": kept})
+    if config.diverse_groups > 1:
+        strength = config.diversity_strength
+        specs.append({"type": "diverse_groups", "groups": config.diverse_groups, "strength": strength})
+    if config.distraction is not None and config.distraction.active:  # before what divides by the length
+        specs.append({"type": "distraction", **config.distraction.model_dump()})
+    if config.length_normalisation != "none":
+        kind, alpha = config.length_normalisation, config.length_alpha
+        specs.append({"type": "length_normalisation", "kind": kind, "alpha": alpha})
+    if config.coverage_penalty != "none":
+        specs.append({"type": "coverage_penalty", "kind": config.coverage_penalty, "beta": config.coverage_beta})
+    scorers = [build("scorer", SCORERS, spec, specials=specials) for spec in [*specs, *config.scorers]]
+    grouped = [scorer.num_groups for scorer in scorers if scorer.num_groups > 1]
+    if len(grouped) > 1 or any(config.beam_size % groups for groups in grouped):
+        raise ConfigError(
+            f"search.beam_size {config.beam_size} cannot be split into groups {grouped}: "
+            "use one diverse_groups whose number of groups divides the beam size."
+        )
+    if grouped and config.shrink_beam:
+        raise ConfigError("search.shrink_beam cannot be combined with groups of beams: use one of them.")
+    return scorers
+
+
+# ------------------------------------------------------------------------------------------------ which tokens may come
+
+
+class ForbidTokens(Scorer):
+    """Some ids are never predicted. EOS cannot be forbidden: where BOS or PAD is the same id it stays."""
+
+    class Config(Section):
+        """``ids`` are further ids of the vocabulary."""
+
+        unk: bool = True
+        pad: bool = True
+        bos: bool = True
+        ids: tuple[int, ...] = ()
+
+    name = "forbid_tokens"
+    config: ForbidTokens.Config
+
+    def __init__(self, config: Section, *, specials: SpecialIds):
+        super().__init__(config, specials=specials)
+        named = {"unk": specials.unk_id, "pad": specials.pad_id, "bos": specials.bos_id}
+        forbidden = set(self.config.ids) | {id_ for name, id_ in named.items() if getattr(self.config, name)}
+        self._ids = sorted(forbidden - {specials.eos_id})
+
+    def on_tokens(self, scores: Tensor, view: HypothesesView) -> Tensor:
+        for id_ in self._ids:
+            if 0 <= id_ < scores.shape[1]:
+                scores[:, id_] = -torch.inf
+        return scores
+
+
+class ForcedPrefix(Scorer):
+    """Every summary begins with the given ids."""
+
+    class Config(Section):
+        ids: tuple[int, ...] = Field(min_length=1)
+
+    name = "forced_prefix"
+    config: ForcedPrefix.Config
+
+    def on_tokens(self, scores: Tensor, view: HypothesesView) -> Tensor:
+        if view.length < len(self.config.ids):
+            id_ = self.config.ids[view.length]
+            kept = scores[:, id_].clone()
+            scores.fill_(-torch.inf)
+            scores[:, id_] = kept
+        return scores
+
+
+def repeating_tokens(ids: Tensor, size: int) -> tuple[Tensor, Tensor]:
+    """The next tokens that would complete an n-gram its row already holds.
+
+    Args:
+        ids: (N, T) the prefixes.
+        size: n.
+
+    Returns:
+        Rows (M,) and token ids (M,), possibly with repetitions.
+    """
+    length = ids.shape[1]
+    if length < size:
+        empty = ids.new_empty(0)
+        return empty, empty
+    windows = ids.unfold(1, size, 1)  # (N, T - n + 1, n)
+    begun = ids[:, length - size + 1 :]  # (N, n - 1) what the next token would complete
+    rows, starts = (windows[:, :, :-1] == begun[:, None, :]).all(-1).nonzero(as_tuple=True)
+    return rows, windows[rows, starts, -1]
+
+
+class NgramBlocking(Scorer):
+    """Forbid every token that would make an n-gram occur a second time in the summary."""
+
+    class Config(Section):
+        """``start``: the token that decoding starts from is the first of the summary, as in transformers."""
+
+        size: int = Field(3, ge=1)
+        start: bool = False
+
+    name = "ngram_blocking"
+    config: NgramBlocking.Config
+
+    def on_tokens(self, scores: Tensor, view: HypothesesView) -> Tensor:
+        prefix = view.ids
+        if self.config.start:
+            prefix = torch.cat(
+                [torch.full_like(scores[:, :1], self.specials.bos_id, dtype=prefix.dtype), prefix], dim=1
+            )
+        rows, ids = repeating_tokens(prefix, self.config.size)
+        if len(rows):
+            scores[rows, ids] = -torch.inf
+        return scores
+
+
+class WordBlocking(Scorer):
+    """Forbid every token that the summary already holds, but for those that may come again."""
+
+    class Config(Section):
+        """``free`` are the ids that may come again: function words, signs, numbers."""
+
+        free: tuple[int, ...] = ()
+
+    name = "word_blocking"
+    config: WordBlocking.Config
+
+    def __init__(self, config: Section, *, specials: SpecialIds):
+        super().__init__(config, specials=specials)
+        self._free = torch.tensor(sorted({*self.config.free, specials.eos_id}))
+
+    def on_tokens(self, scores: Tensor, view: HypothesesView) -> Tensor:
+        blocked = ~torch.isin(view.ids, self._free.to(view.ids.device))
+        rows, steps = blocked.nonzero(as_tuple=True)
+        scores[rows, view.ids[rows, steps]] = -torch.inf
+        return scores
+
+
+def with_word_blocking(config: SearchConfig, tokenizer: Tokenizer) -> SearchConfig:
+    """``config`` with the scorer that ``no_repeat_word`` asks for.
+
+    A vocabulary of pieces has none: a piece that comes again need not be the same word.
+    """
+    free = tokenizer.repeatable_ids
+    if not config.no_repeat_word or free is None:
+        return config
+    return config.model_copy(update={"scorers": (*config.scorers, {"type": "word_blocking", "free": free})})
+
+
+# ------------------------------------------------------------------------------------------------ what a token is worth
+
+
+class RepetitionPenalty(Scorer):
+    """The log-probability of every token that the hypothesis holds, the start token too, times ``penalty``.
+
+    The CTRL paper (Keskar et al. 2019, section 4.1) divides logits; transformers' beam search does this to
+    log-probabilities, and so do we.
+    """
+
+    class Config(Section):
+        penalty: float = Field(1.0, gt=0)
+
+    name = "repetition_penalty"
+    adds_to_tokens = True
+    config: RepetitionPenalty.Config
+
+    def on_tokens(self, scores: Tensor, view: HypothesesView) -> Tensor:
+        start = torch.full((len(scores), 1), self.specials.bos_id, device=scores.device)
+        held = torch.cat([start, view.ids], dim=1)
+        values, penalty = scores.gather(1, held), self.config.penalty
+        return scores.scatter_(1, held, torch.where(values < 0, values * penalty, values / penalty))
+
+
+class Renormalise(Scorer):
+    """What is left after tokens were forbidden sums to one again (``renormalize_logits`` of transformers)."""
+
+    name = "renormalise"
+    adds_to_tokens = True
+
+    def on_tokens(self, scores: Tensor, view: HypothesesView) -> Tensor:
+        return torch.where(scores > -torch.inf, scores.log_softmax(-1), -torch.inf)
+
+
+class DiverseGroups(Scorer):
+    """The beams of a document form groups; each group searches by itself, one after the other in a step.
+
+    A token loses ``strength`` for every beam of an earlier group that chose it at the same step (Hamming
+    diversity, equation 5 of the paper with its section 5.1). The penalty stays in the running total.
+    """
+
+    class Config(Section):
+        groups: int = Field(1, ge=1)
+        strength: float = Field(0.5, ge=0, le=1000)
+
+    name = "diverse_groups"
+    config: DiverseGroups.Config
+
+    def __init__(self, config: Section, *, specials: SpecialIds):
+        super().__init__(config, specials=specials)
+        self.num_groups = self.config.groups
+
+    def on_group(self, scores: Tensor, chosen: Tensor, alive: Tensor) -> Tensor:
+        penalty = -self.config.strength * alive.to(scores.dtype)
+        shape = (scores.shape[0], scores.shape[1], chosen.shape[1])
+        return scores.scatter_add_(2, chosen[:, None, :].expand(shape), penalty[:, None, :].expand(shape))
+
+
+# ------------------------------------------------------------------------------------- what a whole hypothesis is worth
+
+
+class LengthBounds(Scorer):
+    """No EOS before ``min_length`` tokens, and nothing but EOS after ``max_length``.
+
+    Both count tokens before EOS. For the minimum EOS is forbidden; See et al.'s code and fairseq drop what ends before
+    it, which leaves the same hypotheses. A short document has a smaller minimum: at most ``share`` of its tokens, but
+    at least one.
+    """
+
+    class Config(Section):
+        """``max_length`` none leaves the maximum to the search, which takes no step after it; ``share`` none leaves
+        the minimum as it is."""
+
+        min_length: int = Field(0, ge=0)
+        share: float | None = Field(None, gt=0)
+        max_length: int | None = Field(None, ge=1)
+
+        @model_validator(mode="after")
+        def _fits(self) -> LengthBounds.Config:
+            if self.max_length is not None and self.min_length > self.max_length:
+                raise ValueError(f"min_length {self.min_length} is more than max_length {self.max_length}")
+            return self
+
+    name = "length_bounds"
+    config: LengthBounds.Config
+    _least: Tensor | None = None  # (N,) the minimum of each row
+
+    def start(self, memory: Memory | None, num_rows: int) -> None:
+        if memory is not None and self.config.share is not None:
+            allowed = (
+                (memory.mask.flatten(1).sum(-1) * self.config.share)
+                .long()
+                .clamp_min(1)
+                .clamp_max(self.config.min_length)
+            )
+            self._least = allowed.repeat_interleave(num_rows // memory.batch_size)
+
+    def select(self, index: Tensor) -> None:
+        if self._least is not None:
+            self._least = self._least.index_select(0, index)
+
+    def on_tokens(self, scores: Tensor, view: HypothesesView) -> Tensor:
+        eos_id = self.specials.eos_id
+        if view.length < self.config.min_length:
+            short = slice(None) if self._least is None else view.length < self._least
+            scores[short, eos_id] = -torch.inf
+        elif self.config.max_length is not None and view.length >= self.config.max_length:
+            kept = scores[:, eos_id].clone()
+            scores.fill_(-torch.inf)
+            scores[:, eos_id] = kept
+        return scores
+
+
+class LengthNormalisation(Scorer):
+    """Rank hypotheses by their total divided by a function of their length.
+
+    * ``average``: the number of tokens including start and stop (See et al. 2017, released code:
+      ``log_prob / len(tokens)``). A hypothesis cut at the maximum length has no stop token.
+    * ``predicted``: the number of predicted tokens, stop counted, to the power ``alpha`` (Chen et al. 2016, released
+      code: 1; the length penalty of fairseq and transformers).
+    * ``gnmt``: ``lp(Y) = (5 + |Y|)^alpha / (5 + 1)^alpha`` (Wu et al. 2016, equation 14). Our reading:
+      ``|Y|`` counts the predicted tokens, EOS included.
+    * ``none``: the total itself.
+    """
+
+    class Config(Section):
+        """``alpha`` belongs to ``gnmt`` and ``predicted``."""
+
+        kind: Literal["none", "average", "predicted", "gnmt"] = "average"
+        alpha: float = Field(1.0, ge=-10, le=10)
+
+    name = "length_normalisation"
+    config: LengthNormalisation.Config
+
+    def __init__(self, config: Section, *, specials: SpecialIds):
+        super().__init__(config, specials=specials)
+        kinds = {"none": self._one, "average": self._average, "predicted": self._predicted, "gnmt": self._gnmt}
+        self._divisor = kinds[self.config.kind]
+
+    def on_hypotheses(self, scores: Tensor, view: HypothesesView) -> Tensor:
+        return scores / self._divisor(view.length + view.ended)
+
+    def bound(self, scores: Tensor, length: int, max_length: int) -> Tensor:
+        # The divisor is monotone in the length, so the best end is the shortest or the longest.
+        return torch.maximum(scores / self._divisor(length + 1), scores / self._divisor(max_length + 1))
+
+    def _one(self, predicted: int) -> float:
+        return 1.0
+
+    def _average(self, predicted: int) -> float:
+        return predicted + 1.0
+
+    def _predicted(self, predicted: int) -> float:
+        return float(max(predicted, 1)) ** self.config.alpha  # a hypothesis of no token at all has the score 0 anyway
+
+    def _gnmt(self, predicted: int) -> float:
+        return float(((5.0 + predicted) / 6.0) ** self.config.alpha)
+
+
+def wu_coverage(coverage: Tensor, mask: Tensor) -> Tensor:
+    """``sum_i log(min(sum_t a_ti, 1))`` over real source tokens (Wu et al. 2016, equation 14), at most 0.
+
+    ``coverage`` and ``mask`` are (N, S); returns (N,). Our reading: a token never attended to counts the
+    smallest positive number instead of log 0.
+    """
+    tiny = torch.finfo(coverage.dtype).tiny
+    return coverage.clamp(tiny, 1.0).log().masked_fill(~mask, 0.0).sum(-1)
+
+
+def summary_coverage(coverage: Tensor, mask: Tensor) -> Tensor:
+    """``n - sum_i max(sum_t a_ti, 1)`` over the n real source tokens (Gehrmann et al. 2018, section 5), at most 0."""
+    return (1.0 - coverage.clamp_min(1.0)).masked_fill(~mask, 0.0).sum(-1)
+
+
+class CoveragePenalty(Scorer):
+    """Add ``beta`` times the penalty of the accumulated attention to the final score.
+
+    Added after length normalisation, as in Wu et al.; the attention of the step that predicts EOS counts.
+    """
+
+    class Config(Section):
+        kind: Literal["wu", "summary"] = "summary"
+        beta: float = Field(1.0, ge=0, le=1000)
+
+    name = "coverage_penalty"
+    config: CoveragePenalty.Config
+
+    def __init__(self, config: Section, *, specials: SpecialIds):
+        super().__init__(config, specials=specials)
+        self._penalty = {"wu": wu_coverage, "summary": summary_coverage}[self.config.kind]
+        self._mask: Tensor | None = None
+        self._coverage: Tensor | None = None
+
+    def start(self, memory: Memory | None, num_rows: int) -> None:
+        if memory is None:
+            raise ConfigError("coverage_penalty needs the source mask, but the search was given no memory.")
+        self._mask = memory.mask.repeat_interleave(num_rows // memory.batch_size, dim=0)
+        self._coverage = None
+
+    def on_tokens(self, scores: Tensor, view: HypothesesView) -> Tensor:
+        attention = view.output.attention if view.output else None
+        if attention is None:
+            raise ConfigError("coverage_penalty needs a model with attention; set search.coverage_penalty to none.")
+        self._coverage = attention if self._coverage is None else self._coverage + attention
+        return scores
+
+    def on_hypotheses(self, scores: Tensor, view: HypothesesView) -> Tensor:
+        if self._coverage is None or self._mask is None:
+            return scores
+        return scores + self.config.beta * self._penalty(self._coverage, self._mask).to(scores.dtype)
+
+    def select(self, index: Tensor) -> None:
+        if self._mask is not None:
+            self._mask = self._mask.index_select(0, index)
+        if self._coverage is not None:
+            self._coverage = self._coverage.index_select(0, index)

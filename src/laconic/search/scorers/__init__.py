@@ -1,1 +1,0 @@
-"""What changes or ranks hypotheses during search, one mechanism a file."""
