@@ -28,6 +28,11 @@ class CoarseEncoder(nn.Module):
         """Options of the encoder."""
 
     size: int
+    own: nn.Embedding | None  # a table of word embeddings beside the word encoder's
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.own = None
 
     @abstractmethod
     def forward(self, grid: Grid) -> Tensor:
@@ -79,6 +84,8 @@ class BagOfWords(CoarseEncoder):
         # none: as wide as the word embeddings, and it starts as their copy
         size: int | None = Field(None, ge=1, le=65_536)
         frozen: bool = True
+
+    own: nn.Embedding
 
     def __init__(self, config: Config, *, embedding: nn.Embedding, pad_id: int) -> None:
         super().__init__()

@@ -159,7 +159,7 @@ class BartSummarizer(SummarizationModel):
         generation = getattr(network, "generation_config", None)
         starts = (getattr(generation, "decoder_start_token_id", None), options.decoder_start_token_id)
         self.decoder_start_id = int(next((id_ for id_ in starts if id_ is not None), options.bos_token_id))
-        options.decoder_start_token_id = self.decoder_start_id
+        options.decoder_start_token_id = self.bos_id = self.decoder_start_id
         forced = getattr(generation, "forced_bos_token_id", None)
         if config.forced_bos_id is None and forced is not None:
             config = config.model_copy(update={"forced_bos_id": first_id(forced)})
@@ -188,11 +188,6 @@ class BartSummarizer(SummarizationModel):
                 "The copy head or the opponent reads layers that LayerDrop leaves out now and then: set "
                 "encoder_layerdrop and decoder_layerdrop to 0, in model.architecture or the checkpoint's config.json."
             )
-
-    @property
-    def bos_id(self) -> int:
-        """The id decoding starts from."""
-        return self.decoder_start_id
 
     def encode(self, batch: Batch) -> Memory:
         """Run the encoder; ``final`` is empty because the decoder starts from nothing but the memory.

@@ -11,6 +11,7 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+import numpy as np
 from torch import Tensor, nn
 
 from laconic.config.names import Table
@@ -26,6 +27,13 @@ class SummarizationModel(nn.Module):
     parts: ClassVar[Mapping[str, tuple[str, Table]]] = {}  # options that hold components
     config: Section
     vocab_size: int
+    pad_id: int
+    unk_id: int
+    bos_id: int
+    eos_id: int
+    decoder_start_id: int  # what the decoder reads first
+    max_source_tokens: int | None = None  # the longest document that it can read; none: any
+    max_target_tokens: int | None = None  # the longest summary that it can write; none: any
     encoder_switches: frozenset[str] | None = None  # switches that change what `encode` leaves; none: any may
     shares_memory: ClassVar[bool] = False  # does `forward` take up a memory, and leave its own?
 
@@ -68,6 +76,17 @@ class SummarizationModel(nn.Module):
             ConfigError: the model has no opponent.
         """
         raise ConfigError(f"This {type(self).__name__} has no opponent attention; rows of the contrastive recipe do.")
+
+    def read_figures(self, memory: Memory) -> list[dict[str, int]]:
+        """What was read of each document so far: ``chunks``, ``chunks_read``, ``words``, ``words_read``.
+
+        Empty of models that do not read in chunks.
+        """
+        return []
+
+    def chunk_tokens(self, memory: Memory) -> list[np.ndarray]:
+        """Of each document the source tokens ``[first, last)`` of its chunks, (C, 2); empty as `read_figures`."""
+        return []
 
     def load_embeddings(self, matrix: Tensor) -> None:
         """Replace the word embeddings (V, E) before training; models without any refuse."""

@@ -32,7 +32,6 @@ from laconic.errors import ConfigError
 from laconic.layers import noise
 from laconic.layers.attention.chunked import (
     ChunkAttention,
-    CoarseToFineAttention,
     Draws,
     Reading,
     entropy,
@@ -140,6 +139,7 @@ class CoarseToFine(SummarizationModel):
         super().__init__()
         self.config, self.vocab_size = config, vocab_size
         self.pad_id, self.unk_id, self.bos_id, self.eos_id = pad_id, unk_id, bos_id, eos_id
+        self.decoder_start_id = bos_id
         self.encode_mode: str = config.encode
         size, hidden = config.embedding_size, config.hidden_size
         self.embedding = nn.Embedding(vocab_size, size, padding_idx=pad_id)
@@ -200,8 +200,7 @@ class CoarseToFine(SummarizationModel):
             result.attention = (grid.flat(laid_out(output, grid), mask.shape[1]) * mask.unsqueeze(1)).flatten(0, 1)
         return result, state | {"cells": cells, "feed": features}
 
-    def reading(self, memory: Memory) -> list[dict[str, int]]:
-        """What was read of each document so far: ``chunks``, ``chunks_read``, ``words``, ``words_read``."""
+    def read_figures(self, memory: Memory) -> list[dict[str, int]]:
         states: ChunkStates = memory.extra["reading"].states
         read = states.slots >= 0 if memory.extra["reading"].flat is None else states.grid.chunks
         words = states.grid.words.sum(dim=2)
@@ -210,7 +209,6 @@ class CoarseToFine(SummarizationModel):
         return [dict(zip(names, row, strict=True)) for row in torch.stack(figures, dim=1).tolist()]
 
     def chunk_tokens(self, memory: Memory) -> list[np.ndarray]:
-        """Of each document the source tokens ``[first, last)`` of its chunks, (M, 2); batch padding left out."""
         grid = memory.extra["reading"].states.grid
         counts = grid.chunks.sum(dim=1).tolist()
         return [row[:count].cpu().numpy() for row, count in zip(grid.token_ranges(), counts, strict=True)]
@@ -359,7 +357,7 @@ class CoarseToFine(SummarizationModel):
     def _flat_states(self, grid: Grid, seeds: Tensor | None) -> Tensor | None:
         """STANDARD: one pass over the whole document, (B, M N, H); grid padding may lie between words only in
         sentence chunks, so those are read without it."""
-        if getattr(self.attention.config, "encoder", "chunked") != "flat":
+        if not self.attention.reads_flat:
             return None
         words = grid.words.flatten(1)
         order = (~words).long().argsort(dim=1, stable=True)  # real words first, in their order
@@ -434,9 +432,8 @@ class CoarseToFine(SummarizationModel):
         with torch.no_grad():
             for parameter in self.parameters():
                 nn.init.uniform_(parameter, -limit, limit)
-            own: Any = getattr(self.coarse, "own", None)
-            if own is not None:
-                _copy_where_it_fits(self.embedding.weight, own.weight)
+            if self.coarse is not None and self.coarse.own is not None:
+                _copy_where_it_fits(self.embedding.weight, self.coarse.own.weight)
             for module in self.modules():
                 if isinstance(module, nn.Embedding) and module.padding_idx is not None:
                     module.weight[module.padding_idx] = 0
@@ -450,27 +447,20 @@ class CoarseToFine(SummarizationModel):
                 f"set model.embedding_size to {matrix.shape[1]}."
             )
         with torch.no_grad():
-            own: Any = getattr(self.coarse, "own", None)
-            for table in (self.embedding, self.target_embedding, *([] if own is None else [own])):
-                _copy_where_it_fits(matrix, table.weight)
+            for table in (self.embedding, self.target_embedding, None if self.coarse is None else self.coarse.own):
+                if table is not None:
+                    _copy_where_it_fits(matrix, table.weight)
 
     def switches(self) -> dict[str, Any]:
-        own: dict[str, Any] = {"encode": self.encode_mode}
-        if isinstance(self.attention, CoarseToFineAttention):
-            own |= {"hard": self.attention.hard, "read": self.attention.read}
-        return own
+        return {"encode": self.encode_mode} | self.attention.switches()
 
     def _set_switch(self, name: str, value: Any) -> None:
         if name == "encode":
             if value not in _MODES:
                 raise ConfigError(f"The model can encode {', '.join(_MODES)}; not '{value}'.")
             self.encode_mode = value
-        elif name == "hard":
-            setattr(self.attention, name, bool(value))
         else:
-            if not isinstance(value, int) or value < 1:
-                raise ConfigError(f"The number of chunks to read must be a whole number of at least 1, not '{value}'.")
-            setattr(self.attention, name, value)
+            self.attention.switch({name: value})
 
 
 def _at_hard_steps(policy: list[Tensor], soft: list[bool], mask: Tensor) -> Tensor:

@@ -163,6 +163,7 @@ class Distraction(SummarizationModel):
         super().__init__()
         self.config, self.vocab_size = config, vocab_size
         self.pad_id, self.unk_id, self.bos_id, self.eos_id = pad_id, unk_id, bos_id, eos_id
+        self.decoder_start_id = bos_id
         self.prediction_feed = "argmax"
         words, size, bias = config.embedding_size, config.hidden_size, config.bias
         memory_size = size * (1 + config.bidirectional)

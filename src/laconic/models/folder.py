@@ -111,7 +111,7 @@ class LoadedModel(ModelHubMixin, library_name="laconic", pipeline_tag="summariza
     @property
     def start_id(self) -> int:
         """The id decoding starts from."""
-        return int(getattr(self.model, "decoder_start_id", self.tokenizer.bos_id))
+        return self.model.decoder_start_id
 
     def save_pretrained(self, save_directory: str | Path, **options: Any) -> str | None:
         """Write the folder as a whole (beside and renamed); with ``push_to_hub=True`` upload it too."""

@@ -133,6 +133,7 @@ class Seq2Seq(SummarizationModel):
         super().__init__()
         self.config, self.vocab_size = config, vocab_size
         self.pad_id, self.unk_id, self.bos_id, self.eos_id = pad_id, unk_id, bos_id, eos_id
+        self.decoder_start_id = bos_id
         self.prediction_feed = "argmax"
         embedding, hidden = config.embedding_size, config.hidden_size
         directions, parts = 1 + config.bidirectional, 2 if config.cell == "lstm" else 1

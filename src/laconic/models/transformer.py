@@ -120,6 +120,8 @@ class Transformer(SummarizationModel):
         super().__init__()
         self.config, self.vocab_size = config, vocab_size
         self.pad_id, self.unk_id, self.bos_id, self.eos_id = pad_id, unk_id, bos_id, eos_id
+        self.decoder_start_id = bos_id
+        self.max_source_tokens = self.max_target_tokens = config.max_positions
         self.prediction_feed = "argmax"
         size = config.hidden_size
         self.embedding = self._embedding_matrix()

@@ -33,7 +33,7 @@ def decode(
     """The best hypotheses of each document of ``batch``, best first.
 
     Args:
-        model: anything with ``encode(batch)``, ``start(memory)`` and ``step(last_ids, state)``; put it in
+        model: anything with ``encode``, ``start``, ``step`` and ``read_figures`` of `SummarizationModel`; put it in
             evaluation mode before. With ``beam_size`` 1 the search is greedy.
         batch: on the model's device.
         config: the search.
@@ -56,8 +56,8 @@ def decode(
             specials=specials,
             scorers=build_scorers(config, specials),
         )
-    if hasattr(model, "reading"):
-        _note_reading(results, model.reading(memory), model.chunk_tokens(memory))
+    if figures := model.read_figures(memory):
+        _note_reading(results, figures, model.chunk_tokens(memory))
     if config.replace_unk:
         rule = UnkRule(config.replace_unk, specials.separator_id)
         source_ids = batch.source_extended_ids.cpu().numpy()

@@ -36,7 +36,7 @@ class NeuralSystem:
         self.loaded = loaded
         self.model = loaded.model.eval()
         self.tokenizer = loaded.tokenizer
-        self.text = _within(loaded.text, getattr(loaded.model, "max_source_tokens", None))
+        self.text = _within(loaded.text, loaded.model.max_source_tokens)
         self.search: SearchConfig = loaded.search
         self.name = loaded.name
         self._collator = Collator(self.tokenizer, self.text)
@@ -74,7 +74,7 @@ class NeuralSystem:
         if "min_length" not in overrides and (longest := _number(overrides.get("max_length"))):
             values["min_length"] = min(values["min_length"], longest)
         config = validate(SearchConfig, values, where="search")
-        limit = getattr(self.model, "max_target_tokens", None)
+        limit = self.model.max_target_tokens
         if limit is not None and config.num_steps > limit:
             most = limit - config.num_steps + config.max_length
             raise ConfigError(
@@ -219,7 +219,7 @@ class NeuralSystem:
             "copies": not {"p_gen", "copy_probs"}.isdisjoint(output.details),
             "parameters": sum(parameter.numel() for parameter in self.model.parameters()),
             "max_source_tokens": self.text.max_source_tokens,
-            "max_summary_tokens": getattr(self.model, "max_target_tokens", None),
+            "max_summary_tokens": self.model.max_target_tokens,
         }
 
     @property

@@ -117,13 +117,12 @@ class Validator:
     def _decode(self, indices: Sequence[int]) -> list[str]:
         batch = self._batch(indices)
         search = with_word_blocking(self.run.search.model_copy(update={"num_return": 1}), self.tokenizer)
-        start_id = int(getattr(self.model, "decoder_start_id", self.tokenizer.bos_id))
         found = decode(
             self.model,
             batch.to(self.accelerator.device),
             search,
             unk_id=self.tokenizer.unk_id,
-            bos_id=start_id,
+            bos_id=self.model.decoder_start_id,
             eos_id=self.tokenizer.eos_id,
             pad_id=self.tokenizer.pad_id,
             separator_id=self.tokenizer.separator_id,

@@ -182,7 +182,7 @@ def test_a_document_reads_what_it_reads_alone(monkeypatch: pytest.MonkeyPatch) -
     spy = Spy(monkeypatch)
     decode(model, batch, config, unk_id=1, bos_id=2, eos_id=3, pad_id=0)
     assert len(spy.read) == len(set(spy.read))
-    figures = model.reading(memory)
+    figures = model.read_figures(memory)
     assert [f["chunks"] for f in figures] == [-(-length // 3) for length in LENGTHS]
     assert [f["words"] for f in figures] == list(LENGTHS)
     assert all(f["chunks_read"] == 0 == f["words_read"] for f in figures)  # this memory has not been searched

@@ -33,6 +33,9 @@ class Encoding:
     def step(self, last_ids, state):
         return self.model.step(last_ids, state)
 
+    def read_figures(self, memory: Memory) -> list:
+        return []
+
 
 def batch_of(source: torch.Tensor, vocab: int) -> Batch:
     return Batch(source.clamp_max(vocab - 1), source, torch.ones_like(source, dtype=torch.bool), int(source.max()) + 1)

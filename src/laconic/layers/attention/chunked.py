@@ -18,6 +18,7 @@ those alone (`laconic.layers.word_states`).
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -26,6 +27,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from laconic.config.section import Section
+from laconic.errors import ConfigError
 from laconic.layers import noise, stepwise
 from laconic.layers.grid import Grid
 from laconic.layers.masking import mask_scores, masked_softmax
@@ -138,6 +140,7 @@ class ChunkAttention(nn.Module):
 
     config: Section
     needs_coarse: bool = True  # does it read S?
+    reads_flat: bool = False  # does it read the states of one pass over the whole document?
 
     def __init__(self, config: Section, *, hidden_size: int, coarse_size: int) -> None:
         super().__init__()
@@ -149,6 +152,13 @@ class ChunkAttention(nn.Module):
     def chooses(self) -> bool:
         """Does it read chosen chunks only?"""
         return False
+
+    def switches(self) -> dict[str, Any]:
+        """What a training phase or a search may switch, and the present values."""
+        return {}
+
+    def switch(self, options: Mapping[str, Any]) -> None:
+        """Set switches (names are checked by the model)."""
 
     @abstractmethod
     def open(self, reading: Reading, *, soft: bool = False) -> dict[str, Any]:
@@ -175,6 +185,10 @@ class StandardAttention(ChunkAttention):
     config: Config
     needs_coarse = False
 
+    @property
+    def reads_flat(self) -> bool:  # type: ignore[override]
+        return self.config.encoder == "flat"
+
     def open(self, reading: Reading, *, soft: bool = False) -> dict[str, Any]:
         flat = reading.flat
         if flat is None:
@@ -196,6 +210,11 @@ class HierarchicalAttention(ChunkAttention):
 
     class Config(Section):
         normalizer: Literal["softmax", "sparsemax"] = "softmax"
+
+    @property
+    def sparse(self) -> bool:
+        """Are the coarse weights a sparsemax?"""
+        return isinstance(self.config, HierarchicalAttention.Config) and self.config.normalizer == "sparsemax"
 
     def open(self, reading: Reading, *, soft: bool = False) -> dict[str, Any]:
         assert isinstance(reading.states, AllStates), "soft attention reads all chunks"
@@ -223,7 +242,7 @@ class HierarchicalAttention(ChunkAttention):
         scores = stepwise.products(self.coarse_query(query), memory)
         scores = scores.float() if scores.dtype.itemsize < 4 else scores
         mask = memory.mask.unsqueeze(1)
-        if getattr(self.config, "normalizer", "softmax") == "sparsemax":
+        if self.sparse:
             weights = sparsemax(scores, mask)
             return weights, log_of(weights)
         log_weights = torch.log_softmax(mask_scores(scores, mask), dim=-1)
@@ -255,6 +274,19 @@ class CoarseToFineAttention(HierarchicalAttention):
     @property
     def chooses(self) -> bool:
         return self.hard
+
+    def switches(self) -> dict[str, Any]:
+        return {"hard": self.hard, "read": self.read}
+
+    def switch(self, options: Mapping[str, Any]) -> None:
+        """Raises:
+        ConfigError: the number of chunks to read is none.
+        """
+        self.hard = bool(options.get("hard", self.hard))
+        read = options.get("read", self.read)
+        if not isinstance(read, int) or read < 1:
+            raise ConfigError(f"The number of chunks to read must be a whole number of at least 1, not '{read}'.")
+        self.read = read
 
     def open(self, reading: Reading, *, soft: bool = False) -> dict[str, Any]:
         if soft or not self.hard:
