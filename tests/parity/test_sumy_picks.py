@@ -15,8 +15,7 @@ import numpy as np
 import pytest
 
 from laconic.config.names import EXTRACTIVE, build
-from laconic.extractive.english import stem_english
-from laconic.extractive.words import treebank_words
+from laconic.extractive.words import stem_english, treebank_words
 from laconic.text.sentences import sentence_strings
 
 pytest.importorskip("sumy")

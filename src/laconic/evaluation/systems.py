@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from laconic.config.loading import parse_overrides
 from laconic.config.names import EXTRACTIVE, parse
-from laconic.extractive.oracle import Oracle
+from laconic.extractive.baselines import Oracle
 from laconic.types import Record, Summary, references_of
 
 Progress = Callable[[int], object]

@@ -1,4 +1,4 @@
-"""Extractive summarizers: one algorithm a file over one sentence-term model. No tensor library, no downloads.
+"""Extractive summarizers: one family of methods a file over one sentence-term model. No tensor library, no downloads.
 
 ``extractive.summarize(name, document, **options)`` is the short way in; ``laconic.config.names.EXTRACTIVE`` has
 the names.

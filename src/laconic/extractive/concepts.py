@@ -22,7 +22,7 @@ from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse import csr_array, hstack, identity, vstack
 
 from laconic.extractive.base import Extractor, WordsConfig
-from laconic.extractive.terms import SentenceTerms
+from laconic.extractive.words import SentenceTerms
 
 _EARLIER = 1e-6
 

@@ -14,7 +14,7 @@ from laconic.data.prepare import dialogue, news
 from laconic.data.readers import read_records
 from laconic.data.subset import write_records
 from laconic.extractive.base import Extractor
-from laconic.extractive.positional import Lead, Longest
+from laconic.extractive.baselines import Lead, Longest
 from laconic.types import Record, references_of
 
 TALK = "Ann:  hello there\r\n\r\nBob: I lost my keys | really\nAnn: oh no, where did you put them now?\nBob: here"

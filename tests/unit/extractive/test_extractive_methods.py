@@ -14,13 +14,10 @@ import pytest
 from laconic import extractive
 from laconic.config.names import EXTRACTIVE, build
 from laconic.errors import ConfigError, DataError
+from laconic.extractive.baselines import FirstWords, Longest, Oracle, greedy_oracle
 from laconic.extractive.concepts import ConceptIlp, greedy_coverage, solve_coverage
-from laconic.extractive.edmundson import Edmundson
-from laconic.extractive.lexrank import idf_cosine
-from laconic.extractive.lsa import Lsa, smooth_tf, smoothed_norms, steinberger, tfidf
-from laconic.extractive.luhn import best_cluster
-from laconic.extractive.oracle import Oracle, greedy_oracle
-from laconic.extractive.positional import FirstWords, Longest
+from laconic.extractive.frequency import Edmundson, best_cluster
+from laconic.extractive.similarity import Lsa, idf_cosine, smooth_tf, smoothed_norms, steinberger, tfidf
 from laconic.extractive.words import character_words, cut_words, stop_words, treebank_words
 from laconic.metrics.rouge import rouge
 

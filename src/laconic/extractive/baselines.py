@@ -1,0 +1,161 @@
+"""What other methods are held against: lead-k, FIRST, first n words or characters, longest-k, and the ROUGE oracle."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from pydantic import Field
+
+from laconic.errors import DataError
+from laconic.extractive.base import Extractor, ExtractorConfig
+from laconic.metrics.ngrams import ngram_counts
+from laconic.metrics.rouge_text import Rouge155Text, RougeText, TextOptions, UnicodeText
+
+_GAIN = 1e-12
+
+
+class Lead(Extractor):
+    """The first ``sentences`` sentences."""
+
+    def rate(self, sentences: list[str]) -> np.ndarray:
+        return -np.arange(len(sentences), dtype=np.float64)
+
+
+class First(Lead):
+    """FIRST of Ling and Rush 2017: the article's first sentence."""
+
+    class Config(ExtractorConfig):
+        sentences: int = Field(1, ge=1)
+
+
+class FirstWords(Extractor):
+    """The document's first ``words`` blank-separated words; the last sentence is cut."""
+
+    class Config(ExtractorConfig):
+        words: int = Field(50, ge=1)
+
+    def pick(self, sentences: list[str]) -> Sequence[int]:
+        picked, used = [], 0
+        for index, sentence in enumerate(sentences):
+            if used >= self.config.words:
+                break
+            picked.append(index)
+            used += len(sentence.split())
+        return picked
+
+    def text(self, document: str | Sequence[str], separator: str = " ") -> str:
+        whole = document if isinstance(document, str) else separator.join(document)
+        return separator.join(whole.split()[: self.config.words])
+
+
+class FirstCharacters(Extractor):
+    """The document's first ``characters`` characters, blanks not counted (LCSTS's first 30)."""
+
+    class Config(ExtractorConfig):
+        characters: int = Field(30, ge=1)
+
+    def pick(self, sentences: list[str]) -> Sequence[int]:
+        picked, used = [], 0
+        for index, sentence in enumerate(sentences):
+            if used >= self.config.characters:
+                break
+            picked.append(index)
+            used += len("".join(sentence.split()))
+        return picked
+
+    def text(self, document: str | Sequence[str], separator: str = " ") -> str:
+        whole = document if isinstance(document, str) else separator.join(document)
+        places = [place for place, character in enumerate(whole) if not character.isspace()]
+        kept = places[: self.config.characters]
+        return whole[kept[0] : kept[-1] + 1] if kept else ""
+
+
+class Longest(Extractor):
+    """Longest-k: the ``sentences`` sentences (or utterances) with the most blank-separated words.
+
+    With ``lines`` the units are the document's lines, which in a dialogue are its utterances.
+    """
+
+    class Config(ExtractorConfig):
+        lines: bool = True
+
+    def sentences(self, document: str | Sequence[str]) -> list[str]:
+        if self.config.lines and isinstance(document, str) and "\n" in document.strip():
+            return document.splitlines()
+        return super().sentences(document)
+
+    def rate(self, sentences: list[str]) -> np.ndarray:
+        return np.array([len(sentence.split()) for sentence in sentences], dtype=np.float64)
+
+
+class Oracle(Extractor):
+    """The greedy ROUGE oracle: what sentence extraction can nearly reach, found with the reference in hand.
+
+    Sentences are added one at a time, each the one that raises mean F of ROUGE-1 and ROUGE-2 most, until none does or
+    ``sentences`` are picked (Nallapati et al. 2017). N-gram matches are clipped counts over the summary's words as one
+    text; with several references the best of them counts at each comparison. It is no bound of any one kind of ROUGE:
+    another choice may have more of that kind, or of the mean over references.
+
+    Needs the reference summaries: ``Oracle(config).summarize(document, references)``.
+
+    English text is compared as ROUGE-1.5.5 does with stemming; a reference without ASCII words as Unicode text.
+    """
+
+    def summarize(self, document: str | Sequence[str], references: str | Sequence[str] = ()) -> list[int]:
+        """The picked indices, in document order.
+
+        Raises:
+            DataError: no reference was given.
+        """
+        models = [references] if isinstance(references, str) else list(references)
+        if not models:
+            raise DataError("The ROUGE oracle picks sentences by the reference summary; give at least one reference.")
+        sentences = self.sentences(document)
+        text: RougeText = Rouge155Text(TextOptions(stem=True, exceptions=True, remove_stop_words=False))
+        if not any(text.ids(model) for model in models):
+            text = UnicodeText(TextOptions(stem=False, exceptions=False, remove_stop_words=False))
+        return greedy_oracle(
+            [text.ids(sentence) for sentence in sentences],
+            [text.ids(model) for model in models],
+            self.config.sentences,
+        )
+
+    def text(self, document: str | Sequence[str], separator: str = " ", references: Any = ()) -> str:
+        sentences = self.sentences(document)
+        return separator.join(sentences[index].strip() for index in self.summarize(sentences, references))
+
+
+def greedy_oracle(sentences: Sequence[list[int]], references: Sequence[list[int]], limit: int) -> list[int]:
+    """Indices of the greedy choice for sentences and references given as word ids, in document order."""
+    models = [
+        [(ngram_counts(reference, n), max(len(reference) - n + 1, 0)) for n in (1, 2)] for reference in references
+    ]
+    useful = [index for index, sentence in enumerate(sentences) if sentence]
+    picked: list[int] = []
+    score = 0.0
+    while len(picked) < limit:
+        best_index, best_score = -1, score + _GAIN
+        for index in useful:
+            if index in picked:
+                continue
+            words = [word for place in sorted([*picked, index]) for word in sentences[place]]
+            candidate = max(_mean_f(words, model) for model in models)
+            if candidate > best_score:
+                best_index, best_score = index, candidate
+        if best_index < 0:
+            break
+        picked.append(best_index)
+        score = best_score
+    return sorted(picked)
+
+
+def _mean_f(words: list[int], model: list[tuple[Counter, int]]) -> float:
+    total = 0.0
+    for n, (counts, size) in enumerate(model, 1):
+        mine = ngram_counts(words, n)
+        hits = sum([min(mine[gram], counts[gram]) for gram in mine.keys() & counts.keys()])
+        total += 2.0 * hits / (size + max(len(words) - n + 1, 0)) if hits else 0.0
+    return total / len(model)

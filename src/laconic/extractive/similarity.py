@@ -1,0 +1,224 @@
+"""Methods that compare sentences by the words they share: LexRank, TextRank, Reduction, latent semantic analysis."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+from pydantic import Field
+
+from laconic.extractive.base import Extractor, WordsConfig, best
+from laconic.extractive.words import SentenceTerms
+
+_NO_DIVISION_BY_ZERO = 1e-7
+_SMOOTH = 0.4
+_DIGITS = 10  # ratings of LSA are compared to this many digits, so that rounding noise breaks no tie
+
+
+class LexRank(Extractor):
+    """LexRank (Erkan and Radev 2004): centrality in a graph of sentences that are alike.
+
+    Edges join sentences whose idf-modified cosine exceeds ``threshold``; a sentence's rating is its share in the
+    random walk. As in sumy: term frequencies are divided by the sentence's largest, idf is log(N / (1 + n)), which
+    squared also weighs ubiquitous terms, and the power method stops at a change of ``epsilon`` (loose by design).
+
+    Documents whose sentences share nothing keep their order.
+    """
+
+    class Config(WordsConfig):
+        threshold: float = Field(0.1, ge=0)
+        epsilon: float = Field(0.1, gt=0)
+
+    def rate(self, sentences: list[str]) -> np.ndarray:
+        cosine = idf_cosine(SentenceTerms(sentences, self.config).counts)
+        edges = (cosine > self.config.threshold).astype(np.float64)
+        edges /= np.maximum(edges.sum(axis=1), 1.0)[:, None]
+        return normalised_power(edges, self.config.epsilon)
+
+
+def idf_cosine(counts: np.ndarray) -> np.ndarray:
+    """The idf-modified cosine of every two rows of counts, (sentences, sentences); 0 where a row is empty."""
+    total = len(counts)
+    occurs = (counts > 0).sum(axis=0)
+    table = np.array([math.log(total / (1 + number)) for number in range(total + 1)])
+    weighted = counts / np.maximum(counts.max(axis=1, initial=0.0), 1.0)[:, None] * table[occurs]
+    norms = np.sqrt((weighted * weighted).sum(axis=1))
+    below = norms[:, None] * norms[None, :]
+    return np.divide(weighted @ weighted.T, below, out=np.zeros_like(below), where=below > 0)
+
+
+def normalised_power(matrix: np.ndarray, epsilon: float) -> np.ndarray:
+    """Iterate ``p <- M^T p / |M^T p|`` from the uniform vector until it moves by no more than ``epsilon``."""
+    transposed = matrix.T
+    current = np.full(len(matrix), 1.0 / len(matrix))
+    change = math.inf
+    while change > epsilon:
+        following = np.dot(transposed, current)
+        norm = np.linalg.norm(following)
+        if norm == 0:
+            return current
+        following /= norm
+        change = float(np.linalg.norm(following - current))
+        current = following
+    return current
+
+
+class TextRank(Extractor):
+    """TextRank (Mihalcea and Tarau 2004): PageRank over sentences weighted by the words they share.
+
+    An edge weighs (pairs of equal content words) / (log |a| + log |b|), a sentence's edge to itself included as in
+    sumy; two one-word sentences weigh their number of common words.
+
+    ``damping``: probability of following an edge; ``epsilon``: where the power method stops.
+    """
+
+    class Config(WordsConfig):
+        damping: float = Field(0.85, gt=0, lt=1)
+        epsilon: float = Field(1e-4, gt=0)
+
+    def rate(self, sentences: list[str]) -> np.ndarray:
+        terms = SentenceTerms(sentences, self.config)
+        weights = edge_weights(terms, alone=1.0)
+        weights /= weights.sum(axis=1)[:, None] + _NO_DIVISION_BY_ZERO
+        damping, total = self.config.damping, len(terms)
+        matrix = np.full((total, total), (1.0 - damping) / total) + damping * weights
+        current = np.full(total, 1.0 / total)
+        change = math.inf
+        while change > self.config.epsilon:
+            following = np.dot(matrix.T, current)
+            change = float(np.linalg.norm(following - current))
+            current = following
+        return current
+
+
+def edge_weights(terms: SentenceTerms, *, alone: float) -> np.ndarray:
+    """Common words over log lengths, (sentences, sentences); between one-word sentences ``alone`` times the former.
+
+    Common words are pairs of equal content words, repeats counted; an empty sentence is as long as one word.
+    """
+    counts = terms.counts
+    common = counts @ counts.T
+    # By math.log, whose last bit may differ from numpy's: ties shall fall as in a plain implementation.
+    table = [0.0, *(math.log(length) for length in range(1, int(terms.lengths.max(initial=0)) + 1))]
+    logs = np.array(table)[terms.lengths]
+    norms = logs[:, None] + logs[None, :]
+    return np.divide(common, norms, out=alone * common, where=norms > 0)
+
+
+class Reduction(Extractor):
+    """Reduction (the algorithm sumy called TextRank before 0.8): the sum of a sentence's edge weights, no iteration.
+
+    An edge weighs (pairs of equal content words) / (log |a| + log |b|), or nothing between one-word sentences.
+    """
+
+    Config = WordsConfig
+
+    def rate(self, sentences: list[str]) -> np.ndarray:
+        weights = edge_weights(SentenceTerms(sentences, self.config), alone=0.0)
+        np.fill_diagonal(weights, 0.0)
+        return np.cumsum(weights, axis=1)[:, -1]  # added one by one, in order: ties fall as in plain code
+
+
+class Lsa(Extractor):
+    """Latent semantic analysis of a document's sentences, in the readings people mean by it.
+
+    A is a (terms, sentences) matrix and A = U S V^T.
+
+    * ``first``: sentences by |v_1|, their weight in the first topic (Gong and Liu's first pick; the headline paper).
+    * ``gong_liu``: Gong and Liu 2001: topic by topic, the sentence with the largest |v_ik| not yet picked.
+    * ``steinberger``: Steinberger and Jezek 2004: sqrt(sum over the first ``topics`` of s_i^2 v_ik^2); by default half
+      the rank, at least one.
+    * ``full``: the same with every topic, which is sumy's setting. It equals the Euclidean norm of the column, so no
+      decomposition is done: the sentence with the most distinct words wins.
+
+    ``auto`` is ``first`` for one sentence and ``full`` for several. The matrix holds tf-idf (smoothed idf over the
+    article's own sentences) for the first three and sumy's smoothed term frequency, 0.4 + 0.6 f / max f, for
+    ``full``; ``weighting`` overrides. Signs of singular vectors are arbitrary, so magnitudes count; ties go to the
+    earlier sentence.
+
+    A document without a word keeps its order.
+    """
+
+    class Config(WordsConfig):
+        method: Literal["auto", "first", "gong_liu", "steinberger", "full"] = "auto"
+        topics: int | None = Field(None, ge=1)
+        weighting: Literal["auto", "tfidf", "smooth_tf"] = "auto"
+
+    def pick(self, sentences: list[str]) -> Sequence[int]:
+        config = self.config
+        method = config.method
+        if method == "auto":
+            method = "first" if config.sentences == 1 else "full"
+        weighting = config.weighting
+        if weighting == "auto":
+            weighting = "smooth_tf" if method == "full" else "tfidf"
+        terms = SentenceTerms(sentences, config)
+        if not terms.numbers:
+            return range(min(config.sentences, len(sentences)))
+        if method == "full" and weighting == "smooth_tf":
+            return best(smoothed_norms(terms.counts_of_all), config.sentences)
+        matrix = tfidf(terms.counts) if weighting == "tfidf" else smooth_tf(terms.counts_of_all)
+        if method == "full":
+            return best(np.round(np.linalg.norm(matrix, axis=0), _DIGITS), config.sentences)
+        _, strengths, topics = np.linalg.svd(matrix, full_matrices=False)
+        return self._pick_by_topics(method, strengths, topics)
+
+    def _pick_by_topics(self, method: str, strengths: np.ndarray, topics: np.ndarray) -> Sequence[int]:
+        count = self.config.sentences
+        weights = np.round(np.abs(topics), _DIGITS)
+        if method == "first":
+            return best(weights[0], count)
+        if method == "gong_liu":
+            return gong_liu(weights, count)
+        rank = int((strengths > strengths[0] * 1e-12).sum()) if len(strengths) and strengths[0] > 0 else 1
+        kept = min(self.config.topics or max(1, rank // 2), len(strengths))
+        return best(np.round(steinberger(strengths, topics, kept), _DIGITS), count)
+
+
+class LsaFirst(Lsa):
+    """The headline paper's row: one sentence, the heaviest in the first topic."""
+
+    class Config(Lsa.Config):
+        sentences: int = Field(1, ge=1)
+        method: Literal["auto", "first", "gong_liu", "steinberger", "full"] = "first"
+
+
+def tfidf(counts: np.ndarray) -> np.ndarray:
+    """(terms, sentences): counts times ln((1 + n) / (1 + df)) + 1."""
+    idf = np.log((1.0 + len(counts)) / (1.0 + (counts > 0).sum(axis=0))) + 1.0
+    return (counts * idf).T
+
+
+def smooth_tf(counts: np.ndarray) -> np.ndarray:
+    """(terms, sentences): 0.4 + 0.6 f / max f; columns without any term stay zero."""
+    highest = counts.max(axis=1, initial=0.0)
+    scaled = _SMOOTH + (1.0 - _SMOOTH) * counts / np.maximum(highest, 1.0)[:, None]
+    return np.where(highest[:, None] > 0, scaled, 0.0).T
+
+
+def smoothed_norms(counts: np.ndarray) -> np.ndarray:
+    """The column norms of `smooth_tf`, from sums of integers, so that equal sentences are exactly equal."""
+    highest = counts.max(axis=1, initial=0.0)
+    safe = np.maximum(highest, 1.0)
+    linear, square = counts.sum(axis=1) / safe, (counts * counts).sum(axis=1) / (safe * safe)
+    rest = 1.0 - _SMOOTH
+    squared = counts.shape[1] * _SMOOTH**2 + 2 * _SMOOTH * rest * linear + rest * rest * square
+    return np.where(highest > 0, np.sqrt(squared), 0.0)
+
+
+def steinberger(strengths: np.ndarray, topics: np.ndarray, kept: int) -> np.ndarray:
+    """sqrt(sum over the first ``kept`` topics of s_i^2 v_ik^2), (sentences,)."""
+    return np.sqrt(np.square(strengths[:kept, None] * topics[:kept]).sum(axis=0))
+
+
+def gong_liu(weights: np.ndarray, count: int) -> list[int]:
+    """One sentence a topic, strongest topic first; after the last topic the rest in order of the first."""
+    picked: list[int] = []
+    for row in weights:
+        if len(picked) == count:
+            break
+        picked.append(next(index for index in best(row, len(row)) if index not in picked))
+    rest = [index for index in best(weights[0], weights.shape[1]) if index not in picked]
+    return picked + rest[: max(0, count - len(picked))]
