@@ -30,9 +30,8 @@ from laconic.data.readers import find_splits, read_records
 from laconic.errors import ConfigError, LaconicError
 from laconic.evaluation.calibration import calibrate
 from laconic.evaluation.compare import result_table
-from laconic.evaluation.models import open_model
 from laconic.evaluation.run import EvaluationResult, evaluate
-from laconic.evaluation.systems import ExtractiveSystem, System
+from laconic.evaluation.systems import Contender
 from laconic.models.folder import LoadedModel, load_model_folder, model_card
 from laconic.summarizer import Summarizer
 from laconic.text.casing import Casing, learn_casing
@@ -219,7 +218,7 @@ def scored(
     model: Path, validation: Mapping[str, Sequence[Record]], out: Path, say: Callable[[str], object]
 ) -> dict[str, list[EvaluationResult]]:
     """The shipped weights and the baselines on each corpus's validation records."""
-    systems: list[System] = [*map(ExtractiveSystem, BASELINES), open_model(str(model), name=DEFAULT)]
+    systems = [*map(Contender, BASELINES), Contender(str(model), name=DEFAULT)]
     found: dict[str, list[EvaluationResult]] = {}
     for name, records in validation.items():
         found[name] = []

@@ -38,6 +38,8 @@ SAME_LAYER = {
     ("types", "errors"),
     ("models", "objectives"),
     ("cli", "server"),
+    ("summarizer", "systems"),
+    ("systems", "summarizer"),  # bulk jobs; an extractive method knows nothing of it
 }
 NEVER = {("models", "search"), ("search", "models"), ("layers", "data")}
 TORCH_FREE = {"", "errors", "files", "jobs", "types", "config", "text", "metrics", "extractive", "explain", "server"}
@@ -51,6 +53,7 @@ TORCH_FREE_FILES = {
     "laconic.cli.recipes",
     "laconic.cli.tables",
     "laconic.summarizer",
+    "laconic.systems.bulk",
     "laconic.systems.extractive",
     "laconic.evaluation.systems",
     "laconic.evaluation.run",

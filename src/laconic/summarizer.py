@@ -13,18 +13,16 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, Protocol, overload
 
-from laconic.config.names import EXTRACTIVE, resolve
+from laconic.config.names import resolve
 from laconic.config.shipped import default_model
 from laconic.config.trust import trusting
 from laconic.errors import ConfigError, DataError, LaconicError
 from laconic.metrics.confidence import Calibration
+from laconic.systems.extractive import ExtractiveSystem, is_method
 from laconic.types import Record, Summary
 
-SYSTEMS = {
-    "extractive": "laconic.systems.extractive:ExtractiveSystem",
-    "neural": "laconic.systems.neural:NeuralSystem",
-}
-INSTEAD = ("lexrank", {"sentences": 1})  # what answers where a model had better not
+SYSTEMS = {"neural": "laconic.systems.neural:NeuralSystem"}  # imported when a model is opened
+INSTEAD = "lexrank-1"  # what answers where a model had better not
 WINDOW_BATCHES = 8  # so many batches of documents are read ahead and sorted by length
 
 Progress = Callable[[int], object]
@@ -33,12 +31,18 @@ Document = str | Record
 
 
 class System(Protocol):
-    """What makes summaries of a batch; the two kinds are in `SYSTEMS`."""
+    """What makes summaries of a batch: an extractive method or a trained model.
+
+    ``options`` checks settings once, before anything is done with them; ``unk_text`` is what a word outside the
+    vocabulary looks like in the output, if it can occur.
+    """
 
     name: str
 
     @property
     def calibration(self) -> Calibration | None: ...
+    @property
+    def unk_text(self) -> str | None: ...
     def summarize_batch(
         self,
         records: Sequence[Record],
@@ -60,7 +64,7 @@ class Summarizer:
 
     ::
 
-        summarizer = Summarizer()  # the model in the box; or .from_pretrained("runs/demo"), a hub id, "lexrank"
+        summarizer = Summarizer()  # the model in the box; or .from_pretrained("runs/demo"), a hub id, "lexrank-2"
         summary = summarizer.explain("Your text ...")
         for word in summary.words:
             print(word.text, word.copied, [span.text for span in word.sources])
@@ -74,7 +78,7 @@ class Summarizer:
         cls, folder_or_id: str | Path, device: Any = "cpu", *, trust_code: bool = False, **options: Any
     ) -> Summarizer:
         """Open a model or run folder, a BART-family checkpoint, a hub id, ``"oneline"`` (the model in the box) or an
-        extractive method.
+        extractive method (``"lead-1"``, ``"concept_ilp:max_words=50"``: see `laconic.systems.extractive`).
 
         ``options`` are settings of the method (``sentences=2``) or new decoding defaults (``beam_size=8``).
         ``trust_code``: run Python classes that the folder names, which can do anything.
@@ -84,8 +88,11 @@ class Summarizer:
             ConfigError: an option that does not exist or does not fit.
         """
         name = os.fspath(folder_or_id)
-        if name in EXTRACTIVE:
-            return cls(resolve("system", SYSTEMS, "extractive")(name, options))
+        if is_method(name):
+            method = ExtractiveSystem(name, options)
+            if method.needs_reference:
+                raise ConfigError(f"'{name}' picks by the reference summary: it can be evaluated, not used.")
+            return cls(method)
         with trusting(trust_code):
             system = resolve("system", SYSTEMS, "neural").from_pretrained(folder_or_id, device)
         system.set_defaults(options)
@@ -265,7 +272,7 @@ def or_decline(summary: Summary, calibration: Calibration | None) -> Summary:
     reason = _reason(summary, calibration)
     if not reason:
         return summary
-    method = resolve("system", SYSTEMS, "extractive")(*INSTEAD)
+    method = ExtractiveSystem(INSTEAD)
     record = Record(summary.document, id=summary.id)
     (found,) = method.summarize_batch([record], explain=True, options=method.options({}))
     return replace(

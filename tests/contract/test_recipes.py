@@ -12,7 +12,7 @@ from laconic.config.names import EXTRACTIVE, parse
 from laconic.config.schema import Recipe
 from laconic.config.shipped import SHIPPED
 from laconic.errors import ConfigError
-from laconic.evaluation.systems import method_spec
+from laconic.systems.extractive import method_spec
 
 EVERY = {name: load_recipe(name) for name in recipe_names()}
 RECIPES = {name: recipe for name, recipe in EVERY.items() if not recipe.extractive}

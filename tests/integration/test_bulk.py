@@ -20,9 +20,9 @@ import torch
 from laconic import jobs
 from laconic.cli.main import main
 from laconic.config.schema import RunConfig, SearchConfig, TextConfig, TrainingConfig
-from laconic.evaluation.bulk import Request, Window, windows_of
 from laconic.models.folder import save_model_folder
 from laconic.models.seq2seq import Seq2Seq
+from laconic.systems.bulk import Request, Window, windows_of
 from laconic.systems.extractive import ExtractiveSystem
 from laconic.text.tokenizer import WordTokenizer
 from laconic.types import Record

@@ -13,7 +13,7 @@ import pytest
 from laconic.cli.main import main
 from laconic.config.loading import load_recipe
 from laconic.errors import TrainingError
-from laconic.evaluation.systems import ExtractiveSystem
+from laconic.evaluation.systems import Contender
 from laconic.training import loop
 
 WORDS = [f"{name}{end}" for name in ("storm", "river", "plan", "vote", "city") for end in ("", "ed", "ing")]
@@ -66,7 +66,7 @@ def test_nothing_is_scored_twice(data: Path, tmp_path: Path, monkeypatch: pytest
     arguments += ["--rows", "lead-1,kl", "--rows", "oracle"]
     assert main(arguments) == 0
     first = read(tmp_path / "out")
-    monkeypatch.setattr(ExtractiveSystem, "summarize", lambda *_, **__: pytest.fail("scored twice"))
+    monkeypatch.setattr(Contender, "summarize", lambda *_, **__: pytest.fail("scored twice"))
     assert main(arguments) == 0
     assert read(tmp_path / "out") == first
     assert [row["row"] for row in first["rows"]] == ["lead-1", "kl", "oracle"]

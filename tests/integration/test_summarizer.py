@@ -21,12 +21,14 @@ from laconic.cli.main import main
 from laconic.config.schema import RunConfig, SearchConfig, TextConfig, TrainingConfig
 from laconic.errors import ConfigError, DataError, ModelError
 from laconic.evaluation import calibration
-from laconic.evaluation.models import model_identity, open_model
+from laconic.evaluation.systems import Contender
 from laconic.metrics.confidence import Calibration
 from laconic.metrics.consensus import by_consensus
 from laconic.models.bart import BartSummarizer
 from laconic.models.folder import LoadedModel, save_model_folder
 from laconic.models.seq2seq import Seq2Seq
+from laconic.server.catalogue import Catalogue, open_models
+from laconic.server.settings import Settings
 from laconic.systems.extractive import locate, shorten
 from laconic.text.tokenizer import BpeTokenizer, WordTokenizer
 from laconic.types import Record
@@ -137,13 +139,13 @@ def test_what_is_scored_is_what_people_see_unless_the_run_says_otherwise(folder:
     record = [Record(DOCUMENTS[2])]
 
     def scored(place: Path, **search: Any) -> str:
-        system = open_model(str(place), search=search)
-        assert system.identity == model_identity(str(place), search)
-        return system.summarize(record, batch_size=1, progress=lambda count: None)[0].text
+        return Contender(str(place), settings=search).summarize(record)[0].text
 
     assert scored(paper) == scored(folder, surface="raw") == scored(folder, surface="raw").lower()
     assert scored(folder) == scored(paper, surface="clean") != scored(paper)
-    assert model_identity(str(paper)) != model_identity(str(paper), {"surface": "clean"})
+    searches: list[dict[str, Any]] = [{}, {"surface": "raw"}, {"surface": "clean"}]
+    own, raw, clean = (Contender(str(paper), settings=search).identity for search in searches)
+    assert own == raw != clean, "its run asks for raw"
 
 
 def test_overrides_change_the_decoding_and_are_checked(summarizer: Summarizer) -> None:
@@ -237,9 +239,27 @@ def test_extractive_methods_have_the_same_interface() -> None:
     with pytest.raises(ConfigError, match="gives summaries no probability"):
         lead.score([text], ["x"])
     with pytest.raises(ConfigError, match="picks by the reference"):
-        Summarizer.from_pretrained("oracle")
+        Summarizer.from_pretrained("oracle-1")
     with pytest.raises(DataError, match="empty"):
         lead.summarize("")
+
+
+@pytest.mark.parametrize("name", ["lead-1", "lead:sentences=1", "first_words:words=2"])
+def test_a_method_has_the_same_name_everywhere(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    article = tmp_path / "article.txt"
+    article.write_text("One fox. Two dogs.")
+    summarizer = Summarizer.from_pretrained(name)
+    assert summarizer.summarize(article.read_text()).text == "One fox."
+    assert Contender(name).summarize([Record(article.read_text(), "x")])[0].text == "One fox."
+    assert main(["summarize", name, str(article)]) == 0
+    assert capsys.readouterr().out == "One fox.\n"
+    assert main(["explain", name, str(article), "--json"]) == 0
+    values = json.loads(capsys.readouterr().out)
+    assert (values["summary"], values["model"]) == ("One fox.", name)
+    served = Catalogue(open_models([name, f"short={name}"], "cpu"), Settings())
+    assert [served.get(asked).name for asked in (None, name, "short")] == [name, name, "short"]
+    with pytest.raises(ConfigError, match="sentnces"):
+        Summarizer.from_pretrained("lead:sentnces=1")
 
 
 def test_sentences_are_found_where_they_stand() -> None:

@@ -212,10 +212,10 @@ def opened(model: str, device: str) -> NeuralSystem:
         ConfigError: an extractive method.
         ModelError: no such model.
     """
-    from laconic.config.names import EXTRACTIVE
+    from laconic.systems.extractive import is_method
     from laconic.systems.neural import NeuralSystem
 
-    if model in EXTRACTIVE:
+    if is_method(model):
         raise ConfigError(f"'{model}' is an extractive method; it has no attention.")
     return NeuralSystem.from_pretrained(model, device)
 

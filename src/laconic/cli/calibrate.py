@@ -43,7 +43,7 @@ def command(
         raise ConfigError(unknown_choice("picture format", diagram.suffix or diagram.name, FORMATS))
     from laconic.data.readers import ReadOptions, read_with
     from laconic.evaluation.calibration import calibrate, describe
-    from laconic.evaluation.models import model_folder
+    from laconic.evaluation.systems import model_folder
     from laconic.summarizer import Summarizer
 
     folder = model_folder(model)

@@ -155,12 +155,10 @@ def _test_records(corpus: Path, most: int) -> list[Record]:
 
 
 def _evaluate(places: Mapping[str, str], records: list[Record], scores: Path) -> list[EvaluationResult]:
-    from laconic.evaluation.models import open_model
     from laconic.evaluation.run import evaluate
-    from laconic.evaluation.systems import ExtractiveSystem, System
+    from laconic.evaluation.systems import Contender
 
-    systems: list[System] = [ExtractiveSystem(name) for name in BASELINES]
-    systems += [open_model(place, name=name) for name, place in places.items()]
+    systems = [*map(Contender, BASELINES), *(Contender(place, name=name) for name, place in places.items())]
     results = []
     for number, system in enumerate(systems):
         with progress(f"Scoring {system.name}", total=len(records)) as bar:

@@ -15,18 +15,16 @@ from laconic.cli.options import TrustCode
 from laconic.cli.progress import progress, quiet
 from laconic.cli.tables import aligned
 from laconic.config.loading import parse_overrides
-from laconic.config.names import EXTRACTIVE
 from laconic.config.schema import EvaluationConfig, SearchConfig
 from laconic.config.section import validate
-from laconic.config.shipped import SHIPPED, place_of
 from laconic.data.readers import ReadOptions, SkipCounter, find_splits, is_one_data_set, read_with
-from laconic.errors import ConfigError, DataError, ModelError, did_you_mean
+from laconic.errors import ConfigError, DataError
 from laconic.text.control import safe_print as print
 
 if TYPE_CHECKING:
     from laconic.evaluation.by_length import Bucket
     from laconic.evaluation.run import EvaluationOptions, EvaluationResult
-    from laconic.evaluation.systems import System
+    from laconic.evaluation.systems import Contender
     from laconic.types import Record
 
 
@@ -83,13 +81,15 @@ def command(
     validate(SearchConfig, overrides, where="search")
     from laconic.evaluation.run import options_of
     from laconic.evaluation.sweep import sweep_names
+    from laconic.evaluation.systems import Contender
+    from laconic.systems.extractive import check_name, is_method
 
     sweeps = {spec: sweep_names(spec) for spec in sweep or []}
     names = list(dict.fromkeys([*(systems or []), *(name for group in sweeps.values() for name in group)]))
     if not names:
         raise ConfigError("Name a model or an extractive method to score, or give --sweep lead:1-5.")
     for name in names:
-        _refuse_unknown(name)
+        check_name(name)
     scoring = EvaluationConfig(
         profile=profile,
         batch_size=batch_size,
@@ -101,7 +101,7 @@ def command(
     reading = ReadOptions(data_format, document_column, summary_column, skip_bad, min_human_score=min_human_score)
     report = Report(path, _records(path, reading, max_records), options, sweeps, by_length, copying)
     for name in names:
-        report.add(name, _open(name, device, overrides), output)
+        report.add(name, Contender(name, settings={} if is_method(name) else overrides, device=device), output)
     content = report.as_dict()
     if output:
         (output / "scores.json").write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
@@ -128,7 +128,7 @@ class Report:
         self.results: dict[str, EvaluationResult] = {}
         self.lengths: dict[str, list[EvaluationResult]] = {}
 
-    def add(self, name: str, system: System, output: Path | None) -> None:
+    def add(self, name: str, system: Contender, output: Path | None) -> None:
         """Decode with one system, or read what an earlier call decoded, and score."""
         from laconic.evaluation.by_length import by_length
         from laconic.evaluation.run import predict, score
@@ -219,30 +219,6 @@ def split_of(data: str, split: str) -> str:
 def _note(text: str) -> None:
     if not quiet():
         print(text, file=sys.stderr)
-
-
-def _refuse_unknown(name: str) -> None:
-    """A misspelt last name should not be found out after the first system has run for an hour."""
-    from laconic.evaluation.systems import ExtractiveSystem, is_method
-
-    if place_of(name).exists() or "/" in name:
-        return
-    if not is_method(name):
-        raise ModelError(
-            f"'{name}' is neither a model nor an extractive method.{did_you_mean(name, [*SHIPPED, *EXTRACTIVE])} "
-            f"Methods: {', '.join(sorted(EXTRACTIVE))}."
-        )
-    ExtractiveSystem(name)
-
-
-def _open(name: str, device: str, search: Mapping[str, Any]) -> System:
-    from laconic.evaluation.systems import ExtractiveSystem, is_method
-
-    if is_method(name) and not Path(name).exists():
-        return ExtractiveSystem(name)
-    from laconic.evaluation.models import open_model
-
-    return open_model(name, device=device, search=search)
 
 
 def _file_name(system: str) -> str:

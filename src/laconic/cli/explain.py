@@ -105,12 +105,12 @@ def explained(
     records: list[Record], models: list[str], overrides: dict[str, Any], device: str, always_write: bool = False
 ) -> tuple[list[Summary], list[Any]]:
     """The summaries of each record by each system, record by record; and the references beside them."""
-    from laconic.config.names import EXTRACTIVE
     from laconic.summarizer import Summarizer
+    from laconic.systems.extractive import is_method
 
     columns: list[list[Summary]] = []
     for name in models:
-        usable = {} if name in EXTRACTIVE and len(models) > 1 else overrides
+        usable = {} if is_method(name) and len(models) > 1 else overrides
         summarizer = Summarizer.from_pretrained(name, device=device)
         columns.append(summarizer.summarize(records, explain=True, always_write=always_write, **usable))
     rows = list(zip(*columns, strict=True))

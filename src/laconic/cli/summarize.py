@@ -15,10 +15,10 @@ import typer
 from laconic.cli.options import TrustCode
 from laconic.cli.progress import progress
 from laconic.config.loading import parse_overrides
-from laconic.config.names import EXTRACTIVE
 from laconic.config.shipped import SHIPPED, default_model
 from laconic.errors import ConfigError, DataError, LaconicError
-from laconic.evaluation.bulk import Job, Lines, Request, lines_of, windows_of
+from laconic.systems.bulk import Job, Lines, Request, lines_of, windows_of
+from laconic.systems.extractive import is_method
 from laconic.text.control import safe_print as print
 from laconic.types import Record
 
@@ -101,7 +101,7 @@ def command(
 
 def raw_surface(model: str, raw: bool) -> dict[str, str]:
     """The setting behind ``--raw``; an extractive method shows the document's own words anyway."""
-    return {"surface": "raw"} if raw and model not in EXTRACTIVE else {}
+    return {"surface": "raw"} if raw and not is_method(model) else {}
 
 
 # ---------------------------------------------------------------------------------------------- input
@@ -119,7 +119,7 @@ def model_and_inputs(names: list[str]) -> tuple[str, list[str]]:
 
 def is_input(name: str) -> bool:
     """Does a command's first name mean something to read? A file there is, or the name of one that is missing."""
-    if name in EXTRACTIVE or name in SHIPPED:
+    if is_method(name) or name in SHIPPED:
         return False
     path = Path(name)
     return (

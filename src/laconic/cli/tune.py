@@ -75,9 +75,9 @@ def command(
     if not records:
         raise DataError(f"{path} holds no records.")
 
-    from laconic.evaluation.models import model_folder, weights_identity
     from laconic.evaluation.predictions import fingerprint
     from laconic.evaluation.run import options_of
+    from laconic.evaluation.systems import model_folder, weights_identity
     from laconic.evaluation.tuning import TrialLog, trials_of, tune
     from laconic.evaluation.tuning import apply as apply_settings
     from laconic.systems.neural import NeuralSystem
@@ -108,7 +108,7 @@ def command(
 
 def default_folder(model: str) -> Path:
     """Where the record goes: beside the model's files, never among them, because they are its identity."""
-    from laconic.evaluation.models import model_folder
+    from laconic.evaluation.systems import model_folder
 
     folder = model_folder(model)
     if not folder.is_dir():

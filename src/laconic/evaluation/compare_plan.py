@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from laconic.config.checking import check_run
@@ -12,9 +11,9 @@ from laconic.config.loading import merge, read_run, resolve_method, resolve_run,
 from laconic.config.names import EXTRACTIVE, parse, resolve
 from laconic.config.schema import DataConfig, EvaluationConfig, Recipe, RunConfig, SearchConfig
 from laconic.config.section import validate
-from laconic.config.shipped import SHIPPED, place_of
-from laconic.errors import ConfigError, ModelError, did_you_mean, unknown_choice
-from laconic.evaluation.systems import is_method, method_spec
+from laconic.config.shipped import place_of
+from laconic.errors import ConfigError, unknown_choice
+from laconic.systems.extractive import check_name, method_spec
 
 SECTIONS = {"data": DataConfig, "evaluation": EvaluationConfig}
 
@@ -95,11 +94,9 @@ def plan_systems(places: Sequence[str], choice: Choice) -> Plan:
         raise ConfigError(f"'{twice}' is named twice; a system is compared once.")
     entries, runs = [], []
     for place in places:
-        if is_method(place) and not Path(place).exists():
-            parse("extractive method", EXTRACTIVE, method_spec(place))
+        if check_name(place):
             entries.append(Entry(place, place, method=method_spec(place)))
             continue
-        _refuse_absent(place)
         run = _run_of(place)
         runs += [run] if run else []
         label = run.description if run and run.description else ""
@@ -185,14 +182,6 @@ def _baseline(entries: Sequence[Entry], wanted: str | None) -> str:
     if wanted not in names:
         raise ConfigError(unknown_choice("baseline", wanted, names))
     return wanted
-
-
-def _refuse_absent(place: str) -> None:
-    if not place_of(place).exists() and "/" not in place:
-        raise ModelError(
-            f"'{place}' is neither a model nor an extractive method.{did_you_mean(place, [*SHIPPED, *EXTRACTIVE])} "
-            f"Methods: {', '.join(sorted(EXTRACTIVE))}."
-        )
 
 
 def _run_of(place: str) -> RunConfig | None:

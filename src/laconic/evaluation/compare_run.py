@@ -27,14 +27,12 @@ from laconic.config.trust import outside_names, trusting
 from laconic.errors import ConfigError, LaconicError
 from laconic.evaluation.compare_plan import Entry, Plan, settings_of
 from laconic.evaluation.measures import REVISION
-from laconic.evaluation.models import model_folder, model_identity, open_model
 from laconic.evaluation.predictions import fingerprint
 from laconic.evaluation.run import EvaluationResult, RougeScore, evaluate, options_of, score
-from laconic.evaluation.systems import ExtractiveSystem, Progress, System
+from laconic.evaluation.systems import Contender, model_folder
 from laconic.explain.record import from_dict, to_dict
 from laconic.files import write_json
 from laconic.metrics.bleu import bleu_paper, corpus_bleu
-from laconic.systems.extractive import ExtractiveSystem as ExplainedMethod
 from laconic.types import Record, Summary, references_of
 
 KINDS = ("1", "2", "L")
@@ -115,7 +113,7 @@ class Comparison:
     def _one(self, outcome: Outcome, run: RunConfig | None, title: str) -> None:
         entry = outcome.entry
         if run is None:
-            outcome.scored.append(self._score(self._system(entry, entry.place, entry.search), entry, title))
+            outcome.scored.append(self._score(self._contender(entry, entry.place, entry.search), entry, title))
             if entry.place is not None and (found := _training_of(Path(entry.place))):
                 outcome.trained.append(found)
             return
@@ -125,7 +123,7 @@ class Comparison:
         result = self._trained(place, run, folder, title)
         search = _changed(read_run(folder / "recipe.yaml").search.model_dump(), run.search.model_dump())
         with trusting(outside_names(run.model_dump())):
-            scored = self._score(self._system(entry, str(folder), search, slug), entry, title)
+            scored = self._score(self._contender(entry, str(folder), search, slug), entry, title)
         outcome.scored.append(scored)
         facts = {"folder": str(folder), "seed": run.training.seed, "train_loss": _last_training_loss(folder)}
         outcome.trained.append({**result, **facts})
@@ -189,15 +187,15 @@ class Comparison:
 
     # --------------------------------------------------------------------------------------- scoring
 
-    def _system(self, entry: Entry, place: str | None, search: Mapping[str, Any], name: str = "") -> System:
+    def _contender(self, entry: Entry, place: str | None, search: Mapping[str, Any], name: str = "") -> Contender:
         if entry.method is not None:
-            return ExtractiveSystem(entry.name, entry.method)
+            return Contender(entry.name, settings=entry.method)
         assert place is not None
         surface = self.plan.evaluation.surface
         search = ({} if surface is None else {"surface": surface}) | dict(search)
-        return _Model(name or entry.name, place, search, self.around.device)
+        return Contender(place, name=name or entry.name, settings=search, device=self.around.device)
 
-    def _score(self, system: System, entry: Entry, title: str) -> Scored:
+    def _score(self, system: Contender, entry: Entry, title: str) -> Scored:
         options = self._options
         made = fingerprint(system.identity, self.records)
         ways = [asdict(replace(options, batch_size=0)), REVISION, __version__]
@@ -207,80 +205,35 @@ class Comparison:
         if (stored := _read_json(scores)) is not None:
             return _scored_from(stored)
         predictions = self.out / "predictions" / f"{slug}-{made[:16]}.jsonl"
-        watched = _Watched(system, self.sampled)
+        wanted: set[int] = set(map(id, self.sampled))
+        seen: dict[int, Summary] = {}
         if predictions.is_file():
             lines = _read_lines(predictions)
             result = score(system.name, self.records, lines, options=options, unk_text=system.unk_text)
         else:
+
+            def keep(record: Record, summary: Summary) -> None:
+                if id(record) in wanted:
+                    seen[id(record)] = summary
+
             with self.around.watch(f"{title}: scoring", len(self.records)) as bar:
-                result = evaluate(watched, self.records, options=options, out=predictions, progress=bar.advance)
+                result = evaluate(
+                    system, self.records, options=options, out=predictions, progress=bar.advance, watch=keep
+                )
             lines = _read_lines(predictions)
-        scored = with_bleu(result, self.records, lines, self._samples(watched, entry))
+        scored = with_bleu(result, self.records, lines, self._samples(system, entry, seen))
         write_json(scores, _scored_to(scored))
         return scored
 
-    def _samples(self, watched: _Watched, entry: Entry) -> tuple[Summary, ...]:
-        """The sampled documents' summaries, with provenance where the system gives it."""
-        if entry.method is not None and entry.method["type"] != "oracle":
-            spec = dict(entry.method)
-            method = ExplainedMethod(spec.pop("type"), spec)
-            found = method.summarize_batch(self.sampled, explain=True, options=method.options({}))
-        else:
-            found = watched.samples(self._options.batch_size)
+    def _samples(self, system: Contender, entry: Entry, seen: dict[int, Summary]) -> tuple[Summary, ...]:
+        """The sampled documents' summaries; those that an earlier process wrote are written again."""
+        missing = [record for record in self.sampled if id(record) not in seen]
+        made = system.summarize(missing, batch_size=self._options.batch_size) if missing else []
+        seen |= {id(record): summary for record, summary in zip(missing, made, strict=True)}
         return tuple(
-            replace(summary, document=record.document, id=record.id, model=entry.label)
-            for summary, record in zip(found, self.sampled, strict=True)
+            replace(seen[id(record)], document=record.document, id=record.id, model=entry.label)
+            for record in self.sampled
         )
-
-
-class _Model:
-    """A model that is loaded when it first has to write something."""
-
-    def __init__(self, name: str, place: str, search: Mapping[str, Any], device: str) -> None:
-        self.name, self.identity = name, model_identity(place, search)
-        self._arguments: dict[str, Any] = {"device": device, "search": search, "name": name}
-        self._place = place
-        self._opened: System | None = None
-
-    @property
-    def unk_text(self) -> str | None:
-        return self._open().unk_text
-
-    def summarize(self, records: Sequence[Record], *, batch_size: int, progress: Progress) -> list[Summary]:
-        return self._open().summarize(records, batch_size=batch_size, progress=progress)
-
-    def _open(self) -> System:
-        if self._opened is None:
-            self._opened = open_model(self._place, **self._arguments)
-        return self._opened
-
-
-class _Watched:
-    """A system that keeps what it wrote of some records."""
-
-    def __init__(self, system: System, wanted: Sequence[Record]) -> None:
-        self.name, self.identity, self._system = system.name, system.identity, system
-        self._wanted = list(wanted)
-        self._kept: dict[int, Summary] = {}
-
-    @property
-    def unk_text(self) -> str | None:
-        return self._system.unk_text
-
-    def summarize(self, records: Sequence[Record], *, batch_size: int, progress: Progress) -> list[Summary]:
-        wanted = {id(record) for record in self._wanted}
-        made = self._system.summarize(records, batch_size=batch_size, progress=progress)
-        for record, summary in zip(records, made, strict=True):
-            if id(record) in wanted:
-                self._kept[id(record)] = summary
-        return made
-
-    def samples(self, batch_size: int) -> list[Summary]:
-        """In the order of the records; what an earlier process wrote is written again."""
-        missing = [record for record in self._wanted if id(record) not in self._kept]
-        if missing:
-            self.summarize(missing, batch_size=batch_size, progress=lambda count: None)
-        return [self._kept[id(record)] for record in self._wanted]
 
 
 def with_bleu(

@@ -1,13 +1,13 @@
 """Decode a split with one system, score it, and keep what was decoded.
 
-result = evaluate(open_system("runs/a/model"), records, out=Path("runs/a/predictions.jsonl"))
+result = evaluate(Contender("runs/a"), records, out=Path("runs/a/predictions.jsonl"))
 result.rouge["1"].f, result.rouge["1"].low, result.signature
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,11 +17,13 @@ from laconic.config.section import validate
 from laconic.errors import DataError
 from laconic.evaluation.measures import measure, reading_measures
 from laconic.evaluation.predictions import PredictionFile, fingerprint, prediction_of
-from laconic.evaluation.systems import Progress, System
+from laconic.evaluation.systems import Contender, Progress
 from laconic.metrics.rouge import RougeResult
 from laconic.metrics.scoring import RunScoring, Shown, score_texts, scoring
 from laconic.text.numbers import restore_numbers
-from laconic.types import Record, references_of
+from laconic.types import Record, Summary, references_of
+
+Watch = Callable[[Record, Summary], object]  # is shown what the system writes
 
 WINDOW_BATCHES = 8  # so many batches are decoded (sorted by length) between two writes of predictions
 
@@ -116,34 +118,36 @@ class EvaluationResult:
 
 
 def evaluate(
-    system: System,
+    system: Contender,
     records: Sequence[Record],
     *,
     options: EvaluationOptions | None = None,
     out: Path | None = None,
     progress: Progress | None = None,
+    watch: Watch | None = None,
 ) -> EvaluationResult:
     """Summarize every record and compare with its references (all of them count).
 
     ``out`` is where the predictions go; they are written beside it, renamed when complete, and an interrupted
     call with the same system, settings and records goes on where it stopped. ``progress`` is called with the
-    number of records just done.
+    number of records just done, ``watch`` with each record and its summary.
 
     Raises:
         DataError: no records, or a record without a summary to compare with.
     """
     options = options or EvaluationOptions()
-    lines, seconds = predict(system, records, batch_size=options.batch_size, out=out, progress=progress)
+    lines, seconds = predict(system, records, batch_size=options.batch_size, out=out, progress=progress, watch=watch)
     return score(system.name, records, lines, options=options, unk_text=system.unk_text, seconds=seconds)
 
 
 def predict(
-    system: System,
+    system: Contender,
     records: Sequence[Record],
     *,
     batch_size: int = 32,
     out: Path | None = None,
     progress: Progress | None = None,
+    watch: Watch | None = None,
 ) -> tuple[list[dict[str, Any]], float]:
     """The first half of `evaluate`: the predictions, and the seconds it took; 0 where an earlier call had made some."""
     _refuse_unscorable(records)
@@ -155,8 +159,11 @@ def predict(
         window = WINDOW_BATCHES * batch_size
         for first in range(done, len(records), window):
             chunk = records[first : first + window]
-            summaries = system.summarize(chunk, batch_size=batch_size, progress=progress or _ignore)
-            predictions.add(prediction_of(s, r) for s, r in zip(summaries, chunk, strict=True))
+            made = list(zip(chunk, system.summarize(chunk, batch_size=batch_size, progress=progress), strict=True))
+            if watch is not None:
+                for record, summary in made:
+                    watch(record, summary)
+            predictions.add(prediction_of(summary, record) for record, summary in made)
         predictions.finish()
         lines = predictions.lines
     return lines, 0.0 if done else time.perf_counter() - start
@@ -199,10 +206,6 @@ def score(
         shown=options.shown,
         flags=options.flags,
     )
-
-
-def _ignore(count: int) -> None:
-    return
 
 
 def _rouge_score(found: RougeResult, kind: str, shown: Shown) -> RougeScore:

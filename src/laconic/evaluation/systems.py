@@ -1,74 +1,104 @@
-"""What can be evaluated. Extractive methods are here; trained models, which need torch, in `models`."""
+"""What can be evaluated: whatever `Summarizer` opens, by the same names, and what identifies it.
+
+No tensor library is imported before a model has to write something.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import json
-import re
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
 
-from laconic.config.loading import parse_overrides
-from laconic.config.names import EXTRACTIVE, parse
-from laconic.extractive.baselines import Oracle
-from laconic.types import Record, Summary, references_of
+from laconic.config.loading import load_run
+from laconic.config.shipped import place_of
+from laconic.summarizer import Summarizer
+from laconic.systems.extractive import ExtractiveSystem, is_method
+from laconic.types import Record, Summary
 
 Progress = Callable[[int], object]
 
 
-class System(Protocol):
-    """Something that turns records into summaries; ``progress`` is told the number of records just done.
+class Contender:
+    """A system in an evaluation: ``place`` is a run or model folder, a hub id or an extractive method, the oracle too.
 
-    ``identity`` says everything that decides the summaries (two systems of equal identity write equal
-    ones); ``unk_text`` is what a word outside the vocabulary looks like in its output, if it can occur.
+    ``settings`` are decoding settings or those of the method (the whole spec of a component, where they have a
+    ``type``), ``name`` is what tables call it (``place`` if not given). Of a model the text is scored that its run asks
+    for in ``evaluation.surface``, unless ``settings`` say ``surface`` themselves. ``identity`` says everything that
+    decides the summaries: contenders of equal identity write equal ones. A model is opened when it first has to write.
+
+    Raises:
+        ConfigError: settings that the method does not have.
     """
 
+    def __init__(
+        self, place: str, *, name: str | None = None, settings: Mapping[str, Any] | None = None, device: str = "cpu"
+    ) -> None:
+        self.name, self._place, self._device = name or place, place, device
+        self._method: ExtractiveSystem | None = None
+        self._search: dict[str, Any] = {}
+        if is_method(place) or "type" in (settings or {}):
+            self._method = ExtractiveSystem(place, settings)
+            described = self._method.describe(self._method.options({}))
+            self.identity = json.dumps(["extractive", self.name, described])
+            return
+        folder = model_folder(place)
+        recipe = folder / "recipe.yaml"
+        surface = load_run(recipe).evaluation.surface if recipe.is_file() else None
+        self._search = ({} if surface is None else {"surface": surface}) | dict(settings or {})
+        self.identity = json.dumps([_identity(folder, place), self._search], sort_keys=True)
+
+    @cached_property
+    def summarizer(self) -> Summarizer:
+        """Opened now if it was not before.
+
+        Raises:
+            ModelError: there is no such model, or it is damaged.
+        """
+        if self._method is not None:
+            return Summarizer(self._method)
+        folder = model_folder(self._place)
+        return Summarizer.from_pretrained(str(folder) if folder.is_dir() else self._place, device=self._device)
+
     @property
-    def name(self) -> str: ...
-    @property
-    def identity(self) -> str: ...
-    @property
-    def unk_text(self) -> str | None: ...
+    def unk_text(self) -> str | None:
+        """What a word outside the vocabulary looks like in the output, if it can occur."""
+        return self.summarizer.system.unk_text
 
-    def summarize(self, records: Sequence[Record], *, batch_size: int, progress: Progress) -> list[Summary]: ...
-
-
-def method_spec(name: str) -> dict[str, Any]:
-    """``lexrank``, ``lead-1`` (that many sentences) or ``lead:sentences=2,language=de`` as a component's spec."""
-    method, colon, settings = name.partition(":")
-    spec: dict[str, Any] = {"type": method}
-    numbered = re.fullmatch(r"(.+)-(\d+)", method)
-    if method not in EXTRACTIVE and numbered:
-        spec = {"type": numbered[1], "sentences": int(numbered[2])}
-    return spec | (parse_overrides(settings.split(",")) if colon else {})
+    def summarize(
+        self, records: Sequence[Record], *, batch_size: int = 32, progress: Progress | None = None
+    ) -> list[Summary]:
+        """What it writes, sure of it or not, with the origin of each word; ``progress`` is told the number of records
+        just done."""
+        return self.summarizer.summarize(
+            records, explain=True, batch_size=batch_size, progress=progress, always_write=True, **self._search
+        )
 
 
-class ExtractiveSystem:
-    """A method of the table `EXTRACTIVE`; ``name`` may carry options, see `method_spec`, unless ``spec`` has them.
-
-    The oracle sees the references; it is a bound, not a system.
-    """
-
-    unk_text = None
-
-    def __init__(self, name: str, spec: Mapping[str, Any] | None = None) -> None:
-        self.name = name
-        cls, config = parse("extractive method", EXTRACTIVE, spec or method_spec(name))
-        self._method = cls(config)
-        self.identity = json.dumps(["extractive", name, config.model_dump(mode="json")])
-
-    def summarize(self, records: Sequence[Record], *, batch_size: int, progress: Progress) -> list[Summary]:
-        summaries = []
-        for record in records:
-            document = list(record.sentences) or record.document
-            if isinstance(self._method, Oracle):
-                text = self._method.text(document, references=references_of(record))
-            else:
-                text = self._method.text(document)
-            summaries.append(Summary(text, id=record.id, model=self.name))
-            progress(1)
-        return summaries
+def model_folder(place: str) -> Path:
+    """The model's own folder, where ``place`` is a run's folder or a model of the package; else ``place``."""
+    folder = place_of(place)
+    return folder / "model" if (folder / "model").is_dir() else folder
 
 
-def is_method(name: str) -> bool:
-    """Is ``name`` an extractive method, with or without options?"""
-    return method_spec(name)["type"] in EXTRACTIVE
+def weights_identity(place: str) -> str:
+    """What identifies a model, the decoding defaults that it comes with left out."""
+    return _identity(model_folder(place), place, {*_NOT_IDENTITY, "generation_config.json"})
+
+
+_NOT_IDENTITY = frozenset({"metrics.json", "environment.json"})
+
+
+def _identity(folder: Path, name: str, without: Collection[str] = _NOT_IDENTITY) -> str:
+    """A digest of a local model's files; the id of a model on the hub."""
+    if not folder.is_dir():
+        return name
+    digest = hashlib.sha256()
+    for path in sorted(folder.glob("*")):
+        if path.suffix in {".json", ".safetensors"} and path.name not in without:
+            digest.update(path.name.encode())
+            with path.open("rb") as file:
+                digest.update(hashlib.file_digest(file, "sha256").digest())
+    return digest.hexdigest()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from pydantic import Field
@@ -34,6 +34,8 @@ class Extractor:
     """
 
     Config: type[ExtractorConfig] = ExtractorConfig
+    needs_reference: ClassVar[bool] = False  # does `summarize` take ``references``?
+    cuts: ClassVar[bool] = False  # may `text` end inside a sentence?
 
     def __init__(self, config: Any | None = None) -> None:
         self.config: Any = self.Config() if config is None else config

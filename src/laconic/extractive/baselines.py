@@ -34,6 +34,8 @@ class First(Lead):
 class FirstWords(Extractor):
     """The document's first ``words`` blank-separated words; the last sentence is cut."""
 
+    cuts = True
+
     class Config(ExtractorConfig):
         words: int = Field(50, ge=1)
 
@@ -53,6 +55,8 @@ class FirstWords(Extractor):
 
 class FirstCharacters(Extractor):
     """The document's first ``characters`` characters, blanks not counted (LCSTS's first 30)."""
+
+    cuts = True
 
     class Config(ExtractorConfig):
         characters: int = Field(30, ge=1)
@@ -103,6 +107,8 @@ class Oracle(Extractor):
 
     English text is compared as ROUGE-1.5.5 does with stemming; a reference without ASCII words as Unicode text.
     """
+
+    needs_reference = True
 
     def summarize(self, document: str | Sequence[str], references: str | Sequence[str] = ()) -> list[int]:
         """The picked indices, in document order.

@@ -14,6 +14,7 @@ from laconic.server.problems import ProblemError
 from laconic.server.schemas import ModelInfo, OptionInfo
 from laconic.server.settings import Settings
 from laconic.summarizer import Summarizer, System
+from laconic.systems.extractive import ExtractiveSystem, is_method
 
 # The decoding options a client may set. Scorers and model switches are left to the operator: they can name code.
 SEARCH_OPTIONS = (
@@ -22,22 +23,11 @@ SEARCH_OPTIONS = (
     *("diverse_groups", "diversity_strength", "finish", "unfinished", "early_stopping", "surface", "capitals"),
     *("min_length_share", "choose", "no_repeat_word"),
 )
-GREEDY = {
-    key: value
-    for key, value in {
-        "beam_size": 1,
-        "num_return": 1,
-        "diverse_groups": 1,
-        "shrink_beam": False,
-        "choose": "best",
-    }.items()
-    if key in SearchConfig.model_fields
-}
+GREEDY = {"beam_size": 1, "num_return": 1, "diverse_groups": 1, "shrink_beam": False, "choose": "best"}
 HIDDEN_SETTINGS = {"stop_words"}  # may name a file of this machine
 MAX_NUMBER = 1000.0  # of options that have no bound of their own
 MAX_TEXT = 1000
 METHOD_SECONDS = 10.0
-NEEDS_REFERENCE = {"oracle"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,8 +118,8 @@ class Catalogue:
         for name, summarizer in models.items():
             self._entries[name] = _served(name, summarizer.system, settings)
         for name in sorted(EXTRACTIVE):
-            if name not in NEEDS_REFERENCE and name not in self._entries:
-                self._entries[name] = _served(name, Summarizer.from_pretrained(name).system, settings)
+            if name not in self._entries and not (method := ExtractiveSystem(name)).needs_reference:
+                self._entries[name] = _served(name, method, settings)
         self.default = next(iter(models))
 
     def __iter__(self) -> Iterator[Served]:
@@ -159,7 +149,8 @@ def open_models(places: Sequence[str], device: str) -> dict[str, Summarizer]:
     """
     models: dict[str, Summarizer] = {}
     for place in places:
-        given, equals, rest = (place, "", "") if Path(place).exists() else place.partition("=")
+        whole = Path(place).exists() or is_method(place)
+        given, equals, rest = (place, "", "") if whole else place.partition("=")
         summarizer = Summarizer.from_pretrained(rest if equals else place, device=device)
         name = given if equals else summarizer.name or place
         if name in models:

@@ -1,48 +1,94 @@
-"""An extractive method behind the interface of `Summarizer`: its provenance is the place of each sentence."""
+"""Extractive methods: the grammar of their names, and one behind the interface of `laconic.summarizer.System`.
+
+A name is ``lexrank``, ``lead-1`` (that many sentences) or ``concept_ilp:max_words=50,sentences=9`` (any settings); it
+means the same in every command and in Python.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from laconic.config.loading import parse_overrides
 from laconic.config.names import EXTRACTIVE, parse, resolve
-from laconic.errors import ConfigError
+from laconic.config.shipped import SHIPPED, place_of
+from laconic.errors import ConfigError, ModelError, did_you_mean
 from laconic.explain.provenance import extractive_summary
 from laconic.extractive.base import Extractor
-from laconic.types import Record, Summary
+from laconic.types import Record, Summary, references_of
 
 Progress = Callable[[int], object]
 OnText = Callable[[int, str], object]
 
 
+def method_spec(name: str) -> dict[str, Any]:
+    """The spec of a component (``type`` and settings) that a name means, whether there is such a method or not."""
+    method, colon, settings = name.partition(":")
+    spec: dict[str, Any] = {"type": method}
+    numbered = re.fullmatch(r"(.+)-(\d+)", method)
+    if method not in EXTRACTIVE and numbered:
+        spec = {"type": numbered[1], "sentences": int(numbered[2])}
+    return spec | (parse_overrides(settings.split(",")) if colon and spec["type"] in EXTRACTIVE else {})
+
+
+def is_method(name: str) -> bool:
+    """Is ``name`` an extractive method, with or without settings? (A folder of such a name is ``./lead-1``.)"""
+    return method_spec(name)["type"] in EXTRACTIVE
+
+
+def check_name(name: str) -> bool:
+    """Whether ``name`` is a method rather than a model, found out before anything runs.
+
+    Raises:
+        ModelError: it can be neither.
+        ConfigError: settings that the method does not have.
+    """
+    if is_method(name):
+        ExtractiveSystem(name)
+        return True
+    if not place_of(name).exists() and "/" not in name:
+        raise ModelError(
+            f"'{name}' is neither a model nor an extractive method.{did_you_mean(name, [*SHIPPED, *EXTRACTIVE])} "
+            f"Methods: {', '.join(sorted(EXTRACTIVE))}."
+        )
+    return False
+
+
 class ExtractiveSystem:
-    """``name`` is an entry of the table EXTRACTIVE, ``settings`` its options."""
+    """The method ``name`` with further ``settings``, or, where these have a ``type``, the method they describe; its
+    provenance is the place of each sentence."""
 
     calibration = None  # its words are the document's own
+    unk_text = None
 
-    def __init__(self, name: str, settings: Mapping[str, Any]) -> None:
+    def __init__(self, name: str, settings: Mapping[str, Any] | None = None) -> None:
         self.name = name
-        self.settings = dict(settings)
-        self.options({})
+        given = dict(settings or {})
+        self._spec = given if "type" in given else method_spec(name) | given
+        self._extractor = self.options({})
+
+    @property
+    def needs_reference(self) -> bool:
+        """Does the method pick by the reference summary? It can be evaluated, not used."""
+        return self._extractor.needs_reference
 
     def options(self, overrides: Mapping[str, Any]) -> Extractor:
         """The method with its settings changed by ``overrides``.
 
         Raises:
-            ConfigError: an unknown option, or the oracle, which needs the reference.
+            ConfigError: no such method, an unknown setting, or a value that does not fit.
         """
-        known = resolve("extractive method", EXTRACTIVE, self.name).Config.model_fields
+        known = resolve("extractive method", EXTRACTIVE, self._spec["type"]).Config.model_fields
         for key in overrides:
             if key not in known:
                 raise ConfigError(f"'{self.name}' is extractive and has no setting '{key}'; it has {', '.join(known)}.")
-        cls, config = parse("extractive method", EXTRACTIVE, {"type": self.name, **self.settings, **overrides})
-        if getattr(cls, "needs_reference", self.name == "oracle"):
-            raise ConfigError(f"'{self.name}' picks by the reference summary: it can be evaluated, not used.")
+        cls, config = parse("extractive method", EXTRACTIVE, {**self._spec, **overrides})
         return cls(config)
 
     def describe(self, options: Extractor) -> dict[str, Any]:
         """The settings, for records of results."""
-        return {"method": self.name, **options.config.model_dump(mode="json")}
+        return {"method": self._spec["type"], **options.config.model_dump(mode="json")}
 
     def summarize_batch(
         self,
@@ -70,7 +116,7 @@ class ExtractiveSystem:
     def about(self) -> dict[str, Any]:
         """What kind of thing this is, for those who choose one: it copies sentences and has no weights."""
         return {
-            "family": self.name,
+            "family": self._spec["type"],
             "copies": True,
             "parameters": None,
             "max_source_tokens": None,
@@ -79,15 +125,17 @@ class ExtractiveSystem:
 
     def _one(self, record: Record, extractor: Extractor) -> Summary:
         document = record.document
-        given: str | list[str] = list(record.sentences) if record.sentences else document
+        given = list(record.sentences) or document
         sentences = extractor.sentences(given)
+        asked = {"references": references_of(record)} if extractor.needs_reference else {}
+        picked = extractor.summarize(sentences, **asked)
         places = locate(document, sentences)
-        if record.sentences and None in places:  # a split that does not fit the text: use our own
-            given, sentences = document, extractor.sentences(document)
-            places = locate(document, sentences)
-        picked = [places[index] for index in extractor.pick_from(sentences)]
-        spans = [place for place in picked if place is not None]
-        spans = shorten(document, spans, len("".join(extractor.text(given).split())))
+        spans = [place for index in picked if (place := places[index]) is not None]
+        if len(spans) < len(picked):  # the split that came with the text is of another writing of it
+            text = " ".join(" ".join(sentences[index] for index in picked).split())
+            return Summary(text, id=record.id, model=self.name, document=document)
+        if extractor.cuts:
+            spans = shorten(document, spans, len("".join(extractor.text(given).split())))
         return extractive_summary(document, spans, model_name=self.name, record_id=record.id)
 
     def score(self, records: Sequence[Record], batch_size: int, progress: Progress | None) -> list[float]:

@@ -156,6 +156,11 @@ class NeuralSystem:
         return results
 
     @property
+    def unk_text(self) -> str | None:
+        """The token for words outside the vocabulary."""
+        return self.tokenizer.token(self.tokenizer.unk_id)
+
+    @property
     def calibration(self) -> Calibration | None:
         """How confident the model may be, where that has been found out."""
         return self.loaded.calibration

@@ -11,7 +11,7 @@ from laconic.evaluation.compare import compared, how_scored, result_table
 from laconic.evaluation.measures import measure
 from laconic.evaluation.run import EvaluationOptions, evaluate, options_of, score
 from laconic.evaluation.sweep import best_lines, best_of, sweep_names
-from laconic.evaluation.systems import ExtractiveSystem
+from laconic.evaluation.systems import Contender
 from laconic.metrics.rouge import rouge
 from laconic.types import Record
 
@@ -84,7 +84,7 @@ def test_sizes_of_a_sweep() -> None:
     assert sweep_names("first_words:10-30:10") == [f"first_words:words={n}" for n in (10, 20, 30)]
     assert sweep_names("first_characters:5-6") == ["first_characters:characters=5", "first_characters:characters=6"]
     for name in (*sweep_names("first_words:5-9:2"), *sweep_names("first_characters:5-6"), *sweep_names("lead:1-2")):
-        ExtractiveSystem(name)
+        Contender(name)
 
 
 @pytest.mark.parametrize("spec", ["lead", "lead:3", "lead:3-1", "lead:0-2", "lead:1-5:0", "led:1-2", "lead:a-b"])
@@ -95,14 +95,14 @@ def test_sweeps_that_mean_nothing(spec: str) -> None:
 
 def test_the_best_size_by_each_kind() -> None:
     records = [Record("The cat sat. The dog ran. An owl flew.", "the cat sat the dog ran")]
-    results = {name: evaluate(ExtractiveSystem(name), records) for name in sweep_names("lead:1-3")}
+    results = {name: evaluate(Contender(name), records) for name in sweep_names("lead:1-3")}
     best = best_of(list(results.values()))
     assert best == {"1": "lead-2", "2": "lead-2", "L": "lead-2", "mean": "lead-2"}
     assert best_lines({"lead:1-3": best}, results) == [
         "lead:1-3: best lead-2 (ROUGE-1 100.00, ROUGE-2 100.00, ROUGE-L 100.00, mean)"
     ]
     same = [Record("A b.", "a b")] * 2
-    tied = {name: evaluate(ExtractiveSystem(name), same) for name in sweep_names("lead:1-2")}
+    tied = {name: evaluate(Contender(name), same) for name in sweep_names("lead:1-2")}
     assert set(best_of(list(tied.values())).values()) == {"lead-1"}  # of equals the first
 
 

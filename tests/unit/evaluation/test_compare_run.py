@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -19,7 +19,9 @@ from laconic.evaluation import compare_run
 from laconic.evaluation.compare_plan import Choice, Plan, plan_recipe
 from laconic.evaluation.compare_run import Comparison, Surroundings, with_bleu
 from laconic.evaluation.run import score
+from laconic.evaluation.systems import Contender
 from laconic.metrics.bleu import bleu_paper, corpus_bleu
+from laconic.systems.extractive import is_method
 from laconic.training.state import TrainResult
 from laconic.types import Record, Summary
 
@@ -53,16 +55,15 @@ class Machine:
         losses = {"val_loss_tf": 3.0 + run.training.seed}
         return TrainResult(str(folder), str(folder / "model"), 1, 1, "max_updates", 3.0, 1, losses, 0.1)
 
-    def open(self, place: str, *, device: str, search: dict[str, Any], name: str) -> Any:
-        def summarize(
-            records: Sequence[Record], *, batch_size: int, progress: Callable[[int], object]
-        ) -> list[Summary]:
-            progress(len(records))
+    def open(self, contender: Contender) -> Any:
+        name = contender.name
+
+        def summarize(records: Sequence[Record], **_: Any) -> list[Summary]:
             self.decoded += [f"{name}:{record.id}" for record in records]
             count = 2 if "lstm" in name else 1
             return [Summary(" ".join(record.document.split()[:count]), id=record.id) for record in records]
 
-        return SimpleNamespace(name=name, identity="", unk_text="<unk>", summarize=summarize)
+        return SimpleNamespace(summarize=summarize, system=SimpleNamespace(unk_text="<unk>"))
 
     def surroundings(self) -> Surroundings:
         def watch(title: str, total: int) -> Any:
@@ -74,7 +75,9 @@ class Machine:
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
     made = Machine()
-    monkeypatch.setattr(compare_run, "open_model", made.open)
+    real = Contender.summarizer.func
+    opened = property(lambda self: real(self) if is_method(self.name) else made.open(self))
+    monkeypatch.setattr(Contender, "summarizer", opened)
     return made
 
 
