@@ -56,7 +56,8 @@ def test_json_and_files(data: Path, tmp_path: Path, capsys: pytest.CaptureFixtur
         (["lexrnk"], 4, "Did you mean 'lexrank'?"),
         (["lead-1", "lead:sentnces=1"], 2, "Did you mean 'sentences'?"),
         (["lead-1", "--split", "test"], 3, "has no 'test' split"),
-        (["lead-1", "--set", "beam_sise=3"], 2, "Did you mean 'beam_size'?"),
+        (["lead-1", "--set", "beam_size=3"], 2, "none of these systems is a model"),
+        (["oneline", "--set", "beam_sise=3"], 2, "Did you mean 'beam_size'?"),
         (["lead-1", "--profile", "perl"], 2, "Unknown ROUGE profile"),
         (["lead-1", "--document-column", "dokument"], 3, "Did you mean 'document'?"),
     ],
@@ -83,3 +84,9 @@ def test_a_broken_line_is_skipped_on_request(data: Path, capsys: pytest.CaptureF
     assert "validation.jsonl:3" in capsys.readouterr().err
     assert main(["evaluate", "lead-1", "--data", str(data), "--skip-bad"]) == 0
     assert "1 record skipped" in capsys.readouterr().err
+
+
+def test_settings_are_checked_together_with_those_of_the_model(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """oneline's beam of 4 is what choose=mbr needs; alone it would not fit the default beam."""
+    assert main(["evaluate", "oneline", "--data", str(data), "--set", "choose=mbr"]) == 0
+    assert "oneline" in capsys.readouterr().out

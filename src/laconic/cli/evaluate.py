@@ -15,8 +15,7 @@ from laconic.cli.options import TrustCode
 from laconic.cli.progress import progress, quiet
 from laconic.cli.tables import aligned
 from laconic.config.loading import parse_overrides
-from laconic.config.schema import EvaluationConfig, SearchConfig
-from laconic.config.section import validate
+from laconic.config.schema import EvaluationConfig
 from laconic.data.readers import ReadOptions, SkipCounter, find_splits, is_one_data_set, read_with
 from laconic.errors import ConfigError, DataError
 from laconic.text.control import safe_print as print
@@ -78,7 +77,6 @@ def command(
     """
     overrides = parse_overrides(search or [])
     overrides = overrides.get("search", overrides)
-    validate(SearchConfig, overrides, where="search")
     from laconic.evaluation.run import options_of
     from laconic.evaluation.sweep import sweep_names
     from laconic.evaluation.systems import Contender
@@ -90,6 +88,8 @@ def command(
         raise ConfigError("Name a model or an extractive method to score, or give --sweep lead:1-5.")
     for name in names:
         check_name(name)
+    if overrides and all(map(is_method, names)):
+        raise ConfigError("--set changes how models decode, and none of these systems is a model: leave it out.")
     scoring = EvaluationConfig(
         profile=profile,
         batch_size=batch_size,
