@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+import sys
 import textwrap
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ MAX_FILE_LINES, MAX_FUNCTION_LINES, MAX_PARAMETERS = 500, 80, 8
 
 # From the bottom up; a package imports packages of lower layers, and within its layer only those named below.
 LAYERS: list[set[str]] = [
-    {"", "errors", "files", "jobs", "types"},  # "" is laconic/__init__.py
+    {"", "errors", "files", "jobs", "types", "papers"},  # "" is laconic/__init__.py
     {"config", "text"},
     {"layers", "data", "metrics", "search"},
     {"models", "objectives", "extractive", "explain"},
@@ -148,6 +149,17 @@ def wrong_directions(tree: Tree) -> list[str]:
     return found
 
 
+def papers_alone(tree: Tree) -> list[str]:
+    """The equations import torch and the standard library, not each other: one file is read beside one paper."""
+    return [
+        f"{module}:{item.line} imports {item.target}: the papers' equations import torch alone"
+        for module, source in tree.items()
+        if package_of(module) == "papers"
+        for item in imports_of(source, set(tree))
+        if _root(item.target) != "torch" and _root(item.target) not in sys.stdlib_module_names
+    ]
+
+
 def cycles(tree: Tree) -> list[str]:
     """Modules that import each other in a circle, imports inside functions included."""
     graph = {
@@ -263,6 +275,7 @@ def _is_docstring(node: ast.stmt) -> bool:
 
 RULES: list[Callable[[Tree], list[str]]] = [
     wrong_directions,
+    papers_alone,
     cycles,
     star_imports,
     imports_inside_functions,
@@ -328,6 +341,9 @@ BAD: dict[str, tuple[Callable[[Tree], list[str]], Tree]] = {
     "models and search": (wrong_directions, {"laconic.search.a": "import laconic.models.base"}),
     "neighbours of a layer": (wrong_directions, {"laconic.metrics.a": "import laconic.data.readers"}),
     "an unknown package": (wrong_directions, {"laconic.stuff.a": ""}),
+    "a paper and ours": (papers_alone, {"laconic.papers.a": "import torch\nfrom laconic.errors import X"}),
+    "a paper and another": (papers_alone, {"laconic.papers.a": "from laconic.papers import b", "laconic.papers.b": ""}),
+    "a paper and numpy": (papers_alone, {"laconic.papers.a": "import numpy as np"}),
     "a circle": (
         cycles,
         {
@@ -374,6 +390,7 @@ GOOD: list[tuple[Callable[[Tree], list[str]], Tree]] = [
     (imports_inside_functions, {"laconic.data.a": "def f():\n    import datasets"}),
     (tensor_imports, {"laconic.types": "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import torch"}),
     (over_budget, {"laconic.text.a": "def f(self, a, b, c, d, e, f, g, h): ..."}),
+    (papers_alone, {"laconic.papers.a": "import math\nfrom torch.nn.functional import linear"}),
     (cycles, {"laconic.a": "import laconic.b\nimport laconic.c", "laconic.b": "import laconic.c", "laconic.c": ""}),
 ]
 

@@ -15,9 +15,10 @@ from laconic.config.names import COPY_HEADS, build, parse
 from laconic.config.section import validate
 from laconic.errors import ConfigError
 from laconic.layers.copying.base import CopyHead, CopySource, GoldTokens, HeadInput, SourceSide
-from laconic.layers.masking import mask_scores, masked_softmax
+from laconic.layers.masking import mask_scores
 from laconic.layers.transformer import CrossTap
 from laconic.layers.vocabulary import VocabularyProjection
+from laconic.papers.pointer_generator import attention_weights
 from laconic.types import AttentionOutput
 from samples import UNK, randomise
 from trees import Unmodified, tensors_on
@@ -77,7 +78,7 @@ def source_of(head: CopyHead, ids: Tensor = IDS, mask: Tensor = MASK, size: int 
 
 def inputs_of(seed: int = 0) -> tuple[HeadInput, AttentionOutput]:
     scores = mask_scores(2 * rand(B, Q, S, seed=seed + 2), MASK.unsqueeze(1))
-    weights = masked_softmax(scores, MASK.unsqueeze(1))
+    weights = attention_weights(scores, MASK.unsqueeze(1))
     attention = AttentionOutput(rand(B, Q, 3, seed=seed + 3), weights, scores)
     queries, side = rand(B, Q, HEADS, WIDTH, seed=seed + 4), side_of()
     tap = CrossTap(rand(B, Q, F, seed=seed + 5), queries, side.keys, side.values, MASK)
@@ -104,7 +105,7 @@ def history_of(head: CopyHead, side: SourceSide | None = None) -> Tensor | None:
     """What a head that remembers might remember: a distribution over the real tokens for every query (B Q, S)."""
     if head.begin(side or side_of()) is None:
         return None
-    return masked_softmax(rand(B, Q, S, seed=9), MASK.unsqueeze(1)).flatten(0, 1)
+    return attention_weights(rand(B, Q, S, seed=9), MASK.unsqueeze(1)).flatten(0, 1)
 
 
 @torch.no_grad()
@@ -240,7 +241,7 @@ def test_gradients(spec: dict[str, Any]) -> None:
         known = side
         if head.reads_taps:
             queries, states, own_queries, own_keys, values = projected
-            given.weights = masked_softmax(scores, MASK.unsqueeze(1))
+            given.weights = attention_weights(scores, MASK.unsqueeze(1))
             given.cross = replace(inputs.cross, queries=queries)
             known = SourceSide(states, own_queries, own_keys, values, MASK, IDS)
         return head.gold_log_probs(given, scores[rows, steps], source_of(head, side=known), gold)[0]

@@ -25,12 +25,13 @@ from laconic.config.names import (
     build,
     parse,
 )
-from laconic.layers.attention.chunked import entropy, log_of, sparsemax
+from laconic.layers.attention.chunked import log_of
 from laconic.layers.copying.guided import guided_weights
 from laconic.layers.masking import log_weights
-from laconic.layers.opponent.attention import opponent_weights
-from laconic.layers.opponent.branch import DecoderShape
+from laconic.layers.opponent import DecoderShape
 from laconic.objectives.base import Objective
+from laconic.papers.coarse_to_fine import entropy, sparsemax
+from laconic.papers.contrastive import opponent_weights
 from laconic.types import Memory
 from samples import VOCAB, random_batch
 
@@ -106,7 +107,7 @@ def test_opponents(kind: str, normalizer: str, queries: Tensor, keys: Tensor, va
     spec = {"type": kind, "layer": 0, "head": 1, "normalizer": normalizer}
     opponent = build("opponent", OPPONENTS, spec, shape=DecoderShape(1, 2, D), vocab_size=VOCAB, unk_id=1)
     reading = opponent.read(queries, keys, values, mask)
-    kept = reading.kept.any(dim=-1)
+    kept = reading.allowed.any(dim=-1)
     torch.testing.assert_close(reading.opponent.sum(-1), kept.float())  # rows sum to one, or keep nothing
     assert_finite([reading.opponent, opponent.features(reading.context)], [queries, keys, values], opponent)
 

@@ -77,12 +77,12 @@ OBJECTIVES: Table = {
     "self_critical": "laconic.objectives.risk:SelfCritical",
 }
 OPPONENTS: Table = {
-    "dynamic": "laconic.layers.opponent.kinds:MaskDynamic",
-    "inverse": "laconic.layers.opponent.kinds:Inverse",
-    "max": "laconic.layers.opponent.kinds:MaskMaximum",
-    "none": "laconic.layers.opponent.kinds:Unmasked",
-    "one_minus": "laconic.layers.opponent.kinds:OneMinus",
-    "topk": "laconic.layers.opponent.kinds:MaskTopK",
+    "dynamic": "laconic.layers.opponent:MaskDynamic",
+    "inverse": "laconic.layers.opponent:Inverse",
+    "max": "laconic.layers.opponent:MaskMaximum",
+    "none": "laconic.layers.opponent:Unmasked",
+    "one_minus": "laconic.layers.opponent:OneMinus",
+    "topk": "laconic.layers.opponent:MaskTopK",
 }
 SCORERS: Table = {
     "coverage_penalty": "laconic.search.scorers:CoveragePenalty",

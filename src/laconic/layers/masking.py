@@ -1,4 +1,4 @@
-"""Masks and the softmax under a mask. Masks are boolean, true at real tokens; the only ``-inf`` is here."""
+"""Masks: boolean, true at real tokens."""
 
 from __future__ import annotations
 
@@ -11,32 +11,6 @@ NEGATIVE_INFINITY = float("-inf")
 def mask_scores(scores: Tensor, mask: Tensor) -> Tensor:
     """Return ``scores`` with ``-inf`` where ``mask`` (broadcastable) is false."""
     return scores.masked_fill(~mask, NEGATIVE_INFINITY)
-
-
-def masked_softmax(scores: Tensor, mask: Tensor) -> Tensor:
-    """Softmax over the last axis of real positions; exactly zero elsewhere.
-
-    Computed in float32 at least. A row without any real position gives zeros, not NaN, and sends zeros back: it goes
-    through the softmax with its own scores and is zeroed afterwards.
-    """
-    scores = scores.float() if scores.dtype.itemsize < 4 else scores
-    dummies = mask | ~mask.any(dim=-1, keepdim=True)
-    return torch.softmax(mask_scores(scores, dummies), dim=-1).masked_fill(~mask, 0.0)
-
-
-def masked_logsumexp(scores: Tensor, mask: Tensor) -> Tensor:
-    """``log sum exp`` over real positions of the last axis; ``-inf`` for a row that has none.
-
-    The excluded positions take part in neither the value nor the gradient, also when every position
-    is excluded (where a plain logsumexp over ``-inf`` would send NaN back).
-    """
-    peak = mask_scores(scores.detach(), mask).amax(dim=-1, keepdim=True)
-    peak = peak.masked_fill(peak == NEGATIVE_INFINITY, 0.0)
-    # Excluded scores are replaced before the exponential, so that none of them can overflow.
-    summed = (torch.where(mask, scores - peak, 0.0).exp() * mask).sum(dim=-1)
-    empty = summed == 0
-    value = torch.log(torch.where(empty, 1.0, summed)) + peak.squeeze(-1)
-    return value.masked_fill(empty, NEGATIVE_INFINITY)
 
 
 def log_weights(weights: Tensor) -> Tensor:

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from laconic.layers.gru_sequence import gru_sequence
 from laconic.layers.masking import lengths_of
 from laconic.layers.stepwise import StepLinear
+from laconic.papers import distraction
 
 RecurrentState = tuple[Tensor, ...]  # (h, c) of an LSTM or (h,) of a GRU, each (N, H)
 
@@ -205,23 +206,17 @@ class PaperGruCell(GruCell):
     _has_state_bias = False
 
     def stepper(self) -> Callable[[Tensor, Tensor], Tensor]:
-        gates, candidate = self.weight_hh.split([2 * self.hidden_size, self.hidden_size])
+        size = self.hidden_size
+        gates, candidate = self.weight_hh.split([2 * size, size])
         of_gates, of_candidate = StepLinear.of(gates, None), StepLinear.of(candidate, None)
-        return lambda products, state: paper_gru(products, state, of_gates, of_candidate)
 
+        def step(products: Tensor, state: Tensor) -> Tensor:
+            r, z = distraction.gru_gates(products[:, : 2 * size], of_gates(state))
+            return distraction.gru_state(
+                distraction.gru_candidate(products[:, 2 * size :], of_candidate(r * state)), z, state
+            )
 
-def paper_gru(
-    products: Tensor, state: Tensor, of_gates: Callable[[Tensor], Tensor], of_candidate: Callable[[Tensor], Tensor]
-) -> Tensor:
-    """``r, z = sigmoid(x_rz + U_rz h)``, ``n = tanh(x_n + U (r * h))``, ``h' = (1 - z) n + z h``, (N, H).
-
-    Equations (2) to (5) of the distraction paper, with z = 1 - u: there u weighs the new candidate, which is the
-    same family of functions. ``products`` (N, 3H) are W x + b in the order r, z, n.
-    """
-    size = state.shape[-1]
-    r, z = torch.sigmoid(products[:, : 2 * size] + of_gates(state)).chunk(2, dim=-1)
-    n = torch.tanh(products[:, 2 * size :] + of_candidate(r * state))
-    return torch.lerp(n, state, z)
+        return step
 
 
 class PaperRecurrence(nn.Module):

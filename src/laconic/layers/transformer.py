@@ -24,8 +24,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from laconic.layers.head_mean import mean_over_heads
-from laconic.layers.masking import masked_softmax
 from laconic.layers.packed import Map, linear_map
+from laconic.papers.contrastive import conventional_weights
 
 Attend = Callable[[int, Tensor, Tensor, Tensor], Tensor]  # layer, then (B, Q, H, d) three times -> (B, Q, H, d)
 KeysValues = tuple[Tensor, Tensor]  # (B, S, H, d) each
@@ -55,9 +55,7 @@ def head_attention(queries: Tensor, keys: Tensor, mask: Tensor) -> Tensor:
     In float32 at least, also under autocast; zero at padding; a row without real tokens is zero.
     """
     with torch.autocast(queries.device.type, enabled=False):
-        queries, keys = (x.float() if x.dtype.itemsize < 4 else x for x in (queries, keys))
-        scores = (queries * queries.shape[-1] ** -0.5) @ keys.transpose(-1, -2)
-        return masked_softmax(scores, mask.unsqueeze(-2))
+        return conventional_weights(queries, keys, mask)
 
 
 def mean_attention(tap: CrossTap) -> Tensor:

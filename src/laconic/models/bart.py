@@ -40,7 +40,7 @@ from laconic.layers.copying.base import (
     first_positions,
 )
 from laconic.layers.masking import log_weights
-from laconic.layers.opponent.branch import DecoderShape, Opponent, OpponentReading
+from laconic.layers.opponent import DecoderShape, Opponent, OpponentReading
 from laconic.layers.transformer import CrossTap, head_attention, mean_attention
 from laconic.layers.vocabulary import BorrowedProjection
 from laconic.models.bart_attention import Layers, Tap, filled_cache, refuse_reentrant, tap_states

@@ -30,15 +30,7 @@ from laconic.config.names import CHUNK_ATTENTIONS, COARSE_ENCODERS, Table, build
 from laconic.config.section import Section
 from laconic.errors import ConfigError
 from laconic.layers import noise
-from laconic.layers.attention.chunked import (
-    ChunkAttention,
-    Draws,
-    Reading,
-    entropy,
-    laid_out,
-    log_of,
-    policy_log_prob,
-)
+from laconic.layers.attention.chunked import ChunkAttention, Draws, Reading, laid_out, log_of
 from laconic.layers.coarse import CoarseEncoder
 from laconic.layers.copying.base import CopyHead, CopySource, GoldTokens, HeadInput, build_copy_head
 from laconic.layers.grid import Grid, make_grid, make_sentence_grid
@@ -56,6 +48,7 @@ from laconic.layers.word_states import (
     WordEncoder,
 )
 from laconic.models.base import SummarizationModel
+from laconic.papers.coarse_to_fine import entropy, policy_log_prob
 from laconic.types import AttentionOutput, Batch, Memory, ModelOutput, Shared, StepOutput
 
 Spec = dict[str, Any]

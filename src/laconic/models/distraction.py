@@ -46,7 +46,8 @@ from laconic.layers.stepwise import StepLinear
 from laconic.layers.vocabulary import VocabularyProjection
 from laconic.models.base import SummarizationModel
 from laconic.models.initialisation import initialise
-from laconic.objectives.coverage import coverage_loss
+from laconic.papers.distraction import readout
+from laconic.papers.pointer_generator import coverage_loss
 from laconic.types import AttentionOutput, Batch, Memory, ModelOutput, Shared, StepOutput
 
 Spec = dict[str, Any]
@@ -391,11 +392,3 @@ def first_state(states: Tensor, mask: Tensor, weight: Tensor, bias: Tensor | Non
     """
     mean = states.sum(dim=1) / mask.sum(dim=1, keepdim=True).clamp_min(1)
     return torch.tanh(nn.functional.linear(mean, weight, bias))
-
-
-def readout(features: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """Equation (8) inside W_o: ``tanh(V_o e(y_{t-1}) + U_o s_t + C_o c_t)``, (..., E + H + D) -> (..., q).
-
-    ``features`` are [e; s_t; c_t], c_t the distracted one; the matrices stand side by side in ``weight``.
-    """
-    return torch.tanh(nn.functional.linear(features, weight, bias))

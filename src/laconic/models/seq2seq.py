@@ -34,7 +34,7 @@ from laconic.layers.stepwise import StepLinear
 from laconic.layers.vocabulary import VocabularyProjection
 from laconic.models.base import SummarizationModel
 from laconic.models.initialisation import initialise
-from laconic.objectives.coverage import coverage_loss
+from laconic.papers.pointer_generator import coverage_loss
 from laconic.types import AttentionOutput, Batch, Memory, ModelOutput, Shared, StepOutput
 
 Spec = dict[str, Any]

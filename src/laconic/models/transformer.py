@@ -41,7 +41,7 @@ from laconic.layers.copying.base import (
     first_positions,
 )
 from laconic.layers.masking import log_weights
-from laconic.layers.opponent.branch import DecoderShape, Opponent, OpponentReading
+from laconic.layers.opponent import DecoderShape, Opponent, OpponentReading
 from laconic.layers.positions import masked_sinusoids, sinusoids
 from laconic.layers.transformer import (
     BlockSizes,

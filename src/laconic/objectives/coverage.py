@@ -3,18 +3,9 @@
 from __future__ import annotations
 
 import torch
-from torch import Tensor
 
 from laconic.objectives.base import Objective, reduce
 from laconic.types import Batch, ModelOutput, Term
-
-
-def coverage_loss(weights: Tensor, coverage: Tensor) -> Tensor:
-    """Equation (8): ``covloss_t = sum_i min(a^t_i, c^t_i)``, (B, T, S) and (B, T, S) -> (B, T), in [0, 1].
-
-    c^t excludes a^t, so the loss of the first step is zero. Gradients reach a^t through both arguments.
-    """
-    return torch.minimum(weights, coverage).sum(dim=-1)
 
 
 class CoverageLoss(Objective):

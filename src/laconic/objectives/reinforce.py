@@ -22,34 +22,8 @@ from pydantic import Field
 from torch import Tensor
 
 from laconic.objectives.base import Objective, masked_mean, reduce
+from laconic.papers.coarse_to_fine import discounted_sums, reinforce_advantages, updated_baseline
 from laconic.types import Batch, ModelOutput, Term
-
-
-def discounted_sums(values: Tensor, discount: float) -> Tensor:
-    """``G_t = sum_{s >= t} gamma^(s-t) v_s``: (B, T) -> (B, T)."""
-    sums, total = [], torch.zeros_like(values[:, 0])
-    for value in reversed(values.unbind(dim=1)):
-        total = value + discount * total
-        sums.append(total)
-    return torch.stack(sums[::-1], dim=1)
-
-
-def reinforce_advantages(
-    rewards: Tensor, baseline: Tensor, mask: Tensor, *, discount: float, scale: float, of_return: bool = False
-) -> Tensor:
-    """``A_t = lambda sum_{s >= t} gamma^(s-t) (r_s - b_s)`` over real steps, (B, T); zero after the end.
-
-    With ``of_return`` the baseline is one of the discounted sum: ``A_t = lambda (G_t - b_t)`` (specification c.23).
-    """
-    if of_return:
-        return scale * (discounted_sums(rewards * mask, discount) - baseline) * mask
-    return scale * discounted_sums((rewards - baseline) * mask, discount) * mask
-
-
-def updated_baseline(baseline: Tensor, sums: Tensor, counts: Tensor, rate: float) -> Tensor:
-    """``b_t <- (1 - beta) b_t + beta mean_b r_bt``; steps that no example reaches keep theirs. All (T,)."""
-    mean = sums / counts.clamp_min(1)
-    return torch.where(counts > 0, (1 - rate) * baseline + rate * mean, baseline)
 
 
 class Reinforce(Objective):

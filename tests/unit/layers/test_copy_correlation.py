@@ -12,20 +12,19 @@ from torch.autograd import gradcheck
 
 from laconic.layers.copying import correlation
 from laconic.layers.copying.banded import positional_band
-from laconic.layers.copying.correlation import (
+from laconic.layers.copying.correlation import rescaled_rows, semantic_correlation
+from laconic.layers.copying.guided import guided_weights, indegree, outdegree
+from laconic.layers.head_mean import mean_over_heads
+from laconic.papers.coconet import (
     context_gate,
     log_width,
     mixed,
     normalised,
     positional_correlation,
-    rescaled_rows,
-    semantic_correlation,
     split_history,
     transfers,
 )
-from laconic.layers.copying.guided import guided_weights, indegree, outdegree
-from laconic.layers.head_mean import mean_over_heads
-from laconic.layers.masking import masked_softmax
+from laconic.papers.pointer_generator import attention_weights
 
 B, S, H, D = 3, 7, 2, 3
 MASK = torch.tensor([[1] * 7, [0] * 3 + [1] * 4, [1] + [0] * 6]).bool()  # all, padding in front, one token
@@ -40,7 +39,7 @@ def rand(*shape: int, seed: int = 0) -> Tensor:
 
 def attention_of(seed: int = 3) -> Tensor:
     """Rows of real tokens are distributions over real tokens, rows of padding zero."""
-    return masked_softmax(rand(B, S, S, seed=seed), MASK.unsqueeze(1)) * MASK.unsqueeze(2)
+    return attention_weights(rand(B, S, S, seed=seed), MASK.unsqueeze(1)) * MASK.unsqueeze(2)
 
 
 def may(b: int, j: int, i: int, self_transfer: str) -> bool:
@@ -66,9 +65,9 @@ def test_gates_are_linear_in_the_values() -> None:
 @pytest.mark.parametrize("of_source", [False, True])
 def test_one_step_of_the_chain(of_source: bool) -> None:
     """(11), (12) and (14) with rel built position by position."""
-    s, p, history = attention_of(3), attention_of(4), masked_softmax(rand(B, 2, S), MASK.unsqueeze(1))
+    s, p, history = attention_of(3), attention_of(4), attention_weights(rand(B, 2, S), MASK.unsqueeze(1))
     gate = torch.sigmoid(rand(B, 1, S) if of_source else rand(B, 2, 1))
-    alpha, g = masked_softmax(rand(B, 2, S, seed=8), MASK.unsqueeze(1)), torch.sigmoid(rand(B, 2))
+    alpha, g = attention_weights(rand(B, 2, S, seed=8), MASK.unsqueeze(1)), torch.sigmoid(rand(B, 2))
     parts = split_history(history, gate)
     found = parts[:, :, 0] @ s + parts[:, :, 1] @ p
     final = mixed(alpha, found, g)
@@ -216,7 +215,7 @@ def test_positional_correlation(self_transfer: Any, clip: Any, density: bool) ->
     torch.testing.assert_close(positional_correlation(widths, MASK, IDS, **options), expected, **EXACT)
     if clip == "none" or self_transfer == "type":
         return
-    history = masked_softmax(rand(B, 2, S), MASK.unsqueeze(1))
+    history = attention_weights(rand(B, 2, S), MASK.unsqueeze(1))
     band = positional_band(widths, MASK, **options)
     torch.testing.assert_close(band.transferred(history), history @ expected, **EXACT)
 
@@ -279,7 +278,7 @@ def test_centrality() -> None:
 
 
 def test_guided_weights() -> None:
-    alpha, c = masked_softmax(rand(B, 2, S), MASK.unsqueeze(1)), outdegree(attention_of(), MASK)
+    alpha, c = attention_weights(rand(B, 2, S), MASK.unsqueeze(1)), outdegree(attention_of(), MASK)
     torch.testing.assert_close(guided_weights(alpha, c, torch.tensor(0.0), MASK), alpha, **EXACT)
     found = guided_weights(alpha, c, torch.tensor(0.7), MASK)
     for b in range(B):

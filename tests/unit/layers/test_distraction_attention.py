@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +10,8 @@ from torch import Tensor
 
 from laconic.config.names import ATTENTIONS, build
 from laconic.layers import stepwise
-from laconic.layers.attention.distraction import DistractionAttention, content_distraction, distracted_scores
+from laconic.layers.attention.distraction import DistractionAttention, distracted_scores
+from laconic.papers.distraction import content_distraction
 from laconic.types import AttentionOutput, Memory
 from samples import randomise
 
@@ -138,24 +138,6 @@ def test_gradients_through_the_histories(detach: bool) -> None:
     outputs, _ = read(attention, queries)
     (rand(B, 1, D, seed=2) * outputs[1].context).sum().backward()
     assert bool(queries.grad[0, 0].abs().max() > 1e-8) == (not detach)
-
-
-NUMBERS = {  # the paper's, and where they are said
-    "(9) s = GRU_1(s', c), (10) s' = GRU_2(s, e)": "TwoLevelDecoder",
-    "(11) c = tanh(w_c c' − u_c C), M1": "content_distraction",
-    "(12) c' = Σ α_i h_i": "context",
-    "(13) e = v · tanh(W_a s' + U_a h − b_a A), M2": "distracted_scores",
-    "(14) α = softmax(e)": "masked_softmax",
-}
-
-
-def test_the_numbers_of_the_equations_are_the_papers() -> None:
-    page = (Path(__file__).parents[3] / "docs" / "distraction.md").read_text(encoding="utf-8")
-    for formula, name in NUMBERS.items():
-        (row,) = (line for line in page.splitlines() if line.startswith(f"| {formula} |"))
-        assert f"`{name}`" in row
-    assert (content_distraction.__doc__ or "").startswith("Equation (11), M1")
-    assert (distracted_scores.__doc__ or "").startswith("Equation (13), M2")
 
 
 @pytest.mark.parametrize("m1_init", ["identity", "released"])

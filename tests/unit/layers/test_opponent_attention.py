@@ -14,15 +14,15 @@ from torch.autograd import gradcheck
 
 from laconic.config.names import OPPONENTS, build, parse
 from laconic.errors import ConfigError
-from laconic.layers.opponent.attention import (
-    behaviour,
+from laconic.layers.opponent import DecoderShape, Opponent, behaviour
+from laconic.papers.contrastive import (
     conventional_weights,
+    joint_score,
+    log_softmin,
     opponent_weights,
     without_largest,
     without_run,
 )
-from laconic.layers.opponent.branch import DecoderShape, Opponent
-from laconic.layers.opponent.probability import joint_score, log_softmin
 
 SHAPE = DecoderShape(num_layers=3, num_heads=2, head_width=4)
 KINDS: dict[str, dict[str, Any]] = {
@@ -199,7 +199,7 @@ def test_nothing_is_not_a_number(kind: str, empty: str, lengths: tuple[int, int]
         branch.features(reading.context).square().sum().backward()
     for tensor in (q, k, v, *branch.parameters()):
         assert tensor.grad is None or tensor.grad.isfinite().all()
-    nothing = ~reading.kept.any(-1)
+    nothing = ~reading.allowed.any(-1)
     assert torch.equal(nothing, ~(reading.opponent > 0).any(-1)) or empty == "alpha"
     for b, length in enumerate(lengths):
         if length == 0:
@@ -238,7 +238,7 @@ def test_averaged_heads() -> None:
     g = torch.Generator().manual_seed(1)
     q, k, v = (torch.randn(1, n, 2, 4, generator=g, dtype=torch.float64) for n in (3, 5, 5))
     mask = torch.ones(1, 5, dtype=torch.bool)
-    each = [conventional_weights(q[:, :, h : h + 1], k[:, :, h : h + 1], mask) for h in (0, 1)]
+    each = [conventional_weights(q[:, :, h], k[:, :, h], mask) for h in (0, 1)]
     side_by_side, mean = opponent_of("max", head="average"), opponent_of("max", head="average", averaged_values="mean")
     reading = side_by_side.read(q, k, v, mask)
     torch.testing.assert_close(reading.weights, (each[0] + each[1]) / 2)

@@ -8,8 +8,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from laconic.layers import recurrent
 from laconic.layers.gru_sequence import gru_sequence
-from laconic.layers.recurrent import GruCell, PaperGruCell, PaperRecurrence, Recurrence, gru_gates, paper_gru
+from laconic.layers.recurrent import GruCell, PaperGruCell, PaperRecurrence, Recurrence
+from laconic.papers.distraction import gru_candidate, gru_gates, gru_state
 from samples import randomise
 
 B, T, E, H = 3, 6, 4, 5
@@ -68,7 +70,7 @@ def test_the_two_readings_differ_unless_the_matrix_is_diagonal() -> None:
 
     def both() -> tuple[Tensor, Tensor]:
         products = cell.project(inputs)
-        return cell.stepper()(products, state), gru_gates(products, state @ cell.weight_hh.t(), (state,))[0]
+        return cell.stepper()(products, state), recurrent.gru_gates(products, state @ cell.weight_hh.t(), (state,))[0]
 
     paper, torchs = both()
     assert (paper - torchs).abs().max() > 1e-2
@@ -128,7 +130,8 @@ def test_gradients_of_the_equations() -> None:
 
     def function(products: Tensor, state: Tensor, matrix: Tensor) -> Tensor:
         u, candidate = matrix.split([2 * H, H])
-        return paper_gru(products, state, lambda x: x @ u.t(), lambda x: x @ candidate.t())
+        r, z = gru_gates(products[:, : 2 * H], state @ u.t())
+        return gru_state(gru_candidate(products[:, 2 * H :], (r * state) @ candidate.t()), z, state)
 
     inputs = (rand(B, 3 * H).requires_grad_(), rand(B, H, seed=1).requires_grad_(), recurrent)
     assert torch.autograd.gradcheck(function, inputs)

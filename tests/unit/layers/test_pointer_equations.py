@@ -12,16 +12,16 @@ from torch.autograd import gradcheck
 from laconic.config.section import Section
 from laconic.layers.copying.base import CopySource, GoldTokens, HeadInput
 from laconic.layers.copying.base import first_positions as _first_positions
-from laconic.layers.copying.pointer import (
-    PointerHead,
+from laconic.layers.copying.pointer import PointerHead, mixture
+from laconic.layers.masking import mask_scores
+from laconic.layers.vocabulary import VocabularyProjection
+from laconic.papers.pointer_generator import (
+    attention_weights,
     final_distribution,
     generation_gate,
     gold_copy_log_prob,
     gold_log_prob,
-    mixture,
 )
-from laconic.layers.masking import mask_scores, masked_softmax
-from laconic.layers.vocabulary import VocabularyProjection
 
 B, Q, S, V, X = 2, 3, 5, 6, 9
 IDS = torch.tensor([[6, 2, 6, 7, 2], [8, 6, 0, 0, 0]])  # repeated words, words outside V, padding
@@ -38,7 +38,7 @@ def source(extended: int = X, ids: Tensor = IDS, mask: Tensor = MASK) -> CopySou
 
 def parts(seed: int = 0) -> tuple[Tensor, Tensor, Tensor]:
     """Logits (B, Q, V), gate (B, Q), attention weights (B, Q, S)."""
-    weights = masked_softmax(rand(B, Q, S, seed=seed + 2), MASK.unsqueeze(1))
+    weights = attention_weights(rand(B, Q, S, seed=seed + 2), MASK.unsqueeze(1))
     return rand(B, Q, V, seed=seed), rand(B, Q, seed=seed + 1), weights
 
 
@@ -116,7 +116,7 @@ def test_first_positions() -> None:
 
 def test_gold_copy_log_prob() -> None:
     scores, gold = rand(B, S), torch.tensor([6, 8])
-    weights = masked_softmax(scores, MASK)
+    weights = attention_weights(scores, MASK)
     actual = gold_copy_log_prob(mask_scores(scores, MASK), gold, IDS, MASK)
     assert float(actual[0].exp()) == pytest.approx(float(weights[0, 0] + weights[0, 2]))
     assert float(actual[1].exp()) == pytest.approx(float(weights[1, 0]))
@@ -169,7 +169,7 @@ def test_gold_words_equal_entries_of_the_mixture(hint: str) -> None:
     log_probs, details = layer.gold_log_probs(HeadInput(hidden, gate), scores, source(), gold)
 
     argument = generation_gate(gate, layer.gate.weight, layer.gate.bias)
-    weights = masked_softmax(scores, MASK[rows])
+    weights = attention_weights(scores, MASK[rows])
     full = final_distribution(layer.projection(hidden), argument, weights, IDS[rows], X)
     expected = full.gather(1, words[:, None])[:, 0]
     torch.testing.assert_close(log_probs, expected, atol=1e-12, rtol=0)
@@ -215,7 +215,7 @@ def test_label_smoothing_is_over_all_words_of_the_mixture(hidden_size: int | Non
     gold = GoldTokens(ids, rows, None, 0.3, steps)
     inputs = HeadInput(hidden[rows, steps], features[rows, steps])
     values, details = head.gold_log_probs(inputs, scores[rows, steps], CopySource(IDS, MASK, X), gold)
-    copies = masked_softmax(scores, MASK.unsqueeze(1).expand(B, Q, S))
+    copies = attention_weights(scores, MASK.unsqueeze(1).expand(B, Q, S))
     gates = generation_gate(features, head.gate.weight, head.gate.bias)
     all_ids = IDS.masked_fill(~MASK, 0).unsqueeze(1).expand(B, Q, S)
     log_probs = final_distribution(projection(hidden), gates, copies, all_ids, X)[rows, steps]

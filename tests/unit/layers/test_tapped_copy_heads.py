@@ -14,9 +14,9 @@ from laconic.errors import ConfigError
 from laconic.layers.copying.base import CopyHead, CopySource, GoldTokens, HeadInput, SourceSide, build_copy_head
 from laconic.layers.copying.base import first_positions as places
 from laconic.layers.copying.correlational import PRESETS, UnmovedHistory
-from laconic.layers.masking import masked_softmax
 from laconic.layers.transformer import CrossTap, mean_attention
 from laconic.layers.vocabulary import VocabularyProjection
+from laconic.papers.pointer_generator import attention_weights
 from samples import UNK, randomise
 
 B, T, S, H, D, V, X = 3, 4, 6, 2, 4, 9, 11
@@ -425,4 +425,4 @@ def test_an_alpha_that_is_all_elsewhere() -> None:
     weights[0, :, 5], weights[1, :, 3], weights[2, :, 0] = 1.0, 1.0, 1.0
     found = head._weights(replace(inputs_of(), weights=weights), head.open(side_of()))
     torch.testing.assert_close(found.sum(-1), torch.ones(B, T).double(), **EXACT)
-    assert masked_softmax(torch.zeros(1, S).double(), MASK[:1] & (IDS[:1] != 3)).allclose(found[0, 0])
+    assert attention_weights(torch.zeros(1, S).double(), MASK[:1] & (IDS[:1] != 3)).allclose(found[0, 0])

@@ -14,12 +14,18 @@ from laconic.config.names import MODELS, OBJECTIVES, build
 from laconic.config.schema import SearchConfig
 from laconic.errors import ConfigError
 from laconic.layers import noise
-from laconic.layers.attention.chunked import best_chunks, draw_chunks, policy_log_prob, sparsemax
 from laconic.layers.coarse import max_over_windows
 from laconic.layers.grid import make_grid, make_sentence_grid
 from laconic.layers.word_states import ChunkStates, WordEncoder
 from laconic.models.coarse_to_fine import CoarseToFine
-from laconic.objectives.reinforce import reinforce_advantages, updated_baseline
+from laconic.papers.coarse_to_fine import (
+    best_chunks,
+    policy_log_prob,
+    reinforce_advantages,
+    sample_chunks,
+    sparsemax,
+    updated_baseline,
+)
 from laconic.search.decode import decode
 from laconic.training.forcing import noise_seed
 from laconic.types import Batch
@@ -257,7 +263,7 @@ def test_the_policy_gradient_is_that_of_the_expected_reward() -> None:
 def test_draws_follow_the_distribution() -> None:
     log_p = torch.log_softmax(torch.tensor([1.0, 0.0, -1.0, 0.5]), -1).expand(20000, 1, 4)
     keys = noise.mixed(3, torch.arange(20000)).unsqueeze(1)
-    picks = draw_chunks(log_p, keys, 2)
+    picks = sample_chunks(log_p, noise.gumbel(keys, 2, 4))
     shares = torch.bincount(picks.flatten(), minlength=4) / picks.numel()
     torch.testing.assert_close(shares, log_p[0, 0].exp(), atol=0.01, rtol=0)
     assert abs(float((picks[..., 0] == picks[..., 1]).float().mean()) - float(log_p[0, 0].exp().square().sum())) < 0.01

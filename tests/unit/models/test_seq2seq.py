@@ -12,9 +12,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from laconic.config.names import OBJECTIVES, build
 from laconic.layers import vocabulary
 from laconic.layers.attention import additive
-from laconic.layers.copying.pointer import PointerHead, final_distribution, generation_gate
+from laconic.layers.copying.pointer import PointerHead
 from laconic.layers.recurrent import Recurrence
 from laconic.models.seq2seq import Seq2Seq
+from laconic.papers.pointer_generator import final_distribution, generation_gate
 from laconic.search.state import select
 from samples import (
     ATTENTION,

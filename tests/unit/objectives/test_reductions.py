@@ -11,7 +11,7 @@ from torch import Tensor
 
 from laconic.config.names import OBJECTIVES, build
 from laconic.objectives.base import token_weights
-from laconic.objectives.coverage import coverage_loss
+from laconic.papers.pointer_generator import coverage_loss
 from laconic.types import Batch, ModelOutput
 
 MASK = torch.tensor([[True, True, True], [True, False, False], [True, True, False]])

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from laconic.errors import ConfigError, TrainingError
-from laconic.layers.opponent.branch import _own_seed
+from laconic.layers.opponent import _own_seed
 from laconic.training.checkpoint import read_checkpoint
 from laconic.training.logging import read_log
 from laconic.training.loop import train

@@ -34,7 +34,8 @@ from torch.autograd.function import once_differentiable
 from laconic.config.section import Section
 from laconic.layers import stepwise
 from laconic.layers.attention.base import Attention
-from laconic.layers.masking import mask_scores, masked_softmax
+from laconic.layers.masking import mask_scores
+from laconic.papers.pointer_generator import attention_weights, next_coverage
 from laconic.types import AttentionOutput, Memory, Shared
 
 # Elements of a (block, S, A) tensor that is made at a time: on a CPU what stays in the caches of each thread's core,
@@ -117,12 +118,12 @@ class AdditiveAttention(Attention):
                 coverage = coverage.detach()
         scores = additive_scores(memory, doubled, self.score_vector, coverage, coverage_vector)
         mask = memory.mask.unsqueeze(1)
-        weights = masked_softmax(scores, mask)
+        weights = attention_weights(scores, mask)
         output = AttentionOutput(stepwise.context(weights, memory), weights, mask_scores(scores, mask))
         if coverage is None:
             return output, state
         output.aux["coverage"] = coverage
-        return output, state | {"coverage": state["coverage"] + weights.flatten(0, 1)}
+        return output, state | {"coverage": next_coverage(state["coverage"], weights.flatten(0, 1))}
 
 
 def additive_scores(

@@ -1,15 +1,12 @@
-"""Attention over a document in chunks: STANDARD, HIER and C2F (Ling and Rush 2017, section 4).
+"""Attention over a document in chunks: STANDARD, HIER and C2F. The equations are `laconic.papers.coarse_to_fine`.
 
 | paper | here |
 | --- | --- |
-| h_i, h_ij | word states: ``Reading.states`` (B, M, N, H) |
-| S_i | ``Reading.coarse`` (B, M, D_s) |
-| h_t | ``query`` (B, Q, H) |
-| W_1 (STANDARD), W_w (HIER, C2F) | ``fine_query`` |
-| W_s | ``coarse_query`` |
-| alpha^s, alpha^w | coarse weights (B, Q, M), fine weights (B, Q, M or k, N) |
-| a_1, ..., a_k | ``picks`` (B, Q, k): chunks, drawn in training, the best ones otherwise |
-| c~ | ``context`` (B, Q, H) |
+| h_i, h_ij | word states: ``ChunkFeatures.states`` (B, C, W, H) |
+| h^s_i | ``ChunkFeatures.coarse`` (B, C, F) |
+| W_1 (STANDARD), and that of the words (HIER, C2F) | ``fine_query`` |
+| the chunks' | ``coarse_query`` |
+| a_1, ..., a_k | ``chunks`` (B, Q, k): sampled in training, the best ones otherwise |
 
 STANDARD and HIER weigh every word and need every word's state. C2F reads k chunks a step and asks for the states of
 those alone (`laconic.layers.word_states`).
@@ -30,80 +27,17 @@ from laconic.config.section import Section
 from laconic.errors import ConfigError
 from laconic.layers import noise, stepwise
 from laconic.layers.grid import Grid
-from laconic.layers.masking import mask_scores, masked_softmax
 from laconic.layers.word_states import AllStates, ChunkStates
+from laconic.papers.coarse_to_fine import (
+    attention_weights,
+    best_chunks,
+    hierarchical_weights,
+    log_coarse_weights,
+    sample_chunks,
+    shared_context,
+    sparsemax,
+)
 from laconic.types import AttentionOutput, Shared
-
-# --------------------------------------------------------------------------------------- equations
-
-
-def hierarchical_weights(coarse: Tensor, fine: Tensor) -> Tensor:
-    """HIER: ``alpha_ij = alpha^s_i alpha^w_ij``; (B, Q, M) and (B, Q, M, N) -> (B, Q, M, N), summing to one."""
-    return coarse.unsqueeze(-1) * fine
-
-
-def draw_chunks(log_coarse: Tensor, keys: Tensor, draws: int) -> Tensor:
-    """C2F in training: ``a_1, ..., a_k ~ Categorical(alpha^s)`` with replacement; (B, Q, M) -> (B, Q, k).
-
-    The largest of log alpha^s plus Gumbel noise is such a draw. ``keys`` (B, Q) make the noise, so that a draw
-    depends on its example and step and on nothing else.
-    """
-    perturbed = log_coarse.detach().unsqueeze(2) + noise.gumbel(keys, draws, log_coarse.shape[-1])
-    return perturbed.argmax(dim=-1)
-
-
-def best_chunks(coarse: Tensor, count: int, *, uniform: bool = False) -> tuple[Tensor, Tensor]:
-    """C2F in evaluation: the k most probable chunks and their shares, (B, Q, k) each.
-
-    Shares are the probabilities renormalised (the released code); with ``uniform`` 1 / k each. One chunk has share
-    one. Where a document has fewer chunks than ``count``, the missing ones have share zero. Ties go to the
-    chunk that stands first.
-    """
-    count = min(count, coarse.shape[-1])
-    if count == 1:  # topk does not promise which of equals it takes
-        picks = coarse.argmax(dim=-1, keepdim=True)
-        return picks, torch.ones_like(picks, dtype=coarse.dtype)
-    picks = coarse.sort(dim=-1, descending=True, stable=True).indices[..., :count]
-    shares = coarse.gather(-1, picks)
-    picks = torch.where(shares > 0, picks, picks[..., :1])  # never one that the document does not have
-    shares = (shares > 0).to(shares.dtype) if uniform else shares
-    return picks, shares / shares.sum(dim=-1, keepdim=True)
-
-
-def policy_log_prob(log_coarse: Tensor, picks: Tensor) -> Tensor:
-    """``sum_i n_i log alpha^s_i`` with the counts n of the draws: (B, Q, M), (B, Q, k) -> (B, Q)."""
-    return log_coarse.gather(-1, picks).sum(dim=-1)
-
-
-def entropy(log_weights: Tensor) -> Tensor:
-    """``- sum_i alpha_i ln alpha_i`` in nats, of log weights (..., M) with minus infinity at what is masked.
-
-    0 ln 0 is 0: minus infinity goes before the product, whose gradient there is no number.
-    """
-    finite = log_weights.masked_fill(log_weights == -torch.inf, 0.0)
-    return -(finite.exp() * finite).sum(dim=-1)
-
-
-def log_of(weights: Tensor) -> Tensor:
-    """``ln alpha``, minus infinity where alpha is 0 and without a gradient there."""
-    nothing = weights == 0
-    return weights.masked_fill(nothing, 1.0).log().masked_fill(nothing, -torch.inf)
-
-
-def sparsemax(scores: Tensor, mask: Tensor) -> Tensor:
-    """The Euclidean projection of the scores onto the simplex (Martins and Astudillo 2016), over the last axis."""
-    scores = scores.masked_fill(~mask, torch.finfo(scores.dtype).min / 4)
-    scores = scores - scores.detach().amax(dim=-1, keepdim=True)  # no overflow, and room for the threshold's digits
-    ordered = scores.sort(dim=-1, descending=True).values
-    counts = torch.arange(1, scores.shape[-1] + 1, device=scores.device, dtype=scores.dtype)
-    sums = ordered.cumsum(dim=-1)
-    support = 1 + counts * ordered > sums
-    size = support.sum(dim=-1, keepdim=True)
-    threshold = (sums.gather(-1, size - 1) - 1) / size
-    return (scores - threshold).clamp_min(0.0) * mask
-
-
-# ------------------------------------------------------------------------------------------ modules
 
 
 class Reading:
@@ -200,7 +134,7 @@ class StandardAttention(ChunkAttention):
     def forward(self, query: Tensor, state: dict[str, Any], draws: Draws | None = None) -> AttentionOutput:
         memory = stepwise.opened(state["memory"])
         scores = stepwise.products(self.fine_query(query), memory)
-        weights = masked_softmax(scores, memory.mask.unsqueeze(1))
+        weights = attention_weights(scores, memory.mask.unsqueeze(1))
         coarse = weights.unflatten(2, state["shape"]).sum(dim=-1)
         return AttentionOutput(stepwise.context(weights, memory), weights, aux={"coarse": coarse})
 
@@ -226,7 +160,7 @@ class HierarchicalAttention(ChunkAttention):
         coarse, log_coarse = self.coarse_weights(query, state)
         memory = stepwise.opened(state["memory"])
         scores = stepwise.products(self.fine_query(query), memory).unflatten(2, state["shape"])
-        fine = masked_softmax(scores, memory.mask.view(len(query), 1, *state["shape"]))
+        fine = attention_weights(scores, memory.mask.view(len(query), 1, *state["shape"]))
         weights = hierarchical_weights(coarse, fine).flatten(2)
         aux = {"coarse": coarse, "log_coarse": log_coarse}
         return AttentionOutput(stepwise.context(weights, memory), weights, aux=aux)
@@ -239,14 +173,18 @@ class HierarchicalAttention(ChunkAttention):
         """``alpha^s = softmax(S_i^T W_s h_t)`` over the document's chunks, and its logarithm; (B, Q, M) each."""
         assert self.coarse_query is not None
         memory = stepwise.opened(state["coarse"])
-        scores = stepwise.products(self.coarse_query(query), memory)
-        scores = scores.float() if scores.dtype.itemsize < 4 else scores
-        mask = memory.mask.unsqueeze(1)
+        scores, mask = stepwise.products(self.coarse_query(query), memory), memory.mask.unsqueeze(1)
         if self.sparse:
-            weights = sparsemax(scores, mask)
+            weights = sparsemax(scores.to(torch.promote_types(scores.dtype, torch.float32)), mask)
             return weights, log_of(weights)
-        log_weights = torch.log_softmax(mask_scores(scores, mask), dim=-1)
+        log_weights = log_coarse_weights(scores, mask)
         return log_weights.exp(), log_weights
+
+
+def log_of(weights: Tensor) -> Tensor:
+    """``ln alpha``, minus infinity where alpha is 0 and without a gradient there."""
+    nothing = weights == 0
+    return weights.masked_fill(nothing, 1.0).log().masked_fill(nothing, -torch.inf)
 
 
 class CoarseToFineAttention(HierarchicalAttention):
@@ -301,7 +239,8 @@ class CoarseToFineAttention(HierarchicalAttention):
         coarse, log_coarse = self.coarse_weights(query, state)
         picks = draws.picks
         if picks is None and draws.keys is not None:
-            picks = draw_chunks(log_coarse, draws.keys.unsqueeze(1), self.config.draws)
+            count = self.config.draws
+            picks = sample_chunks(log_coarse, noise.gumbel(draws.keys.unsqueeze(1), count, log_coarse.shape[-1]))
         if picks is None:
             picks, shares = best_chunks(coarse, self.read, uniform=self.config.shares == "uniform")
         else:
@@ -322,14 +261,12 @@ class CoarseToFineAttention(HierarchicalAttention):
             rows = alive.view(-1, 1, 1).expand_as(picks).flatten().nonzero().squeeze(1)
             owner, chosen, wanted = owner[rows], chosen[rows], wanted[rows]
         states = reading.states.read(owner, chosen)  # (P, N, H)
-        fine = masked_softmax(torch.bmm(states, wanted.unsqueeze(2)).squeeze(2), reading.attendable[owner, chosen])
+        fine = attention_weights(torch.bmm(states, wanted.unsqueeze(2)).squeeze(2), reading.attendable[owner, chosen])
         contexts = torch.bmm(fine.unsqueeze(1).to(states.dtype), states).squeeze(1)
         if rows is not None:
             contexts = contexts.new_zeros(picks.numel(), contexts.shape[1]).index_copy(0, rows, contexts)
             fine = fine.new_zeros(picks.numel(), fine.shape[1]).index_copy(0, rows, fine)
-        contexts = contexts.view(*picks.shape, -1)
-        context = (shares.unsqueeze(-1).to(contexts.dtype) * contexts).sum(dim=2)
-        return context, fine.view(*picks.shape, -1)
+        return shared_context(shares, contexts.view(*picks.shape, -1)), fine.view(*picks.shape, -1)
 
 
 def laid_out(output: AttentionOutput, grid: Grid) -> Tensor:

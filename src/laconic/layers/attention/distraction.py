@@ -37,7 +37,8 @@ from laconic.config.section import Section
 from laconic.layers import stepwise
 from laconic.layers.attention.additive import additive_scores
 from laconic.layers.attention.base import Attention
-from laconic.layers.masking import mask_scores, masked_softmax
+from laconic.layers.masking import mask_scores
+from laconic.papers.distraction import attention_weights, content_distraction
 from laconic.types import AttentionOutput, Memory, Shared
 
 SMALL = 0.01  # the standard deviation of what starts small
@@ -52,14 +53,6 @@ def distracted_scores(
     (B, Q, S) is A_t, the attention that each position got before this step, ``history_vector`` (A,) is b_a.
     """
     return additive_scores(memory, queries, score_vector, history, -2 * history_vector)
-
-
-def content_distraction(content: Tensor, past: Tensor, content_vector: Tensor, past_vector: Tensor) -> Tensor:
-    """Equation (11), M1: ``c_t = tanh(w_c * c'_t - u_c * sum_{j<t} c_j)``, all (..., D), elementwise.
-
-    The paper's matrices W_c and U_c are diagonal: vectors here.
-    """
-    return torch.tanh(content_vector * content - past_vector * past)
 
 
 class DistractionAttention(Attention):
@@ -134,7 +127,7 @@ class DistractionAttention(Attention):
             past = self._past(state["history"]).view(*rows, -1)
             scores = distracted_scores(memory, doubled, self.score_vector, past, self.history_vector)
         mask = memory.mask.unsqueeze(1)
-        weights = masked_softmax(scores, mask)
+        weights = attention_weights(scores, mask)
         content = stepwise.context(weights, memory)
         if self.history_vector is not None:
             state["history"] = self._past(state["history"]) + weights.flatten(0, 1)

@@ -17,8 +17,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from laconic.layers.copying.correlation import SelfTransfer, steepness
-from laconic.layers.masking import NEGATIVE_INFINITY, masked_logsumexp
+from laconic.layers.masking import NEGATIVE_INFINITY
+from laconic.papers.coconet import SelfTransfer, steepness
+from laconic.papers.pointer_generator import log_sum_exp
 
 
 @dataclass(slots=True)
@@ -64,7 +65,7 @@ def positional_band(
         # The largest becomes 0: it may be far below, where a float has no room for its differences to others.
         peak = exponents.detach().masked_fill(~found, NEGATIVE_INFINITY).amax(dim=-1, keepdim=True)
         exponents = exponents - peak.masked_fill(peak == NEGATIVE_INFINITY, 0.0)
-        total = masked_logsumexp(exponents + counts.masked_fill(~found, 1.0).log(), found)
+        total = log_sum_exp(exponents + counts.masked_fill(~found, 1.0).log(), found)
         exponents = exponents - total.masked_fill(total == NEGATIVE_INFINITY, 0.0).unsqueeze(-1)
         # No position is at a distance that was not found: what stands there is never met, but must be finite.
         exponents = torch.where(found, exponents, NEGATIVE_INFINITY)

@@ -1,6 +1,6 @@
 """Correlational copying, "CoCoNet" (Li et al., EMNLP 2021): what was copied before says what is copied next.
 
-The equations are in `laconic.layers.copying.correlation`; this module holds the gates and runs the recurrence
+The equations are in `laconic.papers.coconet`; this module holds the gates and runs the recurrence
 
     P_co_t    = u_t (P_final_{t-1} s) + (1 - u_t) (P_final_{t-1} p)          (11), (12)
     P_final_t = g_t alpha_t + (1 - g_t) P_co_t                               (14)
@@ -24,19 +24,7 @@ from laconic.errors import ConfigError
 from laconic.layers import stepwise
 from laconic.layers.copying.banded import Band, positional_band
 from laconic.layers.copying.base import CopySource, GoldTokens, HeadInput, SourceSide
-from laconic.layers.copying.correlation import (
-    Clip,
-    Norm,
-    SelfTransfer,
-    context_gate,
-    log_width,
-    mixed,
-    normalised,
-    positional_correlation,
-    semantic_correlation,
-    split_history,
-    transfers,
-)
+from laconic.layers.copying.correlation import semantic_correlation
 from laconic.layers.copying.tapped import (
     TappedConfig,
     TappedHead,
@@ -48,6 +36,18 @@ from laconic.layers.copying.tapped import (
     queries_of,
 )
 from laconic.layers.head_mean import mean_over_heads
+from laconic.papers.coconet import (
+    Clip,
+    Norm,
+    SelfTransfer,
+    context_gate,
+    log_width,
+    mixed,
+    normalised,
+    positional_correlation,
+    split_history,
+    transfers,
+)
 
 _BAND_PAYS_FROM = 512  # source tokens: from here on the banded step is the faster one, in training and in decoding
 

@@ -24,7 +24,8 @@ from torch import Tensor, nn
 from laconic.layers.copying.base import HeadInput, SourceSide
 from laconic.layers.copying.tapped import TappedConfig, TappedHead, TappedSource, Weighed
 from laconic.layers.head_mean import mean_over_heads
-from laconic.layers.masking import log_weights, masked_softmax
+from laconic.layers.masking import log_weights
+from laconic.papers.coconet import softmax_over
 
 _DAMPING = 0.85
 
@@ -53,7 +54,7 @@ def guided_weights(
     |x| counts the real tokens, ``mask`` (B, S), also those that are never copied (none: those of ``kept``).
     """
     bias = strength * (kept if mask is None else mask).sum(dim=-1, keepdim=True) * centrality
-    return masked_softmax(log_weights(weights) + bias.unsqueeze(1), kept.unsqueeze(1))
+    return softmax_over(log_weights(weights) + bias.unsqueeze(1), kept.unsqueeze(1))
 
 
 class GuidedHead(TappedHead):

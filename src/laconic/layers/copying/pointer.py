@@ -1,20 +1,7 @@
-"""The pointer-generator: generate a word from the vocabulary, or copy one from the source.
+"""The pointer-generator's head: generate a word from the vocabulary, or copy one from the source.
 
-See et al. 2017; equations (4) and (5) of "Headline Writer".
-
-    (4)  p_gen = sigmoid(w_h* . h*_t + w_s . s_t + w_x . x_t + b_ptr)
-    (5)  P(w)  = p_gen P_vocab(w) + (1 - p_gen) sum_{i: w_i = w} a^t_i
-
-| paper | here |
-| --- | --- |
-| [h*_t; s_t; x_t] | ``inputs.gate`` (..., G), in this order |
-| [w_h*; w_s; w_x], b_ptr | ``gate.weight``, ``gate.bias`` |
-| e^t_i, a^t_i | ``attention.scores``, ``attention.weights`` (..., S) |
-| w_i | ``source.extended_ids`` (B, S): words outside V have ids V, V + 1, ... of their own |
-
-Our reading: the paper says nothing about words outside the vocabulary; as in See et al. they get ids of
-their own in each example, P_vocab is zero there, and the sum is empty for words not in the source. Both
-equations are evaluated in log space: p_gen saturates and attention underflows, their logarithms do not.
+Equations (4) and (5) of `laconic.papers.pointer_generator`: ``inputs.gate`` (..., G) is [h*_t; s_t; x_t], ``gate``
+holds [w_h*; w_s; w_x] and b_ptr, ``source.extended_ids`` are the words w_i.
 """
 
 from __future__ import annotations
@@ -28,32 +15,16 @@ from torch.nn.functional import logsigmoid
 from laconic.config.section import Section
 from laconic.layers.copying.base import CopyHead, CopySource, GoldTokens, HeadInput
 from laconic.layers.copying.smoothing import copied_excess, excess_slope, source_words
-from laconic.layers.masking import NEGATIVE_INFINITY, masked_logsumexp, masked_softmax
+from laconic.layers.masking import NEGATIVE_INFINITY
 from laconic.layers.vocabulary import VocabularyProjection
+from laconic.papers.pointer_generator import (
+    attention_weights,
+    final_distribution,
+    generation_gate,
+    gold_copy_log_prob,
+    gold_log_prob,
+)
 from laconic.types import AttentionOutput
-
-
-def generation_gate(features: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """The argument of the sigmoid of equation (4): (..., G) -> (...), in float32 at least."""
-    gate = nn.functional.linear(features, weight, bias).squeeze(-1)
-    return gate.float() if gate.dtype.itemsize < 4 else gate
-
-
-def final_distribution(
-    vocabulary_logits: Tensor, gate: Tensor, copy_probs: Tensor, source_ids: Tensor, extended_vocab_size: int
-) -> Tensor:
-    """Equation (5), written out: ``log P(w)`` over all X words.
-
-    Logits (..., V), gate (...), copy_probs (..., S) = a^t, source_ids (..., S) -> (..., X). The plain form, for
-    readers and wherever a step's gradient is wanted; decoding uses `mixture`, which touches the copied words only.
-    """
-    p_gen = torch.sigmoid(gate).unsqueeze(-1)
-    shape = (*vocabulary_logits.shape[:-1], extended_vocab_size)
-    probs = vocabulary_logits.new_zeros(shape)
-    probs[..., : vocabulary_logits.shape[-1]] = p_gen * torch.softmax(vocabulary_logits, dim=-1)
-    probs = probs.scatter_add(-1, source_ids, (1 - p_gen) * copy_probs)
-    impossible = probs == 0  # taken out before the logarithm, whose gradient there is no number
-    return probs.masked_fill(impossible, 1.0).log().masked_fill(impossible, NEGATIVE_INFINITY)
 
 
 def mixture(vocabulary_logits: Tensor, gate: Tensor, copy_probs: Tensor, source: CopySource) -> Tensor:
@@ -89,25 +60,6 @@ def _normaliser(logits: Tensor) -> Tensor:
     peak = logits.amax(dim=-1, keepdim=True)
     sums = torch.stack([torch.sub(*pair).exp_().sum(dim=-1) for pair in zip(logits, peak, strict=True)])
     return sums.log_().add_(peak.squeeze(-1))
-
-
-def gold_log_prob(gate: Tensor, log_vocab: Tensor, log_copy: Tensor) -> Tensor:
-    """Equation (5) for the gold word: ``logaddexp(log p_gen + log P_vocab, log(1 - p_gen) + log copy)``.
-
-    All (M,); a word outside the vocabulary has ``log_vocab`` -inf, one outside the source ``log_copy`` -inf.
-    Gradients stay finite when one of the two is -inf, as long as not both are.
-    """
-    generated, copied = logsigmoid(gate) + log_vocab, logsigmoid(-gate) + log_copy
-    return torch.logaddexp(generated, copied)
-
-
-def gold_copy_log_prob(scores: Tensor, gold: Tensor, source_ids: Tensor, mask: Tensor) -> Tensor:
-    """``log sum_{i: w_i = gold} a_i`` from attention scores: (M, S), (M,), (M, S), (M, S) -> (M,).
-
-    The match is ANDed with the mask: padding carries an id too, and it may be the gold one.
-    """
-    matches = (source_ids == gold.unsqueeze(-1)) & mask
-    return masked_logsumexp(scores, matches) - masked_logsumexp(scores, mask)
 
 
 def gold_mixture(
@@ -193,7 +145,7 @@ class PointerHead(CopyHead):
         words = None
         if gold.smoothing:
             with torch.autocast(gate.device.type, enabled=False):
-                mixed = gate, masked_softmax(scores, mask)
+                mixed = gate, attention_weights(scores, mask)
                 words = source_words(inputs.hidden.to(gate.dtype), self.projection, source, gold, ids, mixed)
         log_probs, mean = gold_mixture(inputs.hidden, self.projection, gold, gate, log_copy, ids, words)
         details = {"p_gen": torch.sigmoid(gate)}

@@ -23,11 +23,12 @@ from torch.utils.checkpoint import checkpoint
 from laconic.config.section import Section
 from laconic.errors import ConfigError
 from laconic.layers.copying.base import CopyHead, CopySource, GoldTokens, HeadInput, SourceSide
-from laconic.layers.copying.pointer import final_distribution, gold_mixture, mixture
+from laconic.layers.copying.pointer import gold_mixture, mixture
 from laconic.layers.copying.smoothing import source_words
 from laconic.layers.masking import NEGATIVE_INFINITY
 from laconic.layers.transformer import CrossTap, head_attention
 from laconic.layers.vocabulary import VocabularyProjection
+from laconic.papers.pointer_generator import final_distribution
 from laconic.types import AttentionOutput
 
 _NUMBERS_AT_ONCE = 2**24  # of rows of the distribution that `floored_mean` writes out

@@ -1,9 +1,9 @@
 """The opponent branch: one head's attention, its opponent, and the word probability that grows on it.
 
-The equations are in `laconic.layers.opponent.attention` and `laconic.layers.opponent.probability`; this module holds
-the parameters. One branch serves the whole model: it reads the queries, keys and values that one decoder layer has
-projected anyway, and adds a small feed-forward network and a vocabulary matrix of its own (for a head of 64 these are
-64 V + 2 (64^2 + 64) + 4 * 64 numbers). What is masked is the subclass's business (`laconic.layers.opponent.kinds`).
+The equations are in `laconic.papers.contrastive`; this module holds the parameters. One branch serves the whole model:
+it reads the queries, keys and values that one decoder layer has projected anyway, and adds a small feed-forward network
+and a vocabulary matrix of its own (for a head of 64 these are 64 V + 2 (64^2 + 64) + 4 * 64 numbers). The subclasses,
+`laconic.config.names.OPPONENTS`, say what becomes of the largest weight (section 3.2.1, Table 3 and footnote 2).
 """
 
 from __future__ import annotations
@@ -21,18 +21,27 @@ from laconic.config.section import Section
 from laconic.errors import ConfigError
 from laconic.layers.copying.base import GoldTokens
 from laconic.layers.masking import scatter_real
-from laconic.layers.opponent.attention import (
-    Empty,
+from laconic.layers.transformer import head_attention
+from laconic.layers.vocabulary import VocabularyProjection
+from laconic.papers.contrastive import (
     Normalizer,
-    behaviour,
-    conventional_weights,
+    Rule,
+    Ties,
+    feed_forward,
+    first_norm,
+    inverse,
+    joint_score,
+    last_norm,
+    one_minus,
     opponent_context,
     opponent_weights,
+    without_largest,
+    without_run,
 )
-from laconic.layers.opponent.probability import DecodeScore, joint_score
-from laconic.layers.vocabulary import VocabularyProjection
 from laconic.types import Batch
 
+Empty = Literal["zero", "alpha"]
+DecodeScore = Literal["joint", "pc", "po"]
 AVERAGE = "average"
 SCORES = ("joint", "pc", "po")
 
@@ -87,7 +96,7 @@ class OpponentReading:
     """What the opponent makes of Q queries a document."""
 
     weights: Tensor  # (B, Q, S) alpha_c
-    kept: Tensor  # (B, Q, S) where alpha_o may be positive
+    allowed: Tensor  # (B, Q, S) where alpha_o may be positive
     opponent: Tensor  # (B, Q, S) alpha_o
     context: Tensor  # (B, Q, F) alpha_o v
 
@@ -146,32 +155,36 @@ class Opponent(nn.Module):
         ``mask`` (B, S). Q is T in training, K in search.
         """
         c = self.config
-        weights = conventional_weights(queries[:, :, self.heads], keys[:, :, self.heads], mask)
+        chosen = queries[:, :, self.heads].transpose(1, 2), keys[:, :, self.heads].transpose(1, 2)  # (B, h, ...)
+        weights = head_attention(*chosen, mask.unsqueeze(1)).mean(dim=1)
         if c.detach_alpha:
             weights = weights.detach()
         real = mask.unsqueeze(1)
-        scores, kept = self.scored(weights, real)
+        scores, allowed = self.scored(weights, real)
         if c.padding_by_zero:
-            kept = kept & (weights > 0)
-        opponent = opponent_weights(scores, kept, c.normalizer)
+            allowed = allowed & (weights > 0)
+        opponent = opponent_weights(scores, allowed, c.normalizer)
         if c.empty == "alpha":
-            opponent = torch.where(kept.any(dim=-1, keepdim=True), opponent, weights)
-        chosen = values[:, :, self.heads]  # (B, S, h, d)
-        chosen = chosen.mean(dim=2) if c.averaged_values == "mean" else chosen.flatten(2)
-        chosen = chosen.detach() if c.detach_values else chosen
-        return OpponentReading(weights, kept, opponent, opponent_context(opponent, chosen))
+            opponent = torch.where(allowed.any(dim=-1, keepdim=True), opponent, weights)
+        values = values[:, :, self.heads]  # (B, S, h, d)
+        values = values.mean(dim=2) if c.averaged_values == "mean" else values.flatten(2)
+        values = values.detach() if c.detach_values else values
+        with torch.autocast(values.device.type, enabled=False):
+            return OpponentReading(weights, allowed, opponent, opponent_context(opponent, values))
 
     def features(self, context: Tensor, noise_seed: int | None = None) -> Tensor:
-        """Equations (4) and (5), and the minus of (7): (..., F) -> -z3 (z3 for ``output: softmax``).
+        """Equations (4) to (6), and the minus of (7): (..., F) -> -z3 (z3 for ``output: softmax``).
 
         The minus is put here, on the few numbers. In training the dropout draws from a generator of its own, seeded
         with ``noise_seed``, so that the rest of the model sees the masks it would see without the branch.
         """
         drop = _Dropout(self.dropout if self.training else 0.0, noise_seed, context.device)
         projected = context if self.out_proj is None else self.out_proj(context)
-        z1 = self.first_norm(drop(projected.to(self.first_norm.weight.dtype)))
-        z2 = drop(self.contract(torch.relu(self.expand(z1))))
-        return self.sign * self.second_norm(z1 + z2)
+        first, second = self.first_norm, self.second_norm
+        z1 = first_norm(drop(projected.to(first.weight.dtype)), (first.weight, first.bias))
+        expand, contract = (self.expand.weight, self.expand.bias), (self.contract.weight, self.contract.bias)
+        z2 = drop(feed_forward(z1, expand, contract))
+        return self.sign * last_norm(z1, z2, (second.weight, second.bias))
 
     def gold_log_probs(self, context: Tensor, gold: GoldTokens, noise_seed: int | None = None) -> dict[str, Tensor]:
         """log P_o of M gold words from their contexts (M, F): ``opponent_log_probs`` (M,) and, with label smoothing,
@@ -202,7 +215,7 @@ class Opponent(nn.Module):
         if not batch.observe:
             return details, {}
         real, ends = batch.source_mask, (batch.source_ids == end_id) & batch.source_mask
-        figures = behaviour(reading.weights, reading.kept, real.unsqueeze(1), ends, batch.target_mask)
+        figures = behaviour(reading.weights, reading.allowed, real.unsqueeze(1), ends, batch.target_mask)
         return details, {f"opponent_{name}": value for name, value in figures.items()}
 
     @property
@@ -278,3 +291,84 @@ def _own_seed(batch: Batch) -> int | None:
     if batch.noise_seed is None:
         return None
     return batch.noise_seed ^ (batch.indices[0] + 1 if batch.indices else 0)
+
+
+@torch.no_grad()
+def behaviour(weights: Tensor, allowed: Tensor, mask: Tensor, ends: Tensor, counted: Tensor) -> dict[str, Tensor]:
+    """What the opponent does to alpha_c, as means over the decoder steps where ``counted`` (B, Q) is true.
+
+    ``weights`` and ``allowed`` (B, Q, S), ``mask`` (B, 1, S), ``ends`` (B, S) the positions of END in the source. The
+    largest weight and the entropy (nats) of alpha_c, how many positions were masked, the share of steps that have
+    nothing left, and of those whose END was masked.
+    """
+    steps = counted.sum().clamp_min(1)
+    masked = mask & ~allowed
+    entropy = -torch.xlogy(weights, weights).sum(dim=-1)
+    values = {
+        "alpha_max": weights.amax(dim=-1),
+        "alpha_entropy": entropy,
+        "masked_positions": masked.sum(dim=-1),
+        "nothing_left": ~allowed.any(dim=-1),
+        "masked_end": (masked & ends.unsqueeze(1)).any(dim=-1),
+    }
+    return {name: (value.to(weights.dtype) * counted).sum() / steps for name, value in values.items()}
+
+
+# -------------------------------------------------------------------------- the opponents
+
+
+class MaskMaximum(Opponent):
+    """The position of the largest weight goes; the rest keep their weights. The paper's choice."""
+
+    class Config(OpponentConfig):
+        ties: Ties = "all"  # c.11
+
+    def scored(self, weights: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+        return weights, without_largest(weights, mask, 1, self.config.ties)
+
+
+class MaskTopK(Opponent):
+    """The k largest weights go."""
+
+    class Config(OpponentConfig):
+        k: int = Field(2, ge=1, le=65_536)
+        ties: Ties = "all"  # c.12
+
+    def scored(self, weights: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+        return weights, without_largest(weights, mask, self.config.k, self.config.ties)
+
+
+class MaskDynamic(Opponent):
+    """The largest weight goes, and its followers for as long as neighbours are (or are not) nearly equal (c.13)."""
+
+    class Config(OpponentConfig):
+        ratio: float = Field(1.02, ge=1)
+        rule: Rule = "until_over"
+
+    def scored(self, weights: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+        return weights, without_run(weights, mask, self.config.ratio, self.config.rule)
+
+
+class OneMinus(Opponent):
+    """``softmax(1 - alpha_c)``: no position goes; the largest weight becomes the smallest."""
+
+    def scored(self, weights: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+        return one_minus(weights), mask.expand_as(weights)
+
+
+class Inverse(Opponent):
+    """``softmax(1 / alpha_c)``, alpha_c at least ``eps``: of a peaked head close to one-hot at its *least* attended
+    position (c.14)."""
+
+    class Config(OpponentConfig):
+        eps: float = Field(1e-6, gt=0)
+
+    def scored(self, weights: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+        return inverse(weights, mask, self.config.eps), mask.expand_as(weights)
+
+
+class Unmasked(Opponent):
+    """``softmax(alpha_c)``: nothing is taken away. For comparison."""
+
+    def scored(self, weights: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+        return weights, mask.expand_as(weights)

@@ -1,1 +1,0 @@
-"""The contrastive attention mechanism. Names: `laconic.config.names.OPPONENTS`."""
