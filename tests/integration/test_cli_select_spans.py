@@ -80,7 +80,7 @@ def test_fewer_spans_than_asked_for_is_a_warning(
 ) -> None:
     assert selected(str(corpus), "--k", "1000000", "--out", str(tmp_path / "out")) == 0
     error = capsys.readouterr().err
-    assert error.startswith("Warning: There are only ")
+    assert error.startswith("laconic: warning: There are only ")
     assert error.endswith("1,000,000 were asked for.\n")
 
 

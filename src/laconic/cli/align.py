@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from laconic.cli.evaluate import split_of
+from laconic.cli.inputs import split_of
 from laconic.cli.options import TrustCode
-from laconic.cli.progress import progress, quiet
-from laconic.cli.tables import aligned
+from laconic.cli.output import aligned, progress, quiet
 from laconic.errors import ConfigError, DataError, did_you_mean
 from laconic.files import write_text
 from laconic.text.control import safe_print as print
@@ -347,11 +346,11 @@ def numbers(one: Sharpness) -> dict[str, Any]:
 
 def wanted_pair(source: Source, text: str | None, pair_id: str | None, summary: str | None, rule: str) -> WordPair:
     """The document to draw, and the summary to force (empty: the model writes one)."""
-    from laconic.cli.summarize import Notes, read
+    from laconic.cli.inputs import documents_of
     from laconic.metrics.links import word_pair, word_pairs
 
     if text is not None:
-        record = next(iter(read(text, False, None, False, Notes())))
+        record = next(iter(documents_of(text)))
         return word_pair(replace(record, summary=summary or ""), record.id, 1, rule)
     pairs = word_pairs(list(source.records()), rule)
     found = [pair for number, pair in enumerate(pairs, start=1) if pair_id in (pair.label, f"#{number}")]

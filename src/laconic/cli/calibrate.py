@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from laconic.cli.evaluate import split_of
-from laconic.cli.progress import progress
+from laconic.cli.inputs import split_of
+from laconic.cli.output import progress
 from laconic.errors import ConfigError, ModelError, unknown_choice
 from laconic.text.control import safe_print as print
 

@@ -12,11 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from laconic.cli.evaluate import split_of
+from laconic.cli.inputs import data_changes, split_of
 from laconic.cli.options import TrustCode
-from laconic.cli.progress import progress, quiet
-from laconic.cli.tables import aligned
-from laconic.cli.train import data_changes
+from laconic.cli.output import aligned, progress, quiet
 from laconic.config.loading import load_recipe, merge, parse_overrides, recipe_names
 from laconic.data.readers import SkipCounter, read_configured
 from laconic.errors import ConfigError, DataError

@@ -1,18 +1,16 @@
-"""``laconic data``: check and describe data sets, show the columns, build a corpus out of docstrings."""
+"""``laconic data``: check and describe data sets, show the columns, build corpora out of what is installed."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from laconic.cli.data_write import TOKENS, MinHumanScore, Separator, prepare_app, subset_command
-from laconic.cli.options import TrustCode
-from laconic.cli.progress import progress
+from laconic.cli.data_write import TOKENS, Separator, prepare_app, subset_command
+from laconic.cli.options import AsJson, Columns, MaxRecords, MinHumanScore, TrustCode, subcommands, with_groups
+from laconic.cli.output import aligned, print_json, progress
 from laconic.cli.select_spans import select_spans_command
-from laconic.cli.tables import aligned
 from laconic.errors import ConfigError, DataError
 from laconic.text.control import safe_print as print
 
@@ -20,12 +18,7 @@ if TYPE_CHECKING:
     from laconic.data.checks import CheckOptions, Report, SplitReport
     from laconic.data.readers import ReadOptions
 
-app = typer.Typer(
-    add_completion=False,
-    no_args_is_help=True,
-    context_settings={"help_option_names": ["--help", "-h"]},
-    help="Check, describe or build data sets.",
-)
+app = subcommands("Check, describe or build data sets.", no_args_is_help=True)
 command = app
 app.command("subset")(subset_command)
 app.command("select-spans")(select_spans_command)
@@ -35,37 +28,32 @@ Files = Annotated[
     list[str],
     typer.Argument(metavar="FILE...|DIR", help="Data files, or a folder with train, validation and test files."),
 ]
-Format = Annotated[str, typer.Option("--format", help="The file format; by the name when auto.")]
-DocumentColumn = Annotated[str | None, typer.Option(help="The column of the documents.")]
-SummaryColumn = Annotated[str | None, typer.Option(help="The column of the summaries.")]
-MaxRecords = Annotated[int | None, typer.Option(min=1, help="Read only so many records of each file.")]
+OutFolder = Annotated[Path, typer.Argument(metavar="OUT", help="The folder to write.")]
 MaxSource = Annotated[int, typer.Option(min=1, help="Words of a document that a model would read.")]
 MaxTarget = Annotated[int, typer.Option(min=1, help="Words of a summary that a model would learn.")]
-Json = Annotated[bool, typer.Option("--json", help="Print everything as JSON.")]
 
 
 @app.command("check")
+@with_groups
 def check_command(
     files: Files,
-    format: Format = "auto",
-    document_column: DocumentColumn = None,
-    summary_column: SummaryColumn = None,
+    *,
+    columns: Columns,
     max_source: MaxSource = 400,
     max_target: MaxTarget = 100,
     max_records: MaxRecords = None,
-    as_json: Json = False,
+    as_json: AsJson = False,
 ) -> None:
     """Look for what spoils a training: bad records, duplicates, leakage between splits, suspicious pairs.
 
     The exit code is 3 when there are records that a training would refuse.
     """
     from laconic.data.checks import CheckOptions
-    from laconic.data.readers import ReadOptions
 
     options = CheckOptions(max_source, max_target, max_records=max_records)
-    report = _read(files, options, ReadOptions(format, document_column, summary_column))
+    report = _read(files, options, columns.options())
     if as_json:
-        _print_json(report.as_dict())
+        print_json(report.as_dict())
     else:
         print(_check_text(report))
     if report.refused:
@@ -73,11 +61,11 @@ def check_command(
 
 
 @app.command("stats")
+@with_groups
 def stats_command(
     files: Files,
-    format: Format = "auto",
-    document_column: DocumentColumn = None,
-    summary_column: SummaryColumn = None,
+    *,
+    columns: Columns,
     max_source: MaxSource = 400,
     max_target: MaxTarget = 100,
     max_records: MaxRecords = None,
@@ -85,21 +73,19 @@ def stats_command(
     sentence_separator: Separator = None,
     min_human_score: MinHumanScore = None,
     trust_code: TrustCode = False,
-    as_json: Json = False,
+    as_json: AsJson = False,
 ) -> None:
     """Lengths, compression, and how much of the summaries stands in the documents."""
     from laconic.data.checks import CheckOptions
     from laconic.data.counting import counter_of
-    from laconic.data.readers import ReadOptions
 
     if sentence_separator and tokens is None:
         raise ConfigError("--sentence-separator changes what --tokens counts; give --tokens, for example blanks.")
     count = counter_of(tokens, sentence_separator) if tokens is not None else None
     options = CheckOptions(max_source, max_target, duplicates=False, max_records=max_records, count=count)
-    reading = ReadOptions(format, document_column, summary_column, min_human_score=min_human_score)
-    report = _read(files, options, reading)
+    report = _read(files, options, columns.options(min_human_score=min_human_score))
     if as_json:
-        _print_json(report.as_dict())
+        print_json(report.as_dict())
         return
     print(_stats_table(report))
     for split in report.splits:
@@ -108,7 +94,7 @@ def stats_command(
 
 @app.command("docstrings")
 def docstrings_command(
-    out: Annotated[Path, typer.Argument(metavar="OUT", help="The folder to write.")],
+    out: OutFolder,
     root: Annotated[
         list[Path] | None, typer.Option(help="A folder of packages; those of this Python if not given.")
     ] = None,
@@ -120,7 +106,7 @@ def docstrings_command(
     validation: Annotated[
         int | None, typer.Option(min=1, help="Hold out so many pairs for validation, not a tenth each and for a test.")
     ] = None,
-    as_json: Json = False,
+    as_json: AsJson = False,
 ) -> None:
     """Build a corpus of (body, summary line) pairs out of the docstrings of installed packages.
 
@@ -144,7 +130,7 @@ def docstrings_command(
             progress=lambda done, total: bar.update(done, total=total),
         )
     if as_json:
-        _print_json(stats.as_dict())
+        print_json(stats.as_dict())
         return
     rows = []
     for name, split in stats.splits.items():
@@ -163,11 +149,11 @@ def docstrings_command(
 
 @app.command("debian")
 def debian_command(
-    out: Annotated[Path, typer.Argument(metavar="OUT", help="The folder to write.")],
+    out: OutFolder,
     lists: Annotated[Path, typer.Option(help="The folder in which apt keeps its index.")] = Path("/var/lib/apt/lists"),
     validation: Annotated[int | None, typer.Option(min=1, help="Hold out so many pairs for validation.")] = None,
     seed: Annotated[int, typer.Option(help="Which source packages are held out.")] = 0,
-    as_json: Json = False,
+    as_json: AsJson = False,
 ) -> None:
     """Build a corpus of (description, synopsis) pairs out of apt's index, on any Debian or Ubuntu.
 
@@ -177,7 +163,7 @@ def debian_command(
 
     stats = build_debian(out, lists=lists, validation=validation, seed=seed)
     if as_json:
-        _print_json(stats.as_dict())
+        print_json(stats.as_dict())
         return
     for name, pairs in stats.splits.items():
         print(f"{out / name}.jsonl: {pairs:,} pairs")
@@ -223,10 +209,6 @@ def _splits(files: list[str]) -> dict[str, Path | str]:
         name = Path(file).name.split(".")[0]
         named[name if name not in named else file] = file
     return named
-
-
-def _print_json(value: Any) -> None:
-    print(json.dumps(value, ensure_ascii=False, indent=2))
 
 
 # ---------------------------------------------------------------------------------------- showing

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from laconic.cli.progress import progress, quiet
-from laconic.cli.tables import aligned
+from laconic.cli.inputs import stream_records
+from laconic.cli.options import AsJson, MinHumanScore, Reading, subcommands, with_groups
+from laconic.cli.output import aligned, print_json, progress
 from laconic.errors import ConfigError
 from laconic.text.control import safe_print as print
 
 if TYPE_CHECKING:
-    from laconic.data.readers import ReadOptions
+    from laconic.data.prepare import Refused
     from laconic.types import Record
 
 TOKENS = (
@@ -25,21 +25,18 @@ TOKENS = (
     "of a model or run."
 )
 File = Annotated[str, typer.Argument(metavar="FILE", help="The data to read.")]
-Out = Annotated[Path, typer.Argument(metavar="OUT", help="The file of JSON lines to write.")]
-Format = Annotated[str, typer.Option("--format", help="The file format; by the name when auto.")]
-DocumentColumn = Annotated[str | None, typer.Option(help="The column of the documents.")]
-SummaryColumn = Annotated[str | None, typer.Option(help="The column of the summaries.")]
-SkipBad = Annotated[bool, typer.Option("--skip-bad", help="Skip and count bad records.")]
+OutFile = Annotated[Path, typer.Argument(metavar="OUT", help="The file of JSON lines to write.")]
 Separator = Annotated[
     str | None, typer.Option(metavar="TOKEN", help="Count this word between sentences, such as <EOS>.")
 ]
-MinHumanScore = Annotated[int | None, typer.Option(min=1, max=5, help="Only pairs that people rated so high (LCSTS).")]
-Json = Annotated[bool, typer.Option("--json", help="Print everything as JSON.")]
 
 
+@with_groups
 def subset_command(
     file: File,
-    out: Out,
+    out: OutFile,
+    *,
+    reading: Reading,
     shortest_mean: Annotated[
         float | None, typer.Option(min=0, help="The shortest documents, as many as have at most this mean length.")
     ] = None,
@@ -55,93 +52,66 @@ def subset_command(
     tokens: Annotated[str, typer.Option(help="What counts as a token: " + TOKENS)] = "words",
     sentence_separator: Separator = None,
     min_human_score: MinHumanScore = None,
-    format: Format = "auto",
-    document_column: DocumentColumn = None,
-    summary_column: SummaryColumn = None,
-    skip_bad: SkipBad = False,
-    as_json: Json = False,
+    as_json: AsJson = False,
 ) -> None:
     """Write a part of a data set: by the length of its documents, by their mean length, or a random sample.
 
     Records keep their order. The same call writes the same file.
     """
     from laconic.data.counting import counter_of
-    from laconic.data.readers import ReadOptions
     from laconic.data.subset import SubsetOptions, choose, write_records
 
     if window_mean is not None and shortest_mean is None:
         raise ConfigError("--window-mean needs --shortest-mean, which says how many documents and behind which.")
-    options = SubsetOptions(min_tokens, max_tokens, shortest_mean, window_mean, sample, seed)
-    if options == SubsetOptions(seed=seed) and min_human_score is None:
+    part = SubsetOptions(min_tokens, max_tokens, shortest_mean, window_mean, sample, seed)
+    if part == SubsetOptions(seed=seed) and min_human_score is None:
         raise ConfigError("Say which part: --shortest-mean, --min-tokens, --max-tokens, --sample or --min-human-score.")
     _refuse_same(file, out, rest)
     count = counter_of(tokens, sentence_separator)
-    reading = ReadOptions(
-        format, document_column, summary_column, skip_bad, need_summary=False, min_human_score=min_human_score
-    )
+    options = reading.options(need_summary=False, min_human_score=min_human_score)
     with progress("Reading") as bar:
-        lengths = [count(record) for record in _counted(_records(file, reading, notes=True), bar)]
-    chosen = choose([document for document, _ in lengths], options)
+        lengths = [count(record) for record in stream_records(file, options, bar)]
+    chosen = choose([document for document, _ in lengths], part)
     kept = set(chosen)
     others = [place for place in range(len(lengths)) if place not in kept]
     for path, places in ((out, kept), (rest, set(others))):
         if path is not None and places:
             with progress(f"Writing {path.name}", total=len(places)) as bar:
-                write_records(path, _at(_records(file, reading), places), bar.advance)
+                write_records(path, _at(stream_records(file, options, silent=True), places), bar.advance)
     parts = {str(out): chosen, **({str(rest): others} if rest else {})}
     _print_parts({file: range(len(lengths)), **parts}, lengths, as_json)
 
 
-prepare_app = typer.Typer(
-    add_completion=False,
-    no_args_is_help=True,
-    context_settings={"help_option_names": ["--help", "-h"]},
-    help="Make Gigaword, DUC, SAMSum or CNN/DailyMail into what the papers' models read.",
+prepare_app = subcommands(
+    "Make Gigaword, DUC, SAMSum or CNN/DailyMail into what the papers' models read.", no_args_is_help=True
 )
 
 
 @prepare_app.command("gigaword")
+@with_groups
 def gigaword_command(
     file: File,
-    out: Out,
+    out: OutFile,
+    *,
+    reading: Reading,
     keep_all: Annotated[
         bool, typer.Option("--keep-all", help="No filter by length, title words and common words (test data).")
     ] = False,
     tokenized: Annotated[bool, typer.Option("--tokenized", help="Words are what stands between blanks.")] = False,
-    format: Format = "auto",
-    document_column: DocumentColumn = None,
-    summary_column: SummaryColumn = None,
-    skip_bad: SkipBad = False,
-    as_json: Json = False,
+    as_json: AsJson = False,
 ) -> None:
     """First sentence and headline, lower-cased, digits as #, as Rush et al. (2015) prepared Annotated Gigaword."""
-    from laconic.data.prepare import Refused, Words, gigaword_pair
-    from laconic.data.readers import ReadOptions
-    from laconic.data.subset import write_records
+    from laconic.data.prepare import Words, gigaword_pair
 
-    _refuse_same(file, out, None)
-    words, left_out = Words(tokenized), Counter[str]()
-
-    def prepared(records: Iterable[Record]) -> Iterator[Record]:
-        for record in records:
-            made = gigaword_pair(record, words, filtered=not keep_all)
-            if isinstance(made, Refused):
-                left_out[made.reason] += 1
-            else:
-                yield made
-
-    reading = ReadOptions(format, document_column, summary_column, skip_bad)
-    with progress("Preparing") as bar:
-        written = write_records(out, prepared(_counted(_records(file, reading, notes=True), bar)))
-    _print_written(out, written, left_out, as_json)
+    _prepare(file, out, partial(gigaword_pair, words=Words(tokenized), filtered=not keep_all), reading, as_json)
 
 
 @prepare_app.command("duc2004")
 def duc_command(
     documents: Annotated[Path, typer.Argument(metavar="DOCS", help="The folder with a folder a document set.")],
-    out: Out,
+    out: OutFile,
     references: Annotated[Path, typer.Option(help="The folder with the references of task 1, one a file.")],
-    as_json: Json = False,
+    as_json: AsJson = False,
 ) -> None:
     """The input sentence of each document and its references, as Rush et al. (2015) made them of the distribution."""
     from laconic.data.prepare import duc_records
@@ -164,78 +134,56 @@ def duc_command(
 
 
 @prepare_app.command("samsum")
-def samsum_command(
-    file: File,
-    out: Out,
-    format: Format = "auto",
-    document_column: DocumentColumn = None,
-    summary_column: SummaryColumn = None,
-    skip_bad: SkipBad = False,
-    as_json: Json = False,
-) -> None:
+@with_groups
+def samsum_command(file: File, out: OutFile, *, reading: Reading, as_json: AsJson = False) -> None:
     """Dialogues in one line, their turns joined by ' | ', speakers' names kept (SAMSum, DialogSum, your own)."""
     from laconic.data.prepare import dialogue
 
-    _prepare(file, out, dialogue, ReadFlags(format, document_column, summary_column, skip_bad), as_json)
+    _prepare(file, out, dialogue, reading, as_json)
 
 
 @prepare_app.command("cnndm")
+@with_groups
 def cnndm_command(
     file: File,
-    out: Out,
+    out: OutFile,
+    *,
+    reading: Reading,
     first: Annotated[
         bool, typer.Option("--first-highlight", help="Learn the first highlight; every highlight is a reference.")
     ] = False,
-    format: Format = "auto",
-    document_column: DocumentColumn = None,
-    summary_column: SummaryColumn = None,
-    skip_bad: SkipBad = False,
-    as_json: Json = False,
+    as_json: AsJson = False,
 ) -> None:
     """Articles in one line; highlights joined by blanks for training and one a line for scoring (CNN/DailyMail)."""
     from laconic.data.prepare import first_highlight, news
 
     change = first_highlight if first else news
-    _prepare(file, out, change, ReadFlags(format, document_column, summary_column, skip_bad), as_json)
+    _prepare(file, out, change, reading, as_json)
 
 
-class ReadFlags(NamedTuple):
-    """The options of the command line that say how to read."""
-
-    format: str
-    document_column: str | None
-    summary_column: str | None
-    skip_bad: bool
-
-
-def _prepare(file: str, out: Path, change: Callable[[Record], Record], flags: ReadFlags, as_json: bool) -> None:
-    """Write every record changed, one for one."""
-    from laconic.data.readers import ReadOptions
+def _prepare(
+    file: str, out: Path, change: Callable[[Record], Record | Refused], reading: Reading, as_json: bool
+) -> None:
+    """Write every record changed, one for one, or say why not."""
+    from laconic.data.prepare import Refused
     from laconic.data.subset import write_records
 
     _refuse_same(file, out, None)
+    left_out = Counter[str]()
+
+    def prepared(records: Iterable[Record]) -> Iterator[Record]:
+        for made in map(change, records):
+            if isinstance(made, Refused):
+                left_out[made.reason] += 1
+            else:
+                yield made
+
     with progress("Preparing") as bar:
-        records = _counted(_records(file, ReadOptions(*flags), notes=True), bar)
-        written = write_records(out, map(change, records))
-    _print_written(out, written, Counter(), as_json)
+        written = write_records(out, prepared(stream_records(file, reading.options(), bar)))
+    _print_written(out, written, left_out, as_json)
 
 
 # --------------------------------------------------------------------------------------- reading
-
-
-def _records(file: str, reading: ReadOptions, *, notes: bool = False) -> Iterator[Record]:
-    from laconic.data.readers import SkipCounter, read_with
-
-    skipped = SkipCounter()
-    yield from read_with(file, reading, on_skip=skipped, on_choice=_note if notes else None)
-    if notes and skipped.total:
-        _note(skipped.describe())
-
-
-def _counted(records: Iterable[Record], bar: Any) -> Iterator[Record]:
-    for record in records:
-        yield record
-        bar.advance(1)
 
 
 def _at(records: Iterable[Record], places: set[int]) -> Iterator[Record]:
@@ -246,11 +194,6 @@ def _refuse_same(file: str, out: Path, rest: Path | None) -> None:
     paths = [Path(file), out, *([rest] if rest else [])]
     if len({path.resolve() for path in paths}) < len(paths):
         raise ConfigError(f"What is read and what is written are the same file ({out}); choose another name.")
-
-
-def _note(text: str) -> None:
-    if not quiet():
-        print(text, file=sys.stderr)
 
 
 # --------------------------------------------------------------------------------------- showing
@@ -268,7 +211,7 @@ def _print_parts(parts: dict[str, Sequence[int]], lengths: Sequence[tuple[int, i
             "summary_tokens": {"mean": _mean(summaries)},
         }
     if as_json:
-        print(json.dumps(found, ensure_ascii=False, indent=2))
+        print_json(found)
         return
     rows = []
     for name, part in found.items():
@@ -286,8 +229,7 @@ def _print_written(
     out: Path, written: int, left_out: Counter[str], as_json: bool, more: dict[str, int] | None = None
 ) -> None:
     if as_json:
-        content = {"file": str(out), "records": written, "left_out": dict(left_out), **(more or {})}
-        print(json.dumps(content, ensure_ascii=False, indent=2))
+        print_json({"file": str(out), "records": written, "left_out": dict(left_out), **(more or {})})
         return
     shares = ", ".join(f"{count:,} with {what}" for what, count in (more or {}).items())
     print(f"{out}: {written:,} record{'' if written == 1 else 's'}{f' ({shares})' if shares else ''}")

@@ -9,7 +9,6 @@ what it made, so the command can be interrupted and repeated.
 from __future__ import annotations
 
 import json
-import sys
 import time
 from collections.abc import Collection, Mapping
 from pathlib import Path
@@ -17,8 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from laconic.cli.progress import progress, quiet
-from laconic.cli.tables import aligned
+from laconic.cli.output import aligned, note, progress
 from laconic.config.loading import load_recipe, merge, read_run, resolve_run, with_absolute_paths
 from laconic.config.shipped import DEFAULT, default_model, place_of
 from laconic.text.control import safe_print as print
@@ -64,7 +62,7 @@ def command(
     from laconic.explain.terminal import show
     from laconic.summarizer import Summarizer
 
-    boxed = default_model(lambda text: _note(f"{text} The demo trains from nothing.")) == DEFAULT
+    boxed = default_model(lambda text: note(f"{text} The demo trains from nothing.")) == DEFAULT
     heading = "Your text" if text else "A text of our own"
     own: list[Summary] = []
     if boxed:
@@ -92,7 +90,7 @@ def command(
     page = _report(results, verdict, {name: out / FOLDERS[name] for name in runs}, (heading, own), samples, summaries)
     report.write_text(page, encoding="utf-8")
     print(f"\n{report}: hover over a word of a summary to see where it came from.")
-    _note(f"Finished in {(time.perf_counter() - started_at) / 60:.1f} minutes.")
+    note(f"Finished in {(time.perf_counter() - started_at) / 60:.1f} minutes.")
 
 
 def _learnt_from() -> frozenset[str]:
@@ -138,10 +136,10 @@ def _train(name: str, run: RunConfig, folder: Path) -> None:
     recipe = folder / "recipe.yaml"
     same = recipe.is_file() and read_run(recipe) == with_absolute_paths(run)
     minutes = run.training.max_minutes
-    _note(f"{'Going on with' if same else 'Training'} {name}, for at most {minutes:g} minutes")
+    note(f"{'Going on with' if same else 'Training'} {name}, for at most {minutes:g} minutes")
     with progress("Training") as bar:
         result = train(run, folder, resume=same, force=not same, progress=bar)
-    _note(f"{result.updates:,} updates, {result.epochs} epochs; the best model is that of update {result.best_update}")
+    note(f"{result.updates:,} updates, {result.epochs} epochs; the best model is that of update {result.best_update}")
 
 
 def _test_records(corpus: Path, most: int) -> list[Record]:
@@ -231,8 +229,3 @@ def _report(
         ),
     ]
     return render_report("Laconic: where each word came from", sections, subtitle="Written by laconic demo")
-
-
-def _note(text: str) -> None:
-    if not quiet():
-        print(text, file=sys.stderr, flush=True)

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from laconic.cli.inputs import split_of
 from laconic.cli.options import TrustCode
-from laconic.cli.progress import progress, quiet
-from laconic.cli.tables import aligned
+from laconic.cli.output import aligned, progress, quiet
 from laconic.config.loading import parse_overrides
 from laconic.config.schema import EvaluationConfig
-from laconic.data.readers import ReadOptions, SkipCounter, find_splits, is_one_data_set, read_with
+from laconic.data.readers import ReadOptions, SkipCounter, read_with
 from laconic.errors import ConfigError, DataError
 from laconic.text.control import safe_print as print
 
@@ -199,21 +199,6 @@ def _records(path: str, reading: ReadOptions, most: int | None) -> list[Record]:
     if not records:
         raise DataError(f"{path} holds no records.")
     return records
-
-
-def split_of(data: str, split: str) -> str:
-    """The file of ``split`` where ``data`` is a folder with one file a split; else ``data`` itself.
-
-    Raises:
-        DataError: the folder has splits, but not this one.
-    """
-    folder = Path(data)
-    if not folder.is_dir() or is_one_data_set(folder):
-        return data
-    splits = find_splits(folder)
-    if split not in splits:
-        raise DataError(f"{data} has no '{split}' split, only {', '.join(splits)}; choose one with --split.")
-    return str(splits[split])
 
 
 def _note(text: str) -> None:

@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from laconic.cli.options import TrustCode
-from laconic.cli.summarize import Notes, is_records, model_and_inputs, raw_surface, read
-from laconic.config.loading import parse_overrides
+from laconic.cli.inputs import documents_of, is_records, model_and_inputs
+from laconic.cli.options import Decoding, Device, DocumentColumn, TrustCode, with_groups
+from laconic.cli.output import note, print_json
 from laconic.errors import ConfigError, DataError
 from laconic.files import write_text
-from laconic.text.control import safe_print as print
 from laconic.types import Record
 
 if TYPE_CHECKING:
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
 STORED = "stored"
 
 
+@with_groups
 def command(
     model: Annotated[
         str | None,
@@ -44,16 +44,11 @@ def command(
     words: Annotated[bool, typer.Option("--words/--no-words", help="List every word with its sources.")] = True,
     document: Annotated[bool, typer.Option("--document", help="Print the document with the copied places.")] = False,
     also: Annotated[list[str] | None, typer.Option("--with", metavar="MODEL", help="Another system beside.")] = None,
-    beam_size: Annotated[int | None, typer.Option(min=1, help="Hypotheses kept at each step.")] = None,
-    max_length: Annotated[int | None, typer.Option(min=1, help="Largest number of tokens.")] = None,
-    always_write: Annotated[
-        bool, typer.Option("--always-write", help="What the model wrote, also where it is not sure.")
-    ] = False,
-    search: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Any other setting.")] = None,
-    raw: Annotated[bool, typer.Option("--raw", help="The words as the model wrote them, nothing mended.")] = False,
+    *,
+    decoding: Decoding,
     max_records: Annotated[int, typer.Option(min=1, help="At most so many records of a file.")] = 20,
-    document_column: Annotated[str | None, typer.Option(help="Name of the document's column.")] = None,
-    device: Annotated[str, typer.Option(help="cpu, cuda, ... or auto.")] = "cpu",
+    document_column: DocumentColumn = None,
+    device: Device = "cpu",
     trust_code: TrustCode = False,
 ) -> None:
     """Show where each word of a summary came from.
@@ -69,12 +64,9 @@ def command(
         summaries = stored(source, max_records)
         references: list[Any] = [None] * len(summaries)
     else:
-        options = {"beam_size": beam_size, "max_length": max_length}
-        extra = parse_overrides(search or [])
-        overrides = {k: v for k, v in options.items() if v is not None} | extra.get("search", extra)
-        overrides |= raw_surface(model, raw)
+        overrides = decoding.settings(model)
         records = first_records(source, document_column, max_records)
-        summaries, references = explained(records, [model, *(also or [])], overrides, device, always_write)
+        summaries, references = explained(records, [model, *(also or [])], overrides, device, decoding.always_write)
     if html is not None:
         write_page(html, summaries, references)
     if heatmap is not None:
@@ -85,7 +77,7 @@ def command(
         for summary in summaries:
             report = support_of(summary)
             support = {} if report is None else {"support": support_to_dict(report)}
-            print(json.dumps(to_dict(summary) | support, ensure_ascii=False))
+            print_json(to_dict(summary) | support, indent=None)
     elif html is None and heatmap is None:
         show_all(summaries, words=words, document=document)
 
@@ -93,9 +85,9 @@ def command(
 def first_records(source: str, document_column: str | None, max_records: int) -> list[Record]:
     """The records of the input, at most ``max_records``; says so when there are more."""
     records: list[Record] = []
-    for record in read(source, False, document_column, False, Notes()):
+    for record in documents_of(source, document_column=document_column):
         if len(records) == max_records:
-            print(f"laconic: the first {max_records} records; --max-records shows more.", file=sys.stderr)
+            note(f"the first {max_records} records; --max-records shows more.", always=True)
             break
         records.append(record)
     return records
@@ -126,7 +118,7 @@ def stored(source: str, max_records: int) -> list[Summary]:
         DataError: not such a file.
         ConfigError: standard input.
     """
-    if source == "-" or not is_records(source, False):
+    if source == "-" or not is_records(source):
         raise ConfigError("'stored' needs a .jsonl file that `laconic summarize --explain` wrote.")
     from laconic.data.lines import BadRecordError, check_text
     from laconic.explain.record import from_dict
@@ -161,7 +153,7 @@ def write_page(path: Path, summaries: list[Summary], references: list[Any]) -> N
     names = list(dict.fromkeys(summary.model for summary in summaries if summary.model))
     title = f"Where the words came from: {', '.join(names)}" if names else "Where the words came from"
     write_text(path, render(summaries, title=title, references=references))
-    print(f"laconic: {path} shows {len(summaries)} summar{'y' if len(summaries) == 1 else 'ies'}.", file=sys.stderr)
+    note(f"{path} shows {len(summaries)} summar{'y' if len(summaries) == 1 else 'ies'}.", always=True)
 
 
 def write_heatmap(path: Path, summaries: list[Summary]) -> None:
@@ -193,9 +185,9 @@ def write_heatmap(path: Path, summaries: list[Summary]) -> None:
         named = {"attention": [word.attention for word in first.words]}
         named |= {name: [word.maps[name] for word in first.words] for name in first.words[0].maps}
         maps = [HeatMap(TITLES.get(name, name), np.array(values), rows, columns) for name, values in named.items()]
-    for note in draw_png(maps, path):
-        print(f"laconic: {note}", file=sys.stderr)
-    print(f"laconic: {path} shows the first summary.", file=sys.stderr)
+    for remark in draw_png(maps, path):
+        note(remark, always=True)
+    note(f"{path} shows the first summary.", always=True)
 
 
 def show_all(summaries: list[Summary], *, words: bool, document: bool) -> None:

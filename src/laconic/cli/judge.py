@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from laconic.cli.progress import quiet
-from laconic.cli.tables import aligned
+from laconic.cli.output import aligned, quiet
 from laconic.data.readers import read_records
 from laconic.errors import ConfigError
 from laconic.text.control import safe_print as print

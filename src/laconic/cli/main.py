@@ -25,18 +25,19 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from laconic import __version__
+from laconic.cli.output import EXIT_INTERRUPTED, note
 from laconic.errors import DISK_FULL, ConfigError, DiskFullError, LaconicError, unknown_choice
-from laconic.text.control import safe_print
 
 if TYPE_CHECKING:
     from types import ModuleType
 
 EXIT_DISK_FULL = DiskFullError.exit_code
-EXIT_INTERRUPTED = 130
 EXIT_BROKEN_PIPE = 141
+_say = partial(note, always=True)
 
 # name -> (module:attribute, one line of help). The attribute is a function with typer's annotations, or a
 # `typer.Typer` with sub-commands.
@@ -198,10 +199,6 @@ def _is_disk_full(error: BaseException) -> bool:
             return True
         seen = seen.__cause__ or seen.__context__
     return False
-
-
-def _say(message: str) -> None:
-    safe_print(f"laconic: {message}", file=sys.stderr)
 
 
 def _abandon_stdout() -> None:

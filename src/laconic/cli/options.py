@@ -1,12 +1,63 @@
-"""Options that several commands have."""
+"""The options that several commands have, each declared once; alone, or in groups that one parameter stands for.
+
+A group is a dataclass whose fields are options. A command that takes one is marked with `with_groups`:
+
+    @with_groups
+    def command(file: File, *, reading: Reading, device: Device = "cpu") -> None:
+        records = read_with(file, reading.options())
+"""
 
 from __future__ import annotations
 
-from typing import Annotated
+import functools
+import inspect
+from collections.abc import Callable
+from dataclasses import MISSING, dataclass, fields, is_dataclass
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
+from laconic.config.loading import parse_overrides
 from laconic.config.trust import trusting
+
+if TYPE_CHECKING:
+    from laconic.data.readers import ReadOptions
+
+
+def with_groups(function: Callable[..., None]) -> Callable[..., None]:
+    """The command that has, where ``function`` takes a group of options, the options of the group."""
+    taken = inspect.signature(function, eval_str=True).parameters.values()
+    groups: dict[str, Any] = {one.name: one.annotation for one in taken if is_dataclass(one.annotation)}
+    flat: list[inspect.Parameter] = []
+    for one in taken:
+        flat += _options_of(one.annotation) if one.name in groups else [one.replace(kind=_KEYWORD)]
+
+    @functools.wraps(function)
+    def command(**given: Any) -> None:
+        made = {name: group(**{f.name: given.pop(f.name) for f in fields(group)}) for name, group in groups.items()}
+        function(**given, **made)
+
+    command.__signature__ = inspect.Signature(flat)  # type: ignore[attr-defined]
+    command.__annotations__ = {one.name: one.annotation for one in flat}
+    return command
+
+
+_KEYWORD = inspect.Parameter.KEYWORD_ONLY
+
+
+def _options_of(group: Any) -> list[inspect.Parameter]:
+    hints = get_type_hints(group, include_extras=True)
+    defaults = {f.name: inspect.Parameter.empty if f.default is MISSING else f.default for f in fields(group)}
+    return [inspect.Parameter(name, _KEYWORD, default=d, annotation=hints[name]) for name, d in defaults.items()]
+
+
+def subcommands(help: str, **options: Any) -> typer.Typer:
+    """A command that is several: functions are added with ``@app.command(name)``."""
+    settings = {"help_option_names": ["--help", "-h"]}
+    return typer.Typer(add_completion=False, context_settings=settings, help=help, **options)
+
+
+# ------------------------------------------------------------------------------------- single options
 
 
 def _trust(context: typer.Context, given: bool) -> bool:
@@ -20,3 +71,72 @@ TrustCode = Annotated[
         "--trust-code", callback=_trust, help="Run Python classes that the opened folders name; they can do anything."
     ),
 ]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Device = Annotated[str, typer.Option(help="cpu, cuda, ... or auto.")]
+BatchSize = Annotated[int, typer.Option(min=1, help="Records decoded at once.")]
+Split = Annotated[str, typer.Option(help="Which split of a folder.")]
+MaxRecords = Annotated[int | None, typer.Option(min=1, help="Use the first records only.")]
+SearchSettings = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Any other setting.")]
+RecipeKeys = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a key of the recipe.")]
+Row = Annotated[str | None, typer.Option(help="A row of the recipe; its default row if not given.")]
+Size = Annotated[str | None, typer.Option(help="A size of the recipe; its default size if not given.")]
+DocumentColumn = Annotated[str | None, typer.Option(help="Name of the document's column.")]
+SkipBad = Annotated[bool, typer.Option("--skip-bad", help="Leave out and count bad records.")]
+MinHumanScore = Annotated[
+    int | None, typer.Option(min=1, max=5, help="Only pairs that people rated so high (LCSTS: 3).")
+]
+
+
+def search_settings(given: list[str] | None) -> dict[str, Any]:
+    """``--set`` of a command that decodes: keys of the section ``search``, with or without its name."""
+    settings = parse_overrides(given or [])
+    return settings.get("search", settings)
+
+
+# ---------------------------------------------------------------------------------------------- groups
+
+
+@dataclass(frozen=True)
+class Columns:
+    """What a file of pairs looks like."""
+
+    format: Annotated[str, typer.Option("--format", help="Format of the data; by the file's name when auto.")] = "auto"
+    document_column: DocumentColumn = None
+    summary_column: Annotated[str | None, typer.Option(help="Name of the summary's column.")] = None
+
+    def options(self, **more: Any) -> ReadOptions:
+        """How to read; ``more`` are other fields of `ReadOptions`."""
+        from laconic.data.readers import ReadOptions
+
+        return ReadOptions(**vars(self), **more)
+
+
+@dataclass(frozen=True)
+class Reading(Columns):
+    """The same of a file that may hold bad records."""
+
+    skip_bad: SkipBad = False
+
+
+@dataclass(frozen=True)
+class Decoding:
+    """How summaries are decoded and shown."""
+
+    beam_size: Annotated[int | None, typer.Option(min=1, help="Hypotheses kept at each step.")] = None
+    max_length: Annotated[int | None, typer.Option(min=1, help="Largest number of tokens.")] = None
+    search: SearchSettings = None
+    always_write: Annotated[
+        bool, typer.Option("--always-write", help="What the model wrote, also where it is not sure.")
+    ] = False
+    raw: Annotated[bool, typer.Option("--raw", help="The words as the model wrote them, nothing mended.")] = False
+
+    def settings(self, model: str, **more: Any) -> dict[str, Any]:
+        """What was given, as settings of ``model``, with ``more`` of a command's own.
+
+        An extractive method shows the document's own words, raw or not.
+        """
+        from laconic.systems.extractive import is_method
+
+        given = {"beam_size": self.beam_size, "max_length": self.max_length, **more}
+        settings = {key: value for key, value in given.items() if value is not None} | search_settings(self.search)
+        return settings | ({"surface": "raw"} if self.raw and not is_method(model) else {})

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from laconic.cli.tables import aligned
+from laconic.cli.options import AsJson
+from laconic.cli.output import aligned, print_json
 from laconic.config.loading import read_run
 from laconic.errors import ConfigError, unknown_choice
 from laconic.text.control import safe_print as print
@@ -24,7 +24,7 @@ def command(
     x: Annotated[str, typer.Option(help="Horizontal axis: update, epoch or tokens.")] = "update",
     smooth: Annotated[int, typer.Option(min=1, help="Running mean over this many log lines.")] = 1,
     log_scale: Annotated[bool, typer.Option("--log", help="Logarithmic vertical axis.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Draw the training curves of runs and print their last and best values."""
     if out.suffix not in FORMATS:
@@ -38,7 +38,7 @@ def command(
     for row, run in zip(rows, runs, strict=True):
         row["published"] = _published(run)
     if as_json:
-        print(json.dumps(rows, ensure_ascii=False, indent=2))
+        print_json(rows)
         return
     cells = [
         [str(row["run"]), f"{row[x]:g}", f"{row['final']:.4f}", f"{row['best']:.4f}", _in_words(row["published"])]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from typing import Annotated
 
 import typer
 import yaml
 
-from laconic.cli.tables import aligned
+from laconic.cli.options import AsJson, RecipeKeys, Row, Size, subcommands
+from laconic.cli.output import aligned, print_json
 from laconic.config.checking import check_run
 from laconic.config.loading import (
     dump_run,
@@ -24,24 +24,17 @@ from laconic.config.schema import Recipe
 from laconic.errors import ConfigError, LaconicError
 from laconic.text.control import safe_print as print
 
-command = typer.Typer(
-    add_completion=False,
-    invoke_without_command=True,
-    context_settings={"help_option_names": ["--help", "-h"]},
-    help="List, show and check the recipes.",
-)
-
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+command = subcommands("List, show and check the recipes.", invoke_without_command=True)
 
 
 @command.callback()
-def list_recipes(context: typer.Context, as_json: Json = False) -> None:
+def list_recipes(context: typer.Context, as_json: AsJson = False) -> None:
     """List the recipes with their rows and sizes; see also `show` and `check`."""
     if context.invoked_subcommand is not None:
         return
     recipes = [load_recipe(name) for name in recipe_names()]
     if as_json:
-        print(json.dumps([_summary(recipe) for recipe in recipes], ensure_ascii=False, indent=2))
+        print_json([_summary(recipe) for recipe in recipes])
         return
     for recipe in recipes:
         print(_description(recipe))
@@ -52,9 +45,9 @@ def list_recipes(context: typer.Context, as_json: Json = False) -> None:
 @command.command("show")
 def show(
     name: Annotated[str, typer.Argument(help="A recipe's name or a YAML file.")],
-    row: Annotated[str | None, typer.Option(help="A row of the recipe; its default row if not given.")] = None,
-    size: Annotated[str | None, typer.Option(help="A size of the recipe; its default size if not given.")] = None,
-    overrides: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a key.")] = None,
+    row: Row = None,
+    size: Size = None,
+    overrides: RecipeKeys = None,
 ) -> None:
     """Print the settings that a recipe, a row, a size and --set come to, as YAML."""
     recipe = load_recipe(name)

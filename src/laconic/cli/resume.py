@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from laconic.cli.options import TrustCode
-from laconic.cli.train import Json, run_training
+from laconic.cli.options import AsJson, TrustCode
+from laconic.cli.train import run_training
 from laconic.config.loading import load_run, merge, parse_overrides
 from laconic.config.schema import RunConfig, TrainingConfig
 from laconic.config.section import validate
@@ -25,7 +25,7 @@ def command(
     accept_changes: Annotated[
         bool, typer.Option("--accept-changes", help="Go on although recipe.yaml or log.jsonl are not what they were.")
     ] = False,
-    as_json: Json = False,
+    as_json: AsJson = False,
 ) -> None:
     """Go on with an interrupted or killed run from its newest checkpoint.
 

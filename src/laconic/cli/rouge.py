@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from laconic.cli.tables import aligned
+from laconic.cli.inputs import text_of
+from laconic.cli.options import AsJson
+from laconic.cli.output import aligned, note, print_json
 from laconic.errors import DataError
 from laconic.metrics.rouge import RougeResult, rouge
 from laconic.text.control import safe_print as print
@@ -56,7 +56,7 @@ def command(
     ] = "",
     processes: Annotated[int, typer.Option(help="Worker processes.")] = 1,
     per_document: Annotated[bool, typer.Option("--per-document", "-d", help="Print each document too.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """ROUGE without Perl: precision, recall and F, the flags of ROUGE-1.5.5, and a signature to quote."""
     systems, models = read_both(hypotheses, references or [])
@@ -84,8 +84,8 @@ def command(
         processes=processes,
     )
     for sentence in warnings_of(result):
-        print(f"laconic: {sentence}", file=sys.stderr)
-    print(json_text(result, per_document) if as_json else table(result, per_document))
+        note(sentence, always=True)
+    print_json(as_dict(result, per_document)) if as_json else print(table(result, per_document))
 
 
 # ------------------------------------------------------------------------------------------ input
@@ -133,29 +133,12 @@ def _read(name: str, keys: Sequence[str]) -> list[list[str]]:
 
 
 def _lines(name: str) -> list[str]:
-    data = sys.stdin.buffer.read() if name == "-" else _bytes_of(Path(name))
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = data[: error.start].count(b"\n") + 1
-        raise DataError(
-            f"{name}, line {line}: this is not UTF-8 text; convert the file, for example with iconv."
-        ) from None
-    lines = _NEWLINES.split(text)
+    lines = _NEWLINES.split(text_of(name))
     if lines and not lines[-1]:
         lines.pop()
     if not lines:
         raise DataError(f"{name} is empty; it must have one document a line.")
     return lines
-
-
-def _bytes_of(path: Path) -> bytes:
-    if path.is_dir():
-        raise DataError(f"{path} is a folder; name a file with one document a line.")
-    try:
-        return path.read_bytes()
-    except FileNotFoundError:
-        raise DataError(f"There is no file {path}; check the name.") from None
 
 
 def _is_json(lines: Sequence[str], named: bool = False) -> bool:
@@ -229,7 +212,7 @@ def table(result: RougeResult, per_document: bool) -> str:
     return "\n\n".join([*parts, result.signature])
 
 
-def json_text(result: RougeResult, per_document: bool) -> str:
+def as_dict(result: RougeResult, per_document: bool) -> dict[str, Any]:
     """`RougeResult.as_dict` and, if asked for, each document's scores."""
     record = result.as_dict()
     if per_document:
@@ -237,4 +220,4 @@ def json_text(result: RougeResult, per_document: bool) -> str:
             {kind: scores[place]._asdict() for kind, scores in result.per_document.items()}
             for place in range(result.counts.documents)
         ]
-    return json.dumps(record, indent=2)
+    return record

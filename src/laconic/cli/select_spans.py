@@ -2,61 +2,72 @@
 
 from __future__ import annotations
 
-import json
-import sys
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from laconic.cli.progress import Progress, progress
+from laconic.cli.options import AsJson, SkipBad, with_groups
+from laconic.cli.output import note, print_json, progress
 from laconic.errors import ConfigError
 from laconic.text.control import safe_print as print
 
-if TYPE_CHECKING:
-    from laconic.data.spans.job import Result
+
+@dataclass(frozen=True)
+class Selection:
+    """The fields of `laconic.data.spans.settings.SpanSettings`."""
+
+    k: Annotated[int, typer.Option("--k", metavar="N", help="How many pairs of spans to keep.")]
+    tokenizer: Annotated[str, typer.Option(help="What lengths count: the tokens of a folder or hub id, or words.")] = (
+        "facebook/bart-large"
+    )
+    lowercase: Annotated[bool, typer.Option("--lowercase", help="Compare words without case.")] = False
+    weights: Annotated[str, typer.Option(help="Of R-1, R-2 and R-L in the score.")] = "1,1,1"
+    random: Annotated[bool, typer.Option("--random", help="Draw spans instead of scoring them.")] = False
+    input_length: Annotated[int, typer.Option(help="Tokens of the input span.")] = 128
+    output_length: Annotated[int, typer.Option(help="Tokens of the output span behind it.")] = 32
+    chunk: Annotated[int, typer.Option(help="Documents are cut into chunks of so many tokens.")] = 512
+    stride: Annotated[int, typer.Option(help="Tokens between the windows that are looked at.")] = 1
+    over: Annotated[
+        str | None,
+        typer.Option(
+            "--every-window-over", metavar="SCORE", help="Every window above it, not only the best one of a chunk."
+        ),
+    ] = None
+    drop_duplicate_outputs: Annotated[bool, typer.Option("--drop-duplicate-outputs", help="Each output span once.")] = (
+        False
+    )
+    drop_ceiling: Annotated[
+        bool, typer.Option("--drop-ceiling", help="No output span that stands in its input as a whole.")
+    ] = False
+    text: Annotated[str, typer.Option(metavar="file|line", help="What is a document in plain text.")] = "file"
+    column: Annotated[
+        str | None, typer.Option("--document-column", help="The column of the documents in JSON lines.")
+    ] = None
+    validation: Annotated[int, typer.Option(metavar="N", help="Hold so many records out.")] = 0
+    shard_records: Annotated[int, typer.Option("--records-per-file", help="Records of a training file.")] = 100_000
+    ids: Annotated[bool, typer.Option("--ids", help="Write the token ids too.")] = False
+    seed: Annotated[int, typer.Option(help="Of draws, of ties and of the order of the records.")] = 1
+    skip_bad: SkipBad = False
 
 
+@with_groups
 def select_spans_command(
-    k: Annotated[int, typer.Option("--k", metavar="N", help="How many pairs of spans to keep.")],
-    out: Annotated[Path, typer.Option(help="The folder to write.")],
     files: Annotated[
         list[str] | None, typer.Argument(metavar="[FILE|DIR|GLOB...]", help="More inputs, as for --input.")
     ] = None,
+    *,
+    out: Annotated[Path, typer.Option(help="The folder to write.")],
     input: Annotated[
         list[str] | None,
         typer.Option(metavar="FILE|DIR|GLOB", help="Text or JSON lines, .gz and .zst too; may be repeated."),
     ] = None,
-    tokenizer: Annotated[
-        str, typer.Option(help="What lengths count: the tokens of a folder or hub id, or words.")
-    ] = "facebook/bart-large",
-    lowercase: Annotated[bool, typer.Option("--lowercase", help="Compare words without case.")] = False,
-    weights: Annotated[str, typer.Option(help="Of R-1, R-2 and R-L in the score.")] = "1,1,1",
-    random: Annotated[bool, typer.Option("--random", help="Draw spans instead of scoring them.")] = False,
-    input_length: Annotated[int, typer.Option(help="Tokens of the input span.")] = 128,
-    output_length: Annotated[int, typer.Option(help="Tokens of the output span behind it.")] = 32,
-    chunk: Annotated[int, typer.Option(help="Documents are cut into chunks of so many tokens.")] = 512,
-    stride: Annotated[int, typer.Option(help="Tokens between the windows that are looked at.")] = 1,
-    every_window_over: Annotated[
-        str | None, typer.Option(metavar="SCORE", help="Every window above it, not only the best one of a chunk.")
-    ] = None,
-    drop_duplicate_outputs: Annotated[
-        bool, typer.Option("--drop-duplicate-outputs", help="Each output span once.")
-    ] = False,
-    drop_ceiling: Annotated[
-        bool, typer.Option("--drop-ceiling", help="No output span that stands in its input as a whole.")
-    ] = False,
-    text: Annotated[str, typer.Option(metavar="file|line", help="What is a document in plain text.")] = "file",
-    document_column: Annotated[str | None, typer.Option(help="The column of the documents in JSON lines.")] = None,
-    validation: Annotated[int, typer.Option(metavar="N", help="Hold so many records out.")] = 0,
-    records_per_file: Annotated[int, typer.Option(help="Records of a training file.")] = 100_000,
-    ids: Annotated[bool, typer.Option("--ids", help="Write the token ids too.")] = False,
-    seed: Annotated[int, typer.Option(help="Of draws, of ties and of the order of the records.")] = 1,
-    skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Leave out and count what cannot be read.")] = False,
+    selection: Selection,
     workers: Annotated[int | None, typer.Option(help="Processes, or workers of Ray.")] = None,
     ray: Annotated[bool, typer.Option("--ray", help="On a Ray cluster (RAY_ADDRESS), or a small local one.")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Start anew where OUT holds a selection.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the manifest as JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Select spans of running text that have most in common with the span in front of them, as pairs to train on.
 
@@ -68,50 +79,21 @@ def select_spans_command(
     inputs = [*(input or []), *(files or [])]
     if not inputs:
         raise ConfigError("Nothing to read: name files, folders or patterns with --input.")
-    settings = SpanSettings(
-        k=k,
-        tokenizer=tokenizer,
-        lowercase=lowercase,
-        weights=parse_weights(weights),
-        input_length=input_length,
-        output_length=output_length,
-        chunk=chunk,
-        stride=stride,
-        over=every_window_over,
-        random=random,
-        seed=seed,
-        text=text,
-        column=document_column,
-        skip_bad=skip_bad,
-        drop_duplicate_outputs=drop_duplicate_outputs,
-        drop_ceiling=drop_ceiling,
-        ids=ids,
-        validation=validation,
-        shard_records=records_per_file,
-    )
+    settings = SpanSettings(**vars(selection) | {"weights": parse_weights(selection.weights)})
     with progress("Selecting spans") as bar:
-        result = select_spans(
-            inputs, out, settings, workers=workers, ray=ray, overwrite=overwrite, progress=_shown(bar)
-        )
-    _print(out, result, as_json)
 
+        def show(stage: str, done: int, total: int) -> None:
+            bar.update(done, total=total, description=stage)
 
-def _print(out: Path, result: Result, as_json: bool) -> None:
+        result = select_spans(inputs, out, settings, workers=workers, ray=ray, overwrite=overwrite, progress=show)
     for warning in result.warnings:
-        print(f"Warning: {warning}", file=sys.stderr)
+        note(f"warning: {warning}", always=True)
     if as_json:
-        print(json.dumps(result.manifest, ensure_ascii=False, indent=2))
+        print_json(result.manifest)
         return
     if result.complete_before:
         print(f"{out} is complete already; nothing was done.")
     print(_told(out, result.manifest))
-
-
-def _shown(bar: Progress) -> Any:
-    def show(stage: str, done: int, total: int) -> None:
-        bar.update(done, total=total, description=stage)
-
-    return show
 
 
 def _told(out: Path, manifest: dict[str, Any]) -> str:

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import os
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from laconic.cli.options import TrustCode
+from laconic.cli.options import Device, TrustCode
+from laconic.cli.output import note
 from laconic.config.loading import parse_overrides
 from laconic.config.shipped import default_model
 from laconic.errors import ConfigError, DataError
-from laconic.text.control import safe_print as print
 
 TOKEN_VARIABLE = "LACONIC_TOKEN"
 
@@ -32,7 +33,7 @@ def command(
     token_file: Annotated[
         Path | None, typer.Option(help=f"File with the token that clients must send (or ${TOKEN_VARIABLE}).")
     ] = None,
-    device: Annotated[str, typer.Option(help="cpu, cuda, ... or auto.")] = "cpu",
+    device: Device = "cpu",
     trust_code: TrustCode = False,
     threads: Annotated[int | None, typer.Option(min=1, help="Threads of one batch; default: one a core.")] = None,
     max_batch: Annotated[int | None, typer.Option(min=1, help="Documents decoded together.")] = None,
@@ -77,19 +78,14 @@ def command(
     values["allowed_hosts"] = trusted_names(host, token, [*(allowed_host or []), *values.get("allowed_hosts", ())])
     settings = validate(Settings, values, where="")
     if token is None and not is_loopback(host):
-        say("anybody who reaches this address may use it; --token-file asks for a token.")
-    opened = open_models(models or [default_model(say)], device)
+        note("anybody who reaches this address may use it; --token-file asks for a token.", always=True)
+    opened = open_models(models or [default_model(partial(note, always=True))], device)
     if threads is not None and "torch" in sys.modules:
         import torch
 
         torch.set_num_threads(threads)
     if not serve(create_app(opened, settings, token=token), host, port):
         raise typer.Exit(1)
-
-
-def say(text: str) -> None:
-    """To stderr: stdout has the log."""
-    print(f"laconic: {text}", file=sys.stderr)
 
 
 def read_token(path: Path | None) -> str | None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import sys
+import os
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -11,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from laconic.cli.options import TrustCode
-from laconic.cli.progress import progress
+from laconic.cli.inputs import data_changes
+from laconic.cli.options import AsJson, RecipeKeys, Row, Size, TrustCode
+from laconic.cli.output import EXIT_INTERRUPTED, note, print_json, progress
 from laconic.config.checking import check_run
 from laconic.config.loading import load_recipe, merge, parse_overrides, resolve_run
 from laconic.config.schema import RunConfig
@@ -23,15 +23,14 @@ from laconic.text.control import safe_print as print
 if TYPE_CHECKING:
     from laconic.training.state import TrainResult
 
-INTERRUPTED = 130
 SCRATCH = "scratch"
-Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+_say = partial(note, always=True)
 
 
 def command(
     recipe: Annotated[str, typer.Argument(help="A recipe's name (see `laconic recipes`) or a YAML file.")],
-    row: Annotated[str | None, typer.Option(help="A row of the recipe; its default row if not given.")] = None,
-    size: Annotated[str | None, typer.Option(help="A size of the recipe; its default size if not given.")] = None,
+    row: Row = None,
+    size: Size = None,
     data: Annotated[
         Path | None, typer.Option(help="A folder with train, validation and test files, or one file of pairs.")
     ] = None,
@@ -40,12 +39,10 @@ def command(
         str | None,
         typer.Option("--from", metavar="MODEL", help="Start from this model, such as oneline, or from scratch."),
     ] = None,
-    overrides: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a key of the recipe.")
-    ] = None,
+    overrides: RecipeKeys = None,
     force: Annotated[bool, typer.Option("--force", help="Empty the run folder if it holds a run.")] = False,
     trust_code: TrustCode = False,
-    as_json: Json = False,
+    as_json: AsJson = False,
 ) -> None:
     """Train a row of a recipe. The run folder then holds the model, the log and the checkpoints.
 
@@ -91,25 +88,11 @@ def run_training(
     except TrainingInterrupted as stop:
         if first:
             _say(str(stop))
-        raise typer.Exit(INTERRUPTED) from None
+        raise typer.Exit(EXIT_INTERRUPTED) from None
     finally:
         close_processes()
     if first:
-        print(json.dumps(asdict(result), ensure_ascii=False) if as_json else _closing_words(result, run))
-
-
-def data_changes(data: Path | None) -> dict[str, Any]:
-    """``--data`` as changes of the recipe: the splits of a folder, or one file to train on."""
-    if data is None:
-        return {}
-    from laconic.data.readers import find_splits
-
-    if not data.is_dir():
-        return {"data": {"train": str(data), "validation": None, "test": None}}
-    found = find_splits(data)
-    if "train" not in found:
-        raise ConfigError(f"{data} has no training file (only {', '.join(found)}); name it train.jsonl, for example.")
-    return {"data": {split: str(found[split]) if split in found else None for split in ("train", "validation", "test")}}
+        print_json(asdict(result), indent=None) if as_json else print(_closing_words(result, run))
 
 
 def start_changes(start: str | None) -> dict[str, Any]:
@@ -151,12 +134,6 @@ def _closing_words(result: TrainResult, run: RunConfig) -> str:
     return "\n".join(lines)
 
 
-def _say(message: str) -> None:
-    print(message, file=sys.stderr)
-
-
 def _is_first_process() -> bool:
     """Known before torch is: the launchers set RANK."""
-    import os
-
     return os.environ.get("RANK", "0") == "0"

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from laconic.cli.evaluate import split_of
+from laconic.cli.inputs import split_of
 from laconic.cli.options import TrustCode
-from laconic.cli.progress import progress, quiet
-from laconic.cli.tables import aligned
+from laconic.cli.output import aligned, progress, quiet
 from laconic.config.loading import parse_overrides
 from laconic.config.schema import EvaluationConfig
 from laconic.data.readers import ReadOptions, SkipCounter, read_with

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import re
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO
 
@@ -118,9 +118,11 @@ def check_text(origin: str, text: str) -> None:
         )
 
 
-def text_lines(path: Path) -> Iterator[tuple[int, str | BadRecordError]]:
-    """Decoded lines; a line that cannot be decoded comes as the problem it is."""
-    for number, line in raw_lines(path):
+def text_lines(
+    path: Path, lines: Iterable[tuple[int, bytes]] | None = None
+) -> Iterator[tuple[int, str | BadRecordError]]:
+    """Decoded lines, by default those of the file; one that cannot be decoded comes as the problem it is."""
+    for number, line in raw_lines(path) if lines is None else lines:
         try:
             yield number, decode_line(path, number, line)
         except BadRecordError as problem:

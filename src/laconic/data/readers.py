@@ -26,8 +26,8 @@ import difflib
 import itertools
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 
 from laconic.config.schema import DataConfig
@@ -44,11 +44,14 @@ __all__ = [
     "find_splits",
     "is_one_data_set",
     "read_configured",
+    "read_json_lines",
     "read_records",
     "read_with",
 ]
 
 Entries = Iterator[Entry | BadRecordError]
+OnSkip = Callable[[BadRecordError], object]
+OnChoice = Callable[[str], object]
 FORMATS: dict[str, Callable[[Path, TableOptions], Entries]] = {
     "jsonl": tables.read_jsonl,
     "json": tables.read_json,
@@ -100,6 +103,12 @@ class ReadOptions:
     strip_publication_suffix: bool = False
     min_human_score: int | None = None
 
+    @classmethod
+    def of(cls, config: DataConfig) -> ReadOptions:
+        """Those of a recipe's ``data`` section."""
+        shared = {field.name for field in fields(cls)} & set(type(config).model_fields)
+        return cls(**{name: getattr(config, name) for name in shared})
+
 
 @dataclass(slots=True)
 class SkipCounter:
@@ -133,8 +142,8 @@ def read_records(
     summary_column: str | None = None,
     skip_bad: bool = False,
     need_summary: bool = True,
-    on_skip: Callable[[BadRecordError], object] | None = None,
-    on_choice: Callable[[str], object] | None = None,
+    on_skip: OnSkip | None = None,
+    on_choice: OnChoice | None = None,
 ) -> Iterator[Record]:
     """Stream the records of a file or folder.
 
@@ -156,38 +165,18 @@ def read_records(
 
 
 def read_configured(
-    path: str | Path,
-    config: DataConfig,
-    *,
-    need_summary: bool = True,
-    on_skip: Callable[[BadRecordError], object] | None = None,
-    on_choice: Callable[[str], object] | None = None,
+    path: str | Path, config: DataConfig, *, on_skip: OnSkip | None = None, on_choice: OnChoice | None = None
 ) -> Iterator[Record]:
     """Like `read_records`, with the options of a recipe's ``data`` section."""
-    options = ReadOptions(
-        config.format,
-        config.document_column,
-        config.summary_column,
-        config.skip_bad,
-        need_summary,
-        config.strip_publication_suffix,
-        config.min_human_score,
-    )
-    return read_with(path, options, on_skip=on_skip, on_choice=on_choice)
+    return read_with(path, ReadOptions.of(config), on_skip=on_skip, on_choice=on_choice)
 
 
 def read_with(
-    path: str | Path,
-    options: ReadOptions,
-    *,
-    on_skip: Callable[[BadRecordError], object] | None = None,
-    on_choice: Callable[[str], object] | None = None,
+    path: str | Path, options: ReadOptions, *, on_skip: OnSkip | None = None, on_choice: OnChoice | None = None
 ) -> Iterator[Record]:
     """Like `read_records`, with all options. What can be refused at once is refused before the first record."""
     kind, place = _locate(str(path), options.format)
-    table = TableOptions(
-        options.document_column, options.summary_column, options.need_summary, on_choice or (lambda _: None)
-    )
+    table = _table_options(options, on_choice)
     parts = _shards(_data_files(place)) if place.is_dir() and kind not in _FOLDER_FORMATS else [place]
     entries: Entries = itertools.chain.from_iterable(
         FORMATS[kind](part, table if part == parts[0] else replace(table, on_choice=lambda _: None)) for part in parts
@@ -197,7 +186,21 @@ def read_with(
     return _records(entries, options, on_skip or (lambda _: None), str(path))
 
 
-def _rated(entries: Entries, least: int, path: str, on_choice: Callable[[str], object]) -> Entries:
+def read_json_lines(
+    lines: Iterable[bytes], name: str, options: ReadOptions, *, on_skip: OnSkip | None = None
+) -> Iterator[Record]:
+    """The records of a stream of JSON lines, such as standard input, as they come; ``name`` is what errors call it."""
+    entries = tables.read_jsonl(Path(name), _table_options(options, None), enumerate(lines, start=1))
+    return _records(entries, options, on_skip or (lambda _: None), name)
+
+
+def _table_options(options: ReadOptions, on_choice: OnChoice | None) -> TableOptions:
+    return TableOptions(
+        options.document_column, options.summary_column, options.need_summary, on_choice or (lambda _: None)
+    )
+
+
+def _rated(entries: Entries, least: int, path: str, on_choice: OnChoice) -> Entries:
     """Without what people rated below ``least``, saying in the end how much that was."""
     low = rated = 0
     for entry in entries:
@@ -213,9 +216,7 @@ def _rated(entries: Entries, least: int, path: str, on_choice: Callable[[str], o
         on_choice(f"{path}: {low:,} of {rated:,} rated pairs left out, because people rated them below {least}")
 
 
-def _records(
-    entries: Entries, options: ReadOptions, on_skip: Callable[[BadRecordError], object], path: str
-) -> Iterator[Record]:
+def _records(entries: Entries, options: ReadOptions, on_skip: OnSkip, path: str) -> Iterator[Record]:
     good = bad = 0
     for entry in entries:
         try:

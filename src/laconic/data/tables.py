@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +21,12 @@ _NEWS_TABLE = "longform"  # All the news 1.0
 # ------------------------------------------------------------------------------------------- JSON
 
 
-def read_jsonl(path: Path, options: TableOptions) -> Iterator[Entry | BadRecordError]:
-    """One JSON object a line; blank lines are passed over."""
+def read_jsonl(
+    path: Path, options: TableOptions, lines: Iterable[tuple[int, bytes]] | None = None
+) -> Iterator[Entry | BadRecordError]:
+    """One JSON object a line; blank lines are passed over. ``lines``: those of a stream, in place of the file's."""
     columns = _RecordColumns(options, str(path))
-    for number, line in text_lines(path):
+    for number, line in text_lines(path, lines):
         origin = f"{path}:{number}"
         if isinstance(line, BadRecordError):
             yield line

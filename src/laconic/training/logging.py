@@ -23,7 +23,7 @@ SHOW_EVERY_SECONDS = 0.2
 
 
 class Reporter(Protocol):
-    """Where a person sees how far training is; `laconic.cli.progress` has one."""
+    """Where a person sees how far training is; `laconic.cli.output` has one."""
 
     def update(
         self,

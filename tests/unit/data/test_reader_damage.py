@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from laconic.cli.main import main
-from laconic.data.readers import SkipCounter, read_records
+from laconic.data.readers import ReadOptions, SkipCounter, read_json_lines, read_records
 from laconic.errors import DataError
 
 PAIR = {"document": "The river rose in the night. Schools are closed.", "summary": "River rose"}
@@ -103,10 +103,9 @@ def test_parts_with_endless_numbers(tmp_path: Path) -> None:
     [b'{"document": "half \\ud83d"}', b"[" * 100_000, b'{"document": "\xff"}', b'{"document": 1' + b"0" * 9999 + b"}"],
 )
 def test_standard_input(line: bytes) -> None:
-    from laconic.cli.summarize import json_record
-
+    lines = [b"\n"] * 6 + [line]
     with pytest.raises(DataError, match="standard input:7"):
-        json_record(line, 7, None)
+        list(read_json_lines(lines, "standard input", ReadOptions(need_summary=False)))
 
 
 @pytest.mark.parametrize(

@@ -92,7 +92,7 @@ def test_long_line(files, capsys):
         (["hyp.txt", "missing.txt"], 3, "There is no file missing.txt"),
         (["hyp.txt"], 3, "name a file of references"),
         (["empty.txt", "empty.txt"], 3, "empty.txt is empty"),
-        (["binary.txt", "short.txt"], 3, "binary.txt, line 2: this is not UTF-8"),
+        (["binary.txt", "short.txt"], 3, "binary.txt, line 2 is not UTF-8"),
         (["bad.jsonl", "short.txt"], 3, "bad.jsonl, line 1: this is not JSON"),
         (["keys.jsonl", "short.txt"], 3, "there is no field hypothesis or"),
         ([".", "short.txt"], 3, "is a folder"),

@@ -1,4 +1,6 @@
-"""Progress on stderr: a bar on a terminal, sparse lines in a log file, nothing with ``--quiet``.
+"""What a person sees: notes and progress on stderr, tables and JSON on stdout.
+
+Progress is a bar on a terminal, sparse lines in a log file, nothing with ``--quiet``:
 
     with progress("Encoding", total=len(records)) as bar:
         for record in records:
@@ -11,18 +13,53 @@ takes ``progress: Callable[[int], None]``. Standard output is never touched.
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from laconic.text.control import safe_print as print
 
 LOG_EVERY_SECONDS = 15.0
+EXIT_INTERRUPTED = 130
 
 
+def quiet() -> bool:
+    """Was ``laconic --quiet`` (or ``LACONIC_QUIET``) given?"""
+    return bool(os.environ.get("LACONIC_QUIET"))
+
+
+def note(text: str, *, always: bool = False) -> None:
+    """Say something on stderr, with ``--quiet`` only if it must be said ``always``."""
+    if always or not quiet():
+        print(f"laconic: {text}", file=sys.stderr, flush=True)
+
+
+def print_json(value: Any, indent: int | None = 2) -> None:
+    """The result of a command for machines; ``indent=None`` for JSON lines."""
+    print(json.dumps(value, ensure_ascii=False, indent=indent))
+
+
+def aligned(header: Sequence[str], rows: Sequence[Sequence[str]], *, left: int = 1) -> str:
+    """A table of plain characters, so that pipes, logs and tests read the same: columns two spaces apart below a header
+    line; the first ``left`` columns flush left, the others right."""
+    lines = [list(header), *[list(row) for row in rows]]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
+
+    def render(line: Sequence[str]) -> str:
+        cells = [
+            cell.ljust(width) if column < left else cell.rjust(width)
+            for column, (cell, width) in enumerate(zip(line, widths, strict=True))
+        ]
+        return "  ".join(cells).rstrip()
+
+    return "\n".join([render(header), "  ".join("-" * width for width in widths), *map(render, rows)])
+
+
+# ------------------------------------------------------------------------------------------- progress
 class Progress:
     """Counts; the subclasses show. ``total`` may be unknown (None) and may change."""
 
@@ -118,11 +155,6 @@ class BarProgress(Progress):
 
     def stop(self) -> None:
         self._bar.stop()
-
-
-def quiet() -> bool:
-    """Was ``laconic --quiet`` (or ``LACONIC_QUIET``) given?"""
-    return bool(os.environ.get("LACONIC_QUIET"))
 
 
 @contextmanager

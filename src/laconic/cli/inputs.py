@@ -1,0 +1,173 @@
+"""What commands read: records of data sets, with a word on what was skipped; texts; the folders of splits."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from laconic.cli.output import note
+from laconic.config.shipped import SHIPPED, default_model
+from laconic.data.readers import (
+    ReadOptions,
+    SkipCounter,
+    find_splits,
+    is_one_data_set,
+    read_json_lines,
+    read_with,
+)
+from laconic.errors import ConfigError, DataError
+from laconic.systems.extractive import is_method
+from laconic.types import Record
+
+RECORD_SUFFIXES = {".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".parquet", ".story", ".db", ".sqlite", ".sqlite3"}
+OnSkip = Callable[[Exception], object]
+
+
+# -------------------------------------------------------------------------------------------- records
+
+
+def stream_records(
+    path: str | Path, options: ReadOptions, advance: Callable[[], object] | None = None, *, silent: bool = False
+) -> Iterator[Record]:
+    """The records of a data set, with notes on its columns and, at the end, on what was skipped.
+
+    ``advance`` is called when a record has been dealt with.
+    """
+    skipped = SkipCounter()
+    for record in read_with(path, options, on_skip=skipped, on_choice=None if silent else note):
+        yield record
+        if advance is not None:
+            advance()
+    if skipped.total and not silent:
+        note(skipped.describe())
+
+
+def records_of(path: str | Path, options: ReadOptions, most: int | None = None) -> list[Record]:
+    """The first records of a data set, all if ``most`` is not given, with the same notes.
+
+    Raises:
+        DataError: it cannot be read.
+    """
+    skipped = SkipCounter()
+    records = list(islice(read_with(path, options, on_skip=skipped, on_choice=note), most))
+    if skipped.total:
+        note(skipped.describe())
+    return records
+
+
+def split_of(data: str | Path, split: str) -> str:
+    """The file of ``split`` where ``data`` is a folder with one file a split; else ``data`` itself.
+
+    Raises:
+        DataError: the folder has splits, but not this one.
+    """
+    folder = Path(data)
+    if not folder.is_dir() or is_one_data_set(folder):
+        return str(data)
+    splits = find_splits(folder)
+    if split not in splits:
+        raise DataError(f"{data} has no '{split}' split, only {', '.join(splits)}; choose one with --split.")
+    return str(splits[split])
+
+
+def data_changes(data: Path | None) -> dict[str, Any]:
+    """``--data`` as changes of a recipe: the splits of a folder, or one file to train on."""
+    if data is None:
+        return {}
+    if not data.is_dir():
+        return {"data": {"train": str(data), "validation": None, "test": None}}
+    found = find_splits(data)
+    if "train" not in found:
+        raise ConfigError(f"{data} has no training file (only {', '.join(found)}); name it train.jsonl, for example.")
+    return {"data": {split: str(found[split]) if split in found else None for split in ("train", "validation", "test")}}
+
+
+# ------------------------------------------------------------------------- texts, and records to summarize
+
+
+def model_and_inputs(names: list[str]) -> tuple[str, list[str]]:
+    """The first name is a model's unless it is that of an input; the others are inputs.
+
+    Without a model it is the one in the box, or, with a word to stderr, an extractive method where there is none.
+    """
+    if names and not _is_input(names[0]):
+        return names[0], names[1:]
+    return default_model(lambda text: note(text, always=True)), names
+
+
+def _is_input(name: str) -> bool:
+    """Does a command's first name mean something to read? A file there is, or the name of one that is missing."""
+    if is_method(name) or name in SHIPPED:
+        return False
+    path = Path(name)
+    return (
+        name == "-"
+        or name.startswith("hub:")
+        or path.is_file()
+        or (not path.exists() and path.suffix.lower() in {".txt", ".md", *RECORD_SUFFIXES})
+    )
+
+
+def is_records(name: str, jsonl: bool = False) -> bool:
+    """Is this input a file of records rather than one text? ``jsonl`` says so of standard input."""
+    if name == "-":
+        return jsonl
+    path = Path(name)
+    suffixes = [suffix.lower() for suffix in path.suffixes if suffix.lower() != ".gz"]
+    return jsonl or path.is_dir() or name.startswith("hub:") or (bool(suffixes) and suffixes[-1] in RECORD_SUFFIXES)
+
+
+def documents_of(
+    name: str, *, jsonl: bool = False, document_column: str | None = None, on_skip: OnSkip | None = None
+) -> Iterator[Record]:
+    """The records of one input, whose summaries may be missing; a text file or standard input is one record.
+
+    Bad records go to ``on_skip``, if there is one.
+
+    Raises:
+        DataError: it cannot be read.
+    """
+    kind = "jsonl" if jsonl else "auto"
+    options = ReadOptions(kind, document_column, skip_bad=on_skip is not None, need_summary=False)
+    if name == "-" and jsonl:
+        yield from read_json_lines(sys.stdin.buffer, "standard input", options, on_skip=on_skip)
+    elif is_records(name, jsonl):
+        yield from read_with(name, options, on_skip=on_skip)
+    elif name == "-":
+        yield Record(text_of(name), id="stdin", origin="standard input")
+    else:
+        yield Record(text_of(name), id=Path(name).name, origin=name)
+
+
+def text_of(name: str) -> str:
+    """The text of a file, or of standard input (``-``).
+
+    Raises:
+        DataError: there is no such file, or it is no UTF-8 text (with the line of the first other byte).
+    """
+    try:
+        raw = sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
+    except FileNotFoundError:
+        raise DataError(f"There is no file {name}.") from None
+    except IsADirectoryError:
+        raise DataError(f"{name} is a folder; name a file.") from None
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = raw[: error.start].count(b"\n") + 1
+        place = "standard input" if name == "-" else name
+        raise DataError(f"{place}, line {line} is not UTF-8 text; convert it, for example with iconv.") from None
+
+
+def count_lines(inputs: list[str]) -> int | None:
+    """How many lines there are to do, when that is quick to know."""
+    if not all(name.endswith((".jsonl", ".ndjson")) and Path(name).is_file() for name in inputs):
+        return None
+    total = 0
+    for name in inputs:
+        with Path(name).open("rb") as file:
+            total += sum(chunk.count(b"\n") for chunk in iter(lambda: file.read(1 << 20), b""))
+    return total
