@@ -17,8 +17,7 @@ from collections.abc import Callable
 
 from laconic.metrics import rouge_text
 from laconic.metrics.rouge import rouge
-from laconic.metrics.rouge_engine import RougeEngine
-from laconic.metrics.rouge_options import make_options, parse_kind
+from laconic.metrics.rouge_engine import RougeEngine, make_options, parse_kind
 
 KINDS = ("1", "2", "L")
 

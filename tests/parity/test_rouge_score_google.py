@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from laconic.metrics.porter import stem_nltk
 from laconic.metrics.rouge import rouge
+from laconic.metrics.rouge_text import stem_nltk
 
 rouge_scorer = pytest.importorskip("rouge_score.rouge_scorer")
 porter = pytest.importorskip("nltk.stem.porter")

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from laconic.data.readers import ReadOptions
     from laconic.evaluation.align import ForcedPair, HeadTable, MapChoice, Sharpness
     from laconic.explain.heatmap import HeatMap
-    from laconic.metrics.links import Links, WordPair
+    from laconic.metrics.alignment import Links, WordPair
     from laconic.systems.neural import NeuralSystem
     from laconic.types import Record
 
@@ -129,7 +129,7 @@ def say(message: str) -> None:
 
 def make_sheet(source: Source, out: Path, sample: int, seed: int, rule: str, as_json: bool) -> None:
     """Draw pairs and write the sheet; a sheet that exists may hold somebody's work and is not replaced."""
-    from laconic.metrics.links import word_pairs, write_sheet
+    from laconic.metrics.alignment import word_pairs, write_sheet
 
     if out.exists():
         raise ConfigError(f"{out} exists and may be filled already; give another --out, or delete it.")
@@ -183,7 +183,7 @@ def show_table(model: str, source: Source, options: Linking) -> None:
 
 def linked_pairs(source: Source, options: Linking) -> tuple[list[WordPair], list[Links]]:
     """The pairs with links, at most as many as asked for."""
-    from laconic.metrics.links import lexical_links, read_links, sheet_rule, word_pair, word_pairs
+    from laconic.metrics.alignment import lexical_links, read_links, sheet_rule, word_pair, word_pairs
 
     if options.alignments == LEXICAL:
         numbered = (word_pair(r, r.id, n, options.words or "split") for n, r in enumerate(source.records(), start=1))
@@ -316,7 +316,7 @@ class Maps:
 def show_sharpness(maps: Maps, source: Source, rule: str, as_json: bool) -> None:
     """Print mean entropy and mean maximum of each map over the data."""
     from laconic.evaluation.align import forced_pairs, sharpness
-    from laconic.metrics.links import word_pairs
+    from laconic.metrics.alignment import word_pairs
 
     pairs = word_pairs(list(islice(source.records(), source.most)), rule)
     if not pairs:
@@ -347,7 +347,7 @@ def numbers(one: Sharpness) -> dict[str, Any]:
 def wanted_pair(source: Source, text: str | None, pair_id: str | None, summary: str | None, rule: str) -> WordPair:
     """The document to draw, and the summary to force (empty: the model writes one)."""
     from laconic.cli.inputs import documents_of
-    from laconic.metrics.links import word_pair, word_pairs
+    from laconic.metrics.alignment import word_pair, word_pairs
 
     if text is not None:
         record = next(iter(documents_of(text)))
@@ -359,7 +359,7 @@ def wanted_pair(source: Source, text: str | None, pair_id: str | None, summary: 
         raise DataError(f"{source.data} has no pair '{pair_id}'.{hint} #1 is the first of its {len(pairs)}.")
     if summary is None:
         return found[0]
-    from laconic.metrics.links import word_spans
+    from laconic.metrics.alignment import word_spans
 
     return replace(found[0], summary=summary, target=word_spans(summary, rule))
 

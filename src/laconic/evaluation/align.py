@@ -22,8 +22,7 @@ from torch import Tensor
 from laconic.data.collate import Collator
 from laconic.data.dataset import EncodedDataset, Example, encode_documents
 from laconic.errors import ConfigError
-from laconic.metrics.alignment import head_counts, head_error_rates, word_attention
-from laconic.metrics.links import Links, WordPair, word_spans
+from laconic.metrics.alignment import Links, WordPair, head_counts, head_error_rates, word_attention, word_spans
 from laconic.models.base import SummarizationModel
 from laconic.search.decode import decode
 from laconic.systems.neural import NeuralSystem

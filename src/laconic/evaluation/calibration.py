@@ -17,8 +17,7 @@ from laconic.errors import ConfigError, DataError
 from laconic.metrics.confidence import FEATURES, Calibration, Facts, Ranges
 from laconic.metrics.rouge import rouge
 from laconic.metrics.support import check_support
-from laconic.metrics.wordlists import smart_stop_words
-from laconic.metrics.words import words
+from laconic.metrics.words import smart_stop_words, words
 from laconic.summarizer import Summarizer
 from laconic.systems.neural import NeuralSystem
 from laconic.types import Record, references_of

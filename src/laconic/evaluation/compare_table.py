@@ -15,8 +15,8 @@ from laconic.evaluation.compare_run import KINDS, Outcome, Scored
 from laconic.evaluation.compare_significance import DESCRIPTIONS, Difference, differences
 from laconic.evaluation.copy_table import NOTE, TITLE, copy_table
 from laconic.evaluation.measures import REPEATING
+from laconic.metrics.rouge import rouge_interval
 from laconic.metrics.rouge_engine import Score
-from laconic.metrics.rouge_interval import rouge_interval
 
 PERPLEXITY = "val_ppl"
 _SAID: tuple[Measure, ...] = (

@@ -9,9 +9,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from laconic.metrics.copying import correct_ngram_counts, coverage_and_density, novel_ngram_rate, over_copied_words
-from laconic.metrics.repetition import repeated_ngram_rate, repeats
-from laconic.metrics.support import CLAIMS, Kind, Source, SupportReport, check_support
+from laconic.metrics.copying import (
+    correct_ngram_counts,
+    coverage_and_density,
+    novel_ngram_rate,
+    over_copied_words,
+    repeated_ngram_rate,
+    repeats,
+)
+from laconic.metrics.support import CLAIMS, Kind, SourceFacts, SupportReport, check_support
 from laconic.metrics.words import is_stop_word, words
 
 REVISION = 2  # raised when a figure is added or could change: scores that are kept are then made anew
@@ -52,7 +58,7 @@ def measure(
         marks = summary.split().count(unk_text) if unk_text else 0
         rows["unk_rate"].append(marks / max(1, len(summary.split())))
         plain = summary.replace(unk_text, " ") if unk_text else summary
-        source, mine, models = Source(document), words(plain), [words(model) for model in group]
+        source, mine, models = SourceFacts(document), words(plain), [words(model) for model in group]
         rows["words"].append(len(mine))
         rows["empty"].append(float(not mine))
         if expected := _mean(len(model) for model in models):

@@ -11,7 +11,7 @@ from pydantic import Field
 
 from laconic.errors import DataError
 from laconic.extractive.base import Extractor, ExtractorConfig
-from laconic.metrics.ngrams import ngram_counts
+from laconic.metrics.overlap import ngram_counts
 from laconic.metrics.rouge_text import Rouge155Text, RougeText, TextOptions, UnicodeText
 
 _GAIN = 1e-12

@@ -1,45 +1,305 @@
-"""Alignment error rate of attention (Och and Ney 2003), which head aligns best, and perplexity."""
+"""Which summary word comes from which document word: links, files of links, and the error rate of attention heads.
+
+A link is a pair (summary word, document word), both counted from 0. **Sure** links are those nobody would
+doubt, **possible** ones those an alignment may but need not have; every sure link is possible (Och and Ney 2003).
+
+Files of links, told apart by their beginning:
+
+* lines: one line a pair of the data, in its order: ``0-0 3-1 4?1`` (document-summary; ``-`` sure, ``?`` possible).
+  An empty line is a pair that nobody aligned;
+* JSON lines: ``{"id": "...", "links": "0-0 3-1"}``, any order, any selection;
+* a sheet, as `write_sheet` makes it: the words of each pair with their numbers, and an empty line to fill.
+"""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Collection, Iterable, Sequence
+import json
+import re
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 
 import numpy as np
+from tokenizers import Regex, pre_tokenizers
 
-from laconic.errors import DataError
+from laconic.errors import ConfigError, DataError, unknown_choice
+from laconic.files import write_text
+from laconic.text.rules import WORD_PATTERN
+from laconic.types import Record
 
 Link = tuple[int, int]  # (target position, source position)
+RULES = {"split": WORD_PATTERN, "spaces": r"[^\s]+"}
+SHEET = "# laconic alignment sheet"
+_WIDTH = 100
+_LINK = re.compile(r"(\d+)([-?])(\d+)")
+_NUMBERED = re.compile(r"(\d+):(\S+)")
 
 
-def alignment_error_rate(
-    predicted: Iterable[Collection[Link]], sure: Iterable[Collection[Link]], possible: Iterable[Collection[Link]] = ()
-) -> float:
-    """AER over a corpus: 1 - (|A & S| + |A & P|) / (|A| + |S|), sums over documents; P always includes S.
+@dataclass(frozen=True, slots=True)
+class Links:
+    """The links of one pair; ``possible`` holds the sure ones too."""
+
+    sure: frozenset[Link]
+    possible: frozenset[Link]
+
+    @property
+    def targets(self) -> set[int]:
+        """The summary words that somebody linked."""
+        return {target for target, _ in self.possible}
+
+
+@dataclass(frozen=True, slots=True)
+class WordPair:
+    """The words of a document and of its summary, as (start, end) in the texts; ``label`` names the pair."""
+
+    label: str
+    document: str
+    summary: str
+    source: tuple[tuple[int, int], ...]
+    target: tuple[tuple[int, int], ...]
+
+    @property
+    def source_words(self) -> list[str]:
+        """The document's words."""
+        return [self.document[start:end] for start, end in self.source]
+
+    @property
+    def target_words(self) -> list[str]:
+        """The summary's words."""
+        return [self.summary[start:end] for start, end in self.target]
+
+
+def word_spans(text: str, rule: str = "split") -> tuple[tuple[int, int], ...]:
+    """Where the words of ``text`` stand.
+
+    ``split`` cuts as the word tokenizer does (punctuation apart, a Chinese character a word); ``spaces`` at
+    white space only, for text that is already tokenized.
 
     Raises:
-        DataError: different numbers of documents, or neither predicted nor sure links anywhere.
+        ConfigError: no such rule.
     """
-    answers, sures = [set(links) for links in predicted], [set(links) for links in sure]
-    possibles = [set(links) for links in possible] or [set() for _ in sures]
-    if not len(answers) == len(sures) == len(possibles):
+    if rule not in RULES:
+        raise ConfigError(unknown_choice("rule for words", rule, RULES))
+    return tuple(span for _, span in _splitter(rule).pre_tokenize_str(text))
+
+
+@cache
+def _splitter(rule: str) -> pre_tokenizers.PreTokenizer:
+    return pre_tokenizers.Split(Regex(RULES[rule]), "removed", invert=True)
+
+
+def word_pairs(records: Sequence[Record], rule: str = "split") -> list[WordPair]:
+    """The words of each record. Its label is its id, or ``#3`` for the third record without one of its own."""
+    ids = Counter(_flat(record.id) for record in records)
+    return [
+        word_pair(record, record.id if ids[_flat(record.id)] == 1 else "", number, rule)
+        for number, record in enumerate(records, start=1)
+    ]
+
+
+def word_pair(record: Record, name: str, number: int, rule: str = "split") -> WordPair:
+    """The words of one record; its label is ``name``, or its number where that is empty."""
+    source, target = word_spans(record.document, rule), word_spans(record.summary, rule)
+    return WordPair(_flat(name) or f"#{number}", record.document, record.summary, source, target)
+
+
+def _flat(text: str) -> str:
+    return " ".join(text.split())
+
+
+# --------------------------------------------------------------------------------------------- links
+
+
+def lexical_links(pair: WordPair) -> Links:
+    """A link for each word that stands exactly once on either side, upper and lower case alike.
+
+    Punctuation is no word here. Summaries that copy much are well served by it; paraphrases are not seen.
+    """
+    source = [word.casefold() for word in pair.source_words]
+    target = [word.casefold() for word in pair.target_words]
+    often = Counter(source), Counter(target)
+    links = frozenset(
+        (index, source.index(word))
+        for index, word in enumerate(target)
+        if often[0][word] == often[1][word] == 1 and any(map(str.isalnum, word))
+    )
+    return Links(links, links)
+
+
+def parse_links(text: str, where: str, pair: WordPair | None = None) -> Links:
+    """Read ``0-0 3-1 4?1``; with ``pair``, check that the words exist. ``none`` is no link at all.
+
+    Raises:
+        DataError: something else stands there, or a word does not exist; the message begins with ``where``.
+    """
+    sure, possible = set(), set()
+    for item in () if text.strip().casefold() == "none" else text.replace(",", " ").split():
+        found = _LINK.fullmatch(item)
+        if found is None:
+            raise DataError(
+                f"{where}: '{item}' is not a link; write i-j (sure) or i?j (possible) for document word i and "
+                "summary word j, counted from 0."
+            )
+        source, target = int(found[1]), int(found[3])
+        if pair is not None:
+            _check(f"{where}: '{item}'", "document", source, len(pair.source), pair)
+            _check(f"{where}: '{item}'", "summary", target, len(pair.target), pair)
+        possible.add((target, source))
+        if found[2] == "-":
+            sure.add((target, source))
+    return Links(frozenset(sure), frozenset(possible))
+
+
+def _check(where: str, side: str, number: int, count: int, pair: WordPair) -> None:
+    if number >= count:
         raise DataError(
-            f"The alignment error rate compares document by document; there are {len(answers)} predicted and "
-            f"{len(sures)} reference alignments."
+            f"{where} links {side} word {number}, but the {side} of pair '{pair.label}' has {count} words "
+            f"(0 to {count - 1})."
         )
-    hits = sum(len(a & s) + len(a & (p | s)) for a, s, p in zip(answers, sures, possibles, strict=True))
-    size = sum(len(a) + len(s) for a, s in zip(answers, sures, strict=True))
-    if not size:
-        raise DataError("The alignment error rate is not defined: there is no predicted and no sure link.")
-    return 1.0 - hits / size
 
 
-def hard_alignment(attention: np.ndarray) -> set[Link]:
-    """For each target position the source position with the largest weight, the first of equals; (T, S) in."""
-    weights = np.asarray(attention)
-    if weights.ndim != 2:
-        raise DataError(f"An alignment is read from a (target, source) matrix, not from shape {weights.shape}.")
-    return {(row, int(column)) for row, column in enumerate(weights.argmax(axis=1))} if weights.size else set()
+# --------------------------------------------------------------------------------------------- files
+
+
+def read_links(path: Path, pairs: Sequence[WordPair]) -> dict[int, Links]:
+    """The links of a file by the position of their pair in ``pairs``; pairs that nobody aligned are absent.
+
+    Raises:
+        DataError: the file cannot be read, is of none of the three forms, or does not fit the pairs.
+    """
+    lines = _lines(path)
+    first = next((line for line in lines if line.strip()), "")
+    if first.startswith(SHEET):
+        found = _read_sheet(path, lines, pairs)
+    elif first.lstrip().startswith("{"):
+        found = _read_json(path, lines, pairs)
+    else:
+        found = _read_plain(path, lines, pairs)
+    if not any(links.possible for links in found.values()):
+        raise DataError(f"{path} holds no link; there is nothing to compare the attention with.")
+    return found
+
+
+def sheet_rule(path: Path) -> str | None:
+    """The rule by which a sheet's words were cut; None for other files of links."""
+    first = next((line for line in _lines(path) if line.strip()), "")
+    return first.rpartition("words:")[2].strip() or None if first.startswith(SHEET) else None
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        return path.read_text(encoding="utf-8-sig").splitlines()
+    except FileNotFoundError:
+        raise DataError(f"There is no file of links {path}.") from None
+    except UnicodeDecodeError:
+        raise DataError(f"{path} is not UTF-8 text; a file of links is.") from None
+
+
+def _read_plain(path: Path, lines: list[str], pairs: Sequence[WordPair]) -> dict[int, Links]:
+    if len(lines) > len(pairs):
+        raise DataError(f"{path} has {len(lines)} lines, the data {len(pairs)} pairs; line by line they do not fit.")
+    return {
+        index: parse_links(line, f"{path}:{index + 1}", pairs[index])
+        for index, line in enumerate(lines)
+        if line.strip()
+    }
+
+
+def _read_json(path: Path, lines: list[str], pairs: Sequence[WordPair]) -> dict[int, Links]:
+    places = {pair.label: index for index, pair in enumerate(pairs)}
+    found: dict[int, Links] = {}
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        where = f"{path}:{number}"
+        try:
+            values = json.loads(line)
+            label, text = _flat(str(values["id"])), values["links"]
+        except (ValueError, KeyError, TypeError):
+            raise DataError(f'{where} is not of the form {{"id": "...", "links": "0-0 3-1 4?1"}}.') from None
+        text = " ".join(map(str, text)) if isinstance(text, list) else str(text)
+        index = _place(label, places, where)
+        found[index] = parse_links(text, where, pairs[index])
+    return found
+
+
+def _place(label: str, places: dict[str, int], where: str) -> int:
+    if label not in places:
+        raise DataError(f"{where}: the data has no pair '{label}'.")
+    return places[label]
+
+
+# -------------------------------------------------------------------------------------------- sheets
+
+
+def write_sheet(path: Path, pairs: Iterable[WordPair], rule: str = "split") -> int:
+    """Write a sheet for ``pairs``; returns how many there are."""
+    parts = [
+        f"{SHEET}, words: {rule}\n"
+        "# Fill the line after 'links:'. i-j says that document word i is where summary word j comes from;\n"
+        "# i?j says that it may be. Several links are separated by spaces; 'none': no word is linked.\n"
+        "# A pair whose line stays empty is left out.\n"
+    ]
+    parts += [
+        f"=== {pair.label}\n"
+        f"document:\n{_numbered(pair.source_words)}\n"
+        f"summary:\n{_numbered(pair.target_words)}\n"
+        "links: \n"
+        for pair in pairs
+    ]
+    write_text(path, "\n".join(parts))
+    return len(parts) - 1
+
+
+def _numbered(words: Sequence[str]) -> str:
+    lines = [" "]
+    for index, word in enumerate(words):
+        item = f" {index}:{word}"
+        if len(lines[-1]) + len(item) > _WIDTH and lines[-1].strip():
+            lines.append(" ")
+        lines[-1] += item
+    return "\n".join(lines)
+
+
+def _read_sheet(path: Path, lines: list[str], pairs: Sequence[WordPair]) -> dict[int, Links]:
+    places = {pair.label: index for index, pair in enumerate(pairs)}
+    found: dict[int, Links] = {}
+    for number, block in _blocks(lines):
+        index = _place(_flat(block[0][3:]), places, f"{path}:{number}")
+        pair = pairs[index]
+        parts: dict[str, list[str]] = {"document": [], "summary": [], "links": []}
+        part, at = "", number
+        for offset, line in enumerate(block[1:], start=1):
+            name, colon, rest = line.partition(":")
+            if colon and name in parts:
+                part, line = name, rest
+                at = number + offset if name == "links" else at
+            if part:
+                parts[part].append(line)
+            elif line.strip():
+                raise DataError(f"{path}:{number + offset}: '{line.strip()[:40]}' belongs to no part of the sheet.")
+        for name, words in (("document", pair.source_words), ("summary", pair.target_words)):
+            if [word for _, word in _NUMBERED.findall(" ".join(parts[name]))] != words:
+                raise DataError(
+                    f"{path}:{number}: the {name} of pair '{pair.label}' is not the one in the data; "
+                    "give the data (and the split) that the sheet was made from."
+                )
+        text = " ".join(parts["links"]).strip()
+        if text:
+            found[index] = parse_links(text, f"{path}:{at}", pair)
+    return found
+
+
+def _blocks(lines: list[str]) -> Iterator[tuple[int, list[str]]]:
+    """The pairs of a sheet: the number of the line with ``===``, and the lines up to the next."""
+    starts = [index for index, line in enumerate(lines) if line.startswith("===")]
+    for start, end in zip(starts, [*starts[1:], len(lines)], strict=True):
+        yield start + 1, lines[start:end]
+
+
+# ------------------------------------------------------------------------------------------------- error rates of heads
 
 
 def word_attention(
@@ -86,31 +346,3 @@ def head_error_rates(counts: np.ndarray) -> np.ndarray:
     if not np.all(size):
         raise DataError("The alignment error rate is not defined: there is no predicted and no sure link.")
     return 1.0 - hits / size
-
-
-def attention_entropy(weights: np.ndarray) -> float:
-    """The mean entropy in nats of rows of attention weights, (..., S); 0 log 0 is 0. Rows of zeros are left out."""
-    rows = np.asarray(weights, dtype=np.float64).reshape(-1, np.shape(weights)[-1])
-    rows = rows[rows.sum(axis=1) > 0]
-    if not len(rows):
-        return 0.0
-    safe = np.where(rows > 0, rows, 1.0)
-    return float(-(rows * np.log(safe)).sum(axis=1).mean())
-
-
-def perplexity(log_probs: Iterable[Sequence[float]]) -> float:
-    """exp of minus the mean natural log-probability over all tokens of all documents; infinite on overflow.
-
-    Raises:
-        DataError: there is no token.
-    """
-    total, count = 0.0, 0
-    for document in log_probs:
-        total += math.fsum(document)
-        count += len(document)
-    if not count:
-        raise DataError("Perplexity is not defined without tokens.")
-    try:
-        return math.exp(-total / count)
-    except OverflowError:
-        return math.inf

@@ -18,7 +18,7 @@ from typing import Any
 from sacrebleu.metrics import BLEU
 
 from laconic.errors import DataError
-from laconic.metrics.ngrams import ngram_counts, overlap
+from laconic.metrics.overlap import ngram_counts, overlap
 
 _EPSILON = 0.1
 START, END = "<SOS>", "<EOS>"

@@ -14,8 +14,7 @@ import math
 from collections.abc import Sequence
 from functools import lru_cache
 
-from laconic.metrics.rouge_engine import RougeEngine
-from laconic.metrics.rouge_options import make_options, parse_kind
+from laconic.metrics.rouge_engine import RougeEngine, make_options, parse_kind
 
 KINDS = ("1", "2", "L")
 PROFILE = "unicode"

@@ -67,31 +67,17 @@ _NUMBER = re.compile(
 )
 _CURRENCY = re.compile(r"(?:(?P<name>us|a|c|hk|nz)?\$|(?P<sign>[€£¥₹])|\b(?P<code>usd|eur|gbp))\s?$")
 _SCALE = re.compile(
-    r"(?:[-\s]?(?P<word>hundred|thousand|million|billion|trillion|lakh|crore|dozen)s?\b"
-    r"|\s?(?P<short>mln|mn|mm|bln|bn|tn|trn)\b|(?P<letter>[kmbt])\b)"
+    rf"(?:[-\s]?(?P<word>{'|'.join(_SCALES)})s?\b"
+    rf"|\s?(?P<short>{'|'.join(_SHORT_SCALES)})\b|(?P<letter>[{''.join(_LETTERS)}])\b)"
 )
 _UNIT = re.compile(
     r"[-\s]?(?:(?P<percent>%|percent(?:age)?\b|per\s?cent\b|pct\b|pc\b)"
     r"|(?P<money>(?:us\s)?dollars?\b|dlrs?\b|usd\b|bucks\b|euros?\b|eur\b|pounds\b|gbp\b|sterling\b|yen\b|rupees?\b|€|£|¥|\$(?!\d))"
     r"|(?P<cents>cents?\b|cts\b|¢)|(?P<ordinal>(?:st|nd|rd|th)\b))"
 )
-_CURRENCIES = {
-    "us": "$",
-    "hk": "HK$",
-    "nz": "NZ$",
-    "$": "$",
-    "€": "€",
-    "£": "£",
-    "¥": "¥",
-    "₹": "₹",
-    "d": "$",
-    "u": "$",
-    "b": "$",
-    "e": "€",
-    "y": "¥",
-    "r": "₹",
-}
-_CURRENCIES |= {"p": "£", "g": "£", "s": "£", "a": "A$", "c": "C$"}
+# By a prefix of the dollar sign, by sign, by the first letter of a code or name.
+_CURRENCIES_BY_SIGN = "us:$ hk:HK$ nz:NZ$ a:A$ c:C$ $:$ €:€ £:£ ¥:¥ ₹:₹ d:$ u:$ b:$ e:€ y:¥ r:₹ p:£ g:£ s:£"
+_CURRENCIES = dict(pair.split(":") for pair in _CURRENCIES_BY_SIGN.split())
 _RANGE = re.compile(r"\s?(?:-|–|—|to|and|or)\s?[$€£¥]?\s?(?=\d)")
 _UNIT_LETTERS = re.compile(
     r"(?:k?w|m?w|k?wh|mwh|gw|kv|km|cm|mm|kg|mg|g|gb|mb|kb|tb|hz|k?hz|mhz|ghz|ft|in|lbs?|oz|hrs?|h|mins?|secs?|s|yrs?|x|bpd|mph|°?[cf])\b"

@@ -20,10 +20,10 @@ from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Any
 
+import numpy as np
+
 from laconic.errors import DataError
-from laconic.metrics.rouge_engine import RougeEngine, Score
-from laconic.metrics.rouge_interval import RougeInterval, rouge_interval
-from laconic.metrics.rouge_options import Kind, RougeOptions, make_options, parse_kind, signature
+from laconic.metrics.rouge_engine import Kind, RougeEngine, RougeOptions, Score, make_options, parse_kind, signature
 
 __all__ = ["RougeCounts", "RougeInterval", "RougeOptions", "RougeResult", "Score", "rouge"]
 
@@ -32,7 +32,7 @@ Pair = tuple[str, Sequence[str]]
 
 
 @dataclass(slots=True)
-class Columns:
+class ScoreColumns:
     """The scores of each kind, and which hypotheses and references have words; one entry a document."""
 
     scores: list[list[Score]]
@@ -152,17 +152,17 @@ def _pairs(hypotheses: Iterable[str], references: Iterable[str | Sequence[str]])
     return list(zip(systems, models, strict=True))
 
 
-def _score_all(kinds: tuple[Kind, ...], profile: str, options: RougeOptions, pairs: list[Pair]) -> Columns:
+def _score_all(kinds: tuple[Kind, ...], profile: str, options: RougeOptions, pairs: list[Pair]) -> ScoreColumns:
     processes = min(options.processes, len(pairs))
     if processes <= 1:
         rows = _score_chunk(kinds, profile, options, pairs)
         scores = [[row[0][place] for row in rows] for place in range(len(kinds))]
-        return Columns(scores, [row[1] for row in rows], [row[2] for row in rows])
+        return ScoreColumns(scores, [row[1] for row in rows], [row[2] for row in rows])
     # Several chunks a process even out long documents; forking spares the workers the imports where it exists.
     size = max(1, -(-len(pairs) // (processes * 4)))
     chunks = [pairs[start : start + size] for start in range(0, len(pairs), size)]
     method = "fork" if "fork" in multiprocessing.get_all_start_methods() else None
-    whole = Columns([[] for _ in kinds], [], [])
+    whole = ScoreColumns([[] for _ in kinds], [], [])
     with ProcessPoolExecutor(processes, mp_context=multiprocessing.get_context(method)) as pool:
         for part in pool.map(_score_packed, *zip(*((kinds, profile, options, chunk) for chunk in chunks), strict=True)):
             whole.add_packed(part)
@@ -185,7 +185,7 @@ def _mean(scores: Sequence[Score]) -> Score:
     return Score(*(sum(map(itemgetter(column), scores)) / len(scores) for column in range(3)))
 
 
-def _counts(pairs: Sequence[Pair], rows: Columns) -> RougeCounts:
+def _counts(pairs: Sequence[Pair], rows: ScoreColumns) -> RougeCounts:
     def count(flags: Iterator[bool]) -> int:
         return sum(map(bool, flags))
 
@@ -202,3 +202,45 @@ def _counts(pairs: Sequence[Pair], rows: Columns) -> RougeCounts:
             not has and not empty for has, empty in zip(rows.model_words, empty_model, strict=True)
         ),
     )
+
+
+# -------------------------------------------------------------------------------------------------- the tool's interval
+
+
+_MULTIPLIER, _INCREMENT, _START = 0x5DEECE66D, 0xB, 0x330E  # drand48, which Perl's rand is
+
+
+@dataclass(frozen=True, slots=True)
+class RougeInterval:
+    """``low`` and ``high`` ends, and the ``mean`` of the resampled averages that the tool prints."""
+
+    low: Score
+    high: Score
+    mean: Score
+
+
+def rouge_interval(scores: Sequence[Score], confidence: float = 95.0, samples: int = 1000) -> RougeInterval:
+    """The tool's interval for per-document scores given in file order (document 1 first).
+
+    The tool keeps its documents in the order of their numbers as text ("1", "10", "11", "2", ...); so does this.
+    """
+    total = len(scores)
+    order = sorted(range(total), key=lambda position: f"{position + 1}.")
+    values = np.asarray([scores[position] for position in order], dtype=np.float64)  # (documents, 3)
+    state = (np.arange(samples, dtype=np.uint64) << np.uint64(16)) + np.uint64(_START)
+    mask = np.uint64((1 << 48) - 1)
+    sums = np.zeros((samples, 3))
+    for _ in range(total):
+        with np.errstate(over="ignore"):  # arithmetic modulo 2**64 is exact modulo 2**48
+            state = (state * np.uint64(_MULTIPLIER) + np.uint64(_INCREMENT)) & mask
+        drawn = (state.astype(np.float64) / float(1 << 48) * total).astype(np.int64)
+        sums += values[drawn]
+    averages = np.sort(sums / total, axis=0)
+    delta = samples * ((100.0 - confidence) / 2.0) / 100.0
+    upper = min(int(samples - delta - 1), samples - 2)
+    lower = min(int(delta), samples - 2)
+    share = samples - delta - 1 - upper
+    low = averages[lower] + (averages[lower + 1] - averages[lower]) * share
+    high = averages[upper] + (averages[upper + 1] - averages[upper]) * share
+    mean = averages.sum(axis=0) / samples
+    return RougeInterval(*(Score(*(round(float(value), 5) for value in row)) for row in (low, high, mean)))

@@ -11,14 +11,191 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_type_hints
 
-from laconic.metrics.lcs import lcs_length, union_hits, weighted_hits
-from laconic.metrics.ngrams import ngram_counts, overlap, skip_bigram_counts, sorted_overlap
-from laconic.metrics.rouge_options import Kind, RougeOptions
-from laconic.metrics.rouge_text import RougeText, TextOptions, shared_text
+from pydantic import TypeAdapter, ValidationError
+
+from laconic.errors import ConfigError, did_you_mean, unknown_choice
+from laconic.metrics.overlap import (
+    lcs_length,
+    ngram_counts,
+    overlap,
+    skip_bigram_counts,
+    sorted_overlap,
+    union_hits,
+    weighted_hits,
+)
+from laconic.metrics.rouge_text import TEXTS, RougeText, TextOptions, shared_text
+
+MULTI = ("average", "best", "max", "jackknife", "jackknife-average")
+BETTER = ("well", "good")
+REVISION = 1  # part of the signature: raised when a number could change
+
+# Where a profile's defaults differ from RougeOptions' own.
+_PROFILE_DEFAULTS: dict[str, dict[str, Any]] = {
+    "characters": {"stem": False, "exceptions": False},
+    "google": {"exceptions": False, "multi": "max"},
+    "plain": {"stem": False, "exceptions": False, "multi": "max"},
+    "rouge155": {},
+    "unicode": {"stem": False, "exceptions": False},
+}
+_BOUNDS = {
+    "max_bytes": (1, 10**9),
+    "max_words": (1, 10**9),
+    "samples": (2, 10**6),
+    "processes": (1, 256),
+    "skip_distance": (-(10**9), 10**9),
+}
+_KIND = re.compile(r"(?:rouge)?[-_]?(?:(?P<n>[1-9])|(?P<name>Lsum|L|W|SU|S)(?P<number>\*|\d+(?:\.\d+)?)?)$", re.I)
+_NAMES = {"lsum": "Lsum", "l": "L", "w": "W", "su": "SU", "s": "S"}
+
+
+@dataclass(frozen=True, slots=True)
+class RougeOptions:
+    """The flags. Each default is what ROUGE-1.5.5 does when run with ``-m``; profiles change some (below).
+
+    Attributes:
+        stem: Porter stemming of words longer than three characters (``-m``). Off in ``characters``,
+            ``plain`` and ``unicode``.
+        exceptions: look words up in WordNet's exception lists before stemming, as the tool with its data does.
+            Installations whose ``WordNet-2.0.exc.db`` was rebuilt with the usual three-argument recipe hold an
+            empty table; ``exceptions=False`` gives their numbers. Off in every profile but ``rouge155``.
+        better: what "better" and "best" are in these lists, where an adverb and an adjective have them: ``well``, as in
+            the tool's database, which takes the adverbs last, or ``good``, as in one that takes the adjectives last.
+        remove_stop_words: drop SMART stop words (``-s``).
+        max_bytes, max_words: cut hypothesis and references alike (``-b``, ``-l``).
+        multi: several references: ``average`` sums matches and lengths over them (``-f A``), ``best`` takes the
+            one with the best recall (``-f B``), ``max`` the one with the best F (rouge-score), ``jackknife`` the
+            mean over leave-one-out sets of ``best`` (Lin 2004), ``jackknife-average`` the same of ``average``.
+        alpha: weight of precision in F (``-p``).
+        weight: the exponent of ROUGE-W (``-w``).
+        skip_distance: words that may stand between those of a skip-bigram (``-2``); negative: any number.
+        interval: also compute the tool's bootstrap interval. ``confidence`` in percent, ``samples`` resamplings.
+        processes: worker processes; 1 computes in this one.
+    """
+
+    stem: bool = True
+    exceptions: bool = True
+    better: str = "well"
+    remove_stop_words: bool = False
+    max_bytes: int | None = None
+    max_words: int | None = None
+    multi: str = "average"
+    alpha: float = 0.5
+    weight: float = 1.2
+    skip_distance: int = 4
+    interval: bool = False
+    confidence: float = 95.0
+    samples: int = 1000
+    processes: int = 1
+
+    def __post_init__(self) -> None:
+        if self.multi not in MULTI:
+            raise ConfigError(unknown_choice("way to combine references (multi)", self.multi, MULTI))
+        if self.better not in BETTER:
+            raise ConfigError(unknown_choice("base of 'better' (better)", self.better, BETTER))
+        if self.max_bytes is not None and self.max_words is not None:
+            raise ConfigError("ROUGE takes a limit in bytes or in words, not both; drop max_bytes or max_words.")
+        for name, (least, most) in _BOUNDS.items():
+            value = getattr(self, name)
+            if value is not None and not least <= value <= most:
+                raise ConfigError(f"ROUGE option '{name}' is {value}; it must be from {least} to {most:,}.")
+        if not 0 <= self.alpha <= 1:
+            raise ConfigError(f"ROUGE option 'alpha' is {self.alpha}; it must lie between 0 and 1.")
+        if not 0 < self.weight <= 100:
+            raise ConfigError(f"ROUGE option 'weight' is {self.weight}; it must be more than 0 and at most 100.")
+        if not 0 < self.confidence < 100:
+            raise ConfigError(f"ROUGE option 'confidence' is {self.confidence}; it is a percentage, for example 95.")
+
+
+_CHECKS: dict[str, TypeAdapter[Any]] = {name: TypeAdapter(kind) for name, kind in get_type_hints(RougeOptions).items()}
+
+
+def make_options(profile: str, given: dict[str, Any]) -> RougeOptions:
+    """The profile's defaults, changed by what the caller gave (None means: not given).
+
+    Raises:
+        ConfigError: unknown profile, unknown option or a value that does not fit.
+    """
+    if profile not in TEXTS:
+        raise ConfigError(unknown_choice("ROUGE profile", profile, TEXTS))
+    known = {field.name for field in fields(RougeOptions)}
+    for name in given:
+        if name not in known:
+            raise ConfigError(
+                f"Unknown ROUGE option '{name}'.{did_you_mean(name, known)} Known: {', '.join(sorted(known))}."
+            )
+    chosen = _PROFILE_DEFAULTS[profile] | {name: value for name, value in given.items() if value is not None}
+    for name, value in chosen.items():
+        try:
+            _CHECKS[name].validate_python(value, strict=True)
+        except ValidationError as error:
+            said = error.errors()[0]["msg"]
+            raise ConfigError(f"ROUGE option '{name}': {said[:1].lower()}{said[1:]} (given: {value!r:.100}).") from None
+    return replace(RougeOptions(), **chosen)
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One measure: ``name`` is N, L, Lsum, W, S or SU; ``order`` is the n of ROUGE-N."""
+
+    label: str
+    name: str
+    order: int = 0
+    weight: float = 0.0
+    distance: int = 0
+
+
+def parse_kind(text: str, options: RougeOptions) -> Kind:
+    """Read ``1``, ``rouge2``, ``L``, ``Lsum``, ``W``, ``W1.2``, ``S4``, ``SU*`` and the like; the label is as given.
+
+    Raises:
+        ConfigError: the kind is not known.
+    """
+    found = _KIND.match(str(text))
+    if found is None:
+        raise ConfigError(f"Unknown ROUGE kind '{text}'. Known: 1 to 9, L, Lsum, W, S, SU (also S4, SU*, W1.2).")
+    label = str(text)
+    if found["n"]:
+        return Kind(label, "N", order=int(found["n"]))
+    name, number = _NAMES[found["name"].lower()], found["number"]
+    if name in ("L", "Lsum") and number:
+        raise ConfigError(f"ROUGE kind '{text}' takes no number; write {name}.")
+    if name == "W":
+        weight = float(number) if number and number != "*" else options.weight
+        if not weight > 0:
+            raise ConfigError(f"ROUGE kind '{text}': the weight must be more than 0.")
+        return Kind(label, name, weight=weight)
+    distance = options.skip_distance if number is None else -1 if number == "*" else int(float(number))
+    return Kind(label, name, distance=distance)
+
+
+def signature(profile: str, kinds: tuple[Kind, ...], options: RougeOptions, documents: int) -> str:
+    """One line that pins everything the numbers depend on, in the manner of sacreBLEU."""
+    stem = "porter" if options.stem else "no"
+    if options.stem and options.exceptions:
+        stem += "+wordnet2.0" if options.better == "well" else f"+wordnet2.0.{options.better}"
+    limit = f"b{options.max_bytes}" if options.max_bytes else f"l{options.max_words}" if options.max_words else "no"
+    parts = {
+        "rouge": profile,
+        "n": documents,
+        "stem": stem,
+        "stop": "smart" if options.remove_stop_words else "kept",
+        "limit": limit,
+        "refs": options.multi,
+        "alpha": f"{options.alpha:g}",
+    }
+    parts |= {kind.label: f"{kind.weight:g}" for kind in kinds if kind.name == "W"}
+    parts |= {kind.label: kind.distance if kind.distance >= 0 else "*" for kind in kinds if kind.name in ("S", "SU")}
+    if options.interval:
+        parts["ci"] = f"{options.confidence:g}%r{options.samples}"
+    return "|".join(f"{name}:{value}" for name, value in parts.items()) + f"|laconic.r{REVISION}"
+
+
+# --------------------------------------------------------------------------------------------------------- one document
 
 _SHORT = 400  # words up to which comparing sorted words is quicker than counting them
 _BLANKS = re.compile(r"[ \t\n\r\f\v]+")
@@ -37,7 +214,7 @@ class Score(NamedTuple):
 Match = tuple[float, float, float, float]
 
 
-class Encoded:
+class EncodedText:
     """A text as word ids: in one piece, by sentence, and as the single line that ROUGE-L reads.
 
     ``whole`` is what n-grams are counted on, ``lines`` what union LCS compares, ``line`` the text as one
@@ -131,7 +308,7 @@ class RougeEngine:
         self._chooses = options.multi in ("best", "jackknife")
         self._exponents = [1.0 / kind.weight if kind.weight else 1.0 for kind in kinds]
         self._by_sentence = any(kind.name in ("Lsum", "W") for kind in kinds)
-        self._matchers: list[Callable[[Encoded, Encoded], Match]] = [self._matcher(kind) for kind in kinds]
+        self._matchers: list[Callable[[EncodedText, EncodedText], Match]] = [self._matcher(kind) for kind in kinds]
         self._combine = getattr(self, "_" + options.multi.replace("-", "_"))
 
     def score(self, hypothesis: str, references: Sequence[str]) -> tuple[list[Score], bool, bool]:
@@ -152,13 +329,13 @@ class RougeEngine:
             ]
         return scores, bool(system.whole), all([bool(model.whole) for model in models])
 
-    def _encode(self, text: str) -> Encoded:
+    def _encode(self, text: str) -> EncodedText:
         ids, options = self.text.ids, self.options
         if options.max_bytes is None and options.max_words is None:
             whole = ids(text)
             if self._by_sentence and "\n" in text:
-                return Encoded(whole, [ids(line) for line in text.split("\n") if line], whole)
-            return Encoded(whole, [whole], whole)
+                return EncodedText(whole, [ids(line) for line in text.split("\n") if line], whole)
+            return EncodedText(whole, [whole], whole)
         lines = [line for line in text.split("\n") if line]
         joined = [" ".join(lines)] if lines else []
         if options.max_bytes is not None:
@@ -168,11 +345,11 @@ class RougeEngine:
             assert options.max_words is not None
             summed = alone = limit_words(lines, options.max_words)
             single = limit_words(joined, options.max_words)
-        return Encoded(ids(" ".join(summed)), [ids(line) for line in alone], ids(" ".join(single)))
+        return EncodedText(ids(" ".join(summed)), [ids(line) for line in alone], ids(" ".join(single)))
 
     # ------------------------------------------------------------------------------------- kinds
 
-    def _matcher(self, kind: Kind) -> Callable[[Encoded, Encoded], Match]:
+    def _matcher(self, kind: Kind) -> Callable[[EncodedText, EncodedText], Match]:
         if kind.name == "N":
             return partial(self._match_ngrams, kind.order)
         if kind.name in ("S", "SU"):
@@ -181,7 +358,7 @@ class RougeEngine:
             return partial(self._match_weighted, kind.weight)
         return self._match_line if kind.name == "L" else self._match_sentences
 
-    def _match_ngrams(self, order: int, system: Encoded, model: Encoded) -> Match:
+    def _match_ngrams(self, order: int, system: EncodedText, model: EncodedText) -> Match:
         system_size, model_size = len(system.whole) - order + 1, len(model.whole) - order + 1
         if system_size <= 0 or model_size <= 0:
             return 0, max(model_size, 0), max(system_size, 0), 0.0
@@ -189,7 +366,7 @@ class RougeEngine:
         return hits, model_size, system_size, round(hits / model_size, 5) if self._chooses else 0.0
 
     @staticmethod
-    def _ngram_hits(order: int, system: Encoded, model: Encoded) -> int:
+    def _ngram_hits(order: int, system: EncodedText, model: EncodedText) -> int:
         """Clipped matches, by the quickest way that is exact for the order and the lengths."""
         if order == 1 and len(system.whole) <= _SHORT and len(model.whole) <= _SHORT:
             return sorted_overlap(system.sorted_words(), model.sorted_words())
@@ -200,18 +377,18 @@ class RougeEngine:
                 return len(mine & theirs)
         return overlap(system.counts(order), model.counts(order))
 
-    def _match_skips(self, kind: Kind, system: Encoded, model: Encoded) -> Match:
+    def _match_skips(self, kind: Kind, system: EncodedText, model: EncodedText) -> Match:
         system_counts, system_size = system.skips(kind.distance, kind.name == "SU")
         model_counts, model_size = model.skips(kind.distance, kind.name == "SU")
         hits = overlap(system_counts, model_counts)
         return hits, model_size, system_size, round(hits / model_size, 5) if model_size else 0.0
 
-    def _match_line(self, system: Encoded, model: Encoded) -> Match:
+    def _match_line(self, system: EncodedText, model: EncodedText) -> Match:
         hits = lcs_length(model.line, system.line)
         size = len(model.line)
         return hits, size, len(system.line), hits / size if size else 0.0
 
-    def _match_sentences(self, system: Encoded, model: Encoded) -> Match:
+    def _match_sentences(self, system: EncodedText, model: EncodedText) -> Match:
         size = sum(map(len, model.lines))
         if len(system.lines) == 1 and len(model.lines) == 1 and system.line is system.whole:
             hits = lcs_length(model.lines[0], system.lines[0])
@@ -219,7 +396,7 @@ class RougeEngine:
             hits = union_hits(model.lines, system.lines, model.counts(1), system.counts(1))
         return hits, size, len(system.whole), hits / size if size else 0.0
 
-    def _match_weighted(self, weight: float, system: Encoded, model: Encoded) -> Match:
+    def _match_weighted(self, weight: float, system: EncodedText, model: EncodedText) -> Match:
         # ROUGE-1.5.5 weighs the reference twice: each sentence's length, and then their sum.
         size = sum(len(line) ** weight for line in model.lines)
         hits = weighted_hits(model.lines, system.lines, (model.counts(1), system.counts(1)), weight)

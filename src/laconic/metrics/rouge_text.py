@@ -9,11 +9,10 @@ from __future__ import annotations
 import re
 import threading
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from laconic.metrics.porter import stem_nltk, stem_rouge155
-from laconic.metrics.wordlists import smart_stop_words, wordnet_exceptions
+from laconic.metrics.words import smart_stop_words, wordnet_exceptions
 
 _MEMORY_LIMIT = 1_000_000  # words remembered before starting afresh
 _STOPPED = -1
@@ -184,3 +183,210 @@ def shared_text(profile: str, options: TextOptions) -> RougeText:
     if key not in known:
         known[key] = TEXTS[profile](options)
     return known[key]
+
+
+# ------------------------------------------------------------------------------------------------------------- stemmers
+
+# Porter's stemmer (Program 14(3), 1980) in the two dialects that ROUGE scorers use.
+#
+# A word is seen as ``[C](VC)^m[V]`` where C and V are runs of consonants and vowels; a, e, i, o, u are
+# vowels, y is one after a consonant, every other character (digits too) is a consonant; m is the measure.
+#
+# * `stem_rouge155` is the stemmer inside ROUGE-1.5.5. It departs from the paper in step 4: after the list of
+#   suffixes it tries ``-ment``, then ``-ent`` or ``-(s|t)ion`` on whatever is left, so that several suffixes may
+#   go ("fundamental" becomes "fundam"); ``-bli`` and ``-logi`` are its only other additions.
+# * `stem_nltk` is what rouge-score uses: NLTK's extended variant, with a few irregular words, ``-ies`` and
+#   ``-ied`` after one letter, ``-fulli``, and a step for ``-y`` after a consonant only.
+
+_STEP_2 = {
+    "ational": "ate", "tional": "tion", "enci": "ence", "anci": "ance", "izer": "ize", "bli": "ble",
+    "alli": "al", "entli": "ent", "eli": "e", "ousli": "ous", "ization": "ize", "ation": "ate",
+    "ator": "ate", "alism": "al", "iveness": "ive", "fulness": "ful", "ousness": "ous", "aliti": "al",
+    "iviti": "ive", "biliti": "ble", "logi": "log",
+}  # fmt: skip
+_STEP_3 = {"icate": "ic", "ative": "", "alize": "al", "iciti": "ic", "ical": "ic", "ful": "", "ness": ""}
+_STEP_4 = (
+    "ance", "ence", "able", "ible", "ement", "al", "er", "ic", "ant", "ou", "ism", "ate", "iti", "ous", "ive", "ize",
+)  # fmt: skip
+
+
+def _longest_first(suffixes: Iterable[str]) -> tuple[str, ...]:
+    return tuple(sorted(suffixes, key=len, reverse=True))
+
+
+_SUFFIXES_2 = _longest_first(_STEP_2)
+_SUFFIXES_2_NLTK = _longest_first((*_STEP_2, "fulli"))
+_SUFFIXES_3 = _longest_first(_STEP_3)
+_SUFFIXES_4 = _longest_first(_STEP_4)
+_SUFFIXES_4_NLTK = _longest_first((*_STEP_4, "ment", "ent", "ion"))
+_IRREGULAR = {
+    form: base
+    for base, forms in {
+        "sky": ("sky", "skies"), "die": ("dying",), "lie": ("lying",), "tie": ("tying",), "news": ("news",),
+        "inning": ("innings", "inning"), "outing": ("outings", "outing"), "canning": ("cannings", "canning"),
+        "howe": ("howe",), "proceed": ("proceed",), "exceed": ("exceed",), "succeed": ("succeed",),
+    }.items()
+    for form in forms
+}  # fmt: skip
+
+
+_KINDS = bytes(118 if code in b"aeiou" else 121 if code == 121 else 99 for code in range(256))  # v, y or c
+
+
+def _shape(word: str) -> bytes:
+    """One letter a character: ``v`` for vowels, ``c`` for consonants. A shape's beginning is its stem's shape."""
+    shape = word.encode("latin-1", "replace").translate(_KINDS)
+    while (place := shape.find(b"y")) >= 0:
+        vowel = place > 0 and shape[place - 1] == 99
+        shape = shape.replace(b"y", b"v" if vowel else b"c", 1)
+    return shape
+
+
+def _measure(word: str) -> int:
+    return _shape(word).count(b"vc")
+
+
+def _has_vowel(word: str) -> bool:
+    return b"v" in _shape(word)
+
+
+def _ends_cvc(word: str) -> bool:
+    """Porter's condition *o: consonant, vowel, consonant, the last of them not w, x or y."""
+    return word[-1] not in "wxy" and _shape(word)[-3:] == b"cvc"
+
+
+def _ends_cvc_nltk(word: str) -> bool:
+    """The same, and also true of a vowel and a consonant that are the whole word."""
+    return _ends_cvc(word) or _shape(word) == b"vc"
+
+
+def _step_1b(word: str, doubles_kept: str, short: Callable[[str], bool]) -> str:
+    """``-eed``, ``-ed``, ``-ing`` and the repairs after them; ``short`` is condition *o."""
+    if word.endswith("eed"):
+        return word[:-1] if _measure(word[:-3]) > 0 else word
+    stem = word[:-2] if word.endswith("ed") else word[:-3] if word.endswith("ing") else ""
+    if not stem or not _has_vowel(stem):
+        return word
+    if stem.endswith(("at", "bl", "iz")):
+        return stem + "e"
+    if stem[-2:-1] == stem[-1] and stem[-1] not in doubles_kept and _shape(stem)[-1] == 99:
+        return stem[:-1]
+    if _measure(stem) == 1 and short(stem):
+        return stem + "e"
+    return stem
+
+
+def _longest(word: str, suffixes: tuple[str, ...]) -> str:
+    """The longest of ``suffixes`` (longest first) that ends ``word``, or an empty string."""
+    if not word.endswith(suffixes):
+        return ""
+    return next(suffix for suffix in suffixes if word.endswith(suffix))
+
+
+def _replace(word: str, suffixes: tuple[str, ...], endings: dict[str, str], least: int) -> str:
+    """Replace the longest listed suffix if the stem before it has a measure of more than ``least``."""
+    suffix = _longest(word, suffixes)
+    if not suffix:
+        return word
+    stem = word[: -len(suffix)]
+    return stem + endings.get(suffix, "") if _measure(stem) > least else word
+
+
+def _step_5(word: str, short: Callable[[str], bool]) -> str:
+    if word.endswith("e"):
+        stem = word[:-1]
+        measure = _measure(stem)
+        if measure > 1 or (measure == 1 and not short(stem)):
+            word = stem
+    if word.endswith("ll") and _measure(word[:-1]) > 1:
+        word = word[:-1]
+    return word
+
+
+def stem_rouge155(word: str) -> str:
+    """Stem a lower-case ASCII word as ROUGE-1.5.5 does (exception lists are looked up before, not here).
+
+    Each step is tried only on words whose last letter can end one of its suffixes.
+    """
+    if len(word) < 3:
+        return word
+    if word[-1] == "s":
+        if word.endswith(("sses", "ies")):
+            word = word[:-2]
+        elif word[-2] != "s":
+            word = word[:-1]
+    if word[-1] in "dg":
+        word = _step_1b(word, "lszy", _ends_cvc)
+    if word[-1] == "y" and _has_vowel(word[:-1]):
+        word = word[:-1] + "i"
+    if word[-1] in "ilmnrs":
+        word = _replace(word, _SUFFIXES_2, _STEP_2, 0)
+    if word[-1] in "eils":
+        word = _replace(word, _SUFFIXES_3, _STEP_3, 0)
+    if word[-1] in "ceilmrstu":
+        word = _replace(word, _SUFFIXES_4, {}, 1)
+    if word[-1] in "nt":
+        word = _step_4_rouge155(word)
+    return _step_5(word, _ends_cvc) if word[-1] in "el" else word
+
+
+def _step_4_rouge155(word: str) -> str:
+    """What the tool tries after the list: ``-ment``, then ``-ent`` or ``-ion`` after s or t."""
+    if word.endswith("ment") and _measure(word[:-4]) > 1:
+        word = word[:-4]
+    if word.endswith("ent"):
+        return word[:-3] if _measure(word[:-3]) > 1 else word
+    return word[:-3] if word.endswith(("sion", "tion")) and _measure(word[:-3]) > 1 else word
+
+
+def stem_nltk(word: str) -> str:
+    """Stem a lower-case word as NLTK's ``PorterStemmer`` does in its default (extended) mode."""
+    if word in _IRREGULAR:
+        return _IRREGULAR[word]
+    if len(word) <= 2:
+        return word
+    if word[-1] == "s":
+        word = _step_1a_nltk(word)
+    if word.endswith("ied"):
+        word = word[:-1] if len(word) == 4 else word[:-2]
+    elif word[-1] in "dg":
+        word = _step_1b(word, "lsz", _ends_cvc_nltk)
+    if word[-1] == "y" and len(word) > 2 and _shape(word)[-2] == 99:
+        word = word[:-1] + "i"
+    if word[-1] in "ilmnrs":
+        word = _step_2_nltk(word)
+    if word[-1] in "eils":
+        word = _replace(word, _SUFFIXES_3, _STEP_3, 0)
+    if word[-1] in "ceilmnrstu":
+        word = _step_4_nltk(word)
+    return _step_5(word, _ends_cvc_nltk) if word[-1] in "el" else word
+
+
+def _step_4_nltk(word: str) -> str:
+    suffix = _longest(word, _SUFFIXES_4_NLTK)
+    if not suffix:
+        return word
+    stem = word[: -len(suffix)]
+    return stem if _measure(stem) > 1 and (suffix != "ion" or stem[-1] in "st") else word
+
+
+def _step_1a_nltk(word: str) -> str:
+    if word.endswith("ies"):
+        return word[:-1] if len(word) == 4 else word[:-2]
+    if word.endswith("sses"):
+        return word[:-2]
+    return word[:-1] if word.endswith("s") and not word.endswith("ss") else word
+
+
+def _step_2_nltk(word: str) -> str:
+    if word.endswith("alli") and _measure(word[:-4]) > 0:
+        return _step_2_nltk(word[:-2])
+    suffix = _longest(word, _SUFFIXES_2_NLTK)
+    if not suffix:
+        return word
+    stem = word[: -len(suffix)]
+    if suffix == "logi":  # the l counts as part of the stem
+        return stem + "log" if _measure(stem + "l") > 0 else word
+    if _measure(stem) > 0:
+        return stem + ("ful" if suffix == "fulli" else _STEP_2[suffix])
+    return word

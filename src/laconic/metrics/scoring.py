@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 from laconic.config.section import Section
 from laconic.errors import ConfigError, unknown_choice
 from laconic.metrics.rouge import RougeResult, rouge
-from laconic.metrics.rouge_options import make_options, parse_kind
+from laconic.metrics.rouge_engine import make_options, parse_kind
 from laconic.metrics.rouge_text import TEXTS
 from laconic.text.sentences import sentence_strings
 
@@ -29,8 +29,7 @@ class Scoring:
     by_sentence: bool = False
 
 
-# Specification contrastive f (the flags of the data's authors), distraction e (the scorer of the release), coconet f,
-# coarse-to-fine c.44 and g.
+# Where each comes from: docs/comparing.md.
 PROFILES: dict[str, Scoring] = {
     "gigaword": Scoring(
         {"profile": "rouge155", "stem": True, "multi": "average"},

@@ -80,10 +80,11 @@ def paired_t_test(first: Sequence[float], second: Sequence[float]) -> TestResult
     mean, deviation = float(difference.mean()), float(difference.std(ddof=1))
     if deviation == 0.0:
         return TestResult(mean, 1.0 if mean == 0 else 0.0, total, 0.0 if mean == 0 else math.copysign(math.inf, mean))
-    error = deviation / math.sqrt(total)
-    t = mean / error
-    half = float(stats.t.ppf(0.975, total - 1)) * error
-    return TestResult(mean, float(2.0 * stats.t.sf(abs(t), total - 1)), total, t, mean - half, mean + half)
+    found = stats.ttest_1samp(difference, 0.0)
+    interval = found.confidence_interval(0.95)
+    return TestResult(
+        mean, float(found.pvalue), total, float(found.statistic), float(interval.low), float(interval.high)
+    )
 
 
 def holm(p_values: Mapping[str, float]) -> dict[str, float]:

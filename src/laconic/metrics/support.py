@@ -25,8 +25,18 @@ from rapidfuzz.distance import OSA
 
 from laconic.metrics.dates import DATE_WORDS, dates
 from laconic.metrics.quantities import NUMBER_WORDS, Key, Quantity, quantities
-from laconic.metrics.wordlists import place_adjectives, smart_stop_words, younger_words
-from laconic.metrics.words import WORD, irregular_forms, is_ordinary, is_stop_word, lowered, stem, words
+from laconic.metrics.words import (
+    WORD,
+    irregular_forms,
+    is_ordinary,
+    is_stop_word,
+    lowered,
+    place_adjectives,
+    smart_stop_words,
+    stem,
+    words,
+    younger_words,
+)
 
 Kind = Literal["number", "date", "name", "word"]
 CLAIMS: tuple[Kind, ...] = ("number", "date", "name")
@@ -96,7 +106,7 @@ class SupportReport:
         return 1.0 - len(self.unsupported) / total if total else None
 
 
-class Source:
+class SourceFacts:
     """A document as summaries are compared with it; what a comparison needs is made when it is first needed."""
 
     def __init__(self, text: str) -> None:
@@ -243,7 +253,7 @@ class Source:
         return found.span() if found else None
 
 
-def check_support(summary: str, source: str | Source) -> SupportReport:
+def check_support(summary: str, source: str | SourceFacts) -> SupportReport:
     """Compare a summary's numbers, dates, names and content words with its source.
 
     * numbers: by value ("two million" is 2,000,000, "3 billion" is not "3 million"), with their unit where the summary
@@ -253,7 +263,7 @@ def check_support(summary: str, source: str | Source) -> SupportReport:
       initials support the name in full and back; spelling with blanks or hyphens does not matter;
     * words: the word or another form of it.
     """
-    given = source if isinstance(source, Source) else Source(source)
+    given = source if isinstance(source, SourceFacts) else SourceFacts(source)
     read = read_quantities(summary, lowered(summary), frozenset(words(summary)))
     claims = [_quantity_claim(summary, quantity, given) for quantity in read if quantity.needs]
     claims += _word_claims(summary, [(quantity.start, quantity.end) for quantity in read], given)
@@ -271,7 +281,7 @@ def read_quantities(text: str, lower: str, known: AbstractSet[str]) -> list[Quan
     return found + list(quantities(text, lower, known, [(quantity.start, quantity.end) for quantity in found]))
 
 
-def _quantity_claim(summary: str, quantity: Quantity, source: Source) -> Claim:
+def _quantity_claim(summary: str, quantity: Quantity, source: SourceFacts) -> Claim:
     kind: Kind = "date" if quantity.kind == "date" else "name" if quantity.kind == "name" else "number"
     found: Span | None = None
     for group in quantity.needs:
@@ -304,7 +314,7 @@ class _Word:
         return _bare(self.lower)
 
 
-def _word_claims(summary: str, taken: Sequence[Span], source: Source) -> list[Claim]:
+def _word_claims(summary: str, taken: Sequence[Span], source: SourceFacts) -> list[Claim]:
     listed = _content_words(summary, taken)
     _mark_names(listed, source)
     claims: list[Claim] = []
@@ -357,7 +367,7 @@ def _content_words(summary: str, taken: Sequence[Span]) -> list[_Word]:
     return sorted(found, key=lambda word: word.start)
 
 
-def _mark_names(listed: Sequence[_Word], source: Source) -> None:
+def _mark_names(listed: Sequence[_Word], source: SourceFacts) -> None:
     """Capitals tell names where most words go without."""
     within = [word for word in listed if not word.opens and word.apart and word.text[0].isalpha()]
     capitals = sum(word.text[0].isupper() for word in within)
@@ -385,7 +395,7 @@ def _is_coined(text: str, shouted: bool) -> bool:
     return not text.isupper() or (not shouted and 2 < len(text) < 5)
 
 
-def _word_place(word: str, source: Source) -> Span | None:
+def _word_place(word: str, source: SourceFacts) -> Span | None:
     if word in source.known:
         return source.find([word])
     other = source.form_of(word)
@@ -394,7 +404,7 @@ def _word_place(word: str, source: Source) -> Span | None:
     return source.find([other]) if other else None
 
 
-def _name_place(run: Sequence[_Word], source: Source) -> Span | None:
+def _name_place(run: Sequence[_Word], source: SourceFacts) -> Span | None:
     """Where the name stands: all of its words must be there, or its initials, or its letters in one word."""
     forms = [_form(word, source) for word in run]
     if all(forms):
@@ -405,7 +415,7 @@ def _name_place(run: Sequence[_Word], source: Source) -> Span | None:
     return source.find_initials(letters) if len(run) == 1 and len(letters) <= 6 else None
 
 
-def _initials_place(summary: str, place: int, source: Source) -> Span | None:
+def _initials_place(summary: str, place: int, source: SourceFacts) -> Span | None:
     """Where the source has the initials of the capitalised words around ``place`` ("PG&E", "U.S.")."""
     for run in _CAPITAL_RUN.finditer(summary):
         if run.start() <= place < run.end():
@@ -418,7 +428,7 @@ def _initials_place(summary: str, place: int, source: Source) -> Span | None:
     return None
 
 
-def _form(word: _Word, source: Source) -> str | None:
+def _form(word: _Word, source: SourceFacts) -> str | None:
     """The form of a name's word in the source."""
     bare = word.bare
     for form in (word.lower, bare, *_related(bare)):

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import re
 from functools import cache
+from pathlib import Path
 
 import Stemmer
-
-from laconic.metrics.wordlists import ordinary_stems, smart_stop_words, wordnet_exceptions, younger_words
 
 WORD = re.compile(r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af]|[^\W_]+(?:['’][^\W_]+)*")
 _ASCII_WORD = re.compile(r"[a-z0-9]+(?:'[a-z0-9]+)*")  # the same where all is ASCII, in half the time
@@ -19,28 +18,11 @@ _PREFIX = re.compile(
     r"(?:re|un|pre|non|over|under|sub|super|multi|micro|auto|anti|inter|mis|out|counter|cross)(?=\w{4})"
 )
 # ROUGE's exception lists begin with four letters.
-_IRREGULAR = {
-    **{
-        "met": "meet",
-        "led": "lead",
-        "ran": "run",
-        "won": "win",
-        "fed": "feed",
-        "men": "man",
-        "sat": "sit",
-        "saw": "see",
-    },
-    **{
-        "got": "get",
-        "ate": "eat",
-        "dug": "dig",
-        "hid": "hide",
-        "lit": "light",
-        "fled": "flee",
-        "tied": "tie",
-        "lay": "lie",
-    },
-}
+_IRREGULAR_PAIRS = (
+    "met:meet led:lead ran:run won:win fed:feed men:man sat:sit saw:see "
+    "got:get ate:eat dug:dig hid:hide lit:light fled:flee tied:tie lay:lie"
+)
+_IRREGULAR = dict(pair.split(":") for pair in _IRREGULAR_PAIRS.split())
 _MOST_STEMS = 200_000
 
 
@@ -106,3 +88,48 @@ def is_ordinary(word: str) -> bool:
 @cache
 def _stemmer() -> Stemmer.Stemmer:
     return Stemmer.Stemmer("english", 0)
+
+
+# ----------------------------------------------------------------------------------------------------------- word lists
+
+
+_DATA = Path(__file__).parent / "data"
+
+
+def _lines(name: str) -> list[str]:
+    text = (_DATA / name).read_text(encoding="ascii")
+    return [line for line in text.splitlines() if line and not line.startswith("#")]
+
+
+@cache
+def wordnet_exceptions() -> dict[str, str]:
+    """Inflected form -> base form, from WordNet 2.0's exception lists (notice in the data file)."""
+    return {form: base for base, *forms in map(str.split, _lines("wordnet_exceptions.txt")) for form in forms}
+
+
+@cache
+def smart_stop_words() -> frozenset[str]:
+    """English function words, lower-case, letters and digits only."""
+    return frozenset(word for line in _lines("smart_stop_words.txt") for word in line.split())
+
+
+@cache
+def ordinary_stems() -> frozenset[str]:
+    """Stems of the words that WordNet 3.0 does not write with a capital (notice in the data file).
+
+    With a minus in front: a name that is also the stem of such a word.
+    """
+    return frozenset(_lines("ordinary_stems.txt"))
+
+
+@cache
+def younger_words() -> frozenset[str]:
+    """Ordinary words that WordNet lacks."""
+    return frozenset(word for line in _lines("younger_words.txt") for word in line.split())
+
+
+@cache
+def place_adjectives() -> dict[str, str]:
+    """Adjective -> place ("french" -> "france"), and back."""
+    pairs = [line.split() for line in _lines("place_adjectives.txt")]
+    return {one: other for pair in pairs for one, other in (pair, pair[::-1])}

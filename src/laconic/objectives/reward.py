@@ -16,11 +16,9 @@ from functools import lru_cache
 from pydantic import Field
 
 from laconic.config.section import Section
-from laconic.metrics.porter import stem_rouge155
-from laconic.metrics.rouge_engine import RougeEngine
-from laconic.metrics.rouge_options import make_options, parse_kind
-from laconic.metrics.rouge_text import TextOptions, shared_text
-from laconic.metrics.wordlists import smart_stop_words
+from laconic.metrics.rouge_engine import RougeEngine, make_options, parse_kind
+from laconic.metrics.rouge_text import TextOptions, shared_text, stem_rouge155
+from laconic.metrics.words import smart_stop_words
 
 _PROFILE = "unicode"
 _stem = lru_cache(maxsize=100_000)(stem_rouge155)

@@ -14,7 +14,7 @@ from typing import Any
 
 from laconic.errors import LaconicError
 from laconic.explain.record import support_to_dict, to_dict
-from laconic.metrics.support import Source, check_support
+from laconic.metrics.support import SourceFacts, check_support
 from laconic.server.batching import AbandonedError, Batcher, BatchLimits, Job, QueueFullError
 from laconic.server.catalogue import Catalogue, Served
 from laconic.server.metrics import Metrics
@@ -293,7 +293,7 @@ def rendered(order: Order, summary: Summary) -> dict[str, Any]:
     if not order.explain:
         return to_dict(_bare(summary), document=False, attention=False)
     record = to_dict(summary, attention=order.attention)
-    source = Source(summary.document)
+    source = SourceFacts(summary.document)
     record["support"] = support_to_dict(check_support(summary.text, source))
     for alternative, values in zip(summary.alternatives, record.get("alternatives", ()), strict=True):
         values["support"] = support_to_dict(check_support(alternative.text, source))

@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from alignments import alignment_error_rate, hard_alignment
 from laconic.config.names import MODELS, build
 from laconic.config.schema import SearchConfig, TextConfig
 from laconic.errors import ConfigError
@@ -24,8 +25,7 @@ from laconic.evaluation.align import (
     sharpness,
     word_map,
 )
-from laconic.metrics.alignment import alignment_error_rate, hard_alignment
-from laconic.metrics.links import Links, WordPair, lexical_links, word_pairs
+from laconic.metrics.alignment import Links, WordPair, lexical_links, word_pairs
 from laconic.models.folder import LoadedModel
 from laconic.summarizer import Summarizer
 from laconic.systems.neural import NeuralSystem

@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from laconic.errors import ConfigError, DataError
-from laconic.metrics.lcs import lcs_length, lcs_positions, union_hits, weighted_positions
-from laconic.metrics.porter import stem_rouge155
+from laconic.metrics.overlap import lcs_length, lcs_positions, union_hits, weighted_positions
 from laconic.metrics.rouge import rouge
 from laconic.metrics.rouge_engine import limit_bytes, limit_words
+from laconic.metrics.rouge_text import stem_rouge155
 
 SMALL = st.lists(st.integers(0, 5), max_size=25)
 
@@ -54,7 +54,7 @@ def test_lcs_positions_are_those_of_the_table(reference, hypothesis):
 @given(SMALL, SMALL)
 @settings(max_examples=100, deadline=None)
 def test_lcs_of_long_texts_is_the_same_in_blocks(reference, hypothesis):
-    import laconic.metrics.lcs as module
+    import laconic.metrics.overlap as module
 
     whole = lcs_positions(reference, hypothesis)
     kept, module._KEPT_BITS = module._KEPT_BITS, 1

@@ -11,8 +11,8 @@ import pytest
 
 from laconic.config.loading import load_recipe, resolve_run
 from laconic.errors import ConfigError
-from laconic.metrics.porter import stem_rouge155
 from laconic.metrics.rouge import rouge
+from laconic.metrics.rouge_text import stem_rouge155
 from laconic.metrics.scoring import PROFILES, score_texts, scoring, sentence_lines
 
 

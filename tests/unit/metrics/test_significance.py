@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import math
 import random
 
 import numpy as np
 import pytest
 from scipy import stats
 
+from laconic.errors import DataError
 from laconic.metrics import significance
 from laconic.metrics.significance import (
     approximate_randomization,
@@ -99,6 +101,7 @@ def test_students_test_without_any_spread() -> None:
 def test_holm_multiplies_by_what_is_left_and_never_falls() -> None:
     assert holm({"a": 0.02, "b": 0.011, "c": 0.5}) == pytest.approx({"b": 0.033, "a": 0.04, "c": 0.5})
     assert holm({"a": 0.02, "b": 0.019, "c": 0.5}) == pytest.approx({"b": 0.057, "a": 0.057, "c": 0.5})
+    assert holm({"x": 0.9, "y": 0.8}) == {"x": 1.0, "y": 1.0}
     assert list(holm({"z": 0.2, "a": 0.1})) == ["z", "a"]
 
 
@@ -114,3 +117,29 @@ def test_all_samples_are_drawn_however_they_are_cut(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(np.random, "default_rng", lambda seed: Generator())
     assert paired_bootstrap([2.0] * 4, [0.0] * 4, samples=7).p == 2 / 8
     assert (sum(drawn), max(drawn)) == (7, 2)
+
+
+def test_tests_agree_on_clear_cases():
+    generator = random.Random(1)
+    base = [generator.random() for _ in range(200)]
+    better = [value + 0.1 + 0.05 * generator.random() for value in base]
+    same = [value + generator.gauss(0, 0.1) for value in base]
+    for test in (paired_bootstrap, approximate_randomization, paired_t_test):
+        assert test(better, base).p < 0.001
+        assert test(better, base).difference > 0
+        assert test(same, base).p > 0.01
+    assert paired_bootstrap(same, base) == paired_bootstrap(same, base)  # seeded
+    found = paired_bootstrap(better, base)
+    assert found.low < found.difference < found.high
+    low, high = bootstrap_interval(base)
+    assert low < np.mean(base) < high
+
+
+@pytest.mark.parametrize("test", [paired_bootstrap, approximate_randomization, paired_t_test])
+def test_wrong_scores_are_refused(test):
+    with pytest.raises(DataError, match="2 and 1"):
+        test([1.0, 2.0], [1.0])
+    with pytest.raises(DataError):
+        test([], [])
+    with pytest.raises(DataError, match="finite"):
+        test([1.0, math.nan], [1.0, 2.0])

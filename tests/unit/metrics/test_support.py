@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from laconic.metrics.support import Source, check_support
+from laconic.metrics.support import SourceFacts, check_support
 from laconic.metrics.words import is_ordinary, lowered, stem, words
 
 CASES = Path(__file__).parent / "support_cases.tsv"
@@ -91,7 +91,7 @@ def test_words_of_other_languages_are_no_names() -> None:
 
 
 def test_a_source_serves_several_summaries() -> None:
-    source = Source("Ann went to Oslo on 5/14.")
+    source = SourceFacts("Ann went to Oslo on 5/14.")
     for summary in ("Ann in Oslo", "May 14", "Bob"):
         assert check_support(summary, source) == check_support(summary, source.text)
 
