@@ -30,7 +30,8 @@ LAYERS: list[set[str]] = [
     {"models", "objectives", "extractive", "explain"},
     {"training", "summarizer", "systems"},
     {"evaluation"},
-    {"server", "cli"},
+    {"study", "server"},
+    {"cli"},
 ]
 SAME_LAYER = {
     ("text", "config"),
@@ -38,7 +39,6 @@ SAME_LAYER = {
     ("jobs", "errors"),
     ("types", "errors"),
     ("models", "objectives"),
-    ("cli", "server"),
     ("summarizer", "systems"),
     ("systems", "summarizer"),  # bulk jobs; an extractive method knows nothing of it
 }

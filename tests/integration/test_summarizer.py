@@ -20,7 +20,6 @@ from laconic.cli import summarize as summarize_command
 from laconic.cli.main import main
 from laconic.config.schema import RunConfig, SearchConfig, TextConfig, TrainingConfig
 from laconic.errors import ConfigError, DataError, ModelError
-from laconic.evaluation import calibration
 from laconic.evaluation.systems import Contender
 from laconic.metrics.confidence import Calibration
 from laconic.metrics.consensus import by_consensus
@@ -29,6 +28,7 @@ from laconic.models.folder import LoadedModel, save_model_folder
 from laconic.models.seq2seq import Seq2Seq
 from laconic.server.catalogue import Catalogue, open_models
 from laconic.server.settings import Settings
+from laconic.study import calibration
 from laconic.systems.extractive import locate, shorten
 from laconic.text.tokenizer import BpeTokenizer, WordTokenizer
 from laconic.types import Record

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     import numpy as np
 
     from laconic.data.readers import ReadOptions
-    from laconic.evaluation.align import ForcedPair, HeadTable, MapChoice, Sharpness
     from laconic.explain.heatmap import HeatMap
     from laconic.metrics.alignment import Links, WordPair
+    from laconic.study.align import ForcedPair, HeadTable, MapChoice, Sharpness
     from laconic.systems.neural import NeuralSystem
     from laconic.types import Record
 
@@ -166,7 +166,7 @@ class Linking:
 def show_table(model: str, source: Source, options: Linking) -> None:
     """Print the error rate of every head and the choice."""
     pairs, links = linked_pairs(source, options)
-    from laconic.evaluation.align import head_table
+    from laconic.study.align import head_table
 
     system = opened(model, options.device)
     with progress("Reading pairs", total=len(pairs)) as bar:
@@ -277,7 +277,7 @@ class Maps:
     """The maps asked for, by model: ``MODEL@MAP`` reads another model's, so that two can be compared."""
 
     def __init__(self, model: str, wanted: Sequence[str], device: str, batch_size: int) -> None:
-        from laconic.evaluation.align import MapChoice
+        from laconic.study.align import MapChoice
 
         self.first, self.batch_size = model, batch_size
         self.wanted: list[tuple[str, MapChoice]] = []
@@ -299,7 +299,7 @@ class Maps:
         self, by_model: dict[str, list[ForcedPair]], advance: Any = None
     ) -> list[list[tuple[ForcedPair, np.ndarray]]]:
         """For each map wanted, every pair with its weights (T, S)."""
-        from laconic.evaluation.align import attention_maps
+        from laconic.study.align import attention_maps
 
         found: dict[tuple[str, MapChoice], Weighed] = {one: [] for one in self.wanted}
         for name, pairs in by_model.items():
@@ -315,8 +315,8 @@ class Maps:
 
 def show_sharpness(maps: Maps, source: Source, rule: str, as_json: bool) -> None:
     """Print mean entropy and mean maximum of each map over the data."""
-    from laconic.evaluation.align import forced_pairs, sharpness
     from laconic.metrics.alignment import word_pairs
+    from laconic.study.align import forced_pairs, sharpness
 
     pairs = word_pairs(list(islice(source.records(), source.most)), rule)
     if not pairs:
@@ -366,7 +366,7 @@ def wanted_pair(source: Source, text: str | None, pair_id: str | None, summary: 
 
 def show_maps(maps: Maps, pair: WordPair, rule: str, output: Output) -> None:
     """Draw the maps of one pair, or print their numbers."""
-    from laconic.evaluation.align import decoded_pair, forced_pairs
+    from laconic.study.align import decoded_pair, forced_pairs
 
     by_model: dict[str, list[ForcedPair]] = {}
     if output.own_summary or not pair.summary:
@@ -390,8 +390,8 @@ def show_maps(maps: Maps, pair: WordPair, rule: str, output: Output) -> None:
 
 def heat_maps(maps: Maps, by_model: dict[str, list[ForcedPair]]) -> tuple[list[HeatMap], list[dict[str, Any]]]:
     """The maps to draw, and the same as JSON values."""
-    from laconic.evaluation.align import sharpness, word_map
     from laconic.explain.heatmap import HeatMap
+    from laconic.study.align import sharpness, word_map
 
     drawn, values = [], []
     for (model, choice), found in zip(maps.wanted, maps.read(by_model), strict=True):

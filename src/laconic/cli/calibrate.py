@@ -14,7 +14,7 @@ from laconic.errors import ConfigError, ModelError, unknown_choice
 from laconic.text.control import safe_print as print
 
 if TYPE_CHECKING:
-    from laconic.evaluation.calibration import Reliability
+    from laconic.study.calibration import Reliability
 
 FORMATS = (".png", ".svg", ".pdf")
 
@@ -42,8 +42,8 @@ def command(
     if diagram is not None and diagram.suffix not in FORMATS:
         raise ConfigError(unknown_choice("picture format", diagram.suffix or diagram.name, FORMATS))
     from laconic.data.readers import ReadOptions, read_with
-    from laconic.evaluation.calibration import calibrate, describe
     from laconic.evaluation.systems import model_folder
+    from laconic.study.calibration import calibrate, describe
     from laconic.summarizer import Summarizer
 
     folder = model_folder(model)

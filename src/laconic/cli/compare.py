@@ -23,9 +23,9 @@ from laconic.text.control import safe_print as print
 
 if TYPE_CHECKING:
     from laconic.config.schema import DataConfig, RunConfig
-    from laconic.evaluation.compare_plan import Plan
-    from laconic.evaluation.compare_run import Outcome
-    from laconic.evaluation.compare_table import Comparison
+    from laconic.study.comparison import Outcome
+    from laconic.study.plan import Plan
+    from laconic.study.report import ComparisonTable
     from laconic.training.state import TrainResult
     from laconic.types import Record
 
@@ -60,11 +60,9 @@ def command(
     The folder gets compare.md, compare.csv, compare.json and compare.html. Interrupted, the same command goes on
     where it stopped. A row that fails is named in the table, and the exit code is 1.
     """
-    from laconic.evaluation.compare_run import Comparison as Run
-    from laconic.evaluation.compare_run import Surroundings
-    from laconic.evaluation.compare_significance import named_test
-    from laconic.evaluation.compare_table import as_dict, cells, compare, copying, notes
-    from laconic.evaluation.copy_table import NOTE
+    from laconic.study.comparison import Comparison, Surroundings
+    from laconic.study.report import as_dict, cells, compare, notes
+    from laconic.study.tables import COPYING_NOTE, copy_table, named_test
 
     if os.environ.get("WORLD_SIZE", "1") != "1":
         raise ConfigError("laconic compare runs in one process; train with several, then compare the run folders.")
@@ -75,7 +73,7 @@ def command(
     folder = out or _folder(plan, what, size, path)
     around = Surroundings(_train, lambda title, total: progress(title, total=total), _note, device)
     with only_here(folder):
-        comparison = Run(plan, records, folder, around)
+        comparison = Comparison(plan, records, folder, around)
         try:
             outcomes = comparison.run()
         except KeyboardInterrupt:
@@ -89,10 +87,10 @@ def command(
     else:
         header, lines = cells(table)
         print(aligned(header, lines))
-        header, lines = copying(table)
+        header, lines = copy_table(table.rows)
         if lines:
             print(f"\n{aligned(header, lines)}")
-            print(NOTE)
+            print(COPYING_NOTE)
         print("\n".join(["", *notes(table), f"{folder}/compare.html, .md, .csv, .json"]))
     if table.failed:
         raise typer.Exit(FAILED)
@@ -107,7 +105,7 @@ def _plan(
     overrides: list[str],
     baseline: str | None,
 ) -> Plan:
-    from laconic.evaluation.compare_plan import Choice, plan_recipe, plan_systems
+    from laconic.study.plan import Choice, plan_recipe, plan_systems
 
     changes = parse_overrides(overrides)
     is_recipe = [name in recipe_names() or Path(name).suffix in {".yaml", ".yml"} for name in what]
@@ -181,16 +179,15 @@ class _Titled:
         self._bar.update(completed, description=self._title + self._stage, **shown)
 
 
-def _write(table: Comparison, outcomes: list[Outcome], sampled: list[Record], folder: Path) -> None:
-    from laconic.evaluation.compare_report import report
-    from laconic.evaluation.compare_table import as_dict, csv_text, markdown
+def _write(table: ComparisonTable, outcomes: list[Outcome], sampled: list[Record], folder: Path) -> None:
+    from laconic.study.report import as_dict, csv_text, markdown, page
 
     said = "laconic " + shlex.join(_arguments())
     files = {
         "compare.md": markdown(table, said),
         "compare.csv": csv_text(table),
         "compare.json": json.dumps(as_dict(table), indent=2, ensure_ascii=False) + "\n",
-        "compare.html": report(table, outcomes, sampled, said),
+        "compare.html": page(table, outcomes, sampled, said),
     }
     for name, text in files.items():
         write_text(folder / name, text)

@@ -184,7 +184,7 @@ def _verdict(results: list[EvaluationResult]) -> str:
 
 
 def _table(results: list[EvaluationResult], records: list[Record], verdict: str) -> str:
-    from laconic.evaluation.compare import result_table
+    from laconic.study.tables import result_table
 
     header, rows, notes = result_table(results)
     return "\n".join(["", aligned(header, rows), "", *notes, verdict])
@@ -198,8 +198,8 @@ def _report(
     samples: list[Record],
     summaries: list[Summary],
 ) -> str:
-    from laconic.evaluation.compare import result_table
     from laconic.explain.html import Curves, Prose, Samples, Section, Table, render_report
+    from laconic.study.tables import result_table
     from laconic.training.curves import read_curve
     from laconic.types import references_of
 

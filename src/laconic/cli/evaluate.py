@@ -21,9 +21,9 @@ from laconic.errors import ConfigError, DataError
 from laconic.text.control import safe_print as print
 
 if TYPE_CHECKING:
-    from laconic.evaluation.by_length import Bucket
     from laconic.evaluation.run import EvaluationOptions, EvaluationResult
     from laconic.evaluation.systems import Contender
+    from laconic.study.breakdown import Bucket
     from laconic.types import Record
 
 
@@ -78,8 +78,8 @@ def command(
     overrides = parse_overrides(search or [])
     overrides = overrides.get("search", overrides)
     from laconic.evaluation.run import options_of
-    from laconic.evaluation.sweep import sweep_names
     from laconic.evaluation.systems import Contender
+    from laconic.study.breakdown import sweep_names
     from laconic.systems.extractive import check_name, is_method
 
     sweeps = {spec: sweep_names(spec) for spec in sweep or []}
@@ -120,7 +120,7 @@ class Report:
         by_length: str | None,
         copying: bool = False,
     ) -> None:
-        from laconic.evaluation.by_length import buckets
+        from laconic.study.breakdown import buckets
 
         self.path, self.records, self.options, self.sweeps = path, records, options, sweeps
         self.copying = copying
@@ -130,8 +130,8 @@ class Report:
 
     def add(self, name: str, system: Contender, output: Path | None) -> None:
         """Decode with one system, or read what an earlier call decoded, and score."""
-        from laconic.evaluation.by_length import by_length
         from laconic.evaluation.run import predict, score
+        from laconic.study.breakdown import by_length
 
         records, options = self.records, self.options
         out = output / f"{_file_name(name)}.predictions.jsonl" if output else None
@@ -144,8 +144,8 @@ class Report:
 
     def as_dict(self) -> dict[str, Any]:
         """JSON-ready."""
-        from laconic.evaluation.by_length import as_dicts
-        from laconic.evaluation.compare import compared
+        from laconic.study.breakdown import as_dicts
+        from laconic.study.tables import compared
 
         content: dict[str, Any] = {"data": self.path, "systems": compared(list(self.results.values()))}
         if self.sweeps:
@@ -156,14 +156,13 @@ class Report:
 
     def text(self) -> str:
         """For people."""
-        from laconic.evaluation.compare import result_table
-        from laconic.evaluation.copy_table import NOTE, copy_table
-        from laconic.evaluation.sweep import best_lines
+        from laconic.study.breakdown import best_lines
+        from laconic.study.tables import COPYING_NOTE, copy_table, result_row, result_table
 
         header, rows, notes = result_table(list(self.results.values()))
         parts = [aligned(header, rows), ""]
         if self.copying:
-            parts += [aligned(*copy_table((r.system, r.measures) for r in self.results.values())), NOTE, ""]
+            parts += [aligned(*copy_table(map(result_row, self.results.values()))), COPYING_NOTE, ""]
         if self.sweeps:
             parts += [*best_lines(self._best(), self.results), ""]
         if self.buckets:
@@ -171,22 +170,22 @@ class Report:
         return "\n".join([*parts, f"{self.path}: {len(self.records)} records", *notes])
 
     def _best(self) -> dict[str, dict[str, str]]:
-        from laconic.evaluation.sweep import best_of
+        from laconic.study.breakdown import best_of
 
         return {spec: best_of([self.results[name] for name in names]) for spec, names in self.sweeps.items()}
 
     def _length_table(self) -> str:
-        from laconic.evaluation.compare import MEASURES, measure_cells
+        from laconic.study.tables import MEASURES, measure_column, result_row
 
-        shown = [measure for measure in MEASURES if measure[0].startswith(("repeated", "words"))]
+        shown = [measure_column(measure) for measure in MEASURES if measure[0].startswith(("repeated", "words"))]
         kinds = [f"ROUGE-{kind}" for kind in self.options.kinds]
-        header = ["document words", "system", "documents", *kinds, *[heading for heading, *_ in shown]]
+        header = ["document words", "system", "documents", *kinds, *[column.heading for column in shown]]
         rows = []
         for place, bucket in enumerate(self.buckets):
             for name, results in self.lengths.items():
                 figures = [f"{100 * results[place].value(kind):.2f}" for kind in self.options.kinds]
                 first = f"{bucket.name} (mean {bucket.mean:,.1f})"
-                cells = measure_cells(results[place], shown)
+                cells = [column.cell(result_row(results[place])) for column in shown]
                 rows.append([first, name, f"{len(bucket.places):,}", *figures, *cells])
         return aligned(header, rows, left=2)
 

@@ -16,7 +16,7 @@ from laconic.errors import ConfigError
 from laconic.text.control import safe_print as print
 
 if TYPE_CHECKING:
-    from laconic.evaluation.judge_analysis import Analysis
+    from laconic.study.judge import Analysis
 
 command = typer.Typer(
     add_completion=False,
@@ -45,7 +45,7 @@ def make(
 
     Give away DIR/sheets; keep DIR/key.json.
     """
-    from laconic.evaluation.judge import SHEETS, SheetOptions, make_sheets, read_predictions
+    from laconic.study.judge import SHEETS, SheetOptions, make_sheets, read_predictions
 
     bounds = re.fullmatch(r"\s*(-?\d+)\s*-\s*(-?\d+)\s*", scale)
     if bounds is None:
@@ -80,7 +80,7 @@ def analyse(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Print means, the annotators' agreement (Krippendorff's alpha) and paired tests with Holm's correction."""
-    from laconic.evaluation.judge_analysis import analyse as read
+    from laconic.study.judge import analyse as read
 
     found = read(folder, test)
     if found.absent and not quiet():

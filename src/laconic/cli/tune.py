@@ -21,7 +21,7 @@ from laconic.files import write_json
 from laconic.text.control import safe_print as print
 
 if TYPE_CHECKING:
-    from laconic.evaluation.tuning import Scored, TuningResult
+    from laconic.study.tuning import Scored, TuningResult
 
 SHOWN = 20  # rows of the table, the present settings besides
 METRICS = ("rouge1", "rouge2", "rougeL", "mean")
@@ -59,7 +59,7 @@ def command(
     Each batch is encoded once for all settings. Interrupted, or asked for more trials, the same command goes on where
     it stopped. The first trial is the model as it is.
     """
-    from laconic.evaluation.tuning_plan import described, parse_grid, parse_range, plan
+    from laconic.study.tuning import described, parse_grid, parse_range, plan
 
     if metric not in METRICS:
         raise ConfigError(unknown_choice("metric", metric, METRICS))
@@ -77,8 +77,8 @@ def command(
     from laconic.evaluation.predictions import fingerprint
     from laconic.evaluation.run import options_of
     from laconic.evaluation.systems import model_folder, weights_identity
-    from laconic.evaluation.tuning import TrialLog, trials_of, tune
-    from laconic.evaluation.tuning import apply as apply_settings
+    from laconic.study.tuning import TrialLog, trials_of, tune
+    from laconic.study.tuning import apply as apply_settings
     from laconic.systems.neural import NeuralSystem
 
     system = NeuralSystem.from_pretrained(model, device)

@@ -1,9 +1,4 @@
-"""The file of predictions: one JSON object a line, in the order of the records, complete or absent.
-
-While a split is being decoded the lines go to ``NAME.partial``, whose first line says what they are the
-predictions of. An interrupted evaluation of the same system on the same records goes on behind the last
-complete line; anything else starts over. Only a finished file gets its name.
-"""
+"""What was decoded, kept as JSON lines: one object a line, in a file that an interrupted job goes on with."""
 
 from __future__ import annotations
 
@@ -12,9 +7,8 @@ import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, Self, TextIO
 
-from laconic.files import write_text
 from laconic.types import Record, Summary, references_of
 
 
@@ -46,22 +40,31 @@ def prediction_of(summary: Summary, record: Record) -> dict[str, Any]:
     return line
 
 
-class PredictionFile:
-    """Predictions on their way to ``path`` (None: kept in memory only).
+class Journal:
+    """JSON lines that are on the disk when `add` returns; ``lines`` are those so far, an earlier process's first.
 
-    ``lines`` are those that exist already; `add` appends, `finish` gives the file its name.
+    A line that a crash cut short is dropped, and so is all of a file that does not begin with ``header``: its first
+    line, where there is one, says what the others are of. Without ``path`` lines are kept in memory only.
     """
 
-    def __init__(self, path: Path | None, digest: str) -> None:
-        self.path = path
+    def __init__(self, path: Path | None, header: Mapping[str, Any] | None = None) -> None:
         self.lines: list[dict[str, Any]] = []
-        self._digest = digest
         self._file: TextIO | None = None
-        if path is not None:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            self._open(path.with_name(path.name + ".partial"))
+        if path is None:
+            return
+        path.parent.mkdir(parents=True, exist_ok=True)
+        kept = [] if header is None else [json.dumps(header).encode() + b"\n"]
+        old = path.read_bytes().splitlines(keepends=True) if path.is_file() else []
+        for raw in old[len(kept) :] if old[: len(kept)] == kept else []:
+            line = _complete(raw)
+            if line is None:
+                break
+            self.lines.append(line)
+            kept.append(raw)
+        path.write_bytes(b"".join(kept))
+        self._file = path.open("a", encoding="utf-8")
 
-    def __enter__(self) -> PredictionFile:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -69,41 +72,24 @@ class PredictionFile:
             self._file.close()
 
     def add(self, lines: Iterable[Mapping[str, Any]]) -> None:
-        """Append predictions; they are on the disk when this returns."""
+        """Append them."""
         new = [dict(line) for line in lines]
         self.lines += new
         if self._file is not None:
-            self._file.writelines(json.dumps(line, ensure_ascii=False) + "\n" for line in new)
-            self._flush(self._file)
+            self._file.write(as_lines(new))
+            self._file.flush()
+            os.fsync(self._file.fileno())
 
-    def finish(self) -> None:
-        """Give the complete file its name, replacing an older one."""
-        if self.path is None or self._file is None:
-            return
-        self._file.close()
-        self._file = None
-        write_text(self.path, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in self.lines))
-        self.path.with_name(self.path.name + ".partial").unlink(missing_ok=True)
 
-    def _open(self, partial: Path) -> None:
-        header = json.dumps({"predictions_of": self._digest})
-        kept = header.encode() + b"\n"
-        if partial.is_file():
-            old = partial.read_bytes().splitlines(keepends=True)
-            if old and old[0] == kept:
-                for raw in old[1:]:
-                    line = _complete(raw)
-                    if line is None:
-                        break
-                    self.lines.append(line)
-                    kept += raw
-        partial.write_bytes(kept)
-        self._file = partial.open("a", encoding="utf-8")
+def as_lines(values: Iterable[Mapping[str, Any]]) -> str:
+    """JSON lines."""
+    return "".join(json.dumps(value, ensure_ascii=False) + "\n" for value in values)
 
-    @staticmethod
-    def _flush(file: TextIO) -> None:
-        file.flush()
-        os.fsync(file.fileno())
+
+def read_lines(path: Path) -> list[dict[str, Any]]:
+    """The objects of a file of JSON lines that is complete."""
+    with path.open(encoding="utf-8") as file:
+        return [json.loads(line) for line in file]
 
 
 def _complete(raw: bytes) -> dict[str, Any] | None:

@@ -16,8 +16,9 @@ from laconic.config.schema import EvaluationConfig
 from laconic.config.section import validate
 from laconic.errors import DataError
 from laconic.evaluation.measures import measure, reading_measures
-from laconic.evaluation.predictions import PredictionFile, fingerprint, prediction_of
+from laconic.evaluation.predictions import Journal, as_lines, fingerprint, prediction_of
 from laconic.evaluation.systems import Contender, Progress
+from laconic.files import write_text
 from laconic.metrics.rouge import RougeResult
 from laconic.metrics.scoring import RunScoring, Shown, score_texts, scoring
 from laconic.text.numbers import restore_numbers
@@ -150,9 +151,10 @@ def predict(
     watch: Watch | None = None,
 ) -> tuple[list[dict[str, Any]], float]:
     """The first half of `evaluate`: the predictions, and the seconds it took; 0 where an earlier call had made some."""
-    _refuse_unscorable(records)
+    refuse_unscorable(records, "evaluate")
     start = time.perf_counter()
-    with PredictionFile(out, fingerprint(system.identity, records)) as predictions:
+    partial = None if out is None else out.with_name(out.name + ".partial")
+    with Journal(partial, {"predictions_of": fingerprint(system.identity, records)}) as predictions:
         done = len(predictions.lines)
         if progress is not None and done:
             progress(done)
@@ -164,9 +166,10 @@ def predict(
                 for record, summary in made:
                     watch(record, summary)
             predictions.add(prediction_of(summary, record) for record, summary in made)
-        predictions.finish()
-        lines = predictions.lines
-    return lines, 0.0 if done else time.perf_counter() - start
+    if out is not None and partial is not None:
+        write_text(out, as_lines(predictions.lines))  # only a finished file gets its name
+        partial.unlink(missing_ok=True)
+    return predictions.lines, 0.0 if done else time.perf_counter() - start
 
 
 def score(
@@ -215,10 +218,15 @@ def _rouge_score(found: RougeResult, kind: str, shown: Shown) -> RougeScore:
     return RougeScore(mean.precision, mean.recall, mean.f, low, high)
 
 
-def _refuse_unscorable(records: Sequence[Record]) -> None:
+def refuse_unscorable(records: Sequence[Record], to: str) -> None:
+    """Records with references are needed ``to`` do something.
+
+    Raises:
+        DataError: there are none, or one has no summary.
+    """
     if not records:
-        raise DataError("There is nothing to evaluate: the data set has no records.")
+        raise DataError(f"There is nothing to {to}: the data set has no records.")
     for record in records:
         if not any(text.strip() for text in references_of(record)):
             where = record.origin or record.id or "a record"
-            raise DataError(f"{where} has no summary to compare with; evaluation needs one for every document.")
+            raise DataError(f"{where} has no summary to compare with; every document needs one.")

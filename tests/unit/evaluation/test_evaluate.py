@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from laconic.errors import DataError
-from laconic.evaluation.compare import compared, result_table
 from laconic.evaluation.measures import measure
 from laconic.evaluation.run import EvaluationOptions, evaluate, score
 from laconic.evaluation.systems import Contender
 from laconic.metrics.rouge import rouge
 from laconic.metrics.words import words
+from laconic.study.tables import compared, result_table
 from laconic.systems.extractive import is_method, method_spec
 from laconic.types import Record, Summary, SummaryWord
 

@@ -8,7 +8,7 @@ import pytest
 
 from laconic.config.loading import first_difference, load_recipe
 from laconic.errors import ConfigError, ModelError
-from laconic.evaluation.compare_plan import Choice, flatten, plan_recipe, plan_systems, settings_of
+from laconic.study.plan import Choice, flatten, plan_recipe, plan_systems, settings_of
 
 EXTRACTIVE = load_recipe("extractive")
 HEADLINE = load_recipe("headline_writer")

@@ -8,7 +8,7 @@ import random
 import pytest
 
 from laconic.errors import ConfigError
-from laconic.evaluation.judge_agreement import krippendorff_alpha
+from laconic.study.judge import krippendorff_alpha
 
 # Krippendorff 2011, example C: four observers, twelve units, missing ratings.
 PUBLISHED = [

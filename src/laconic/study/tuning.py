@@ -1,12 +1,15 @@
 """Search for decoding settings on validation data, each batch encoded once for all of them.
 
-    trials = trials_of(system, plan(grids, ranges, trials=30, seed=1))
+    trials = trials_of(system, plan([parse_grid("beam_size=4,5,8")], [], trials=30, seed=1))
     with TrialLog(folder, digest) as log:
         result = tune(system, records, trials, metric="mean", options=options, log=log, progress=bar.advance)
     result.best.settings, result.best.scores
 
 Decoding is what costs, so what was decoded is kept: a file with one line for each trial and batch, which an interrupted
 or longer search reads again, and which another metric can score anew.
+
+What is tried: every combination of the grids with each random draw; the first trial is what the model does now. The
+first n draws are the same whatever number is asked for, so a longer search continues a shorter one.
 """
 
 from __future__ import annotations
@@ -14,25 +17,185 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
-import os
+import math
+import random
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from itertools import product
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from laconic.config.loading import dump_run, merge, read_run
 from laconic.config.schema import SearchConfig
-from laconic.errors import DataError, ModelError
-from laconic.evaluation.run import EvaluationOptions, score
-from laconic.evaluation.tuning_plan import Settings
+from laconic.config.section import Section
+from laconic.config.yaml_text import parse_yaml
+from laconic.errors import ConfigError, ModelError, did_you_mean, unknown_choice
+from laconic.evaluation.predictions import Journal
+from laconic.evaluation.run import EvaluationOptions, refuse_unscorable, score
 from laconic.files import write_json, write_text
 from laconic.systems.neural import NeuralSystem
-from laconic.types import Batch, Memory, Record, references_of
+from laconic.types import Batch, Memory, Record
 
 METRICS = ("rouge1", "rouge2", "rougeL", "mean")
 KINDS = ("1", "2", "L")
+FLAGS = ("log", "both-signs")
+DIGITS = 4  # significant digits of a draw, so that what is printed is what was tried
+Settings = dict[str, Any]  # dotted key below ``search`` -> value
 Progress = Callable[[int], object]
+
+
+# --------------------------------------------------------------------------------------- what to try
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """Values to try of one key."""
+
+    key: str
+    values: tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Numbers between ``low`` and ``high``: uniform, or with ``log`` uniform in the logarithm; either sign if asked."""
+
+    key: str
+    low: float
+    high: float
+    log: bool = False
+    both_signs: bool = False
+    integer: bool = False
+
+    def draw(self, source: random.Random) -> float | int:
+        """One number. Every range takes two from ``source``, whatever its kind."""
+        place, sign = source.random(), -1 if source.random() < 0.5 and self.both_signs else 1
+        if self.integer:
+            low, high = int(self.low), int(self.high)
+            return sign * min(high, low + int(place * (high - low + 1)))
+        if self.log:
+            value = math.exp(math.log(self.low) + place * (math.log(self.high) - math.log(self.low)))
+        else:
+            value = self.low + place * (self.high - self.low)
+        return sign * float(f"{value:.{DIGITS}g}")
+
+
+def parse_grid(text: str) -> Grid:
+    """``key=a,b,c``.
+
+    Raises:
+        ConfigError: no such key of ``search``, or no value.
+    """
+    key, values = _split(text, "--grid", "beam_size=4,5,8")
+    listed = [parse_yaml(part, f"--grid '{text[:100]}': a value") for part in values.split(",")]
+    if any(value is None or isinstance(value, list | dict) for value in listed):
+        raise ConfigError(f"--grid '{text}': give single values between commas, for example beam_size=4,5,8.")
+    return Grid(key, tuple(dict.fromkeys(listed)))
+
+
+def parse_range(text: str) -> Range:
+    """``key=low:high[:log][:both-signs]``.
+
+    Raises:
+        ConfigError: no such key of ``search``, ends that are not numbers or the wrong way round, an unknown flag.
+    """
+    example = "distraction.context=0.05:10:log:both-signs"
+    key, rest = _split(text, "--random", example)
+    parts = rest.split(":")
+    try:
+        low, high = (float(part) for part in parts[:2])
+    except ValueError:
+        raise ConfigError(f"--random '{text}': give two numbers low:high, for example {example}.") from None
+    unknown = [flag for flag in parts[2:] if flag not in FLAGS]
+    if unknown:
+        raise ConfigError(f"--random '{text}': {unknown_choice('flag', unknown[0], FLAGS)}")
+    if not (math.isfinite(low) and math.isfinite(high)) or low > high:
+        raise ConfigError(f"--random '{text}': the low end {parts[0]} must not be above the high end {parts[1]}.")
+    log, both_signs = "log" in parts[2:], "both-signs" in parts[2:]
+    if log and low <= 0:
+        raise ConfigError(f"--random '{text}': with log the low end must be above 0 (both-signs draws the sign).")
+    if both_signs and low < 0:
+        raise ConfigError(f"--random '{text}': with both-signs the low end is a size and must be at least 0.")
+    kind = _kind(key)
+    if kind not in (None, int, float):
+        raise ConfigError(f"--random '{text}': search.{key} is not a number; list its values with --grid.")
+    if kind is int and (log or low != int(low) or high != int(high)):
+        raise ConfigError(f"--random '{text}': search.{key} is a whole number; give whole ends, without log.")
+    return Range(key, low, high, log, both_signs, kind is int)
+
+
+def plan(grids: Sequence[Grid], ranges: Sequence[Range], trials: int, seed: int) -> list[Settings]:
+    """The settings to try, without repetition: nothing first, then each combination of the grids with each draw.
+
+    Raises:
+        ConfigError: nothing to search, or a key that is named twice.
+    """
+    if not grids and not ranges:
+        raise ConfigError("Say what to search: --grid beam_size=4,5,8 or --random distraction.context=0.05:10:log.")
+    keys = [*(grid.key for grid in grids), *(part.key for part in ranges)]
+    if twice := [key for key in keys if keys.count(key) > 1]:
+        raise ConfigError(f"search.{twice[0]} is searched twice; name it once.")
+    source = random.Random(seed)
+    found: list[Settings] = [{}]
+    for _ in range(trials if ranges else 1):
+        drawn = {part.key: part.draw(source) for part in ranges}
+        for values in product(*(grid.values for grid in grids)):
+            settings = dict(zip((grid.key for grid in grids), values, strict=True)) | drawn
+            if settings not in found:
+                found.append(settings)
+    return found
+
+
+def described(grids: Iterable[Grid], ranges: Iterable[Range]) -> dict[str, Any]:
+    """What is searched, for the record."""
+    return {
+        "grid": {grid.key: list(grid.values) for grid in grids},
+        "random": {part.key: {name: value for name, value in asdict(part).items() if name != "key"} for part in ranges},
+    }
+
+
+def _split(text: str, option: str, example: str) -> tuple[str, str]:
+    key, equals, rest = text.partition("=")
+    key = key.strip().removeprefix("search.")
+    if not equals or not key or not rest.strip():
+        raise ConfigError(f"{option} '{text}' is not of the form key=..., for example {example}.")
+    _kind(key)
+    return key, rest.strip()
+
+
+def _kind(key: str) -> type | None:
+    """The type of ``search.key`` where the schema knows it: int, float, or object for anything else.
+
+    Raises:
+        ConfigError: no such key, or one that holds other keys.
+    """
+    cls: type[Section] = SearchConfig
+    path = key.split(".")
+    for place, part in enumerate(path):
+        if part not in cls.model_fields:
+            where = ".".join(["search", *path[: place + 1]])
+            raise ConfigError(f"Unknown key '{where}'.{did_you_mean(part, cls.model_fields)}")
+        annotation: Any = cls.model_fields[part].annotation
+        rest = path[place + 1 :]
+        nested = [c for c in (annotation, *getattr(annotation, "__args__", ())) if _is_section(c)]
+        if part == "model" and len(rest) == 1:
+            return None  # a switch of the model, which knows what it takes
+        if nested and rest:
+            cls = nested[0]
+        elif rest:
+            raise ConfigError(f"Unknown key 'search.{key}': search.{'.'.join(path[: place + 1])} is a single value.")
+        elif nested or part in ("model", "scorers"):
+            raise ConfigError(f"search.{key} holds several values; search one of its keys, such as distraction.state.")
+        else:
+            return annotation if annotation in (int, float) else object
+    raise AssertionError(key)
+
+
+def _is_section(annotation: Any) -> bool:
+    return isinstance(annotation, type) and issubclass(annotation, Section)
+
+
+# ------------------------------------------------------------------------------------------- trying
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,48 +297,22 @@ class OnceEncoded:
         return known is None or switch in known
 
 
-class TrialLog:
-    """The summaries decoded so far: a line for each trial and batch, behind a line that says of what.
+class TrialLog(Journal):
+    """The summaries decoded so far, a line for each trial and batch; ``done`` finds them.
 
     A file of another model, other data or another batch size is none of this search's: ``digest`` is part of its name.
     """
 
     def __init__(self, folder: Path | None, digest: str) -> None:
-        self.lines: dict[tuple[str, int], dict[str, Any]] = {}
-        self._file: TextIO | None = None
-        self.path = None if folder is None else folder / f"trials-{digest[:12]}.jsonl"
-        if self.path is not None:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            self._open(self.path)
+        super().__init__(None if folder is None else folder / f"trials-{digest[:12]}.jsonl")
+        self.done = {(line["trial"], line["batch"]): line for line in self.lines}
 
-    def __enter__(self) -> TrialLog:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._file is not None:
-            self._file.close()
-
-    def add(self, trial: Trial, batch: int, summaries: Sequence[str], seconds: float) -> None:
-        """Keep what one trial made of one batch; it is on the disk when this returns."""
+    def note(self, trial: Trial, batch: int, summaries: Sequence[str], seconds: float) -> None:
+        """Keep what one trial made of one batch."""
         line = {"trial": trial.key, "batch": batch, "settings": trial.settings, "summaries": list(summaries)}
         line["seconds"] = round(seconds, 3)
-        self.lines[trial.key, batch] = line
-        if self._file is not None:
-            self._file.write(json.dumps(line, ensure_ascii=False) + "\n")
-            self._file.flush()
-            os.fsync(self._file.fileno())
-
-    def _open(self, path: Path) -> None:
-        kept = b""
-        for raw in path.read_bytes().splitlines(keepends=True) if path.is_file() else []:
-            try:
-                line: dict[str, Any] = json.loads(raw) if raw.endswith(b"\n") else {}
-                self.lines[line["trial"], line["batch"]] = line
-            except (ValueError, TypeError, KeyError):
-                break  # a crash cut it short
-            kept += raw
-        path.write_bytes(kept)
-        self._file = path.open("a", encoding="utf-8")
+        self.done[trial.key, batch] = line
+        self.add([line])
 
 
 def trials_of(system: NeuralSystem, settings: Sequence[Settings]) -> list[Trial]:
@@ -212,7 +349,7 @@ def tune(
         DataError: no records, or one without a summary to compare with.
     """
     assert metric in METRICS, metric
-    _refuse_unscorable(records)
+    refuse_unscorable(records, "tune on")
     model = OnceEncoded(system.model)
     own = copy.copy(system)
     own.model = model  # type: ignore[assignment]
@@ -222,16 +359,16 @@ def tune(
     for number, indices in enumerate(batches):
         model.forget()
         for trial in trials:
-            if (trial.key, number) not in log.lines:
+            if (trial.key, number) not in log.done:
                 started = time.perf_counter()
                 chosen = [records[index] for index in indices]
                 search = trial.search.model_copy(update=shown)
                 made = own.summarize_batch(chosen, explain=False, options=search)
-                log.add(trial, number, [summary.text for summary in made], time.perf_counter() - started)
+                log.note(trial, number, [summary.text for summary in made], time.perf_counter() - started)
             progress(len(indices))
     scored, signature = [], ""
     for trial in trials:
-        lines = [log.lines[trial.key, number] for number in range(len(batches))]
+        lines = [log.done[trial.key, number] for number in range(len(batches))]
         found, signature = _scored(trial, records, batches, lines, options)
         scored.append(found)
     return TuningResult(metric, scored, signature, model.encodings, _notes(model, trials))
@@ -285,12 +422,3 @@ def _notes(model: OnceEncoded, trials: Sequence[Trial]) -> tuple[str, ...]:
         for name, different in values.items()
         if len(different) > 1
     )
-
-
-def _refuse_unscorable(records: Sequence[Record]) -> None:
-    if not records:
-        raise DataError("There is nothing to tune on: the data set has no records.")
-    for record in records:
-        if not any(text.strip() for text in references_of(record)):
-            where = record.origin or record.id or "a record"
-            raise DataError(f"{where} has no summary to compare with; tuning needs one for every document.")

@@ -12,14 +12,12 @@ import pytest
 
 from laconic.config.schema import DataConfig, EvaluationConfig
 from laconic.errors import ConfigError, DataError
-from laconic.evaluation.compare import compared, result_table
-from laconic.evaluation.compare_plan import Entry, Plan
-from laconic.evaluation.compare_report import report
-from laconic.evaluation.compare_run import Outcome, Scored
-from laconic.evaluation.compare_significance import differences
-from laconic.evaluation.compare_table import Comparison, as_dict, cells, compare, csv_text, markdown, notes
 from laconic.evaluation.run import EvaluationResult, RougeScore
 from laconic.metrics.significance import approximate_randomization, holm
+from laconic.study.comparison import Outcome, Scored
+from laconic.study.plan import Entry, Plan
+from laconic.study.report import ComparisonTable, as_dict, cells, compare, csv_text, markdown, notes, page
+from laconic.study.tables import compared, differences, result_table
 from laconic.types import Record, Summary
 
 DOCUMENTS = 40
@@ -42,7 +40,7 @@ def outcome(name: str, *values: np.ndarray, published: dict[str, float] | None =
     return Outcome(entry, [scored(v, name) for v in values], **extra)  # type: ignore[arg-type]
 
 
-def table(*outcomes: Outcome, baseline: str = "base", test: str = "randomization") -> Comparison:
+def table(*outcomes: Outcome, baseline: str = "base", test: str = "randomization") -> ComparisonTable:
     entries = tuple(o.entry for o in outcomes)
     plan = Plan("p", "A paper", entries, baseline, DataConfig(), EvaluationConfig())
     return compare(plan, outcomes, data="v.jsonl", records=DOCUMENTS, test=test)
@@ -107,7 +105,7 @@ def test_sacrebleu_where_nothing_or_percent_is_published() -> None:
     assert dict(zip(*_first(table(outcome("base", BASE, published={"bleu": 17.0}))), strict=True))["BLEU"] == "12.00"
 
 
-def _first(made: Comparison) -> tuple[list[str], list[str]]:
+def _first(made: ComparisonTable) -> tuple[list[str], list[str]]:
     header, rows = cells(made)
     return header, rows[0]
 
@@ -141,13 +139,13 @@ def test_file_forms_agree() -> None:
 
 def test_the_page_holds_everything_and_requests_nothing(tmp_path: object) -> None:
     outcomes = [outcome("base", BASE), outcome("other", BASE + 0.1)]
-    page = report(
+    shown = page(
         table(*outcomes), outcomes, [Record("A document.", "its <b>reference</b>", id="1")], "laconic compare p"
     )
-    assert "its &lt;b&gt;reference" in page
-    assert "a summary" in page
-    assert "laconic compare p" in page
-    assert not [word for word in ("http://", "https://", 'src="/') if word in page.replace("http://www.w3.org", "")]
+    assert "its &lt;b&gt;reference" in shown
+    assert "a summary" in shown
+    assert "laconic compare p" in shown
+    assert not [word for word in ("http://", "https://", 'src="/') if word in shown.replace("http://www.w3.org", "")]
 
 
 @pytest.mark.parametrize("test", ["bootstrap", "t"])

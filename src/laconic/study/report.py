@@ -1,22 +1,43 @@
-"""The paper's table: our figures beside the published ones, intervals, and marks of significance."""
+"""What a comparison found: the paper's table with our figures beside the published ones, as Markdown, CSV, JSON, and
+one self-contained page with the training curves and what the systems wrote."""
 
 from __future__ import annotations
 
 import csv
 import io
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
+from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
-from laconic.evaluation.compare import FAITHFUL, FAITHFUL_NOTE, READING, READING_NOTE, Measure, measure_cell
-from laconic.evaluation.compare_plan import Plan
-from laconic.evaluation.compare_run import KINDS, Outcome, Scored
-from laconic.evaluation.compare_significance import DESCRIPTIONS, Difference, differences
-from laconic.evaluation.copy_table import NOTE, TITLE, copy_table
 from laconic.evaluation.measures import REPEATING
+from laconic.explain.html import Curves, Prose, Samples, Section, Table, render_report
 from laconic.metrics.rouge import rouge_interval
 from laconic.metrics.rouge_engine import Score
+from laconic.study.comparison import KINDS, Outcome, Scored
+from laconic.study.plan import Plan
+from laconic.study.tables import (
+    COPYING_NOTE,
+    COPYING_TITLE,
+    FAITHFUL,
+    FAITHFUL_NOTE,
+    READING,
+    READING_NOTE,
+    TESTS,
+    Column,
+    Difference,
+    Figure,
+    Measure,
+    Row,
+    cells_of,
+    copy_table,
+    differences,
+    measure_column,
+    rouge_column,
+)
+from laconic.types import Record, Summary, references_of
 
 PERPLEXITY = "val_ppl"
 _SAID: tuple[Measure, ...] = (
@@ -25,42 +46,16 @@ _SAID: tuple[Measure, ...] = (
     ("words", "words", 1, 1),
 )
 
+CURVES = (
+    ("Validation loss", ("val_loss_free", "val_loss_tf")),
+    ("Training loss", ("nll", "loss")),
+)
 # published names of a measure -> ours
 PUBLISHED_ROUGE = {"rouge1": "1", "rouge2": "2", "rougeL": "L", "rougel": "L", "r1": "1", "r2": "2", "rl": "L"}
 
 
 @dataclass(frozen=True, slots=True)
-class Figure:
-    """A mean over documents and seeds, from 0 to 1; ``low`` and ``high`` its 95% interval over documents.
-
-    ``deviation`` is the standard deviation over seeds, with two seeds or more.
-    """
-
-    mean: float
-    low: float
-    high: float
-    deviation: float | None = None
-    versus: Difference | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """What the table says of one system; empty figures where the row failed."""
-
-    name: str
-    label: str
-    seeds: int
-    rouge: Mapping[str, Figure] = field(default_factory=dict)
-    measures: Mapping[str, float] = field(default_factory=dict)
-    losses: Mapping[str, float] = field(default_factory=dict)
-    published: Mapping[str, Any] = field(default_factory=dict)
-    errors: Sequence[str] = ()
-    signature: str = ""
-    bleu_signature: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Comparison:
+class ComparisonTable:
     """The whole table, with what it was measured on and how."""
 
     plan: Plan
@@ -75,7 +70,7 @@ class Comparison:
         return [row for row in self.rows if row.errors]
 
 
-def compare(plan: Plan, outcomes: Sequence[Outcome], *, data: str, records: int, test: str) -> Comparison:
+def compare(plan: Plan, outcomes: Sequence[Outcome], *, data: str, records: int, test: str) -> ComparisonTable:
     """Means over seeds, intervals, and differences to the baseline with Holm's correction over the rows.
 
     With several seeds a document's score is its mean over them, so intervals and tests are over documents.
@@ -88,7 +83,7 @@ def compare(plan: Plan, outcomes: Sequence[Outcome], *, data: str, records: int,
     resampling = {name: value for name, value in plan.evaluation.rouge.items() if name in ("confidence", "samples")}
     intervals = {name: _intervals(scores, resampling) for name, scores in means.items()}
     rows = tuple(_row(outcome, intervals, versus.get(outcome.entry.name, {})) for outcome in outcomes)
-    return Comparison(plan, data, records, test, rows)
+    return ComparisonTable(plan, data, records, test, rows)
 
 
 def per_document(scored: Sequence[Scored]) -> dict[str, list[float]]:
@@ -151,23 +146,14 @@ def _losses(trained: Sequence[Mapping[str, Any]]) -> dict[str, float]:
 # ------------------------------------------------------------------------------------------ columns
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
-    """A heading and what stands below it; ``published`` columns hold the paper's figures."""
-
-    heading: str
-    cell: Callable[[Row], str]
-    published: bool = False
-
-
-def columns(table: Comparison) -> list[Column]:
+def columns(table: ComparisonTable) -> list[Column]:
     """ROUGE, BLEU and, for trained rows, validation loss and perplexity; behind each the paper's figures where there
     are any. Figures of reading where a row reads in chunks."""
     found = []
     keys = list(dict.fromkeys(key for row in table.rows for key in row.published))
     used: set[str] = set()
     for kind in KINDS:
-        found.append(Column(f"ROUGE-{kind}", _rouge_cell(kind)))
+        found.append(_rouge(kind))
         mine = [key for key in keys if PUBLISHED_ROUGE.get(_measure(key)) == kind]
         found += [_published(key) for key in mine]
         used |= set(mine)
@@ -189,14 +175,10 @@ def columns(table: Comparison) -> list[Column]:
     found += [_published(key, _measure(key).replace("_", " ")) for key in keys if key not in used]
     there = {name for row in table.rows for name in row.measures}
     shown = [*FAITHFUL, *_SAID, *[measure for measure in READING if measure[1] in there]]
-    return found + [Column(measure[0], _measure_of(measure)) for measure in shown]
+    return found + [measure_column(measure) for measure in shown]
 
 
-def _measure_of(measure: Measure) -> Callable[[Row], str]:
-    return lambda row: measure_cell(row.measures, measure) if row.measures else ""
-
-
-def validation_loss(table: Comparison) -> str:
+def validation_loss(table: ComparisonTable) -> str:
     """Which validation loss the table shows: the free-running one where every trained row has it."""
     trained = [row for row in table.rows if row.losses]
     names = ("val_loss_free", "val_loss_tf")
@@ -207,27 +189,23 @@ def _measure(key: str) -> str:
     return key.rsplit(".", 1)[-1]
 
 
-def _bleu_reading(table: Comparison, keys: Sequence[str]) -> tuple[str, int]:
+def _bleu_reading(table: ComparisonTable, keys: Sequence[str]) -> tuple[str, int]:
     """The paper's BLEU, 0 to 1, where published figures are on that scale; else sacreBLEU, 0 to 100."""
     values = [float(row.published[key]) for row in table.rows for key in keys if key in row.published]
     return ("bleu_paper", 3) if values and max(values) <= 1 else ("bleu", 2)
 
 
-def _rouge_cell(kind: str) -> Callable[[Row], str]:
-    def cell(row: Row) -> str:
-        figure = row.rouge.get(kind)
-        if figure is None:
-            return "failed" if kind == KINDS[0] else ""
-        mark = figure.versus.mark if figure.versus else ""
-        return f"{100 * figure.mean:.2f} ±{50 * (figure.high - figure.low):.2f}{mark:<2}"
-
-    return cell
+def _rouge(kind: str) -> Column:
+    """Says once of a row that it failed."""
+    column = rouge_column(kind)
+    failed = "failed" if kind == KINDS[0] else ""
+    return replace(column, cell=lambda row: column.cell(row) if row.rouge else failed)
 
 
-def _number(group: str, name: str, digits: int, factor: float = 1.0) -> Callable[[Row], str]:
+def _number(group: str, name: str, digits: int) -> Callable[[Row], str]:
     def cell(row: Row) -> str:
         value = getattr(row, group).get(name)
-        return "" if value is None else f"{factor * value:.{digits}f}"
+        return "" if value is None else f"{value:.{digits}f}"
 
     return cell
 
@@ -239,23 +217,14 @@ def _published(key: str, measure: str = "") -> Column:
     return Column(heading, lambda row: str(row.published.get(key, "")), published=True)
 
 
-def cells(table: Comparison) -> tuple[list[str], list[list[str]]]:
+def cells(table: ComparisonTable) -> tuple[list[str], list[list[str]]]:
     """Header and rows of the table, as texts."""
-    shown = columns(table)
-    header = ["system", *[column.heading for column in shown]]
-    rows = []
-    for row in table.rows:
-        name = row.label + (" (baseline)" if row.name == table.plan.baseline else "")
-        rows.append([name, *[column.cell(row) for column in shown]])
-    return header, rows
+    base = table.plan.baseline
+    rows = [replace(row, label=f"{row.label} (baseline)") if row.name == base else row for row in table.rows]
+    return cells_of(rows, columns(table))
 
 
-def copying(table: Comparison) -> tuple[list[str], list[list[str]]]:
-    """Header and rows of the table of copying (`laconic.evaluation.copy_table`); empty where nothing was measured."""
-    return copy_table((row.label, row.measures) for row in table.rows)
-
-
-def notes(table: Comparison) -> list[str]:
+def notes(table: ComparisonTable) -> list[str]:
     """What a reader must know of the figures, and the errors of failed rows."""
     most = max((row.seeds for row in table.rows), default=1)
     seeds = f" Means over {most} seeds; standard deviations over seeds are in compare.csv." if most > 1 else ""
@@ -263,7 +232,7 @@ def notes(table: Comparison) -> list[str]:
         f"{table.data}: {table.records} records. ROUGE F1 x 100 ± half of the 95% bootstrap interval over "
         f"documents.{seeds}",
         f"** p < 0.01, * p < 0.05 against {table.plan.baseline} "
-        f"({DESCRIPTIONS[table.test]}, Holm's correction over the rows of a column).",
+        f"({TESTS[table.test][1]}, Holm's correction over the rows of a column).",
     ]
     if any(column.published for column in columns(table)):
         lines.append("Columns named paper: the published figures of the measure before them, on the paper's own data.")
@@ -284,7 +253,7 @@ def notes(table: Comparison) -> list[str]:
     return lines + signatures(table)
 
 
-def signatures(table: Comparison) -> list[str]:
+def signatures(table: ComparisonTable) -> list[str]:
     """The signatures of the scorers."""
     rouge = dict.fromkeys(row.signature for row in table.rows if row.signature)
     bleu = dict.fromkeys(f"BLEU {row.bleu_signature}" for row in table.rows if row.bleu_signature)
@@ -294,13 +263,13 @@ def signatures(table: Comparison) -> list[str]:
 # ---------------------------------------------------------------------------------------- file forms
 
 
-def markdown(table: Comparison, command: str = "") -> str:
+def markdown(table: ComparisonTable, command: str = "") -> str:
     """The table as Markdown, with its notes and the command that made it."""
     lines = [f"# {table.plan.title}", "", *_markdown_table(*cells(table))]
     lines += ["", *[_markdown_text(line) + "  " for line in notes(table)]]
-    header, rows = copying(table)
+    header, rows = copy_table(table.rows)
     if rows:
-        lines += ["", f"## {TITLE}", "", *_markdown_table(header, rows), "", _markdown_text(NOTE)]
+        lines += ["", f"## {COPYING_TITLE}", "", *_markdown_table(header, rows), "", _markdown_text(COPYING_NOTE)]
     if command:
         lines += ["", "```", command, "```"]
     return "\n".join(lines) + "\n"
@@ -322,7 +291,7 @@ def _markdown_text(text: str) -> str:
     return text.replace("|", "\\|").replace("*", "\\*")
 
 
-def flat_rows(table: Comparison) -> Iterator[dict[str, Any]]:
+def flat_rows(table: ComparisonTable) -> Iterator[dict[str, Any]]:
     """One flat dictionary a row, numbers unrounded."""
     for row in table.rows:
         flat: dict[str, Any] = {"row": row.name, "label": row.label, "seeds": row.seeds}
@@ -344,7 +313,7 @@ def _figure(figure: Figure | None) -> dict[str, float | None]:
     return dict(zip(names, (figure.mean, figure.low, figure.high, figure.deviation, *test), strict=True))
 
 
-def csv_text(table: Comparison) -> str:
+def csv_text(table: ComparisonTable) -> str:
     """`flat_rows` as CSV."""
     rows = list(flat_rows(table))
     names = list(dict.fromkeys(name for row in rows for name in row if name != "error"))
@@ -355,7 +324,7 @@ def csv_text(table: Comparison) -> str:
     return out.getvalue()
 
 
-def as_dict(table: Comparison) -> dict[str, Any]:
+def as_dict(table: ComparisonTable) -> dict[str, Any]:
     """The comparison as JSON values."""
     return {
         "name": table.plan.name,
@@ -379,3 +348,62 @@ def as_dict(table: Comparison) -> dict[str, Any]:
             for row in table.rows
         ],
     }
+
+
+# ------------------------------------------------------------------------------------------ the page
+
+
+def page(table: ComparisonTable, outcomes: Sequence[Outcome], sampled: Sequence[Record], command: str = "") -> str:
+    """The page. Curves are those of each row's first seed; documents sampled evenly over the data."""
+    header, rows = cells(table)
+    said = notes(table)
+    quoted = signatures(table)
+    sections: list[Section] = [
+        Table("Scores", header, rows, note=" ".join(line for line in said if line not in quoted))
+    ]
+    header, rows = copy_table(table.rows)
+    if rows:
+        sections.append(Table(COPYING_TITLE, header, rows, note=COPYING_NOTE))
+    for title, names in CURVES:
+        series = _series(outcomes, names)
+        if series:
+            sections.append(Curves(title, series, x_label="update", y_label="nats per word"))
+    summaries, references = _samples(outcomes, sampled)
+    if summaries:
+        note = "Hover over a word and its sources light up, where the system says where its words came from."
+        sections.append(Samples("What the systems wrote", summaries, references, note=note))
+    sections.append(Prose("How this was made", [table.plan.title], code="\n".join(filter(None, [command, *quoted]))))
+    return render_report(table.plan.title, sections, subtitle=f"{table.data}, {table.records:,} records")
+
+
+def _series(outcomes: Sequence[Outcome], names: Sequence[str]) -> dict[str, list[tuple[float, float]]]:
+    """By row, the first of ``names`` that its log has."""
+    found: dict[str, list[tuple[float, float]]] = {}
+    for outcome in outcomes:
+        for result in outcome.trained[:1]:
+            entries = _log(Path(result["folder"]) / "log.jsonl")
+            for name in names:
+                points = [(float(e["update"]), float(e[name])) for e in entries if name in e]
+                if points:
+                    found[outcome.entry.label] = points
+                    break
+    return found
+
+
+def _log(path: Path) -> list[Mapping[str, Any]]:
+    if not path.is_file():
+        return []
+    with path.open(encoding="utf-8") as file:
+        return [json.loads(line) for line in file if line.endswith("\n")]
+
+
+def _samples(outcomes: Sequence[Outcome], sampled: Sequence[Record]) -> tuple[list[Summary], list[Sequence[str]]]:
+    """The summaries document by document, in the order of the rows."""
+    summaries: list[Summary] = []
+    references: list[Sequence[str]] = []
+    for place, record in enumerate(sampled):
+        for outcome in outcomes:
+            for scored in outcome.scored[:1]:
+                summaries.append(scored.samples[place])
+                references.append(list(references_of(record)))
+    return summaries, references

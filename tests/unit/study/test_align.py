@@ -14,7 +14,9 @@ from alignments import alignment_error_rate, hard_alignment
 from laconic.config.names import MODELS, build
 from laconic.config.schema import SearchConfig, TextConfig
 from laconic.errors import ConfigError
-from laconic.evaluation.align import (
+from laconic.metrics.alignment import Links, WordPair, lexical_links, word_pairs
+from laconic.models.folder import LoadedModel
+from laconic.study.align import (
     ForcedPair,
     MapChoice,
     _word_of,
@@ -25,8 +27,6 @@ from laconic.evaluation.align import (
     sharpness,
     word_map,
 )
-from laconic.metrics.alignment import Links, WordPair, lexical_links, word_pairs
-from laconic.models.folder import LoadedModel
 from laconic.summarizer import Summarizer
 from laconic.systems.neural import NeuralSystem
 from laconic.text.tokenizer import BpeTokenizer, Tokenizer, WordTokenizer

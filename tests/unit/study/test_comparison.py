@@ -15,12 +15,12 @@ import pytest
 from laconic.config.loading import dump_run, load_recipe
 from laconic.config.schema import RunConfig, SearchConfig
 from laconic.errors import ConfigError, TrainingError
-from laconic.evaluation import compare_run
-from laconic.evaluation.compare_plan import Choice, Plan, plan_recipe
-from laconic.evaluation.compare_run import Comparison, Surroundings, with_bleu
 from laconic.evaluation.run import score
 from laconic.evaluation.systems import Contender
 from laconic.metrics.bleu import bleu_paper, corpus_bleu
+from laconic.study import comparison
+from laconic.study.comparison import Comparison, Surroundings, with_bleu
+from laconic.study.plan import Choice, Plan, plan_recipe
 from laconic.systems.extractive import is_method
 from laconic.training.state import TrainResult
 from laconic.types import Record, Summary
@@ -89,7 +89,7 @@ def plan_of(tmp_path: Path, seeds: int = 1, **overrides: Any) -> Plan:
     return plan_recipe(load_recipe("headline_writer"), Choice([*ROWS, "lead-1"], "tiny", seeds, changes))
 
 
-def run(machine: Machine, tmp_path: Path, plan: Plan | None = None) -> list[compare_run.Outcome]:
+def run(machine: Machine, tmp_path: Path, plan: Plan | None = None) -> list[comparison.Outcome]:
     return Comparison(plan or plan_of(tmp_path), RECORDS, tmp_path / "out", machine.surroundings()).run()
 
 

@@ -25,14 +25,14 @@ from laconic.config.loading import first_difference, read_run
 from laconic.config.schema import RunConfig
 from laconic.config.trust import outside_names, trusting
 from laconic.errors import ConfigError, LaconicError
-from laconic.evaluation.compare_plan import Entry, Plan, settings_of
 from laconic.evaluation.measures import REVISION
-from laconic.evaluation.predictions import fingerprint
+from laconic.evaluation.predictions import fingerprint, read_lines
 from laconic.evaluation.run import EvaluationResult, RougeScore, evaluate, options_of, score
 from laconic.evaluation.systems import Contender, model_folder
 from laconic.explain.record import from_dict, to_dict
 from laconic.files import write_json
 from laconic.metrics.bleu import bleu_paper, corpus_bleu
+from laconic.study.plan import Entry, Plan, settings_of
 from laconic.types import Record, Summary, references_of
 
 KINDS = ("1", "2", "L")
@@ -208,7 +208,7 @@ class Comparison:
         wanted: set[int] = set(map(id, self.sampled))
         seen: dict[int, Summary] = {}
         if predictions.is_file():
-            lines = _read_lines(predictions)
+            lines = read_lines(predictions)
             result = score(system.name, self.records, lines, options=options, unk_text=system.unk_text)
         else:
 
@@ -220,7 +220,7 @@ class Comparison:
                 result = evaluate(
                     system, self.records, options=options, out=predictions, progress=bar.advance, watch=keep
                 )
-            lines = _read_lines(predictions)
+            lines = read_lines(predictions)
         scored = with_bleu(result, self.records, lines, self._samples(system, entry, seen))
         write_json(scores, _scored_to(scored))
         return scored
@@ -288,7 +288,7 @@ def _training_of(place: Path) -> dict[str, Any] | None:
 def _last_training_loss(folder: Path) -> float | None:
     """The mean of the logged training losses over the last pass over the data."""
     path = folder / "log.jsonl"
-    lines = [line for line in _read_lines(path) if line.get("kind") == "train"] if path.is_file() else []
+    lines = [line for line in read_lines(path) if line.get("kind") == "train"] if path.is_file() else []
     last = [line["loss"] for line in lines if line["epoch"] > lines[-1]["epoch"] - 1]
     return sum(last) / len(last) if last else None
 
@@ -319,11 +319,6 @@ def _scored_from(stored: Mapping[str, Any]) -> Scored:
     values["per_document"] = {kind: tuple(scores) for kind, scores in values["per_document"].items()}
     samples = tuple(from_dict(summary) for summary in stored["samples"])
     return Scored(EvaluationResult(**values), stored["bleu_signature"], samples)
-
-
-def _read_lines(path: Path) -> list[dict[str, Any]]:
-    with path.open(encoding="utf-8") as file:
-        return [json.loads(line) for line in file]
 
 
 def _read_json(path: Path) -> dict[str, Any] | None:

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from laconic.cli.main import main
-from laconic.evaluation.copy_table import copy_table
 from laconic.evaluation.measures import measure
 from laconic.metrics.words import is_stop_word
+from laconic.study.tables import Row, copy_table
 
 DOCUMENT = "Anna has crashed into a red Honda. She is not hurt."
 SUMMARY = "Anna crashed into a red Honda and she is sad"
@@ -89,11 +89,15 @@ def test_empty_summaries_and_unknown_words() -> None:
     assert measure(["unk red"], ["[UNK] red"], [["red"]], unk_text="[UNK]")["correct_1"] == 1.0
 
 
+def table_of(**systems: dict[str, float]) -> tuple[list[str], list[list[str]]]:
+    return copy_table(Row(name, name, measures=measures) for name, measures in systems.items())
+
+
 def test_a_column_that_nobody_has_is_left_out() -> None:
-    header, rows = copy_table([("a", {"correct_1": 0.5, "over_copied": 2.0}), ("b", {"correct_1": 0.25}), ("c", {})])
+    header, rows = table_of(a={"correct_1": 0.5, "over_copied": 2.0}, b={"correct_1": 0.25}, c={})
     assert header == ["system", "correct 1-grams %", "over-copied words"]
     assert rows == [["a", "50.00", "2.00"], ["b", "25.00", ""]]
-    assert copy_table([("a", {}), ("b", {"words": 3.0})]) == ([], [])
+    assert table_of(a={}, b={"words": 3.0}) == ([], [])
 
 
 @pytest.fixture

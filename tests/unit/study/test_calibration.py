@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from laconic.errors import DataError, ModelError
-from laconic.evaluation.calibration import accepted, fit, reliability
 from laconic.metrics.confidence import FEATURES, Calibration, Ranges, facts_of
+from laconic.study.calibration import accepted, fit, reliability
 from laconic.summarizer import or_decline
 from laconic.types import Hypothesis, Record, Summary, TokenizedText
 

@@ -6,13 +6,12 @@ import pytest
 
 from laconic.config.schema import EvaluationConfig
 from laconic.errors import ConfigError
-from laconic.evaluation.by_length import as_dicts, buckets, by_length
-from laconic.evaluation.compare import compared, how_scored, result_table
 from laconic.evaluation.measures import measure
 from laconic.evaluation.run import EvaluationOptions, evaluate, options_of, score
-from laconic.evaluation.sweep import best_lines, best_of, sweep_names
 from laconic.evaluation.systems import Contender
 from laconic.metrics.rouge import rouge
+from laconic.study.breakdown import as_dicts, best_lines, best_of, buckets, by_length, sweep_names
+from laconic.study.tables import compared, how_scored, result_table
 from laconic.types import Record
 
 

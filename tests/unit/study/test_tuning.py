@@ -15,10 +15,21 @@ from laconic.config.loading import load_run, merge
 from laconic.config.schema import RunConfig, SearchConfig, TextConfig, TrainingConfig
 from laconic.errors import ConfigError, DataError, ModelError
 from laconic.evaluation.run import EvaluationOptions, score
-from laconic.evaluation.tuning import TrialLog, TuningResult, apply, batches_of, trials_of, tune
-from laconic.evaluation.tuning_plan import Grid, Range, parse_grid, parse_range, plan
 from laconic.models.folder import load_model_folder, save_model_folder
 from laconic.models.seq2seq import Seq2Seq
+from laconic.study.tuning import (
+    Grid,
+    Range,
+    TrialLog,
+    TuningResult,
+    apply,
+    batches_of,
+    parse_grid,
+    parse_range,
+    plan,
+    trials_of,
+    tune,
+)
 from laconic.systems.neural import NeuralSystem
 from laconic.text.tokenizer import WordTokenizer
 from laconic.types import Record

@@ -14,9 +14,8 @@ import pytest
 
 from laconic.cli.main import main
 from laconic.errors import ConfigError, DataError
-from laconic.evaluation.judge import MAX_CELL, SheetOptions, make_sheets, read_predictions
-from laconic.evaluation.judge_analysis import analyse
 from laconic.metrics.significance import holm, paired_t_test
+from laconic.study.judge import MAX_CELL, SheetOptions, analyse, make_sheets, read_predictions
 from laconic.types import Record
 
 RECORDS = [Record(f'Document {i}, line one.\nLine two; "quoted".', f"human {i}", id=f"r{i}") for i in range(30)]

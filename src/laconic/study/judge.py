@@ -1,0 +1,476 @@
+"""Human evaluation: blinded sheets, the key that says which system wrote what, and what filled sheets say.
+
+As Li et al. (2021) did it: items sampled with a seed, the systems of an item in shuffled order under letters, one sheet
+an annotator, ratings from 1 to 5 for readability and informativeness. The order is shuffled for each item and annotator
+anew. The key is kept out of the folder that annotators get::
+
+    DIR/sheets/annotator-1.csv, ..., README.txt      to give away
+    DIR/key.json                                     to keep
+
+Filled sheets give means per system and criterion, paired tests of systems, and the agreement of the annotators as
+Krippendorff's alpha: 1 - D_o / D_e, the observed over the expected disagreement (Krippendorff 2011, "Computing
+Krippendorff's Alpha-Reliability"). Units that fewer than two annotators rated do not count; ratings may be missing.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import random
+import re
+import string
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import combinations
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+
+from laconic.errors import ConfigError, DataError, unknown_choice
+from laconic.files import write_json, write_text
+from laconic.metrics.significance import bootstrap_interval, holm
+from laconic.study.tables import mark_of, named_test
+from laconic.types import Record, references_of
+
+KEY, SHEETS = "key.json", "sheets"
+REFERENCE = "reference"
+MAX_CELL = 32_000  # characters; a spreadsheet cuts cells at 32,767
+LEVELS = ("interval", "ordinal")
+_SEPARATORS = (",", ";", "\t")
+_FORMULA = ("=", "+", "-", "@", "\t")  # what a spreadsheet would compute
+
+
+@dataclass(frozen=True, slots=True)
+class SheetOptions:
+    """``sample`` items (all if there are fewer) and ``annotators`` sheets, drawn with ``seed``.
+
+    Ratings are whole numbers from ``lowest`` to ``highest`` for each of ``criteria``. With ``reference`` the first
+    human summary takes part as one more system.
+    """
+
+    sample: int = 100
+    seed: int = 1
+    annotators: int = 3
+    criteria: tuple[str, ...] = ("readability", "informativeness")
+    lowest: int = 1
+    highest: int = 5
+    reference: bool = False
+
+
+def read_predictions(path: Path, records: Sequence[Record]) -> list[str]:
+    """The summaries of a file of predictions in the order of ``records``: by id where both have ids, else by line.
+
+    Raises:
+        DataError: not JSON lines with a ``summary``, or they do not fit the records.
+    """
+    lines = _read_lines(path)
+    ids = [str(line.get("id", "")) for line in lines]
+    wanted = [record.id for record in records]
+    if all(ids) and all(wanted) and len(set(wanted)) == len(wanted):
+        by_id = dict(zip(ids, lines, strict=True))
+        missing = [record for record in wanted if record not in by_id]
+        if missing:
+            raise DataError(f"{path} has no summary for record '{missing[0]}' ({len(missing)} of {len(wanted)} lack).")
+        return [str(by_id[record]["summary"]) for record in wanted]
+    if len(lines) != len(records):
+        raise DataError(f"{path} has {len(lines)} summaries for {len(records)} records, and ids do not match them.")
+    return [str(line["summary"]) for line in lines]
+
+
+def make_sheets(
+    systems: Mapping[str, Sequence[str]], records: Sequence[Record], out: Path, options: SheetOptions | None = None
+) -> dict[str, Any]:
+    """Write the sheets and the key below ``out``; return the key.
+
+    ``systems`` maps a name to its summaries, in the order of ``records``.
+
+    Raises:
+        ConfigError: no or too many systems, options that do not fit, or ``out`` holds sheets already.
+        DataError: not one summary a record.
+    """
+    options = options or SheetOptions()
+    everything = dict(systems)
+    if options.reference:
+        everything[REFERENCE] = [references_of(record)[0] for record in records]
+    _check(everything, records, options, out)
+    generator = random.Random(options.seed)
+    chosen = sorted(generator.sample(range(len(records)), min(options.sample, len(records))))
+    generator.shuffle(chosen)
+    letters = string.ascii_uppercase[: len(everything)]
+    order: dict[str, list[dict[str, str]]] = {}
+    for number in range(1, options.annotators + 1):
+        own = random.Random(f"{options.seed}/{number}")
+        order[f"annotator-{number}"] = [
+            dict(zip(letters, own.sample(list(everything), len(everything)), strict=True)) for _ in chosen
+        ]
+    key = {
+        "version": 1,
+        "seed": options.seed,
+        "criteria": list(options.criteria),
+        "lowest": options.lowest,
+        "highest": options.highest,
+        "systems": list(everything),
+        "items": [{"item": item, "id": records[index].id, "index": index} for item, index in enumerate(chosen, 1)],
+        "order": order,
+    }
+    (out / SHEETS).mkdir(parents=True, exist_ok=True)
+    for annotator, places in order.items():
+        text = _sheet(everything, [(index, records[index]) for index in chosen], places, options)
+        write_text(out / SHEETS / f"{annotator}.csv", "\ufeff" + text)  # the mark tells spreadsheets that it is UTF-8
+    write_text(out / SHEETS / "README.txt", _instructions(options))
+    write_json(out / KEY, key, indent=1)
+    return key
+
+
+def _sheet(
+    systems: Mapping[str, Sequence[str]],
+    items: Sequence[tuple[int, Record]],
+    order: Sequence[Mapping[str, str]],
+    options: SheetOptions,
+) -> str:
+    """One line a summary; the document stands beside the first summary of its item."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\r\n")
+    writer.writerow(["item", "summary", "document", "text", *options.criteria, "comment"])
+    for item, ((index, record), places) in enumerate(zip(items, order, strict=True), 1):
+        for number, (letter, system) in enumerate(places.items()):
+            document = _cell(record.document) if not number else ""
+            blanks = [""] * len(options.criteria)
+            writer.writerow([item, letter, document, _cell(systems[system][index]), *blanks, ""])
+    return out.getvalue()
+
+
+def _cell(text: str) -> str:
+    """A text as a spreadsheet shows it unchanged: no formula, not longer than a cell."""
+    shown = text if len(text) <= MAX_CELL else text[:MAX_CELL] + " [...]"
+    return "'" + shown if shown.startswith(_FORMULA) else shown
+
+
+def _instructions(options: SheetOptions) -> str:
+    criteria = "\n".join(f"  {name}" for name in options.criteria)
+    return (
+        "Each item is a document with several summaries, lettered A, B, ... in an order of its own.\n"
+        "Read the document, which stands beside the first summary of its item, then rate every summary\n"
+        f"with a whole number from {options.lowest} (worst) to {options.highest} (best) in the columns\n\n"
+        f"{criteria}\n\n"
+        "Leave a cell empty if you cannot judge. Do not change the columns item and summary. The comment\n"
+        "column is yours. Save as CSV, under the same name.\n"
+    )
+
+
+def _check(systems: Mapping[str, Sequence[str]], records: Sequence[Record], options: SheetOptions, out: Path) -> None:
+    if not 1 <= len(systems) <= len(string.ascii_uppercase):
+        raise ConfigError(f"Sheets take 1 to {len(string.ascii_uppercase)} systems, not {len(systems)}.")
+    if not options.criteria or len(set(options.criteria)) < len(options.criteria):
+        raise ConfigError("Name at least one criterion, each once, for example --criteria readability,informativeness.")
+    if taken := {"item", "summary", "document", "text", "comment"} & set(options.criteria):
+        raise ConfigError(f"'{min(taken)}' is a column of the sheets already; call the criterion something else.")
+    if options.lowest >= options.highest:
+        raise ConfigError(f"The scale from {options.lowest} to {options.highest} has no steps.")
+    for name, summaries in systems.items():
+        if len(summaries) != len(records):
+            raise DataError(f"'{name}' has {len(summaries)} summaries for {len(records)} records.")
+    if not records:
+        raise DataError("There is nothing to judge: the data has no records.")
+    if (out / KEY).exists() or (out / SHEETS).exists():
+        raise ConfigError(f"{out} holds sheets already; choose another --out, so that no ratings are lost.")
+
+
+def _read_lines(path: Path) -> list[dict[str, Any]]:
+    lines = []
+    try:
+        with path.open(encoding="utf-8-sig") as file:
+            for number, text in enumerate(file, 1):
+                if not text.strip():
+                    continue
+                line = json.loads(text)
+                if not isinstance(line, dict) or "summary" not in line:
+                    raise DataError(f"{path}:{number} is no prediction: it has no 'summary'.")
+                lines.append(line)
+    except FileNotFoundError:
+        raise DataError(
+            f"There is no file {path}; `laconic evaluate --output` and `laconic compare` make such."
+        ) from None
+    except UnicodeDecodeError:
+        raise DataError(f"{path} is not UTF-8 text.") from None
+    except json.JSONDecodeError:
+        raise DataError(f"{path}:{number} is not JSON; predictions are JSON lines with a 'summary'.") from None
+    return lines
+
+
+# ------------------------------------------------------------------------------------- what filled sheets say
+
+
+@dataclass(frozen=True, slots=True)
+class MeanRating:
+    """A system's mean over items (of the mean over annotators), its 95% interval, and the number of items."""
+
+    system: str
+    criterion: str
+    mean: float
+    low: float
+    high: float
+    items: int
+
+
+@dataclass(frozen=True, slots=True)
+class RatedPair:
+    """``first`` minus ``second`` on the items where both were rated; ``p_holm`` corrects over a criterion's pairs."""
+
+    criterion: str
+    first: str
+    second: str
+    difference: float
+    p: float
+    p_holm: float
+    items: int
+    statistic: float | None
+
+    @property
+    def mark(self) -> str:
+        """``**`` below 0.01, ``*`` below 0.05 after correction, else nothing."""
+        return mark_of(self.p_holm)
+
+
+@dataclass(frozen=True, slots=True)
+class Analysis:
+    """``alpha[criterion][level]`` is None where it is not defined; ``missing`` counts cells left empty."""
+
+    annotators: tuple[str, ...]
+    items: int
+    test: str
+    means: tuple[MeanRating, ...]
+    alpha: Mapping[str, Mapping[str, float | None]]
+    pairs: tuple[RatedPair, ...]
+    missing: int
+    absent: tuple[str, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON values."""
+        return {
+            "annotators": list(self.annotators),
+            "absent": list(self.absent),
+            "items": self.items,
+            "missing": self.missing,
+            "test": self.test,
+            "means": list(map(asdict, self.means)),
+            "alpha": {criterion: dict(levels) for criterion, levels in self.alpha.items()},
+            "pairs": list(map(asdict, self.pairs)),
+        }
+
+
+Ratings = dict[str, dict[tuple[int, str], dict[str, int | None]]]  # annotator -> (item, system) -> criterion -> rating
+
+
+def analyse(folder: Path, test: str = "t") -> Analysis:
+    """Read the key and the filled sheets below ``folder``.
+
+    Raises:
+        DataError: no key or no filled sheet, or a cell that is no rating (file, row and column are named).
+        ConfigError: no such test.
+    """
+    named_test(test)
+    key = _read_key(folder)
+    ratings: Ratings = {}
+    absent = []
+    for annotator in key["order"]:
+        path = folder / SHEETS / f"{annotator}.csv"
+        found = _read_sheet(path, key, key["order"][annotator]) if path.is_file() else {}
+        if any(value is not None for values in found.values() for value in values.values()):
+            ratings[annotator] = found
+        else:
+            absent.append(annotator)
+    if not ratings:
+        raise DataError(f"No sheet in {folder / SHEETS} has a rating yet.")
+    units = [(entry["item"], system) for entry in key["items"] for system in key["systems"]]
+    means, pairs, alpha = [], [], {}
+    for criterion in key["criteria"]:
+        scores = _means_over_annotators(ratings, units, criterion)
+        means += [_mean(system, criterion, scores) for system in key["systems"]]
+        pairs += _pairs(key["systems"], criterion, scores, test)
+        table = [[found.get(unit, {}).get(criterion) for unit in units] for found in ratings.values()]
+        alpha[criterion] = {level: krippendorff_alpha(table, level) for level in LEVELS}
+    cells = len(ratings) * len(units) * len(key["criteria"])
+    given = sum(v is not None for found in ratings.values() for values in found.values() for v in values.values())
+    return Analysis(
+        tuple(ratings), len(key["items"]), test, tuple(means), alpha, tuple(pairs), cells - given, tuple(absent)
+    )
+
+
+def _means_over_annotators(
+    ratings: Ratings, units: Sequence[tuple[int, str]], criterion: str
+) -> dict[tuple[int, str], float]:
+    found = {}
+    for unit in units:
+        given = [value for own in ratings.values() if (value := own.get(unit, {}).get(criterion)) is not None]
+        if given:
+            found[unit] = fmean(given)
+    return found
+
+
+def _mean(system: str, criterion: str, scores: Mapping[tuple[int, str], float]) -> MeanRating:
+    mine = [value for (_, name), value in scores.items() if name == system]
+    if not mine:
+        raise DataError(f"Nobody rated the {criterion} of '{system}'.")
+    low, high = bootstrap_interval(mine)
+    return MeanRating(system, criterion, fmean(mine), low, high, len(mine))
+
+
+def _pairs(
+    systems: Sequence[str], criterion: str, scores: Mapping[tuple[int, str], float], test: str
+) -> list[RatedPair]:
+    results = {}
+    for first, second in combinations(systems, 2):
+        items = [item for item, name in scores if name == first and (item, second) in scores]
+        if len(items) > 1:
+            results[first, second] = named_test(test)(
+                [scores[item, first] for item in items], [scores[item, second] for item in items]
+            )
+    corrected = holm({"\0".join(names): result.p for names, result in results.items()})
+    return [
+        RatedPair(criterion, *names, r.difference, r.p, corrected["\0".join(names)], r.n, r.statistic)
+        for names, r in results.items()
+    ]
+
+
+# ------------------------------------------------------------------------------------------ reading
+
+
+def _read_key(folder: Path) -> dict[str, Any]:
+    path = folder / KEY
+    try:
+        key = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise DataError(f"{folder} has no {KEY}; give the folder that `laconic judge make` wrote.") from None
+    except ValueError:
+        raise DataError(f"{path} is not JSON; it must stay as `laconic judge make` wrote it.") from None
+    if not isinstance(key, dict) or not {"criteria", "systems", "items", "order"} <= set(key):
+        raise DataError(f"{path} is not a key of sheets.")
+    return key
+
+
+def _read_sheet(
+    path: Path, key: Mapping[str, Any], order: Sequence[Mapping[str, str]]
+) -> dict[tuple[int, str], dict[str, int | None]]:
+    """The ratings of one annotator. Whatever a spreadsheet does to a CSV file when it saves it is undone: another
+    separator or encoding, sorted lines, moved, added or empty columns, ``4,0`` for 4."""
+    rows = _rows(path)
+    header = [name.strip().lower() for name in rows[0]] if rows else []
+    columns = {}
+    for name in ("item", "summary", *key["criteria"]):
+        places = [place for place, heading in enumerate(header) if heading == name.lower()]
+        if len(places) != 1:
+            count = "several columns are" if places else "no column is"
+            raise DataError(f"{path}, row 1: {count} named '{name}'; the first row must name the columns.")
+        columns[name] = places[0]
+    found: dict[tuple[int, str], dict[str, int | None]] = {}
+    for number, row in enumerate(rows[1:], 2):
+        if not any(cell.strip() for cell in row):
+            continue
+        cells = {name: row[place].strip() if place < len(row) else "" for name, place in columns.items()}
+        item = _item(cells["item"], len(order), f"{path}, row {number}, column 'item'")
+        letter = cells["summary"].upper()
+        if letter not in order[item - 1]:
+            known = ", ".join(order[item - 1])
+            raise DataError(f"{path}, row {number}, column 'summary': '{cells['summary']}' is none of {known}.")
+        unit = (item, order[item - 1][letter])
+        if unit in found:
+            raise DataError(f"{path}, row {number}, column 'summary': item {item} {letter} is there twice.")
+        found[unit] = {
+            name: _rating(cells[name], key, f"{path}, row {number}, column '{name}'") for name in key["criteria"]
+        }
+    return found
+
+
+def _rows(path: Path) -> list[list[str]]:
+    raw = path.read_bytes()
+    if raw.startswith(b"PK"):
+        raise DataError(f"{path} is a workbook with the name of a CSV file; save the sheet as CSV.")
+    text = re.sub(r"\Asep=.\r?\n", "", _decoded(raw))  # a line of Excel's that it does not show
+    first = text.split("\n", 1)[0]
+    separator = max(_SEPARATORS, key=first.count)
+    return list(csv.reader(io.StringIO(text, newline=""), delimiter=separator))
+
+
+def _decoded(raw: bytes) -> str:
+    """UTF-8, UTF-16 where it begins with its mark, else the code page of western Windows."""
+    if raw.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return raw.decode("utf-16")
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        return raw.decode("cp1252", errors="replace")
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text.replace(",", "."))
+    except ValueError:
+        return None
+
+
+def _item(text: str, most: int, where: str) -> int:
+    number = _number(text)
+    if number is None or number not in range(1, most + 1):
+        raise DataError(f"{where}: '{text}' is not the number of an item from 1 to {most}.")
+    return int(number)
+
+
+def _rating(text: str, key: Mapping[str, Any], where: str) -> int | None:
+    if not text or text in {"-", "–"}:
+        return None
+    number = _number(text)
+    lowest, highest = key["lowest"], key["highest"]
+    if number is None or number not in range(lowest, highest + 1):
+        raise DataError(f"{where}: '{text}' is not a whole number from {lowest} to {highest}; leave it empty to skip.")
+    return int(number)
+
+
+# ---------------------------------------------------------------------------------------------- agreement
+
+
+def krippendorff_alpha(ratings: Sequence[Sequence[float | None]], level: str = "interval") -> float | None:
+    """Alpha of ``ratings[annotator][unit]``, where None is missing.
+
+    None where it is not defined: no unit with two ratings, or all ratings that can be paired are equal.
+
+    Raises:
+        ConfigError: no such level of measurement.
+    """
+    units = [[value for value in unit if value is not None] for unit in zip(*ratings, strict=True)]
+    units = [unit for unit in units if len(unit) > 1]
+    values = sorted({value for unit in units for value in unit})
+    if len(values) < 2:
+        return None
+    coincidences = _coincidences(units, values)
+    totals = coincidences.sum(axis=1)
+    distance = _distances(level, np.array(values), totals)
+    observed = float((coincidences * distance).sum())
+    expected = float((np.outer(totals, totals) * distance).sum()) / (float(totals.sum()) - 1.0)
+    return 1.0 - observed / expected
+
+
+def _coincidences(units: Sequence[Sequence[float]], values: Sequence[float]) -> np.ndarray:
+    """(values, values): how often two values meet in a unit, each unit of m ratings weighted by 1 / (m - 1)."""
+    place = {value: index for index, value in enumerate(values)}
+    table = np.zeros((len(values), len(values)))
+    for unit in units:
+        counts = np.bincount([place[value] for value in unit], minlength=len(values)).astype(float)
+        table += (np.outer(counts, counts) - np.diag(counts)) / (len(unit) - 1)
+    return table
+
+
+def _distances(level: str, values: np.ndarray, totals: np.ndarray) -> np.ndarray:
+    """(values, values): the squared difference of two values at a level of measurement."""
+    if level == "nominal":
+        return 1.0 - np.eye(len(values))
+    if level == "interval":
+        return np.square(values[:, None] - values[None, :])
+    if level != "ordinal":
+        raise ConfigError(unknown_choice("level of measurement", level, ["interval", "nominal", "ordinal"]))
+    # The number of ratings from one value to the other, of the two end values the half: differences of mid-ranks.
+    ranks = np.cumsum(totals) - totals / 2.0
+    return np.square(ranks[:, None] - ranks[None, :])

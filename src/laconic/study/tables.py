@@ -1,0 +1,302 @@
+"""Tables of systems: what stands in a row, the marks of significance, and the table of `laconic evaluate`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+from laconic.errors import ConfigError, DataError, unknown_choice
+from laconic.evaluation.measures import (
+    CORRECT,
+    OVER_COPIED,
+    OVER_COPIED_CONTENT,
+    REPEATED,
+    REPEATING,
+    UNFAITHFUL,
+    UNSUPPORTED,
+    UNSUPPORTED_WORDS,
+)
+from laconic.evaluation.run import EvaluationResult
+from laconic.metrics.significance import TestResult, approximate_randomization, holm, paired_bootstrap, paired_t_test
+
+# (heading, key or keys of EvaluationResult.measures, factor, digits)
+Measure = tuple[str, str | tuple[str, ...], int, int]
+FAITHFUL: tuple[Measure, ...] = (
+    ("unfaithful %", UNFAITHFUL, 100, 1),
+    ("new names/numbers/dates %", tuple(UNSUPPORTED[kind] for kind in ("name", "number", "date")), 100, 1),
+    ("new words %", UNSUPPORTED_WORDS, 100, 1),
+)
+MEASURES: tuple[Measure, ...] = (
+    *FAITHFUL,
+    ("copied %", "copy_rate", 100, 1),
+    ("density", "density", 1, 1),
+    ("novel 2-grams %", "novel_2", 100, 1),
+    ("repeating %", REPEATING, 100, 1),
+    ("repeated 1/2/3/4-grams %", tuple(REPEATED.values()), 100, 1),
+    ("unk %", "unk_rate", 100, 1),
+    ("words", "words", 1, 1),
+    ("p_gen", "p_gen", 1, 2),
+)
+# of models that read in chunks
+READING: tuple[Measure, ...] = (
+    ("chunks read", "chunks_read", 1, 1),
+    ("chunks chosen", "chunks_chosen", 1, 1),
+    ("words read %", "words_read", 100, 1),
+    ("coarse entropy", "coarse_entropy", 1, 2),
+    ("s/document", "seconds", 1, 3),
+)
+# how much of a summary stands in the document, how much of that was right, how much too much
+COPYING: tuple[Measure, ...] = (
+    ("copied %", "copy_rate", 100, 1),
+    ("density", "density", 1, 2),
+    ("novel 2-grams %", "novel_2", 100, 1),
+    *((f"correct {n}-grams %", key, 100, 2) for n, key in CORRECT.items()),
+    ("over-copied words", OVER_COPIED, 1, 2),
+    ("without stop words", OVER_COPIED_CONTENT, 1, 2),
+    ("p_gen", "p_gen", 1, 2),
+)
+
+FIGURES = {"f": "F1", "recall": "recall"}
+FAITHFUL_NOTE = (
+    "Unfaithful: summaries with a name, number or date that the document lacks; new: the share of all names, numbers, "
+    "dates, and other content words that it lacks. Repeating: summaries that say a word or phrase again at once, a "
+    "content word within three words, or four words in a row twice."
+)
+READING_NOTE = (
+    "Chunks read: by the encoder, for all hypotheses of a search; chosen: for the summary itself; coarse entropy: "
+    "nats, a mean over generated tokens."
+)
+COPYING_TITLE = "Copying"
+COPYING_NOTE = (
+    "Copied: words of the summary that the document holds (Grusky et al.'s coverage); density: theirs. "
+    "Correct n-grams: those that document and reference both hold, of all n-grams of all summaries. "
+    "Over-copied: words that the document holds and no reference, a mean count."
+)
+_MARKS = (
+    " ** p < 0.01, * p < 0.05 against {} (paired approximate randomization over documents, Holm's correction over the "
+    "systems)."
+)
+
+# --------------------------------------------------------------------------------------- significance
+
+Scores = Mapping[str, Sequence[float]]  # kind -> one score a document
+Test = Callable[[Sequence[float], Sequence[float]], TestResult]
+
+TESTS: Mapping[str, tuple[Test, str]] = {
+    "randomization": (approximate_randomization, "paired approximate randomization over documents"),
+    "bootstrap": (paired_bootstrap, "paired bootstrap over documents"),
+    "t": (paired_t_test, "paired t-test over documents"),
+}
+LEVELS = ((0.01, "**"), (0.05, "*"))
+
+
+def named_test(name: str) -> Test:
+    """The paired test called ``name``.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    if name not in TESTS:
+        raise ConfigError(unknown_choice("significance test", name, TESTS))
+    return TESTS[name][0]
+
+
+def mark_of(p: float) -> str:
+    """``**`` below 0.01, ``*`` below 0.05, else nothing."""
+    return next((mark for level, mark in LEVELS if p < level), "")
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A system's mean minus the baseline's, its p-value, and that after Holm's correction over the systems."""
+
+    difference: float
+    p: float
+    p_holm: float
+
+    @property
+    def mark(self) -> str:
+        """``**`` below 0.01, ``*`` below 0.05 after correction, else nothing."""
+        return mark_of(self.p_holm)
+
+
+def differences(
+    baseline: Scores, systems: Mapping[str, Scores], test: str = "randomization"
+) -> dict[str, dict[str, Difference]]:
+    """By system and kind, the difference to ``baseline``. Each kind is a family of its own for the correction.
+
+    Raises:
+        ConfigError: no such test.
+        DataError: the systems were not scored on the same documents.
+    """
+    run = named_test(test)
+    found: dict[str, dict[str, Difference]] = {name: {} for name in systems}
+    for kind in baseline:
+        results = {name: run(scores[kind], baseline[kind]) for name, scores in systems.items() if kind in scores}
+        corrected = holm({name: result.p for name, result in results.items()})
+        for name, result in results.items():
+            found[name][kind] = Difference(result.difference, result.p, corrected[name])
+    return found
+
+
+# ------------------------------------------------------------------------------------ rows and columns
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A mean over documents and seeds, from 0 to 1; ``low`` and ``high`` its 95% interval over documents.
+
+    ``deviation`` is the standard deviation over seeds, with two seeds or more.
+    """
+
+    mean: float
+    low: float
+    high: float
+    deviation: float | None = None
+    versus: Difference | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What a table says of one system; empty figures where it failed. ``published`` maps a measure, perhaps with the
+    table it is of (``subset.bleu``), to the paper's figure; ``losses`` are of its training."""
+
+    name: str
+    label: str
+    seeds: int = 1
+    rouge: Mapping[str, Figure] = field(default_factory=dict)
+    measures: Mapping[str, float] = field(default_factory=dict)
+    losses: Mapping[str, float] = field(default_factory=dict)
+    published: Mapping[str, Any] = field(default_factory=dict)
+    errors: Sequence[str] = ()
+    signature: str = ""
+    bleu_signature: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A heading and what stands below it; ``published`` columns hold the paper's figures."""
+
+    heading: str
+    cell: Callable[[Row], str]
+    published: bool = False
+
+
+def rouge_column(kind: str, *, marks: bool = True) -> Column:
+    """ROUGE times 100 with half the width of its interval; ``marks``: of significance, or the blanks in their place."""
+
+    def cell(row: Row) -> str:
+        figure = row.rouge.get(kind)
+        if figure is None:
+            return ""
+        mark = f"{figure.versus.mark if figure.versus else '':<2}" if marks else ""
+        return f"{100 * figure.mean:.2f} ±{50 * (figure.high - figure.low):.2f}{mark}"
+
+    return Column(f"ROUGE-{kind}", cell)
+
+
+def measure_column(measure: Measure) -> Column:
+    """A figure beside ROUGE, or several between slashes, a dash where one of these was not measured."""
+    heading, keys, factor, digits = measure
+
+    def cell(row: Row) -> str:
+        figures = row.measures
+        if isinstance(keys, str):
+            return "" if keys not in figures else f"{factor * figures[keys]:.{digits}f}"
+        shown = [f"{factor * figures[key]:.{digits}f}" if key in figures else "–" for key in keys]
+        return "/".join(shown) if figures else ""
+
+    return Column(heading, cell)
+
+
+def cells_of(rows: Iterable[Row], columns: Sequence[Column]) -> tuple[list[str], list[list[str]]]:
+    """Header and rows of a table, as texts."""
+    header = ["system", *[column.heading for column in columns]]
+    return header, [[row.label, *[column.cell(row) for column in columns]] for row in rows]
+
+
+def copy_table(rows: Iterable[Row]) -> tuple[list[str], list[list[str]]]:
+    """The table of copying; columns that no system has are left out, and so are the rows of systems without measures.
+    Without any row there is no table: both are empty."""
+    measured = [row for row in rows if row.measures]
+    shown = [measure for measure in COPYING if any(measure[1] in row.measures for row in measured)]
+    return cells_of(measured, [measure_column(measure) for measure in shown]) if shown else ([], [])
+
+
+# ------------------------------------------------------------------------------- the table of evaluate
+
+
+def result_row(result: EvaluationResult, versus: Mapping[str, Difference] | None = None) -> Row:
+    """What one evaluation found."""
+    rouge = {
+        kind: Figure(result.value(kind), score.low, score.high, versus=(versus or {}).get(kind))
+        for kind, score in result.rouge.items()
+    }
+    seconds = {"seconds": result.seconds / result.records} if result.seconds else {}
+    return Row(result.system, result.system, rouge=rouge, measures={**result.measures, **seconds})
+
+
+def compared(results: Sequence[EvaluationResult]) -> list[dict[str, Any]]:
+    """JSON-ready scores; each system after the first also has its differences to the first.
+
+    ``p`` is two-sided, of paired approximate randomization over documents; ``p_holm`` after Holm's correction over
+    the systems, for each kind of ROUGE by itself.
+
+    Raises:
+        DataError: the systems were scored on different numbers of records.
+    """
+    first = results[0]
+    for result in results:
+        if result.records != first.records:
+            raise DataError(
+                f"{result.system} was scored on {result.records} records but {first.system} on {first.records}."
+            )
+    listed = []
+    for place, (result, found) in enumerate(zip(results, _differences(results), strict=True)):
+        entry = result.as_dict()
+        if place:
+            for name in ("difference", "p", "p_holm"):
+                entry[name] = {kind: getattr(versus, name) for kind, versus in found.items()}
+        listed.append(entry)
+    return listed
+
+
+def result_table(results: Sequence[EvaluationResult]) -> tuple[list[str], list[list[str]], list[str]]:
+    """Header, rows and notes of the table.
+
+    Stars mark differences to the first system, see `compared`. The column ``p_gen`` is there when a system that can
+    copy is, those of `READING` when one that reads in chunks is.
+    """
+    rows = list(map(result_row, results, _differences(results)))
+    there = {name for result in results for name in result.measures}
+    shown = [measure for measure in MEASURES if measure[1] != "p_gen" or "p_gen" in there]
+    shown += READING if "chunks_read" in there else ()
+    several = len(results) > 1
+    columns = [*(rouge_column(kind, marks=several) for kind in results[0].rouge), *map(measure_column, shown)]
+    notes = [
+        f"ROUGE {FIGURES[results[0].shown]} x 100 ± half of the 95% bootstrap interval; copied: words of the summary "
+        "that the document holds; repeated: n-grams that occurred in the summary before."
+        + (_MARKS.format(results[0].system) if several else ""),
+        FAITHFUL_NOTE,
+        *([READING_NOTE] if "chunks_read" in there else []),
+        *how_scored(results),
+    ]
+    return *cells_of(rows, columns), notes
+
+
+def how_scored(results: Sequence[EvaluationResult]) -> list[str]:
+    """The flags and signatures of the scores, each once."""
+    return list(dict.fromkeys(line for result in results for line in (result.flags, result.signature) if line))
+
+
+@lru_cache(maxsize=1)
+def _tested(scores: tuple[tuple[tuple[str, tuple[float, ...]], ...], ...]) -> tuple[dict[str, Difference], ...]:
+    first, *others = (dict(system) for system in scores)
+    return ({}, *differences(first, {str(place): system for place, system in enumerate(others)}).values())
+
+
+def _differences(results: Sequence[EvaluationResult]) -> tuple[dict[str, Difference], ...]:
+    """By place and kind, each system's difference to the first; tested once for `compared` and `result_table`."""
+    return _tested(tuple(tuple(result.per_document.items()) for result in results))
