@@ -26,8 +26,8 @@ from laconic.config.schema import SearchConfig
 from laconic.data.readers import find_splits, read_records
 from laconic.explain.provenance import build_summary
 from laconic.text.casing import learn_casing
-from laconic.text.extended import extend_source, extend_target
 from laconic.text.tokenizer import WordTokenizer
+from laconic.text.unknown import extend_source, extend_target
 from laconic.types import Hypothesis, Record, Summary, TokenizedText
 
 

@@ -234,8 +234,8 @@ class SearchConfig(Section):
     finish, ``unfinished`` what becomes of those that reach ``max_length``, ``early_stopping`` when a document is done
     (`laconic.search.beam`). ``shrink_beam``: a finished hypothesis takes a place of the beam for good.
     ``forbid_specials``: padding and the token that decoding starts from are not written. ``replace_unk``: ``words``
-    (or true) puts the most attended source word for UNK, ``argmax`` what stands at the most attended position,
-    whatever it is (`laconic.text.unk`). ``choose``: of the beam's summaries the ``best`` by their score, or by minimum
+    (or true) puts the most attended source word for UNK, ``argmax`` what stands at the most attended position
+    (`laconic.text.unknown`). ``choose``: of the beam's summaries the ``best`` by their score, or by minimum
     Bayes risk (`laconic.metrics.consensus`). ``min_length_share``: no document's least length is more than this share
     of its tokens. ``model`` sets switches of the model while it decodes (which of its scores counts, what it skips).
     ``surface`` says what becomes of the model's words before they are shown, and ``capitals`` where they begin with

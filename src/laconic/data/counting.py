@@ -9,7 +9,7 @@ from laconic.config.shipped import place_of
 from laconic.data.dataset import document_gaps
 from laconic.errors import ConfigError
 from laconic.text.base import TOKENIZER_FILE
-from laconic.text.separators import sentence_gaps
+from laconic.text.sentences import sentence_gaps
 from laconic.text.tokenizer import CharacterTokenizer, Tokenizer, WordTokenizer
 from laconic.types import Record
 

@@ -15,8 +15,8 @@ import numpy as np
 from laconic.config.schema import TextConfig
 from laconic.errors import ConfigError, DataError
 from laconic.text.base import Tokenizer
-from laconic.text.extended import extend_source, extend_target
-from laconic.text.separators import sentence_gaps
+from laconic.text.sentences import sentence_gaps
+from laconic.text.unknown import extend_source, extend_target
 from laconic.types import Record, TokenizedText
 
 

@@ -21,7 +21,7 @@ from laconic.evaluation.systems import Contender, Progress
 from laconic.files import write_text
 from laconic.metrics.rouge import RougeResult
 from laconic.metrics.scoring import RunScoring, Shown, score_texts, scoring
-from laconic.text.numbers import restore_numbers
+from laconic.text.unknown import restore_numbers
 from laconic.types import Record, Summary, references_of
 
 Watch = Callable[[Record, Summary], object]  # is shown what the system writes

@@ -20,10 +20,10 @@ from laconic.config.schema import SearchConfig
 from laconic.explain.alignment import merge_spans
 from laconic.explain.chain import Chain, TokenFacts, read_chain, token_of
 from laconic.explain.chunks import build_chunks, part_of, read_attention, read_positions
-from laconic.text.extended import extend_source
-from laconic.text.surface import Draft, SourceText, Surfaced, bounds, surfaced
+from laconic.text.sentences import bounds
+from laconic.text.surface import Draft, SourceText, Surfaced, surfaced
 from laconic.text.tokenizer import Tokenizer
-from laconic.text.unk import DROP, UnkRule
+from laconic.text.unknown import DROP, UnkRule, extend_source
 from laconic.types import Hypothesis, Record, SourceSpan, Summary, SummaryToken, SummaryWord, TokenizedText
 
 COPIED = 0.5  # a word is called copied when more than this share of its probability was copied
@@ -81,7 +81,7 @@ def build_summary(
 
     ``document`` is the text that ``source_encoding`` was made of, or its record, which gives the summary its
     id too. ``oov_words`` are the strings of the ids from V on, as the batch numbered them. Of ``search`` three settings
-    count here: ``replace_unk`` puts a source token where the model wrote UNK, see `laconic.text.unk`; such a word
+    count here: ``replace_unk`` puts a source token where the model wrote UNK, see `laconic.text.unknown`; such a word
     counts as copied in whole; ``surface`` and ``capitals`` say how the words are written, see `laconic.text.surface`.
     With ``explain=False`` only the text and the scores are made.
 

@@ -26,7 +26,7 @@ from tokenizers import Regex, pre_tokenizers
 
 from laconic.errors import ConfigError, DataError, unknown_choice
 from laconic.files import write_text
-from laconic.text.rules import WORD_PATTERN
+from laconic.text.normalization import WORD_PATTERN
 from laconic.types import Record
 
 Link = tuple[int, int]  # (target position, source position)

@@ -14,7 +14,7 @@ from laconic.config.schema import SearchConfig
 from laconic.search.beam import beam_search
 from laconic.search.greedy import greedy_search
 from laconic.search.scorers import SpecialIds, build_scorers
-from laconic.text.unk import DROP, UnkRule
+from laconic.text.unknown import DROP, UnkRule
 from laconic.types import Batch, Hypothesis
 
 

@@ -18,9 +18,8 @@ from laconic.config.trust import refuse_code
 from laconic.errors import ConfigError, ModelError
 from laconic.text.casing import Casing
 from laconic.text.detokenize import Detokenized
-from laconic.text.normalization import encodable, extend_over_marks
-from laconic.text.rules import SPACE_MARK
-from laconic.text.separators import insert_separators
+from laconic.text.normalization import SPACE_MARK, encodable, extend_over_marks
+from laconic.text.sentences import insert_separators
 from laconic.types import TokenizedText
 
 PAD, UNK, BOS, EOS = "<pad>", "<unk>", "<s>", "</s>"
@@ -195,7 +194,7 @@ class Tokenizer(ABC):
     ) -> Iterator[TokenizedText]:
         """Like `encode_batch` over an iterable, with only some hundred texts in memory at a time.
 
-        ``gaps`` are, for each text, the places of the separator (`laconic.text.separators.sentence_gaps`).
+        ``gaps`` are, for each text, the places of the separator (`laconic.text.sentences.sentence_gaps`).
 
         Raises:
             ConfigError: ``max_tokens`` leaves no room beside the special tokens.

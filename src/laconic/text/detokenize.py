@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
-from laconic.text.rules import SPACE_MARK
+from laconic.text.normalization import SPACE_MARK
 
 Detokenized = tuple[str, list[tuple[int, int]]]
 

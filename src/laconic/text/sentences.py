@@ -1,8 +1,18 @@
-"""Where sentences begin and end, offline."""
+"""Where sentences begin and end, offline, and the word between them: where it stands among a text's tokens.
+
+The separator is an ordinary word of the vocabulary with an embedding of its own. It stands between sentences, not
+behind the last one, and belongs to no characters: its span is the empty one behind the token before it.
+"""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
+from itertools import pairwise
+
 import sentencex
+
+Span = tuple[int, int]
 
 
 def split_sentences(text: str, language: str = "en") -> list[tuple[int, int]]:
@@ -12,11 +22,7 @@ def split_sentences(text: str, language: str = "en") -> list[tuple[int, int]]:
     """
     spans: list[tuple[int, int]] = []
     for boundary in sentencex.get_sentence_boundaries(language, text):
-        start, end = boundary["start_index"], boundary["end_index"]
-        while start < end and text[start].isspace():
-            start += 1
-        while end > start and text[end - 1].isspace():
-            end -= 1
+        start, end = bounds(text, boundary["start_index"], boundary["end_index"])
         if start < end:
             spans.append((start, end))
     return spans
@@ -25,3 +31,76 @@ def split_sentences(text: str, language: str = "en") -> list[tuple[int, int]]:
 def sentence_strings(text: str, language: str = "en") -> list[str]:
     """The sentences of ``text`` as strings."""
     return [text[start:end] for start, end in split_sentences(text, language)]
+
+
+def bounds(text: str, start: int, end: int) -> tuple[int, int]:
+    """The span without the blanks at its ends, which some tokenizers count to a word."""
+    while start < end and text[start].isspace():
+        start += 1
+    while end > start and text[end - 1].isspace():
+        end -= 1
+    return start, end
+
+
+def sentence_gaps(text: str, separator: str, sentences: Sequence[str] = (), *, by_line: bool = False) -> list[Span]:
+    """The stretches between the sentences of ``text`` (often one blank) where ``separator`` belongs.
+
+    Text that holds the separator already, between blanks, is split there and nowhere else. Otherwise sentences are
+    ``sentences`` where they all stand in the text, else, with ``by_line``, its lines if it has several, else those of
+    `split_sentences`.
+    """
+    if separator in text:
+        mark = re.escape(separator)
+        return [found.span() for found in re.finditer(rf"\s*(?<!\S){mark}(?!\S)(?:\s+{mark}(?!\S))*\s*", text)]
+    spans = _located(text, sentences) or (_lines(text) if by_line and "\n" in text.strip() else split_sentences(text))
+    return [(before[1], after[0]) for before, after in pairwise(spans)]
+
+
+def without_gaps(text: str, separator: str) -> list[str]:
+    """The sentences of a text that holds the separator already."""
+    ends = sentence_gaps(text, separator)
+    starts = [0, *[end for _, end in ends]]
+    return [text[start:end] for start, end in zip(starts, [*[start for start, _ in ends], len(text)], strict=True)]
+
+
+def _located(text: str, sentences: Sequence[str]) -> list[Span]:
+    spans: list[Span] = []
+    for sentence in filter(None, map(str.strip, sentences)):
+        start = text.find(sentence, spans[-1][1] if spans else 0)
+        if start < 0:
+            return []
+        spans.append((start, start + len(sentence)))
+    return spans
+
+
+def _lines(text: str) -> list[Span]:
+    return [found.span() for found in re.finditer(r"[^\s](?:[^\n]*[^\s])?", text)]
+
+
+def insert_separators(
+    ids: Sequence[int], tokens: Sequence[str], offsets: Sequence[Span], gaps: Sequence[Span], separator: tuple[int, str]
+) -> tuple[list[int], list[str], list[Span]]:
+    """Put ``separator`` (id, string) where a gap lies between two tokens; tokens within a gap are left out.
+
+    ``gaps`` are in order and do not overlap. Gaps without a token on either side, or without one between them, give no
+    second separator.
+    """
+    new_ids: list[int] = []
+    new_tokens: list[str] = []
+    new_offsets: list[Span] = []
+    passed, pending = 0, False
+    for index, token, (start, end) in zip(ids, tokens, offsets, strict=True):
+        while passed < len(gaps) and start >= gaps[passed][1]:
+            passed, pending = passed + 1, True
+        if passed < len(gaps) and start >= gaps[passed][0]:
+            continue  # a blank, or the separator spelled out
+        if pending and new_ids:
+            place = new_offsets[-1][1]
+            new_ids.append(separator[0])
+            new_tokens.append(separator[1])
+            new_offsets.append((place, place))
+        pending = False
+        new_ids.append(index)
+        new_tokens.append(token)
+        new_offsets.append((start, end))
+    return new_ids, new_tokens, new_offsets

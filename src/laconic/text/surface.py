@@ -28,6 +28,7 @@ from laconic.text.base import Tokenizer
 from laconic.text.casing import SMALL_WORDS, begins, capitalised, is_shouted, is_titled, parts_of, segments
 from laconic.text.detokenize import CLITIC, is_unspaced
 from laconic.text.mending import Piece, mended
+from laconic.text.sentences import bounds
 from laconic.types import TokenizedText
 
 _LONG_FORM = 6  # words after a capital within which the bracket with its abbreviation opens
@@ -415,12 +416,3 @@ def _written(words: list[_Word], raw: list[tuple[int, int]], text: str) -> Surfa
             kept.append(token)
     tail = text[words[-1].raw[1] :] if words else ""
     return Surfaced("".join(parts) + tail, kept, spans, groups)
-
-
-def bounds(text: str, start: int, end: int) -> tuple[int, int]:
-    """The span without the blanks that some tokenizers count to a word."""
-    while start < end and text[start].isspace():
-        start += 1
-    while end > start and text[end - 1].isspace():
-        end -= 1
-    return start, end

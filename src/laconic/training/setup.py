@@ -27,7 +27,7 @@ from laconic.models.base import SummarizationModel
 from laconic.models.folder import LoadedModel
 from laconic.objectives.base import Objective
 from laconic.text.casing import learn_casing
-from laconic.text.separators import without_gaps
+from laconic.text.sentences import without_gaps
 from laconic.text.tokenizer import PretrainedTokenizer, Tokenizer
 from laconic.training.initial import adopted_tokenizer, open_initial, take_weights
 from laconic.training.logging import Reporter, Silent

@@ -13,8 +13,8 @@ from laconic.errors import DataError
 from laconic.explain.alignment import hard_alignment, merge_spans
 from laconic.explain.provenance import build_summary, extractive_summary
 from laconic.explain.record import from_dict, to_dict
-from laconic.text.extended import extend_source
 from laconic.text.tokenizer import BpeTokenizer, Tokenizer, WordTokenizer
+from laconic.text.unknown import extend_source
 from laconic.types import Hypothesis, Record, Summary
 
 DOCUMENT = "The old Zebrafish met  a new Zebrafish, twice."

@@ -11,7 +11,7 @@ from laconic.config.schema import SearchConfig
 from laconic.errors import ConfigError
 from laconic.models.base import SummarizationModel
 from laconic.search.decode import decode, switched, without_unk
-from laconic.text.unk import UnkRule
+from laconic.text.unknown import UnkRule
 from laconic.types import Batch, Hypothesis, Memory
 
 IDS = {"unk_id": 1, "bos_id": 2, "eos_id": 3, "pad_id": 0}

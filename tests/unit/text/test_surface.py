@@ -17,8 +17,8 @@ from laconic.config.schema import SearchConfig
 from laconic.errors import ModelError
 from laconic.explain.provenance import build_summary
 from laconic.text.casing import Casing, learn_casing
-from laconic.text.extended import extend_source, extend_target
 from laconic.text.tokenizer import BpeTokenizer, CharacterTokenizer, PretrainedTokenizer, Tokenizer, WordTokenizer
+from laconic.text.unknown import extend_source, extend_target
 from laconic.types import Hypothesis, Summary
 
 ORDINARY = (

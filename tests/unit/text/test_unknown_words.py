@@ -1,13 +1,13 @@
-"""The extended vocabulary of one example, and sentences."""
+"""The extended vocabulary of one example; numbers of the document in the place of ``##``."""
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from laconic.text.extended import extend_source, extend_target
-from laconic.text.sentences import sentence_strings, split_sentences
 from laconic.text.tokenizer import WordTokenizer
+from laconic.text.unknown import extend_source, extend_target, restore_numbers
 
 TOKENIZER = WordTokenizer(WordTokenizer.Config(min_frequency=1))
 TOKENIZER.train(["the cat sat on the mat"])
@@ -15,7 +15,7 @@ V = TOKENIZER.vocab_size
 
 
 def reference(source: list[str], target: list[str]) -> tuple[list[int], list[str], list[int]]:
-    """Specification headline-writer a.5, word by word."""
+    """The definition, word by word."""
     words: list[str] = []
     extended = []
     for word in source:
@@ -49,21 +49,26 @@ def test_words_behind_the_truncation_cannot_be_copied() -> None:
     assert extend_target(TOKENIZER.encode("yy xx"), words, V, 1) == [1, V]
 
 
-def test_sentence_spans_point_into_the_text() -> None:
-    text = "  Dr. Smith went home. 👍 It rained!\n\nWhat now? "
-    assert sentence_strings(text) == ["Dr. Smith went home.", "👍 It rained!", "What now?"]
-    assert [text[a:b] for a, b in split_sentences(text)] == sentence_strings(text)
-    assert split_sentences(" \n ") == []
+DOCUMENT = "On 12 May 1998, 3.5 percent of 77 towns and a 10-year-old boy paid $1,250."
 
 
-@given(st.text(max_size=60))
-@settings(max_examples=100, deadline=None)
-def test_sentences_cover_everything_but_white_space(text: str) -> None:
-    spans = split_sentences(text)
-    left = list(text)
-    last = 0
-    for start, end in spans:
-        assert last <= start < end <= len(text)
-        last = end
-        left[start:end] = " " * (end - start)
-    assert not "".join(left).strip()
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        ("## towns", "77 towns"),  # the last number of that length
+        ("#### now", "1998 now"),
+        ("#.# percent", "3.5 percent"),
+        ("a ##-year-old", "a 10-year-old"),
+        ("paid $#,###.", "paid $1,250."),
+        ("##,", "77,"),
+        ("###### and #", "###### and #"),  # no number of that length
+        ("no sign", "no sign"),
+        ("c## ab#", "c## ab#"),  # within a word
+    ],
+)
+def test_numbers_are_restored_by_length(written: str, expected: str) -> None:
+    assert restore_numbers(written, DOCUMENT) == expected
+
+
+def test_no_number_to_restore() -> None:
+    assert restore_numbers("## and ##", "no number, ## only") == "## and ##"

@@ -1,13 +1,15 @@
-"""The word between sentences: where it stands, what it does to offsets and truncation, and how it is read again."""
+"""Sentences and the word between them: where it stands, what it does to offsets and truncation, how it reads."""
 
 from __future__ import annotations
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from laconic.config.schema import TextConfig
 from laconic.data.dataset import EncodedDataset, document_gaps, encode_documents
 from laconic.errors import ConfigError, DataError
-from laconic.text.separators import sentence_gaps, without_gaps
+from laconic.text.sentences import sentence_gaps, sentence_strings, split_sentences, without_gaps
 from laconic.text.tokenizer import BpeTokenizer, CharacterTokenizer, Tokenizer, WordTokenizer
 from laconic.types import Record
 
@@ -25,6 +27,26 @@ def trained(cls: type[Tokenizer] = WordTokenizer, separator: str | None = EOS, *
 def encode(tokenizer: Tokenizer, text: str, **options: object):
     gaps = sentence_gaps(text, EOS)
     return next(tokenizer.encode_stream([text], gaps=[gaps], **options))  # type: ignore[arg-type]
+
+
+def test_sentence_spans_point_into_the_text() -> None:
+    text = "  Dr. Smith went home. 👍 It rained!\n\nWhat now? "
+    assert sentence_strings(text) == ["Dr. Smith went home.", "👍 It rained!", "What now?"]
+    assert [text[a:b] for a, b in split_sentences(text)] == sentence_strings(text)
+    assert split_sentences(" \n ") == []
+
+
+@given(st.text(max_size=60))
+@settings(max_examples=100, deadline=None)
+def test_sentences_cover_everything_but_white_space(text: str) -> None:
+    spans = split_sentences(text)
+    left = list(text)
+    last = 0
+    for start, end in spans:
+        assert last <= start < end <= len(text)
+        last = end
+        left[start:end] = " " * (end - start)
+    assert not "".join(left).strip()
 
 
 def test_gaps_lie_between_sentences() -> None:

@@ -1,0 +1,96 @@
+"""Words that the vocabulary lacks: their extended ids, what stands for UNK, and numbers behind ``#``.
+
+In the extended vocabulary of an example, ids from V on stand for source words that the vocabulary lacks. Numbering is
+by first appearance within the (truncated) source, so what the decoder may copy is exactly what the encoder has read,
+and the numbering of a shorter truncation is a prefix of that of a longer one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from laconic.types import TokenizedText
+
+KEEP, DROP = -1, -2
+_HASHED = re.compile(r"(?<!\w)#(?:[\w#.,:/\-]*[\w#])?")
+_NUMBER = re.compile(r"(?<!\w)\d(?:[\w.,:/\-]*\w)?")
+
+
+def extend_source(encoding: TokenizedText, vocab_size: int, unk_id: int) -> tuple[list[int], list[str]]:
+    """Return the extended ids of a source and the strings of V, V + 1, ... .
+
+    Args:
+        encoding: the truncated source.
+        vocab_size: V.
+        unk_id: the id that words outside the vocabulary have in ``encoding``.
+    """
+    numbers: dict[str, int] = {}
+    extended = list(encoding.ids)
+    for position, value in enumerate(extended):
+        if value == unk_id:
+            extended[position] = numbers.setdefault(encoding.tokens[position], vocab_size + len(numbers))
+    return extended, list(numbers)
+
+
+def extend_target(encoding: TokenizedText, oov_words: Sequence[str], vocab_size: int, unk_id: int) -> list[int]:
+    """Return the extended ids of a target: words of ``oov_words`` get V + k, other unknown words stay UNK."""
+    numbers = {word: vocab_size + index for index, word in enumerate(oov_words)}
+    return [
+        numbers.get(token, unk_id) if value == unk_id else value
+        for value, token in zip(encoding.ids, encoding.tokens, strict=True)
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class UnkRule:
+    """What a summary says where the model wrote UNK: a source word that its step attended to.
+
+    * ``words``: the most attended word of the source; special tokens and sentence separators are passed over.
+    * ``argmax`` (Chen et al. 2016, released code): whatever is most attended. A word replaces UNK; a sentence separator
+      makes UNK disappear; the end of the document, and anything else that is no word, leaves it as it is.
+
+    ``separator_id`` is the id of the token between sentences, where there is one.
+    """
+
+    mode: Literal["words", "argmax"] = "words"
+    separator_id: int | None = None
+
+    def positions(self, attention: np.ndarray, ids: np.ndarray, words: np.ndarray) -> np.ndarray:
+        """For each step the source position that stands for UNK, or `KEEP` or `DROP`.
+
+        Args:
+            attention: (T, S) the weights of the steps that wrote UNK.
+            ids: (S,) the source's ids, among which the separators are found.
+            words: (S,) true where a word stands that can replace UNK.
+
+        Returns:
+            (T,) int64.
+        """
+        if not attention.size:
+            return np.full(len(attention), KEEP, dtype=np.int64)
+        separators = ids == self.separator_id
+        words = words & ~separators
+        if self.mode == "words":
+            best = np.where(words, attention, -1.0).argmax(1)
+            chosen = np.where(words.any(), best, KEEP)
+        else:
+            best = attention.argmax(1)
+            chosen = np.where(separators[best], DROP, np.where(words[best], best, KEEP))
+        return np.where(attention.max(1) > 0, chosen, KEEP)
+
+
+def restore_numbers(summary: str, document: str) -> str:
+    """Replace each word of ``summary`` that starts with ``#`` by a number of ``document`` of the same length.
+
+    Of several numbers of one length the last is taken; a word without a number of its length stays (Rush et al. 2015
+    do so before scoring DUC).
+    """
+    if "#" not in summary:
+        return summary
+    numbers = {len(number): number for number in _NUMBER.findall(document)}
+    return _HASHED.sub(lambda found: numbers.get(len(found[0]), found[0]), summary)
