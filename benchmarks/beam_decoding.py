@@ -29,8 +29,8 @@ from laconic.config.loading import load_recipe, resolve_run
 from laconic.config.names import MODELS, build
 from laconic.config.schema import SearchConfig
 from laconic.layers.copying import pointer
-from laconic.layers.copying.base import CopySource
 from laconic.layers.vocabulary import VocabularyProjection
+from laconic.papers.pointer_generator import final_distribution
 from laconic.search.decode import decode
 from laconic.search.state import select
 from laconic.types import Batch
@@ -138,18 +138,17 @@ def usual_one(model: Any, document: Tensor, config: SearchConfig) -> list[int]:
 @contextlib.contextmanager
 def plain_mixture(packed: bool) -> Iterator[None]:
     """Within it the pointer head writes equation (5) out over all X words, after a plain linear layer if not packed."""
-    ours_, prepare = pointer.mixture, VocabularyProjection.for_decoding
-    pointer.mixture = written_out
+    ours_, prepare = pointer.final_distribution, VocabularyProjection.for_decoding
+    pointer.final_distribution = written_out
     VocabularyProjection.for_decoding = lambda self, columns=None: prepare(self) if packed else self
     try:
         yield
     finally:
-        pointer.mixture, VocabularyProjection.for_decoding = ours_, prepare
+        pointer.final_distribution, VocabularyProjection.for_decoding = ours_, prepare
 
 
-def written_out(logits: Tensor, gate: Tensor, copy_probs: Tensor, source: CopySource) -> Tensor:
-    ids = source.extended_ids[:, None, :].expand_as(copy_probs)
-    return pointer.final_distribution(logits, gate, copy_probs, ids, source.extended_vocab_size)
+def written_out(logits: Tensor, gate: Tensor, copy_probs: Tensor, ids: Tensor, size: int, first: Tensor) -> Tensor:
+    return final_distribution(logits, gate, copy_probs, ids, size)
 
 
 # -------------------------------------------------------------------------------------- measuring

@@ -25,7 +25,7 @@ MAX_FILE_LINES, MAX_FUNCTION_LINES, MAX_PARAMETERS = 500, 80, 8
 # From the bottom up; a package imports packages of lower layers, and within its layer only those named below.
 LAYERS: list[set[str]] = [
     {"", "errors", "files", "jobs", "types", "papers"},  # "" is laconic/__init__.py
-    {"config", "text"},
+    {"config", "text", "kernels"},
     {"layers", "data", "metrics", "search"},
     {"models", "objectives", "extractive", "explain"},
     {"training", "summarizer", "systems"},

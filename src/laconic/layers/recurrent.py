@@ -3,7 +3,7 @@
 Cells follow torch's convention (gates i, f, g, o; r, z, n; the GRU's reset gate after the product U h). The GRU
 of Cho et al. 2014, which the distraction paper prints, has the reset gate before it, U (r * h): another function,
 which no fused kernel computes. `PaperGruCell` and `PaperRecurrence` are that one. Sequences of either run through
-`laconic.layers.gru_sequence` where that is faster than torch's own: always for the paper's, on a CPU for torch's.
+`laconic.kernels.gru_sequence` where that is faster than torch's own: always for the paper's, on a CPU for torch's.
 """
 
 from __future__ import annotations
@@ -14,9 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from laconic.layers.gru_sequence import gru_sequence
+from laconic.kernels.dispatch import deferred_linear, gru, torch_gru
 from laconic.layers.masking import lengths_of
-from laconic.layers.stepwise import StepLinear
 from laconic.papers import distraction
 
 RecurrentState = tuple[Tensor, ...]  # (h, c) of an LSTM or (h,) of a GRU, each (N, H)
@@ -72,10 +71,11 @@ class Recurrence(nn.Module):
 
         The backward direction starts at the last real token; its final state is that of the first token.
         """
-        if self.cell == "gru" and inputs.device.type == "cpu" and torch.is_grad_enabled():
+        if self.cell == "gru" and torch_gru is not None and inputs.device.type == "cpu" and torch.is_grad_enabled():
             flat: list[Any] = list(self.layer._flat_weights)
+            weights = [flat[i : i + 4] for i in range(0, len(flat), 4)]
             with torch.autocast("cpu", enabled=False):
-                outputs, final = gru_over_real_tokens(inputs, mask, [flat[i : i + 4] for i in range(0, len(flat), 4)])
+                outputs, final = gru_over_real_tokens(torch_gru, inputs, mask, weights)
             return outputs, (final,)
         with torch.autocast(inputs.device.type, enabled=runs_in_bf16(inputs.device)):
             return self._whole(inputs) if bool(mask.all()) else self._padded(inputs, mask)
@@ -123,7 +123,7 @@ class Recurrence(nn.Module):
     def stepper(self) -> Callable[[Tensor, RecurrentState], RecurrentState]:
         """`step` for the many steps of one training pass: the weights' gradients are made once, at the end."""
         weight_ih, weight_hh, bias_ih, bias_hh = self._weights()
-        of_input, of_state = StepLinear.of(weight_ih, bias_ih), StepLinear.of(weight_hh, bias_hh)
+        of_input, of_state = deferred_linear(weight_ih, bias_ih), deferred_linear(weight_hh, bias_hh)
         gates = {"gru": gru_gates, "lstm": lstm_gates}[self.cell]
         return lambda inputs, state: gates(of_input(inputs), of_state(state[0]), state)
 
@@ -193,7 +193,7 @@ class GruCell(nn.Module):
 
     def stepper(self) -> Callable[[Tensor, Tensor], Tensor]:
         """``(W x + b (N, 3H), h (N, H)) -> the next h``, for the many steps of one pass."""
-        of_state = StepLinear.of(self.weight_hh, self.bias_hh)
+        of_state = deferred_linear(self.weight_hh, self.bias_hh)
         return lambda products, state: gru_gates(products, of_state(state), (state,))[0]
 
 
@@ -208,7 +208,7 @@ class PaperGruCell(GruCell):
     def stepper(self) -> Callable[[Tensor, Tensor], Tensor]:
         size = self.hidden_size
         gates, candidate = self.weight_hh.split([2 * size, size])
-        of_gates, of_candidate = StepLinear.of(gates, None), StepLinear.of(candidate, None)
+        of_gates, of_candidate = deferred_linear(gates, None), deferred_linear(candidate, None)
 
         def step(products: Tensor, state: Tensor) -> Tensor:
             r, z = distraction.gru_gates(products[:, : 2 * size], of_gates(state))
@@ -230,18 +230,19 @@ class PaperRecurrence(nn.Module):
 
     def over_real_tokens(self, inputs: Tensor, mask: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
         """(B, S, I) under a (B, S) mask -> outputs (B, S, D), zero at padding, and final states (dirs, B, H)."""
-        weights = [(cell.weight_ih, cell.weight_hh, cell.bias_ih, cell.bias_hh) for cell in self.cells]
-        outputs, final = gru_over_real_tokens(inputs, mask, weights, paper=True)
+        weights = [(cell.weight_ih, cell.weight_hh, cell.bias_ih) for cell in self.cells]
+        outputs, final = gru_over_real_tokens(gru, inputs, mask, weights)
         return outputs, (final,)
 
 
 def gru_over_real_tokens(
-    inputs: Tensor, mask: Tensor, weights: Sequence[Sequence[Any]], *, paper: bool = False
+    run: Callable[..., Tensor], inputs: Tensor, mask: Tensor, weights: Sequence[Sequence[Any]]
 ) -> tuple[Tensor, Tensor]:
     """(B, S, I) under a (B, S) mask -> outputs (B, S, D), zero at padding, and final states (dirs, B, H).
 
-    ``weights`` are those of `gru_sequence`, for one direction or two. The second reads the real tokens in reverse
-    order and then the padding, so that it starts at the last real token; its outputs are put back in their places.
+    ``run`` takes inputs with time in front and one direction's ``weights``; there are one or two of these. The second
+    reads the real tokens in reverse order and then the padding, so that it starts at the last real token; its outputs
+    are put back in their places.
     """
     lengths, padded = lengths_of(mask), not bool(mask.all())
     turned = _turned_positions(lengths, mask.shape[1]).t().unsqueeze(-1)  # (S, B, 1)
@@ -250,7 +251,7 @@ def gru_over_real_tokens(
     outputs, finals = [], []
     for number, parameters in enumerate(weights):
         read = in_time if number == 0 else in_time.gather(0, turned.expand_as(in_time))
-        states = gru_sequence(read, *parameters, paper=paper)
+        states = run(read, *parameters)
         finals.append(states.gather(0, last.expand(-1, -1, states.shape[-1])).squeeze(0))
         outputs.append(states if number == 0 else states.gather(0, turned.expand_as(states)))
     joined = outputs[0] if len(outputs) == 1 else torch.cat(outputs, dim=-1)

@@ -23,8 +23,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from laconic.layers.head_mean import mean_over_heads
-from laconic.layers.packed import Map, linear_map
+from laconic.kernels import dispatch
+from laconic.kernels.dispatch import linear_map
+from laconic.kernels.packed import Map
 from laconic.papers.contrastive import conventional_weights
 
 Attend = Callable[[int, Tensor, Tensor, Tensor], Tensor]  # layer, then (B, Q, H, d) three times -> (B, Q, H, d)
@@ -60,7 +61,8 @@ def head_attention(queries: Tensor, keys: Tensor, mask: Tensor) -> Tensor:
 
 def mean_attention(tap: CrossTap) -> Tensor:
     """The mean of `head_attention` over the heads: (B, Q, S)."""
-    return mean_over_heads(tap.queries, tap.keys, tap.mask)
+    with torch.autocast(tap.queries.device.type, enabled=False):
+        return dispatch.mean_attention(tap.queries, tap.keys, tap.mask)
 
 
 def scaled_attention(
@@ -174,7 +176,7 @@ class _Layer(nn.Module):
         return Residual(self.sizes.size, self.sizes.norm, self.sizes.dropout)
 
     def maps(self, *, pack: bool = False) -> LayerMaps:
-        """The layer's linear maps as they are now; ``pack``: for decoding (see `laconic.layers.packed`)."""
+        """The layer's linear maps as they are now; ``pack``: for decoding (see `laconic.kernels.packed`)."""
         own = self.self_attention
         return LayerMaps(
             attention_in=linear_map(own.in_proj.weight, own.in_proj.bias, pack=pack),

@@ -13,10 +13,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from laconic.kernels.dispatch import deferred_linear
 from laconic.layers import noise
 from laconic.layers.grid import Grid
 from laconic.layers.recurrent import drop_biases, lstm_gates
-from laconic.layers.stepwise import StepLinear
 
 Cells = list[tuple[Tensor, Tensor]]  # (h, c) of each layer, (N, H)
 
@@ -59,7 +59,7 @@ class PreparedLayers:
     def __init__(self, decoder: WordEncoder, keys: Tensor | None) -> None:
         self.dropout, self.keys = decoder.dropout, keys
         self.layers = [
-            (StepLinear.of(layer.weight_ih_l0, layer.bias_ih_l0), StepLinear.of(layer.weight_hh_l0, None))
+            (deferred_linear(layer.weight_ih_l0, layer.bias_ih_l0), deferred_linear(layer.weight_hh_l0, None))
             for layer in decoder.layers
         ]
 

@@ -29,6 +29,7 @@ from torch import Tensor, nn
 from laconic.config.names import CHUNK_ATTENTIONS, COARSE_ENCODERS, Table, build
 from laconic.config.section import Section
 from laconic.errors import ConfigError
+from laconic.kernels.dispatch import deferred_linear
 from laconic.layers import noise
 from laconic.layers.attention.chunked import ChunkAttention, Draws, Reading, laid_out, log_of
 from laconic.layers.coarse import CoarseEncoder
@@ -36,7 +37,6 @@ from laconic.layers.copying.base import CopyHead, CopySource, GoldTokens, HeadIn
 from laconic.layers.grid import Grid, make_grid, make_sentence_grid
 from laconic.layers.masking import scatter_real
 from laconic.layers.noise import STREAMS, ExampleNoise
-from laconic.layers.stepwise import StepLinear
 from laconic.layers.vocabulary import VocabularyProjection
 from laconic.layers.word_states import (
     AllStates,
@@ -245,7 +245,7 @@ class CoarseToFine(SummarizationModel):
         gold = batch.target_input_ids
         forced = torch.ones_like(batch.target_mask) if batch.forced_mask is None else batch.forced_mask
         last_ids, feed = gold[:, 0], state["feed"]
-        merge = StepLinear.of(self.merge.weight, None)
+        merge = deferred_linear(self.merge.weight, None)
         grid, num_tokens = memory.extra["reading"].states.grid, batch.source_ids.shape[1]
         shows = not self.training and num_tokens <= _DENSE_TOKENS
         for t, is_soft in enumerate(soft):

@@ -38,11 +38,11 @@ from torch import Tensor, nn
 from laconic.config.names import ATTENTIONS, parse
 from laconic.config.section import Section
 from laconic.errors import ConfigError
+from laconic.kernels.dispatch import deferred_linear
 from laconic.layers.attention.base import Attention
 from laconic.layers.copying.base import CopyHead, CopySource, GoldTokens, HeadInput, build_copy_head, first_positions
 from laconic.layers.masking import scatter_real
 from laconic.layers.recurrent import GruCell, PaperGruCell, PaperRecurrence, Recurrence
-from laconic.layers.stepwise import StepLinear
 from laconic.layers.vocabulary import VocabularyProjection
 from laconic.models.base import SummarizationModel
 from laconic.models.initialisation import initialise
@@ -99,7 +99,7 @@ class TwoLevelDecoder(nn.Module):
 
     def prepared(self) -> _Level:
         """The step: s'_t = GRU_2(s_{t-1}, e), s_t = GRU_1(s'_t, c_t)."""
-        content = StepLinear.of(self.of_content.weight_ih, self.of_content.bias_ih)
+        content = deferred_linear(self.of_content.weight_ih, self.of_content.bias_ih)
         second, first = self.of_word.stepper(), self.of_content.stepper()
         return _Level(before=second, after=lambda _, query, context: first(content(context), query))
 
@@ -118,7 +118,7 @@ class OneLevelDecoder(nn.Module):
 
     def prepared(self) -> _Level:
         """The step: s_t = GRU(s_{t-1}, [e; c_t])."""
-        content, step = StepLinear.of(self.cell.weight_ih[:, self.word_size :], None), self.cell.stepper()
+        content, step = deferred_linear(self.cell.weight_ih[:, self.word_size :], None), self.cell.stepper()
         return _Level(
             before=lambda _, state: state,
             after=lambda words, state, context: step(words + content(context), state),

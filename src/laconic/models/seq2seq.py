@@ -26,11 +26,11 @@ from torch import Tensor, nn
 from laconic.config.names import ATTENTIONS, build
 from laconic.config.section import Section
 from laconic.errors import ConfigError
+from laconic.kernels.dispatch import deferred_linear
 from laconic.layers.attention.base import Attention
 from laconic.layers.copying.base import CopyHead, CopySource, GoldTokens, HeadInput, build_copy_head, first_positions
 from laconic.layers.masking import scatter_real
 from laconic.layers.recurrent import Bridge, Recurrence, RecurrentState
-from laconic.layers.stepwise import StepLinear
 from laconic.layers.vocabulary import VocabularyProjection
 from laconic.models.base import SummarizationModel
 from laconic.models.initialisation import initialise
@@ -354,7 +354,7 @@ class Seq2Seq(SummarizationModel):
 
     def _prepared(self) -> _Applied:
         """The cell and the merge layer for the steps of one training pass."""
-        merge = None if self.merge is None else StepLinear.of(self.merge.weight, self.merge.bias)
+        merge = None if self.merge is None else deferred_linear(self.merge.weight, self.merge.bias)
         return _Applied(self.decoder.stepper(), merge)
 
     def _traced(self, embedded: Tensor, state: dict[str, Any], trace: _Trace, run: _Applied) -> dict[str, Any]:

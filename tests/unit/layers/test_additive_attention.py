@@ -9,9 +9,9 @@ from torch.autograd import gradcheck
 
 from laconic.config.names import ATTENTIONS, parse
 from laconic.errors import ConfigError
-from laconic.layers import stepwise
-from laconic.layers.attention import additive
-from laconic.layers.attention.additive import AdditiveAttention, additive_scores
+from laconic.kernels import additive
+from laconic.kernels.deferral import deferred
+from laconic.layers.attention.additive import AdditiveAttention
 from laconic.types import Memory
 
 B, S, D, A, H = 2, 4, 3, 5, 6
@@ -22,7 +22,7 @@ def rand(*shape: int, seed: int = 0) -> Tensor:
 
 
 def plain_scores(keys: Tensor, queries: Tensor, v: Tensor, coverage: Tensor | None, w: Tensor | None) -> Tensor:
-    """Equation (7), one number at a time; arguments of tanh not doubled."""
+    """Equation (7), one number at a time."""
     rows = []
     for b in range(keys.shape[0]):
         for q in range(queries.shape[1]):
@@ -35,9 +35,7 @@ def plain_scores(keys: Tensor, queries: Tensor, v: Tensor, coverage: Tensor | No
 
 
 def scored(states: Tensor, queries: Tensor, v: Tensor, coverage: Tensor | None, w: Tensor | None) -> Tensor:
-    mask = torch.ones(states.shape[:2], dtype=torch.bool)
-    memory = stepwise.opened(stepwise.prepare(2 * states, states, mask))
-    return additive_scores(memory, 2 * queries, v, coverage, None if w is None else 2 * w)
+    return additive.attention_scores(deferred(states), queries, v, coverage, w)
 
 
 @pytest.fixture(params=[1, 2 * S * A, 2**18], ids=["one pair a block", "two pairs", "one block"])

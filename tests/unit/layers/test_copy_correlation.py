@@ -10,11 +10,12 @@ import torch
 from torch import Tensor
 from torch.autograd import gradcheck
 
-from laconic.layers.copying import correlation
-from laconic.layers.copying.banded import positional_band
-from laconic.layers.copying.correlation import rescaled_rows, semantic_correlation
+from laconic.kernels import rows as rows_kernel
+from laconic.kernels.band import positional_band
+from laconic.kernels.heads import mean_attention
+from laconic.kernels.rows import rescaled_rows
+from laconic.layers.copying.correlational import semantic_correlation
 from laconic.layers.copying.guided import guided_weights, indegree, outdegree
-from laconic.layers.head_mean import mean_over_heads
 from laconic.papers.coconet import (
     context_gate,
     log_width,
@@ -135,7 +136,7 @@ def test_a_token_that_looks_at_itself_only() -> None:
 
 def test_the_gradient_of_rescaled_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     """Above the floor and below it (a high floor, so that finite differences can see it), with an empty row."""
-    monkeypatch.setattr(correlation, "FLOOR", 3.2)
+    monkeypatch.setattr(rows_kernel, "FLOOR", 3.2)
     matrix = rand(B, S, S, seed=4).abs().requires_grad_()
     allowed = transfers(MASK, torch.arange(S).expand(B, S), "zero_renorm")
     totals = matrix.masked_fill(~allowed, 0.0).sum(-1)
@@ -145,14 +146,14 @@ def test_the_gradient_of_rescaled_rows(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("group", [1, 2])
-def test_mean_over_heads(group: int) -> None:
+def test_mean_attention(group: int) -> None:
     """(16)-(19) head by head, and its gradient, which makes the heads once more."""
     queries, keys = rand(B, S, H, D, seed=1), rand(B, S, H, D, seed=2)
-    found = mean_over_heads(queries, keys, MASK, rows=MASK, group=group)
+    found = mean_attention(queries, keys, MASK, group=group)
     for b in range(B):
         for j in range(S):
             expected = torch.zeros(S).double()
-            for h in range(H if MASK[b, j] else 0):
+            for h in range(H):
                 products = [float(queries[b, j, h] @ keys[b, i, h]) / D**0.5 for i in range(S)]
                 total = sum(math.exp(products[i]) for i in range(S) if MASK[b, i])
                 expected += torch.tensor(
@@ -160,16 +161,7 @@ def test_mean_over_heads(group: int) -> None:
                 )
             torch.testing.assert_close(found[b, j], expected, **EXACT)
     leaves = [queries.requires_grad_(), keys.requires_grad_()]
-    assert gradcheck(lambda q, k: mean_over_heads(q, k, MASK, rows=MASK, group=group), leaves, fast_mode=True)
-
-
-def test_mean_over_heads_of_padding() -> None:
-    """With ``rows`` those of padding alone, as the release has it."""
-    queries, keys = rand(B, S, H, D, seed=1), rand(B, S, H, D, seed=2)
-    found = mean_over_heads(queries, keys, MASK, rows=~MASK)
-    assert found[MASK].eq(0).all()
-    torch.testing.assert_close(found.sum(-1), (~MASK).double(), **EXACT)
-    assert found.transpose(1, 2)[~MASK].eq(0).all()
+    assert gradcheck(lambda q, k: mean_attention(q, k, MASK, group=group), leaves, fast_mode=True)
 
 
 # -------------------------------------------------------------------------------------------- positional

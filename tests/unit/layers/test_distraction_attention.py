@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from laconic.config.names import ATTENTIONS, build
-from laconic.layers import stepwise
-from laconic.layers.attention.distraction import DistractionAttention, distracted_scores
+from laconic.kernels.dispatch import distracted_scores
+from laconic.layers.attention.distraction import DistractionAttention
 from laconic.papers.distraction import content_distraction
 from laconic.types import AttentionOutput, Memory
 from samples import randomise
@@ -54,11 +54,10 @@ def test_content_distraction_on_numbers() -> None:
 
 def test_scores_on_numbers() -> None:
     """A = 1, one position: v tanh(key + query - b_a A)."""
-    keys = torch.tensor([[[2 * 0.3]]], dtype=torch.float64)
-    memory = stepwise.opened(stepwise.prepare(keys, keys, torch.ones(1, 1, dtype=torch.bool)))
+    keys = torch.tensor([[[0.3]]], dtype=torch.float64)
     vectors = torch.tensor([1.5], dtype=torch.float64), torch.tensor([[[0.8]]], dtype=torch.float64)
-    queries = torch.tensor([[[2 * 0.4]]], dtype=torch.float64)
-    scores = distracted_scores(memory, queries, vectors[0], vectors[1], torch.tensor([0.5], dtype=torch.float64))
+    queries = torch.tensor([[[0.4]]], dtype=torch.float64)
+    scores = distracted_scores(keys, queries, vectors[0], vectors[1], torch.tensor([0.5], dtype=torch.float64))
     expected = 1.5 * torch.tanh(torch.tensor(0.3 + 0.4 - 0.5 * 0.8, dtype=torch.float64))
     torch.testing.assert_close(scores.flatten()[0], expected, **EXACT)
 

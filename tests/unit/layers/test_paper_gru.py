@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from laconic.kernels.gru_sequence import gru_sequence
 from laconic.layers import recurrent
-from laconic.layers.gru_sequence import gru_sequence
 from laconic.layers.recurrent import GruCell, PaperGruCell, PaperRecurrence, Recurrence
 from laconic.papers.distraction import gru_candidate, gru_gates, gru_state
 from samples import randomise

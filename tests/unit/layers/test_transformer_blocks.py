@@ -8,10 +8,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from laconic.layers import beam_cache, packed
+from laconic.kernels import packed
+from laconic.kernels.heads import mean_attention as mean_over_heads
+from laconic.kernels.packed import PackedLinear, linear_map
+from laconic.layers import beam_cache
 from laconic.layers.beam_cache import BeamCache
-from laconic.layers.head_mean import mean_over_heads
-from laconic.layers.packed import PackedLinear, linear_map
 from laconic.layers.positions import masked_sinusoids, sinusoids, token_positions
 from laconic.layers.transformer import (
     AttentionProjections,

@@ -12,12 +12,12 @@ import torch
 from torch import Tensor, nn
 
 from laconic.errors import ConfigError, DataError
-from laconic.layers.head_mean import mean_over_heads
 from laconic.layers.transformer import mean_attention
 from laconic.models import bart as bart_module
 from laconic.models.bart import BartSummarizer
 from laconic.models.bart_attention import Tap
 from laconic.models.family import FAMILY
+from laconic.papers import coconet
 from laconic.types import Batch
 from samples import gradients
 from tiny_bart import EOS, copying_bart, reference_of, source_batch, theirs
@@ -42,7 +42,7 @@ def test_weights_from_the_taps_are_those_of_transformers(kind: str, left: bool) 
     with torch.no_grad():
         encoder, cross = seen(model, batch)
         alpha = mean_attention(cross)
-        semantic = mean_over_heads(encoder.queries, encoder.keys, encoder.mask, rows=encoder.mask)
+        semantic = coconet.mean_attention(encoder.queries, encoder.keys, encoder.mask) * encoder.mask.unsqueeze(-1)
     real = batch.source_mask[:, :, None]
     torch.testing.assert_close(alpha, expected.cross_attentions[-1].mean(1), atol=1e-5, rtol=0)
     torch.testing.assert_close(semantic, expected.encoder_attentions[-1].mean(1) * real, atol=1e-5, rtol=0)
@@ -186,7 +186,7 @@ def test_the_weights_are_those_before_dropout(head: str) -> None:
     torch.manual_seed(1)
     memory = model.encode(batch)
     last = memory.extra["last_layer"]
-    semantic = mean_over_heads(last.queries, last.keys, memory.mask, rows=memory.mask)
+    semantic = coconet.mean_attention(last.queries, last.keys, memory.mask) * memory.mask.unsqueeze(-1)
     torch.testing.assert_close(semantic.sum(-1), memory.mask.double(), **TIGHT)
     output = model(batch)
     torch.testing.assert_close(output.attention.sum(-1), torch.ones(3, 5).double(), **TIGHT)

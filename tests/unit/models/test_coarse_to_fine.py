@@ -13,8 +13,8 @@ from torch import Tensor
 from laconic.config.names import MODELS, OBJECTIVES, build
 from laconic.config.schema import SearchConfig
 from laconic.errors import ConfigError
+from laconic.kernels.windows import max_over_windows
 from laconic.layers import noise
-from laconic.layers.coarse import max_over_windows
 from laconic.layers.grid import make_grid, make_sentence_grid
 from laconic.layers.word_states import ChunkStates, WordEncoder
 from laconic.models.coarse_to_fine import CoarseToFine

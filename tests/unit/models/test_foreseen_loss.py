@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from laconic.layers import vocabulary
+from laconic.kernels import vocabulary
 from laconic.objectives.nll import NegativeLogLikelihood
 from samples import random_batch, tiny_seq2seq
 

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from laconic.config.names import MODELS, build
 from laconic.config.schema import SearchConfig
 from laconic.errors import ConfigError, DataError
-from laconic.layers import packed
+from laconic.kernels import packed
 from laconic.layers.transformer import head_attention
 from laconic.models.transformer import Transformer
 from laconic.search.decode import decode

@@ -12,10 +12,10 @@ from laconic.config.names import MODELS, OBJECTIVES, build
 from laconic.config.schema import SearchConfig
 from laconic.errors import ConfigError
 from laconic.layers.copying.correlational import CorrelationalHead
-from laconic.layers.head_mean import mean_over_heads
 from laconic.layers.transformer import TransformerEncoder, head_attention, mean_attention
 from laconic.models.transformer import Transformer
 from laconic.objectives.guidance import guidance_divergence
+from laconic.papers import coconet
 from laconic.search.decode import decode
 from laconic.search.state import select
 from laconic.types import Batch, ModelOutput
@@ -82,7 +82,7 @@ def test_the_encoder_gives_what_its_last_layer_attended_by(norm: str) -> None:
     queries, keys, _ = layer.self_attention.in_proj(entering).unflatten(-1, (3, 2, 8)).unbind(2)
     torch.testing.assert_close(memory.extra["tap"], (queries, keys), **EXACT)
     assert isinstance(model.encoder, TransformerEncoder)
-    weights = mean_over_heads(queries, keys, batch.source_mask, rows=batch.source_mask)
+    weights = coconet.mean_attention(queries, keys, batch.source_mask) * batch.source_mask.unsqueeze(-1)
     for h in range(2):
         weights = weights - head_attention(queries[:, :, h], keys[:, :, h], batch.source_mask) / 2
     assert weights[batch.source_mask].abs().max() < 1e-12

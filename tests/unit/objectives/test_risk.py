@@ -13,7 +13,7 @@ from torch import Tensor
 from laconic.config.names import MODELS, OBJECTIVES, build
 from laconic.config.schema import RunConfig
 from laconic.errors import ConfigError
-from laconic.layers import vocabulary
+from laconic.kernels import vocabulary
 from laconic.objectives.candidates import draw_candidates, score_candidates, search_candidates
 from laconic.objectives.risk import expected_risk, self_critical_loss
 from laconic.types import Batch, Hypothesis

@@ -25,7 +25,8 @@ from torch import Tensor, nn
 
 from laconic.config.section import Section
 from laconic.errors import ConfigError
-from laconic.layers import noise, stepwise
+from laconic.kernels.dispatch import chunk_scores, context, deferred
+from laconic.layers import noise
 from laconic.layers.grid import Grid
 from laconic.layers.word_states import AllStates, ChunkStates
 from laconic.papers.coarse_to_fine import (
@@ -128,15 +129,14 @@ class StandardAttention(ChunkAttention):
         if flat is None:
             assert isinstance(reading.states, AllStates)
             flat = reading.states.whole().flatten(1, 2)
-        memory = stepwise.prepare(flat, flat, reading.attendable.flatten(1))
+        memory = Shared((deferred(flat), reading.attendable.flatten(1)))
         return {"memory": memory, "shape": tuple(reading.attendable.shape[1:])}
 
     def forward(self, query: Tensor, state: dict[str, Any], draws: Draws | None = None) -> AttentionOutput:
-        memory = stepwise.opened(state["memory"])
-        scores = stepwise.products(self.fine_query(query), memory)
-        weights = attention_weights(scores, memory.mask.unsqueeze(1))
+        states, mask = state["memory"].tree
+        weights = attention_weights(chunk_scores(self.fine_query(query), states), mask.unsqueeze(1))
         coarse = weights.unflatten(2, state["shape"]).sum(dim=-1)
-        return AttentionOutput(stepwise.context(weights, memory), weights, aux={"coarse": coarse})
+        return AttentionOutput(context(weights, states), weights, aux={"coarse": coarse})
 
 
 class HierarchicalAttention(ChunkAttention):
@@ -153,27 +153,27 @@ class HierarchicalAttention(ChunkAttention):
     def open(self, reading: Reading, *, soft: bool = False) -> dict[str, Any]:
         assert isinstance(reading.states, AllStates), "soft attention reads all chunks"
         whole = reading.states.whole().flatten(1, 2)
-        memory = stepwise.prepare(whole, whole, reading.attendable.flatten(1))
+        memory = Shared((deferred(whole), reading.attendable.flatten(1)))
         return {"memory": memory, "coarse": self._coarse_state(reading), "shape": tuple(reading.attendable.shape[1:])}
 
     def forward(self, query: Tensor, state: dict[str, Any], draws: Draws | None = None) -> AttentionOutput:
         coarse, log_coarse = self.coarse_weights(query, state)
-        memory = stepwise.opened(state["memory"])
-        scores = stepwise.products(self.fine_query(query), memory).unflatten(2, state["shape"])
-        fine = attention_weights(scores, memory.mask.view(len(query), 1, *state["shape"]))
+        states, mask = state["memory"].tree
+        scores = chunk_scores(self.fine_query(query), states).unflatten(2, state["shape"])
+        fine = attention_weights(scores, mask.view(len(query), 1, *state["shape"]))
         weights = hierarchical_weights(coarse, fine).flatten(2)
         aux = {"coarse": coarse, "log_coarse": log_coarse}
-        return AttentionOutput(stepwise.context(weights, memory), weights, aux=aux)
+        return AttentionOutput(context(weights, states), weights, aux=aux)
 
     def _coarse_state(self, reading: Reading) -> Shared:
         assert reading.coarse is not None
-        return stepwise.prepare(reading.coarse, reading.coarse, reading.attendable.any(dim=2))
+        return Shared((deferred(reading.coarse), reading.attendable.any(dim=2)))
 
     def coarse_weights(self, query: Tensor, state: dict[str, Any]) -> tuple[Tensor, Tensor]:
         """``alpha^s = softmax(S_i^T W_s h_t)`` over the document's chunks, and its logarithm; (B, Q, M) each."""
         assert self.coarse_query is not None
-        memory = stepwise.opened(state["coarse"])
-        scores, mask = stepwise.products(self.coarse_query(query), memory), memory.mask.unsqueeze(1)
+        vectors, mask = state["coarse"].tree
+        scores, mask = chunk_scores(self.coarse_query(query), vectors), mask.unsqueeze(1)
         if self.sparse:
             weights = sparsemax(scores.to(torch.promote_types(scores.dtype, torch.float32)), mask)
             return weights, log_of(weights)

@@ -1,28 +1,19 @@
-"""Attention that is distracted from what it has read before.
+"""Attention that is distracted from what it has read before (Chen et al. 2016).
 
-Chen, Zhu, Ling, Wei and Jiang 2016, "Distraction-Based Neural Networks for Document Summarization": additive
-attention, with the history of attention inside the energies (M2) and the history of contents inside the
-content vector (M1).
-
-    (13, M2)   e_{t,i} = v_a . tanh(W_a s'_t + U_a h_i + b_att - b_a A_{t,i})      A_t = sum_{j<t} alpha_j
-    (14)       alpha_t = softmax(e_t)
-    (12)       c'_t = sum_i alpha_{t,i} h_i
-    (11, M1)   c_t = tanh(w_c * c'_t - u_c * C_t)                                 C_t = sum_{j<t} c_j
+Additive attention, with the history of attention inside the energies (M2) and the history of contents inside the
+content vector (M1): equations (11) to (14) of `laconic.papers.distraction`.
 
 | paper | here |
 | --- | --- |
 | h_i | ``memory.states[:, i]`` (B, D) |
 | s'_t | ``query[:, t]`` (B, query_size) |
-| U_a h_i | ``keys[:, i] / 2`` (B, A) |
 | W_a, b_att | ``query_projection`` |
 | v_a, b_a | ``score_vector``, ``history_vector`` (A,) |
 | w_c, u_c (W_c, U_c are diagonal) | ``content_vector``, ``content_history_vector`` (D,) |
 | A_t | ``state["history"]`` (N, S) |
 | C_t | ``state["contents"]`` (N, D) |
 
-The sums start at zero for every document, follow the hypothesis in search, and are float32 at least. C_t adds
-up the distracted vectors c_j, not c'_j. Without M1 there is no tanh: c_t = c'_t. The energies are those of
-`laconic.layers.attention.additive`, with A_t where coverage stands and -b_a for its vector.
+The sums start at zero for every document, follow the hypothesis in search, and are float32 at least.
 """
 
 from __future__ import annotations
@@ -34,25 +25,13 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from laconic.config.section import Section
-from laconic.layers import stepwise
-from laconic.layers.attention.additive import additive_scores
+from laconic.kernels.dispatch import context, deferred, deferred_linear, distracted_scores
 from laconic.layers.attention.base import Attention
 from laconic.layers.masking import mask_scores
 from laconic.papers.distraction import attention_weights, content_distraction
 from laconic.types import AttentionOutput, Memory, Shared
 
 SMALL = 0.01  # the standard deviation of what starts small
-
-
-def distracted_scores(
-    memory: stepwise.ReadableMemory, queries: Tensor, score_vector: Tensor, history: Tensor, history_vector: Tensor
-) -> Tensor:
-    """Equation (13), M2: ``v_a . tanh(W_a s' + U_a h_i + b_att - b_a A_i)``, (B, Q, S).
-
-    ``memory.keys`` (B, S, A) and ``queries`` (B, Q, A) come doubled (see `additive_scores`); ``history``
-    (B, Q, S) is A_t, the attention that each position got before this step, ``history_vector`` (A,) is b_a.
-    """
-    return additive_scores(memory, queries, score_vector, history, -2 * history_vector)
 
 
 class DistractionAttention(Attention):
@@ -96,11 +75,9 @@ class DistractionAttention(Attention):
 
     def init_state(self, memory: Memory) -> dict[str, Any]:
         """Keys are projected once a batch; the histories are empty: A_1 = 0, C_1 = 0."""
-        keys = nn.functional.linear(memory.states, 2 * self.memory_projection.weight)
-        state: dict[str, Any] = {"memory": stepwise.prepare(keys, memory.states, memory.mask)}
-        if torch.is_grad_enabled():
-            projection = stepwise.StepLinear.of(self.query_projection.weight, self.query_projection.bias)
-            state["query_projection"] = Shared(projection)
+        keys, states = deferred(self.memory_projection(memory.states)), deferred(memory.states)
+        project = deferred_linear(self.query_projection.weight, self.query_projection.bias)
+        state: dict[str, Any] = {"memory": Shared((keys, states, memory.mask)), "query_projection": project}
         options: dict[str, Any] = {
             "dtype": torch.promote_types(memory.states.dtype, torch.float32),
             "device": memory.mask.device,
@@ -116,19 +93,14 @@ class DistractionAttention(Attention):
 
         With M1 or M2, Q are the beams of one step, and the new state's histories include this reading.
         """
-        memory = stepwise.opened(state["memory"])
-        rows = (query.shape[0], query.shape[1])
-        project = state["query_projection"].tree if "query_projection" in state else self.query_projection
-        doubled = 2 * project(query.flatten(0, 1)).unflatten(0, rows)
+        keys, states, mask = state["memory"].tree
+        rows, mask = (query.shape[0], query.shape[1]), mask.unsqueeze(1)
+        queries = state["query_projection"](query.flatten(0, 1)).unflatten(0, rows)
         state = dict(state)
-        if self.history_vector is None:
-            scores = additive_scores(memory, doubled, self.score_vector)
-        else:
-            past = self._past(state["history"]).view(*rows, -1)
-            scores = distracted_scores(memory, doubled, self.score_vector, past, self.history_vector)
-        mask = memory.mask.unsqueeze(1)
+        past = None if self.history_vector is None else self._past(state["history"]).view(*rows, -1)
+        scores = distracted_scores(keys, queries, self.score_vector, past, self.history_vector)
         weights = attention_weights(scores, mask)
-        content = stepwise.context(weights, memory)
+        content = context(weights, states)
         if self.history_vector is not None:
             state["history"] = self._past(state["history"]) + weights.flatten(0, 1)
         if self.content_vector is not None and self.content_history_vector is not None:

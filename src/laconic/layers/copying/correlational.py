@@ -6,8 +6,8 @@ The equations are in `laconic.papers.coconet`; this module holds the gates and r
     P_final_t = g_t alpha_t + (1 - g_t) P_co_t                               (14)
 
 over the steps of a training pass, or one step of search. s and p are made once a document and shared by the beams;
-P_final_{t-1}, (N, S), is what a hypothesis carries. The product with s and p is a step of `laconic.layers.stepwise`, so
-that the gradients of both are one product at the end instead of a (B, 2S, S) sum every step.
+P_final_{t-1}, (N, S), is what a hypothesis carries. The gradients of s and p are deferred, one product at the end
+instead of a (B, 2S, S) sum every step.
 """
 
 from __future__ import annotations
@@ -21,21 +21,20 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from laconic.errors import ConfigError
-from laconic.layers import stepwise
-from laconic.layers.copying.banded import Band, positional_band
+from laconic.kernels.band import Band, positional_band
+from laconic.kernels.dispatch import BANDED, deferred, rescaled_rows, transferred
 from laconic.layers.copying.base import CopySource, GoldTokens, HeadInput, SourceSide
-from laconic.layers.copying.correlation import semantic_correlation
 from laconic.layers.copying.tapped import (
     TappedConfig,
     TappedHead,
     TappedSource,
     Weighed,
+    encoder_attention,
     gate,
     gate_of,
     precise,
     queries_of,
 )
-from laconic.layers.head_mean import mean_over_heads
 from laconic.papers.coconet import (
     Clip,
     Norm,
@@ -141,6 +140,17 @@ class Correlations:
     reach: Tensor  # (B, S) bool: where P_co may be, for its softmax
 
 
+def semantic_correlation(attention: Tensor, copy_mask: Tensor, ids: Tensor, self_transfer: SelfTransfer) -> Tensor:
+    """Equation (19) made a transition matrix: the encoder's attention (B, S, S), heads averaged -> s (B, S, S).
+
+    ``zero`` takes the diagonal away and leaves the rows short; ``keep`` leaves it.
+    """
+    allowed = transfers(copy_mask, ids, self_transfer)
+    if self_transfer != "zero":
+        return rescaled_rows(attention, allowed)
+    return rescaled_rows(attention, transfers(copy_mask, ids, "keep")).masked_fill(~allowed, 0.0)
+
+
 class UnmovedHistory:
     """P_final_{t-1} (N, S) that stays where it is when beams are re-ordered: point 24 of ``release_bugs``."""
 
@@ -221,14 +231,14 @@ class CorrelationalHead(TappedHead):
         c = self.config
         if c.positional_step != "auto":
             return c.positional_step == "banded"
-        return side.mask.shape[1] >= _BAND_PAYS_FROM and c.clip_mode != "none" and c.self_transfer != "type"
+        return BANDED and side.mask.shape[1] >= _BAND_PAYS_FROM and c.clip_mode != "none" and c.self_transfer != "type"
 
     def _semantic(self, side: SourceSide, kept: Tensor) -> Tensor:
-        attention = mean_over_heads(side.queries, side.keys, side.mask, rows=side.mask)
+        attention = encoder_attention(side, side.mask)
         if not self.config.release_bugs:
             return semantic_correlation(attention, kept, side.ids, self.config.self_transfer)
         # Point 10: rows of real tokens are zero; those of padding, which read as any, are not.
-        every = mean_over_heads(side.queries, side.keys, side.mask, rows=~side.mask)
+        every = encoder_attention(side, ~side.mask)
         return every.masked_fill(~transfers(kept, side.ids, self.config.self_transfer), 0.0)
 
     def _log_width(self, side: SourceSide) -> Tensor:
@@ -350,9 +360,7 @@ class _Transition:
 
     def __init__(self, correlations: Correlations) -> None:
         matrix, self.band = correlations.matrix, correlations.band
-        self.memory: stepwise.ReadableMemory | None = None
-        if matrix is not None:
-            self.memory = stepwise.opened(stepwise.prepare(matrix, matrix, correlations.reach))
+        self.matrix = None if matrix is None else deferred(matrix)
 
     def __call__(self, history: Tensor, split: Tensor | None) -> Tensor:
         """``u (P s) + (1 - u) (P p)``: (B, Q, S), u as in `split_history` -> (B, Q, S)."""
@@ -364,8 +372,8 @@ class _Transition:
         return self._dense(parts[:, :, 0]) + self.band.transferred(parts[:, :, 1])
 
     def _dense(self, history: Tensor) -> Tensor:
-        assert self.memory is not None
-        return stepwise.context(history, self.memory)
+        assert self.matrix is not None
+        return transferred(history, self.matrix)
 
 
 def _split_steps(steps: _Steps) -> list[_Steps]:

@@ -22,8 +22,7 @@ import torch
 from torch import Tensor, nn
 
 from laconic.layers.copying.base import HeadInput, SourceSide
-from laconic.layers.copying.tapped import TappedConfig, TappedHead, TappedSource, Weighed
-from laconic.layers.head_mean import mean_over_heads
+from laconic.layers.copying.tapped import TappedConfig, TappedHead, TappedSource, Weighed, encoder_attention
 from laconic.layers.masking import log_weights
 from laconic.papers.coconet import softmax_over
 
@@ -72,7 +71,7 @@ class GuidedHead(TappedHead):
 
     def open_extra(self, side: SourceSide, kept: Tensor) -> Tensor:
         """The centrality (B, S)."""
-        attention = mean_over_heads(side.queries, side.keys, side.mask, rows=side.mask)
+        attention = encoder_attention(side, side.mask)
         name, _, order = self.config.centrality.partition("-")
         return outdegree(attention, side.mask) if name == "outdegree" else indegree(attention, side.mask, int(order))
 

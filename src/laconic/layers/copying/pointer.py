@@ -13,13 +13,13 @@ from torch import Tensor, nn
 from torch.nn.functional import logsigmoid
 
 from laconic.config.section import Section
+from laconic.kernels.dispatch import final_distribution
 from laconic.layers.copying.base import CopyHead, CopySource, GoldTokens, HeadInput
 from laconic.layers.copying.smoothing import copied_excess, excess_slope, source_words
 from laconic.layers.masking import NEGATIVE_INFINITY
 from laconic.layers.vocabulary import VocabularyProjection
 from laconic.papers.pointer_generator import (
     attention_weights,
-    final_distribution,
     generation_gate,
     gold_copy_log_prob,
     gold_log_prob,
@@ -27,39 +27,12 @@ from laconic.papers.pointer_generator import (
 from laconic.types import AttentionOutput
 
 
-def mixture(vocabulary_logits: Tensor, gate: Tensor, copy_probs: Tensor, source: CopySource) -> Tensor:
-    """Equation (5) for one step of decoding: ``log P(w)``, (B, Q, V) and (B, Q, S) -> (B, Q, X).
-
-    The logits may be X wide, minus infinity beyond V; they are overwritten.
-
-    All words get log p_gen + log P_vocab(w) in one pass; then the words of the source, and only they,
-    get their copy probability added. The result has one (B, Q, X) tensor and nothing else of that size.
-    Works in place, also on the logits: no gradients.
-    """
-    assert source.first is not None
-    batch, queries, columns = vocabulary_logits.shape
-    log_gen, log_copy = logsigmoid(gate).unsqueeze(-1), logsigmoid(-gate).unsqueeze(-1)
-    shift = _normaliser(vocabulary_logits).unsqueeze(-1) - log_gen
-    if columns == source.extended_vocab_size:  # no words outside V, or room for them is there already
-        log_probs = vocabulary_logits.sub_(shift)
-    else:
-        log_probs = vocabulary_logits.new_empty(batch, queries, source.extended_vocab_size)
-        torch.sub(vocabulary_logits, shift, out=log_probs[..., :columns])
-        log_probs[..., columns:] = NEGATIVE_INFINITY
-    # The copy probabilities of a repeated word meet at its first position and are read from there by all
-    # its positions, so that the scatter below writes equal values where it writes twice.
-    first = source.first.unsqueeze(1).expand(-1, queries, -1)
-    ids = source.extended_ids.unsqueeze(1).expand(-1, queries, -1)
-    summed = torch.zeros_like(copy_probs).scatter_add_(-1, first, copy_probs).gather(-1, first)
-    both = torch.logaddexp(log_probs.gather(-1, ids), log_copy + summed.to(log_probs.dtype).log())
-    return log_probs.scatter_(-1, ids, both)
-
-
-def _normaliser(logits: Tensor) -> Tensor:
-    """``logsumexp`` over the last axis of (B, Q, V), document by document: the exponentials stay in the cache."""
-    peak = logits.amax(dim=-1, keepdim=True)
-    sums = torch.stack([torch.sub(*pair).exp_().sum(dim=-1) for pair in zip(logits, peak, strict=True)])
-    return sums.log_().add_(peak.squeeze(-1))
+def step_distribution(logits: Tensor, gate: Tensor, copy_probs: Tensor, source: CopySource) -> Tensor:
+    """Equation (5) for one step, of the document's ids: (B, Q, V), (B, Q), (B, Q, S) -> (B, Q, X); may overwrite the
+    logits."""
+    ids = source.extended_ids.unsqueeze(1).expand_as(copy_probs)
+    first = None if source.first is None else source.first.unsqueeze(1).expand_as(copy_probs)
+    return final_distribution(logits, gate, copy_probs, ids, source.extended_vocab_size, first)
 
 
 def gold_mixture(
@@ -124,11 +97,7 @@ class PointerHead(CopyHead):
         gate = generation_gate(inputs.gate, self.gate.weight, self.gate.bias)
         logits = (inputs.project or self.projection)(inputs.hidden)
         logits, weights = logits.to(gate.dtype), attention.weights.to(gate.dtype)
-        if torch.is_grad_enabled():
-            ids = source.extended_ids.unsqueeze(1).expand_as(weights)
-            log_probs = final_distribution(logits, gate, weights, ids, source.extended_vocab_size)
-        else:
-            log_probs = mixture(logits, gate, weights, source)
+        log_probs = step_distribution(logits, gate, weights, source)
         copy_probs = torch.sigmoid(-gate).unsqueeze(-1) * attention.weights
         return log_probs, {"p_gen": torch.sigmoid(gate), "copy_probs": copy_probs}, state
 

@@ -22,8 +22,9 @@ from torch.utils.checkpoint import checkpoint
 
 from laconic.config.section import Section
 from laconic.errors import ConfigError
+from laconic.kernels.dispatch import mean_attention
 from laconic.layers.copying.base import CopyHead, CopySource, GoldTokens, HeadInput, SourceSide
-from laconic.layers.copying.pointer import gold_mixture, mixture
+from laconic.layers.copying.pointer import gold_mixture, step_distribution
 from laconic.layers.copying.smoothing import source_words
 from laconic.layers.masking import NEGATIVE_INFINITY
 from laconic.layers.transformer import CrossTap, head_attention
@@ -155,11 +156,7 @@ class TappedHead(CopyHead):
             weighed, state = self.weigh_step(inputs, weights, opened, state)
             gates = self._generation_gate(inputs, weighed.weights, opened, inputs.hidden)
         logits = (inputs.project or self.projection)(inputs.hidden).to(gates.dtype)
-        if torch.is_grad_enabled():
-            ids = source.extended_ids.unsqueeze(1).expand_as(weighed.final)
-            log_probs = final_distribution(logits, gates, weighed.final, ids, source.extended_vocab_size)
-        else:
-            log_probs = mixture(logits, gates, weighed.final, source)
+        log_probs = step_distribution(logits, gates, weighed.final, source)
         if self.config.prob_floor is not None:
             log_probs = torch.where(log_probs.isfinite(), self._floored(log_probs), log_probs)
         copied = torch.sigmoid(-gates).unsqueeze(-1) * weighed.final
@@ -294,3 +291,8 @@ def queries_of(tap: CrossTap | None) -> Tensor:
     """Q_t, all heads side by side: (B, Q, D)."""
     assert tap is not None, "this head needs the tapped attention"
     return precise(tap.queries.flatten(2))
+
+
+def encoder_attention(side: SourceSide, rows: Tensor) -> Tensor:
+    """The encoder's self-attention, its heads averaged, of the tokens ``rows`` (B, S); others are zero: (B, S, S)."""
+    return mean_attention(side.queries, side.keys, side.mask).masked_fill(~rows.unsqueeze(-1), 0.0)

@@ -8,8 +8,9 @@ import torch
 from torch import Tensor
 
 from laconic.config.section import Section
+from laconic.kernels.vocabulary import at_least_float32
 from laconic.layers.copying.base import CopyHead, CopySource, GoldTokens, HeadInput
-from laconic.layers.vocabulary import VocabularyProjection, at_least_float32
+from laconic.layers.vocabulary import VocabularyProjection
 from laconic.types import AttentionOutput
 
 

@@ -17,7 +17,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from laconic.layers.masking import NEGATIVE_INFINITY
 from laconic.papers.coconet import SelfTransfer, steepness
 from laconic.papers.pointer_generator import log_sum_exp
 
@@ -63,12 +62,12 @@ def positional_band(
             counts[..., 0] = 0.0
         found = counts > 0
         # The largest becomes 0: it may be far below, where a float has no room for its differences to others.
-        peak = exponents.detach().masked_fill(~found, NEGATIVE_INFINITY).amax(dim=-1, keepdim=True)
-        exponents = exponents - peak.masked_fill(peak == NEGATIVE_INFINITY, 0.0)
+        peak = exponents.detach().masked_fill(~found, -torch.inf).amax(dim=-1, keepdim=True)
+        exponents = exponents - peak.masked_fill(peak == -torch.inf, 0.0)
         total = log_sum_exp(exponents + counts.masked_fill(~found, 1.0).log(), found)
-        exponents = exponents - total.masked_fill(total == NEGATIVE_INFINITY, 0.0).unsqueeze(-1)
+        exponents = exponents - total.masked_fill(total == -torch.inf, 0.0).unsqueeze(-1)
         # No position is at a distance that was not found: what stands there is never met, but must be finite.
-        exponents = torch.where(found, exponents, NEGATIVE_INFINITY)
+        exponents = torch.where(found, exponents, -torch.inf)
     gives = torch.exp(exponents).masked_fill(~kept.unsqueeze(-1), 0.0)
     far = gives[..., -1] if clip == "clamp" else torch.zeros_like(gives[..., -1])
     more = gives - far.unsqueeze(-1)

@@ -10,8 +10,10 @@ import torch
 from torch import Tensor, nn
 from torch.autograd import gradcheck
 
-from laconic.layers import vocabulary
+from laconic.kernels import dispatch, vocabulary
 from laconic.layers.vocabulary import VocabularyProjection
+
+pytestmark = pytest.mark.skipif(not dispatch.ENABLED, reason="LACONIC_KERNELS=off: the kernel is not in use")
 
 M, F, V = 37, 6, 11
 

@@ -1,4 +1,4 @@
-"""Gathered gradients: what many steps share gets the same gradient as from plain autograd, in every kind of pass."""
+"""Deferred gradients: what many steps share gets the same gradient as from plain autograd, in every kind of pass."""
 
 from __future__ import annotations
 
@@ -7,13 +7,11 @@ import torch
 from torch import Tensor
 from torch.autograd import gradcheck
 
-from laconic.layers import stepwise
-from laconic.layers.stepwise import StepLinear
+from laconic.kernels.deferral import collected_of, context, deferred, deferred_linear, dot_scores
 from laconic.search.state import select_documents
 from laconic.types import Shared
 
 B, S, D, A, T = 2, 3, 4, 5, 3
-MASK = torch.ones(B, S, dtype=torch.bool)
 
 
 def rand(*shape: int, seed: int = 0) -> Tensor:
@@ -27,7 +25,7 @@ def leaf(*shape: int, seed: int = 0) -> Tensor:
 @pytest.mark.parametrize("queries", [1, 3])
 def test_context(queries: int) -> None:
     def read(weights: Tensor, values: Tensor) -> Tensor:
-        return stepwise.context(weights, stepwise.opened(stepwise.prepare(values, values, MASK)))
+        return context(weights, deferred(values))
 
     weights, values = leaf(B, queries, S), leaf(B, S, D, seed=1)
     torch.testing.assert_close(read(weights, values), weights @ values, atol=1e-14, rtol=0)
@@ -36,16 +34,16 @@ def test_context(queries: int) -> None:
 
 def test_context_of_several_readings() -> None:
     def read(weights: Tensor, values: Tensor) -> Tensor:
-        memory = stepwise.opened(stepwise.prepare(values, values, MASK))
-        first = stepwise.context(weights[:, :1], memory)
-        return stepwise.context(weights[:, 1:] * first.sum(), memory)  # the second reading depends on the first
+        memory = deferred(values)
+        first = context(weights[:, :1], memory)
+        return context(weights[:, 1:] * first.sum(), memory)  # the second reading depends on the first
 
     assert gradcheck(read, (leaf(B, 3, S), leaf(B, S, D, seed=1)))
 
 
 def recurrence(inputs: Tensor, weight: Tensor, bias: Tensor | None, *, gathered: bool) -> Tensor:
     """h_t = tanh(x_t + W h_{t-1} + b), T steps."""
-    linear = StepLinear.of(weight, bias) if gathered else lambda x: torch.nn.functional.linear(x, weight, bias)
+    linear = deferred_linear(weight, bias) if gathered else lambda x: torch.nn.functional.linear(x, weight, bias)
     state = inputs.new_zeros(B, A)
     outputs = []
     for t in range(T):
@@ -97,8 +95,8 @@ def test_step_linear_after_a_pass_that_did_not_reach_the_weight() -> None:
 
 def test_memory_after_a_pass_that_did_not_reach_it() -> None:
     weights, values = leaf(B, 2, S), leaf(B, S, D, seed=1)
-    memory = stepwise.opened(stepwise.prepare(values, values, MASK))
-    output = stepwise.context(weights, memory)
+    memory = deferred(values)
+    output = context(weights, memory)
     grads(output, weights, retain_graph=True)
     assert_equal(grads(output, weights, values), grads(weights @ values, weights, values))
 
@@ -157,33 +155,44 @@ def test_gradients_add_up_over_batches() -> None:
 
 def test_nothing_is_kept_after_the_backward_pass() -> None:
     inputs, weight, values = leaf(B, T, A), leaf(A, A, seed=1), leaf(B, S, D, seed=2)
-    linear, memory = StepLinear.of(weight, None), stepwise.opened(stepwise.prepare(values, values, MASK))
-    output = linear(inputs[:, 0]).sum() * stepwise.context(leaf(B, 1, S), memory).sum()
+    linear, memory = deferred_linear(weight, None), deferred(values)
+    output = linear(inputs[:, 0]).sum() * context(leaf(B, 1, S), memory).sum()
     output.backward()
     assert weight.grad is not None
     assert values.grad is not None
-    assert (linear.inputs, linear.gradients) == ([], [])
-    assert memory.collected is not None
-    assert (memory.collected.weights, memory.collected.contexts, memory.collected.keys) == ([], [], None)
+    collected = collected_of(memory)
+    assert collected is not None
+    assert (collected.left, collected.right, collected.total) == ([], [], None)
+
+
+def test_a_memory_may_be_used_in_any_way_at_once() -> None:
+    """As keys, as values, and by an operation that knows of no shares."""
+    weights, values, queries = leaf(B, 2, S), leaf(B, S, D, seed=1), leaf(B, 2, D, seed=2)
+    found = []
+    for prepare in (deferred, lambda values: values):
+        memory = prepare(values)
+        scores = dot_scores(queries, memory) * memory.sum(dim=2).unsqueeze(1)
+        found.append(grads(context(weights * scores, memory) * memory[:, :2], weights, values, queries))
+    assert_equal(*found)
 
 
 def test_without_gradients_nothing_is_collected() -> None:
     values = leaf(B, S, D)
     with torch.no_grad():
-        memory = stepwise.opened(stepwise.prepare(values, values, MASK))
-        assert memory.collected is None
-        assert memory.ticket is None
-        assert StepLinear.of(leaf(A, A), None).ticket is None
-        assert not stepwise.context(rand(B, 1, S), memory).requires_grad
-    frozen = stepwise.opened(stepwise.prepare(values.detach(), values.detach(), MASK))
-    assert frozen.collected is None
+        assert deferred(values) is values
+        assert not deferred_linear(leaf(A, A), None)(rand(B, A)).requires_grad
+    frozen = values.detach()
+    assert deferred(frozen) is frozen
+    assert collected_of(frozen) is None
 
 
 def test_states_made_with_gradients_can_be_cut_to_some_documents() -> None:
     """A weight is not a document: search drops finished documents from a state made outside of inference mode."""
-    values, linear = leaf(B, S, D), StepLinear.of(leaf(A, A), leaf(A))
-    state = {"memory": stepwise.prepare(values, values, MASK), "linear": Shared(linear)}
+    values, linear = leaf(B, S, D), deferred_linear(leaf(A, A), leaf(A))
+    state = {"memory": Shared((deferred(values), torch.ones(B, S, dtype=torch.bool))), "linear": linear}
     cut = select_documents(state, torch.tensor([1]), 2)
-    assert cut["linear"].tree is linear
-    assert cut["linear"].tree.weight.shape == (A, A)
-    torch.testing.assert_close(stepwise.opened(cut["memory"]).values, values.detach()[1:])
+    assert cut["linear"] is linear
+    memory, mask = cut["memory"].tree
+    torch.testing.assert_close(memory, values[1:])
+    assert mask.shape == (1, S)
+    assert_equal(grads(memory.sin(), values), grads(values[1:].sin(), values))

@@ -16,22 +16,20 @@ from torch.autograd.function import once_differentiable
 _WEIGHTS_AT_ONCE = 2**22  # attention weights that exist at a time
 
 
-def mean_over_heads(
-    queries: Tensor, keys: Tensor, mask: Tensor, *, rows: Tensor | None = None, group: int | None = None
-) -> Tensor:
-    """``mean_h softmax(q_h k_h^T / sqrt(d))`` over real tokens: (B, Q, H, d), (B, S, H, d), (B, S) -> (B, Q, S).
+def mean_attention(queries: Tensor, keys: Tensor, mask: Tensor, *, group: int | None = None) -> Tensor:
+    """`laconic.papers.coconet.mean_attention`: (B, Q, H, d), (B, S, H, d), (B, S) -> (B, Q, S).
 
-    In float32 at least, also under autocast; zero at padding. Where ``rows`` (B, Q) are given, the others are zero.
-    ``group`` heads are read together; none: as many as are small together, on a CPU one by one where they lie.
+    In float32 at least, also under autocast; zero at padding. ``group`` heads are read together; none: as many as are
+    small together, on a CPU one by one where they lie.
     """
     if group is None:
         small = max(1, _WEIGHTS_AT_ONCE // max(1, mask.numel() * queries.shape[1]))
         group = 1 if queries.device.type == "cpu" else small
-    mean: Tensor = _MeanOverHeads.apply(queries, keys, mask, group)
-    return mean if rows is None else mean.masked_fill(~rows.unsqueeze(-1), 0.0)
+    mean: Tensor = _MeanAttention.apply(queries, keys, mask, group)
+    return mean
 
 
-class _MeanOverHeads(torch.autograd.Function):
+class _MeanAttention(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, queries: Tensor, keys: Tensor, mask: Tensor, group: int) -> Tensor:
         ctx.save_for_backward(queries, keys, mask)

@@ -29,6 +29,11 @@ from torch.autograd.function import once_differentiable
 from torch.nn.functional import linear
 
 
+def paper_gru(inputs: Tensor, weight_ih: Tensor, weight_hh: Tensor, bias: Tensor | None = None) -> Tensor:
+    """`laconic.papers.distraction.gru`, (S, B, I) -> (S, B, H)."""
+    return gru_sequence(inputs, weight_ih, weight_hh, bias, None, paper=True)
+
+
 def gru_sequence(
     inputs: Tensor,
     weight_ih: Tensor,

@@ -8,16 +8,13 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from laconic.papers.coconet import FLOOR, SelfTransfer, transfers
+from laconic.papers.coconet import FLOOR
 
 
 def rescaled_rows(matrix: Tensor, allowed: Tensor) -> Tensor:
-    """Zero outside ``allowed``, then every row divided by its sum: (B, S, S) twice -> (B, S, S).
-
-    The sum has a floor of 1e-9; what a row lacks to the floor is spread evenly, so that it sums to one all the same.
-    A row that may go nowhere is zero.
-    """
-    return _RescaledRows.apply(matrix, allowed)
+    """`laconic.papers.coconet.rescaled_rows`: (B, S, S) twice -> (B, S, S)."""
+    result: Tensor = _RescaledRows.apply(matrix, allowed)
+    return result
 
 
 class _RescaledRows(torch.autograd.Function):
@@ -41,14 +38,3 @@ class _RescaledRows(torch.autograd.Function):
         even = gradient.sum(dim=-1, keepdim=True) / places
         share = torch.linalg.vecdot(gradient, result).unsqueeze(-1)
         return gradient.sub_(torch.where(total < FLOOR, even, share)).div_(total.clamp_min(FLOOR)).mul_(allowed), None
-
-
-def semantic_correlation(attention: Tensor, kept: Tensor, ids: Tensor, self_transfer: SelfTransfer) -> Tensor:
-    """Equation (19) made a transition matrix: the encoder's attention (B, S, S), heads averaged -> s (B, S, S).
-
-    ``zero`` takes the diagonal away and leaves the rows short; ``keep`` leaves it.
-    """
-    allowed = transfers(kept, ids, self_transfer)
-    if self_transfer != "zero":
-        return rescaled_rows(attention, allowed)
-    return rescaled_rows(attention, transfers(kept, ids, "keep")).masked_fill(~allowed, 0.0)

@@ -1,0 +1,71 @@
+"""The one place that chooses between a paper's equation as it stands and the same made fast.
+
+``LACONIC_KERNELS=off`` in the environment, read once when this file is imported, takes the equations of
+`laconic.papers` and plain autograd everywhere: slower and larger, for readers, debuggers and other back ends.
+`tests/contract/test_kernels.py` holds each pair equal, values and gradients.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from functools import partial
+
+from torch import Tensor
+from torch.nn.functional import linear
+
+from laconic.kernels import additive, deferral, gru_sequence, heads, mixture, packed, rows, vocabulary, windows
+from laconic.kernels.packed import Map
+from laconic.kernels.vocabulary import Derivative
+from laconic.papers import coarse_to_fine, coconet, distraction, pointer_generator
+
+ENABLED = os.environ.get("LACONIC_KERNELS", "on") != "off"
+
+
+def _whole(tensor: Tensor) -> Tensor:
+    """Nothing is deferred."""
+    return tensor
+
+
+def _plain_linear(weight: Tensor, bias: Tensor | None = None) -> Callable[[Tensor], Tensor]:
+    return partial(linear, weight=weight, bias=bias)
+
+
+def _plain_gold(
+    features: Tensor, weight: Tensor, bias: Tensor, gold: Tensor, derivative: Derivative | None = None
+) -> Tensor:
+    return pointer_generator.gold_log_probs(features, weight, bias, gold)
+
+
+def _plain_distribution(
+    logits: Tensor, gate: Tensor, copy_probs: Tensor, ids: Tensor, size: int, first: Tensor | None = None
+) -> Tensor:
+    return pointer_generator.final_distribution(logits, gate, copy_probs, ids, size)
+
+
+def _unpacked(hidden: Map | None, weight: Tensor, bias: Tensor, columns: int) -> Map | None:
+    return None
+
+
+# the pointer-generator
+attention_scores = additive.attention_scores if ENABLED else pointer_generator.attention_scores
+context = deferral.context if ENABLED else pointer_generator.context
+gold_log_probs = vocabulary.gold_log_probs if ENABLED else _plain_gold
+final_distribution = mixture.final_distribution if ENABLED else _plain_distribution
+# distraction
+distracted_scores = additive.distracted_scores if ENABLED else distraction.attention_scores
+gru = gru_sequence.paper_gru if ENABLED else distraction.gru
+# coarse to fine
+chunk_scores = deferral.dot_scores if ENABLED else coarse_to_fine.attention_scores
+max_over_windows = windows.max_over_windows if ENABLED else coarse_to_fine.max_over_windows
+# CoCoNet
+mean_attention = heads.mean_attention if ENABLED else coconet.mean_attention
+rescaled_rows = rows.rescaled_rows if ENABLED else coconet.rescaled_rows
+transferred = deferral.context if ENABLED else coconet.transferred
+BANDED = ENABLED  # p as a band where that pays
+# what no paper says: weights used at every step, packed for search, torch's GRU on a CPU (none: torch's own)
+deferred = deferral.deferred if ENABLED else _whole
+deferred_linear = deferral.deferred_linear if ENABLED else _plain_linear
+linear_map = packed.linear_map if ENABLED else packed.plain_map
+packed_output = packed.packed_output if ENABLED else _unpacked
+torch_gru = gru_sequence.gru_sequence if ENABLED else None

@@ -1,0 +1,184 @@
+"""The vocabulary projection of gold words, where most of a summarizer's time goes, with its gradient written out.
+
+In training only the gold tokens' log-probabilities are wanted. Forward and backward need three products of
+(M tokens x F x V), and that is the floor. The usual ways cost more: logits kept for the backward pass are M * V numbers
+several times over; logits computed again there are a fourth product. Here a chunk of rows is projected, normalised and
+turned into its gradient at once, while it is in the cache, so that neither is needed. That takes the loss's derivative
+before the loss is known; it is known up to one factor, because the loss is a weighted sum of the rows'
+log-probabilities, and where that guess proves wrong the backward pass computes the chunk again and is exact all the
+same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+Derivative = Callable[[Tensor, slice], Tensor]  # log P_vocab(gold) of some rows -> expected dL/d of it
+_CHUNK_ELEMENTS = 2**24  # logits made at a time: 64 MiB in float32
+
+
+def gold_log_probs(
+    features: Tensor, weight: Tensor, bias: Tensor, gold: Tensor, derivative: Derivative | None = None
+) -> Tensor:
+    """`laconic.papers.pointer_generator.gold_log_probs`: (M, F), (V, F), (V,), (M,) -> (M,) in float32 at least.
+
+    ``derivative`` maps the log-probabilities of a slice of rows to the expected derivative of the loss by them, up to
+    one factor common to all rows; none means that all rows count alike.
+    """
+    if torch.is_autocast_enabled(features.device.type):
+        low = torch.get_autocast_dtype(features.device.type)
+        weight, features = weight.to(low), features.to(low)
+    if not torch.is_grad_enabled():
+        return _without_gradient(features, weight, bias, gold)
+    result: Tensor = _GoldLogProbs.apply(features, weight, bias, gold, derivative or _all_alike)
+    return result
+
+
+def _all_alike(log_probs: Tensor, rows: slice) -> Tensor:
+    return torch.ones_like(log_probs)
+
+
+def at_least_float32(dtype: torch.dtype) -> torch.dtype:
+    """The type in which log-probabilities of a model of this type are computed."""
+    return torch.promote_types(dtype, torch.float32)
+
+
+def _chunks(num_rows: int, vocab_size: int) -> Iterator[slice]:
+    size = max(16, _CHUNK_ELEMENTS // vocab_size)
+    for begin in range(0, num_rows, size):
+        yield slice(begin, min(begin + size, num_rows))
+
+
+class _Workspace:
+    """Chunk-sized buffers used for every chunk: fresh ones would cost more in page faults than the arithmetic
+    that fills them."""
+
+    def __init__(self, features: Tensor, weight: Tensor, bias: Tensor, num_rows: int) -> None:
+        rows = max((part.stop - part.start for part in _chunks(num_rows, weight.shape[0])), default=0)
+        self.weight, self.bias = weight, bias
+        self.product = features.new_empty(rows, weight.shape[0])
+        wide = at_least_float32(bias.dtype)
+        self.probs = self.product if features.dtype == wide else bias.new_empty(self.product.shape, dtype=wide)
+
+    def softmax(self, features: Tensor) -> Tensor:
+        """Probabilities of a chunk (m, F), in float32 at least whatever the product was computed in.
+
+        They take the place of the logits, and are overwritten by the next call.
+        """
+        m = features.shape[0]
+        probs = self.probs[:m]
+        if self.product is self.probs:
+            torch.addmm(self.bias, features, self.weight.t(), out=probs)
+        else:
+            torch.mm(features, self.weight.t(), out=self.product[:m])
+            torch.add(self.product[:m], self.bias, out=probs)
+        return torch.softmax(probs, dim=-1, out=probs)
+
+    def gold_of(self, features: Tensor, probs: Tensor, gold: Tensor) -> Tensor:
+        """``log_softmax(logits)[gold]``: the logarithm of the softmax; where that underflows, from logits made anew."""
+        index = gold.unsqueeze(-1)
+        value = probs.gather(-1, index).squeeze(-1)
+        tiny = value < torch.finfo(value.dtype).tiny * 1e8
+        if not bool(tiny.any()):
+            return value.log()
+        rows = tiny.nonzero().squeeze(-1)
+        value = value.masked_fill(tiny, 1.0).log()
+        logits = (features[rows] @ self.weight.t()).to(value.dtype) + self.bias
+        value[rows] = torch.log_softmax(logits, dim=-1).gather(-1, index[rows]).squeeze(-1)
+        return value
+
+
+def _without_gradient(features: Tensor, weight: Tensor, bias: Tensor, gold: Tensor) -> Tensor:
+    with torch.no_grad():
+        work = _Workspace(features, weight, bias, features.shape[0])
+        result = bias.new_empty(features.shape[0], dtype=at_least_float32(bias.dtype))
+        for rows in _chunks(features.shape[0], weight.shape[0]):
+            result[rows] = work.gold_of(features[rows], work.softmax(features[rows]), gold[rows])
+    return result
+
+
+def _add_gradient(
+    rows: slice, probs: Tensor, wanted: Tensor, saved: tuple[Tensor, ...], gradients: list[Tensor | None]
+) -> None:
+    """Add what a chunk sends to features, weight and bias; ``wanted`` is dL/d log P(gold); uses up ``probs``."""
+    features, weight, _, gold = saved
+    d_features, d_weight, d_bias = gradients
+    # d log softmax[gold] / d logits = onehot(gold) - softmax
+    probs.mul_(-wanted.unsqueeze(-1))
+    probs.scatter_add_(-1, gold[rows].unsqueeze(-1), wanted.to(probs.dtype).unsqueeze(-1))
+    low = probs.to(features.dtype)
+    if d_features is not None:
+        torch.mm(low, weight, out=d_features[rows])
+    if d_weight is not None:
+        if low.dtype != d_weight.dtype:
+            d_weight += low.t() @ features[rows]
+        elif rows.start == 0:  # writes what zeros would only be added to
+            torch.mm(low.t(), features[rows], out=d_weight)
+        else:
+            d_weight.addmm_(low.t(), features[rows])
+    if d_bias is not None:
+        d_bias += probs.sum(dim=0)
+
+
+def _empty_gradients(features: Tensor, weight: Tensor, bias: Tensor, needed: tuple[bool, ...]) -> list[Tensor | None]:
+    return [
+        torch.empty_like(features) if needed[0] else None,
+        (torch.empty_like if weight.dtype == bias.dtype and len(features) else torch.zeros_like)(
+            weight, dtype=bias.dtype
+        )
+        if needed[1]
+        else None,
+        torch.zeros_like(bias) if needed[2] else None,
+    ]
+
+
+class _GoldLogProbs(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, features: Tensor, weight: Tensor, bias: Tensor, gold: Tensor, derivative: Derivative
+    ) -> Tensor:
+        gradients = _empty_gradients(features, weight, bias, ctx.needs_input_grad[:3])
+        result = bias.new_empty(features.shape[0], dtype=at_least_float32(bias.dtype))
+        expected = torch.empty_like(result)
+        saved = (features, weight, bias, gold)
+        work = _Workspace(features, weight, bias, features.shape[0])
+        for rows in _chunks(features.shape[0], weight.shape[0]):
+            probs = work.softmax(features[rows])
+            result[rows] = work.gold_of(features[rows], probs, gold[rows])
+            expected[rows] = derivative(result[rows], rows)
+            _add_gradient(rows, probs, expected[rows], saved, gradients)
+        ctx.save_for_backward(*saved)
+        ctx.expected, ctx.gradients = expected, gradients
+        return result
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, wanted: Tensor) -> tuple[Tensor | None, ...]:
+        gradients, ctx.gradients = ctx.gradients, None
+        factor = (wanted @ ctx.expected) / (ctx.expected @ ctx.expected).clamp_min(torch.finfo(wanted.dtype).tiny)
+        error = (wanted - factor * ctx.expected).abs().max() if wanted.numel() else wanted.sum()
+        limit = 64 * torch.finfo(wanted.dtype).eps * (wanted.abs().max() if wanted.numel() else 1)
+        if gradients is not None and bool(error <= limit):
+            scaled = [None if g is None else g.mul_(factor.to(g.dtype)) for g in gradients]
+            if scaled[1] is not None:
+                scaled[1] = scaled[1].to(ctx.saved_tensors[1].dtype)
+            return (*scaled, None, None)
+        return (*_again(ctx.saved_tensors, wanted, ctx.needs_input_grad[:3]), None, None)
+
+
+def _again(saved: tuple[Tensor, ...], wanted: Tensor, needed: tuple[bool, ...]) -> list[Tensor | None]:
+    """The gradients for a derivative that was not foreseen: project every chunk once more."""
+    features, weight, bias, _ = saved
+    gradients = _empty_gradients(features, weight, bias, needed)
+    work = _Workspace(features, weight, bias, features.shape[0])
+    for rows in _chunks(features.shape[0], weight.shape[0]):
+        probs = work.softmax(features[rows])
+        _add_gradient(rows, probs, wanted[rows], saved, gradients)
+    if gradients[1] is not None:
+        gradients[1] = gradients[1].to(weight.dtype)
+    return gradients

@@ -1,0 +1,173 @@
+"""Each kernel equals the plain equation it stands for, values and gradients, in float64; and one switch chooses."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import pkgutil
+import subprocess
+import sys
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from laconic import kernels
+from laconic.kernels import additive, band, deferral, gru_sequence, heads, mixture, packed, rows, vocabulary, windows
+from laconic.papers import coarse_to_fine, coconet, distraction, pointer_generator
+
+B, Q, S, D, A, H, V, X = 3, 2, 7, 4, 5, 2, 9, 11
+MASK = torch.tensor([[True] * 7, [True] * 4 + [False] * 3, [False] * 7])
+IDS = torch.tensor([[1, 2, 2, 9, 10, 1, 3], [4, 9, 4, 5, 0, 0, 0], [0] * 7])
+
+
+def rand(*shape: int, seed: int = 0) -> Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def torchs_gru(inputs: Tensor, *weights: Tensor) -> Tensor:
+    layer = torch.nn.GRU(inputs.shape[-1], weights[1].shape[1]).double()
+    names = ("weight_ih_l0", "weight_hh_l0", "bias_ih_l0", "bias_hh_l0")
+    return torch.func.functional_call(layer, dict(zip(names, weights, strict=True)), (inputs,))[0]
+
+
+def with_first(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """A step's distribution without gradients, of logits that may be overwritten."""
+    places = torch.arange(S).expand(B, S)
+    table = torch.full((B, X), S).scatter_reduce_(1, IDS, places, reduce="amin")
+    first = table.gather(1, IDS).unsqueeze(1).expand(B, Q, S)
+
+    def run(logits: Tensor, *rest: Tensor) -> Tensor:
+        with torch.no_grad():
+            return function(logits.clone(), *rest, IDS.unsqueeze(1).expand(B, Q, S), X, first)
+
+    return run
+
+
+SCORED = (rand(B, S, A), rand(B, Q, A, seed=1), rand(A, seed=2), rand(B, Q, S, seed=3).abs(), rand(A, seed=4))
+GOLD = torch.tensor([0, 8, 3, 3, 5])
+LAYER = (rand(5, D), rand(V, D, seed=1), rand(V, seed=2))
+GRU = (rand(S, B, D), rand(3 * A, D, seed=1), rand(3 * A, A, seed=2), rand(3 * A, seed=3))
+ALLOWED = coconet.transfers(MASK, IDS, "zero_renorm")
+FILTERS = (rand(12, D), rand(5, D, 3, seed=1))
+# name: (kernel, plain, inputs with gradients, the rest)
+Pair = tuple[Callable[..., Tensor], Callable[..., Tensor], tuple[Tensor, ...]]
+PAIRS: dict[str, Pair] = {
+    "additive.attention_scores": (additive.attention_scores, pointer_generator.attention_scores, SCORED),
+    "without coverage": (additive.attention_scores, pointer_generator.attention_scores, SCORED[:3]),
+    "additive.distracted_scores": (additive.distracted_scores, distraction.attention_scores, SCORED),
+    "without history": (additive.distracted_scores, distraction.attention_scores, SCORED[:3]),
+    "deferral.context": (deferral.context, pointer_generator.context, (rand(B, Q, S), rand(B, S, D, seed=1))),
+    "of distraction": (deferral.context, distraction.context, (rand(B, Q, S), rand(B, S, D, seed=1))),
+    "of chunks": (deferral.context, coarse_to_fine.context, (rand(B, Q, S), rand(B, S, D, seed=1))),
+    "of CoCoNet": (deferral.context, coconet.transferred, (rand(B, Q, 2 * S), rand(B, 2 * S, S, seed=1))),
+    "deferral.dot_scores": (
+        deferral.dot_scores,
+        coarse_to_fine.attention_scores,
+        (rand(B, Q, D), rand(B, S, D, seed=1)),
+    ),
+    "deferral.deferred": (lambda x: deferral.deferred(x).sin(), torch.sin, (rand(B, D),)),
+    "deferral.deferred_linear": (
+        lambda x, w, b: deferral.deferred_linear(w, b)(x),
+        torch.nn.functional.linear,
+        LAYER,
+    ),
+    "vocabulary.gold_log_probs": (
+        lambda *x: vocabulary.gold_log_probs(*x, GOLD),
+        lambda *x: pointer_generator.gold_log_probs(*x, GOLD),
+        LAYER,
+    ),
+    "gru_sequence.paper_gru": (gru_sequence.paper_gru, distraction.gru, GRU),
+    "gru_sequence.gru_sequence": (gru_sequence.gru_sequence, torchs_gru, (*GRU, rand(3 * A, seed=4))),
+    "heads.mean_attention": (
+        lambda q, k: heads.mean_attention(q, k, MASK),
+        lambda q, k: coconet.mean_attention(q, k, MASK),
+        (rand(B, Q, H, D), rand(B, S, H, D, seed=1)),
+    ),
+    "rows.rescaled_rows": (
+        lambda matrix: rows.rescaled_rows(matrix, ALLOWED),
+        lambda matrix: coconet.rescaled_rows(matrix, ALLOWED),
+        (torch.softmax(rand(B, S, S), dim=-1),),
+    ),
+    "windows.max_over_windows": (
+        lambda *x: windows.max_over_windows(IDS, MASK, *x),
+        lambda *x: coarse_to_fine.max_over_windows(IDS, MASK, *x),
+        FILTERS,
+    ),
+    "band.positional_band": (
+        lambda history, widths: band.positional_band(widths, MASK, clip_distance=2).transferred(history),
+        lambda history, widths: coconet.transferred(
+            history, coconet.positional_correlation(widths, MASK, IDS, clip_distance=2)
+        ),
+        (torch.softmax(rand(B, Q, S), dim=-1) * MASK.unsqueeze(1), rand(B, S, seed=1)),
+    ),
+    "mixture.final_distribution": (
+        with_first(mixture.final_distribution),
+        with_first(lambda *x: pointer_generator.final_distribution(*x[:-1])),
+        (rand(B, Q, V), rand(B, Q, seed=1), torch.softmax(rand(B, Q, S, seed=2), dim=-1)),
+    ),
+}
+# Held equal in float32, the only type that is packed, and without gradients, which packed weights do not have:
+# tests/unit/kernels/test_packed_output.py, tests/unit/layers/test_transformer_blocks.py.
+ELSEWHERE = {"packed.linear_map", "packed.plain_map", "packed.packed_output", "packed.can_pack"}
+PARTS = {"deferral.collected_of", "vocabulary.at_least_float32"}
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_values_and_gradients(name: str) -> None:
+    kernel, plain, tensors = PAIRS[name]
+    found: list[tuple[Tensor, tuple[Tensor, ...]]] = []
+    for function in (kernel, plain):
+        leaves = [tensor.clone().requires_grad_() for tensor in tensors]
+        value = function(*leaves)
+        weight = rand(*value.shape, seed=9)
+        grads = torch.autograd.grad((value * weight).sum(), leaves) if value.requires_grad else ()
+        found.append((value.detach(), grads))
+    torch.testing.assert_close(*(value for value, _ in found), atol=1e-12, rtol=1e-10)
+    for ours, expected in zip(*(grads for _, grads in found), strict=True):
+        torch.testing.assert_close(ours, expected, atol=1e-12, rtol=1e-10)
+
+
+@pytest.mark.parametrize("name", [name for name in PAIRS if name not in {"deferral.deferred_linear"}])
+def test_deferred_gradients(name: str) -> None:
+    """What several steps share may come as an alias whose gradient is collected."""
+    kernel, plain, tensors = PAIRS[name]
+    found = []
+    for function, prepare in ((kernel, deferral.deferred), (plain, lambda tensor: tensor)):
+        leaves = [tensor.clone().requires_grad_() for tensor in tensors]
+        shared: Any = [prepare(leaf) for leaf in leaves]
+        value = function(*shared).sin() + function(*shared)  # two steps
+        grads = torch.autograd.grad((value * rand(*value.shape, seed=9)).sum(), leaves) if value.requires_grad else ()
+        found.append(grads)
+    for ours, expected in zip(*found, strict=True):
+        torch.testing.assert_close(ours, expected, atol=1e-12, rtol=1e-10)
+
+
+def test_the_table_holds_every_kernel() -> None:
+    public = {
+        f"{module.name}.{name}"
+        for module in pkgutil.iter_modules(kernels.__path__)
+        if module.name != "dispatch"
+        for name, value in inspect.getmembers(import_module(f"laconic.kernels.{module.name}"), inspect.isfunction)
+        if value.__module__ == f"laconic.kernels.{module.name}" and not name.startswith("_")
+    }
+    assert public == {name for name in PAIRS if "." in name} | ELSEWHERE | PARTS
+    assert packed.can_pack(rand(2, 2)) is False
+
+
+@pytest.mark.parametrize("switch", ["on", "off"])
+def test_one_switch_chooses(switch: str) -> None:
+    program = (
+        "from laconic.kernels import dispatch\n"
+        "chosen = {k: v for k, v in vars(dispatch).items() if callable(v) and not k.startswith('_')}\n"
+        "print(sum(getattr(v, '__module__', '').startswith('laconic.kernels.') and "
+        "v.__module__ != 'laconic.kernels.dispatch' and v.__name__ != 'plain_map' for v in chosen.values()))\n"
+        "print(dispatch.attention_scores.__module__)"
+    )
+    environment = os.environ | {"LACONIC_KERNELS": switch}
+    count, module = subprocess.check_output([sys.executable, "-c", program], env=environment, text=True).split()
+    assert (int(count) == 0) == (switch == "off")
+    assert module == ("laconic.papers.pointer_generator" if switch == "off" else "laconic.kernels.additive")
