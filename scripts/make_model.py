@@ -35,7 +35,7 @@ from laconic.study.calibration import calibrate
 from laconic.study.tables import result_table
 from laconic.summarizer import Summarizer
 from laconic.text.casing import Casing, learn_casing
-from laconic.training.loop import train
+from laconic.training.run import train
 from laconic.types import Record
 
 HERE = Path(__file__).parent

@@ -10,7 +10,7 @@ import torch
 
 from laconic.config.loading import load_recipe, resolve_run
 from laconic.models.folder import LoadedModel, load_model_folder
-from laconic.training.loop import train
+from laconic.training.run import train
 
 THINGS = ["file", "list", "socket", "table", "index", "graph", "matrix", "token", "cache", "stream"]
 VERBS = ["read", "sort", "close", "print", "merge", "split", "count", "copy"]

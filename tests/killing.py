@@ -16,7 +16,7 @@ from laconic.config.loading import load_recipe, merge, resolve_run
 
 UPDATES = 30
 CONTEXT = multiprocessing.get_context("forkserver")
-CONTEXT.set_forkserver_preload(["laconic.training.loop", "laconic.models.seq2seq"])
+CONTEXT.set_forkserver_preload(["laconic.training.run", "laconic.models.seq2seq"])
 
 # recipe, row, size and the key of the model's dropout
 FAMILIES = {
@@ -97,8 +97,8 @@ def child(values: dict[str, Any], out: str, resume: bool, rank: int, world: int,
     import torch
 
     from laconic.config.schema import RunConfig
-    from laconic.training.loop import train
     from laconic.training.processes import close_processes
+    from laconic.training.run import train
 
     torch.set_num_threads(1)
     if world > 1:

@@ -237,7 +237,8 @@ class SourceSpan:
 @dataclass(frozen=True, slots=True)
 class SummaryToken:
     """One token of a word, of models that copy in several steps: ``figures`` are the gates of that chain, ``sources``
-    by name the heaviest places of the attention and of each distribution over the source (`laconic.explain.chain`)."""
+    by name the heaviest places of the attention and of each distribution over the source (`laconic.explain`).
+    """
 
     text: str
     probability: float

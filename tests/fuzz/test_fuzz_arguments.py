@@ -72,7 +72,7 @@ def standing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     import laconic.data.docstrings
-    import laconic.training.loop
+    import laconic.training.run
     from laconic.errors import DataError, TrainingError
 
     def stopped(*arguments: Any, **options: Any) -> None:
@@ -81,7 +81,7 @@ def standing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     def nothing(*arguments: Any, **options: Any) -> None:
         raise DataError("The installed packages are not read here, which takes minutes.")
 
-    monkeypatch.setattr(laconic.training.loop, "train", stopped)
+    monkeypatch.setattr(laconic.training.run, "train", stopped)
     monkeypatch.setattr(laconic.data.docstrings, "collect_pairs", nothing)
     uvicorn = pytest.importorskip("uvicorn")
     monkeypatch.setattr(uvicorn.Server, "run", lambda *arguments, **options: None)

@@ -19,7 +19,7 @@ from laconic.config.checking import check_run
 from laconic.config.loading import load_recipe, merge, parse_overrides, resolve_run
 from laconic.config.schema import RunConfig
 from laconic.errors import LaconicError
-from laconic.training.loop import train
+from laconic.training.run import train
 
 SIZES = {"headline_writer": "tiny", "distraction": "tiny", "coarse_to_fine": "tiny", "contrastive": "tiny"}
 SIZES |= {"coconet": "tiny-bart"}

@@ -15,6 +15,7 @@ from laconic.config.loading import load_recipe
 from laconic.errors import TrainingError
 from laconic.evaluation.systems import Contender
 from laconic.training import loop
+from laconic.training import run as training_run
 
 WORDS = [f"{name}{end}" for name in ("storm", "river", "plan", "vote", "city") for end in ("", "ed", "ing")]
 
@@ -78,7 +79,7 @@ def test_rows_are_trained_and_resumed(
     """Interrupted in the middle of the second row, the command goes on there; it ends as if nothing had happened."""
     trained: list[tuple[str, bool]] = []
     killed: list[int] = []
-    real, update = loop.train, loop.Trainer._update
+    real, update = training_run.train, loop.Trainer._update
 
     def train(run: Any, folder: Path, **options: Any) -> Any:
         trained.append((run.row, options["resume"]))
@@ -90,7 +91,7 @@ def test_rows_are_trained_and_resumed(
             signal.raise_signal(signal.SIGTERM)
         update(trainer, stop)
 
-    monkeypatch.setattr(loop, "train", train)
+    monkeypatch.setattr(training_run, "train", train)
     monkeypatch.setattr(loop.Trainer, "_update", update_and_kill)
     rows = "lead-1,lstm,gru"
     arguments = ["compare", "headline_writer", "--size", "tiny", "--data", str(data), "--rows", rows]
@@ -109,7 +110,7 @@ def test_rows_are_trained_and_resumed(
     assert gru["rouge"]["1"]["p_holm"] is not None
     page = (out / "compare.html").read_text()
     assert "Validation loss" in page
-    monkeypatch.setattr(loop, "train", real)
+    monkeypatch.setattr(training_run, "train", real)
     assert main(["--quiet", *arguments[:-1], "gru", "--out", str(tmp_path / "straight")]) == 0
     capsys.readouterr()
     straight = read(tmp_path / "straight")["rows"][0]
@@ -130,7 +131,7 @@ def test_a_failing_row_is_named_and_the_code_is_not_zero(
     def train(run: Any, folder: Path, **options: Any) -> Any:
         raise TrainingError("The loss is not finite.")
 
-    monkeypatch.setattr(loop, "train", train)
+    monkeypatch.setattr(training_run, "train", train)
     arguments = ["compare", "headline_writer", "--size", "tiny", "--data", str(data), "--rows", "lead-1,lstm"]
     assert main([*arguments, "--out", str(tmp_path / "out"), "--baseline", "lead-1"]) == 1
     printed = capsys.readouterr().out

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-from laconic.cli.compare import _Titled
+from laconic.cli.compare import _titled
 from laconic.cli.main import main
 from laconic.training import loop
 
@@ -132,10 +132,10 @@ def test_the_bar_of_a_comparison_names_the_stage() -> None:
         def update(self, completed: float | None = None, *, description: str, **what: Any) -> None:
             shown.append(description)
 
-    titled = _Titled(Bar(), "[1/2] staged: training")
-    titled.update(description="Pre-training", total=3)
-    titled.update(1)
-    titled.update(description="Training", total=3)
-    titled.update(1)
+    titled = _titled(Bar(), "[1/2] staged: training")
+    titled(description="Pre-training", total=3)
+    titled(1)
+    titled(description="Training", total=3)
+    titled(1)
     first, second = "[1/2] staged: training (pre-training)", "[1/2] staged: training"
     assert shown == [first, first, second, second]

@@ -11,7 +11,7 @@ import pytest
 
 from laconic.cli.main import main
 from laconic.config.loading import load_recipe, resolve_run
-from laconic.training.stages import stage_of
+from laconic.training.run import stage_of
 
 NAMES, THINGS, VERBS = ("Anna", "Bob", "Carla", "Dan"), ("keys", "car", "phone", "lunch"), ("lost", "sold", "needs")
 

@@ -14,7 +14,7 @@ from laconic.explain.record import to_dict
 from laconic.search import decode as decoding
 from laconic.systems import neural
 from laconic.systems.neural import NeuralSystem
-from laconic.training.loop import train
+from laconic.training.run import train
 from laconic.types import Hypothesis, Record
 
 

@@ -16,7 +16,7 @@ import pytest
 from safetensors.torch import load_file
 
 CONTEXT = multiprocessing.get_context("forkserver")
-CONTEXT.set_forkserver_preload(["laconic.training.loop", "laconic.models.seq2seq"])
+CONTEXT.set_forkserver_preload(["laconic.training.run", "laconic.models.seq2seq"])
 STAGE_UPDATES, UPDATES = 12, 14
 
 
@@ -58,6 +58,7 @@ def child(values: dict[str, Any], out: str, slowly: float, rank: int, world: int
     from laconic.config.schema import RunConfig
     from laconic.training import loop
     from laconic.training.processes import close_processes
+    from laconic.training.run import train
 
     torch.set_num_threads(1)
     if world > 1:
@@ -71,7 +72,7 @@ def child(values: dict[str, Any], out: str, slowly: float, rank: int, world: int
 
     loop.Trainer._update = slow  # type: ignore[method-assign, assignment]
     resume = (Path(out) / "recipe.yaml").exists()
-    loop.train(RunConfig(**values), out, resume=resume, on_message=lambda message: None)
+    train(RunConfig(**values), out, resume=resume, on_message=lambda message: None)
     close_processes()
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from laconic.data.readers import ReadOptions
-    from laconic.explain.heatmap import HeatMap
+    from laconic.explain.pictures import HeatMap
     from laconic.metrics.alignment import Links, WordPair
     from laconic.study.align import ForcedPair, HeadTable, MapChoice, Sharpness
     from laconic.systems.neural import NeuralSystem
@@ -390,7 +390,7 @@ def show_maps(maps: Maps, pair: WordPair, rule: str, output: Output) -> None:
 
 def heat_maps(maps: Maps, by_model: dict[str, list[ForcedPair]]) -> tuple[list[HeatMap], list[dict[str, Any]]]:
     """The maps to draw, and the same as JSON values."""
-    from laconic.explain.heatmap import HeatMap
+    from laconic.explain.pictures import HeatMap
     from laconic.study.align import sharpness, word_map
 
     drawn, values = [], []
@@ -413,7 +413,7 @@ def heat_maps(maps: Maps, by_model: dict[str, list[ForcedPair]]) -> tuple[list[H
 
 def draw(drawn: list[HeatMap], pair: WordPair, output: Output) -> None:
     """Write the files."""
-    from laconic.explain.heatmap import draw_png, heat_page
+    from laconic.explain.pictures import draw_png, heat_page
 
     title = pair.label
     if output.png is not None:

@@ -6,6 +6,7 @@ import json
 import os
 import shlex
 import sys
+from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from laconic.study.comparison import Outcome
     from laconic.study.plan import Plan
     from laconic.study.report import ComparisonTable
-    from laconic.training.state import TrainResult
+    from laconic.training.loop import TrainResult
     from laconic.types import Record
 
 FAILED, INTERRUPTED = 1, 130
@@ -159,24 +160,23 @@ def _folder(plan: Plan, what: list[str], size: str | None, path: str) -> Path:
 
 
 def _train(run: RunConfig, folder: Path, *, resume: bool, title: str) -> TrainResult:
-    from laconic.training.loop import train
+    from laconic.training.run import train
 
     with progress(title) as bar:
-        return train(run, folder, resume=resume, progress=_Titled(bar, title), on_message=_note)
+        return train(run, folder, resume=resume, progress=_titled(bar, title), on_message=_note)
 
 
-class _Titled:
-    """A reporter that keeps the title of the row in front of what the training says. Of its descriptions it shows
-    which stage they are of."""
+def _titled(bar: Any, title: str) -> Callable[..., None]:
+    """Shows on ``bar`` what the training says behind the title of the row; of its descriptions only the stage."""
+    stage = ""
 
-    def __init__(self, bar: Any, title: str) -> None:
-        self._bar, self._title, self._stage = bar, title, ""
-
-    def update(self, completed: float | None = None, **shown: Any) -> None:
-        description = shown.pop("description", None)
+    def show(completed: float | None = None, *, description: str | None = None, **shown: Any) -> None:
+        nonlocal stage
         if description is not None:
-            self._stage = " (pre-training)" if description.startswith("Pre-training") else ""
-        self._bar.update(completed, description=self._title + self._stage, **shown)
+            stage = " (pre-training)" if description.startswith("Pre-training") else ""
+        bar.update(completed, description=title + stage, **shown)
+
+    return show
 
 
 def _write(table: ComparisonTable, outcomes: list[Outcome], sampled: list[Record], folder: Path) -> None:

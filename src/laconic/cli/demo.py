@@ -131,14 +131,14 @@ def _runs(corpus: Path, size: str, minutes: float, max_train: int | None, boxed:
 
 def _train(name: str, run: RunConfig, folder: Path) -> None:
     """Train, or go on with the run if it is of the same settings."""
-    from laconic.training.loop import train
+    from laconic.training.run import train
 
     recipe = folder / "recipe.yaml"
     same = recipe.is_file() and read_run(recipe) == with_absolute_paths(run)
     minutes = run.training.max_minutes
     note(f"{'Going on with' if same else 'Training'} {name}, for at most {minutes:g} minutes")
     with progress("Training") as bar:
-        result = train(run, folder, resume=same, force=not same, progress=bar)
+        result = train(run, folder, resume=same, force=not same, progress=bar.update)
     note(f"{result.updates:,} updates, {result.epochs} epochs; the best model is that of update {result.best_update}")
 
 
@@ -200,7 +200,7 @@ def _report(
 ) -> str:
     from laconic.explain.html import Curves, Prose, Samples, Section, Table, render_report
     from laconic.study.tables import result_table
-    from laconic.training.curves import read_curve
+    from laconic.training.logging import read_curve
     from laconic.types import references_of
 
     header, rows, notes = result_table(results)

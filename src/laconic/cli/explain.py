@@ -164,9 +164,9 @@ def write_heatmap(path: Path, summaries: list[Summary]) -> None:
     """
     import numpy as np
 
-    from laconic.explain.chain import TITLES
     from laconic.explain.chunks import coarse_map
-    from laconic.explain.heatmap import MAX_COLUMNS, HeatMap, draw_png
+    from laconic.explain.pictures import MAX_COLUMNS, HeatMap, draw_png
+    from laconic.explain.provenance import TITLES
 
     first = summaries[0] if summaries else None
     if first is None or not first.words:

@@ -31,10 +31,12 @@ def command(
         raise ConfigError(unknown_choice("picture format", out.suffix or out.name, FORMATS))
     if x not in AXES:
         raise ConfigError(unknown_choice("horizontal axis", x, AXES))
-    from laconic.training.curves import plot_curves
+    from laconic.explain.pictures import draw_curves
+    from laconic.training.logging import read_curve
 
     out.parent.mkdir(parents=True, exist_ok=True)
-    rows = plot_curves(runs, out, value=metric, window=smooth, log=log_scale, against=x)
+    curves = [(run.name, *read_curve(run, metric, x)) for run in runs]
+    rows = draw_curves(curves, out, value=metric, window=smooth, log=log_scale, against=x)
     for row, run in zip(rows, runs, strict=True):
         row["published"] = _published(run)
     if as_json:

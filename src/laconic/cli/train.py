@@ -21,7 +21,7 @@ from laconic.errors import ConfigError, ModelError
 from laconic.text.control import safe_print as print
 
 if TYPE_CHECKING:
-    from laconic.training.state import TrainResult
+    from laconic.training.loop import TrainResult
 
 SCRATCH = "scratch"
 _say = partial(note, always=True)
@@ -76,15 +76,15 @@ def run_training(
     Raises:
         typer.Exit: with code 130 after Ctrl-C or SIGTERM.
     """
-    from laconic.training.loop import train
+    from laconic.training.loop import TrainingInterrupted
     from laconic.training.processes import close_processes
-    from laconic.training.state import TrainingInterrupted
+    from laconic.training.run import train
 
     first = _is_first_process()
     try:
         with progress("Starting", silent=not first) as bar:
             begin = partial(train, run, out, resume=resume, force=force, accept_changes=accept_changes)
-            result = begin(progress=bar, on_message=_say)
+            result = begin(progress=bar.update, on_message=_say)
     except TrainingInterrupted as stop:
         if first:
             _say(str(stop))
@@ -103,7 +103,7 @@ def start_changes(start: str | None) -> dict[str, Any]:
     """
     if start is None or start == SCRATCH:
         return {} if start is None else {"training": {"initial_weights": None}}
-    from laconic.training.initial import open_initial, tokenizer_settings
+    from laconic.training.prepare import open_initial, tokenizer_settings
 
     return {"training": {"initial_weights": start}, "text": tokenizer_settings(open_initial(start))}
 

@@ -4,7 +4,7 @@ A summary of a long document weighs thousands of chunks and millions of words, o
 here has the size (summary words x document words): weights over words exist for the chunks that were read, and for
 no others.
 
-Symbols: T steps, M chunks, k chunks read a step, W words a chunk, C words of the chunks that some step read.
+Symbols: T steps, C chunks, k chunks read a step, W words a chunk, R words of the chunks that some step read.
 """
 
 from __future__ import annotations
@@ -20,37 +20,37 @@ LONGEST_NAME = 24  # characters of a chunk's first words in the name of its colu
 
 def chosen(hypothesis: Hypothesis) -> np.ndarray | None:
     """(T, k): the chunks each step read, -1 where a document had fewer than k; none where attention chose nothing."""
-    picks = hypothesis.details.get("picks")
-    return None if picks is None else np.where(hypothesis.details["shares"] > 0, picks, -1)
+    sampled = hypothesis.details.get("picks")
+    return None if sampled is None else np.where(hypothesis.details["shares"] > 0, sampled, -1)
 
 
 def read_positions(hypothesis: Hypothesis) -> np.ndarray:
-    """(C,): the source tokens of the chunks that the path read, in order; none where attention chose nothing."""
-    picks = chosen(hypothesis)
-    if picks is None or hypothesis.chunk_tokens is None:
+    """(R,): the source tokens of the chunks that the path read, in order; none where attention chose nothing."""
+    sampled = chosen(hypothesis)
+    if sampled is None or hypothesis.chunk_tokens is None:
         return np.zeros(0, dtype=np.int64)
-    ranges = hypothesis.chunk_tokens[np.unique(picks[picks >= 0])]
+    ranges = hypothesis.chunk_tokens[np.unique(sampled[sampled >= 0])]
     return np.concatenate([np.arange(first, last) for first, last in ranges] or [np.zeros(0, dtype=np.int64)])
 
 
 def read_attention(hypothesis: Hypothesis, positions: np.ndarray) -> np.ndarray:
-    """(T, C): of each step ``share_i alpha^w_ij`` at the tokens ``positions``, all of chunks that some step read."""
-    picks = chosen(hypothesis)
+    """(T, R): of each step ``share_i alpha^w_ij`` at the tokens ``positions``, all of chunks that some step read."""
+    sampled = chosen(hypothesis)
     steps = len(hypothesis.token_log_probs)
     weights = np.zeros((steps, len(positions)))
-    if picks is None or not len(positions):
+    if sampled is None or not len(positions):
         return weights
     assert hypothesis.chunk_tokens is not None
     shares, fine = hypothesis.details["shares"], hypothesis.details["fine"]
-    for t, draw in zip(*np.nonzero(picks[:steps] >= 0), strict=True):
-        first, last = hypothesis.chunk_tokens[picks[t, draw]]
+    for t, place in zip(*np.nonzero(sampled[:steps] >= 0), strict=True):
+        first, last = hypothesis.chunk_tokens[sampled[t, place]]
         start = np.searchsorted(positions, first)
-        weights[t, start : start + last - first] += shares[t, draw] * fine[t, draw, : last - first]
+        weights[t, start : start + last - first] += shares[t, place] * fine[t, place, : last - first]
     return weights
 
 
 def chunk_spans(chunk_tokens: np.ndarray, offsets: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The characters of each chunk (M, 2); one without words is an empty span behind the last."""
+    """The characters of each chunk (C, 2); one without words is an empty span behind the last."""
     end = max((offsets[last - 1][1] for _, last in chunk_tokens if last), default=0)
     return [(offsets[first][0], offsets[last - 1][1]) if last > first else (end, end) for first, last in chunk_tokens]
 
@@ -68,12 +68,12 @@ def build_chunks(
     spans = chunk_spans(hypothesis.chunk_tokens, offsets)
     of_words = [coarse[list(steps), : len(spans)].mean(axis=0) for steps in words]
     weights = np.stack(of_words, axis=1).tolist()  # by chunk and word
-    picks = chosen(hypothesis)
-    if picks is None:
+    sampled = chosen(hypothesis)
+    if sampled is None:
         return tuple(Chunk(start, end, tuple(row)) for (start, end), row in zip(spans, weights, strict=True))
     read: dict[int, list[int]] = {}
     for word, steps in enumerate(words):
-        for chunk in np.unique(picks[list(steps)]).tolist():
+        for chunk in np.unique(sampled[list(steps)]).tolist():
             read.setdefault(chunk, []).append(word)
     return tuple(
         Chunk(start, end, tuple(row), tuple(read.get(number, ())))

@@ -3,22 +3,29 @@
 What is computed, for the token w at step t (See et al. 2017, equation 9):
 P(w) = p_gen P_vocab(w) + (1 - p_gen) * (copy probability of the source positions that hold w).
 The copy share of the token is the second summand over the sum (``copy_probs`` of the details has 1 - p_gen in it
-already). A word of several tokens has the
-product of their probabilities and the mean of their copy shares (our reading: the product of shares would
-call a long word generated only because it is long).
+already). A word of several tokens has the product of their probabilities and the mean of their copy shares (our
+reading: the product of shares would call a long word generated only because it is long).
+
+Models that copy in several steps give gates and distributions beside their attention. What is read of a hypothesis's
+details (layers/copying and layers/opponent say how they come about):
+
+| detail | shown as |
+| --- | --- |
+| ``p_final`` (T, S), ``copy_correlational`` (T, S) | maps ``p_final`` and ``p_co`` (Li et al. 2021, equations 14, 11) |
+| ``copy_attention_gate``, ``copy_semantic_gate`` (T,) | figures g and u (equations 15, 13) |
+| ``opponent_attention``, ``conventional_attention`` (T, S) | maps alpha_o and alpha_c (Duan et al. 2019) |
+| ``opponent_log_prob`` (T,) | figure log P_o |
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from laconic.config.schema import SearchConfig
-from laconic.explain.alignment import merge_spans
-from laconic.explain.chain import Chain, TokenFacts, read_chain, token_of
 from laconic.explain.chunks import build_chunks, part_of, read_attention, read_positions
 from laconic.text.sentences import bounds
 from laconic.text.surface import Draft, SourceText, Surfaced, surfaced
@@ -29,6 +36,23 @@ from laconic.types import Hypothesis, Record, SourceSpan, Summary, SummaryToken,
 COPIED = 0.5  # a word is called copied when more than this share of its probability was copied
 MIN_WEIGHT = 0.01  # spans that carry less attention are not worth showing
 MAX_SOURCES = 5
+MAPS = {
+    "copy_correlational": "p_co",
+    "p_final": "p_final",
+    "opponent_attention": "opponent_attention",
+    "conventional_attention": "conventional_attention",
+}
+GATES = ("copy_attention_gate", "copy_semantic_gate")
+SUMS = ("opponent_log_prob",)  # of a word of several tokens their sum; of the others the mean
+ON_SPECIALS = "copied_from_specials"  # the mass of P_final at tokens that are no text, such as BOS and EOS
+TITLES = {
+    "attention": "Attention",
+    "p_co": "Correlational copying P_co",
+    "p_final": "Copying P_final",
+    "opponent_attention": "Opponent attention",
+    "conventional_attention": "Conventional attention",
+}
+SHOWN = 3  # source places a token and map
 PLAIN = SearchConfig(surface="raw")
 
 
@@ -40,6 +64,31 @@ class Source:
     encoding: TokenizedText
     extended_ids: tuple[int, ...]
     joined: tuple[bool, ...]  # does the token go on with the word of the token before?
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """Over the tokens that are shown (T) and the source tokens (S): ``maps`` (T, S) and ``figures`` (T,) by name."""
+
+    maps: Mapping[str, np.ndarray] = field(default_factory=dict)
+    figures: Mapping[str, np.ndarray] = field(default_factory=dict)
+
+    def of(self, kept: Sequence[int]) -> Chain:
+        """That of some tokens."""
+        rows = list(kept)
+        return Chain({n: v[rows] for n, v in self.maps.items()}, {n: v[rows] for n, v in self.figures.items()})
+
+    def word_maps(self, group: Sequence[int]) -> dict[str, tuple[float, ...]]:
+        """Each map of a word, the mean over its tokens."""
+        return {name: tuple(values[list(group)].mean(0).tolist()) for name, values in self.maps.items()}
+
+    def word_figures(self, group: Sequence[int]) -> dict[str, float]:
+        """Each figure of a word."""
+        found = {}
+        for name, values in self.figures.items():
+            own = values[list(group)]
+            found[name] = float(own.sum() if name in SUMS else own.mean())
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +106,14 @@ class _Steps:
     def of(self, kept: list[int], texts: list[str]) -> _Steps:
         """Those of some tokens."""
         p_gen = None if self.p_gen is None else self.p_gen[kept]
-        chain = Chain(
-            {name: values[kept] for name, values in self.chain.maps.items()},
-            {name: values[kept] for name, values in self.chain.figures.items()},
-        )
         return _Steps(
-            self.probability[kept], self.attention[kept], p_gen, self.copied[kept], self.share[kept], chain, texts
+            self.probability[kept],
+            self.attention[kept],
+            p_gen,
+            self.copied[kept],
+            self.share[kept],
+            self.chain.of(kept),
+            texts,
         )
 
 
@@ -204,7 +255,7 @@ def _words_of(text: str) -> list[tuple[int, int]]:
 
 
 def _seen(hypothesis: Hypothesis, encoding: TokenizedText) -> tuple[TokenizedText, np.ndarray, np.ndarray | None]:
-    """The source tokens (C) that weights exist for, the weights of all steps (T, C), and where those tokens stand.
+    """The source tokens (R) that weights exist for, the weights of all steps (T, R), and where those tokens stand.
 
     All tokens, with ``None`` for their places, but in a long document in chunks those of the chunks that were read.
     """
@@ -311,6 +362,66 @@ def _word(group: list[int], text: str, spans: list[tuple[int, int]], steps: _Ste
 
 
 def _token(t: int, steps: _Steps, source: Source) -> SummaryToken:
-    p_gen = None if steps.p_gen is None else float(steps.p_gen[t])
-    facts = TokenFacts(steps.texts[t], float(steps.probability[t]), p_gen, float(steps.share[t]), steps.attention[t])
-    return token_of(facts, steps.chain, t, source.document, source.encoding.offsets)
+    """One token with its gates and the heaviest places of its attention and of each map."""
+    weights = {"attention": steps.attention[t]} | {name: values[t] for name, values in steps.chain.maps.items()}
+    return SummaryToken(
+        text=steps.texts[t],
+        probability=float(steps.probability[t]),
+        p_gen=None if steps.p_gen is None else float(steps.p_gen[t]),
+        copy_share=float(steps.share[t]),
+        figures={name: float(values[t]) for name, values in steps.chain.figures.items()},
+        sources={
+            name: merge_spans(own, source.encoding.offsets, source.document, limit=SHOWN)
+            for name, own in weights.items()
+        },
+    )
+
+
+def read_chain(details: Mapping[str, np.ndarray], shown: Sequence[int], offsets: Sequence[tuple[int, int]]) -> Chain:
+    """What ``details`` hold of the steps ``shown``; empty for a model that gives none of it.
+
+    A gate of each source position (the release's u) is shown as its mean over the source.
+    """
+    length, steps = len(offsets), list(shown)
+    maps = {
+        name: np.asarray(details[detail], dtype=np.float64)[steps, :length]
+        for detail, name in MAPS.items()
+        if detail in details
+    }
+    figures = {}
+    for name in (*GATES, *SUMS):
+        if name in details:
+            values = np.asarray(details[name], dtype=np.float64)[steps]
+            figures[name] = values[:, :length].mean(1) if values.ndim > 1 else values
+    if "p_final" in maps:
+        specials = np.array([end <= start for start, end in offsets], dtype=bool)
+        figures[ON_SPECIALS] = maps["p_final"][:, specials].sum(1)
+    return Chain(maps, figures)
+
+
+def merge_spans(
+    weights: Sequence[float] | np.ndarray,
+    offsets: Sequence[tuple[int, int]],
+    document: str,
+    *,
+    joined: Sequence[bool] | None = None,
+    limit: int = 5,
+    min_weight: float = 0.0,
+) -> tuple[SourceSpan, ...]:
+    """Source positions as spans of ``document``, heaviest first, at most ``limit``.
+
+    ``joined[i]`` says that position i goes on with the word of position i - 1 (subword tokens); such
+    neighbours become one span, whose weight is their sum. Positions with an empty span (special tokens) and
+    weights not above ``min_weight`` are left out.
+    """
+    merged: list[list[float]] = []  # start, end, weight, last position
+    for position, (start, end) in enumerate(offsets):
+        weight = float(weights[position])
+        if end <= start or weight <= min_weight:
+            continue
+        if merged and merged[-1][3] == position - 1 and joined is not None and joined[position]:
+            merged[-1][1:] = [max(end, merged[-1][1]), merged[-1][2] + weight, position]
+        else:
+            merged.append([start, end, weight, position])
+    merged.sort(key=lambda one: (-one[2], one[0]))
+    return tuple(SourceSpan(int(s), int(e), document[int(s) : int(e)], w) for s, e, w, _ in merged[:limit])

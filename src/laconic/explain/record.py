@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from dataclasses import fields, is_dataclass
 from typing import Any
 
 from laconic.errors import DataError
@@ -33,15 +34,15 @@ def to_dict(summary: Summary, *, document: bool = True, attention: bool = True) 
     if summary.confidence is not None:
         values["confidence"] = _number(summary.confidence)
     if summary.facts and attention:
-        values["facts"] = {name: _number(fact) for name, fact in summary.facts.items()}
+        values["facts"] = _plain(summary.facts)
     if summary.unlike:
         values["unlike"] = list(summary.unlike)
     if summary.declined:
         values["declined"] = summary.declined
     if summary.terms:
-        values["terms"] = {name: _number(term) for name, term in summary.terms.items()}
+        values["terms"] = _plain(summary.terms)
     if summary.reading:
-        values["reading"] = {name: _number(figure) for name, figure in summary.reading.items()}
+        values["reading"] = _plain(summary.reading)
     if summary.words:
         values["words"] = [_word_to_dict(word, attention) for word in summary.words]
         if attention:
@@ -135,44 +136,22 @@ def _chunk_from_dict(values: Mapping[str, Any]) -> Chunk:
 
 
 def _word_to_dict(word: SummaryWord, attention: bool) -> dict[str, Any]:
-    values: dict[str, Any] = {
-        "text": word.text,
-        "start": word.start,
-        "end": word.end,
-        "probability": _number(word.probability),
-        "copied": word.copied,
-        "copy_share": _number(word.copy_share),
-        "p_gen": None if word.p_gen is None else _number(word.p_gen),
-        "sources": [_span_to_dict(span) for span in word.sources],
-    }
-    if attention and word.attention:
-        values["attention"] = [_number(weight) for weight in word.attention]
-    if attention and word.maps:
-        values["maps"] = {name: [_number(weight) for weight in weights] for name, weights in word.maps.items()}
-    if word.figures:
-        values["figures"] = _figures(word.figures)
-    if word.tokens:
-        values["tokens"] = [_token_to_dict(token) for token in word.tokens]
+    values: dict[str, Any] = _plain(word)
+    for name in ("attention", "maps", "figures", "tokens"):
+        if not values[name] or (name in ("attention", "maps") and not attention):
+            del values[name]
     return values
 
 
-def _token_to_dict(token: SummaryToken) -> dict[str, Any]:
-    return {
-        "text": token.text,
-        "probability": _number(token.probability),
-        "p_gen": None if token.p_gen is None else _number(token.p_gen),
-        "copy_share": _number(token.copy_share),
-        "figures": _figures(token.figures),
-        "sources": {name: [_span_to_dict(span) for span in spans] for name, spans in token.sources.items()},
-    }
-
-
-def _figures(figures: Mapping[str, float]) -> dict[str, float]:
-    return {name: _number(value) for name, value in figures.items()}
-
-
-def _span_to_dict(span: SourceSpan) -> dict[str, Any]:
-    return {"start": span.start, "end": span.end, "text": span.text, "weight": _number(span.weight)}
+def _plain(value: Any) -> Any:
+    """JSON values for a record of ours: its fields by name, lists, and numbers in few digits."""
+    if is_dataclass(value):
+        return {one.name: _plain(getattr(value, one.name)) for one in fields(value)}
+    if isinstance(value, Mapping):
+        return {name: _plain(part) for name, part in value.items()}
+    if isinstance(value, tuple | list):
+        return [_plain(part) for part in value]
+    return _number(value) if isinstance(value, float) else value
 
 
 def _word_from_dict(values: Mapping[str, Any]) -> SummaryWord:

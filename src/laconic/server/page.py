@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 
-from laconic.explain.components import view_files
+from laconic.explain.html import view_files
 
 MEDIA_TYPES = {
     "html": "text/html; charset=utf-8",

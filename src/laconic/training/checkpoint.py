@@ -1,4 +1,5 @@
-"""Checkpoint folders: written beside, flushed, renamed; verified when read; no pickle anywhere.
+"""What a run's exact continuation needs, and the folder that holds it: written beside, flushed, renamed; verified when
+read; no pickle anywhere.
 
 A checkpoint holds, in this order,
 
@@ -7,12 +8,12 @@ A checkpoint holds, in this order,
 3. the learning-rate schedule (a pure function of the update; the plateau's factor is in the training state);
 4. the sampler's position: seed, epoch, micro-batches consumed;
 5. the random number generators of Python, NumPy and torch, of every process, with probe draws;
-6. the training state (`laconic.training.state.TrainState`);
+6. the training state (`TrainState`);
 7. the length of ``log.jsonl`` in bytes, to which a resumed run cuts it back;
-8. the averaged weights, if any (``average.safetensors``).
+8. the averaged weights, if any (``average.safetensors``), and what objectives remember (``objectives.safetensors``).
 
 Everything that is not a tensor is in ``state.json``; ``manifest.json`` has the format version and the size and
-SHA-256 of each file. `laconic.training.snapshot` gathers and restores the content; this file knows folders.
+SHA-256 of each file.
 """
 
 from __future__ import annotations
@@ -21,21 +22,29 @@ import errno
 import hashlib
 import json
 import os
+import random
 import re
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import safetensors.torch
+import torch
+from accelerate import Accelerator
+from accelerate.utils import gather_object
 from safetensors import SafetensorError
 from torch import Tensor
 
 from laconic.errors import CheckpointError
 from laconic.files import flush
+from laconic.models.base import SummarizationModel
 from laconic.models.weights import save_tensors
+from laconic.objectives.base import Objective
+from laconic.training.optim import WeightAverage, parameter_names
 
 FORMAT_VERSION = 1
 MANIFEST = "manifest.json"
@@ -52,20 +61,236 @@ class DiskFullError(CheckpointError):
 
 
 @dataclass
+class TrainState:
+    """Where a run stands: everything the loop decides by, apart from tensors and random number generators.
+
+    ``update`` counts optimizer steps; ``epoch`` passes over the data that are complete; ``position`` the
+    micro-batches of this epoch that the *loop* has consumed (a prefetching loader is further). ``phase`` is the
+    index of the phase entered last, -1 before the first. ``window`` holds the sums since the last line of the
+    log. ``elapsed_seconds`` adds up over resumes.
+    """
+
+    update: int = 0
+    epoch: int = 0
+    position: int = 0
+    phase: int = -1
+    tokens: int = 0
+    best_metric: float | None = None
+    best_update: int | None = None
+    bad_validations: int = 0
+    validated_update: int = 0
+    plateau_factor: float = 1.0
+    plateau_bad: int = 0
+    previous_metric: float | None = None
+    decaying: bool = False
+    elapsed_seconds: float = 0.0
+    stopped: str | None = None
+    log_bytes: int = 0
+    timing_bytes: int = 0
+    averaged_updates: int = 0
+    window: dict[str, float] = field(default_factory=dict)
+    last_metrics: dict[str, float] = field(default_factory=dict)
+    best_metrics: dict[str, float] = field(default_factory=dict)
+
+    def state_dict(self) -> dict[str, Any]:
+        """The fields as JSON can hold them; floats survive unchanged."""
+        return asdict(self)
+
+    @classmethod
+    def from_state_dict(cls, values: dict[str, Any]) -> TrainState:
+        """The inverse of `state_dict`.
+
+        Raises:
+            CheckpointError: the fields are not those of this version.
+        """
+        known = {f.name for f in fields(cls)}
+        if set(values) != known:
+            strange = ", ".join(sorted(set(values) ^ known))
+            raise CheckpointError(f"The checkpoint's training state does not fit this version of Laconic ({strange}).")
+        return cls(**values)
+
+    def next_epoch(self) -> None:
+        """Begin another pass over the data, whether this one is complete or cut short."""
+        self.epoch, self.position = self.epoch + 1, 0
+
+
+@dataclass
 class Snapshot:
     """The content of a checkpoint: groups of tensors by file, and what JSON can hold."""
 
-    tensors: dict[str, dict[str, Tensor]] = field(default_factory=dict)  # "model", "optimizer", "average"
+    tensors: dict[str, dict[str, Tensor]] = field(default_factory=dict)  # "model", "optimizer", "average", "objectives"
     values: dict[str, Any] = field(default_factory=dict)
+
+
+# --------------------------------------------------------------------------- from the run and back to it
+
+
+@dataclass(frozen=True)
+class Learner:
+    """All of a run that holds tensors which training changes."""
+
+    model: SummarizationModel
+    optimizer: torch.optim.Optimizer
+    average: WeightAverage | None
+    objectives: Sequence[Objective]
+
+    def objective_state(self) -> dict[str, Tensor]:
+        """What objectives remember (a baseline of rewards), as ``objective.buffer``."""
+        return {f"{o.name}.{name}": value for o in self.objectives for name, value in o.state_dict().items()}
+
+
+def gather(learner: Learner, state: TrainState, identity: dict[str, Any], accelerator: Accelerator) -> Snapshot:
+    """Take everything together; every process must call this. ``identity`` is compared when the run is resumed."""
+    tensors, structure = _optimizer_state(learner.optimizer)
+    snapshot = Snapshot(tensors={"model": learner.model.state_dict(), "optimizer": tensors})
+    if learner.average is not None:
+        snapshot.tensors["average"] = learner.average.mean
+    if own := learner.objective_state():
+        snapshot.tensors["objectives"] = own
+    generators = [capture_generators()]
+    snapshot.values = {
+        "switches": learner.model.switches(),
+        "optimizer": structure,
+        "generators": gather_object(generators) if accelerator.num_processes > 1 else generators,
+        "train_state": state.state_dict(),
+        "identity": identity,
+    }
+    return snapshot
+
+
+def check_identity(snapshot: Snapshot, identity: dict[str, Any]) -> None:
+    """Refuse to resume with other data, another tokenizer or another number of processes.
+
+    Raises:
+        CheckpointError: says what differs.
+    """
+    stored = snapshot.values["identity"]
+    if stored.get("processes") != identity["processes"]:
+        raise CheckpointError(
+            f"The run was made by {stored.get('processes')} process(es) and is resumed by {identity['processes']}; "
+            "an exact continuation needs the same number (see accelerate launch --num_processes)."
+        )
+    for key, what in (("data", "training data"), ("validation", "validation data"), ("tokenizer", "tokenizer")):
+        if stored.get(key, identity[key]) != identity[key]:  # an older version noted the training data only
+            raise CheckpointError(
+                f"The {what} is not what the run was started with, so it cannot continue exactly; "
+                "put the old files back, or start a new run."
+            )
+
+
+def restore(snapshot: Snapshot, learner: Learner, process: int) -> None:
+    """Put model, optimizer, averaged weights and objectives back, and last the generators of process ``process``.
+
+    Raises:
+        CheckpointError: the tensors do not fit the model, or a generator cannot be put back.
+    """
+    tensors, values = snapshot.tensors, snapshot.values
+    learner.model.switch(values["switches"])
+    try:
+        learner.model.load_state_dict(tensors["model"], strict=True)
+        _load_optimizer(learner.optimizer, tensors.get("optimizer", {}), values["optimizer"])
+        for name, buffer in learner.objective_state().items():
+            buffer.copy_(tensors["objectives"][name])
+        if learner.average is not None:
+            learner.average.load(tensors["average"], values["train_state"]["averaged_updates"])
+    except (RuntimeError, KeyError, ValueError) as error:
+        raise CheckpointError(f"The checkpoint does not fit the run's model: {str(error).splitlines()[0]}") from error
+    restore_generators(values["generators"][process])
+
+
+def _optimizer_state(optimizer: torch.optim.Optimizer) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """The optimizer's tensors as ``parameter.key`` and, for each parameter, the keys; numbers stay numbers."""
+    state = optimizer.state_dict()["state"]
+    entries = {name: state.get(index, {}) for index, name in enumerate(parameter_names(optimizer))}
+    structure = {
+        name: {key: None if isinstance(value, Tensor) else value for key, value in entry.items()}
+        for name, entry in entries.items()
+    }
+    tensors = {f"{n}.{key}": v for n, entry in entries.items() for key, v in entry.items() if isinstance(v, Tensor)}
+    return tensors, structure
+
+
+def _load_optimizer(optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor], structure: dict[str, Any]) -> None:
+    state = {
+        index: {key: tensors[f"{name}.{key}"] if value is None else value for key, value in structure[name].items()}
+        for index, name in enumerate(parameter_names(optimizer))
+        if structure[name]
+    }
+    optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
+
+
+# ------------------------------------------------------------------------------ random number generators
+
+
+def seed_everything(seed: int, rank: int = 0) -> None:
+    """Seed Python, NumPy and torch; ranks get different, fixed streams."""
+    words = np.random.SeedSequence([seed, rank]).generate_state(3)
+    random.seed(int(words[0]))
+    np.random.seed(int(words[1]))
+    torch.manual_seed(int(words[2]))
+
+
+def capture_generators() -> dict[str, Any]:
+    """The states of this process's global generators, as JSON can hold them.
+
+    A restored state is only worth something if the generator really is in it (accelerate, for one, only logs a
+    restore that failed), so each is stored with the number that it gives next, the probe.
+    """
+    version, internal, gauss = random.getstate()
+    name, keys, place, has_gauss, cached = np.random.get_state(legacy=True)
+    states: dict[str, Any] = {
+        "python": [version, list(internal), gauss],
+        "numpy": [str(name), [int(key) for key in keys], int(place), int(has_gauss), float(cached)],
+        "torch": torch.get_rng_state().numpy().tobytes().hex(),
+    }
+    if torch.cuda.is_available():
+        states["cuda"] = torch.cuda.get_rng_state().numpy().tobytes().hex()
+    states["probes"] = _probes()
+    _set_generators(states)
+    return states
+
+
+def restore_generators(states: dict[str, Any]) -> None:
+    """Put the generators into ``states``; the last thing before the next update.
+
+    Raises:
+        CheckpointError: a generator does not draw what it would have drawn when the state was captured.
+    """
+    _set_generators(states)
+    drawn, stored = _probes(), states["probes"]
+    wrong = [name for name in drawn if name in stored and drawn[name] != stored[name]]
+    if wrong or ("cuda" in stored) != ("cuda" in drawn):
+        raise CheckpointError(
+            f"The random number generators ({', '.join(wrong) or 'cuda'}) could not be restored from the checkpoint; "
+            "resume on the same kind of machine with the same versions of Python, NumPy and PyTorch."
+        )
+    _set_generators(states)
+
+
+def _probes() -> dict[str, float]:
+    drawn = {"python": random.random(), "numpy": float(np.random.random_sample()), "torch": float(torch.rand(()))}
+    if torch.cuda.is_available():
+        drawn["cuda"] = float(torch.rand((), device="cuda"))
+    return drawn
+
+
+def _set_generators(states: dict[str, Any]) -> None:
+    version, internal, gauss = states["python"]
+    random.setstate((version, tuple(internal), gauss))
+    name, keys, place, has_gauss, cached = states["numpy"]
+    np.random.set_state((name, np.array(keys, dtype=np.uint32), place, has_gauss, cached))
+    torch.set_rng_state(torch.frombuffer(bytearray.fromhex(states["torch"]), dtype=torch.uint8))
+    if "cuda" in states and torch.cuda.is_available():
+        torch.cuda.set_rng_state(torch.frombuffer(bytearray.fromhex(states["cuda"]), dtype=torch.uint8))
+
+
+# ---------------------------------------------------------------------------------------- writing
 
 
 def checkpoint_folders(run_folder: Path) -> list[Path]:
     """The checkpoints of a run, newest first."""
     found = [(int(match[1]), path) for path in run_folder.glob("checkpoint-*") if (match := _NAME.fullmatch(path.name))]
     return [path for _, path in sorted(found, reverse=True)]
-
-
-# ---------------------------------------------------------------------------------------- writing
 
 
 def write_checkpoint(run_folder: Path, update: int, snapshot: Snapshot) -> Path:

@@ -1,5 +1,7 @@
-"""The run's log. ``log.jsonl`` holds only what training determines, so a resumed run's log equals an
-uninterrupted one's byte for byte; ``timing.jsonl`` holds what the clock determines.
+"""What leaves the loop while it runs: the log, trackers, and the callbacks of whoever started it.
+
+``log.jsonl`` holds only what training determines, so a resumed run's log equals an uninterrupted one's byte for byte;
+``timing.jsonl`` holds what the clock determines.
 """
 
 from __future__ import annotations
@@ -9,23 +11,25 @@ import os
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Protocol
 
+import numpy as np
 from accelerate import Accelerator
 
-from laconic.errors import DataError
-from laconic.training.state import TrainState
+from laconic.errors import ConfigError, DataError, unknown_choice
+from laconic.training.checkpoint import TrainState
 
 LOG, TIMING = "log.jsonl", "timing.jsonl"
 SHOW_EVERY_SECONDS = 0.2
+_NOT_CURVES = {"kind", "update", "epoch", "phase", "best"}
 
 
-class Reporter(Protocol):
-    """Where a person sees how far training is; `laconic.cli.output` has one."""
+class ShowProgress(Protocol):
+    """Shows a person how far training is: the method ``update`` of a progress bar (`laconic.cli.output`)."""
 
-    def update(
+    def __call__(
         self,
         completed: float | None = None,
         *,
@@ -36,33 +40,19 @@ class Reporter(Protocol):
         """Show what is given."""
 
 
-class Silent:
-    """A reporter that shows nothing."""
-
-    def update(
-        self,
-        completed: float | None = None,
-        *,
-        total: float | None = None,
-        description: str | None = None,
-        note: str | None = None,
-    ) -> None:
-        """Show nothing."""
+def _ignore(*arguments: object, **options: object) -> None:
+    return
 
 
 def _to_stderr(message: str) -> None:
     print(message, file=sys.stderr, flush=True)
 
 
-def _ignore(entry: dict[str, Any]) -> None:
-    return
-
-
 @dataclass(frozen=True)
-class Outlets:
-    """Where a run speaks: a progress display, a callback for each line of the log, and sentences for a person."""
+class Callbacks:
+    """What a run calls: with its progress, with each entry of ``log.jsonl``, and with sentences for a person."""
 
-    reporter: Reporter = field(default_factory=Silent)
+    show: ShowProgress = _ignore
     on_log: Callable[[dict[str, Any]], None] = _ignore
     on_message: Callable[[str], None] = _to_stderr
 
@@ -112,14 +102,36 @@ def read_log(path: Path) -> list[dict[str, Any]]:
     return entries
 
 
+def read_curve(run: Path, value: str, against: str = "update") -> tuple[list[float], np.ndarray]:
+    """Where and what: the points of ``value`` in a run's log."""
+    path = run / LOG
+    if not path.is_file():
+        raise DataError(f"{run} has no {LOG}; give a run folder made by `laconic train`.")
+    entries = read_log(path)
+    tokens = 0
+    places, values = [], []
+    for number, entry in enumerate(entries, start=1):
+        try:
+            tokens += entry.get("tokens", 0)
+            if value in entry:
+                places.append(tokens if against == "tokens" else 1 * entry[against])
+                values.append(float(entry[value]))
+        except (KeyError, TypeError, ValueError):
+            raise DataError(f"{path}:{number} is no line of a training log; the file is damaged.") from None
+    if not values:
+        known = sorted({key for entry in entries for key in entry} - _NOT_CURVES)
+        raise ConfigError(f"{path}: {unknown_choice('value', value, known)}")
+    return places, np.array(values, dtype=float)
+
+
 class RunLog:
-    """Everything that leaves the loop while it runs: both files, the trackers, the callback and the bar.
+    """Both files, the trackers and the callbacks.
 
     Only the first process writes; on the others every method does nothing but keep the window.
     """
 
-    def __init__(self, out: Path, state: TrainState, accelerator: Accelerator, outlets: Outlets) -> None:
-        self._state, self._accelerator, self._outlets = state, accelerator, outlets
+    def __init__(self, out: Path, state: TrainState, accelerator: Accelerator, callbacks: Callbacks) -> None:
+        self._state, self._accelerator, self._callbacks = state, accelerator, callbacks
         self._log: LogFile | None = None
         self._timing: LogFile | None = None
         if accelerator.is_main_process:
@@ -191,7 +203,7 @@ class RunLog:
     def _write(self, entry: dict[str, Any]) -> None:
         if self._log:
             self._log.write(entry)
-            self._outlets.on_log(entry)
+            self._callbacks.on_log(entry)
         if self._accelerator.trackers:
             prefix = "" if entry["kind"] == "train" else "validation/"
             numbers = {prefix + k: v for k, v in entry.items() if isinstance(v, float) and not isinstance(v, bool)}
@@ -202,4 +214,4 @@ class RunLog:
         if now - self._shown_at >= SHOW_EVERY_SECONDS:
             self._shown_at = now
             rate = self._rate or self._read_tokens / max(now - self._window_at, 1e-9)
-            self._outlets.reporter.update(self._state.update, note=f"loss {loss:.3f}, {rate:,.0f} tokens/s")
+            self._callbacks.show(self._state.update, note=f"loss {loss:.3f}, {rate:,.0f} tokens/s")

@@ -1,132 +1,58 @@
 """The training loop: while not done, validate, save, enter the phase, make an update.
 
 `Trainer.fit` is the loop; an update's arithmetic is in `laconic.training.step`, what a checkpoint holds in
-`laconic.training.checkpoint`.
+`laconic.training.checkpoint`, what comes before and after in `laconic.training.run`.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from contextlib import ExitStack, nullcontext
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from accelerate import Accelerator
 
-from laconic.config.checking import check_run
-from laconic.config.loading import with_absolute_paths
 from laconic.config.schema import RunConfig
-from laconic.config.trust import outside_names, trusting
 from laconic.errors import ConfigError
+from laconic.metrics.scoring import scoring
 from laconic.models.folder import save_model_folder
 from laconic.training import checkpoint as files
-from laconic.training import optim, rng, snapshot
-from laconic.training.averaging import WeightAverage
-from laconic.training.gradients import share_parameters
-from laconic.training.logging import Outlets, Reporter, RunLog
+from laconic.training import optim
+from laconic.training.batches import BatchStream
+from laconic.training.checkpoint import Learner, TrainState
+from laconic.training.logging import Callbacks, RunLog
 from laconic.training.phases import Phases, PhaseSettings, freeze
-from laconic.training.processes import join_processes, on_the_first
-from laconic.training.run_folder import MODEL_FOLDER, RECIPE, run_folder
-from laconic.training.setup import Parts, plan, prepare
-from laconic.training.signals import StopRequest
-from laconic.training.stages import finished, mark_finished, share_tokenizer, stage_of, stage_outlets
-from laconic.training.state import TrainingInterrupted, TrainResult, TrainState
+from laconic.training.prepare import Prepared
+from laconic.training.processes import StopRequest, share_parameters
 from laconic.training.step import UpdateStep
-from laconic.training.stream import BatchStream
-from laconic.training.validate import LOWER_IS_BETTER, Validator
+from laconic.training.validate import LOWER_IS_BETTER, Validator, is_best
+
+MODEL_FOLDER = "model"
 
 
-def train(
-    run: RunConfig,
-    out: str | Path,
-    *,
-    resume: bool = False,
-    force: bool = False,
-    accept_changes: bool = False,
-    progress: Reporter | None = None,
-    on_log: Callable[[dict[str, Any]], None] | None = None,
-    on_message: Callable[[str], None] | None = None,
-) -> TrainResult:
-    """Train what ``run`` describes into the run folder ``out``; with ``resume`` go on from its newest checkpoint.
+@dataclass(frozen=True)
+class TrainResult:
+    """What a finished run leaves: the run folder, the exported model, and how it went.
 
-    A run with a pre-training stage does that first, in the sub-folder ``pretraining``, or goes on with it.
-
-    Args:
-        force: empty a run folder that is there already.
-        accept_changes: go on although recipe or log are not those that the run had at its newest checkpoint.
-        progress: a display with an ``update`` method (`laconic.training.logging.Reporter`).
-        on_log: called with each entry of ``log.jsonl``, on the first process.
-        on_message: called with each sentence for a person (default: printed to stderr).
-
-    Raises:
-        ConfigError: the settings do not fit together, or ``out`` holds a run and neither option was given.
-        DataError: the data is not usable.
-        TrainingError: loss or gradients are not finite.
-        CheckpointError: no checkpoint can be read, it is of another run, or the disk is full.
-        FolderInUseError: another process works in ``out``.
-        TrainingInterrupted: Ctrl-C or SIGTERM; a checkpoint has been written.
+    ``stopped`` is one of ``max_updates``, ``max_epochs``, ``max_minutes``, ``early_stopping``. ``metrics`` are the
+    validation values of the exported model.
     """
-    given: dict[str, Any] = {"reporter": progress, "on_log": on_log, "on_message": on_message}
-    outlets = Outlets(**{name: value for name, value in given.items() if value is not None})
-    out, run = Path(out), with_absolute_paths(run)
-    check_run(run)
-    stage = stage_of(run) if run.pretraining.enabled else None
-    accelerator = join_processes(run, out)
-    with ExitStack() as held:
-        folder = run_folder(run, out, resume=resume, force=force, accept=accept_changes)
-        on_the_first(accelerator, lambda: held.enter_context(folder))
-        held.enter_context(files.naming_a_full_disk(out))
-        held.enter_context(trusting(outside_names(run.model_dump())))
-        start = run.training.initial_weights
-        if files.checkpoint_folders(out):
-            start = None  # whatever it started from is in the checkpoints
-        elif stage is not None:
-            start = _pretrain(run, stage, out, accelerator, outlets, accept_changes)
-        return _train_stage(run, out, start, accelerator, outlets)
+
+    folder: str
+    model_folder: str
+    updates: int
+    epochs: int
+    stopped: str
+    best_metric: float | None
+    best_update: int | None
+    metrics: dict[str, float]
+    elapsed_seconds: float
 
 
-def _pretrain(
-    run: RunConfig, stage: RunConfig, out: Path, accelerator: Accelerator, outlets: Outlets, accept: bool
-) -> str:
-    """Do the stage before the training, or what is left of it; returns the folder of its model."""
-    place = out / files.STAGE_FOLDER
-    done = finished(out)
-    accelerator.wait_for_everyone()
-    if not done:
-        with ExitStack() as held:
-            begun = (place / RECIPE).is_file()
-            folder = run_folder(stage, place, resume=begun, force=False, accept=accept)
-            on_the_first(accelerator, lambda: held.enter_context(folder))
-            if accelerator.is_main_process:
-                outlets.on_message(f"Stage 1 of 2: pre-training on {run.pretraining.data}, in {place}")
-            share_tokenizer(run, stage, out, accelerator, outlets.reporter)
-            start = None if files.checkpoint_folders(place) else stage.training.initial_weights
-            own = join_processes(stage, place)
-            result = _train_stage(stage, place, start, own, stage_outlets(outlets), whole=out)
-            if accelerator.is_main_process:
-                mark_finished(out, result)
-    if accelerator.is_main_process:
-        outlets.on_message("Stage 2 of 2: training, from the weights of the first stage")
-    return str(place / MODEL_FOLDER)
-
-
-def _train_stage(
-    run: RunConfig,
-    out: Path,
-    start: str | None,
-    accelerator: Accelerator,
-    outlets: Outlets,
-    whole: Path | None = None,
-) -> TrainResult:
-    if run.training.trackers:
-        accelerator.init_trackers("laconic")
-    rng.seed_everything(run.training.seed)
-    parts = prepare(run, out, accelerator, outlets.reporter, start=start)
-    if accelerator.is_main_process:
-        for line in plan(run, parts, accelerator):
-            outlets.on_message(line)
-    return Trainer(run, out, parts, accelerator, outlets, whole).fit()
+class TrainingInterrupted(KeyboardInterrupt):
+    """Ctrl-C or SIGTERM: the update was finished and a checkpoint written. ``str()`` says how to go on."""
 
 
 class Trainer:
@@ -138,14 +64,13 @@ class Trainer:
         self,
         run: RunConfig,
         out: Path,
-        parts: Parts,
+        parts: Prepared,
         accelerator: Accelerator,
-        outlets: Outlets | None = None,
+        callbacks: Callbacks | None = None,
         whole: Path | None = None,
     ) -> None:
         self.run, self.out, self.parts, self.accelerator = run, out, parts, accelerator
-        self._resumable = whole or out
-        self.outlets = outlets or Outlets()
+        self.callbacks, self._resumable = callbacks or Callbacks(), whole or out
         training = run.training
         self.model = parts.model.to(accelerator.device)
         self._trainable = frozenset(name for name, p in self.model.named_parameters() if p.requires_grad)
@@ -163,27 +88,28 @@ class Trainer:
         self.total = optim.total_updates(training, self.stream.updates_per_epoch())
         optim.schedule_factor(training.schedule, training.schedule.warmup_updates, self.total)  # refuse it now
         self.step = UpdateStep(run, self.model, parts.objectives, accelerator)
-        self.phases = Phases(run, self.stream.updates_per_epoch())
+        self.phases = Phases(training, run.text, self.stream.updates_per_epoch())
         self.phase = self.phases.at(0)
         self.phases.try_on(self.model, self.step.acting, self._trainable)
         self.optimizer = optim.build_optimizer(training.optimizer, self.model)
-        self.average = WeightAverage(self.model, training.average_last) if training.average_last else None
+        self.average = optim.WeightAverage(self.model, training.average_last) if training.average_last else None
         self.validator = self._validator()
         self.state = TrainState()
         made = {"processes": accelerator.num_processes, "recipe": run.model_dump(mode="json")}
         self._identity = parts.identity | made
-        self._saved_update, self._improved, self._flags = 0, False, [0.0, 0.0, 0.0]
-        rng.seed_everything(training.seed, accelerator.process_index + 1)
+        self._saved_update, self._improved, self._elapsed_before = 0, False, 0.0
+        self._stop_flag = self._end_flag = self._save_flag = 0.0
+        files.seed_everything(training.seed, accelerator.process_index + 1)
         self._load()
 
     # ------------------------------------------------------------------------------------ the loop
 
     def fit(self) -> TrainResult:
-        """Train to the end; see `train` for what can happen on the way."""
-        self.log = RunLog(self.out, self.state, self.accelerator, self.outlets)
+        """Train to the end; see `laconic.training.run.train` for what can happen on the way."""
+        self.log = RunLog(self.out, self.state, self.accelerator, self.callbacks)
         self._started_at = time.perf_counter() - self.state.elapsed_seconds
         self._saved_at = time.perf_counter()
-        self.outlets.reporter.update(self.state.update, total=self.total, description="Training")
+        self.callbacks.show(self.state.update, total=self.total, description="Training")
         self.model.train()
         try:
             with StopRequest() as stop:
@@ -196,16 +122,16 @@ class Trainer:
                         return self._finish(reason)
                     self._enter_phase()
                     self._update(stop)
-                    if self._flags[0]:
+                    if self._stop_flag:
                         self._interrupt()
         finally:
             self.stream.close()
             self.log.close()
 
     def _update(self, stop: StopRequest) -> None:
-        state, training = self.state, self.run.training
+        state = self.state
         batches = self.stream.take(state.epoch, state.position)
-        figures = self.step(batches, state.update, self._wishes(stop), self.out)
+        figures = self.step(batches, state.update, self._control_flags(stop), self.out)
         rate = self._learning_rate()
         optim.set_learning_rate(self.optimizer, rate)
         self.optimizer.step()
@@ -217,14 +143,14 @@ class Trainer:
         state.position += len(batches)
         place = self._place() | {"lr": rate}
         if state.position >= self.stream.batches_per_epoch:
-            state.epoch, state.position = state.epoch + 1, 0
+            state.next_epoch()
         state.elapsed_seconds = time.perf_counter() - self._started_at
-        self._flags = figures.flags
+        self._stop_flag, self._end_flag, self._save_flag = figures.flags
         values = {"loss": figures.loss, **figures.values, "grad_norm": figures.grad_norm, "tokens": figures.tokens}
-        self.log.update(values, place, training.log_every, figures.details)
+        self.log.update(values, place, self.run.training.log_every, figures.details)
 
-    def _wishes(self, stop: StopRequest) -> list[float]:
-        """What this process would like to happen after the update: stop, end (time is up), save.
+    def _control_flags(self, stop: StopRequest) -> list[float]:
+        """What this process wants to happen after the update: stop, end (time is up), save.
 
         They travel with the gradients, so that all processes decide alike; the first one's clock counts.
         """
@@ -242,36 +168,39 @@ class Trainer:
 
     def _stop_reason(self) -> str | None:
         training, state = self.run.training, self.state
+        minutes, patience = training.max_minutes, training.early_stopping.patience
         if training.max_updates is not None and state.update >= training.max_updates:
             return "max_updates"
         if training.max_epochs is not None and state.epoch >= training.max_epochs:
             return "max_epochs"
-        minutes = training.max_minutes
-        if minutes is not None and (self._flags[1] or self._elapsed_before >= 60 * minutes):
+        if minutes is not None and (self._end_flag or self._elapsed_before >= 60 * minutes):
             return "max_minutes"
-        patience = training.early_stopping.patience
         if patience is not None and state.bad_validations >= patience:
             return "early_stopping"
         return None
 
+    def _place(self) -> dict[str, Any]:
+        """Where the run stands, as its log says it."""
+        epoch = self.state.epoch + self.state.position / self.stream.batches_per_epoch
+        return {"update": self.state.update, "epoch": round(epoch, 4), "phase": self.phase.name}
+
     # -------------------------------------------------------------------------------------- phases
 
     def _enter_phase(self) -> None:
-        phase = self.phases.at(self.state.update)
-        if phase.index == self.state.phase:
+        state, phase = self.state, self.phases.at(self.state.update)
+        if phase.index == state.phase:
             return
-        before, first = self.phase, self.state.phase < 0
+        before, first = self.phase, state.phase < 0
         self._apply_phase(phase)
-        self.state.phase = phase.index
+        state.phase = phase.index
         if phase.reset_optimizer and not first:
             self.optimizer = optim.build_optimizer(self.run.training.optimizer, self.model)
-        if phase.limits != before.limits and self.state.position:
-            # Other lengths make other batches: the pass over the data is cut short and a new one begins.
-            self.state.epoch, self.state.position = self.state.epoch + 1, 0
+        if phase.limits != before.limits and state.position:
+            state.next_epoch()  # other lengths make other batches: the pass over the data is cut short
         changed = phase.model != before.model or phase.objective_weights != before.objective_weights
         if changed and not first and LOWER_IS_BETTER[self.run.training.validation.metric]:
             # Losses of different objectives cannot be compared: best model and patience start again.
-            self.state.best_metric, self.state.best_update, self.state.bad_validations = None, None, 0
+            state.best_metric, state.best_update, state.bad_validations = None, None, 0
 
     def _apply_phase(self, phase: PhaseSettings) -> None:
         """Bring model, objectives and data into ``phase``; neither parameters nor optimizer state change."""
@@ -287,21 +216,20 @@ class Trainer:
     def _validator(self) -> Validator | None:
         if self.parts.validation_set is None:
             return None
-        settings = self.run.training.validation
+        run, settings = self.run, self.run.training.validation
         if not LOWER_IS_BETTER[settings.metric] and not settings.decode_records:
             raise ConfigError(
                 f"training.validation.metric is {settings.metric}, so summaries must be decoded: "
                 "set training.validation.decode_records, for example to 200."
             )
         return Validator(
-            run=self.run,
-            model=self.model,
+            settings=settings.model_copy(update={"batch_size": settings.batch_size or run.training.batch_size}),
+            search=run.search,
+            scoring=scoring(run.evaluation.profile, run.evaluation.rouge),
+            step=self.step,
             tokenizer=self.parts.tokenizer,
             dataset=self.parts.validation_set,
             collator=self.parts.collator,
-            accelerator=self.accelerator,
-            terms=self.step.terms,
-            names=lambda: [objective.name for objective in self.step.active],
         )
 
     def _validation_due(self) -> bool:
@@ -313,36 +241,19 @@ class Trainer:
     def _validate(self) -> None:
         assert self.validator is not None
         state, training = self.state, self.run.training
-        self.outlets.reporter.update(state.update, note="validating")
+        self.callbacks.show(state.update, note="validating")
         with self._averaged():
             values = self.validator()
             state.validated_update, state.last_metrics = state.update, values
-            self._improved = self._judge(values[training.validation.metric])
+            self._improved = is_best(state, values[training.validation.metric], training)
             if self._improved:
                 state.best_metrics = values
                 self._export(values)
         self.log.validation(values, self._place(), best=self._improved)
         self.log.resume_clock()
 
-    def _judge(self, metric: float) -> bool:
-        """Is this the best validation so far? Early stopping and the plateau schedule count from here."""
-        state, training = self.state, self.run.training
-        sign = 1.0 if LOWER_IS_BETTER[training.validation.metric] else -1.0
-        before, state.previous_metric = state.previous_metric, metric
-        state.decaying |= before is not None and sign * (metric - before) > 0
-        if training.schedule.type == "sticky" and state.decaying:
-            state.plateau_factor *= training.schedule.plateau_factor
-        better = state.best_metric is None or sign * (state.best_metric - metric) > training.early_stopping.min_delta
-        if better and metric == metric:
-            state.best_metric, state.best_update = metric, state.update
-            state.bad_validations = state.plateau_bad = 0
-            return True
-        state.bad_validations += 1
-        state.plateau_bad += 1
-        if training.schedule.type == "plateau" and state.plateau_bad > training.schedule.plateau_patience:
-            state.plateau_factor *= training.schedule.plateau_factor
-            state.plateau_bad = 0
-        return False
+    def _averaged(self) -> AbstractContextManager[None]:
+        return nullcontext() if self.average is None else self.average.applied()
 
     # --------------------------------------------------------------------------------- checkpoints
 
@@ -355,21 +266,13 @@ class Trainer:
         if settings.every_updates is None and settings.every_minutes is None:
             return state.position == 0
         by_count = settings.every_updates is not None and state.update % settings.every_updates == 0
-        return by_count or bool(self._flags[2])
+        return by_count or bool(self._save_flag)
 
     def _checkpoint(self) -> None:
         state = self.state
         state.elapsed_seconds = time.perf_counter() - self._started_at
         self.log.sync()
-        content = snapshot.take(
-            model=self.model,
-            optimizer=self.optimizer,
-            average=self.average,
-            objectives=self.parts.objectives,
-            state=state,
-            identity=self._identity,
-            accelerator=self.accelerator,
-        )
+        content = files.gather(self._learner(), state, self._identity, self.accelerator)
         if self.accelerator.is_main_process:
             files.write_checkpoint(self.out, state.update, content)
             files.prune(self.out, self.run.training.checkpoint.keep, state.best_update)
@@ -377,31 +280,25 @@ class Trainer:
         self._saved_update, self._saved_at, self._improved = state.update, time.perf_counter(), False
         self.log.resume_clock()
 
+    def _learner(self) -> Learner:
+        return Learner(self.model, self.optimizer, self.average, self.parts.objectives)
+
     def _load(self) -> None:
         """Go to the newest checkpoint, if there is one."""
-        main = self.accelerator.is_main_process
-        notify = self.outlets.on_message if main else lambda message: None
+        notify = self.callbacks.on_message if self.accelerator.is_main_process else lambda message: None
         found = files.read_newest(self.out, notify)
-        self._elapsed_before = 0.0
         if found is None:
             return
         folder, content = found
-        snapshot.check_identity(content, self._identity)
-        self.state = TrainState.from_state_dict(content.values["train_state"])
-        if self.state.phase >= 0:
-            self._apply_phase(self.phases[self.state.phase])
-        if self.state.position >= self.stream.batches_per_epoch:  # changes that were accepted make fewer batches
-            self.state.epoch, self.state.position = self.state.epoch + 1, 0
-        snapshot.restore(
-            content,
-            model=self.model,
-            optimizer=self.optimizer,
-            average=self.average,
-            objectives=self.parts.objectives,
-        )
-        snapshot.restore_generators(content, self.accelerator)
-        self._saved_update, self._elapsed_before = self.state.update, self.state.elapsed_seconds
-        notify(f"Resuming from {folder} (update {self.state.update:,}).")
+        files.check_identity(content, self._identity)
+        self.state = state = TrainState.from_state_dict(content.values["train_state"])
+        if state.phase >= 0:
+            self._apply_phase(self.phases[state.phase])
+        if state.position >= self.stream.batches_per_epoch:  # changes that were accepted make fewer batches
+            state.next_epoch()
+        files.restore(content, self._learner(), self.accelerator.process_index)
+        self._saved_update, self._elapsed_before = state.update, state.elapsed_seconds
+        notify(f"Resuming from {folder} (update {state.update:,}).")
 
     def _interrupt(self) -> None:
         self._checkpoint()
@@ -415,7 +312,7 @@ class Trainer:
     def _finish(self, reason: str) -> TrainResult:
         """Validate once more if needed, save, and make sure that the best model is exported."""
         state = self.state
-        self.outlets.reporter.update(state.update, note="")
+        self.callbacks.show(state.update, note="")
         self.log.close_window(self._place() | {"lr": self._learning_rate()})
         if self.validator is not None and state.validated_update != state.update:
             self._validate()
@@ -453,22 +350,9 @@ class Trainer:
 
     def _export_checkpoint(self, update: int) -> None:
         """Export the weights of an earlier checkpoint (the model folder was lost)."""
-        content = files.read_checkpoint(self.out / f"checkpoint-{update}")
+        tensors = files.read_checkpoint(self.out / f"checkpoint-{update}").tensors
         own = {name: value.clone() for name, value in self.model.state_dict().items()}
-        self.model.load_state_dict(content.tensors["model"])
-        if self.average is not None:
-            mean, self.average.mean = self.average.mean, content.tensors["average"]
-            with self.average.applied():
-                self._export(self.state.best_metrics)
-            self.average.mean = mean
-        else:
-            self._export(self.state.best_metrics)
+        self.model.load_state_dict(tensors["model"])
+        self.model.load_state_dict(tensors.get("average", {}), strict=False)
+        self._export(self.state.best_metrics)
         self.model.load_state_dict(own)
-
-    def _averaged(self) -> Any:
-        return nullcontext() if self.average is None else self.average.applied()
-
-    def _place(self) -> dict[str, Any]:
-        state = self.state
-        epoch = state.epoch + state.position / self.stream.batches_per_epoch
-        return {"update": state.update, "epoch": round(epoch, 4), "phase": self.phase.name}

@@ -14,7 +14,7 @@ from typing import Any
 
 from torch import nn
 
-from laconic.config.schema import PhaseConfig, RunConfig
+from laconic.config.schema import PhaseConfig, TextConfig, TrainingConfig
 from laconic.errors import ConfigError
 from laconic.models.base import SummarizationModel
 
@@ -45,9 +45,9 @@ class Phases:
         ConfigError: the ends do not rise, a phase after an endless one, or limits above the text's own.
     """
 
-    def __init__(self, run: RunConfig, updates_per_epoch: int = 1) -> None:
-        self._settings = _fold(run)
-        self._ends = [_end(phase, updates_per_epoch) for phase in run.training.phases]
+    def __init__(self, training: TrainingConfig, text: TextConfig, updates_per_epoch: int = 1) -> None:
+        self._settings = _fold(training, text)
+        self._ends = [_end(phase, updates_per_epoch) for phase in training.phases]
         for earlier, later in zip(self._ends, self._ends[1:], strict=False):
             if earlier is None or (later is not None and later <= earlier):
                 raise ConfigError(
@@ -89,12 +89,12 @@ def _end(phase: PhaseConfig, updates_per_epoch: int) -> int | None:
     return phase.until if phase.until_epoch is None else phase.until_epoch * updates_per_epoch
 
 
-def _fold(run: RunConfig) -> list[PhaseSettings]:
-    text = run.text
-    now = PhaseSettings(0, "", text.max_source_tokens, text.max_target_tokens, run.training.optimizer.learning_rate)
+def _fold(training: TrainingConfig, text: TextConfig) -> list[PhaseSettings]:
+    """Each phase's settings, with what the phases before it leave."""
+    now = PhaseSettings(0, "", text.max_source_tokens, text.max_target_tokens, training.optimizer.learning_rate)
     settings: list[PhaseSettings] = []
-    for index, phase in enumerate(run.training.phases):
-        _check_limits(phase, run)
+    for index, phase in enumerate(training.phases):
+        _check_limits(phase, text)
         now = PhaseSettings(
             index=index,
             name=phase.name,
@@ -110,9 +110,9 @@ def _fold(run: RunConfig) -> list[PhaseSettings]:
     return settings or [now]
 
 
-def _check_limits(phase: PhaseConfig, run: RunConfig) -> None:
+def _check_limits(phase: PhaseConfig, text: TextConfig) -> None:
     for name in ("max_source_tokens", "max_target_tokens"):
-        asked, most = getattr(phase, name), getattr(run.text, name)
+        asked, most = getattr(phase, name), getattr(text, name)
         if asked is not None and asked > most:
             raise ConfigError(
                 f"Phase '{phase.name}' asks for {name} {asked}, but the texts are cut to "

@@ -17,10 +17,10 @@ from laconic.config.schema import RunConfig
 from laconic.errors import ConfigError, TrainingError, unknown_choice
 from laconic.models.base import SummarizationModel
 from laconic.objectives.base import Objective
+from laconic.training.batches import forced_mask, noise_seed
 from laconic.training.checkpoint import last_good
-from laconic.training.forcing import forced_mask, noise_seed
-from laconic.training.gradients import sum_gradients, sum_over_processes
 from laconic.training.optim import clip_gradients
+from laconic.training.processes import sum_gradients, sum_over_processes
 from laconic.types import Batch, ModelOutput, Term
 
 _NAMED_RECORDS = 20

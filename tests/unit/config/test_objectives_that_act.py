@@ -12,7 +12,7 @@ from laconic.config.loading import load_recipe, resolve_run
 from laconic.config.names import OBJECTIVES, parse
 from laconic.config.schema import RunConfig
 from laconic.errors import ConfigError
-from laconic.training.loop import train
+from laconic.training.run import train
 
 COVERAGE = {"attention": {"type": "additive", "coverage": True}}
 LATER = {"type": "additive", "coverage": True, "coverage_from_start": False}

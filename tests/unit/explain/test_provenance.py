@@ -10,8 +10,7 @@ import pytest
 
 from laconic.config.schema import SearchConfig
 from laconic.errors import DataError
-from laconic.explain.alignment import hard_alignment, merge_spans
-from laconic.explain.provenance import build_summary, extractive_summary
+from laconic.explain.provenance import build_summary, extractive_summary, merge_spans
 from laconic.explain.record import from_dict, to_dict
 from laconic.text.tokenizer import BpeTokenizer, Tokenizer, WordTokenizer
 from laconic.text.unknown import extend_source
@@ -217,13 +216,6 @@ def test_extractive_words_point_to_where_they_stand() -> None:
         assert made.text[word.start : word.end] == word.text
         assert word.copied
         assert text[word.sources[0].start : word.sources[0].end] == word.text
-
-
-def test_hard_alignment() -> None:
-    weights = np.array([[0.2, 0.8], [0.5, 0.5], [0.0, 0.0]])
-    assert hard_alignment(weights) == [(0, 1), (1, 0)]
-    assert hard_alignment(weights, threshold=0.5) == [(0, 1), (1, 0), (1, 1)]
-    assert hard_alignment(np.zeros((0, 3))) == []
 
 
 def test_merged_spans_join_pieces_of_one_word_only() -> None:

@@ -18,8 +18,19 @@ from rich.console import Console
 
 from laconic.explain import html
 from laconic.explain.charts import line_chart, ticks
-from laconic.explain.components import bundle, report_script, view_files
-from laconic.explain.html import Curves, Figure, Prose, Samples, Table, embed_json, render, render_report
+from laconic.explain.html import (
+    Curves,
+    Figure,
+    Prose,
+    Samples,
+    Table,
+    bundle,
+    embed_json,
+    render,
+    render_report,
+    report_script,
+    view_files,
+)
 from laconic.explain.record import to_dict
 from laconic.explain.terminal import UNKNOWN, show
 from laconic.types import SourceSpan, Summary, SummaryWord

@@ -27,7 +27,7 @@ from laconic.papers.coarse_to_fine import (
     updated_baseline,
 )
 from laconic.search.decode import decode
-from laconic.training.forcing import noise_seed
+from laconic.training.batches import noise_seed
 from laconic.types import Batch
 from samples import VOCAB, random_batch
 

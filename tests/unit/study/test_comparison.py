@@ -22,7 +22,7 @@ from laconic.study import comparison
 from laconic.study.comparison import Comparison, Surroundings, with_bleu
 from laconic.study.plan import Choice, Plan, plan_recipe
 from laconic.systems.extractive import is_method
-from laconic.training.state import TrainResult
+from laconic.training.loop import TrainResult
 from laconic.types import Record, Summary
 
 RECORDS = [Record(f"word{i} cat sat. It rained {i}.", f"word{i} cat", id=str(i)) for i in range(8)]

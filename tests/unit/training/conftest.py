@@ -13,10 +13,10 @@ import torch
 
 from laconic.config.loading import merge
 from laconic.config.schema import RunConfig
-from laconic.training.logging import Outlets
+from laconic.training.logging import Callbacks
 from laconic.training.loop import Trainer
+from laconic.training.prepare import prepare
 from laconic.training.processes import join_processes
-from laconic.training.setup import prepare
 
 MakeRun = Callable[..., RunConfig]
 MakeTrainer = Callable[..., Trainer]
@@ -79,9 +79,9 @@ def make_trainer(make_run: MakeRun, tmp_path: Path) -> MakeTrainer:
         run = run or make_run(**changes)
         out = tmp_path / "run"
         out.mkdir(exist_ok=True)
-        accelerator = join_processes(run, out)
+        accelerator = join_processes(run.training.trackers, out)
         torch.manual_seed(run.training.seed)
-        parts = prepare(run, out, accelerator)
-        return Trainer(run, out, parts, accelerator, Outlets(on_message=lambda message: None))
+        parts = prepare(run, out, accelerator, Callbacks().show)
+        return Trainer(run, out, parts, accelerator, Callbacks(on_message=lambda message: None))
 
     return make

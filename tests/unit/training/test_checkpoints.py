@@ -15,9 +15,14 @@ import torch
 
 from laconic.errors import CheckpointError
 from laconic.training import checkpoint as files
-from laconic.training import rng
-from laconic.training.checkpoint import DiskFullError, Snapshot
-from laconic.training.state import TrainState
+from laconic.training.checkpoint import (
+    DiskFullError,
+    Snapshot,
+    TrainState,
+    capture_generators,
+    restore_generators,
+    seed_everything,
+)
 
 
 def snapshot(value: float = 1.0) -> Snapshot:
@@ -173,22 +178,22 @@ def draw() -> tuple[float, float, float]:
 
 
 def test_generators_survive_json() -> None:
-    rng.seed_everything(4, rank=1)
+    seed_everything(4, rank=1)
     draw()
     random.gauss(0, 1)
     np.random.standard_normal()
-    states = json.loads(json.dumps(rng.capture()))
+    states = json.loads(json.dumps(capture_generators()))
     expected = [draw(), random.gauss(0, 1), float(np.random.standard_normal()), draw()]
-    rng.seed_everything(5)
-    rng.restore(states)
+    seed_everything(5)
+    restore_generators(states)
     assert [draw(), random.gauss(0, 1), float(np.random.standard_normal()), draw()] == expected
 
 
 def test_capturing_draws_nothing() -> None:
-    rng.seed_everything(4)
+    seed_everything(4)
     first = draw()
-    rng.seed_everything(4)
-    rng.capture()
+    seed_everything(4)
+    capture_generators()
     assert draw() == first
 
 
@@ -196,7 +201,7 @@ def test_ranks_and_seeds_differ() -> None:
     draws = set()
     for seed in (1, 2):
         for rank in (0, 1):
-            rng.seed_everything(seed, rank)
+            seed_everything(seed, rank)
             draws.add(draw())
     assert len(draws) == 4
 
@@ -204,10 +209,10 @@ def test_ranks_and_seeds_differ() -> None:
 @pytest.mark.parametrize("name", ["python", "numpy", "torch"])
 def test_a_restore_that_fails_is_noticed(name: str) -> None:
     """The probe draw: a state that is not the one captured cannot pass."""
-    states = rng.capture()
+    states = capture_generators()
     states["probes"][name] += 1e-9
     with pytest.raises(CheckpointError, match=name):
-        rng.restore(states)
+        restore_generators(states)
 
 
 def test_state_refuses_other_fields() -> None:

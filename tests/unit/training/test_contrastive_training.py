@@ -13,8 +13,8 @@ from laconic.errors import ConfigError, TrainingError
 from laconic.layers.opponent import _own_seed
 from laconic.training.checkpoint import read_checkpoint
 from laconic.training.logging import read_log
-from laconic.training.loop import train
-from laconic.training.state import TrainingInterrupted
+from laconic.training.loop import TrainingInterrupted
+from laconic.training.run import train
 
 MODEL: dict[str, Any] = {
     "type": "transformer",

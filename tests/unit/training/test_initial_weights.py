@@ -14,11 +14,12 @@ from laconic.config.schema import RunConfig
 from laconic.errors import ConfigError, ModelError
 from laconic.models.folder import load_model_folder
 from laconic.text.tokenizer import BpeTokenizer, PretrainedTokenizer, Tokenizer
-from laconic.training import rng
-from laconic.training.initial import adopted_tokenizer, take_weights
-from laconic.training.loop import Trainer, train
+from laconic.training.checkpoint import seed_everything
+from laconic.training.logging import Callbacks
+from laconic.training.loop import Trainer
+from laconic.training.prepare import Prepared, adopted_tokenizer, prepare, take_weights
 from laconic.training.processes import join_processes
-from laconic.training.setup import Parts, prepare
+from laconic.training.run import train
 
 TRANSFORMER = {
     "type": "transformer",
@@ -58,10 +59,11 @@ def starting_from(run: RunConfig, place: str | Path, **changes: Any) -> RunConfi
     return run.model_copy(update={"training": training})
 
 
-def drawn(run: RunConfig, out: Path, start: str | Path | None = None) -> Parts:
+def drawn(run: RunConfig, out: Path, start: str | Path | None = None) -> Prepared:
     out.mkdir(exist_ok=True)
-    rng.seed_everything(run.training.seed)
-    return prepare(run, out, join_processes(run, out), start=None if start is None else str(start))
+    seed_everything(run.training.seed)
+    place = None if start is None else str(start)
+    return prepare(run, out, join_processes((), out), Callbacks().show, start=place)
 
 
 @pytest.mark.parametrize("inside", ["", "model"])
@@ -194,7 +196,7 @@ def test_the_first_update_is_of_the_taken_weights(base: RunConfig, trained: Path
     """Nothing between preparing and training draws them anew."""
     parts = drawn(starting_from(base, trained), tmp_path / "run", trained)
     before = {name: value.clone() for name, value in parts.model.state_dict().items()}
-    trainer = Trainer(base, tmp_path / "run", parts, join_processes(base, tmp_path / "run"))
+    trainer = Trainer(base, tmp_path / "run", parts, join_processes((), tmp_path / "run"))
     assert all(torch.equal(value, before[name]) for name, value in trainer.model.state_dict().items())
 
 

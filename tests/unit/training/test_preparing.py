@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from laconic.errors import ConfigError, DataError
-from laconic.training.loop import train
+from laconic.training.run import train
 
 
 def test_training_starts_from_them(make_run: Any, make_trainer: Any, tmp_path: Path) -> None:

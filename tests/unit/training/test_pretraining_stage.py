@@ -20,9 +20,8 @@ from laconic.models.folder import load_model_folder
 from laconic.text.tokenizer import Tokenizer
 from laconic.training import loop
 from laconic.training.checkpoint import checkpoint_folders
-from laconic.training.loop import train
-from laconic.training.stages import stage_of
-from laconic.training.state import TrainingInterrupted
+from laconic.training.loop import TrainingInterrupted
+from laconic.training.run import stage_of, train
 
 
 def quiet(message: str) -> None:
@@ -85,7 +84,7 @@ def test_the_training_starts_from_the_stage(run: RunConfig, tmp_path: Path) -> N
             shown.append(what.get("description"))
 
     out = tmp_path / "run"
-    result = train(run, out, on_message=said.append, on_log=entries.append, progress=Shown())
+    result = train(run, out, on_message=said.append, on_log=entries.append, progress=Shown().update)
     assert (result.updates, result.folder) == (6, str(out))
     stage = out / "pretraining"
     assert load_run(stage / "recipe.yaml") == stage_of(with_absolute_paths(run))

@@ -14,11 +14,11 @@ import torch
 from laconic.config.schema import RunConfig
 from laconic.training.checkpoint import checkpoint_folders, read_checkpoint
 from laconic.training.logging import read_log
-from laconic.training.loop import train
 from laconic.training.processes import close_processes
+from laconic.training.run import train
 
 CONTEXT = multiprocessing.get_context("forkserver")
-CONTEXT.set_forkserver_preload(["laconic.training.loop", "laconic.models.seq2seq"])
+CONTEXT.set_forkserver_preload(["laconic.training.run", "laconic.models.seq2seq"])
 
 
 def child(values: dict[str, Any], out: str, rank: int, port: int) -> None:

@@ -12,8 +12,8 @@ import torch
 from laconic.errors import ConfigError
 from laconic.training.checkpoint import checkpoint_folders, read_checkpoint
 from laconic.training.logging import read_log
-from laconic.training.loop import train
-from laconic.training.state import TrainingInterrupted
+from laconic.training.loop import TrainingInterrupted
+from laconic.training.run import train
 
 RISK, CRITICAL = {"type": "minimum_risk", "candidates": 3}, {"type": "self_critical", "samples": 2}
 SENTENCE, TOKEN = {"type": "nll", "reduction": "sentence", "weight": 0.1}, {"type": "nll"}

@@ -21,7 +21,7 @@ from laconic.config.schema import RunConfig
 from laconic.errors import CheckpointError, ConfigError, FolderInUseError
 from laconic.files import only_here
 from laconic.training.logging import read_log
-from laconic.training.loop import train
+from laconic.training.run import train
 
 MakeRun = Callable[..., RunConfig]
 
@@ -218,7 +218,7 @@ from pathlib import Path
 import torch
 from laconic.config.loading import load_run
 from laconic.training.logging import read_log
-from laconic.training.loop import train
+from laconic.training.run import train
 torch.set_num_threads(1)
 train(load_run(Path(sys.argv[1])), sys.argv[2], on_message=lambda message: None)
 """

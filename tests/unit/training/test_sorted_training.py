@@ -11,7 +11,7 @@ import pytest
 from laconic.models.folder import load_model_folder
 from laconic.summarizer import Summarizer
 from laconic.training.checkpoint import checkpoint_folders
-from laconic.training.loop import train
+from laconic.training.run import train
 
 
 def quiet(message: str) -> None:
@@ -58,7 +58,7 @@ def test_batches_hold_as_many_tokens_as_asked_for(make_trainer: Any) -> None:
 
 
 def plan_of(trainer: Any) -> list[str]:
-    from laconic.training.setup import plan
+    from laconic.training.prepare import plan
 
     return plan(trainer.run, trainer.parts, trainer.accelerator)
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from laconic.config.schema import TeacherForcingConfig
-from laconic.training.forcing import forced_mask, free_running_mask
+from laconic.training.batches import forced_mask, free_running_mask
 
 PLACE = {"seed": 1, "update": 7}
 

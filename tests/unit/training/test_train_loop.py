@@ -18,8 +18,9 @@ from laconic.metrics.rouge import rouge
 from laconic.models.folder import load_model_folder
 from laconic.training.checkpoint import checkpoint_folders, read_checkpoint
 from laconic.training.logging import LogFile, read_log
-from laconic.training.loop import train
-from laconic.training.state import TrainingInterrupted
+from laconic.training.loop import TrainingInterrupted
+from laconic.training.run import train
+from laconic.training.validate import is_best
 
 
 def quiet(message: str) -> None:
@@ -165,7 +166,7 @@ def test_the_sticky_schedule_falls_from_the_first_worse_validation_on(
     trainer = make_trainer(**{"training.validation": validation, "training.schedule": schedule})
     factors = []
     for value in (5.0, 4.0, 4.0, 4.5, 1.0, 0.5):
-        trainer._judge(sign * value)
+        is_best(trainer.state, sign * value, trainer.run.training)
         factors.append(trainer.state.plateau_factor)
     assert factors == [1.0, 1.0, 1.0, 0.5, 0.25, 0.125]
     assert trainer._learning_rate() == pytest.approx(0.125 * trainer.phase.learning_rate)
@@ -177,12 +178,12 @@ def test_what_counts_as_better(make_trainer: Any) -> None:
     judged = []
     for update, value in enumerate((5.0, 4.6, 4.5, 4.4, float("nan"), 3.0)):
         trainer.state.update = update
-        judged.append(trainer._judge(value))
+        judged.append(is_best(trainer.state, value, trainer.run.training))
     assert judged == [True, False, False, True, False, True]
     assert (trainer.state.best_metric, trainer.state.best_update, trainer.state.bad_validations) == (3.0, 5, 0)
-    trainer._judge(9.0)
+    is_best(trainer.state, 9.0, trainer.run.training)
     assert trainer._stop_reason() is None
-    trainer._judge(9.0)
+    is_best(trainer.state, 9.0, trainer.run.training)
     assert trainer._stop_reason() == "early_stopping"
 
 

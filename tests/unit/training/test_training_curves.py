@@ -1,4 +1,4 @@
-"""The picture of the training curves and the values beside it."""
+"""The curves in a run's log, their picture and the values beside it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from laconic.errors import ConfigError, DataError
-from laconic.training.curves import plot_curves, read_curve, running_mean
+from laconic.explain.pictures import draw_curves, running_mean
+from laconic.training.logging import read_curve
 
 
 @pytest.fixture
@@ -27,13 +28,15 @@ def runs(tmp_path: Path) -> list[Path]:
 
 
 def test_several_runs_in_one_picture(runs: list[Path], tmp_path: Path) -> None:
-    rows = plot_curves(runs, tmp_path / "curves.png", window=2, log=True)
+    curves = [(run.name, *read_curve(run, "loss")) for run in runs]
+    rows = draw_curves(curves, tmp_path / "curves.png", window=2, log=True)
     assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")
     assert rows == [
         {"run": "run1", "update": 5, "final": 5.5, "best": 5.0},
         {"run": "run2", "update": 5, "final": 11.0, "best": 10.0},
     ]
-    assert plot_curves(runs, tmp_path / "r.png", value="rouge1")[1]["final"] == pytest.approx(0.2)
+    scores = [(run.name, *read_curve(run, "rouge1")) for run in runs]
+    assert draw_curves(scores, tmp_path / "r.png", value="rouge1")[1]["final"] == pytest.approx(0.2)
 
 
 def test_against_tokens(runs: list[Path]) -> None:
@@ -50,11 +53,11 @@ def test_running_mean() -> None:
 
 def test_what_is_missing_is_named(runs: list[Path], tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="Did you mean 'loss'"):
-        plot_curves(runs, tmp_path / "x.png", value="los")
+        read_curve(runs[0], "los")
     with pytest.raises(DataError, match=r"no log\.jsonl"):
-        plot_curves([tmp_path], tmp_path / "x.png")
+        read_curve(tmp_path, "loss")
     with pytest.raises(ConfigError, match="nothing to plot"):
-        plot_curves([], tmp_path / "x.png")
+        draw_curves([], tmp_path / "x.png")
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,11 @@ import pytest
 import torch
 
 from laconic.config.loading import load_recipe, resolve_run
+from laconic.config.schema import RunConfig
 from laconic.errors import ConfigError
 from laconic.training.logging import read_log
 from laconic.training.phases import Phases
-from laconic.training.signals import StopRequest
+from laconic.training.processes import StopRequest
 
 COVERAGE_LATER = {
     "model.attention": {"coverage_from_start": False},
@@ -22,8 +23,12 @@ COVERAGE_LATER = {
 }
 
 
+def phases_of(run: RunConfig) -> Phases:
+    return Phases(run.training, run.text)
+
+
 def test_what_is_not_named_is_kept(make_run: Any) -> None:
-    phases = Phases(
+    phases = phases_of(
         make_run(
             **{
                 "training.phases": [
@@ -44,26 +49,26 @@ def test_what_is_not_named_is_kept(make_run: Any) -> None:
 
 
 def test_no_phases_is_one_nameless_phase(make_run: Any) -> None:
-    phase = Phases(make_run()).at(100)
+    phase = phases_of(make_run()).at(100)
     assert (phase.name, phase.limits) == ("", (10, 5))
 
 
 @pytest.mark.parametrize("ends", [[3, 3], [None, 5], [4, 2]])
 def test_ends_must_rise(make_run: Any, ends: list[Any]) -> None:
     with pytest.raises(ConfigError, match="until"):
-        Phases(make_run(**{"training.phases": [{"name": str(end), "until": end} for end in ends]}))
+        phases_of(make_run(**{"training.phases": [{"name": str(end), "until": end} for end in ends]}))
 
 
 def test_limits_cannot_exceed_the_texts(make_run: Any) -> None:
     with pytest.raises(ConfigError, match=r"text.max_source_tokens = 10"):
-        Phases(make_run(**{"training.phases": [{"name": "wide", "max_source_tokens": 50}]}))
+        phases_of(make_run(**{"training.phases": [{"name": "wide", "max_source_tokens": 50}]}))
 
 
 def advance(trainer: Any, updates: int) -> None:
     """Make some updates of the loop by hand."""
     from laconic.training.logging import RunLog
 
-    trainer.log = RunLog(trainer.out, trainer.state, trainer.accelerator, trainer.outlets)
+    trainer.log = RunLog(trainer.out, trainer.state, trainer.accelerator, trainer.callbacks)
     trainer._started_at = trainer._saved_at = 0.0
     trainer.model.train()
     with StopRequest() as stop:

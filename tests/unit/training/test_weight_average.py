@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from laconic.training.averaging import WeightAverage
+from laconic.training.optim import WeightAverage
 
 
 def test_mean_then_exponential() -> None:

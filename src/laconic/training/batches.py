@@ -1,29 +1,32 @@
-"""The micro-batches of a run from any epoch and position on.
+"""What an update reads: its micro-batches from any position on, and which gold tokens the decoder is shown.
 
-The order is a pure function of (seed, epoch); the *loop* counts what it has consumed, so it does not matter how
-far worker processes have read ahead. The loader draws its workers' seeds from a generator of its own: with
-torch's default it would take a number from the global one each time an epoch is opened, and a resumed run would
-be one draw ahead.
+Both are pure functions: the order of the batches one of (seed, epoch), the scheduled-sampling mask one of (seed,
+update) or, where each example has its own, of (seed, update, example). So a resumed run reads the same, and no
+generator state has to be stored. The *loop* counts what it has consumed; it does not matter how far worker processes
+have read ahead.
 """
 
 from __future__ import annotations
 
 import multiprocessing
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import numpy as np
 import torch
+from torch import Tensor
 from torch.utils.data import DataLoader
 
-from laconic.config.schema import TrainingConfig
+from laconic.config.schema import TeacherForcingConfig, TrainingConfig
 from laconic.data.sampler import BucketSampler, Sampler, SortedSampler, cut_by_number, cut_by_tokens
 from laconic.errors import DataError
-from laconic.training.signals import leave_signals_to_the_parent
+from laconic.layers import noise
+from laconic.training.processes import leave_signals_to_the_parent
 from laconic.types import Batch
 
 
 class BatchStream:
-    """Training batches of one process. `open` first, then `take`."""
+    """The training batches of one process."""
 
     def __init__(
         self,
@@ -66,6 +69,7 @@ class BatchStream:
             collate_fn=self._collator,
             num_workers=workers,
             pin_memory=self._pin_memory,
+            # for the workers' seeds; the global generator would be one draw ahead in a resumed run
             generator=torch.Generator().manual_seed(self._config.seed),
             worker_init_fn=leave_signals_to_the_parent if workers else None,
             multiprocessing_context=_context() if workers else None,
@@ -103,3 +107,47 @@ def _context() -> str | None:
     """Forked workers share the data set's memory and notice when the training process is killed; those of a fork
     server (the default from Python 3.14 on) get a copy each and stay behind."""
     return "fork" if "fork" in multiprocessing.get_all_start_methods() else None
+
+
+# ------------------------------------------------------------------------------- scheduled sampling
+
+
+def forced_mask(
+    config: TeacherForcingConfig, size: tuple[int, int], *, seed: int, update: int, examples: Sequence[int]
+) -> Tensor | None:
+    """The scheduled-sampling mask (Headline Writer, section 3.3.4): bool of ``size`` (B, T), or None (ratio 1).
+
+    At decoder step t > 0 the model reads the gold token where the mask is true, its own prediction elsewhere; the first
+    input is always BOS. ``scope`` says what shares a draw: ``step`` one per time step for the whole minibatch (our
+    default), ``example_step`` one per example and step (scheduled sampling proper; ``examples`` are their numbers),
+    ``sequence`` one per minibatch. A minibatch is all that an update reads, however it is split.
+    """
+    if config.ratio >= 1.0:
+        return None
+    batch, steps = size
+    if config.scope == "example_step":
+        keys = noise.mixed(noise_seed(seed, update, use=2) & 0xFFFFFFFF, torch.tensor(list(examples)))
+        numbers = noise.bits(keys, steps) / 2**32
+    else:
+        generator = torch.Generator().manual_seed(noise_seed(seed, update, use=0))
+        numbers = torch.rand(steps if config.scope == "step" else 1, generator=generator)
+    mask = (numbers < config.ratio).expand(batch, steps).clone()
+    mask[:, :1] = True
+    return mask
+
+
+def noise_seed(seed: int, update: int, use: int = 1) -> int:
+    """The seed of an update's noise that is no part of the global stream: a pure function, as the mask is.
+
+    The same for every process and micro-batch, because an update is one minibatch however it is split, and some of
+    the noise decides for all of it (whether a minibatch attends softly); what shall differ between examples takes
+    their numbers into account.
+    """
+    return int(np.random.SeedSequence([seed, update, 0, use]).generate_state(1, np.uint64)[0])
+
+
+def free_running_mask(size: tuple[int, int]) -> Tensor:
+    """A mask under which the model reads only BOS and its own predictions, as in decoding."""
+    mask = torch.zeros(size, dtype=torch.bool)
+    mask[:, :1] = True
+    return mask

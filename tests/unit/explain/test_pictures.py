@@ -10,8 +10,8 @@ import pytest
 from matplotlib import font_manager
 from matplotlib.image import imread
 
-from laconic.explain import heatmap
-from laconic.explain.heatmap import HeatMap, draw_png, fonts_for, heat_page
+from laconic.explain import pictures
+from laconic.explain.pictures import HeatMap, draw_png, fonts_for, heat_page
 
 
 def some_map(rows: int = 4, columns: int = 9, title: str = "layer 2, head 4", seed: int = 0) -> HeatMap:
@@ -97,8 +97,8 @@ def test_fonts(monkeypatch: pytest.MonkeyPatch) -> None:
     def characters(path: str) -> frozenset[str]:
         return frozenset("天气") if path == "han.ttf" else frozenset("abc") if path == base else frozenset()
 
-    monkeypatch.setattr(heatmap, "_installed", lambda: (("Other", "other.ttf"), ("Han", "han.ttf")))
-    monkeypatch.setattr(heatmap, "_characters", characters)
+    monkeypatch.setattr(pictures, "_installed", lambda: (("Other", "other.ttf"), ("Han", "han.ttf")))
+    monkeypatch.setattr(pictures, "_characters", characters)
     assert fonts_for("a天气") == (["DejaVu Sans", "Han"], set())
     assert fonts_for("a天だ") == (["DejaVu Sans", "Han"], {"だ"})
 
@@ -139,22 +139,22 @@ def test_words_that_are_not_read_are_grey_and_words_without_weight_white(tmp_pat
         one = HeatMap("map", weights, ["a", "b", "c"], words, read=read)
         draw_png([one], tmp_path / "map.png")
         pixels = np.round(imread(tmp_path / "map.png")[..., :3] * 255).astype(int)
-        grey = (pixels == [int(heatmap._UNREAD[place : place + 2], 16) for place in (1, 3, 5)]).all(-1)
+        grey = (pixels == [int(pictures._UNREAD[place : place + 2], 16) for place in (1, 3, 5)]).all(-1)
         shades.append(grey.sum() / 150**2)
     assert shades[0] == 0
-    cells = 2 * 3 * heatmap._CELL * heatmap._ROW  # square inches: two words in three rows
+    cells = 2 * 3 * pictures._CELL * pictures._ROW  # square inches: two words in three rows
     assert shades[1] == pytest.approx(cells, rel=0.05)
 
 
 def test_a_low_colour_bar_has_two_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shown: list[str] = []
-    number = heatmap._number
+    number = pictures._number
 
     def noted(value: float) -> str:
         shown.append(number(value))
         return shown[-1]
 
-    monkeypatch.setattr(heatmap, "_number", noted)
+    monkeypatch.setattr(pictures, "_number", noted)
     for rows in (1, 4):
         draw_png([HeatMap("map", np.ones((rows, 3)), ["a"] * rows, ["x"] * 3)], tmp_path / "map.png")
     assert shown == ["0", "1", "0", "0.062", "0.25", "1"]

@@ -1,7 +1,8 @@
-"""Heat maps of attention: summary words down, document words across, as a picture (PNG) and as a page (HTML).
+"""Pictures drawn by matplotlib: heat maps of attention, which have an HTML page too, and training curves.
 
-Several maps of one pair stand side by side, or below each other where the document is long; they share one colour
-scale unless asked otherwise, so that a flat map looks flat. What a map's colours may hide is written above it.
+Heat maps have summary words down and document words across. Several maps of one pair stand side by side, or below each
+other where the document is long; they share one colour scale unless asked otherwise, so that a flat map looks flat.
+What a map's colours may hide is written above it.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from matplotlib.colors import LinearSegmentedColormap, PowerNorm
 from matplotlib.figure import Figure
 from matplotlib.ft2font import FT2Font
 
+from laconic.errors import ConfigError
 from laconic.explain.html import render_report
 from laconic.files import part_of
 
@@ -276,3 +278,57 @@ def heat_page(maps: Sequence[HeatMap], *, title: str = "Attention", own_scale: b
     scale = "each map has its own colours" if own_scale else f"all maps share one scale, darkest at {_number(top)}"
     subtitle = f"Summary words down, document words across; {scale} (square root). Point at a cell for its weight."
     return render_report(title, sections, subtitle=subtitle)  # type: ignore[arg-type]
+
+
+# ------------------------------------------------------------------------------------------ the curves
+
+
+def draw_curves(
+    curves: Sequence[tuple[str, Sequence[float], np.ndarray]],
+    path: str | Path,
+    *,
+    value: str = "loss",
+    window: int = 1,
+    log: bool = False,
+    against: str = "update",
+) -> list[dict[str, Any]]:
+    """Draw the curves (name, where, what) of several runs and return one row a run: name, place, final and best value.
+
+    Args:
+        value: what is drawn: a key of the runs' logs, such as ``loss``, ``nll``, ``val_loss_tf`` or ``rouge1``.
+        window: how many points the running mean covers (1: none); the raw line stays visible behind it.
+        log: draw the values on a logarithmic axis.
+        against: ``update``, ``epoch`` or ``tokens`` (target tokens read).
+
+    Raises:
+        ConfigError: there are none.
+    """
+    if not curves:
+        raise ConfigError("There is nothing to plot; name at least one run folder.")
+    figure = Figure(figsize=(7.0, 4.5), layout="constrained")
+    axes = figure.add_subplot()
+    rows = []
+    for number, (name, places, values) in enumerate(curves):
+        smooth = running_mean(values, window)
+        colour = f"C{number % 10}"
+        if window > 1:
+            axes.plot(places, values, color=colour, alpha=0.25, linewidth=0.8)
+        axes.plot(places, smooth, color=colour, label=name, linewidth=1.5)
+        best = min if "loss" in value or value in {"nll", "coverage", "grad_norm"} else max
+        rows.append({"run": name, against: places[-1], "final": float(smooth[-1]), "best": float(best(values))})
+    axes.set_xlabel({"update": "updates", "epoch": "epochs", "tokens": "target tokens"}[against])
+    axes.set_ylabel(value.replace("_", " "))
+    if log:
+        axes.set_yscale("log")
+    axes.grid(alpha=0.3)
+    axes.legend()
+    figure.savefig(path, dpi=150)
+    return rows
+
+
+def running_mean(values: np.ndarray, window: int) -> np.ndarray:
+    """The mean of each value and up to ``window - 1`` before it."""
+    sums = np.concatenate([[0.0], np.cumsum(values)])
+    ends = np.arange(1, len(values) + 1)
+    starts = np.maximum(ends - max(window, 1), 0)
+    return (sums[ends] - sums[starts]) / (ends - starts)

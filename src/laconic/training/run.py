@@ -1,0 +1,324 @@
+"""A run from its settings to its model: its folder, its processes, its pre-training stage and the training proper.
+
+The run folder is held by one job at a time, refused where it holds another run, and cleared on request. A pre-training
+stage (the same model on other pairs, before the training proper) is a run of its own in the sub-folder ``pretraining``:
+recipe, log, checkpoints, model. Both stages read with one tokenizer, which is made first and lies in both folders. The
+training proper starts from the stage's exported model.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from accelerate import Accelerator
+
+from laconic.config.checking import check_run
+from laconic.config.loading import dump_run, first_difference, merge, with_absolute_paths
+from laconic.config.schema import DataConfig, RunConfig
+from laconic.config.section import validate
+from laconic.config.trust import outside_names, trusting
+from laconic.data.readers import find_splits, is_one_data_set
+from laconic.errors import CheckpointError, ConfigError, DataError
+from laconic.files import only_here, remove_leftovers, write_json, write_text
+from laconic.training import checkpoint as files
+from laconic.training.checkpoint import STAGE_FOLDER
+from laconic.training.logging import LOG, TIMING, Callbacks, ShowProgress
+from laconic.training.loop import MODEL_FOLDER, Trainer, TrainResult
+from laconic.training.prepare import (
+    TOKENIZER_FOLDER,
+    plan,
+    prepare,
+    provide_tokenizer,
+    read_split,
+    training_records,
+    vocabulary_texts,
+)
+from laconic.training.processes import join_processes, on_the_first
+
+RECIPE = "recipe.yaml"
+FINISHED = "finished.json"  # in the folder of a pre-training stage: there is nothing left to do in it
+KEPT_TEXT = ("tokenizer", "sentence_separator", "vocabulary_from")  # what both stages must agree on
+_DIGEST = "# sha256 of what follows, when the run wrote it: "
+
+
+def train(
+    run: RunConfig,
+    out: str | Path,
+    *,
+    resume: bool = False,
+    force: bool = False,
+    accept_changes: bool = False,
+    progress: ShowProgress | None = None,
+    on_log: Callable[[dict[str, Any]], None] | None = None,
+    on_message: Callable[[str], None] | None = None,
+) -> TrainResult:
+    """Train what ``run`` describes into the run folder ``out``; with ``resume`` go on from its newest checkpoint.
+
+    A run with a pre-training stage does that first, in the sub-folder ``pretraining``, or goes on with it.
+
+    Args:
+        force: empty a run folder that is there already.
+        accept_changes: go on although recipe or log are not those that the run had at its newest checkpoint.
+        progress: the ``update`` method of a progress bar.
+        on_log: called with each entry of ``log.jsonl``, on the first process.
+        on_message: called with each sentence for a person (default: printed to stderr).
+
+    Raises:
+        ConfigError: the settings do not fit together, or ``out`` holds a run and neither option was given.
+        DataError: the data is not usable.
+        TrainingError: loss or gradients are not finite.
+        CheckpointError: no checkpoint can be read, it is of another run, or the disk is full.
+        FolderInUseError: another process works in ``out``.
+        TrainingInterrupted: Ctrl-C or SIGTERM; a checkpoint has been written.
+    """
+    given: dict[str, Any] = {"show": progress, "on_log": on_log, "on_message": on_message}
+    callbacks = Callbacks(**{name: value for name, value in given.items() if value is not None})
+    out, run = Path(out), with_absolute_paths(run)
+    check_run(run)
+    stage = stage_of(run) if run.pretraining.enabled else None
+    accelerator = join_processes(run.training.trackers, out)
+    with ExitStack() as held:
+        folder = run_folder(run, out, resume=resume, force=force, accept=accept_changes)
+        on_the_first(accelerator, lambda: held.enter_context(folder))
+        held.enter_context(files.naming_a_full_disk(out))
+        held.enter_context(trusting(outside_names(run.model_dump())))
+        start = run.training.initial_weights
+        if files.checkpoint_folders(out):
+            start = None  # whatever it started from is in the checkpoints
+        elif stage is not None:
+            start = _pretrain(run, stage, out, accelerator, callbacks, accept_changes)
+        return _train_stage(run, out, start, accelerator, callbacks)
+
+
+def _train_stage(
+    run: RunConfig,
+    out: Path,
+    start: str | None,
+    accelerator: Accelerator,
+    callbacks: Callbacks,
+    whole: Path | None = None,
+) -> TrainResult:
+    if run.training.trackers:
+        accelerator.init_trackers("laconic")
+    files.seed_everything(run.training.seed)
+    parts = prepare(run, out, accelerator, callbacks.show, start=start)
+    if accelerator.is_main_process:
+        for line in plan(run, parts, accelerator):
+            callbacks.on_message(line)
+    return Trainer(run, out, parts, accelerator, callbacks, whole).fit()
+
+
+# ------------------------------------------------------------------------------ the stage before the training
+
+
+def stage_of(run: RunConfig) -> RunConfig:
+    """The pre-training stage of ``run`` as a run of its own.
+
+    Raises:
+        ConfigError: ``pretraining.data`` is not set, or ``pretraining.set`` does not fit.
+        DataError: there is no training file in ``pretraining.data``.
+    """
+    stage = run.pretraining
+    if stage.data is None:
+        name = f"Row '{run.row}'" if run.row else "This run"
+        raise ConfigError(
+            f"{name} has a pre-training stage, and nothing says on which pairs: set pretraining.data to a folder with "
+            "train and validation files (`laconic data select-spans` makes one), or pretraining.enabled to false."
+        )
+    values = run.model_dump(mode="json")
+    values |= {"data": DataConfig().model_dump(mode="json"), "pretraining": {}, "published": {}}
+    values["description"] = f"The pre-training stage of: {run.description or run.row or run.name}"
+    values = merge(values, stage.set, revive=True)
+    values["data"] |= _splits(stage.data)
+    found = validate(RunConfig, values, where="")
+    for key in KEPT_TEXT:
+        if getattr(found.text, key) != getattr(run.text, key):
+            raise ConfigError(f"pretraining.set changes text.{key}; both stages read with one tokenizer: remove it.")
+    return found
+
+
+def _splits(place: str) -> dict[str, str | None]:
+    """The files of the stage: those of a folder of splits, else ``place`` itself, without validation."""
+    path = Path(place)
+    if place.startswith("hub:") or not path.is_dir() or is_one_data_set(path):
+        return {"train": place, "validation": None, "test": None}
+    found = find_splits(path)
+    if "train" not in found:
+        raise DataError(f"pretraining.data: {place} has no training file (only {', '.join(found)}).")
+    return {split: str(found[split]) if split in found else None for split in ("train", "validation")} | {"test": None}
+
+
+def _pretrain(
+    run: RunConfig, stage: RunConfig, out: Path, accelerator: Accelerator, callbacks: Callbacks, accept: bool
+) -> str:
+    """Do the stage before the training, or what is left of it; returns the folder of its model."""
+    place = out / STAGE_FOLDER
+    done = (place / FINISHED).is_file() and (place / MODEL_FOLDER / "config.json").is_file()
+    accelerator.wait_for_everyone()
+    if not done:
+        with ExitStack() as held:
+            begun = (place / RECIPE).is_file()
+            folder = run_folder(stage, place, resume=begun, force=False, accept=accept)
+            on_the_first(accelerator, lambda: held.enter_context(folder))
+            if accelerator.is_main_process:
+                callbacks.on_message(f"Stage 1 of 2: pre-training on {run.pretraining.data}, in {place}")
+            _share_tokenizer(run, stage, out, accelerator, callbacks.show)
+            start = None if files.checkpoint_folders(place) else stage.training.initial_weights
+            own = join_processes(stage.training.trackers, place)
+            result = _train_stage(stage, place, start, own, _stage_callbacks(callbacks), whole=out)
+            if accelerator.is_main_process:
+                write_json(place / FINISHED, asdict(result))
+    if accelerator.is_main_process:
+        callbacks.on_message("Stage 2 of 2: training, from the weights of the first stage")
+    return str(place / MODEL_FOLDER)
+
+
+def _share_tokenizer(run: RunConfig, stage: RunConfig, out: Path, accelerator: Accelerator, show: ShowProgress) -> None:
+    """Make the tokenizer of both stages, unless it is there, and put it into both folders.
+
+    The data of the training proper is read here whatever the tokenizer, so that a mistake in it is found now and not
+    when the stage is over.
+    """
+    if accelerator.is_main_process and not (out / TOKENIZER_FOLDER).is_dir():
+        show(description="Reading")
+        records = training_records(run.data, run.text.max_source_tokens, [])
+        read_split(run.data, "validation", 1, [])
+
+        def texts() -> Iterator[str]:
+            yield from vocabulary_texts(records, run.text)
+            if run.pretraining.in_vocabulary:
+                yield from vocabulary_texts(training_records(stage.data, stage.text.max_source_tokens, []), run.text)
+
+        provide_tokenizer(out, run.text, texts, records, show, stage.training.initial_weights)
+    if accelerator.is_main_process and not (out / STAGE_FOLDER / TOKENIZER_FOLDER).is_dir():
+        draft = out / STAGE_FOLDER / f".draft-{TOKENIZER_FOLDER}"
+        shutil.rmtree(draft, ignore_errors=True)
+        shutil.copytree(out / TOKENIZER_FOLDER, draft)
+        os.rename(draft, out / STAGE_FOLDER / TOKENIZER_FOLDER)
+    accelerator.wait_for_everyone()
+
+
+def _stage_callbacks(callbacks: Callbacks) -> Callbacks:
+    """The same callbacks, told in each call that it is of the pre-training stage."""
+
+    def on_log(entry: dict[str, Any]) -> None:
+        callbacks.on_log({"stage": STAGE_FOLDER, **entry})
+
+    def show(completed: float | None = None, *, description: str | None = None, **shown: Any) -> None:
+        if description is not None:
+            description = "Pre-training" if description == "Training" else f"Pre-training: {description}"
+        callbacks.show(completed, description=description, **shown)
+
+    return replace(callbacks, show=show, on_log=on_log)
+
+
+# ------------------------------------------------------------------------------------------ the run folder
+
+
+@contextmanager
+def run_folder(run: RunConfig, out: Path, *, resume: bool, force: bool, accept: bool) -> Iterator[None]:
+    """Hold the run folder; make it, with the recipe in it, or check that ``run`` can go on there exactly.
+
+    Another run is never written over, and a run does not go on as another one unless ``accept`` says that it may.
+
+    Raises:
+        CheckpointError: ``resume`` where there is no run, or where recipe or log are not those of the checkpoints.
+        ConfigError: there is one, and neither ``resume`` nor ``force`` was asked for.
+        FolderInUseError: another process works in it.
+    """
+    if resume and not (out / RECIPE).is_file():
+        raise CheckpointError(f"{out} is not a run folder: it has no {RECIPE}.")
+    with only_here(out):
+        if resume:
+            if not accept:
+                _refuse_changes(run, out)
+            _remove_leftovers(out)
+        elif (out / RECIPE).exists() or files.checkpoint_folders(out):
+            # what has not begun failed on its data or settings
+            if (_began(out) or _began(out / files.STAGE_FOLDER)) and not force:
+                raise ConfigError(
+                    f"{out} already holds a run. Go on with `laconic resume {out}`, choose another --out, "
+                    "or use --force."
+                )
+            clear_run(out)
+        text = dump_run(run)
+        write_text(out / RECIPE, f"{_DIGEST}{_sha256(text)}\n{text}")
+        yield
+
+
+def clear_run(out: Path) -> None:
+    """Remove what a run wrote into its folder, its pre-training stage included, and nothing else."""
+    _remove_leftovers(out)
+    for folder in (*files.checkpoint_folders(out), out / TOKENIZER_FOLDER, out / MODEL_FOLDER):
+        shutil.rmtree(folder, ignore_errors=True)
+    for name in (RECIPE, LOG, TIMING, FINISHED, "predictions.jsonl"):
+        (out / name).unlink(missing_ok=True)
+    stage = out / files.STAGE_FOLDER
+    if (stage / RECIPE).is_file():
+        clear_run(stage)
+        if not any(stage.iterdir()):
+            stage.rmdir()
+
+
+def _remove_leftovers(out: Path) -> None:
+    files.remove_drafts(out)
+    remove_leftovers(out / MODEL_FOLDER)
+
+
+def _began(out: Path) -> bool:
+    return (out / LOG).exists() or bool(files.checkpoint_folders(out))
+
+
+# ------------------------------------------------------------------------------------- the same run?
+
+
+def _refuse_changes(run: RunConfig, out: Path) -> None:
+    """The newest checkpoint knows the settings of its run and how long its log was."""
+    accepting = f"`laconic resume {out} --accept-changes` goes on as it is, which is no exact continuation."
+    known = files.newest_values(out)
+    if known is None:
+        if not _as_written(out / RECIPE):
+            raise CheckpointError(
+                f"{out / RECIPE} was changed or cut short, and there is no checkpoint yet that could say in what: put "
+                f"back what it was, or start anew with `laconic train`. {accepting}"
+            )
+        return
+    if "recipe" in known["identity"]:  # a checkpoint of an older version does not say
+        before = _fixed(validate(RunConfig, known["identity"]["recipe"], where=""))
+        found = first_difference(before, _fixed(run))
+        if found:
+            raise CheckpointError(
+                f"{out / RECIPE} is not what the run was made with so far ({found}): put that back. {accepting}"
+            )
+    log, wanted = out / LOG, int(known["train_state"]["log_bytes"])
+    there = log.stat().st_size if log.is_file() else 0
+    if there < wanted:
+        what = f"has {there:,} of the {wanted:,} bytes" if there else f"is gone or empty; it had {wanted:,} bytes"
+        raise CheckpointError(f"{log} {what} that it had at the last checkpoint: put the file back. {accepting}")
+
+
+def _fixed(run: RunConfig) -> dict[str, Any]:
+    """What an exact continuation cannot change. Data counts by its content, wherever it lies."""
+    values = run.model_dump(mode="json")
+    for name in run.training.CHANGEABLE:
+        del values["training"][name]
+    for split in ("train", "validation", "test"):
+        del values["data"][split]
+    return values
+
+
+def _as_written(recipe: Path) -> bool:
+    """Does the file say what the run wrote into it? Files of older versions do not tell."""
+    first, _, rest = recipe.read_text(encoding="utf-8").partition("\n")
+    return not first.startswith(_DIGEST) or first.removeprefix(_DIGEST).strip() == _sha256(rest)
+
+
+def _sha256(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8")).hexdigest()
