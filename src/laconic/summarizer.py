@@ -13,9 +13,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, Protocol, overload
 
-from laconic.config.names import resolve
+from laconic.config.names import resolve, trusting
 from laconic.config.shipped import default_model
-from laconic.config.trust import trusting
 from laconic.errors import ConfigError, DataError, LaconicError
 from laconic.metrics.confidence import Calibration
 from laconic.systems.extractive import ExtractiveSystem, is_method

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from laconic.config.checking import check_run
 from laconic.config.loading import dump_run, load_recipe, load_run, recipe_names, resolve_method, resolve_run
-from laconic.config.names import EXTRACTIVE, parse
+from laconic.config.names import EXTRACTIVE, check_run, parse
 from laconic.config.schema import Recipe
 from laconic.config.shipped import SHIPPED
 from laconic.errors import ConfigError

@@ -13,8 +13,8 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from nasty import assert_a_sentence, assert_sound, import_everything, in_time, texts, values
 
-from laconic.config.checking import check_run
 from laconic.config.loading import RECIPES, dump_run, load_recipe, load_run, recipe_names, resolve_method, resolve_run
+from laconic.config.names import check_run
 from laconic.errors import LaconicError
 
 TREES = {name: yaml.safe_load((RECIPES / f"{name}.yaml").read_text(encoding="utf-8")) for name in recipe_names()}

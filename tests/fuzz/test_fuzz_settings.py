@@ -15,8 +15,8 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from nasty import assert_a_sentence, assert_sound, import_everything, in_time, texts
 
-from laconic.config.checking import check_run
 from laconic.config.loading import load_recipe, merge, parse_overrides, resolve_run
+from laconic.config.names import check_run
 from laconic.config.schema import RunConfig
 from laconic.errors import LaconicError
 from laconic.training.run import train

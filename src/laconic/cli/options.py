@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 import typer
 
 from laconic.config.loading import parse_overrides
-from laconic.config.trust import trusting
+from laconic.config.names import trusting
 
 if TYPE_CHECKING:
     from laconic.data.readers import ReadOptions

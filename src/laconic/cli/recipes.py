@@ -9,7 +9,7 @@ import yaml
 
 from laconic.cli.options import AsJson, RecipeKeys, Row, Size, subcommands
 from laconic.cli.output import aligned, print_json
-from laconic.config.checking import check_run
+from laconic.config.names import check_run
 from laconic.config.loading import (
     dump_run,
     load_recipe,
@@ -19,7 +19,7 @@ from laconic.config.loading import (
     resolve_method,
     resolve_run,
 )
-from laconic.config.names import EXTRACTIVE, parse
+from laconic.config.names import EXTRACTIVE, check_run, parse
 from laconic.config.schema import Recipe
 from laconic.errors import ConfigError, LaconicError
 from laconic.text.control import safe_print as print

@@ -1,4 +1,4 @@
-"""The tables of names: what a recipe may ask for, and the class that answers.
+"""The tables of names: what a recipe may ask for, the class that answers, and whether it may be asked.
 
 A table maps a name to ``"module:Class"``; classes are imported when asked for, so this file costs
 nothing to import. Nothing else in the toolkit compares names. A class from outside needs no entry:
@@ -6,14 +6,21 @@ nothing to import. Nothing else in the toolkit compares names. A class from outs
 
 Every class named here has a nested ``Config`` (a ``Section``) that refuses unknown keys, and a
 constructor ``Class(config, **context)`` with what only the caller knows (sizes, a tokenizer).
+
+**Trust.** Folders are data. A class from outside the tables in the user's own recipe, option or Python argument is a
+request. In a model or run folder, which may come from anybody, it is a name like any other text: `refuse_code` is what
+every reader of a folder's settings calls before anything is built from them.
 """
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
+from laconic.config.schema import RunConfig
 from laconic.config.section import Section, validate
 from laconic.errors import ConfigError, unknown_choice
 
@@ -107,11 +114,16 @@ TOKENIZERS: Table = {
     "word": "laconic.text.tokenizer:WordTokenizer",
 }
 
+# The keys of a model's options that hold components themselves, and the tables these are named in, as far as a model
+# does not name others in its `parts`.
+PARTS = (("attention", "attention", ATTENTIONS), ("head", "copy head", COPY_HEADS), ("opponent", "opponent", OPPONENTS))
+_trusted: ContextVar[frozenset[str] | None] = ContextVar("trusted", default=frozenset())  # None: whatever it is
+
 
 def resolve(kind: str, table: Table, name: str) -> type[Any]:
     """Return the class behind ``name``; ``package.module:Class`` names one outside the tables.
 
-    What a folder names comes here only through `laconic.config.trust.refuse_code`.
+    What a folder names comes here only through `refuse_code`.
 
     Raises:
         ConfigError: the name is in no table, the module cannot be imported, or it has no such component.
@@ -143,3 +155,99 @@ def build(kind: str, table: Table, spec: Mapping[str, Any], **context: Any) -> A
     """Construct the component that ``spec`` describes: ``Class(Class.Config(**options), **context)``."""
     cls, config = parse(kind, table, spec)
     return cls(config, **context)
+
+
+# ----------------------------------------------------------------------------------- is a run sound?
+
+
+def check_run(run: RunConfig) -> dict[str, list[Section]]:
+    """The validated ``Config`` of the model, its parts, the tokenizer, objectives and scorers ``run`` names; nothing is
+    built.
+
+    Raises:
+        ConfigError: a component or a way of scoring is unknown, or one of its options is; an objective would never
+            have anything to act on.
+    """
+    model, config = parse("model", MODELS, run.model)
+    objectives = [parse("objective", OBJECTIVES, spec) for spec in run.objectives]
+    _check_phases(run, {cls.name: config for cls, config in objectives})
+    scoring = {"type": "rouge", "profile": run.evaluation.profile, "rouge": run.evaluation.rouge}
+    parts: dict[str, tuple[str, Table]] = {key: (kind, table) for key, kind, table in PARTS} | model.parts
+    named = {key: value for key in parts if isinstance(value := getattr(config, key, None), dict) and "type" in value}
+    found: dict[str, list[Section]] = {
+        "model": [config],
+        "parts": [parse(*parts[key], value)[1] for key, value in named.items()],
+        "tokenizer": [parse("tokenizer", TOKENIZERS, run.text.tokenizer)[1]],
+        "objectives": [config for _, config in objectives],
+        "scorers": [parse("scorer", SCORERS, spec)[1] for spec in run.search.scorers],
+        "scoring": [parse("scoring", SCORINGS, scoring)[1]],
+    }
+    _check_objectives(run, found)
+    return found
+
+
+def _check_objectives(run: RunConfig, found: dict[str, list[Section]]) -> None:
+    """Is there what each objective ``needs``? Models and their parts say what they feed; a phase may switch it on."""
+    fed = {name for section in found["model"] + found["parts"] for name in getattr(section, "feeds", ())}
+    fed |= {name for phase in run.training.phases for name, value in phase.model.items() if value is True}
+    for spec, section in zip(run.objectives, found["objectives"], strict=True):
+        needs = getattr(section, "needs", "")
+        if needs and needs not in fed:
+            raise ConfigError(
+                f"The objective '{spec['type']}' needs {getattr(section, 'remedy', needs)}, or leave the objective out."
+            )
+
+
+def _check_phases(run: RunConfig, objectives: Mapping[str, Section]) -> None:
+    """A phase's weights are of objectives of the run, each within that objective's own bounds."""
+    for phase in run.training.phases:
+        for name, weight in phase.objective_weights.items():
+            if name not in objectives:
+                raise ConfigError(unknown_choice("objective in objective_weights", name, objectives))
+            config = objectives[name]
+            validate(type(config), config.model_dump() | {"weight": weight}, where=f"phase {phase.name}: {name}")
+
+
+# ------------------------------------------------------------------------------------ code that folders name
+
+
+@contextmanager
+def trusting(names: bool | Iterable[str]) -> Iterator[None]:
+    """Within the block folders may name these classes (``True``: any), beside those that they might before."""
+    before = _trusted.get()
+    now = None if names is True or before is None else before | frozenset(names or ())
+    token = _trusted.set(now)
+    try:
+        yield
+    finally:
+        _trusted.reset(token)
+
+
+def outside_names(settings: Any) -> set[str]:
+    """The classes from outside the tables that nested settings name; keys may be dotted (``model.type``)."""
+    if isinstance(settings, Mapping):
+        found = set().union(*map(outside_names, settings.values()))
+        return found | {
+            value
+            for key, value in settings.items()
+            if str(key).rpartition(".")[2] == "type" and isinstance(value, str) and ":" in value
+        }
+    if isinstance(settings, list | tuple):
+        return set().union(*map(outside_names, settings))
+    return set()
+
+
+def refuse_code(settings: Any, where: object) -> None:
+    """Check settings that were read from a folder.
+
+    Raises:
+        ConfigError: they name a class that is not ours, and nobody said that this folder may.
+    """
+    trusted = _trusted.get()
+    if trusted is None:
+        return
+    if unknown := sorted(outside_names(settings) - trusted):
+        raise ConfigError(
+            f"{where} names Python code that is not laconic's ('{unknown[0][:100]}'); opening the folder would run it. "
+            "If you trust whoever made the folder, say so: --trust-code, or trust_code=True in Python."
+        )

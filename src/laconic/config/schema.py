@@ -93,10 +93,10 @@ class ScheduleConfig(Section):
 
 
 class TeacherForcingConfig(Section):
-    """How often the decoder reads the gold token (paper section 3.3.4; specification b.5).
+    """How often the decoder reads the gold token (Headline Writer, section 3.3.4).
 
     ``ratio`` is the probability that the next decoder input is the gold token, ``scope`` what shares
-    one coin, ``feed`` what is read otherwise.
+    one draw, ``feed`` what is read otherwise.
     """
 
     ratio: float = Field(1.0, ge=0, le=1)
@@ -209,7 +209,7 @@ class PretrainingConfig(Section):
         return self
 
 
-class DistractionConfig(Section):
+class DistractionTerms(Section):
     """Distraction in search: the weights of the three terms (`laconic.search.distraction`), all of any sign.
 
     ``attention``, ``context`` and ``state`` are lambda_1, lambda_2 and lambda_3 of Chen et al. (2016), equation 18.
@@ -262,7 +262,7 @@ class SearchConfig(Section):
     early_stopping: Literal[True, False, "never"] = True
     shrink_beam: bool = False
     choose: Literal["best", "mbr"] = "best"
-    distraction: DistractionConfig | None = None
+    distraction: DistractionTerms | None = None
     scorers: tuple[Spec, ...] = ()
     model: dict[str, Any] = Field(default_factory=dict)
     surface: Surface = "clean"

@@ -85,7 +85,7 @@ def scoring(profile: str | None = None, rouge: Mapping[str, Any] | None = None) 
 
 
 class RunScoring:
-    """What the ``evaluation`` section of a run says of ROUGE, for `laconic.config.checking`: its ``Config`` is all.
+    """What the ``evaluation`` section of a run says of ROUGE, for `laconic.config.names`: its ``Config`` is all.
 
     Raises:
         ConfigError: an unknown profile, option or kind of ROUGE, or a value that does not fit.

@@ -34,11 +34,10 @@ from huggingface_hub import ModelCardData, ModelHubMixin, hf_hub_download, snaps
 
 from laconic.config.generation import search_from
 from laconic.config.loading import dump_run, load_run
-from laconic.config.names import EXTRACTIVE, MODELS, resolve
+from laconic.config.names import EXTRACTIVE, MODELS, refuse_code, resolve, trusting
 from laconic.config.schema import RunConfig, SearchConfig, TextConfig
 from laconic.config.section import validate
 from laconic.config.shipped import SHIPPED, place_of
-from laconic.config.trust import refuse_code, trusting
 from laconic.errors import LaconicError, ModelError, did_you_mean
 from laconic.files import put_back, replacing_folder
 from laconic.metrics import confidence

@@ -20,10 +20,9 @@ from torch import nn
 from torch.nn.modules.module import register_module_parameter_registration_hook
 from torch.overrides import TorchFunctionMode
 
-from laconic.config.names import MODELS, SCORERS, build, parse
+from laconic.config.names import MODELS, SCORERS, build, parse, refuse_code
 from laconic.config.schema import SearchConfig, TextConfig
 from laconic.config.section import Section, validate
-from laconic.config.trust import refuse_code
 from laconic.errors import LaconicError, ModelError
 from laconic.models.base import SummarizationModel
 from laconic.text.base import read_json

@@ -26,7 +26,7 @@ class Objective(nn.Module):
 
     class Config(Section):
         """``needs`` is what the objective reads of the pass beside the likelihood, one of the ``feeds`` of models and
-        their parts; ``remedy`` says what to set where nothing feeds it (`laconic.config.checking`)."""
+        their parts; ``remedy`` says what to set where nothing feeds it (`laconic.config.names`)."""
 
         needs: ClassVar[str] = ""
         remedy: ClassVar[str] = ""

@@ -40,7 +40,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from laconic.config.schema import DistractionConfig
+from laconic.config.schema import DistractionTerms
 from laconic.config.section import Section
 from laconic.errors import ConfigError
 from laconic.search.scorers import HypothesesView, Scorer, SpecialIds
@@ -215,7 +215,7 @@ class DistractionScorer(Scorer):
     Works in 32-bit floats at least. A weight of 0 leaves its term out, and the model need not give its vectors.
     """
 
-    class Config(DistractionConfig):
+    class Config(DistractionTerms):
         """The keys of ``search.distraction``."""
 
     name = "distraction"

@@ -22,8 +22,8 @@ from typing import Any, Protocol
 
 from laconic import __version__
 from laconic.config.loading import first_difference, read_run
+from laconic.config.names import outside_names, trusting
 from laconic.config.schema import RunConfig
-from laconic.config.trust import outside_names, trusting
 from laconic.errors import ConfigError, LaconicError
 from laconic.evaluation.measures import REVISION
 from laconic.evaluation.predictions import fingerprint, read_lines

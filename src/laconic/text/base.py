@@ -12,9 +12,8 @@ from typing import Any, ClassVar, Literal
 
 import tokenizers
 
-from laconic.config.names import TOKENIZERS, parse
+from laconic.config.names import TOKENIZERS, parse, refuse_code
 from laconic.config.section import Section
-from laconic.config.trust import refuse_code
 from laconic.errors import ConfigError, ModelError
 from laconic.text.casing import Casing
 from laconic.text.detokenize import Detokenized

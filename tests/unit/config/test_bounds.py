@@ -11,8 +11,8 @@ from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
 from laconic.config import names
-from laconic.config.checking import check_run
 from laconic.config.loading import load_recipe, resolve_run
+from laconic.config.names import check_run
 from laconic.config.schema import Recipe, RunConfig
 from laconic.config.section import Section, validate
 from laconic.errors import ConfigError

@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from laconic.config.checking import check_run
 from laconic.config.loading import load_recipe, resolve_run
-from laconic.config.names import OBJECTIVES, parse
+from laconic.config.names import OBJECTIVES, check_run, parse
 from laconic.config.schema import RunConfig
 from laconic.errors import ConfigError
 from laconic.training.run import train

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from laconic.config.trust import outside_names, refuse_code, trusting
+from laconic.config.names import outside_names, refuse_code, trusting
 from laconic.errors import ConfigError
 
 NAMED = {

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from laconic.config.loading import load_recipe, parse_overrides, resolve_run
-from laconic.config.yaml_text import parse_yaml
+from laconic.config.loading import load_recipe, parse_overrides, parse_yaml, resolve_run
 from laconic.errors import ConfigError
 
 

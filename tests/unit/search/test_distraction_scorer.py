@@ -10,7 +10,7 @@ import torch
 from search_tables import SPECIALS, TableModel, search
 from torch import Tensor
 
-from laconic.config.schema import DistractionConfig, SearchConfig
+from laconic.config.schema import DistractionTerms, SearchConfig
 from laconic.errors import ConfigError
 from laconic.search.distraction import (
     FIRST_STEPS,
@@ -41,7 +41,7 @@ def drawn(seed: int, *, rows: int = ROWS, source: int = SOURCE, dtype: torch.dty
 
 
 def scorer_of(documents: int = DOCUMENTS, beams: int = BEAMS, **options: object) -> DistractionScorer:
-    scorer = DistractionScorer(DistractionConfig(**(options or WEIGHTS)), specials=SPECIALS)
+    scorer = DistractionScorer(DistractionTerms(**(options or WEIGHTS)), specials=SPECIALS)
     mask = torch.ones(documents, SOURCE, dtype=torch.bool)
     scorer.start(Memory(torch.zeros(documents, SOURCE, 1), mask, mask.long(), 9), documents * beams)
     return scorer
