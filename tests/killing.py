@@ -64,7 +64,7 @@ def settings(
 
 
 def _headline_writer(places: dict[str, str], training: dict[str, Any]) -> dict[str, Any]:
-    """With coins for the decoder's input, a plateau schedule, and phases of other lengths and of coverage."""
+    """With scheduled sampling, a plateau schedule, and phases of other lengths and of coverage."""
     return {
         "name": "killed",
         "data": places,

@@ -9,7 +9,6 @@ import yaml
 
 from laconic.cli.options import AsJson, RecipeKeys, Row, Size, subcommands
 from laconic.cli.output import aligned, print_json
-from laconic.config.names import check_run
 from laconic.config.loading import (
     dump_run,
     load_recipe,

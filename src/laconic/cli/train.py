@@ -13,8 +13,8 @@ import typer
 from laconic.cli.inputs import data_changes
 from laconic.cli.options import AsJson, RecipeKeys, Row, Size, TrustCode
 from laconic.cli.output import EXIT_INTERRUPTED, note, print_json, progress
-from laconic.config.names import check_run
 from laconic.config.loading import load_recipe, merge, parse_overrides, resolve_run
+from laconic.config.names import check_run
 from laconic.config.schema import RunConfig
 from laconic.config.shipped import SHIPPED, place_of
 from laconic.errors import ConfigError, ModelError

@@ -1,6 +1,6 @@
 """Self-contained HTML pages: where each word came from, and reports made of tables, curves and samples.
 
-A page requests nothing from anywhere: style and script are inline, figures are data URIs. Every text of a
+A page requests nothing from anywhere: style and script are inline. Every text of a
 user is escaped by the template engine; the JSON for the script has ``<``, ``>`` and ``&`` as escapes, so a
 document that holds ``</script>`` stays text. Summaries and documents are in the page as plain text too, so it reads
 without its script, which puts linked panels in their place.
@@ -11,7 +11,7 @@ nothing is compiled. For a report `bundle` puts the modules behind each other, i
 `bundle` checks: imports have the form ``import { a, b } from "./file.js";`` without renaming, exports stand before a
 declaration, and no two modules declare the same name at top level.
 
-The parts (`Table`, `Figure`, `Curves`, `Samples`, `Prose`) are rendered by the templates in
+The parts (`Table`, `Curves`, `Samples`, `Prose`) are rendered by the templates in
 ``templates/components`` and may be combined freely by `render_report`.
 """
 
@@ -64,23 +64,6 @@ class Table:
 
 
 @dataclass(frozen=True, slots=True)
-class Figure:
-    """A picture made elsewhere: SVG text or PNG bytes."""
-
-    title: str
-    image: str | bytes
-    note: str = ""
-    template: ClassVar[str] = "components/figure.html"
-
-    @property
-    def uri(self) -> str:
-        """The picture as a data URI; scripts inside an SVG do not run there."""
-        raw = self.image.encode() if isinstance(self.image, str) else self.image
-        kind = "image/png" if raw.startswith(b"\x89PNG") else "image/svg+xml"
-        return f"data:{kind};base64,{base64.b64encode(raw).decode()}"
-
-
-@dataclass(frozen=True, slots=True)
 class Curves:
     """Lines drawn by us in the page's colours: ``series`` maps a name to (x, y) points."""
 
@@ -126,7 +109,7 @@ class Samples:
         return group_summaries(self.summaries, self.references)
 
 
-Section = Table | Figure | Curves | Prose | Samples
+Section = Table | Curves | Prose | Samples
 
 
 # ------------------------------------------------------------------------------- one document's panel

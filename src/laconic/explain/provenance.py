@@ -45,6 +45,17 @@ MAPS = {
 GATES = ("copy_attention_gate", "copy_semantic_gate")
 SUMS = ("opponent_log_prob",)  # of a word of several tokens their sum; of the others the mean
 ON_SPECIALS = "copied_from_specials"  # the mass of P_final at tokens that are no text, such as BOS and EOS
+SYMBOLS = {  # of the maps and figures, as the papers write them
+    "attention": "alpha",
+    "p_co": "P_co",
+    "p_final": "P_final",
+    "opponent_attention": "alpha_o",
+    "conventional_attention": "alpha_c",
+    "copy_attention_gate": "g",
+    "copy_semantic_gate": "u",
+    "copied_from_specials": "specials",
+    "opponent_log_prob": "log P_o",
+}
 TITLES = {
     "attention": "Attention",
     "p_co": "Correlational copying P_co",
@@ -57,7 +68,7 @@ PLAIN = SearchConfig(surface="raw")
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class ReadSource:
     """The document as the model read it. ``extended_ids`` number its tokens as the batch did."""
 
     document: str
@@ -190,7 +201,7 @@ def _written(
     tokens: Sequence[str],
     unknown: Sequence[bool],
     steps: _Steps,
-    source: Source,
+    source: ReadSource,
     tokenizer: Tokenizer,
     search: SearchConfig,
 ) -> Surfaced:
@@ -273,7 +284,7 @@ def _source(
     tokenizer: Tokenizer,
     oov_words: Sequence[str],
     positions: np.ndarray | None,
-) -> Source:
+) -> ReadSource:
     if oov_words:
         extended, _ = extend_source(encoding, tokenizer.vocab_size, tokenizer.unk_id)
     else:
@@ -282,11 +293,11 @@ def _source(
     for group in tokenizer.word_groups(encoding.tokens):
         for position in group[1:]:
             joined[position] = positions is None or positions[position] == positions[position - 1] + 1
-    return Source(document, encoding, tuple(extended), tuple(joined))
+    return ReadSource(document, encoding, tuple(extended), tuple(joined))
 
 
 def _replacements(
-    ids: list[int], attention: np.ndarray, source: Source, unk_id: int, rule: UnkRule
+    ids: list[int], attention: np.ndarray, source: ReadSource, unk_id: int, rule: UnkRule
 ) -> tuple[dict[int, int], list[int]]:
     """For each replaced UNK the source position, by its place among the steps that are kept; and those steps."""
     unknown = [t for t, id in enumerate(ids) if id == unk_id]
@@ -302,7 +313,7 @@ def _steps(
     shown: list[int],
     ids: list[int],
     attention: np.ndarray,
-    source: Source,
+    source: ReadSource,
     replaced: dict[int, int],
 ) -> _Steps:
     probability = np.exp(np.minimum(np.array([hypothesis.token_log_probs[t] for t in shown], dtype=np.float64), 0.0))
@@ -327,7 +338,7 @@ def _steps(
     return _Steps(probability, attention, p_gen, copied, share, chain)
 
 
-def _word(group: list[int], text: str, spans: list[tuple[int, int]], steps: _Steps, source: Source) -> SummaryWord:
+def _word(group: list[int], text: str, spans: list[tuple[int, int]], steps: _Steps, source: ReadSource) -> SummaryWord:
     start, end = bounds(text, min(spans[t][0] for t in group), max(spans[t][1] for t in group))
     share = float(steps.share[group].mean())
     attention = steps.attention[group].mean(0)
@@ -361,7 +372,7 @@ def _word(group: list[int], text: str, spans: list[tuple[int, int]], steps: _Ste
     )
 
 
-def _token(t: int, steps: _Steps, source: Source) -> SummaryToken:
+def _token(t: int, steps: _Steps, source: ReadSource) -> SummaryToken:
     """One token with its gates and the heaviest places of its attention and of each map."""
     weights = {"attention": steps.attention[t]} | {name: values[t] for name, values in steps.chain.maps.items()}
     return SummaryToken(
@@ -408,7 +419,7 @@ def merge_spans(
     limit: int = 5,
     min_weight: float = 0.0,
 ) -> tuple[SourceSpan, ...]:
-    """Source positions as spans of ``document``, heaviest first, at most ``limit``.
+    """ReadSource positions as spans of ``document``, heaviest first, at most ``limit``.
 
     ``joined[i]`` says that position i goes on with the word of position i - 1 (subword tokens); such
     neighbours become one span, whose weight is their sum. Positions with an empty span (special tokens) and

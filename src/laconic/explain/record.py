@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import fields, is_dataclass
-from typing import Any
+from dataclasses import MISSING, fields, is_dataclass, replace
+from functools import cache
+from typing import Any, get_args, get_origin, get_type_hints
 
 from laconic.errors import DataError
 from laconic.explain.chunks import read_to
 from laconic.metrics.support import SupportReport, check_support
-from laconic.types import Chunk, SourceSpan, Summary, SummaryToken, SummaryWord
+from laconic.types import Chunk, Summary, SummaryWord
 
 DIGITS = 5
+REQUIRED = {"text", "start", "end", "weight", "weights"}  # what no part of a record leaves out
 
 
 def to_dict(summary: Summary, *, document: bool = True, attention: bool = True) -> dict[str, Any]:
@@ -84,28 +86,9 @@ def from_dict(values: Mapping[str, Any]) -> Summary:
         DataError: not such a record.
     """
     try:
-        found = Summary(
-            text=_text(values["summary"]),
-            score=_finite(values.get("score") or 0.0),
-            log_prob=_finite(values.get("log_prob") or 0.0),
-            id=str(values.get("id", "")),
-            model=str(values.get("model", "")),
-            document=_text(values.get("document", "")),
-            words=tuple(_word_from_dict(word) for word in values.get("words") or ()),
-            source_offsets=tuple((int(start), int(end)) for start, end in values.get("source_offsets") or ()),
-            tokens_read=int(values.get("tokens_read", 0)),
-            tokens_given=int(values.get("tokens_given", 0)),
-            truncated=bool(values.get("truncated", False)),
-            finished=bool(values.get("finished", True)),
-            terms=_numbers(values.get("terms")),
-            reading=_numbers(values.get("reading")),
-            chunks=tuple(_chunk_from_dict(chunk) for chunk in values.get("chunks") or ()),
-            confidence=None if values.get("confidence") is None else _finite(values["confidence"]),
-            unlike=tuple(map(str, values.get("unlike") or ())),
-            declined=str(values.get("declined") or ""),
-            facts=_numbers(values.get("facts")),
-            alternatives=tuple(from_dict(one) for one in values.get("alternatives") or ()),
-        )
+        names = {"text": values["summary"]} | {n: str(values[n]) for n in ("id", "model", "declined") if values.get(n)}
+        alternatives = tuple(from_dict(one) for one in values.get("alternatives") or ())
+        found: Summary = replace(_built(Summary, {**values, **names, "alternatives": ()}), alternatives=alternatives)
         length = len(found.text)
         if any(not 0 <= word.start <= word.end <= length for word in found.words):
             raise ValueError(f"a word outside of the summary's {length} characters")
@@ -123,16 +106,6 @@ def chunks_to_list(chunks: Iterable[Chunk]) -> list[dict[str, Any]]:
         | ({} if chunk.read is None else {"read": list(chunk.read)})
         for chunk in chunks
     ]
-
-
-def _chunk_from_dict(values: Mapping[str, Any]) -> Chunk:
-    read = values.get("read")
-    return Chunk(
-        start=int(values["start"]),
-        end=int(values["end"]),
-        weights=tuple(_finite(weight or 0.0) for weight in values["weights"]),
-        read=None if read is None else tuple(map(int, read)),
-    )
 
 
 def _word_to_dict(word: SummaryWord, attention: bool) -> dict[str, Any]:
@@ -154,38 +127,50 @@ def _plain(value: Any) -> Any:
     return _number(value) if isinstance(value, float) else value
 
 
-def _word_from_dict(values: Mapping[str, Any]) -> SummaryWord:
-    p_gen = values.get("p_gen")
-    return SummaryWord(
-        text=_text(values["text"]),
-        start=int(values["start"]),
-        end=int(values["end"]),
-        probability=_finite(values.get("probability", 0.0)),
-        copied=bool(values.get("copied", False)),
-        copy_share=_finite(values.get("copy_share", 0.0)),
-        p_gen=None if p_gen is None else _finite(p_gen),
-        sources=_spans(values.get("sources", ())),
-        attention=tuple(_finite(weight) for weight in values.get("attention") or ()),
-        maps={name: tuple(map(_finite, weights)) for name, weights in (values.get("maps") or {}).items()},
-        figures=_numbers(values.get("figures")),
-        tokens=tuple(_token_from_dict(token) for token in values.get("tokens") or ()),
-    )
+def _built(kind: Any, value: Any) -> Any:
+    """``value``, which JSON holds, as what the annotation ``kind`` says.
+
+    Raises:
+        KeyError, TypeError, ValueError, AttributeError, OverflowError: it is none.
+    """
+    if kind is float:
+        number = float(value)
+        if not math.isfinite(number):
+            raise ValueError(f"{number} where a number was expected")
+        return number
+    if kind is str:
+        if not isinstance(value, str):
+            raise TypeError(f"{type(value).__name__} where text was expected")
+        return value
+    if kind in (int, bool):
+        return kind(value)
+    parts = get_args(kind)
+    if get_origin(kind) is dict:
+        return {name: _built(parts[1], part) for name, part in value.items()}
+    if get_origin(kind) is tuple and parts[-1] is Ellipsis:
+        return tuple(_built(parts[0], part) for part in value)
+    if get_origin(kind) is tuple:
+        return tuple(_built(part, own) for part, own in zip(parts, value, strict=True))
+    if type(None) in parts:
+        return None if value is None else _built(parts[0], value)
+    annotations = _annotations(kind)
+    given = {n: _built(annotations[n], value[n]) for n in annotations if n in REQUIRED or value.get(n) is not None}
+    return kind(**{n: _absent(annotations[n]) for n in _without_default(kind) if n not in given} | given)
 
 
-def _token_from_dict(values: Mapping[str, Any]) -> SummaryToken:
-    p_gen = values.get("p_gen")
-    return SummaryToken(
-        text=_text(values["text"]),
-        probability=_finite(values.get("probability", 0.0)),
-        p_gen=None if p_gen is None else _finite(p_gen),
-        copy_share=_finite(values.get("copy_share", 0.0)),
-        figures=_numbers(values.get("figures")),
-        sources={name: _spans(spans) for name, spans in (values.get("sources") or {}).items()},
-    )
+def _absent(kind: Any) -> Any:
+    """What stands for a part that a record leaves out: nothing, or an empty value."""
+    return None if type(None) in get_args(kind) else (get_origin(kind) or kind)()
 
 
-def _spans(values: Iterable[Mapping[str, Any]]) -> tuple[SourceSpan, ...]:
-    return tuple(SourceSpan(int(s["start"]), int(s["end"]), _text(s["text"]), _finite(s["weight"])) for s in values)
+@cache
+def _annotations(kind: type) -> dict[str, Any]:
+    return get_type_hints(kind)
+
+
+@cache
+def _without_default(kind: type) -> list[str]:
+    return [one.name for one in fields(kind) if one.default is MISSING and one.default_factory is MISSING]
 
 
 def _number(value: float) -> float:
@@ -193,20 +178,3 @@ def _number(value: float) -> float:
     if value != value or value in (float("inf"), float("-inf")):
         return 0.0
     return round(value, DIGITS) if abs(value) >= 1e-3 or value == 0 else float(f"{value:.{DIGITS - 1}g}")
-
-
-def _text(value: Any) -> str:
-    if not isinstance(value, str):
-        raise TypeError(f"{type(value).__name__} where text was expected")
-    return value
-
-
-def _numbers(values: Mapping[str, Any] | None) -> dict[str, float]:
-    return {name: _finite(value) for name, value in (values or {}).items()}
-
-
-def _finite(value: Any) -> float:
-    number = float(value)
-    if not math.isfinite(number):
-        raise ValueError(f"{number} where a number was expected")
-    return number

@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from laconic.explain.chunks import read_to
+from laconic.explain.provenance import GATES, ON_SPECIALS, SUMS, SYMBOLS
 from laconic.explain.record import support_of
 from laconic.text.control import harmless
 from laconic.types import SourceSpan, Summary, SummaryWord
@@ -21,20 +22,6 @@ from laconic.types import SourceSpan, Summary, SummaryWord
 UNKNOWN = ("<unk>", "[UNK]", "UNK", "⁇")
 COPIED_STYLE, UNKNOWN_STYLE, SOURCE_STYLE = "bold green", "bold red reverse", "cyan"
 MAX_QUOTE = 30
-# how the table of tokens heads its columns: gates, and distributions over the source
-_GATES = {
-    "copy_attention_gate": "g",
-    "copy_semantic_gate": "u",
-    "copied_from_specials": "specials",
-    "opponent_log_prob": "log P_o",
-}
-_DISTRIBUTIONS = {
-    "attention": "alpha",
-    "p_co": "P_co",
-    "p_final": "P_final",
-    "opponent_attention": "alpha_o",
-    "conventional_attention": "alpha_c",
-}
 
 
 def is_unknown(word: SummaryWord) -> bool:
@@ -191,14 +178,14 @@ def token_table(summary: Summary, *, colour: bool) -> Table:
     """A row a token of a model that copies in several steps: gates, and the heaviest places of each distribution."""
     tokens = [token for word in summary.words for token in word.tokens]
     table = Table(box=None, pad_edge=False, header_style="bold" if colour else "", show_edge=False)
-    gates = [name for name in _GATES if any(name in token.figures for token in tokens)]
+    gates = [name for name in (*GATES, ON_SPECIALS, *SUMS) if any(name in token.figures for token in tokens)]
     maps = list(dict.fromkeys(name for token in tokens for name in token.sources))
     with_gate = any(token.p_gen is not None for token in tokens)
     table.add_column("token", overflow="fold")
-    for heading in ["P", *(["λ"] if with_gate else []), *(_GATES[name] for name in gates)]:
+    for heading in ["P", *(["λ"] if with_gate else []), *(SYMBOLS[name] for name in gates)]:
         table.add_column(heading, justify="right")
     for name in maps:
-        table.add_column(_DISTRIBUTIONS.get(name, name), overflow="fold")
+        table.add_column(SYMBOLS.get(name, name), overflow="fold")
     for token in tokens:
         style = (COPIED_STYLE if token.copy_share > 0.5 else "") if colour else ""
         figures = [_figure(token.probability)]

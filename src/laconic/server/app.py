@@ -18,21 +18,22 @@ from starlette.middleware.cors import CORSMiddleware
 from laconic import __version__
 from laconic.errors import LaconicError
 from laconic.server import page
-from laconic.server.hub import options_of
+from laconic.server.catalogue import hub_options
 from laconic.server.metrics import CONTENT_TYPE
-from laconic.server.middleware import CLIENT_GONE, TRACE, Gate, Observed, Trace, problem_body
-from laconic.server.problems import CODES, ProblemError
+from laconic.server.middleware import CLIENT_GONE, TRACE, Gate, Observed, Trace, problem_answer
 from laconic.server.schemas import (
+    CODES,
     ErrorBody,
     Health,
     HubRequest,
     HubSummary,
     Limits,
     ModelList,
+    ProblemError,
     SummarizeRequest,
     SummarizeResponse,
 )
-from laconic.server.service import ClientGoneError, Order, Outcome, Service, answered, rendered
+from laconic.server.service import ClientGoneError, Order, OrderResult, Service, answered, rendered
 from laconic.server.settings import Settings
 from laconic.server.streaming import events, timing
 from laconic.summarizer import Summarizer
@@ -41,7 +42,7 @@ DESCRIPTION = (
     "Summaries by the models and methods of this process, with the places in the text that each word came from. "
     "Every error has one sentence (`error`), a code for programs (`code`) and the request's id."
 )
-EVENT_STREAM = "text/event-stream"
+JSON, EVENT_STREAM = "application/json", "text/event-stream"
 EVENT = {"type": "object", "properties": {"event": {"type": "string"}, "data": {"type": "string"}}}
 NO_TELEMETRY: Any = dict.fromkeys(("tracing", "metrics", "logs", "operation_spans", "auto_configure"), False)
 LAST_SECONDS = 5.0  # for the workers to notice that nobody waits
@@ -169,7 +170,7 @@ async def _summarize(service: Service, body: SummarizeRequest, request: Request,
         )
 
     content = await asyncio.to_thread(answer) if order.explain else answer()
-    return Response(content, media_type="application/json")
+    return Response(content, media_type=JSON)
 
 
 async def _event_stream(service: Service, order: Order, trace: Trace) -> Response:
@@ -190,11 +191,11 @@ async def _event_stream(service: Service, order: Order, trace: Trace) -> Respons
 async def _hub(service: Service, body: HubRequest, request: Request, name: str | None) -> Response:
     documents = [body.inputs] if isinstance(body.inputs, str) else body.inputs
     served = service.catalogue.get(name)
-    order = service.order(documents, model=served.name, options=options_of(body.parameters, served))
+    order = service.order(documents, model=served.name, options=hub_options(body.parameters, served))
     outcome = await _outcome(service, order, request, _trace(request, order))
     made = [answered(order, summary) for summary in outcome.summaries]
     texts = [one.text for summary in made for one in (summary, *summary.alternatives[bool(summary.declined) :])]
-    return Response(_json([{"summary_text": text} for text in texts]), media_type="application/json")
+    return Response(_json([{"summary_text": text} for text in texts]), media_type=JSON)
 
 
 def _trace(request: Request, order: Order) -> Trace:
@@ -204,7 +205,7 @@ def _trace(request: Request, order: Order) -> Trace:
     return trace
 
 
-async def _outcome(service: Service, order: Order, request: Request, trace: Trace) -> Outcome:
+async def _outcome(service: Service, order: Order, request: Request, trace: Trace) -> OrderResult:
     outcome = await service.run(order, partial(_disconnected, request))
     trace.about["queue_ms"] = round(outcome.queue_seconds * 1000, 1)
     trace.text["summaries"] = [summary.text for summary in outcome.summaries]
@@ -279,15 +280,10 @@ def _file(request: Request, name: str) -> Response:
 # ---------------------------------------------------------------------------------------------- errors
 
 
-JSON = "application/json"
-
-
 def _add_handlers(app: FastAPI) -> None:
     def add(kind: type[Exception], translate: Callable[[Any], ProblemError]) -> None:
         async def handler(request: Request, error: Exception) -> Response:
-            problem = translate(error)
-            content = problem_body(problem, request.scope[TRACE])
-            return Response(content, problem.status, problem.headers, JSON)
+            return problem_answer(translate(error), request.scope[TRACE])
 
         app.add_exception_handler(kind, handler)
 

@@ -66,6 +66,9 @@ class Work(Protocol):
     def __call__(self, jobs: Sequence[Job], check: Callable[[], None]) -> Sequence[Any]: ...
 
 
+OnBatch = Callable[[Sequence[Job], float], None]  # told by the worker of each batch and its seconds
+
+
 @dataclass(frozen=True, slots=True)
 class BatchLimits:
     """How much may wait and how much is worked on at once."""
@@ -76,19 +79,12 @@ class BatchLimits:
     wait: float
 
 
-class Observer:
-    """Is told what happens; the base does nothing."""
-
-    def on_batch(self, jobs: Sequence[Job], seconds: float) -> None:
-        """A batch has ended; called by the worker."""
-
-
 class Batcher:
     """A queue and the thread that empties it."""
 
-    def __init__(self, name: str, work: Work, limits: BatchLimits, observer: Observer | None = None) -> None:
+    def __init__(self, name: str, work: Work, limits: BatchLimits, on_batch: OnBatch | None = None) -> None:
         self.name, self.limits = name, limits
-        self._work, self._observer = work, observer or Observer()
+        self._work, self._on_batch = work, on_batch
         self._waiting: list[Job] = []
         self._running: list[Job] = []
         self._changed = threading.Condition()
@@ -169,7 +165,8 @@ class Batcher:
             seconds = time.monotonic() - started
             self._seconds_each += 0.2 * (seconds / len(batch) - self._seconds_each)
             self._running = []
-            self._observer.on_batch(batch, seconds)
+            if self._on_batch is not None:
+                self._on_batch(batch, seconds)
 
     def _next(self) -> list[Job] | None:
         """Wait for work: a batch, empty if all of it was cancelled just now; ``None`` when there will be no more."""

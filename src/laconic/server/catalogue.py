@@ -1,17 +1,21 @@
-"""What the service can use: the trained models it was started with, and every extractive method by its name."""
+"""What the service can use (the trained models it was started with, and every extractive method by its name), and the
+options that requests may give it, in our words or in those of the hub's summarization task."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+from pydantic import ConfigDict, Field, StrictBool, StrictFloat, StrictInt, StrictStr, create_model
+
+from laconic.config.generation import length_options
 from laconic.config.names import EXTRACTIVE, resolve
 from laconic.config.schema import SearchConfig
+from laconic.config.section import Section, validate
 from laconic.errors import ConfigError, did_you_mean
-from laconic.server.problems import ProblemError
-from laconic.server.schemas import ModelInfo, OptionInfo
+from laconic.server.schemas import HubParameters, ModelInfo, OptionInfo, ProblemError
 from laconic.server.settings import Settings
 from laconic.summarizer import Summarizer, System
 from laconic.systems.extractive import ExtractiveSystem, is_method
@@ -28,6 +32,18 @@ HIDDEN_SETTINGS = {"stop_words"}  # may name a file of this machine
 MAX_NUMBER = 1000.0  # of options that have no bound of their own
 MAX_TEXT = 1000
 METHOD_SECONDS = 10.0
+# the hub's names of our options
+HUB_NAMES = {
+    "max_length": "max_length",
+    "max_new_tokens": "max_length",
+    "min_length": "min_length",
+    "min_new_tokens": "min_length",
+    "num_beams": "beam_size",
+    "num_return_sequences": "num_return",
+    "no_repeat_ngram_size": "no_repeat_ngram",
+    "early_stopping": "early_stopping",
+}
+HUB_WITHOUT_EFFECT = {"clean_up_tokenization_spaces", "truncation", "return_text", "return_tensors", "use_cache"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +55,7 @@ class Served:
     system: System
     about: Mapping[str, Any]
     options: Mapping[str, OptionInfo]
+    accepts: type[Section]
     max_beam_size: int
 
     @property
@@ -56,14 +73,13 @@ class Served:
         Raises:
             ProblemError: an option that does not exist here, or a value that does not fit.
         """
-        for name, value in options.items():
-            self._check(name, value)
-        values = dict(options)
-        if stream and self.is_neural:
-            if values.get("beam_size", 1) != 1 or values.get("num_return", 1) != 1:
-                raise ProblemError("invalid_option", "Streaming is greedy: leave out beam_size and num_return.")
-            values |= GREEDY
+        values = {_short(name): value for name, value in options.items()}
         try:
+            validate(self.accepts, values, where="")
+            if stream and self.is_neural:
+                if values.get("beam_size", 1) != 1 or values.get("num_return", 1) != 1:
+                    raise ProblemError("invalid_option", "Streaming is greedy: leave out beam_size and num_return.")
+                values |= GREEDY
             parsed = self.system.options(values)
         except ConfigError as error:
             raise ProblemError("invalid_option", str(error)) from None
@@ -71,26 +87,6 @@ class Served:
         if beam > self.max_beam_size:
             raise ProblemError("invalid_option", f"beam_size {beam} is more than the limit of {self.max_beam_size}.")
         return parsed
-
-    def _check(self, name: str, value: Any) -> None:
-        info = self.options.get(name)
-        if info is None:
-            raise ProblemError(
-                "invalid_option",
-                f"'{self.name}' has no option '{_short(name)}'.{did_you_mean(name, self.options)}"
-                f" It has {', '.join(self.options)}.",
-            )
-        if not _fits(value, info):
-            kind = " or ".join(map(repr, info.choices)) if info.choices else _KINDS[info.type]
-            raise ProblemError("invalid_option", f"{name} is {kind}.")
-        if isinstance(value, str) and len(value) > MAX_TEXT:
-            raise ProblemError("invalid_option", f"{name} has more than {MAX_TEXT} characters.")
-        if isinstance(value, bool | str):
-            return
-        low, high = info.minimum, info.maximum
-        if (low is not None and value < low) or (high is not None and not value <= high):
-            span = f"between {low:g} and {high:g}" if None not in (low, high) else f"at most {high:g}"
-            raise ProblemError("invalid_option", f"{name} is {span} here.")
 
     def info(self, default: bool) -> ModelInfo:
         """The entry of ``GET /v1/models``."""
@@ -165,7 +161,8 @@ def _served(name: str, system: System, settings: Settings) -> Served:
     about = system.about()
     defaults = system.options({})
     if isinstance(defaults, SearchConfig):
-        return Served(name, "neural", system, about, _search_options(defaults, about, settings), settings.max_beam_size)
+        options = _search_options(defaults, about, settings)
+        return Served(name, "neural", system, about, options, _accepting(options), settings.max_beam_size)
     config = resolve("extractive method", EXTRACTIVE, about["family"]).Config
     values = defaults.config.model_dump(mode="json")
     schema = config.model_json_schema()["properties"]
@@ -176,7 +173,7 @@ def _served(name: str, system: System, settings: Settings) -> Served:
     }
     if "time_limit" in options:
         options["time_limit"] = options["time_limit"].model_copy(update={"maximum": METHOD_SECONDS})
-    return Served(name, "extractive", system, about, options, 1)
+    return Served(name, "extractive", system, about, options, _accepting(options), 1)
 
 
 def _search_options(defaults: SearchConfig, about: Mapping[str, Any], settings: Settings) -> dict[str, OptionInfo]:
@@ -214,17 +211,47 @@ def _option(schema: Mapping[str, Any], value: Any) -> OptionInfo | None:
     return OptionInfo(type=kind, default=value, minimum=low, maximum=high)
 
 
-_KINDS = {"integer": "a whole number", "number": "a number", "boolean": "true or false", "string": "a text"}
+class _Options(Section):
+    model_config = ConfigDict(validate_default=False)
 
 
-def _fits(value: Any, info: OptionInfo) -> bool:
-    """Is the value of the option's type? Nothing is converted, so that bounds hold for what is used."""
-    if info.choices:
-        return value in info.choices
-    if isinstance(value, bool) or info.type == "boolean":
-        return isinstance(value, bool) and info.type == "boolean"
-    kinds: dict[str, tuple[type, ...]] = {"integer": (int,), "number": (int, float), "string": (str,)}
-    return isinstance(value, kinds[info.type])
+_TYPES: dict[str, Any] = {"integer": StrictInt, "number": StrictFloat, "boolean": StrictBool, "string": StrictStr}
+
+
+def _accepting(options: Mapping[str, OptionInfo]) -> type[Section]:
+    """What a request's options are checked with. Nothing is converted, so that bounds hold for what is used."""
+    fields: dict[str, Any] = {}
+    for name, info in options.items():
+        kind = Literal[tuple(info.choices)] if info.choices else _TYPES[info.type]
+        longest = MAX_TEXT if info.type == "string" and not info.choices else None
+        fields[name] = (kind, Field(info.default, ge=info.minimum, le=info.maximum, max_length=longest))
+    return create_model("Options", __base__=_Options, **fields)
+
+
+def hub_options(parameters: HubParameters | None, served: Served) -> dict[str, Any]:
+    """The options that the hub's parameters ask for. Names that are options of the model itself pass too.
+
+    Raises:
+        ProblemError: sampling, or a parameter without counterpart.
+    """
+    given = {} if parameters is None else parameters.model_dump(exclude_none=True)
+    nested = given.pop("generate_parameters", {})
+    options: dict[str, Any] = {}
+    for name, value in {**given, **nested}.items():
+        if value is None or name in HUB_WITHOUT_EFFECT or (name == "do_sample" and value is False):
+            continue
+        if name == "do_sample":
+            raise ProblemError("invalid_option", "This service does not sample; leave out do_sample.")
+        if name == "length_penalty":
+            if isinstance(value, bool) or not isinstance(value, int | float):
+                raise ProblemError("invalid_option", "length_penalty is a number.")
+            options |= length_options(value)
+            continue
+        ours = HUB_NAMES.get(name, name)
+        if ours not in served.options and name in HUB_NAMES:
+            raise ProblemError("invalid_option", f"{name} has no meaning for an extractive method.")
+        options[ours] = value
+    return options
 
 
 def _short(name: str | None) -> str:

@@ -8,7 +8,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Proc
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from laconic.server.batching import Job, Observer
+from laconic.server.batching import Job
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 METHODS = {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
@@ -16,7 +16,7 @@ _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0,
 _DOCUMENTS = (1, 2, 4, 8, 16, 32, 64)
 
 
-class Metrics(Observer):
+class Metrics:
     """Counters of one service. ``queues`` gives (worker, waiting, running) when asked."""
 
     def __init__(self, queues: Callable[[], Iterable[tuple[str, int, int]]]) -> None:

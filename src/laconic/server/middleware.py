@@ -13,25 +13,22 @@ import logging
 import re
 import time
 import uuid
-from collections.abc import Awaitable, Callable, MutableMapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from laconic.server.problems import CODES, ProblemError
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from laconic.server.schemas import CODES, ProblemError
 from laconic.server.service import Service
 
 log = logging.getLogger(__name__)
 access = logging.getLogger("laconic.access")
 
-Scope = MutableMapping[str, Any]
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-App = Callable[[Scope, Receive, Send], Awaitable[None]]
-
 TRACE = "laconic.trace"  # key of the scope
 OPEN_PATHS = ("/", "/health", "/ready", "/openapi.json")  # and /static/: what has to work without the token
-REQUEST_ID = re.compile(rb"[A-Za-z0-9._:-]{1,128}")
+REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 DISCARDED = 32_000_000  # bytes of a refused body that are read, so that the client gets to read the answer
 CLIENT_GONE = 499
 HEADERS = {
@@ -61,7 +58,7 @@ class Trace:
 class Observed:
     """The outermost layer: id, headers, log line, counts; and what nobody caught becomes a 500."""
 
-    def __init__(self, app: App, service: Service) -> None:
+    def __init__(self, app: ASGIApp, service: Service) -> None:
         self.app, self.service = app, service
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -89,7 +86,7 @@ class Observed:
         async def sending(message: Message) -> None:
             if message["type"] == "http.response.start":
                 trace.status = message["status"]
-                message["headers"] = self._headers(message.get("headers", ()), trace)
+                self._add_headers(message, trace)
             else:
                 trace.bytes_out += len(message.get("body", b""))
             await send(message)
@@ -101,18 +98,17 @@ class Observed:
             trace.code = "internal_error"
             if trace.status:
                 raise  # the answer has begun: all that is left is to close the connection
-            await answer_problem(sending, ProblemError("internal_error", CODES["internal_error"][1]), trace)
+            problem = ProblemError("internal_error", CODES["internal_error"][1])
+            await problem_answer(problem, trace)(scope, receive, sending)
 
-    def _headers(self, given: Any, trace: Trace) -> list[tuple[bytes, bytes]]:
-        headers = list(given)
-        present = {name.lower() for name, _ in headers}
+    def _add_headers(self, message: Message, trace: Trace) -> None:
+        message.setdefault("headers", [])
+        headers = MutableHeaders(scope=message)
         for name, value in HEADERS.items():
-            if name.lower().encode() not in present:
-                headers.append((name.lower().encode(), value.encode()))
-        headers.append((b"x-request-id", trace.request_id.encode()))
-        if self.service.draining and b"connection" not in present:
-            headers.append((b"connection", b"close"))
-        return headers
+            headers.setdefault(name, value)
+        headers["X-Request-ID"] = trace.request_id
+        if self.service.draining:
+            headers.setdefault("Connection", "close")
 
     def _log(self, scope: Scope, trace: Trace, route: str, seconds: float) -> None:
         client = scope.get("client") or ("", 0)
@@ -136,7 +132,7 @@ class Observed:
 class Gate:
     """Lets in only requests with the token, declared as JSON, with a body within the limits."""
 
-    def __init__(self, app: App, service: Service, token: str | None) -> None:
+    def __init__(self, app: ASGIApp, service: Service, token: str | None) -> None:
         self.app, self.service = app, service
         self._token = None if token is None else _digest(token.encode())
 
@@ -145,48 +141,51 @@ class Gate:
             await self.app(scope, receive, send)
             return
         trace: Trace = scope[TRACE]
-        headers = dict(scope["headers"])
+        headers = Headers(scope=scope)
         try:
             self._check(scope, headers)
             if scope["method"] == "POST":
-                receive = await self._with_body(headers, receive, trace)
+                receive = await self._with_body(receive, trace)
         except ProblemError as problem:
             left = not trace.body_read and problem.code != "body_timeout"
             if left and await _discard(headers, receive, self.service.settings.body_timeout):
                 problem.headers["Connection"] = "close"
-            await answer_problem(send, problem, trace)
+            await problem_answer(problem, trace)(scope, receive, send)
             return
         except _GoneError:
             return
         await self.app(scope, receive, send)
 
-    def _check(self, scope: Scope, headers: dict[bytes, bytes]) -> None:
+    def _check(self, scope: Scope, headers: Headers) -> None:
         hosts = self.service.settings.allowed_hosts
-        if hosts and not _named(headers.get(b"host", b""), hosts):
+        if hosts and not _named(headers.get("host", ""), hosts):
             raise ProblemError(
                 "unknown_host", "The service does not answer to this name; start it with --allowed-host to let it."
             )
         path = scope["path"]
         is_open = scope["method"] in ("GET", "HEAD") and (path in OPEN_PATHS or path.startswith("/static/"))
         if self._token is not None and not is_open:
-            scheme, _, given = headers.get(b"authorization", b"").partition(b" ")
-            if not hmac.compare_digest(_digest(given.strip()), self._token) or scheme.lower() != b"bearer":
+            scheme, _, given = headers.get("authorization", "").partition(" ")
+            if (
+                not hmac.compare_digest(_digest(given.strip().encode("latin-1")), self._token)
+                or scheme.lower() != "bearer"
+            ):
                 raise ProblemError(
                     "unauthorized",
                     "This service needs a token: send the header Authorization: Bearer TOKEN.",
                     {"WWW-Authenticate": 'Bearer realm="laconic"'},
                 )
         if scope["method"] == "POST":
-            kind = headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
-            if kind != b"application/json":
+            kind = headers.get("content-type", "").partition(";")[0].strip().lower()
+            if kind != "application/json":
                 raise ProblemError(
                     "unsupported_media_type", "Send JSON, with the header Content-Type: application/json."
                 )
-            length = headers.get(b"content-length", b"")
-            if length.isdigit() and int(length[:20]) > self.service.settings.max_body_bytes:
+            length = headers.get("content-length", "")
+            if length.isdecimal() and int(length[:20]) > self.service.settings.max_body_bytes:
                 raise self._too_large()
 
-    async def _with_body(self, headers: dict[bytes, bytes], receive: Receive, trace: Trace) -> Receive:
+    async def _with_body(self, receive: Receive, trace: Trace) -> Receive:
         """Read the body; give it back as one message. What comes after it is the connection's end."""
         chunks: list[bytes] = []
         try:
@@ -230,27 +229,19 @@ class _GoneError(Exception):
     """The client left before its request was there."""
 
 
-async def answer_problem(send: Send, problem: ProblemError, trace: Trace) -> None:
-    """Send an error as the answer."""
-    body = problem_body(problem, trace)
-    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
-    headers += [(name.lower().encode(), value.encode()) for name, value in problem.headers.items()]
-    await send({"type": "http.response.start", "status": problem.status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
-
-
-def problem_body(problem: ProblemError, trace: Trace) -> bytes:
-    """The JSON of an error; the trace remembers its code."""
+def problem_answer(problem: ProblemError, trace: Trace) -> Response:
+    """An error as an answer; the trace remembers its code."""
     trace.code = problem.code
     values = {"error": problem.message, "code": problem.code, "request_id": trace.request_id}
-    return json.dumps(values, ensure_ascii=False).encode("utf-8", "replace")
+    body = json.dumps(values, ensure_ascii=False).encode("utf-8", "replace")
+    return Response(body, problem.status, problem.headers, "application/json")
 
 
-async def _discard(headers: dict[bytes, bytes], receive: Receive, seconds: float) -> bool:
+async def _discard(headers: Headers, receive: Receive, seconds: float) -> bool:
     """Read what is left of a refused body, within bounds; true when the connection has to be closed after all."""
-    if not headers.get(b"content-length", b"0").strip(b"0") and b"transfer-encoding" not in headers:
+    if not headers.get("content-length", "0").strip("0") and "transfer-encoding" not in headers:
         return False
-    if b"expect" in headers:  # the client asks before it sends, and takes the answer for a no
+    if "expect" in headers:  # the client asks before it sends, and takes the answer for a no
         return True
     total = 0
     try:
@@ -266,13 +257,13 @@ async def _discard(headers: dict[bytes, bytes], receive: Receive, seconds: float
 
 
 def _request_id(scope: Scope) -> str:
-    given = dict(scope["headers"]).get(b"x-request-id", b"")
-    return given.decode() if REQUEST_ID.fullmatch(given) else uuid.uuid4().hex
+    given = Headers(scope=scope).get("x-request-id", "")
+    return given if REQUEST_ID.fullmatch(given) else uuid.uuid4().hex
 
 
-def _named(host: bytes, allowed: tuple[str, ...]) -> bool:
+def _named(host: str, allowed: tuple[str, ...]) -> bool:
     """Is the ``Host`` header, its port aside, one of the names?"""
-    name = re.sub(r":\d*\Z", "", host.decode("latin-1")).lower().removesuffix(".")
+    name = re.sub(r":\d*\Z", "", host).lower().removesuffix(".")
     return any(name == one.lower() or (one.startswith("*.") and name.endswith(one[1:].lower())) for one in allowed)
 
 

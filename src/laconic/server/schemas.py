@@ -1,7 +1,8 @@
-"""The bodies of requests and answers. These classes are the OpenAPI document."""
+"""The bodies of requests and answers, which are the OpenAPI document, and what can be wrong with a request."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, StrictFloat, StrictInt, StrictStr
@@ -41,15 +42,12 @@ class SummarizeRequest(_Body):
     """Give ``document`` or ``documents``."""
 
     model_config = ConfigDict(
-        extra="forbid",
-        protected_namespaces=(),
-        allow_inf_nan=False,
         json_schema_extra={
             "examples": [
                 {"document": TEXT},
                 {"model": "lexrank", "documents": [TEXT], "options": {"sentences": 1}, "explain": True},
             ]
-        },
+        }
     )
 
     document: Text | None = Field(None, description="One text.")
@@ -91,9 +89,7 @@ class HubParameters(BaseModel):
 class HubRequest(_Body):
     """The body of a summarization task on the Hugging Face hub."""
 
-    model_config = ConfigDict(
-        extra="forbid", json_schema_extra={"examples": [{"inputs": TEXT, "parameters": {"max_length": 20}}]}
-    )
+    model_config = ConfigDict(json_schema_extra={"examples": [{"inputs": TEXT, "parameters": {"max_length": 20}}]})
 
     inputs: Text | list[Text]
     parameters: HubParameters | None = None
@@ -289,6 +285,42 @@ class Health(BaseModel):
     """Alive, or ready for work."""
 
     status: Literal["ok", "ready", "draining", "broken"]
+
+
+# -------------------------------------------------------------------------------------------- errors
+
+
+CODES: dict[str, tuple[int, str]] = {
+    "invalid_json": (400, "The body is not JSON."),
+    "unauthorized": (401, "The token is missing or wrong."),
+    "not_found": (404, "There is nothing at this address."),
+    "unknown_model": (404, "There is no model or method of this name."),
+    "method_not_allowed": (405, "This address does not answer this method."),
+    "body_timeout": (408, "The request took too long to arrive."),
+    "body_too_large": (413, "The body is larger than the limit."),
+    "document_too_long": (413, "A document is longer than the limit."),
+    "unknown_host": (421, "The service does not answer to this name."),
+    "unsupported_media_type": (415, "The body is not declared as JSON."),
+    "invalid_request": (422, "A field is missing, unknown or of the wrong type."),
+    "invalid_option": (422, "An option is unknown, or its value does not fit."),
+    "empty_document": (422, "A document has no text, or no request has documents."),
+    "too_many_documents": (422, "More documents than the limit."),
+    "queue_full": (429, "Too many documents wait already."),
+    "internal_error": (500, "An error in the service."),
+    "draining": (503, "The service is about to stop."),
+    "timeout": (504, "The answer was not ready in time."),
+}
+
+
+class ProblemError(Exception):
+    """A request that cannot be answered; ``code`` is one of `CODES`."""
+
+    def __init__(self, code: str, message: str, headers: Mapping[str, str] | None = None) -> None:
+        super().__init__(message)
+        self.status = CODES[code][0]
+        self.code = code
+        self.message = message
+        self.headers = dict(headers or {})
 
 
 class ErrorBody(BaseModel):

@@ -18,8 +18,7 @@ from laconic.metrics.support import SourceFacts, check_support
 from laconic.server.batching import AbandonedError, Batcher, BatchLimits, Job, QueueFullError
 from laconic.server.catalogue import Catalogue, Served
 from laconic.server.metrics import Metrics
-from laconic.server.problems import ProblemError
-from laconic.server.schemas import Document
+from laconic.server.schemas import Document, ProblemError
 from laconic.server.settings import Settings
 from laconic.summarizer import Summarizer, or_decline
 from laconic.types import Record, Summary
@@ -63,7 +62,7 @@ class Task:
 
 
 @dataclass(slots=True)
-class Outcome:
+class OrderResult:
     """The summaries of an order and how long its first document waited."""
 
     summaries: list[Summary]
@@ -80,7 +79,7 @@ class Running:
     results: asyncio.Future[list[Summary]]
     began: float = field(default_factory=time.monotonic)
 
-    def outcome(self) -> Outcome:
+    def outcome(self) -> OrderResult:
         """What came out, once ``results`` is done.
 
         Raises:
@@ -91,7 +90,7 @@ class Running:
         if error := self.results.exception():
             raise as_problem(error) from error
         started = min(job.started for job in self.jobs)
-        return Outcome(
+        return OrderResult(
             self.results.result(), started - self.jobs[0].submitted, time.monotonic() - self.jobs[0].submitted
         )
 
@@ -111,8 +110,8 @@ class Service:
         )
         alone = replace(limits, max_batch=1, wait=0.0)  # nothing is gained by picking sentences of several at once
         self._batchers = {
-            "neural": Batcher("neural", _work, limits, self.metrics),
-            "extractive": Batcher("extractive", _work, alone, self.metrics),
+            "neural": Batcher("neural", _work, limits, self.metrics.on_batch),
+            "extractive": Batcher("extractive", _work, alone, self.metrics.on_batch),
         }
 
     def start(self) -> None:
@@ -228,7 +227,7 @@ class Service:
                 results.exception()  # looked at, though nobody may be there to be told
             self._count(order, jobs)
 
-    async def run(self, order: Order, gone: Callable[[], Coroutine[Any, Any, None]] | None = None) -> Outcome:
+    async def run(self, order: Order, gone: Callable[[], Coroutine[Any, Any, None]] | None = None) -> OrderResult:
         """The summaries of an order; ``gone()`` ends when the client has left.
 
         Raises:

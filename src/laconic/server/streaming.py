@@ -20,7 +20,7 @@ from collections.abc import AsyncIterator
 from contextlib import suppress
 from typing import Any
 
-from laconic.server.problems import CODES, ProblemError
+from laconic.server.schemas import CODES, ProblemError
 from laconic.server.service import Order, Running, Service, rendered
 
 log = logging.getLogger(__name__)

@@ -26,10 +26,9 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from laconic.config.loading import dump_run, merge, read_run
+from laconic.config.loading import dump_run, merge, parse_yaml, read_run
 from laconic.config.schema import SearchConfig
 from laconic.config.section import Section
-from laconic.config.yaml_text import parse_yaml
 from laconic.errors import ConfigError, ModelError, did_you_mean, unknown_choice
 from laconic.evaluation.predictions import Journal
 from laconic.evaluation.run import EvaluationOptions, refuse_unscorable, score

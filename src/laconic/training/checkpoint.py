@@ -18,7 +18,6 @@ SHA-256 of each file.
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import json
 import os
@@ -39,7 +38,7 @@ from accelerate.utils import gather_object
 from safetensors import SafetensorError
 from torch import Tensor
 
-from laconic.errors import CheckpointError
+from laconic.errors import DISK_FULL, CheckpointError, DiskFullError
 from laconic.files import flush
 from laconic.models.base import SummarizationModel
 from laconic.models.weights import save_tensors
@@ -52,12 +51,6 @@ STATE = "state.json"
 STAGE_FOLDER = "pretraining"  # the sub-folder in which a run's pre-training stage is a run of its own
 _NAME = re.compile(r"checkpoint-(\d+)")
 _DRAFT = ".draft-"
-
-
-class DiskFullError(CheckpointError):
-    """There was no room for a checkpoint. The exit code is that of a full disk everywhere."""
-
-    exit_code = 7
 
 
 @dataclass
@@ -402,7 +395,7 @@ def _sha256(path: Path) -> str:
 
 def _is_disk_full(error: BaseException) -> bool:
     if isinstance(error, OSError):
-        return error.errno in {errno.ENOSPC, errno.EDQUOT}
+        return error.errno in DISK_FULL
     return isinstance(error, SafetensorError) and "No space left" in str(error)
 
 

@@ -73,7 +73,8 @@ def train(
         ConfigError: the settings do not fit together, or ``out`` holds a run and neither option was given.
         DataError: the data is not usable.
         TrainingError: loss or gradients are not finite.
-        CheckpointError: no checkpoint can be read, it is of another run, or the disk is full.
+        CheckpointError: no checkpoint can be read, or it is of another run.
+        DiskFullError: there is no room for a checkpoint.
         FolderInUseError: another process works in ``out``.
         TrainingInterrupted: Ctrl-C or SIGTERM; a checkpoint has been written.
     """

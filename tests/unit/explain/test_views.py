@@ -20,7 +20,6 @@ from laconic.explain import html
 from laconic.explain.charts import line_chart, ticks
 from laconic.explain.html import (
     Curves,
-    Figure,
     Prose,
     Samples,
     Table,
@@ -121,7 +120,6 @@ def test_the_page_asks_for_nothing_from_anywhere() -> None:
         "t",
         [
             Samples("s", [made("plain text")]),
-            Figure("f", "<svg xmlns='http://www.w3.org/2000/svg'/>"),
             Curves("c", {"a": [(0, 1)]}),
         ],
     )
@@ -210,7 +208,7 @@ def test_the_parts_of_a_report() -> None:
     table = Table("Scores", ["system", "R1", "n"], rows, note="sig", best=["R1"])
     page = render_report(
         "Report",
-        [table, Prose("How", ["p < q"], code="x && y"), Figure("Png", b"\x89PNG\r\n"), Samples("S", [made()])],
+        [table, Prose("How", ["p < q"], code="x && y"), Samples("S", [made()])],
         subtitle="two cores",
     )
     text = text_of(page)
@@ -219,7 +217,6 @@ def test_the_parts_of_a_report() -> None:
     assert "1,200" in text
     assert "x && y" in text
     assert re.search(r'class="number best">5\.00<', page)
-    assert "data:image/png;base64,iVBORw0K" in page
 
 
 def test_json_in_a_script_cannot_end_it() -> None:

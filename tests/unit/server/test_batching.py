@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from laconic.errors import DataError
-from laconic.server.batching import AbandonedError, Batcher, BatchLimits, Job, Observer, QueueFullError
+from laconic.server.batching import AbandonedError, Batcher, BatchLimits, Job, OnBatch, QueueFullError
 
 LIMITS = BatchLimits(max_queue=100, max_batch=4, max_tokens=10_000, wait=0.0)
 
@@ -45,8 +45,8 @@ def work() -> Recorder:
 def start(work: Recorder) -> Iterator[Callable[..., Batcher]]:
     made: list[Batcher] = []
 
-    def make(limits: BatchLimits = LIMITS, observer: Observer | None = None) -> Batcher:
-        made.append(Batcher("test", work, limits, observer))
+    def make(limits: BatchLimits = LIMITS, on_batch: OnBatch | None = None) -> Batcher:
+        made.append(Batcher("test", work, limits, on_batch))
         made[-1].start()
         return made[-1]
 
@@ -254,18 +254,17 @@ def test_stop_finishes_what_was_accepted_and_takes_nothing_more(start: Callable[
         batcher.submit(jobs("late"))
 
 
-def test_the_observer_is_told_of_each_batch(start: Callable[..., Batcher]) -> None:
-    class Told(Observer):
-        seen: list[int] = []  # noqa: RUF012
+def test_each_batch_is_told_of(start: Callable[..., Batcher]) -> None:
+    seen: list[int] = []
 
-        def on_batch(self, jobs: Sequence[Job], seconds: float) -> None:
-            assert seconds >= 0
-            assert all(job.started >= job.submitted for job in jobs)
-            self.seen.append(len(jobs))
+    def on_batch(jobs: Sequence[Job], seconds: float) -> None:
+        assert seconds >= 0
+        assert all(job.started >= job.submitted for job in jobs)
+        seen.append(len(jobs))
 
-    batcher = start(observer=Told())
+    batcher = start(on_batch=on_batch)
     given = jobs(1, 2, 3)
     batcher.submit(given)
     results(given)
     assert batcher.stop(10)
-    assert sum(Told.seen) == 3
+    assert sum(seen) == 3

@@ -13,7 +13,7 @@ from laconic.config.section import validate
 from laconic.errors import ConfigError
 from laconic.server.app import create_app
 from laconic.server.catalogue import Catalogue
-from laconic.server.problems import CODES
+from laconic.server.schemas import CODES
 from laconic.server.settings import Settings
 from laconic.summarizer import Summarizer
 from serving import DOCUMENTS

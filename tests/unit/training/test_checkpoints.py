@@ -13,10 +13,9 @@ import numpy as np
 import pytest
 import torch
 
-from laconic.errors import CheckpointError
+from laconic.errors import CheckpointError, DiskFullError
 from laconic.training import checkpoint as files
 from laconic.training.checkpoint import (
-    DiskFullError,
     Snapshot,
     TrainState,
     capture_generators,

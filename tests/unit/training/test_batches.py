@@ -1,4 +1,4 @@
-"""Coins of teacher forcing: specification b.5."""
+"""The scheduled-sampling mask: which gold tokens the decoder is shown."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from laconic.training.batches import forced_mask, free_running_mask
 PLACE = {"seed": 1, "update": 7}
 
 
-def coins(config: TeacherForcingConfig, size: tuple[int, int], *, first: int = 0, **place: int) -> Tensor | None:
+def drawn(config: TeacherForcingConfig, size: tuple[int, int], *, first: int = 0, **place: int) -> Tensor | None:
     """Of the examples ``first``, ``first + 1``, ..."""
     return forced_mask(config, size, **(PLACE | place), examples=range(first, first + size[0]))
 
 
 def test_ratio_one_needs_no_mask() -> None:
-    assert coins(TeacherForcingConfig(ratio=1.0), (2, 3)) is None
+    assert drawn(TeacherForcingConfig(ratio=1.0), (2, 3)) is None
 
 
 def test_bos_is_always_read() -> None:
-    mask = coins(TeacherForcingConfig(ratio=0.0), (3, 4))
+    mask = drawn(TeacherForcingConfig(ratio=0.0), (3, 4))
     assert mask is not None
     assert mask.tolist() == [[True, False, False, False]] * 3
     assert torch.equal(mask, free_running_mask((3, 4)))
@@ -30,9 +30,9 @@ def test_bos_is_always_read() -> None:
 
 def test_scopes() -> None:
     shape = (50, 40)
-    step = coins(TeacherForcingConfig(ratio=0.5, scope="step"), shape)
-    each = coins(TeacherForcingConfig(ratio=0.5, scope="example_step"), shape)
-    whole = coins(TeacherForcingConfig(ratio=0.5, scope="sequence"), shape)
+    step = drawn(TeacherForcingConfig(ratio=0.5, scope="step"), shape)
+    each = drawn(TeacherForcingConfig(ratio=0.5, scope="example_step"), shape)
+    whole = drawn(TeacherForcingConfig(ratio=0.5, scope="sequence"), shape)
     assert step is not None
     assert each is not None
     assert whole is not None
@@ -44,38 +44,38 @@ def test_scopes() -> None:
 @pytest.mark.parametrize("scope", ["step", "example_step", "sequence"])
 def test_the_ratio_is_the_probability(scope: str) -> None:
     config = TeacherForcingConfig(ratio=0.3, scope=scope)
-    draws = [coins(config, (4, 9), update=update) for update in range(2000)]
+    draws = [drawn(config, (4, 9), update=update) for update in range(2000)]
     share = torch.stack([mask[:, 1:].float().mean() for mask in draws if mask is not None]).mean()
     assert float(share) == pytest.approx(0.3, abs=0.03)
 
 
-def test_coins_depend_on_the_place_and_on_nothing_else() -> None:
+def test_the_mask_depends_on_the_place_and_on_nothing_else() -> None:
     config = TeacherForcingConfig(ratio=0.5, scope="example_step")
-    first = coins(config, (8, 16))
+    first = drawn(config, (8, 16))
     torch.manual_seed(99)
     torch.rand(5)
-    again = coins(config, (8, 16))
+    again = drawn(config, (8, 16))
     assert first is not None
     assert again is not None
     assert torch.equal(first, again)
     for name, value in {"seed": 2, "update": 8, "first": 8}.items():
-        other = coins(config, (8, 16), **{name: value})
+        other = drawn(config, (8, 16), **{name: value})
         assert other is not None
         assert not torch.equal(first, other)
 
 
 @pytest.mark.parametrize("scope", ["step", "example_step", "sequence"])
-def test_a_minibatch_throws_the_same_coins_however_it_is_split(scope: str) -> None:
+def test_a_minibatch_draws_the_same_mask_however_it_is_split(scope: str) -> None:
     config = TeacherForcingConfig(ratio=0.5, scope=scope)
-    whole, parts = coins(config, (7, 20)), [coins(config, (3, 20)), coins(config, (4, 20), first=3)]
+    whole, parts = drawn(config, (7, 20)), [drawn(config, (3, 20)), drawn(config, (4, 20), first=3)]
     assert whole is not None
     assert torch.equal(torch.cat(parts), whole)
-    shorter = coins(config, (7, 5))  # targets of a micro-batch are cut where its longest ends
+    shorter = drawn(config, (7, 5))  # targets of a micro-batch are cut where its longest ends
     assert shorter is not None
     assert torch.equal(shorter, whole[:, :5])
 
 
 def test_no_global_generator_is_touched() -> None:
     before = torch.get_rng_state()
-    coins(TeacherForcingConfig(ratio=0.5), (2, 3))
+    drawn(TeacherForcingConfig(ratio=0.5), (2, 3))
     assert torch.equal(before, torch.get_rng_state())

@@ -1,4 +1,4 @@
-"""Optimizers against their formulas, schedules against theirs."""
+"""Optimizers, schedules and averaged weights against their formulas."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from torch import nn
 from laconic.config.schema import OptimizerConfig, ScheduleConfig, TrainingConfig
 from laconic.errors import ConfigError
 from laconic.training.optim import (
+    WeightAverage,
     build_optimizer,
     clip_gradients,
     parameter_names,
@@ -151,3 +152,35 @@ def test_total_updates() -> None:
     assert total_updates(TrainingConfig(max_updates=50, max_epochs=3), 20) == 50
     assert total_updates(TrainingConfig(max_updates=90, max_epochs=3), 20) == 60
     assert total_updates(TrainingConfig(max_minutes=1), 20) is None
+
+
+def test_the_average_is_a_plain_mean_first_then_exponential() -> None:
+    model = nn.Linear(1, 1, bias=False)
+    average = WeightAverage(model, horizon=3)
+    expected = 0.0
+    for update, value in enumerate((2.0, 4.0, 9.0, 1.0, -5.0), start=1):
+        with torch.no_grad():
+            model.weight.fill_(value)
+        average.update()
+        expected += (value - expected) / min(update, 3)
+        if update <= 3:
+            assert expected == pytest.approx(sum((2.0, 4.0, 9.0)[:update]) / update)
+        assert float(average.mean["weight"]) == pytest.approx(expected, rel=1e-6)
+
+
+def test_the_models_own_weights_come_back() -> None:
+    model = nn.Linear(2, 2)
+    average = WeightAverage(model, horizon=2)
+    average.update()
+    with torch.no_grad():
+        model.weight.add_(1.0)
+    own = model.weight.detach().clone()
+
+    def fail() -> None:
+        with average.applied():
+            assert torch.equal(model.weight, average.mean["weight"])
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
+    assert torch.equal(model.weight, own)
