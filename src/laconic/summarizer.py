@@ -155,80 +155,42 @@ class Summarizer:
         on_error: OnError = "raise",
         on_skip: Callable[[Record, LaconicError], object] | None = None,
         always_write: bool = False,
+        first: int = 1,
         **overrides: Any,
     ) -> Iterator[Any]:
         """Like `summarize` over an iterable of any length: read ahead, batched by length, given back in order.
 
-        ``on_skip(record, error)`` is told about each document that ``on_error="skip"`` passes over.
+        ``on_skip(record, error)`` is told about each document that ``on_error="skip"`` passes over. In messages the
+        documents are numbered from ``first``.
         """
         if on_error not in ("raise", "skip"):
             raise ConfigError(f"on_error is 'raise' or 'skip', not '{on_error}'.")
         if batch_size < 1:
             raise ConfigError(f"batch_size must be at least 1 (given: {batch_size}).")
         options = self.system.options(overrides)
-        found = self._stream(
-            texts, explain, batch_size, progress, on_skip if on_error == "skip" else None, options, on_error
-        )
-        return found if always_write else map(self.or_decline, found)
 
-    def _stream(
-        self,
-        texts: Iterable[Document],
-        explain: bool,
-        batch_size: int,
-        progress: Progress | None,
-        on_skip: Callable[[Record, LaconicError], object] | None,
-        options: Any,
-        on_error: OnError,
-    ) -> Iterator[Any]:
-        incoming = iter(texts)
-        position = 0
-        while window := list(islice(incoming, WINDOW_BATCHES * batch_size)):
-            results: list[Summary | None] = [None] * len(window)
-            records: list[tuple[int, Record]] = []
-            for index, given in enumerate(window):
-                try:
-                    records.append((index, as_record(given, position + index)))
-                except LaconicError as error:
-                    if on_error == "raise":
-                        raise
-                    if on_skip:
-                        on_skip(given if isinstance(given, Record) else Record("", id=str(position + index + 1)), error)
-            records.sort(key=lambda pair: -len(pair[1].document))
-            for start in range(0, len(records), batch_size):
-                batch = records[start : start + batch_size]
-                made = self._batch([record for _, record in batch], explain, options, on_error, on_skip)
-                for (index, _), summary in zip(batch, made, strict=True):
-                    results[index] = summary
-                if progress:
-                    progress(len(batch))
-            if progress and len(window) > len(records):
-                progress(len(window) - len(records))
-            position += len(window)
-            yield from results
-
-    def _batch(
-        self,
-        records: list[Record],
-        explain: bool,
-        options: Any,
-        on_error: OnError,
-        on_skip: Callable[[Record, LaconicError], object] | None,
-    ) -> Sequence[Summary | None]:
-        try:
-            return self.system.summarize_batch(records, explain=explain, options=options)
-        except LaconicError as error:
+        def skipped(record: Record, error: LaconicError) -> None:
             if on_error == "raise":
-                raise
-            if len(records) == 1:
-                if on_skip:
-                    on_skip(records[0], error)
-                return [None]
-        return [one for record in records for one in self._batch([record], explain, options, on_error, on_skip)]
+                raise error
+            if on_skip:
+                on_skip(record, error)
 
-    def or_decline(self, summary: Summary | None) -> Summary | None:
-        """The summary, or an extractive one where a calibrated model had better not answer (see `summarize`)."""
-        return or_decline(summary, self.system.calibration) if summary else None
+        def decoded(records: list[Record]) -> Sequence[Summary | None]:
+            try:
+                return self.system.summarize_batch(records, explain=explain, options=options)
+            except LaconicError as error:
+                if len(records) == 1 or on_error == "raise":
+                    skipped(records[0], error)
+                    return [None]
+            return [one for record in records for one in decoded([record])]
+
+        calibration = None if always_write else self.system.calibration
+        windows = _windows(texts, WINDOW_BATCHES * batch_size, first, skipped)
+        return (
+            summary and or_decline(summary, calibration)
+            for window in windows
+            for summary in _by_length(window, batch_size, decoded, progress)
+        )
 
     def score(
         self,
@@ -249,11 +211,11 @@ class Summarizer:
         if len(documents) != len(summaries):
             raise DataError(f"There are {len(documents)} documents and {len(summaries)} summaries.")
         records = []
-        for index, (document, summary) in enumerate(zip(documents, summaries, strict=True)):
-            record = as_record(document, index)
+        for number, (document, summary) in enumerate(zip(documents, summaries, strict=True), 1):
+            record = as_record(document, number)
             if not summary.strip():
-                raise DataError(f"Summary {index + 1} is empty; there is nothing to score.")
-            records.append(Record(record.document, summary, origin=f"pair {index + 1}"))
+                raise DataError(f"Summary {number} is empty; there is nothing to score.")
+            records.append(Record(record.document, summary, origin=f"pair {number}"))
         return self.system.score(records, batch_size, progress) if records else []
 
     def decoding(self, **overrides: Any) -> dict[str, Any]:
@@ -264,6 +226,43 @@ class Summarizer:
         """Move the model to a device; gives back the summarizer itself."""
         self.system.to(device)
         return self
+
+
+def _windows(
+    texts: Iterable[Document], size: int, first: int, skipped: Callable[[Record, LaconicError], object]
+) -> Iterator[list[Record | None]]:
+    """The documents by so many, checked; ``None`` for one that was skipped."""
+    incoming = iter(texts)
+    while window := list(islice(incoming, size)):
+        records: list[Record | None] = []
+        for number, given in enumerate(window, first):
+            try:
+                records.append(as_record(given, number))
+            except LaconicError as error:
+                skipped(given if isinstance(given, Record) else Record("", id=str(number)), error)
+                records.append(None)
+        first += len(window)
+        yield records
+
+
+def _by_length(
+    window: Sequence[Record | None],
+    batch_size: int,
+    decoded: Callable[[list[Record]], Sequence[Summary | None]],
+    progress: Progress | None,
+) -> Iterator[Summary | None]:
+    """The summaries of a window in order, decoded in batches of documents of similar length."""
+    records = sorted(((i, one) for i, one in enumerate(window) if one), key=lambda pair: -len(pair[1].document))
+    results: list[Summary | None] = [None] * len(window)
+    for start in range(0, len(records), batch_size):
+        batch = records[start : start + batch_size]
+        for (place, _), summary in zip(batch, decoded([record for _, record in batch]), strict=True):
+            results[place] = summary
+        if progress:
+            progress(len(batch))
+    if progress and len(window) > len(records):
+        progress(len(window) - len(records))
+    yield from results
 
 
 def or_decline(summary: Summary, calibration: Calibration | None) -> Summary:
@@ -295,17 +294,17 @@ def _reason(summary: Summary, calibration: Calibration | None) -> str:
     return ""
 
 
-def as_record(given: Any, position: int) -> Record:
-    """Check one document; ``position`` counts from 0 and names it in messages.
+def as_record(given: Any, number: int) -> Record:
+    """Check one document; its ``number`` names it in messages.
 
     Raises:
         DataError: not a text, or nothing but white space.
     """
     record = Record(given) if isinstance(given, str) else given
     if not isinstance(record, Record):
-        raise DataError(f"Document {position + 1} is of type {type(given).__name__}; a document is a text.")
+        raise DataError(f"Document {number} is of type {type(given).__name__}; a document is a text.")
     if not record.document.strip():
-        label = f"Document {position + 1}" + (f" (id '{record.id}')" if record.id else "")
+        label = f"Document {number}" + (f" (id '{record.id}')" if record.id else "")
         where = f"{record.origin}: " if record.origin else ""
         raise DataError(f"{where}{label} is empty; there is nothing to summarize.")
     return record

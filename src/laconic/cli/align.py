@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import random
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -13,11 +11,23 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from laconic.cli.inputs import split_of
-from laconic.cli.options import TrustCode
-from laconic.cli.output import aligned, progress, quiet
+from laconic.cli.inputs import split_of, stream_records
+from laconic.cli.options import AsJson, Device, Reading, Split, TrustCode, with_groups
+from laconic.cli.output import aligned, note, print_json, progress
 from laconic.errors import ConfigError, DataError, did_you_mean
 from laconic.files import write_text
+from laconic.metrics.alignment import (
+    Links,
+    WordPair,
+    lexical_links,
+    read_links,
+    sheet_rule,
+    word_pair,
+    word_pairs,
+    word_spans,
+    write_sheet,
+)
+from laconic.systems.extractive import is_method
 from laconic.text.control import safe_print as print
 
 if TYPE_CHECKING:
@@ -25,7 +35,6 @@ if TYPE_CHECKING:
 
     from laconic.data.readers import ReadOptions
     from laconic.explain.pictures import HeatMap
-    from laconic.metrics.alignment import Links, WordPair
     from laconic.study.align import ForcedPair, HeadTable, MapChoice, Sharpness
     from laconic.systems.neural import NeuralSystem
     from laconic.types import Record
@@ -35,10 +44,12 @@ if TYPE_CHECKING:
 LEXICAL = "lexical"
 
 
+@with_groups
 def command(
     model: Annotated[str, typer.Argument(metavar="[MODEL]", help="Model or run folder, or hub id.")] = "",
     data: Annotated[str | None, typer.Option(help="A file of pairs, or a folder with one file a split.")] = None,
-    split: Annotated[str, typer.Option(help="Which split of a folder.")] = "validation",
+    *,
+    split: Split = "validation",
     alignments: Annotated[str, typer.Option(metavar="FILE|lexical", help="Links by people, or equal words.")] = LEXICAL,
     pairs: Annotated[int, typer.Option(min=1, help="At most so many pairs.")] = 500,
     shift: Annotated[bool, typer.Option("--shift", help="Rows: the step that reads the word.")] = False,
@@ -59,13 +70,10 @@ def command(
     html: Annotated[Path | None, typer.Option(help="Write the maps as a page.")] = None,
     own_scale: Annotated[bool, typer.Option("--own-scale", help="Colours of each map by itself.")] = False,
     batch_size: Annotated[int, typer.Option(min=1, help="Pairs read at once.")] = 8,
-    document_column: Annotated[str | None, typer.Option(help="Name of the document's column.")] = None,
-    summary_column: Annotated[str | None, typer.Option(help="Name of the summary's column.")] = None,
-    data_format: Annotated[str, typer.Option("--format", help="Format of the data; detected by default.")] = "auto",
-    skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Go on after a bad record.")] = False,
-    device: Annotated[str, typer.Option(help="cpu, cuda, ... or auto.")] = "cpu",
+    reading: Reading,
+    device: Device = "cpu",
     trust_code: TrustCode = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Find the attention head that aligns best, or look at attention.
 
@@ -75,9 +83,7 @@ def command(
     `laconic align MODEL --heatmap 2:4 --text article.txt --png map.png` draws; with --data and no pair it prints
     how sharp each map is over the data.
     """
-    from laconic.data.readers import ReadOptions
-
-    source = Source(data, split, ReadOptions(data_format, document_column, summary_column, skip_bad), pairs)
+    source = PairSource(data, split, reading.options(), pairs)
     if sample is not None:
         return make_sheet(source, out, sample, seed, words or "split", as_json)
     if not model:
@@ -101,7 +107,7 @@ def command(
 
 
 @dataclass(frozen=True)
-class Source:
+class PairSource:
     """The pairs that --data names; at most ``most`` of them are used."""
 
     data: str | None
@@ -111,25 +117,13 @@ class Source:
 
     def records(self) -> Iterator[Record]:
         """Read them."""
-        from laconic.data.readers import SkipCounter, read_with
-
         if self.data is None:
             raise ConfigError("Give the pairs with --data FILE (records with a document and a summary).")
-        skipped = SkipCounter()
-        yield from read_with(split_of(self.data, self.split), self.reading, on_skip=skipped)
-        if skipped.total:
-            say(f"{skipped.describe()}.")
+        yield from stream_records(split_of(self.data, self.split), self.reading)
 
 
-def say(message: str) -> None:
-    """A note on stderr."""
-    if not quiet():
-        print(f"laconic: {message}", file=sys.stderr)
-
-
-def make_sheet(source: Source, out: Path, sample: int, seed: int, rule: str, as_json: bool) -> None:
+def make_sheet(source: PairSource, out: Path, sample: int, seed: int, rule: str, as_json: bool) -> None:
     """Draw pairs and write the sheet; a sheet that exists may hold somebody's work and is not replaced."""
-    from laconic.metrics.alignment import word_pairs, write_sheet
 
     if out.exists():
         raise ConfigError(f"{out} exists and may be filled already; give another --out, or delete it.")
@@ -139,7 +133,7 @@ def make_sheet(source: Source, out: Path, sample: int, seed: int, rule: str, as_
     chosen = sorted(random.Random(seed).sample(range(len(everything)), min(sample, len(everything))))
     count = write_sheet(out, [everything[index] for index in chosen], rule)
     if as_json:
-        print(json.dumps({"sheet": str(out), "pairs": count, "of": len(everything), "seed": seed, "words": rule}))
+        print_json({"sheet": str(out), "pairs": count, "of": len(everything), "seed": seed, "words": rule}, indent=None)
     else:
         print(
             f"{out} has {count} of {len(everything)} pairs. When it is filled: laconic align MODEL --data "
@@ -163,7 +157,7 @@ class Linking:
     as_json: bool
 
 
-def show_table(model: str, source: Source, options: Linking) -> None:
+def show_table(model: str, source: PairSource, options: Linking) -> None:
     """Print the error rate of every head and the choice."""
     pairs, links = linked_pairs(source, options)
     from laconic.study.align import head_table
@@ -176,14 +170,13 @@ def show_table(model: str, source: Source, options: Linking) -> None:
     if options.set_head:
         print(settings(found.best))
     elif options.as_json:
-        print(json.dumps({"model": model, "links": options.alignments, **as_values(found)}))
+        print_json({"model": model, "links": options.alignments, **as_values(found)}, indent=None)
     else:
         print(table(found, options.alignments))
 
 
-def linked_pairs(source: Source, options: Linking) -> tuple[list[WordPair], list[Links]]:
+def linked_pairs(source: PairSource, options: Linking) -> tuple[list[WordPair], list[Links]]:
     """The pairs with links, at most as many as asked for."""
-    from laconic.metrics.alignment import lexical_links, read_links, sheet_rule, word_pair, word_pairs
 
     if options.alignments == LEXICAL:
         numbered = (word_pair(r, r.id, n, options.words or "split") for n, r in enumerate(source.records(), start=1))
@@ -200,7 +193,7 @@ def linked_pairs(source: Source, options: Linking) -> tuple[list[WordPair], list
     by_pair = read_links(path, pairs)
     kept = sorted(by_pair)[: source.most]
     if len(kept) < len(pairs):
-        say(f"{path} aligns {len(by_pair)} of the {len(pairs)} pairs; the others are left out.")
+        note(f"{path} aligns {len(by_pair)} of the {len(pairs)} pairs; the others are left out.")
     return [pairs[index] for index in kept], [by_pair[index] for index in kept]
 
 
@@ -211,7 +204,6 @@ def opened(model: str, device: str) -> NeuralSystem:
         ConfigError: an extractive method.
         ModelError: no such model.
     """
-    from laconic.systems.extractive import is_method
     from laconic.systems.neural import NeuralSystem
 
     if is_method(model):
@@ -313,9 +305,8 @@ class Maps:
         return [found[one] for one in self.wanted]
 
 
-def show_sharpness(maps: Maps, source: Source, rule: str, as_json: bool) -> None:
+def show_sharpness(maps: Maps, source: PairSource, rule: str, as_json: bool) -> None:
     """Print mean entropy and mean maximum of each map over the data."""
-    from laconic.metrics.alignment import word_pairs
     from laconic.study.align import forced_pairs, sharpness
 
     pairs = word_pairs(list(islice(source.records(), source.most)), rule)
@@ -327,7 +318,7 @@ def show_sharpness(maps: Maps, source: Source, rule: str, as_json: bool) -> None
     rows = [(model, choice, sharpness(found)) for (model, choice), found in zip(maps.wanted, read, strict=True)]
     if as_json:
         values = [{"model": model, "map": choice.name, **numbers(one)} for model, choice, one in rows]
-        print(json.dumps({"pairs": len(pairs), "maps": values}))
+        print_json({"pairs": len(pairs), "maps": values}, indent=None)
         return
     header = ["map", "entropy", "uniform", "maximum", "outside words"]
     lines = [
@@ -344,10 +335,9 @@ def numbers(one: Sharpness) -> dict[str, Any]:
     return {name: round(getattr(one, name), 6) for name in names} | {"steps": one.steps}
 
 
-def wanted_pair(source: Source, text: str | None, pair_id: str | None, summary: str | None, rule: str) -> WordPair:
+def wanted_pair(source: PairSource, text: str | None, pair_id: str | None, summary: str | None, rule: str) -> WordPair:
     """The document to draw, and the summary to force (empty: the model writes one)."""
     from laconic.cli.inputs import documents_of
-    from laconic.metrics.alignment import word_pair, word_pairs
 
     if text is not None:
         record = next(iter(documents_of(text)))
@@ -359,7 +349,6 @@ def wanted_pair(source: Source, text: str | None, pair_id: str | None, summary: 
         raise DataError(f"{source.data} has no pair '{pair_id}'.{hint} #1 is the first of its {len(pairs)}.")
     if summary is None:
         return found[0]
-    from laconic.metrics.alignment import word_spans
 
     return replace(found[0], summary=summary, target=word_spans(summary, rule))
 
@@ -382,7 +371,7 @@ def show_maps(maps: Maps, pair: WordPair, rule: str, output: Output) -> None:
         draw(drawn, pair, output)
     if output.as_json:
         words = {"document_words": pair.source_words, "summary_words": pair.target_words}
-        print(json.dumps({"id": pair.label, "summary": pair.summary, **words, "maps": values}, ensure_ascii=False))
+        print_json({"id": pair.label, "summary": pair.summary, **words, "maps": values}, indent=None)
     elif output.png is None and output.html is None:
         print(f"summary: {pair.summary}\n")
         print("\n".join(f"{one.title}: {one.numbers}" for one in drawn))
@@ -417,9 +406,9 @@ def draw(drawn: list[HeatMap], pair: WordPair, output: Output) -> None:
 
     title = pair.label
     if output.png is not None:
-        for note in draw_png(drawn, output.png, title=title, own_scale=output.own_scale):
-            say(note)
-        say(f"{output.png} shows {len(drawn)} map{'s' * (len(drawn) > 1)}.")
+        for said in draw_png(drawn, output.png, title=title, own_scale=output.own_scale):
+            note(said)
+        note(f"{output.png} shows {len(drawn)} map{'s' * (len(drawn) > 1)}.")
     if output.html is not None:
         write_text(output.html, heat_page(drawn, title=title, own_scale=output.own_scale))
-        say(f"{output.html} shows {len(drawn)} map{'s' * (len(drawn) > 1)}.")
+        note(f"{output.html} shows {len(drawn)} map{'s' * (len(drawn) > 1)}.")

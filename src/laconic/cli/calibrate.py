@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from laconic.cli.inputs import split_of
-from laconic.cli.output import progress
+from laconic.cli.options import AsJson, BatchSize, MaxRecords, Split
+from laconic.cli.output import print_json, progress
 from laconic.errors import ConfigError, ModelError, unknown_choice
 from laconic.text.control import safe_print as print
 
@@ -22,17 +22,17 @@ FORMATS = (".png", ".svg", ".pdf")
 def command(
     model: Annotated[str, typer.Argument(metavar="MODEL", help="Model or run folder.")],
     data: Annotated[str, typer.Option(help="Pairs the model was not trained on: a file, or a folder with splits.")],
-    split: Annotated[str, typer.Option(help="Which split of a folder.")] = "validation",
+    split: Split = "validation",
     accept: Annotated[
         float, typer.Option(min=0.0, max=1.0, help="ROUGE-1 F from which a summary counts as accepted.")
     ] = 0.4,
     threshold: Annotated[
         float, typer.Option(min=0.0, max=1.0, help="Below this confidence an extractive answer is given.")
     ] = 0.2,
-    max_records: Annotated[int | None, typer.Option(min=1, help="Use the first records only.")] = None,
-    batch_size: Annotated[int, typer.Option(min=1, help="Records decoded at once.")] = 32,
+    max_records: MaxRecords = None,
+    batch_size: BatchSize = 32,
     diagram: Annotated[Path | None, typer.Option(help="Draw the reliability diagram (.png, .svg, .pdf).")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Fit a model's confidence to validation records and store it in its folder.
 
@@ -59,7 +59,7 @@ def command(
     if diagram is not None:
         draw(diagram, found)
     if as_json:
-        print(json.dumps(as_dict(found) | {"threshold": threshold, "records": len(records)}, indent=2))
+        print_json(as_dict(found) | {"threshold": threshold, "records": len(records)})
     else:
         print("\n".join([*describe(calibration, found), f"Stored in {folder}."]))
 

@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 import sys
 from collections.abc import Callable
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from laconic.cli.inputs import data_changes, split_of
-from laconic.cli.options import TrustCode
-from laconic.cli.output import aligned, progress, quiet
+from laconic.cli.inputs import data_changes, records_of, split_of
+from laconic.cli.options import AsJson, Device, MaxRecords, RecipeKeys, Size, TrustCode
+from laconic.cli.output import aligned, note, print_json, progress
 from laconic.config.loading import load_recipe, merge, parse_overrides, recipe_names
-from laconic.data.readers import SkipCounter, read_configured
 from laconic.errors import ConfigError, DataError
-from laconic.files import only_here, write_text
+from laconic.files import only_here, write_json, write_text
 from laconic.text.control import safe_print as print
 
 if TYPE_CHECKING:
-    from laconic.config.schema import DataConfig, RunConfig
+    from laconic.config.schema import RunConfig
     from laconic.study.comparison import Outcome
     from laconic.study.plan import Plan
     from laconic.study.report import ComparisonTable
@@ -39,22 +36,20 @@ def command(
         typer.Argument(metavar="RECIPE|SYSTEM...", help="A recipe; or run folders, models and extractive methods."),
     ],
     data: Annotated[Path | None, typer.Option(help="A folder with one file a split, or a file to score on.")] = None,
-    size: Annotated[str | None, typer.Option(help="A size of the recipe; its default size if not given.")] = None,
+    size: Size = None,
     rows: Annotated[
         list[str] | None, typer.Option(help="Rows of the recipe, a,b,c or one --rows each; all if not given.")
     ] = None,
     seeds: Annotated[int, typer.Option(min=1, help="Train each row with so many seeds.")] = 1,
     out: Annotated[Path | None, typer.Option(help="Folder of the comparison; below runs/ if not given.")] = None,
-    overrides: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a key of the recipe.")
-    ] = None,
+    overrides: RecipeKeys = None,
     split: Annotated[str, typer.Option(help="Score on this split: validation or test.")] = "validation",
-    max_records: Annotated[int | None, typer.Option(min=1, help="Score the first records only.")] = None,
+    max_records: MaxRecords = None,
     baseline: Annotated[str | None, typer.Option(help="The row that others are tested against.")] = None,
     test: Annotated[str, typer.Option(help="randomization, bootstrap or t; paired over documents.")] = "randomization",
-    device: Annotated[str, typer.Option(help="Device of the models when they are scored.")] = "cpu",
+    device: Device = "cpu",
     trust_code: TrustCode = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Train and score the rows of a recipe, or score what exists, and print one table.
 
@@ -70,21 +65,21 @@ def command(
     named_test(test)
     plan = _plan(what, data, size, _listed(rows), seeds, overrides or [], baseline)
     path = _data_path(data, plan, split)
-    records = _records(path, plan.data, max_records)
+    records = records_of(path, plan.data, max_records, some=True)
     folder = out or _folder(plan, what, size, path)
-    around = Surroundings(_train, lambda title, total: progress(title, total=total), _note, device)
+    around = Surroundings(_train, lambda title, total: progress(title, total=total), note, device)
     with only_here(folder):
         comparison = Comparison(plan, records, folder, around)
         try:
             outcomes = comparison.run()
         except KeyboardInterrupt:
             done = f"what is finished is kept in {folder}. The same command goes on from there."
-            _note(f"Interrupted; {done}", always=True)
+            note(f"Interrupted; {done}", always=True)
             raise typer.Exit(INTERRUPTED) from None
         table = compare(plan, outcomes, data=path, records=len(records), test=test)
         _write(table, outcomes, comparison.sampled, folder)
     if as_json:
-        print(json.dumps(as_dict(table), indent=2, ensure_ascii=False))
+        print_json(as_dict(table))
     else:
         header, lines = cells(table)
         print(aligned(header, lines))
@@ -140,16 +135,6 @@ def _data_path(data: Path | None, plan: Plan, split: str) -> str:
     raise DataError(f"Which records? Give --data DIR (with a {split} file), or --set data.{split}=FILE.")
 
 
-def _records(path: str, config: DataConfig, most: int | None) -> list[Record]:
-    skipped = SkipCounter()
-    records = list(islice(read_configured(path, config, on_skip=skipped, on_choice=_note), most))
-    if skipped.total:
-        _note(skipped.describe())
-    if not records:
-        raise DataError(f"{path} holds no records.")
-    return records
-
-
 def _folder(plan: Plan, what: list[str], size: str | None, path: str) -> Path:
     """``runs/compare-RECIPE-SIZE-DATA``."""
     place = Path(path)
@@ -163,7 +148,7 @@ def _train(run: RunConfig, folder: Path, *, resume: bool, title: str) -> TrainRe
     from laconic.training.run import train
 
     with progress(title) as bar:
-        return train(run, folder, resume=resume, progress=_titled(bar, title), on_message=_note)
+        return train(run, folder, resume=resume, progress=_titled(bar, title), on_message=note)
 
 
 def _titled(bar: Any, title: str) -> Callable[..., None]:
@@ -186,18 +171,13 @@ def _write(table: ComparisonTable, outcomes: list[Outcome], sampled: list[Record
     files = {
         "compare.md": markdown(table, said),
         "compare.csv": csv_text(table),
-        "compare.json": json.dumps(as_dict(table), indent=2, ensure_ascii=False) + "\n",
         "compare.html": page(table, outcomes, sampled, said),
     }
     for name, text in files.items():
         write_text(folder / name, text)
+    write_json(folder / "compare.json", as_dict(table), indent=2)
 
 
 def _arguments() -> list[str]:
     """What the user typed behind ``laconic``, as far as this process knows."""
     return sys.argv[1:] if Path(sys.argv[0]).stem in {"laconic", "__main__"} else ["compare"]
-
-
-def _note(text: str, *, always: bool = False) -> None:
-    if always or not quiet():
-        print(text, file=sys.stderr, flush=True)

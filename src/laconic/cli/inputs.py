@@ -9,12 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from laconic.cli.output import note
+from laconic.config.schema import DataConfig
 from laconic.config.shipped import SHIPPED, default_model
 from laconic.data.readers import (
     ReadOptions,
     SkipCounter,
     find_splits,
     is_one_data_set,
+    read_configured,
     read_json_lines,
     read_with,
 )
@@ -45,16 +47,21 @@ def stream_records(
         note(skipped.describe())
 
 
-def records_of(path: str | Path, options: ReadOptions, most: int | None = None) -> list[Record]:
+def records_of(
+    path: str | Path, options: ReadOptions | DataConfig, most: int | None = None, *, some: bool = False
+) -> list[Record]:
     """The first records of a data set, all if ``most`` is not given, with the same notes.
 
     Raises:
-        DataError: it cannot be read.
+        DataError: it cannot be read, or holds no records where ``some`` are needed.
     """
     skipped = SkipCounter()
-    records = list(islice(read_with(path, options, on_skip=skipped, on_choice=note), most))
+    read: Any = read_with if isinstance(options, ReadOptions) else read_configured
+    records = list(islice(read(path, options, on_skip=skipped, on_choice=note), most))
     if skipped.total:
         note(skipped.describe())
+    if some and not records:
+        raise DataError(f"{path} holds no records.")
     return records
 
 

@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import re
-import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from laconic.cli.output import aligned, quiet
+from laconic.cli.options import AsJson, subcommands
+from laconic.cli.output import aligned, note, print_json
 from laconic.data.readers import read_records
 from laconic.errors import ConfigError
+from laconic.study import judge
+from laconic.study.judge import SHEETS, Analysis, SheetOptions, make_sheets, read_predictions
 from laconic.text.control import safe_print as print
 
-if TYPE_CHECKING:
-    from laconic.study.judge import Analysis
-
-command = typer.Typer(
-    add_completion=False,
-    no_args_is_help=True,
-    context_settings={"help_option_names": ["--help", "-h"]},
-    help="Make blinded sheets for human evaluation and analyse the filled ones.",
-)
+command = subcommands("Make blinded sheets for human evaluation and analyse the filled ones.", no_args_is_help=True)
 
 
 @command.command("make")
@@ -39,14 +32,12 @@ def make(
     criteria: Annotated[str, typer.Option(help="What is rated, separated by commas.")] = "readability,informativeness",
     scale: Annotated[str, typer.Option(help="Lowest and highest rating.")] = "1-5",
     reference: Annotated[bool, typer.Option("--reference", help="Judge the human summary as well, blinded.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Draw documents, shuffle the systems under letters, and write one CSV file an annotator.
 
     Give away DIR/sheets; keep DIR/key.json.
     """
-    from laconic.study.judge import SHEETS, SheetOptions, make_sheets, read_predictions
-
     bounds = re.fullmatch(r"\s*(-?\d+)\s*-\s*(-?\d+)\s*", scale)
     if bounds is None:
         raise ConfigError(f"--scale '{scale}' is not of the form LOWEST-HIGHEST, for example 1-5.")
@@ -64,7 +55,9 @@ def make(
     systems = {name: read_predictions(path, records) for name, path in named.items()}
     key = make_sheets(systems, records, out, options)
     if as_json:
-        print(json.dumps({"sheets": [f"{out}/{SHEETS}/{name}.csv" for name in key["order"]], "key": f"{out}/key.json"}))
+        print_json(
+            {"sheets": [f"{out}/{SHEETS}/{name}.csv" for name in key["order"]], "key": f"{out}/key.json"}, indent=None
+        )
         return
     made = f"{len(key['order'])} sheets of {len(key['items'])} documents and {len(key['systems'])} systems"
     print(
@@ -77,15 +70,16 @@ def make(
 def analyse(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder that `laconic judge make` wrote.")],
     test: Annotated[str, typer.Option(help="t, randomization or bootstrap; paired over documents.")] = "t",
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Print means, the annotators' agreement (Krippendorff's alpha) and paired tests with Holm's correction."""
-    from laconic.study.judge import analyse as read
-
-    found = read(folder, test)
-    if found.absent and not quiet():
-        print(f"No ratings yet from: {', '.join(found.absent)}.", file=sys.stderr)
-    print(json.dumps(found.as_dict(), indent=2, ensure_ascii=False) if as_json else _text(found))
+    found = judge.analyse(folder, test)
+    if found.absent:
+        note(f"No ratings yet from: {', '.join(found.absent)}.")
+    if as_json:
+        print_json(found.as_dict())
+    else:
+        print(_text(found))
 
 
 def _named(given: list[str]) -> dict[str, Path]:

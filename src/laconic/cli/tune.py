@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import json
-import sys
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from laconic.cli.inputs import split_of
-from laconic.cli.options import TrustCode
-from laconic.cli.output import aligned, progress, quiet
-from laconic.config.loading import parse_overrides
+from laconic.cli.inputs import records_of, split_of
+from laconic.cli.options import (
+    AsJson,
+    BatchSize,
+    Columns,
+    Device,
+    MaxRecords,
+    Split,
+    TrustCode,
+    search_settings,
+    with_groups,
+)
+from laconic.cli.output import aligned, print_json, progress
 from laconic.config.schema import EvaluationConfig
-from laconic.data.readers import ReadOptions, SkipCounter, read_with
-from laconic.errors import ConfigError, DataError, unknown_choice
+from laconic.errors import ConfigError, unknown_choice
 from laconic.files import write_json
 from laconic.text.control import safe_print as print
 
@@ -27,9 +33,11 @@ SHOWN = 20  # rows of the table, the present settings besides
 METRICS = ("rouge1", "rouge2", "rougeL", "mean")
 
 
+@with_groups
 def command(
     model: Annotated[str, typer.Argument(metavar="MODEL", help="Model or run folder, or hub id.")],
     data: Annotated[str, typer.Option(help="A file of records, or a folder with one file a split.")],
+    *,
     grid: Annotated[list[str] | None, typer.Option(metavar="KEY=A,B,C", help="Try each value of a search key.")] = None,
     random: Annotated[
         list[str] | None,
@@ -38,21 +46,19 @@ def command(
     trials: Annotated[int, typer.Option(min=1, help="Random draws (of each combination of the grids).")] = 20,
     metric: Annotated[str, typer.Option(help="rouge1, rouge2, rougeL, or mean: of the three.")] = "mean",
     seed: Annotated[int, typer.Option(help="Of the random draws.")] = 1,
-    split: Annotated[str, typer.Option(help="Which split of a folder.")] = "validation",
-    max_records: Annotated[int | None, typer.Option(min=1, help="Decode the first records only.")] = None,
-    batch_size: Annotated[int, typer.Option(min=1, help="Records decoded at once.")] = 16,
+    split: Split = "validation",
+    max_records: MaxRecords = None,
+    batch_size: BatchSize = 16,
     profile: Annotated[
         str | None, typer.Option(help="Way of scoring, as of evaluate; by default the model's own, or rouge155.")
     ] = None,
     search: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Fixed in all trials.")] = None,
     output: Annotated[Path | None, typer.Option(help="Folder for tune.json and the trials.")] = None,
     apply: Annotated[bool, typer.Option("--apply", help="Make the best settings the model's defaults.")] = False,
-    document_column: Annotated[str | None, typer.Option(help="Name of the document's column.")] = None,
-    summary_column: Annotated[str | None, typer.Option(help="Name of the summary's column.")] = None,
-    data_format: Annotated[str, typer.Option("--format", help="Format of the data; detected by default.")] = "auto",
-    device: Annotated[str, typer.Option(help="Device of the model, such as cpu or cuda.")] = "cpu",
+    columns: Columns,
+    device: Device = "cpu",
     trust_code: TrustCode = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Decode validation data with many settings of search and say which score best.
 
@@ -65,14 +71,9 @@ def command(
         raise ConfigError(unknown_choice("metric", metric, METRICS))
     grids, ranges = [parse_grid(text) for text in grid or []], [parse_range(text) for text in random or []]
     settings = plan(grids, ranges, trials, seed)
-    fixed = parse_overrides(search or [])
-    fixed = fixed.get("search", fixed)
+    fixed = search_settings(search)
     path = split_of(data, split)
-    reading = ReadOptions(data_format, document_column, summary_column)
-    skipped = SkipCounter()
-    records = list(islice(read_with(path, reading, on_skip=skipped, on_choice=_note), max_records))
-    if not records:
-        raise DataError(f"{path} holds no records.")
+    records = records_of(path, columns.options(), max_records, some=True)
 
     from laconic.evaluation.predictions import fingerprint
     from laconic.evaluation.run import options_of
@@ -102,7 +103,10 @@ def command(
     searched = {"draws": trials if ranges else 0, **described(grids, ranges), "fixed": fixed}
     content = asked | searched | result.as_dict() | {"best_search": best.model_dump(mode="json"), "applied": apply}
     write_json(folder / "tune.json", content, indent=2)
-    print(json.dumps(content, indent=2, ensure_ascii=False) if as_json else _report(result, content, folder))
+    if as_json:
+        print_json(content)
+    else:
+        print(_report(result, content, folder))
 
 
 def default_folder(model: str) -> Path:
@@ -145,8 +149,3 @@ def _report(result: TuningResult, content: dict[str, Any], folder: Path) -> str:
 
 def _cell(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _note(text: str) -> None:
-    if not quiet():
-        print(text, file=sys.stderr)

@@ -20,7 +20,7 @@ from typing import Any
 from laconic.errors import DataError, LaconicError
 from laconic.explain.record import support_of, support_to_dict, to_dict
 from laconic.jobs import Pool, Processes, RayCluster, import_ray, in_order
-from laconic.summarizer import WINDOW_BATCHES, Summarizer, as_record
+from laconic.summarizer import WINDOW_BATCHES, Summarizer
 from laconic.types import Record, Summary
 
 Advance = Callable[[int], object]
@@ -81,8 +81,10 @@ class Job:
         )
         self.decoding = self.summarizer.decoding(**request.overrides)
 
-    def run(self, records: Iterable[Record], advance: Advance | None = None, note: Note | None = None) -> Iterator[Any]:
-        """Summaries in order; ``None`` for a record that was skipped."""
+    def run(
+        self, records: Iterable[Record], advance: Advance | None = None, note: Note | None = None, first: int = 1
+    ) -> Iterator[Any]:
+        """Summaries in order; ``None`` for a record that was skipped. They are numbered from ``first``."""
 
         def skipped(record: Record, error: LaconicError) -> None:
             where = "" if not record.origin or record.origin in str(error) else f"{record.origin}: "
@@ -97,6 +99,7 @@ class Job:
             on_error="skip" if self.request.skip_bad else "raise",
             on_skip=skipped,
             always_write=self.request.always_write,
+            first=first,
             **self.request.overrides,
         )
 
@@ -106,22 +109,9 @@ class Job:
         Raises:
             DataError: a record without text, unless bad records are skipped.
         """
-        good: list[Record] = []
-        bad: set[int] = set()
-        for index, record in enumerate(window.records):
-            try:
-                good.append(as_record(record, window.first - 1 + index))
-            except DataError as error:
-                if not self.request.skip_bad:
-                    raise
-                bad.add(index)
-                if note is not None:
-                    note(error)
-        if bad and advance is not None:
-            advance(len(bad))
-        summaries = self.run(good, advance, note)
-        for index, record in enumerate(window.records):
-            yield self.line(record, window.first + index, None if index in bad else next(summaries))
+        summaries = self.run(window.records, advance, note, window.first)
+        for number, (record, summary) in enumerate(zip(window.records, summaries, strict=True), window.first):
+            yield self.line(record, number, summary)
 
     def line(self, record: Record, number: int, summary: Summary | None) -> str:
         """The JSON line of a result."""
