@@ -77,7 +77,7 @@ def stats_command(
 ) -> None:
     """Lengths, compression, and how much of the summaries stands in the documents."""
     from laconic.data.checks import CheckOptions
-    from laconic.data.counting import counter_of
+    from laconic.data.subset import counter_of
 
     if sentence_separator and tokens is None:
         raise ConfigError("--sentence-separator changes what --tokens counts; give --tokens, for example blanks.")

@@ -58,8 +58,7 @@ def subset_command(
 
     Records keep their order. The same call writes the same file.
     """
-    from laconic.data.counting import counter_of
-    from laconic.data.subset import SubsetOptions, choose, write_records
+    from laconic.data.subset import SubsetOptions, choose, counter_of, write_records
 
     if window_mean is not None and shortest_mean is None:
         raise ConfigError("--window-mean needs --shortest-mean, which says how many documents and behind which.")

@@ -6,6 +6,7 @@ Everything is read once, as a stream; only numbers and sketches of the texts are
 from __future__ import annotations
 
 import itertools
+import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -14,9 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from laconic.data.counting import WORD
-from laconic.data.duplicates import DuplicateFinder
 from laconic.data.readers import ReadOptions, SkipCounter, read_with
+from laconic.data.subset import WORD
 from laconic.errors import DataError
 from laconic.types import Record
 
@@ -28,7 +28,7 @@ _BAR = 40
 class CheckOptions:
     """Limits in words for the truncation figures; ``duplicates`` off makes reading much faster.
 
-    ``count`` counts both sides of a record in other tokens besides (`laconic.data.counting.counter_of`).
+    ``count`` counts both sides of a record in other tokens besides (`laconic.data.subset.counter_of`).
     """
 
     max_source: int = 400
@@ -288,3 +288,88 @@ def _ratio(above: int, below: int) -> float | None:
 
 def _findings(found: Findings) -> dict[str, Any]:
     return {"count": found.count, "examples": found.examples}
+
+
+# ----------------------------------------------------------------------------------------------------------- duplicates
+
+
+SHINGLE = 5  # words
+BINS = 32
+BAND = 4  # bins that must agree for two texts to be compared
+THRESHOLD = 0.7  # estimated Jaccard similarity of the 5-grams
+MAX_WORDS = 2000  # only so many words of a text are looked at for near duplicates
+
+_PRIME = 0x9E3779B97F4A7C15
+_EMPTY = np.uint64(0xFFFFFFFFFFFFFFFF)
+
+
+@dataclass(slots=True)
+class DuplicateFinder:
+    """Exact and near duplicates among many texts, in one pass and a few hundred bytes a text.
+
+    `add` texts one by one; each call tells which earlier text is the same or nearly the same.
+
+    Near duplicates are found by one-permutation MinHash over word 5-grams: the hashes are spread over `BINS` bins,
+    the least of each bin is kept, texts that agree in a band of `BAND` bins are compared, and the share of
+    agreeing bins estimates the Jaccard similarity. Results do not change from run to run.
+    """
+
+    names: list[str] = field(default_factory=list)
+    _exact: dict[int, int] = field(default_factory=dict)
+    _bands: dict[tuple[int, bytes], int] = field(default_factory=dict)
+    _sketches: list[np.ndarray | None] = field(default_factory=list)
+    _words: dict[str, int] = field(default_factory=dict)
+
+    def add(self, words: Sequence[str], name: str) -> tuple[str, int]:
+        """Return ``("exact" or "near", number of the earlier text)``, or ``("", -1)`` for a new one."""
+        number = len(self.names)
+        self.names.append(name)
+        codes = self._codes(words)
+        key = hash(codes.tobytes())
+        if key in self._exact:
+            self._sketches.append(None)
+            return "exact", self._exact[key]
+        self._exact[key] = number
+        sketch = _sketch(codes[:MAX_WORDS])
+        self._sketches.append(sketch)
+        if sketch is None:
+            return "", -1
+        bands = [(start, sketch[start : start + BAND].tobytes()) for start in range(0, BINS, BAND)]
+        candidates = sorted({self._bands[band] for band in bands if band in self._bands})
+        for band in bands:
+            self._bands.setdefault(band, number)
+        for candidate in candidates:
+            other = self._sketches[candidate]
+            if other is not None and _similarity(sketch, other) >= THRESHOLD:
+                return "near", candidate
+        return "", -1
+
+    def _codes(self, words: Sequence[str]) -> np.ndarray:
+        known = self._words
+        codes = np.empty(len(words), dtype=np.uint64)
+        for index, word in enumerate(words):
+            code = known.get(word)
+            if code is None:
+                code = known[word] = zlib.crc32(word.encode("utf-8", "surrogatepass"))
+            codes[index] = code
+        return codes
+
+
+def _sketch(codes: np.ndarray) -> np.ndarray | None:
+    if len(codes) < SHINGLE:
+        return None  # too short to be more than equal or not
+    hashes = np.zeros(len(codes) - SHINGLE + 1, dtype=np.uint64)
+    with np.errstate(over="ignore"):
+        for place in range(SHINGLE):
+            hashes = hashes * np.uint64(1_000_003) + codes[place : place + len(hashes)]
+        hashes ^= hashes >> np.uint64(29)
+        hashes *= np.uint64(_PRIME)
+        hashes ^= hashes >> np.uint64(32)
+    sketch = np.full(BINS, _EMPTY, dtype=np.uint64)
+    np.minimum.at(sketch, (hashes % np.uint64(BINS)).astype(np.int64), hashes)
+    return sketch
+
+
+def _similarity(one: np.ndarray, other: np.ndarray) -> float:
+    used = (one != _EMPTY) | (other != _EMPTY)
+    return float(((one == other) & used).sum() / used.sum())

@@ -1,4 +1,4 @@
-"""Which column is the document and which the summary: a published table, never a guess.
+"""Which column is the document and which the summary: a published table, never a guess; and what formats deliver.
 
 A column called exactly "document" or "summary" is just that. Beyond these, within each side the strong names win over
 the weak ones; two names of the same strength are an error that lists the columns, and so is none. Names are compared
@@ -8,7 +8,7 @@ without case, spaces or dashes.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from laconic.errors import DataError, did_you_mean
@@ -160,3 +160,43 @@ def _choose(
 def _list(names: Iterable[str]) -> str:
     shown = [f"'{name}'" for name in names]
     return ", ".join(shown[:30]) + (f" and {len(shown) - 30} more" if len(shown) > 30 else "")
+
+
+# ----------------------------------------------------------------------------------- what formats read with and deliver
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What a format delivers, before it is checked. ``references`` are all summaries; ``summary`` is given where what a
+    model learns differs from the first of them in blanks and line breaks only."""
+
+    document: str
+    references: tuple[str, ...]
+    id: str
+    origin: str
+    sentences: tuple[str, ...] = ()
+    publication: str = ""
+    human_score: int | None = None  # LCSTS parts II and III: how well people found the pair to match, 1 to 5
+    summary: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TableOptions:
+    """The user's columns, and where to say what was chosen."""
+
+    document_column: str | None = None
+    summary_column: str | None = None
+    need_summary: bool = True
+    on_choice: Callable[[str], object] = lambda _: None
+
+    def choose(self, names: Sequence[str], where: str) -> Columns:
+        """Detect the columns and report the choice once."""
+        columns = detect_columns(
+            names,
+            where=where,
+            document=self.document_column,
+            summary=self.summary_column,
+            need_summary=self.need_summary,
+        )
+        self.on_choice(f"{where}: {columns.describe()}")
+        return columns

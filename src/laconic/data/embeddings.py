@@ -23,7 +23,7 @@ def load_glove(
     seed: int = 1,
     progress: Callable[[int], object] | None = None,
 ) -> tuple[np.ndarray, float]:
-    """Read the vectors of a tokenizer's vocabulary (specification headline-writer a.5).
+    """Read the vectors of a tokenizer's vocabulary.
 
     A word2vec header line (count and width) is passed over, words may hold spaces, ``.gz`` is read. Where the
     vocabulary is lower-cased the file's words are matched as they stand, then lower-cased, the first wins.

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from laconic.data.entries import Entry, TableOptions
+from laconic.data.columns import Entry, TableOptions
 from laconic.data.lines import BadRecordError, bare_name, raw_lines, read_text, text_lines
 from laconic.errors import DataError
 
@@ -73,24 +73,26 @@ def read_pair(path: Path, options: TableOptions) -> Iterator[Entry | BadRecordEr
     if partner is None:
         raise DataError(f"{path}: its other half is missing; expected {partner_name(path) or 'a .target file'}.")
     documents, summaries = (partner, path) if is_pair_target(path) else (path, partner)
-    return _pairs(documents, summaries, options)
+    yield from _aligned(documents, [summaries], options, f"pairs with {summaries.name}")
 
 
-def _pairs(documents: Path, summaries: Path, options: TableOptions) -> Iterator[Entry | BadRecordError]:
-    counts = [sum(1 for _ in raw_lines(path)) for path in (documents, summaries)]
-    if counts[0] != counts[1]:
-        raise DataError(
-            f"{documents} has {counts[0]:,} lines but {summaries.name} has {counts[1]:,}: the pairs are misaligned, "
-            "and which line is missing cannot be known; write both files again."
-        )
-    options.on_choice(f"{documents}: pairs with {summaries.name}")
-    for (number, document), (_, summary) in zip(text_lines(documents), text_lines(summaries), strict=True):
-        if isinstance(document, BadRecordError):
-            yield document
-        elif isinstance(summary, BadRecordError):
-            yield summary
-        else:
-            yield Entry(document, (summary,), str(number), f"{documents}:{number}")
+def _aligned(
+    documents: Path, references: list[Path], options: TableOptions, choice: str
+) -> Iterator[Entry | BadRecordError]:
+    """One document a line, and one reference a line in each of the other files."""
+    count, *others = (sum(1 for _ in raw_lines(path)) for path in (documents, *references))
+    for reference, other in zip(references, others, strict=True):
+        if other != count:
+            raise DataError(
+                f"{documents} has {count:,} lines but {reference.name} has {other:,}: the files are misaligned, and "
+                "which line belongs to which document cannot be known; write them again."
+            )
+    options.on_choice(f"{documents}: {choice}")
+    for lines in zip(*map(text_lines, (documents, *references)), strict=True):
+        number, texts = lines[0][0], [text for _, text in lines]
+        broken = next((text for text in texts if isinstance(text, BadRecordError)), None)
+        good = [text for text in texts if isinstance(text, str)]
+        yield broken or Entry(good[0], tuple(good[1:]), str(number), f"{documents}:{number}")
 
 
 # ------------------------------------------------------------------- one input, many references
@@ -127,20 +129,9 @@ def read_duc(path: Path, options: TableOptions) -> Iterator[Entry | BadRecordErr
     if found is None:
         raise DataError(f"{path}: expected input.txt with task1_ref0.txt, task1_ref1.txt, ... beside it.")
     documents, references = found
-    count = sum(1 for _ in raw_lines(documents))
-    for reference in references:
-        if (other := sum(1 for _ in raw_lines(reference))) != count:
-            raise DataError(
-                f"{documents} has {count:,} lines but {reference.name} has {other:,}: which line belongs to which "
-                "document cannot be known; write the files again."
-            )
-    options.on_choice(f"{documents}: {len(references)} reference{'s' if len(references) > 1 else ''} a document")
-    sides = [text_lines(file) for file in (documents, *references)]
-    for lines in zip(*sides, strict=True):
-        number, texts = lines[0][0], [text for _, text in lines]
-        broken = next((text for text in texts if isinstance(text, BadRecordError)), None)
-        good = [text for text in texts if isinstance(text, str)]
-        yield broken or Entry(good[0], tuple(good[1:]), str(number), f"{documents}:{number}")
+    number = len(references)
+    choice = f"{number} reference{'s' if number > 1 else ''} a document"
+    yield from _aligned(documents, references, options, choice)
 
 
 # -------------------------------------------------------------------------------- CNN / DailyMail

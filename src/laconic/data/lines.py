@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import gzip
+import importlib
+import io
 import re
 import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
-from laconic.data.zstd import damage_of, is_zstd, open_zstd
 from laconic.errors import DataError
 
 _UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 _BOM = b"\xef\xbb\xbf"
 _HALF = re.compile("[\ud800-\udfff]")
+_ZSTD_BYTES = 1 << 14  # read at a time
 
 
 class BadRecordError(DataError):
@@ -24,11 +26,6 @@ class BadRecordError(DataError):
         super().__init__(f"{origin}: {reason}{'; ' + advice if advice else ''}.")
         self.origin = origin
         self.reason = reason.split(":")[0].split(" (")[0]
-
-
-def is_gzip(path: Path) -> bool:
-    """By the name, as everywhere."""
-    return path.suffix == ".gz"
 
 
 def bare_name(path: Path) -> str:
@@ -43,9 +40,9 @@ def open_bytes(path: Path) -> IO[bytes]:
         DataError: the file does not exist or may not be read, or there is no zstd.
     """
     try:
-        if is_zstd(path):
-            return open_zstd(path)
-        return gzip.open(path, "rb") if is_gzip(path) else path.open("rb")  # type: ignore[return-value]
+        if path.suffix == ".zst":
+            return _open_zstd(path)
+        return gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb")  # type: ignore[return-value]
     except FileNotFoundError:
         raise DataError(f"{path} does not exist.") from None
     except IsADirectoryError:
@@ -62,8 +59,8 @@ def raw_lines(path: Path) -> Iterator[tuple[int, bytes]]:
     """
     number = 0
     damage: tuple[type[Exception], ...] = (gzip.BadGzipFile, EOFError, zlib.error)
-    if is_zstd(path):
-        damage = damage_of(path)
+    if path.suffix == ".zst":
+        damage = _zstd_damage(path)
     try:
         with open_bytes(path) as handle:
             for number, line in enumerate(handle, start=1):
@@ -76,7 +73,7 @@ def raw_lines(path: Path) -> Iterator[tuple[int, bytes]]:
                         continue
                 yield number, line
     except damage as error:
-        kind = "zstd" if is_zstd(path) else "gzip"
+        kind = "zstd" if path.suffix == ".zst" else "gzip"
         raise DataError(f"{path}: the {kind} data is damaged after line {number} ({error}).") from None
     except OSError as error:
         raise DataError(f"{path} could not be read after line {number} ({error.strerror or error}).") from None
@@ -132,3 +129,73 @@ def text_lines(
 def read_text(path: Path) -> str:
     """The whole text of a file. Raises BadRecordError (first bad byte with its line) or DataError."""
     return "\n".join(decode_line(path, number, line) for number, line in raw_lines(path))
+
+
+# ----------------------------------------------------------------------------------------------------------------- zstd
+
+
+def _open_zstd(path: Path) -> IO[bytes]:
+    """Open for reading.
+
+    Raises:
+        DataError: this Python has neither module.
+        OSError: the file cannot be opened.
+    """
+    for name in ("compression.zstd", "zstandard"):
+        try:
+            library = importlib.import_module(name)
+        except ImportError:
+            continue
+        if name == "zstandard":
+            return io.BufferedReader(_Frames(path.open("rb"), library), _ZSTD_BYTES)
+        return library.open(path, "rb")
+    raise DataError(
+        f"{path} is compressed with zstd, for which this Python needs a package: pip install 'laconic[zstd]', or "
+        "compress the file with gzip."
+    )
+
+
+def _zstd_damage(path: Path) -> tuple[type[Exception], ...]:
+    """What reading raises when the data is damaged; for files that `_open_zstd` opens."""
+    for name in ("compression.zstd", "zstandard"):
+        try:
+            return EOFError, importlib.import_module(name).ZstdError
+        except ImportError:
+            continue
+    return (EOFError,)
+
+
+class _Frames(io.RawIOBase):
+    """One frame after the other; unlike the package's own reader it tells a file that was cut short."""
+
+    def __init__(self, file: IO[bytes], library: Any) -> None:
+        self._file, self._start = file, library.ZstdDecompressor
+        self._frame: Any = None
+        self._left = self._ready = b""
+
+    def readable(self) -> bool:
+        """Yes."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Fill a part of the buffer; 0 at the end."""
+        while not self._ready:
+            data = self._left or self._file.read(_ZSTD_BYTES)
+            self._left = b""
+            if not data:
+                if self._frame is not None:
+                    raise EOFError("the file ends within a frame")
+                return 0
+            self._frame = self._frame or self._start().decompressobj()
+            self._ready = self._frame.decompress(data)
+            if self._frame.eof:
+                self._left, self._frame = self._frame.unused_data, None
+        size = min(len(buffer), len(self._ready))
+        buffer[:size] = self._ready[:size]
+        self._ready = self._ready[size:]
+        return size
+
+    def close(self) -> None:
+        """Close the file too."""
+        self._file.close()
+        super().close()

@@ -1,9 +1,9 @@
 """Data sets made into what a paper's models read: Gigaword, DUC, SAMSum, CNN/DailyMail.
 
-Gigaword and DUC: facts of the preparation by Rush et al. (2015), specification contrastive a. Tokens are our own rules
-where the text is not tokenized already (theirs: the parses of Annotated Gigaword, NLTK's Treebank tokenizer for DUC),
-and so are sentence ends (theirs: NLTK's), so that single records can differ from theirs. SAMSum and CNN/DailyMail:
-specification coconet a; cased, untokenized text, nothing left out.
+Gigaword and DUC: facts of the preparation by Rush et al. (2015). Tokens are our own rules where the text is not
+tokenized already (theirs: the parses of Annotated Gigaword, NLTK's Treebank tokenizer for DUC), and so are sentence ends
+(theirs: NLTK's), so that single records can differ from theirs. SAMSum and CNN/DailyMail: as Li et al. (2021) read them,
+cased, untokenized text, nothing left out.
 """
 
 from __future__ import annotations
@@ -189,7 +189,7 @@ def news(record: Record) -> Record:
 
 def first_highlight(record: Record) -> Record:
     """`news` of which the first highlight is the summary that a model learns, and every highlight a reference of its
-    own (specification coarse-to-fine a, g): the profile ``cnndm-first`` scores it so, the best reference counts."""
+    own (`docs/coarse_to_fine.md`): the profile ``cnndm-first`` scores it so, the best reference counts."""
     made = news(record)
     highlights = tuple(dict.fromkeys(line for text in made.references for line in text.splitlines()))
     return replace(made, summary=highlights[0] if highlights else made.summary, references=highlights)

@@ -31,8 +31,8 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 
 from laconic.config.schema import DataConfig
-from laconic.data import formats, hub, tables
-from laconic.data.entries import Entry, TableOptions
+from laconic.data import formats, tables
+from laconic.data.columns import Entry, TableOptions
 from laconic.data.lines import BadRecordError, bare_name, open_bytes
 from laconic.errors import DataError, unknown_choice
 from laconic.types import Record
@@ -61,8 +61,8 @@ FORMATS: dict[str, Callable[[Path, TableOptions], Entries]] = {
     "duc": formats.read_duc,
     "story": formats.read_story,
     "lcsts": formats.read_lcsts,
-    "parquet": hub.read_parquet,
-    "hub": hub.read_hub,
+    "parquet": tables.read_parquet,
+    "hub": tables.read_hub,
 }
 _BY_SUFFIX = {
     ".jsonl": "jsonl",

@@ -61,7 +61,7 @@ class Sampler:
 
 
 class BucketSampler(Sampler):
-    """Batches of similar length (specification headline-writer a.5, the scheme of See et al.).
+    """Batches of similar length (the scheme of See et al., 2017).
 
     The indices are shuffled by (seed, epoch), cut into pools of ``pool_batches`` batches, each pool is sorted
     by length and sliced, and the batches are shuffled. With ``shuffle=False`` the batches come in the order of
@@ -106,7 +106,7 @@ class BucketSampler(Sampler):
 
 
 class SortedSampler(Sampler):
-    """Sort everything by length, cut, shuffle the order of the batches (specification distraction d).
+    """Sort everything by length, cut, shuffle the order of the batches (the scheme of Chen et al., 2016).
 
     ``cut`` is `cut_by_number` or `cut_by_tokens`. Which examples stand together never changes: documents of equal
     length are ordered by ``seed`` once, and only the order of the batches depends on the epoch.
@@ -137,7 +137,7 @@ def cut_by_number(size: int) -> Cut:
 
 def cut_by_tokens(sources: Sequence[int], targets: Sequence[int], tokens: int) -> Cut:
     """Batches of as many examples as fit: examples times the longest source, or target if that is longer, is at most
-    ``tokens`` (specification contrastive d). An example that is longer by itself is a batch of its own."""
+    ``tokens`` (the batches of Duan et al., 2019). An example that is longer by itself is a batch of its own."""
     longer = np.maximum(np.asarray(sources, dtype=np.int64), np.asarray(targets, dtype=np.int64))
     return partial(_fitting, longer, tokens)
 

@@ -1,17 +1,30 @@
-"""Parts of a data set by the length of its documents, and random samples; always in the order of the file."""
+"""Parts of a data set: how long its documents are in the tokens of one's choice, which are chosen by their length or at
+random, always in the order of the file, and how far they support their summaries."""
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from laconic.errors import DataError
+from laconic.config.shipped import place_of
+from laconic.data.dataset import document_gaps
+from laconic.errors import ConfigError, DataError
 from laconic.files import part_of
+from laconic.text.base import TOKENIZER_FILE
+from laconic.text.sentences import sentence_gaps
+from laconic.text.tokenizer import CharacterTokenizer, Tokenizer, WordTokenizer
 from laconic.types import Record
+
+TokenCounter = Callable[[Record], tuple[int, int]]  # tokens of the document and of the summary
+
+WORD = re.compile(r"[\u4e00-\u9fff\u3040-\u30ff]|\w+|[^\w\s]")
+RULES = ("words", "blanks", "word-tokenizer", "character-tokenizer")
+_WORDS = re.compile(r"\w+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +33,7 @@ class SubsetOptions:
 
     ``shortest_mean``: the longest list of shortest documents whose mean length is at most so much. ``window_mean``: as
     many documents, consecutive in the order of length and all behind that list, whose mean is nearest to so much
-    (specification distraction f, subset-1 and subset-2 of Table 3).
+    (subset-1 and subset-2 of Table 3 of Chen et al., 2016).
     """
 
     min_tokens: int | None = None
@@ -96,3 +109,84 @@ def write_records(path: Path, records: Iterable[Record], progress: Callable[[int
             if progress:
                 progress(1)
     return count
+
+
+def supported_share(record: Record, max_words: int | None = None) -> float:
+    """The share of the summary's words that stand among the document's first ``max_words``, letter case aside.
+
+    A summary that its document does not support teaches invention. 1 for a summary without words.
+    """
+    words = _WORDS.findall(record.summary.lower())
+    offered = set(_WORDS.findall(record.document.lower())[:max_words])
+    return sum(word in offered for word in words) / len(words) if words else 1.0
+
+
+# ------------------------------------------------------------------------------------- how long the sides of a pair are
+
+
+def counter_of(spec: str = "words", separator: str | None = None) -> TokenCounter:
+    """What ``--tokens`` says: one of `RULES`, or the folder of a model, run or tokenizer.
+
+    ``words`` are words and punctuation marks, Han characters one each; ``blanks`` what stands between blanks (text that
+    is tokenized already); ``word-tokenizer`` and ``character-tokenizer`` cut as the tokenizers of those types.
+    ``separator`` is a word between sentences, which counts (a folder's tokenizer knows its own).
+
+    Raises:
+        ConfigError: neither a rule nor such a folder.
+    """
+    if spec in ("words", "blanks"):
+        return _by_rule(WORD.findall if spec == "words" else str.split, separator)
+    if spec in RULES:
+        cls = WordTokenizer if spec == "word-tokenizer" else CharacterTokenizer
+        tokenizer: Tokenizer = cls(cls.Config(min_frequency=1))
+        tokenizer.use_separator(separator)
+        tokenizer.train(["x"])  # what is a token does not depend on the vocabulary
+        return _by_tokenizer(tokenizer)
+    place = place_of(spec)
+    folders = [place, place / "tokenizer", place / "model"]
+    found = next((folder for folder in folders if (folder / TOKENIZER_FILE).is_file()), None)
+    if found is None:
+        raise ConfigError(
+            f"--tokens '{spec}' is neither {', '.join(RULES)} nor a folder with a {TOKENIZER_FILE} (a model or a run)."
+        )
+    tokenizer = Tokenizer.load(found)
+    if separator is not None and separator != tokenizer.separator:
+        raise ConfigError(
+            f"{found}: the tokenizer's separator is {tokenizer.separator!r}; leave out --sentence-separator."
+        )
+    return _by_tokenizer(tokenizer)
+
+
+def _by_tokenizer(tokenizer: Tokenizer) -> TokenCounter:
+    separator = tokenizer.separator
+
+    def count(record: Record) -> tuple[int, int]:
+        gaps = None if separator is None else _gaps(record, separator)
+        document, summary = tokenizer.encode_stream([record.document, record.summary], max_tokens=1, gaps=gaps)
+        return document.total, summary.total
+
+    return count
+
+
+def _by_rule(cut: Callable[[str], list[str]], separator: str | None) -> TokenCounter:
+    def count(record: Record) -> tuple[int, int]:
+        sides = (record.document, record.summary)
+        if separator is None:
+            return len(cut(sides[0])), len(cut(sides[1]))
+        document, summary = (
+            _with_gaps(text, gaps, cut) for text, gaps in zip(sides, _gaps(record, separator), strict=True)
+        )
+        return document, summary
+
+    return count
+
+
+def _gaps(record: Record, separator: str) -> list[list[tuple[int, int]]]:
+    return [document_gaps(record, separator), sentence_gaps(record.summary, separator, by_line=True)]
+
+
+def _with_gaps(text: str, gaps: list[tuple[int, int]], cut: Callable[[str], list[str]]) -> int:
+    """Sentence by sentence, each but the last with a separator behind it."""
+    starts, ends = [0, *(end for _, end in gaps)], [*(start for start, _ in gaps), len(text)]
+    counts = [len(cut(text[start:end])) for start, end in zip(starts, ends, strict=True)]
+    return sum(counts) + max(0, sum(number > 0 for number in counts) - 1)

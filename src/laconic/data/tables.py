@@ -1,16 +1,17 @@
-"""Formats with named columns: JSON lines, JSON arrays, CSV and TSV, SQLite."""
+"""Formats with named columns: JSON lines, JSON arrays, CSV and TSV, SQLite; with the extra ``hf`` Parquet and data sets
+of the Hugging Face hub."""
 
 from __future__ import annotations
 
 import csv
+import importlib
 import json
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from laconic.data.columns import Columns
-from laconic.data.entries import Entry, TableOptions
+from laconic.data.columns import Columns, Entry, TableOptions
 from laconic.data.lines import BadRecordError, bad_byte, bare_name, check_text, raw_lines, read_text, text_lines
 from laconic.errors import DataError
 
@@ -276,3 +277,56 @@ def _sqlite_entry(row: dict[str, Any], columns: Columns, origin: str, number: in
         else:
             decoded[name] = value
     return mapping_entry(decoded, columns, origin, str(number))
+
+
+# -------------------------------------------------------------------------------------------------- Parquet and the hub
+
+
+_EXTRA = "pip install 'laconic[hf]'"
+
+
+def read_parquet(path: Path, options: TableOptions) -> Iterator[Entry | BadRecordError]:
+    """A Parquet or Arrow file, a batch of rows at a time.
+
+    Raises:
+        DataError: the extra is not installed, or the file is damaged.
+    """
+    parquet = _optional("pyarrow.parquet", f"{path}: Parquet files")
+    try:
+        file = parquet.ParquetFile(path)
+        columns = options.choose(file.schema_arrow.names, str(path))
+        rows = (row for batch in file.iter_batches(batch_size=256) for row in batch.to_pylist())
+        for number, row in enumerate(rows, start=1):
+            yield mapping_entry(row, columns, f"{path}: row {number}", str(number))
+    except DataError:
+        raise
+    except Exception as error:  # pyarrow's errors are ValueErrors, KeyErrors, NotImplementedErrors, ...
+        raise DataError(f"{path} could not be read as Parquet ({error}).") from None
+
+
+def read_hub(path: Path, options: TableOptions) -> Iterator[Entry | BadRecordError]:
+    """``owner/name`` or ``owner/name/split`` of the hub, streamed; the split is ``train`` when not given."""
+    owner_name, split = _hub_parts(path)
+    datasets: Any = _optional("datasets", f"hub:{owner_name}: data sets of the hub")
+    try:
+        rows = datasets.load_dataset(owner_name, split=split, streaming=True)
+        columns: Any = None
+        for number, row in enumerate(rows, start=1):
+            columns = columns or options.choose(list(row), f"hub:{owner_name}")
+            yield mapping_entry(row, columns, f"hub:{owner_name}: {split} row {number}", str(number))
+    except (OSError, ValueError, RuntimeError) as error:
+        raise DataError(f"hub:{owner_name} ({split}) could not be read: {error}") from None
+
+
+def _hub_parts(path: Path) -> tuple[str, str]:
+    parts = path.as_posix().split("/")
+    if len(parts) not in {2, 3}:
+        raise DataError(f"hub:{path.as_posix()}: expected hub:owner/name or hub:owner/name/split.")
+    return "/".join(parts[:2]), parts[2] if len(parts) == 3 else "train"
+
+
+def _optional(module: str, what: str) -> Any:
+    try:
+        return importlib.import_module(module)
+    except ImportError:
+        raise DataError(f"{what} need the extra 'hf'; install it with: {_EXTRA}.") from None

@@ -29,7 +29,7 @@ from laconic.data.collate import Collator
 from laconic.data.dataset import EncodedDataset
 from laconic.data.embeddings import load_glove
 from laconic.data.readers import SkipCounter, read_configured
-from laconic.data.selection import supported_share
+from laconic.data.subset import supported_share
 from laconic.errors import ConfigError, DataError
 from laconic.models.base import SummarizationModel
 from laconic.models.folder import LoadedModel, load_model_folder

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from laconic.cli.main import main
-from laconic.data.checks import CheckOptions, check, histogram
-from laconic.data.duplicates import DuplicateFinder
+from laconic.data.checks import CheckOptions, DuplicateFinder, check, histogram
 from laconic.errors import DataError
 
 WORDS = [f"w{number}" for number in range(400)]

@@ -1,4 +1,4 @@
-"""Rush et al.'s preparation of Gigaword and DUC, on made-up text (specification contrastive a)."""
+"""Rush et al.'s preparation of Gigaword and DUC, on made-up text."""
 
 from __future__ import annotations
 

@@ -11,9 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from laconic.data.checks import CheckOptions, check
-from laconic.data.counting import counter_of
 from laconic.data.readers import read_records
-from laconic.data.subset import SubsetOptions, choose, write_records
+from laconic.data.subset import SubsetOptions, choose, counter_of, write_records
 from laconic.errors import ConfigError, DataError
 from laconic.text.tokenizer import WordTokenizer
 from laconic.types import Record

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from laconic.data.entries import TableOptions
+from laconic.data.columns import TableOptions
 from laconic.data.lines import BadRecordError, bare_name, text_lines
 from laconic.data.tables import read_jsonl
 from laconic.errors import ConfigError, DataError
