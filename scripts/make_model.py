@@ -25,13 +25,13 @@ import torch
 
 from laconic.config.loading import load_recipe, merge, parse_overrides, read_run, resolve_run, with_absolute_paths
 from laconic.config.shipped import DEFAULT, ROOT
-from laconic.data.debian import build_debian
 from laconic.data.readers import find_splits, read_records
 from laconic.errors import ConfigError, LaconicError
 from laconic.evaluation.run import EvaluationResult, evaluate
 from laconic.evaluation.systems import Contender
 from laconic.models.folder import LoadedModel, load_model_folder, model_card
 from laconic.study.calibration import calibrate
+from laconic.study.corpora.debian import build_debian
 from laconic.study.tables import result_table
 from laconic.summarizer import Summarizer
 from laconic.text.casing import Casing, learn_casing

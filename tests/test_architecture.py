@@ -48,7 +48,7 @@ TORCH_FREE_FILES = {
     "laconic.data.readers",
     "laconic.data.columns",
     "laconic.data.checks",
-    "laconic.data.docstrings",
+    "laconic.study.corpora.docstrings",
     "laconic.cli.main",
     "laconic.cli.output",
     "laconic.cli.recipes",

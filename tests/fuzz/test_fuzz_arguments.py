@@ -71,7 +71,7 @@ def standing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         path.write_bytes(text.encode("utf-8", "surrogateescape"))
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    import laconic.data.docstrings
+    import laconic.study.corpora.docstrings
     import laconic.training.run
     from laconic.errors import DataError, TrainingError
 
@@ -82,7 +82,7 @@ def standing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         raise DataError("The installed packages are not read here, which takes minutes.")
 
     monkeypatch.setattr(laconic.training.run, "train", stopped)
-    monkeypatch.setattr(laconic.data.docstrings, "collect_pairs", nothing)
+    monkeypatch.setattr(laconic.study.corpora.docstrings, "collect_pairs", nothing)
     uvicorn = pytest.importorskip("uvicorn")
     monkeypatch.setattr(uvicorn.Server, "run", lambda *arguments, **options: None)
     return tmp_path

@@ -11,7 +11,7 @@ from laconic.cli import demo
 from laconic.cli.main import main
 from laconic.config import shipped
 from laconic.config.loading import read_run
-from laconic.data.docstrings import Pair, Parts, split_by_package
+from laconic.study.corpora.docstrings import CorpusPair, split_by_package
 
 
 @pytest.fixture
@@ -74,7 +74,7 @@ def test_the_model_in_the_box_answers_first_and_is_fine_tuned(
 
 
 def test_what_the_box_has_seen_is_not_held_out(tmp_path: Path) -> None:
-    counts = [Pair(f"p{number % 20}", f"n{number}", Parts("", "")) for number in range(100)]
+    counts = [CorpusPair(f"p{number % 20}", f"n{number}", "", "") for number in range(100)]
     free = split_by_package(counts)
     seen = {pair.package for pair in (*free["test"], *free["validation"])}
     bound = split_by_package(counts, in_training=seen)

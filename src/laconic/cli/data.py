@@ -113,7 +113,7 @@ def docstrings_command(
     The packages are read, not imported, and no network is used. Whole packages go to one split. stats.json tells
     what was read; for archives also each package's version and licence, and the packages left out for theirs.
     """
-    from laconic.data.docstrings import build_corpus
+    from laconic.study.corpora.docstrings import build_corpus
 
     if root and archives is not None:
         raise ConfigError("--root reads installed packages and --archives wheels or sdists; give one of them.")
@@ -139,8 +139,7 @@ def docstrings_command(
         mean = [f"{split[side]['mean']:.0f}" for side in ("document_words", "summary_words")]
         rows.append([name, shown, f"{split['pairs']:,}", *mean])
     print(aligned(["split", "packages", "pairs", "words a body", "words a summary"], rows, left=2))
-    left_out = ", ".join(f"{count:,} {reason}" for reason, count in stats.left_out.most_common())
-    print(f"\n{stats.docstrings:,} docstrings in {stats.files:,} files read; left out: {left_out or 'none'}.")
+    print(f"\n{stats.docstrings:,} docstrings in {stats.files:,} files read; left out: {stats.reasons}.")
     if stats.refused:
         print(f"Not read, for no permissive licence is stated: {', '.join(sorted(stats.refused))}.")
     if stats.unreadable:
@@ -159,7 +158,7 @@ def debian_command(
 
     One entry a family of packages that say the same; a source package's entries go to one split.
     """
-    from laconic.data.debian import build_debian
+    from laconic.study.corpora.debian import build_debian
 
     stats = build_debian(out, lists=lists, validation=validation, seed=seed)
     if as_json:
@@ -167,8 +166,7 @@ def debian_command(
         return
     for name, pairs in stats.splits.items():
         print(f"{out / name}.jsonl: {pairs:,} pairs")
-    left_out = ", ".join(f"{count:,} {reason}" for reason, count in stats.left_out.most_common())
-    print(f"{stats.packages:,} packages of {stats.sources:,} source packages read; left out: {left_out or 'none'}.")
+    print(f"{stats.packages:,} packages of {stats.sources:,} source packages read; left out: {stats.reasons}.")
 
 
 @app.command("columns")

@@ -103,7 +103,7 @@ def _learnt_from() -> frozenset[str]:
 
 def _corpus(folder: Path, seen: Collection[str]) -> Path:
     """Build the corpus unless it is there."""
-    from laconic.data.docstrings import build_corpus
+    from laconic.study.corpora.docstrings import build_corpus
 
     if not (folder / "test.jsonl").is_file():
         with progress("Collecting docstrings") as bar:

@@ -1,9 +1,9 @@
 """Data sets made into what a paper's models read: Gigaword, DUC, SAMSum, CNN/DailyMail.
 
 Gigaword and DUC: facts of the preparation by Rush et al. (2015). Tokens are our own rules where the text is not
-tokenized already (theirs: the parses of Annotated Gigaword, NLTK's Treebank tokenizer for DUC), and so are sentence ends
-(theirs: NLTK's), so that single records can differ from theirs. SAMSum and CNN/DailyMail: as Li et al. (2021) read them,
-cased, untokenized text, nothing left out.
+tokenized already (theirs: the parses of Annotated Gigaword, NLTK's Treebank tokenizer for DUC), and so are sentence
+ends (theirs: NLTK's), so that single records can differ from theirs. SAMSum and CNN/DailyMail: as Li et al. (2021)
+read them, cased, untokenized text, nothing left out.
 """
 
 from __future__ import annotations

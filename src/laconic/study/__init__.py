@@ -1,1 +1,1 @@
-"""What is there to study: comparisons, tuning, attention as alignment, human evaluation, calibration."""
+"""What is there to study: comparisons, tuning, attention as alignment, human evaluation, calibration, corpora."""

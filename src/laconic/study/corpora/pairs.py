@@ -1,11 +1,16 @@
-"""What the makers of corpora share: doubles and near doubles are left out, and whole groups are held out."""
+"""What makers of corpora share: doubles and near doubles are left out, whole groups held out, splits written."""
 
 from __future__ import annotations
 
 import hashlib
+import json
 import re
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
 from statistics import median
+from typing import Any
 
 _SHINGLE = 5
 _WORDS = re.compile(r"[a-z0-9]+")
@@ -16,11 +21,34 @@ def words_of(text: str) -> list[str]:
     return _WORDS.findall(text.lower())
 
 
-class Doubles:
+@dataclass(frozen=True, slots=True)
+class CorpusPair:
+    """A pair with its name and the group, such as a package, that goes to one split as a whole."""
+
+    group: str
+    name: str
+    summary: str
+    document: str
+
+
+@dataclass(slots=True)
+class CorpusStats:
+    """What happened on the way: counts for the user."""
+
+    left_out: Counter[str] = field(default_factory=Counter)
+    splits: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def reasons(self) -> str:
+        """What was left out, in words."""
+        return ", ".join(f"{count:,} {reason}" for reason, count in self.left_out.most_common()) or "none"
+
+
+class SeenPairs:
     """Remembers the pairs that were kept, wherever they came from.
 
     Args:
-        near: a larger share of a body's 5-grams seen before makes it a near duplicate.
+        near: a larger share of a document's 5-grams seen before makes it a near duplicate.
     """
 
     def __init__(self, near: float = 0.5) -> None:
@@ -28,10 +56,10 @@ class Doubles:
         self._exact: set[int] = set()
         self._shingles: set[int] = set()
 
-    def refuse(self, summary: str, body: str) -> str:
+    def refuse(self, pair: CorpusPair) -> str:
         """Why this pair is left out, or nothing: then it is remembered."""
-        words = words_of(body)
-        keys = {_key(["s", *words_of(summary)]), _key(["b", *words])}
+        words = words_of(pair.document)
+        keys = {_key(["s", *words_of(pair.summary)]), _key(["b", *words])}
         if keys & self._exact:
             return "duplicate"
         shingles = {_key(words[start : start + _SHINGLE]) for start in range(max(1, len(words) - _SHINGLE + 1))}
@@ -64,3 +92,13 @@ def hold_out(counts: Mapping[str, int], records: int, seed: int = 0) -> set[str]
 def shuffled(text: str) -> str:
     """A key to sort by: an order that looks random and is the same everywhere."""
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def write_splits(out: Path, splits: Mapping[str, Iterable[CorpusPair]], group: str) -> None:
+    """Write ``SPLIT.jsonl`` for each split into ``out``; ``group`` is what its records call theirs."""
+    out.mkdir(parents=True, exist_ok=True)
+    for split, pairs in splits.items():
+        with (out / f"{split}.jsonl").open("w", encoding="utf-8") as handle:
+            for pair in pairs:
+                row = {"id": pair.name, "document": pair.document, "summary": pair.summary, group: pair.group}
+                handle.write(json.dumps(row, ensure_ascii=False) + "\n")

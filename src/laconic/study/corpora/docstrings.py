@@ -36,10 +36,18 @@ from pathlib import Path
 from statistics import mean, median
 from typing import Any, Protocol
 
-from laconic.data.archives import ArchivedPackage, read_archives
-from laconic.data.docstring_text import Parts, clean_docstring
-from laconic.data.doubles import Doubles, hold_out, shuffled, words_of
 from laconic.errors import DataError
+from laconic.study.corpora.archives import ArchivedPackage, read_archives
+from laconic.study.corpora.docstring_text import Parts, clean_docstring
+from laconic.study.corpora.pairs import (
+    CorpusPair,
+    CorpusStats,
+    SeenPairs,
+    hold_out,
+    shuffled,
+    words_of,
+    write_splits,
+)
 
 STANDARD_LIBRARY = "python"
 MIN_BODY_WORDS = 15
@@ -73,24 +81,13 @@ class Readable(Protocol):
     def read_bytes(self) -> bytes: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Pair:
-    """A pair with where it came from."""
-
-    package: str
-    name: str
-    parts: Parts
-
-
 @dataclass(slots=True)
-class CorpusStats:
-    """What happened on the way: counts for the user and for ``stats.json``."""
+class DocstringStats(CorpusStats):
+    """What was read; for ``stats.json``."""
 
     files: int = 0
     unreadable: int = 0
     docstrings: int = 0
-    left_out: Counter[str] = field(default_factory=Counter)
-    splits: dict[str, dict[str, Any]] = field(default_factory=dict)
     licences: dict[str, str] = field(default_factory=dict)  # of the packages read from archives, with version
     refused: dict[str, str] = field(default_factory=dict)  # packages not read for their licence
     seconds: float = 0.0
@@ -116,7 +113,7 @@ def build_corpus(
     validation: int | None = None,
     in_training: Collection[str] = (),
     progress: Callable[[float, float], object] | None = None,
-) -> CorpusStats:
+) -> DocstringStats:
     """Write ``train.jsonl``, ``validation.jsonl``, ``test.jsonl`` and ``stats.json`` into ``out``.
 
     Args:
@@ -132,7 +129,7 @@ def build_corpus(
         DataError: no pairs were found.
     """
     started = time.monotonic()
-    stats = CorpusStats()
+    stats = DocstringStats()
     files: list[tuple[str, str, Readable]]
     if archives is None:
         files = list(find_files(installed_roots() if roots is None else roots, standard_library))
@@ -142,21 +139,12 @@ def build_corpus(
     if not pairs:
         raise DataError("No usable docstrings were found; give --root a folder of Python packages.")
     splits = split_by_package(pairs, validation, in_training)
-    out.mkdir(parents=True, exist_ok=True)
-    for split, chosen in splits.items():
-        _write_split(out / f"{split}.jsonl", chosen)
-        stats.splits[split] = describe(chosen)
+    write_splits(out, splits, "package")
+    stats.splits = {split: describe(chosen) for split, chosen in splits.items()}
     text = json.dumps(stats.as_dict(), indent=2, ensure_ascii=False)
     (out / "stats.json").write_text(text + "\n", encoding="utf-8")
     stats.seconds = time.monotonic() - started
     return stats
-
-
-def _write_split(path: Path, pairs: Sequence[Pair]) -> None:
-    with path.open("w", encoding="utf-8") as handle:
-        for pair in pairs:
-            row = {"id": pair.name, "document": pair.parts.body, "summary": pair.parts.summary, "package": pair.package}
-            handle.write(json.dumps(row, ensure_ascii=False) + "\n")
 
 
 # ------------------------------------------------------------------------------------------ files
@@ -187,7 +175,7 @@ def find_files(roots: Sequence[Path], standard_library: bool = True) -> Iterator
     yield from sorted(found)
 
 
-def archived_files(packages: Sequence[ArchivedPackage], stats: CorpusStats) -> Iterator[tuple[str, str, Readable]]:
+def archived_files(packages: Sequence[ArchivedPackage], stats: DocstringStats) -> Iterator[tuple[str, str, Readable]]:
     """The same of archives, as far as their licence is permissive; what was read and what not goes into ``stats``."""
     for package in packages:
         if package.licence is None:
@@ -226,11 +214,11 @@ def _python_files(root: Path) -> Iterator[Path]:
 
 def collect_pairs(
     files: Sequence[tuple[str, str, Readable]],
-    stats: CorpusStats,
+    stats: DocstringStats,
     progress: Callable[[float, float], object] | None = None,
-) -> Iterator[Pair]:
+) -> Iterator[CorpusPair]:
     """Parse the files, clean their docstrings and leave out what the module's description says."""
-    unique = Doubles()
+    unique = SeenPairs()
     with _without_collector():
         yield from _collect(files, stats, unique, progress)
 
@@ -249,10 +237,10 @@ def _without_collector() -> Iterator[None]:
 
 def _collect(
     files: Sequence[tuple[str, str, Readable]],
-    stats: CorpusStats,
-    unique: Doubles,
+    stats: DocstringStats,
+    unique: SeenPairs,
     progress: Callable[[float, float], object] | None,
-) -> Iterator[Pair]:
+) -> Iterator[CorpusPair]:
     for number, (package, name, path) in enumerate(files, start=1):
         stats.files += 1
         try:
@@ -263,12 +251,14 @@ def _collect(
         for qualified, text in found:
             stats.docstrings += 1
             parts, reason = judge(text)
-            if parts is not None and not reason:
-                reason = unique.refuse(parts.summary, parts.body)
-            if parts is None or reason:
+            place = f"{name.removesuffix('.py').replace('/', '.')}:{qualified}"
+            pair = CorpusPair(package, place, parts.summary, parts.body) if parts else None
+            if pair is not None and not reason:
+                reason = unique.refuse(pair)
+            if pair is None or reason:
                 stats.left_out[reason] += 1
             else:
-                yield Pair(package, f"{name.removesuffix('.py').replace('/', '.')}:{qualified}", parts)
+                yield pair
         if progress and (number % 50 == 0 or number == len(files)):
             progress(number, len(files))
 
@@ -329,8 +319,8 @@ def overlap(parts: Parts) -> float:
 
 
 def split_by_package(
-    pairs: Sequence[Pair], validation: int | None = None, in_training: Collection[str] = ()
-) -> dict[str, list[Pair]]:
+    pairs: Sequence[CorpusPair], validation: int | None = None, in_training: Collection[str] = ()
+) -> dict[str, list[CorpusPair]]:
     """Assign whole packages: in the order of a hash of their names, test and validation fill up to their share.
 
     A package that would take more than its split's share by far stays in the training split, and so do the standard
@@ -338,14 +328,14 @@ def split_by_package(
     a fair sample of its packages. With ``validation`` the validation split has at most so many pairs and the test
     split none.
     """
-    counts = Counter(pair.package for pair in pairs if pair.package not in {STANDARD_LIBRARY, *in_training})
+    counts = Counter(pair.group for pair in pairs if pair.group not in {STANDARD_LIBRARY, *in_training})
     if validation is None:
         home = _shares(counts, len(pairs))
     else:
         home = dict.fromkeys(hold_out(counts, validation), "validation")
-    result: dict[str, list[Pair]] = {"train": [], "validation": [], "test": []}
-    for pair in sorted(pairs, key=lambda pair: shuffled(f"{pair.package} {pair.name}")):
-        result[home.get(pair.package, "train")].append(pair)
+    result: dict[str, list[CorpusPair]] = {"train": [], "validation": [], "test": []}
+    for pair in sorted(pairs, key=lambda pair: shuffled(f"{pair.group} {pair.name}")):
+        result[home.get(pair.group, "train")].append(pair)
     return result
 
 
@@ -362,13 +352,13 @@ def _shares(counts: Counter[str], total: int) -> dict[str, str]:
     return home
 
 
-def describe(pairs: Sequence[Pair]) -> dict[str, Any]:
+def describe(pairs: Sequence[CorpusPair]) -> dict[str, Any]:
     """Counts and lengths of one split, its packages with the number of their pairs."""
-    bodies = [len(pair.parts.body.split()) for pair in pairs] or [0]
-    summaries = [len(pair.parts.summary.split()) for pair in pairs] or [0]
+    bodies = [len(pair.document.split()) for pair in pairs] or [0]
+    summaries = [len(pair.summary.split()) for pair in pairs] or [0]
     return {
         "pairs": len(pairs),
         "document_words": {"mean": round(mean(bodies), 1), "median": median(bodies), "max": max(bodies)},
         "summary_words": {"mean": round(mean(summaries), 1), "median": median(summaries), "max": max(summaries)},
-        "packages": dict(Counter(pair.package for pair in pairs).most_common()),
+        "packages": dict(Counter(pair.group for pair in pairs).most_common()),
     }

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from laconic.data.docstring_text import clean_docstring
-from laconic.data.docstrings import (
+from laconic.errors import DataError
+from laconic.study.corpora.docstring_text import clean_docstring
+from laconic.study.corpora.docstrings import (
     STANDARD_LIBRARY,
-    Pair,
+    CorpusPair,
     Parts,
     build_corpus,
     docstrings_of,
@@ -19,7 +20,6 @@ from laconic.data.docstrings import (
     overlap,
     split_by_package,
 )
-from laconic.errors import DataError
 
 PROSE = "The counters are reset before each pass over the records, so that results do not add up."
 
@@ -212,10 +212,10 @@ def test_nothing_is_imported(tmp_path: Path) -> None:
 
 
 def test_large_packages_and_the_standard_library_stay_in_training() -> None:
-    pairs = [Pair(STANDARD_LIBRARY, "x", Parts("", ""))] * 5 + [Pair("huge", "x", Parts("", ""))] * 60
-    pairs += [Pair(f"p{number % 35}", "x", Parts("", "")) for number in range(35)]
+    pairs = [CorpusPair(STANDARD_LIBRARY, "x", "", "")] * 5 + [CorpusPair("huge", "x", "", "")] * 60
+    pairs += [CorpusPair(f"p{number % 35}", "x", "", "") for number in range(35)]
     splits = split_by_package(pairs)
-    assert {pair.package for pair in splits["train"]} >= {STANDARD_LIBRARY, "huge"}
+    assert {pair.group for pair in splits["train"]} >= {STANDARD_LIBRARY, "huge"}
     assert len(splits["validation"]) == len(splits["test"]) == 10
 
 

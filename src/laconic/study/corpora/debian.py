@@ -13,19 +13,18 @@ from __future__ import annotations
 
 import gzip
 import io
-import json
 import lzma
 import re
 import subprocess
 import zlib
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from laconic.data.doubles import Doubles, hold_out, shuffled
 from laconic.errors import DataError
+from laconic.study.corpora.pairs import CorpusPair, CorpusStats, SeenPairs, hold_out, shuffled, write_splits
 
 LISTS = Path("/var/lib/apt/lists")
 MIN_WORDS = {"document": 15, "summary": 2}
@@ -38,24 +37,12 @@ _SECOND = re.compile(
 _ITEM = re.compile(r"[-*+•o]\s")
 
 
-@dataclass(frozen=True, slots=True)
-class Description:
-    """One package of the index."""
-
-    package: str
-    source: str
-    synopsis: str
-    text: str
-
-
 @dataclass(slots=True)
-class DebianStats:
-    """What happened: counts for the user."""
+class DebianStats(CorpusStats):
+    """With the number of packages read, and of the source packages that they are made from."""
 
     packages: int = 0
     sources: int = 0
-    left_out: Counter[str] = field(default_factory=Counter)
-    splits: dict[str, int] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -79,56 +66,41 @@ def build_debian(out: Path, *, lists: Path = LISTS, validation: int | None = Non
         DataError: apt has no index there, or it cannot be read.
     """
     descriptions = read_descriptions(lists)
-    stats = DebianStats(len(descriptions), len({entry.source for entry in descriptions}))
-    kept = one_a_family(descriptions, stats)
-    held = hold_out(Counter(entry.source for entry in kept), validation, seed) if validation else set()
-    splits = {"train": [entry for entry in kept if entry.source not in held]}
+    stats = DebianStats(packages=len(descriptions), sources=len({pair.group for pair in descriptions}))
+    kept = sorted(one_a_family(descriptions, stats), key=lambda pair: shuffled(pair.name))
+    held = hold_out(Counter(pair.group for pair in kept), validation, seed) if validation else set()
+    splits = {"train": [pair for pair in kept if pair.group not in held]}
     if validation:
-        splits["validation"] = [entry for entry in kept if entry.source in held]
-    out.mkdir(parents=True, exist_ok=True)
-    for split, chosen in splits.items():
-        stats.splits[split] = len(chosen)
-        with (out / f"{split}.jsonl").open("w", encoding="utf-8") as handle:
-            for entry in sorted(chosen, key=lambda entry: shuffled(entry.package)):
-                row = {
-                    "id": entry.package,
-                    "source_package": entry.source,
-                    "document": entry.text,
-                    "summary": entry.synopsis,
-                }
-                handle.write(json.dumps(row, ensure_ascii=False) + "\n")
+        splits["validation"] = [pair for pair in kept if pair.group in held]
+    stats.splits = {split: len(chosen) for split, chosen in splits.items()}
+    write_splits(out, splits, "source_package")
     return stats
 
 
-def one_a_family(descriptions: Sequence[Description], stats: DebianStats) -> list[Description]:
+def one_a_family(descriptions: Sequence[CorpusPair], stats: DebianStats) -> list[CorpusPair]:
     """The first of each family and of its other packages those that have something else to say."""
-    kept: list[Description] = []
-    families: defaultdict[str, Doubles] = defaultdict(Doubles)
-    everywhere = Doubles(near=1.0)
-    for entry in sorted(descriptions, key=_rank):
-        short = [side for side, text in (("document", entry.text), ("summary", entry.synopsis)) if _short(side, text)]
-        reason = f"{short[0]} too short" if short else families[entry.source].refuse(entry.synopsis, entry.text)
-        reason = reason or everywhere.refuse(entry.synopsis, entry.text)
+    kept: list[CorpusPair] = []
+    families: defaultdict[str, SeenPairs] = defaultdict(SeenPairs)
+    everywhere = SeenPairs(near=1.0)
+    for pair in sorted(descriptions, key=_rank):
+        short = [side for side, least in MIN_WORDS.items() if len(getattr(pair, side).split()) < least]
+        reason = f"{short[0]} too short" if short else families[pair.group].refuse(pair) or everywhere.refuse(pair)
         if reason:
             stats.left_out[reason] += 1
         else:
-            kept.append(entry)
+            kept.append(pair)
     return kept
 
 
-def _rank(entry: Description) -> tuple[bool, bool, int, str]:
+def _rank(pair: CorpusPair) -> tuple[bool, bool, int, str]:
     """What is read first: programs and libraries, of these the one that the source is named after, short names."""
-    return bool(_SECOND.search(entry.package)), entry.package != entry.source, len(entry.package), entry.package
-
-
-def _short(side: str, text: str) -> bool:
-    return len(text.split()) < MIN_WORDS[side]
+    return bool(_SECOND.search(pair.name)), pair.name != pair.group, len(pair.name), pair.name
 
 
 # --------------------------------------------------------------------------------------- reading
 
 
-def read_descriptions(lists: Path = LISTS) -> list[Description]:
+def read_descriptions(lists: Path = LISTS) -> list[CorpusPair]:
     """Every package of the index once, with its English description.
 
     Raises:
@@ -140,7 +112,7 @@ def read_descriptions(lists: Path = LISTS) -> list[Description]:
         if not match["packages"]:
             for stanza in _stanzas(path):
                 texts.setdefault(stanza.get("Description-md5", ""), stanza.get("Description-en", ""))
-    packages: dict[str, Description] = {}
+    packages: dict[str, CorpusPair] = {}
     for path, match in found:
         if match["packages"]:
             for stanza in _stanzas(path):
@@ -149,7 +121,7 @@ def read_descriptions(lists: Path = LISTS) -> list[Description]:
                 if name not in packages and "\n" in text:
                     synopsis, _, rest = text.partition("\n")
                     source = stanza.get("Source", name).split()[0]
-                    packages[name] = Description(name, source, synopsis.strip(), plain_text(rest))
+                    packages[name] = CorpusPair(source, name, synopsis.strip(), plain_text(rest))
     if not packages:
         raise DataError(
             f"{lists} has no package descriptions: run apt-get update once, as root, on Debian or Ubuntu (in a "

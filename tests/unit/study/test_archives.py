@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from laconic.data.archives import is_permissive_expression, permissive_licence, read_archives
-from laconic.data.docstrings import build_corpus
-from laconic.data.doubles import hold_out
 from laconic.errors import DataError
+from laconic.study.corpora.archives import is_permissive_expression, permissive_licence, read_archives
+from laconic.study.corpora.docstrings import build_corpus
+from laconic.study.corpora.pairs import hold_out
 
 DOCSTRING = '''def f():
     """Return the apple number {0} of a garden.

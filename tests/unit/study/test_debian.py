@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from laconic.data.debian import build_debian, plain_text, read_descriptions
 from laconic.errors import DataError
+from laconic.study.corpora.debian import build_debian, plain_text, read_descriptions
 
 PREFIX = "deb.example.org_debian_dists_"
 PROSE = (
@@ -99,7 +99,7 @@ def test_splits_share_no_source_package(tmp_path: Path) -> None:
 def test_descriptions_inside_packages_need_no_translation(tmp_path: Path) -> None:
     text = f"Package: kite\nDescription: flies\n {PROSE}\n"
     (tmp_path / f"{PREFIX}one_main_binary-amd64_Packages").write_text(text, encoding="utf-8")
-    assert [(entry.package, entry.text) for entry in read_descriptions(tmp_path)] == [("kite", PROSE)]
+    assert [(pair.name, pair.document) for pair in read_descriptions(tmp_path)] == [("kite", PROSE)]
 
 
 def test_no_index(tmp_path: Path) -> None:

@@ -1,0 +1,1 @@
+"""Corpora made of what is on this machine: docstrings, descriptions of Debian packages."""
