@@ -25,11 +25,11 @@ import numpy as np
 import tokenizers
 from tokenizers import decoders, models, pre_tokenizers, trainers
 
-from laconic.data.spans.job import select_spans
-from laconic.data.spans.reading import documents
-from laconic.data.spans.scoring import BlockScorer
-from laconic.data.spans.settings import SpanSettings
-from laconic.data.spans.units import TokenUnits, one_thread
+from laconic.study.spans.corpus import documents
+from laconic.study.spans.scoring import BlockScorer
+from laconic.study.spans.selection import select_spans
+from laconic.study.spans.settings import SpanSettings
+from laconic.study.spans.tokens import VocabularySpanTokenizer, one_thread
 
 FILES = 8
 
@@ -89,7 +89,7 @@ def measure(corpus: Path, out: Path, settings: SpanSettings, workers: int) -> tu
 
 def stages(corpus: Path, settings: SpanSettings, megabytes: float) -> None:
     """CPU seconds a megabyte of the first pass, part by part, on one file."""
-    units = TokenUnits(Path(settings.tokenizer))
+    units = VocabularySpanTokenizer(Path(settings.tokenizer))
     start = time.process_time()
     texts = [text for _, text in documents(corpus / "part-0.jsonl", text="file", column=None, on_skip=None)]
     read = time.process_time()

@@ -140,6 +140,8 @@ def test_ray_that_is_not_installed(
 
 
 def test_no_torch_is_needed() -> None:
-    code = "import sys, laconic.data.spans.job; print(sorted({'torch', 'transformers', 'ray'} & set(sys.modules)))"
+    code = (
+        "import sys, laconic.study.spans.selection; print(sorted({'torch', 'transformers', 'ray'} & set(sys.modules)))"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=os.environ)
     assert done.stdout == "[]\n"

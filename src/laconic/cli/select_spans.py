@@ -16,7 +16,7 @@ from laconic.text.control import safe_print as print
 
 @dataclass(frozen=True)
 class Selection:
-    """The fields of `laconic.data.spans.settings.SpanSettings`."""
+    """The fields of `laconic.study.spans.settings.SpanSettings`."""
 
     k: Annotated[int, typer.Option("--k", metavar="N", help="How many pairs of spans to keep.")]
     tokenizer: Annotated[str, typer.Option(help="What lengths count: the tokens of a folder or hub id, or words.")] = (
@@ -73,8 +73,8 @@ def select_spans_command(
 
     The same command goes on with a job that was interrupted. The output does not depend on the number of workers.
     """
-    from laconic.data.spans.job import select_spans
-    from laconic.data.spans.settings import SpanSettings, parse_weights
+    from laconic.study.spans.selection import select_spans
+    from laconic.study.spans.settings import SpanSettings, parse_weights
 
     inputs = [*(input or []), *(files or [])]
     if not inputs:

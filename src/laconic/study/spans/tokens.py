@@ -1,11 +1,14 @@
-"""What the lengths of spans are counted in: the tokens of a trained tokenizer, or words."""
+"""What the lengths of spans are counted in: words, or the tokens of a tokenizer from a folder or the hub."""
 
 from __future__ import annotations
 
+import hashlib
+import logging
 import os
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -13,13 +16,17 @@ from pathlib import Path
 
 import numpy as np
 import tokenizers
+from huggingface_hub import hf_hub_download
 from numpy.typing import NDArray
 
-from laconic.text.base import read_backend
+from laconic.data.subset import WORD
+from laconic.errors import ConfigError
+from laconic.study.spans.settings import WORDS
+from laconic.text.base import TOKENIZER_FILE, read_backend
 from laconic.text.normalization import extend_over_marks
 
-WORD = re.compile(r"[\u4e00-\u9fff\u3040-\u30ff]|\w+|[^\w\s]")  # words and signs, Han and kana one by one
 _MOST_WORDS = 500_000
+_HUB_ID = re.compile(r"[\w.\-]+/[\w.\-]+")
 
 Span = tuple[int, int]
 
@@ -27,18 +34,18 @@ BLANK, PART, SOLID = 0, 1, 2  # a token is white space, bytes of a character, or
 
 
 @dataclass(frozen=True, slots=True)
-class Encoded:
+class TokenizedDocument:
     """The tokens of a text, and a function from a token's number to the characters it came from."""
 
     tokens: NDArray[np.int32]
     span: Callable[[int], Span]
 
 
-class Units(ABC):
+class SpanTokenizer(ABC):
     """Texts to numbers, and numbers to the places they came from. Equal numbers are equal tokens (within `forget`)."""
 
     @abstractmethod
-    def encode(self, texts: Sequence[str]) -> list[Encoded]:
+    def encode(self, texts: Sequence[str]) -> list[TokenizedDocument]:
         """The tokens of each text."""
 
     def ids(self, text: str) -> list[int]:
@@ -66,7 +73,7 @@ class Units(ABC):
         """Drop all numbers if there are too many; those handed out so far will not be used any more."""
 
 
-class WordUnits(Units):
+class WordSpanTokenizer(SpanTokenizer):
     """Words and signs by rule, numbered as they come."""
 
     def __init__(self, lowercase: bool) -> None:
@@ -74,13 +81,12 @@ class WordUnits(Units):
         self._numbers: dict[str, int] = {}
         self._words: list[str] = []
 
-    def encode(self, texts: Sequence[str]) -> list[Encoded]:
-        """See `Units`."""
+    def encode(self, texts: Sequence[str]) -> list[TokenizedDocument]:
         found = []
         for text in texts:
             spans = [match.span() for match in WORD.finditer(text)]
             numbers = self._numbered([text[start:end] for start, end in spans])
-            found.append(Encoded(np.array(numbers, dtype=np.int32), spans.__getitem__))
+            found.append(TokenizedDocument(np.array(numbers, dtype=np.int32), spans.__getitem__))
         return found
 
     def _numbered(self, words: list[str]) -> list[int]:
@@ -93,30 +99,25 @@ class WordUnits(Units):
         return found
 
     def kinds(self, tokens: NDArray[np.int32]) -> None:
-        """See `Units`."""
         return
 
     def is_blank(self, tokens: NDArray[np.int32]) -> bool:
-        """See `Units`."""
         return False
 
     def content(self, tokens: NDArray[np.int32]) -> bytes:
-        """See `Units`."""
         return "\n".join(self._words[token] for token in tokens).encode()
 
     @property
     def full(self) -> bool:
-        """See `Units`."""
         return len(self._words) > _MOST_WORDS
 
     def forget(self) -> None:
-        """See `Units`."""
         if self.full:
             self._numbers.clear()
             self._words.clear()
 
 
-class TokenUnits(Units):
+class VocabularySpanTokenizer(SpanTokenizer):
     """The tokens of a ``tokenizer.json``. Special tokens are not looked for in the text.
 
     What the vocabulary does not know matches nothing, not even itself: such tokens get numbers of their own.
@@ -138,11 +139,10 @@ class TokenUnits(Units):
     def _shown(self, tokens: list[int]) -> str:
         return self._backend.decode(tokens, skip_special_tokens=False)
 
-    def encode(self, texts: Sequence[str]) -> list[Encoded]:
-        """See `Units`."""
+    def encode(self, texts: Sequence[str]) -> list[TokenizedDocument]:
         encodings = self._backend.encode_batch(list(texts), add_special_tokens=False)
         return [
-            Encoded(self._numbered(np.array(encoding.ids, dtype=np.int32)), partial(_span, text, encoding))
+            TokenizedDocument(self._numbered(np.array(encoding.ids, dtype=np.int32)), partial(_span, text, encoding))
             for text, encoding in zip(texts, encodings, strict=True)
         ]
 
@@ -153,21 +153,19 @@ class TokenUnits(Units):
         return tokens
 
     def ids(self, text: str) -> list[int]:
-        """See `Units`; unknown tokens have the vocabulary's number here."""
+        """Unknown tokens have the vocabulary's number here."""
         return self._backend.encode(text, add_special_tokens=False).ids
 
     def kinds(self, tokens: NDArray[np.int32]) -> NDArray[np.uint8]:
-        """See `Units`."""
         return self._kinds[np.minimum(tokens, self._size)]
 
     def is_blank(self, tokens: NDArray[np.int32]) -> bool:
-        """See `Units`. Bytes of a character that was cut say nothing of it, so they do not count as text."""
+        """Bytes of a character that was cut say nothing of it, so they do not count as text."""
         if (tokens >= self._size).any():
             return False
         return not self._shown(tokens.tolist()).replace("\ufffd", "").strip()
 
     def content(self, tokens: NDArray[np.int32]) -> bytes:
-        """See `Units`."""
         return tokens.astype("<i4").tobytes()
 
 
@@ -177,11 +175,51 @@ def _span(text: str, encoding: tokenizers.Encoding, token: int) -> Span:
     return here if text.isascii() or not rest else extend_over_marks(text, [here, *rest])[0]
 
 
-def open_units(tokenizer: Path | None, lowercase: bool) -> Units:
+def open_tokenizer(tokenizer: Path | None, lowercase: bool) -> SpanTokenizer:
     """Words where there is no tokenizer file."""
-    return WordUnits(lowercase) if tokenizer is None else TokenUnits(tokenizer)
+    return WordSpanTokenizer(lowercase) if tokenizer is None else VocabularySpanTokenizer(tokenizer)
 
 
 def one_thread() -> None:
     """The tokenizer uses no threads of its own: the number of workers says how many cores are used."""
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
+
+
+# -------------------------------------------------------------------------------------- finding one
+
+
+def find_tokenizer(name: str) -> Path | None:
+    """The ``tokenizer.json`` of a folder (a model, a run, a tokenizer), a file or a hub id; None for ``words``.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    if name == WORDS:
+        return None
+    place = Path(name).expanduser()
+    if place.is_file():
+        return place
+    for folder in (place, place / "tokenizer", place / "model"):
+        if (folder / TOKENIZER_FILE).is_file():
+            return folder / TOKENIZER_FILE
+    if place.is_dir() or not _HUB_ID.fullmatch(name):
+        raise ConfigError(
+            f"--tokenizer '{name}' is neither words, nor a folder with a {TOKENIZER_FILE}, nor a hub id (owner/name)."
+        )
+    logging.getLogger("huggingface_hub").setLevel(logging.ERROR)
+    with suppress(Exception):  # what is here already is used as it is
+        return Path(hf_hub_download(name, TOKENIZER_FILE, local_files_only=True))
+    try:
+        return Path(hf_hub_download(name, TOKENIZER_FILE))
+    except Exception as error:  # the hub client's errors, httpx's and OSError have no common base
+        reason = str(error).strip().split("\n")[0].split(". ")[0]
+        raise ConfigError(
+            f"The tokenizer {name} could not be loaded from the hub ({reason}); give a folder that holds it, or use "
+            "--tokenizer words."
+        ) from None
+
+
+def fingerprint(path: Path | None) -> str:
+    """Of the file's content; of the rule for words."""
+    content = WORD.pattern.encode() if path is None else path.read_bytes()
+    return hashlib.sha256(content).hexdigest()

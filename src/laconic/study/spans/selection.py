@@ -1,35 +1,35 @@
 """A whole selection: plan, first pass, choice, second pass, shuffled files; gone on with after an interruption.
 
-Everything on the way lies in ``OUT/.selection``, each piece in a file of its own that appears when it is complete. So a
-job that was killed does again only what was not, and the bytes are the same. That folder is removed at the end.
+Everything on the way lies in ``OUT/.selection``, what is made of a shard or for an output file in a file of its own
+that appears when it is complete. So a job that was killed does again only what was not, and the bytes are the same.
+That folder is removed at the end. Each step reads the plan and writes files, and gives nothing back but an error, so it
+is all the same which process does it.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from laconic.data.spans.choose import Threshold, choose, report
-from laconic.data.spans.files import read_json, write_json
-from laconic.data.spans.manifest import MANIFEST, describe
-from laconic.data.spans.pieces import Plan, emit_piece, merge_piece, perform, place_of, scan_piece
-from laconic.data.spans.reading import find_shards
-from laconic.data.spans.scan import read_candidates
-from laconic.data.spans.settings import SpanSettings
-from laconic.data.spans.tokenizer_files import find_tokenizer, fingerprint
-from laconic.data.spans.units import one_thread
-from laconic.errors import ConfigError, DataError, LaconicError
+from laconic.errors import DISK_FULL, ConfigError, DataError, DiskFullError, LaconicError
 from laconic.files import LOCK, only_here, part_of
 from laconic.jobs import Pool, Processes, RayCluster, as_finished, import_ray
+from laconic.study.spans.candidates import find_candidates, read_candidates
+from laconic.study.spans.corpus import Shard, find_shards
+from laconic.study.spans.ranking import best_candidates
+from laconic.study.spans.records import MANIFEST, describe, write_chosen, write_shuffled
+from laconic.study.spans.settings import SpanSettings
+from laconic.study.spans.tokens import SpanTokenizer, find_tokenizer, fingerprint, one_thread, open_tokenizer
 
 Work = Callable[[int], LaconicError | None]  # writes files, so that it is all the same who does it
 Run = Callable[[Work, Sequence[int]], Iterator[tuple[int, LaconicError | None]]]
@@ -42,7 +42,7 @@ _OPTION = "--workers"
 
 
 @dataclass(frozen=True)
-class Result:
+class SelectionResult:
     """``complete_before``: there was nothing left to do."""
 
     manifest: dict[str, Any]
@@ -59,7 +59,7 @@ def select_spans(
     ray: bool = False,
     overwrite: bool = False,
     progress: OnProgress = lambda stage, done, total: None,
-) -> Result:
+) -> SelectionResult:
     """Select the best spans of a corpus and write them to a folder that trainings read.
 
     The output does not depend on ``workers`` (processes, or Ray's workers with ``ray``) nor on interruptions.
@@ -122,7 +122,7 @@ def _clear(out: Path) -> None:
             (out / name).unlink(missing_ok=True)
 
 
-def _finished(out: Path, settings: SpanSettings, mark: str, inputs: Sequence[str]) -> Result | None:
+def _finished(out: Path, settings: SpanSettings, mark: str, inputs: Sequence[str]) -> SelectionResult | None:
     """The result that is there already, if it is of the same settings and files."""
     if not (out / MANIFEST).is_file():
         return None
@@ -138,7 +138,7 @@ def _finished(out: Path, settings: SpanSettings, mark: str, inputs: Sequence[str
             "choose another folder, or start anew with --overwrite."
         )
     shutil.rmtree(out / WORK, ignore_errors=True)
-    return Result(manifest, True, manifest["warnings"])
+    return SelectionResult(manifest, True, manifest["warnings"])
 
 
 def _compare(out: Path, there: dict[str, Any], settings: SpanSettings) -> None:
@@ -152,11 +152,11 @@ def _compare(out: Path, there: dict[str, Any], settings: SpanSettings) -> None:
         )
 
 
-def _plan(out: Path, settings: SpanSettings, inputs: list[str], mark: str, tokenizer: Path | None) -> Plan:
+def _plan(out: Path, settings: SpanSettings, inputs: list[str], mark: str, tokenizer: Path | None) -> SelectionPlan:
     """The plan of an unfinished selection in the folder, or a new one."""
     work = out / WORK
     if (work / "plan.json").is_file():
-        plan = Plan.read(work / "plan.json")
+        plan = SelectionPlan.read(work / "plan.json")
         _compare(out, plan.settings.as_dict(), settings)
         if (plan.inputs, plan.tokenizer) != (inputs, mark):
             what = "inputs" if plan.inputs != inputs else "tokens"
@@ -174,12 +174,12 @@ def _plan(out: Path, settings: SpanSettings, inputs: list[str], mark: str, token
     if tokenizer is not None:  # so that every worker reads the same, and a later run too
         with part_of(work / "tokenizer.json") as file:
             file.write(tokenizer.read_bytes())
-    plan = Plan(settings, inputs, mark, shards)
+    plan = SelectionPlan(settings, inputs, mark, shards)
     write_json(work / "plan.json", plan.as_dict())
     return plan
 
 
-def _refuse_new(plan: Plan, inputs: list[str], out: Path) -> None:
+def _refuse_new(plan: SelectionPlan, inputs: list[str], out: Path) -> None:
     """A file that is missing is told when it is wanted; one that is new would be passed over."""
     try:
         now = {shard.name for shard in find_shards(inputs, out)}
@@ -197,27 +197,28 @@ def _refuse_new(plan: Plan, inputs: list[str], out: Path) -> None:
 
 
 class _Job:
-    def __init__(self, out: Path, plan: Plan, run: Run, progress: OnProgress) -> None:
+    def __init__(self, out: Path, plan: SelectionPlan, run: Run, progress: OnProgress) -> None:
         self.out, self.plan, self.run, self.progress = out, plan, run, progress
         self.work = out / WORK
         self.sizes = [max(1, shard.size) for shard in plan.shards]
 
-    def finish(self) -> Result:
+    def finish(self) -> SelectionResult:
         everything = range(len(self.plan.shards))
         while True:
-            self._do("Scoring spans", scan_piece, self._missing("scan", ".json", everything), self.sizes)
+            self._do("Scoring spans", candidates_of_shard, self._missing("scan", ".json", everything), self.sizes)
             choice = self._choice()
-            self._do("Reading chosen spans", emit_piece, self._missing("emit", ".index", choice["shards"]), self.sizes)
+            waiting = self._missing("emit", ".index", choice["shards"])
+            self._do("Reading chosen spans", records_of_shard, waiting, self.sizes)
             if (self.work / "choice.json").is_file():
                 break
         (self.out / TRAIN).mkdir(exist_ok=True)
         files = choice["files"]
         waiting = [number for number, file in enumerate(files) if not (self.out / file["name"]).is_file()]
-        self._do("Shuffling", merge_piece, waiting, [file["records"] for file in files])
+        self._do("Shuffling", output_file, waiting, [file["records"] for file in files])
         manifest = describe(self.plan.settings, self.plan.tokenizer, self.plan.shards, self._scans(), choice)
         write_json(self.out / MANIFEST, manifest)
         shutil.rmtree(self.work, ignore_errors=True)
-        return Result(manifest, warnings=manifest["warnings"])
+        return SelectionResult(manifest, warnings=manifest["warnings"])
 
     def _missing(self, step: str, suffix: str, numbers: Sequence[int]) -> list[int]:
         return [number for number in numbers if not place_of(self.work, step, number).with_suffix(suffix).is_file()]
@@ -259,26 +260,29 @@ class _Job:
             for m1, m2, ml, count in scans[number]["histogram"]:
                 histogram[m1, m2, ml] += count
         _refuse_none(settings, [scans[number] for number in good], len(scans))
-        chosen = choose(settings, histogram, good, self._candidates)
-        parts = []
-        for number, rows in zip(good, chosen.rows, strict=True):
+        best = best_candidates(settings, histogram, good, self._candidates)
+        shards, orders, outputs, ceiling = [], [], [], 0
+        for number, rows in zip(good, best.rows, strict=True):
             with part_of(place_of(self.work, "chosen", number).with_suffix(".npy")) as file:
                 np.save(file, rows)
             if len(rows):
-                parts.append((number, self._candidates(number)[rows]))
+                chosen = self._candidates(number)[rows]
+                shards.append(number)
+                orders.append(chosen["order"].copy())
+                outputs.append(chosen["output"].copy())
+                ceiling += int((chosen["ml"] == settings.shape.ceiling).sum())
+        files = _files(settings, orders)
+        repeated = sum(map(len, outputs)) - len(np.unique(np.concatenate(outputs), axis=0))
+        score = best.threshold.score
         choice = {
-            "shards": [number for number, _ in parts],
-            "files": _files(settings, [part["order"] for _, part in parts]),
-            "threshold": _exact(chosen.threshold),
-            "reports": report(settings, [part for _, part in parts]),
+            "shards": shards,
+            "files": files,
+            "threshold": asdict(best.threshold) | {"score": float(score), "exact": str(score)},
+            # what high scores attract: output spans that occur again, and subsequences in full
+            "reports": {"duplicate_outputs": repeated, "longest_subsequence_at_ceiling": ceiling},
         }
         write_json(path, choice)
         return choice
-
-
-def _exact(threshold: Threshold) -> dict[str, Any]:
-    values = asdict(threshold)
-    return values | {"score": float(threshold.score), "exact": str(threshold.score)}
 
 
 def _files(settings: SpanSettings, orders: list[NDArray[np.uint64]]) -> list[dict[str, Any]]:
@@ -324,3 +328,114 @@ def _refuse_none(settings: SpanSettings, scans: list[dict[str, Any]], shards: in
     if not any(scan["candidates"] for scan in scans):
         over = f" scores above {settings.over}" if settings.over is not None else " holds text in both spans"
         raise DataError(f"No window{over}.")
+
+
+# ----------------------------------------------------------------------------------- one step, in any process
+
+
+@dataclass(frozen=True)
+class SelectionPlan:
+    """What an unfinished selection is of; ``plan.json``."""
+
+    settings: SpanSettings
+    inputs: list[str]
+    tokenizer: str
+    shards: list[Shard]
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "settings": self.settings.as_dict(),
+            "inputs": self.inputs,
+            "tokenizer": self.tokenizer,
+            "shards": [asdict(shard) for shard in self.shards],
+        }
+
+    @classmethod
+    def read(cls, path: Path) -> SelectionPlan:
+        """What was written of `as_dict`."""
+        values = read_json(path)
+        settings = SpanSettings.from_dict(values["settings"])
+        return cls(settings, values["inputs"], values["tokenizer"], [Shard(**shard) for shard in values["shards"]])
+
+
+@lru_cache(maxsize=1)
+def _opened(plan_path: str, written: int) -> tuple[SelectionPlan, SpanTokenizer]:
+    plan = SelectionPlan.read(Path(plan_path))
+    tokenizer = Path(plan_path).with_name("tokenizer.json")
+    return plan, open_tokenizer(tokenizer if tokenizer.is_file() else None, plan.settings.lowercase)
+
+
+def _open(work: Path) -> tuple[SelectionPlan, SpanTokenizer]:
+    path = work / "plan.json"
+    return _opened(str(path), path.stat().st_mtime_ns)
+
+
+def place_of(work: Path, step: str, number: int) -> Path:
+    """Where a step puts what it makes of a shard, without the suffix."""
+    return work / step / f"{number:05d}"
+
+
+def perform(step: Callable[[Path, int], None], work: Path, number: int) -> LaconicError | None:
+    """An error comes back as a plain value that every process can read."""
+    try:
+        step(work, number)
+    except DataError as error:
+        return DataError(str(error))
+    except LaconicError as error:
+        return error
+    except OSError as error:
+        sentence = f"{error.filename or work}: {error.strerror or error}. What was complete is kept."
+        return DiskFullError(sentence) if error.errno in DISK_FULL else LaconicError(sentence)
+    return None
+
+
+def candidates_of_shard(work: Path, number: int) -> None:
+    """The first pass over a shard."""
+    plan, tokenizer = _open(work)
+    place = place_of(work, "scan", number)
+    try:
+        counts = find_candidates(plan.settings, tokenizer, plan.shards[number], place.with_suffix(".bin"))
+        write_json(place.with_suffix(".json"), counts)  # says that the candidates are complete
+    except DataError as error:
+        _give_up(plan, place, error)
+
+
+def records_of_shard(work: Path, number: int) -> None:
+    """The second pass over a shard."""
+    plan, tokenizer = _open(work)
+    rows = np.load(place_of(work, "chosen", number).with_suffix(".npy"))
+    chosen = read_candidates(place_of(work, "scan", number).with_suffix(".bin"))[rows]
+    try:
+        write_chosen(plan.settings, tokenizer, plan.shards[number], chosen, place_of(work, "emit", number))
+    except DataError as error:
+        _give_up(plan, place_of(work, "scan", number), error)
+        (work / "choice.json").unlink(missing_ok=True)
+
+
+def _give_up(plan: SelectionPlan, place: Path, error: DataError) -> None:
+    """A shard that cannot be read is left out altogether, if that is allowed."""
+    if not plan.settings.skip_bad:
+        raise error
+    write_json(place.with_suffix(".json"), {"problem": str(error)})
+
+
+def output_file(work: Path, number: int) -> None:
+    """One of the files that trainings read."""
+    choice = read_json(work / "choice.json")
+    file = choice["files"][number]
+    sources = [place_of(work, "emit", shard) for shard in choice["shards"]]
+    written = write_shuffled(sources, file["low"], file["high"], work.parent / file["name"])
+    if written != file["records"]:
+        raise AssertionError(f"{file['name']}: {written} records instead of {file['records']}")
+
+
+def write_json(path: Path, value: Any) -> None:
+    """JSON with an end of line."""
+    with part_of(path) as file:
+        file.write((json.dumps(value, ensure_ascii=False, indent=1) + "\n").encode("utf-8", "surrogateescape"))
+
+
+def read_json(path: Path) -> Any:
+    """What `write_json` wrote."""
+    return json.loads(path.read_bytes().decode("utf-8", "surrogateescape"))

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from laconic.data.spans.scoring import BlockScorer, ScoreKey, Shape, clipped_matches, common_lengths, local_ids
 from laconic.errors import ConfigError
+from laconic.study.spans.scoring import BlockScorer, ScoreKey, Shape, clipped_matches, common_lengths, local_ids
 
 Counts = tuple[int, int, int]
 WEIGHTS = [(1, 1, 1), (1, 0, 0), (0, 1, 0), (0, 0, 1), (1, 1, 0), (1, 0, 1), (0, 1, 1)]

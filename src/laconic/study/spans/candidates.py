@@ -13,11 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from laconic.data.lines import BadRecordError
-from laconic.data.spans.files import part_of, write_json
-from laconic.data.spans.reading import Shard, documents
-from laconic.data.spans.scoring import BlockScorer, Found
-from laconic.data.spans.settings import SpanSettings
-from laconic.data.spans.units import PART, SOLID, Encoded, Span, Units
+from laconic.files import part_of
+from laconic.study.spans.corpus import Shard, documents
+from laconic.study.spans.scoring import BlockScorer, Found
+from laconic.study.spans.settings import SpanSettings
+from laconic.study.spans.tokens import PART, SOLID, Span, SpanTokenizer, TokenizedDocument
 
 # ``tie`` orders candidates of equal score, ``order`` all that are chosen; ``output`` tells equal output spans;
 # ``characters`` are where the two spans begin and end in the text.
@@ -74,11 +74,11 @@ def stable_hash(seed: int, shard: str, document: int, start: int) -> tuple[int, 
     return int.from_bytes(digest[:8], "little"), int.from_bytes(digest[8:], "little")
 
 
-class Scanner:
+class CandidateFinder:
     """Finds the candidates of a shard."""
 
-    def __init__(self, settings: SpanSettings, units: Units, shard: Shard) -> None:
-        self.settings, self.units, self.shard = settings, units, shard
+    def __init__(self, settings: SpanSettings, tokenizer: SpanTokenizer, shard: Shard) -> None:
+        self.settings, self.tokenizer, self.shard = settings, tokenizer, shard
         self.counts = Counts()
         self.skipped: Counter[str] = Counter()
         self._scorer = BlockScorer(settings.shape, settings.key)
@@ -91,16 +91,16 @@ class Scanner:
         """
         held: list[_Chunk] = []
         for batch in self._batches():
-            for (number, text), encoded in zip(batch, self.units.encode([text for _, text in batch]), strict=True):
+            for (number, text), encoded in zip(batch, self.tokenizer.encode([text for _, text in batch]), strict=True):
                 self._count(text, encoded.tokens)
                 held.extend(self._chunks(number, encoded))
             while len(held) >= _HELD:
                 yield self._scored(held[:_HELD])
                 held = held[_HELD:]
-            if self.units.full and held:
+            if self.tokenizer.full and held:
                 yield self._scored(held)
                 held = []
-            self.units.forget()
+            self.tokenizer.forget()
         if held:
             yield self._scored(held)
 
@@ -127,7 +127,7 @@ class Scanner:
         self.counts.tokens += len(tokens)
         self.counts.longest = max(self.counts.longest, len(tokens))
 
-    def _chunks(self, document: int, encoded: Encoded) -> Iterator[_Chunk]:
+    def _chunks(self, document: int, encoded: TokenizedDocument) -> Iterator[_Chunk]:
         tokens = encoded.tokens
         for offset in range(0, len(tokens), self.settings.chunk):
             piece = tokens[offset : offset + self.settings.chunk]
@@ -154,14 +154,14 @@ class Scanner:
         for row, chunk in zip(tokens, chunks, strict=True):
             row[: len(chunk.tokens)] = chunk.tokens
         tokens = np.ascontiguousarray(tokens.T)
-        kinds = self.units.kinds(tokens)
+        kinds = self.tokenizer.kinds(tokens)
         text = None if kinds is None or (kinds > 0).all() else kinds > 0
-        found = self._choose(chunks, tokens, lengths, text)
+        found = self._windows(chunks, tokens, lengths, text)
         self.counts.blank_chunks += len(chunks) - len(np.unique(found.column))
         keep = self._readable(tokens, kinds, found)
         return self._described(chunks, tokens, found, keep)
 
-    def _choose(
+    def _windows(
         self,
         chunks: list[_Chunk],
         tokens: NDArray[np.int32],
@@ -184,7 +184,7 @@ class Scanner:
         middle = self.settings.input_length
         for index, (column, start) in enumerate(zip(found.column, found.start, strict=True)):
             for low, high in ((start, start + middle), (start + middle, start + self.settings.shape.window)):
-                if not (kinds[low:high, column] == SOLID).any() and self.units.is_blank(tokens[low:high, column]):
+                if not (kinds[low:high, column] == SOLID).any() and self.tokenizer.is_blank(tokens[low:high, column]):
                     keep[index] = False
         return np.flatnonzero(keep)
 
@@ -198,7 +198,7 @@ class Scanner:
             chunk = chunks[column]
             place = chunk.offset + start
             output = np.ascontiguousarray(tokens[start + shape.input : start + shape.window, column])
-            digest = hashlib.blake2b(self.units.content(output), digest_size=16).digest()
+            digest = hashlib.blake2b(self.tokenizer.content(output), digest_size=16).digest()
             counts = (int(found.m1[index]), int(found.m2[index]), int(found.ml[index]))
             self.counts.histogram[counts] += 1
             row["document"], row["start"] = chunk.document, place
@@ -212,25 +212,23 @@ class Scanner:
         return rows
 
 
-def scan_shard(settings: SpanSettings, units: Units, shard: Shard, place: Path) -> None:
-    """Write ``place.bin`` with the candidates, then ``place.json`` with the counts: that one says it is complete.
-
-    With ``skip_bad`` a shard that cannot be read has a sentence there, and no candidates.
+def find_candidates(settings: SpanSettings, tokenizer: SpanTokenizer, shard: Shard, path: Path) -> dict[str, Any]:
+    """Write the candidates of a shard to ``path``; the counts, for JSON.
 
     Raises:
         DataError: the shard is gone, has changed or cannot be read.
     """
-    scanner = Scanner(settings, units, shard)
+    finder = CandidateFinder(settings, tokenizer, shard)
     shard.check()
-    with part_of(place.with_suffix(".bin")) as file:
-        for rows in scanner.candidates():
+    with part_of(path) as file:
+        for rows in finder.candidates():
             file.write(rows.tobytes())
     shard.check()
-    write_json(place.with_suffix(".json"), scanner.counts.as_dict() | {"skipped": dict(scanner.skipped)})
+    return finder.counts.as_dict() | {"skipped": dict(finder.skipped)}
 
 
 def read_candidates(path: Path) -> NDArray[np.void]:
-    """What `scan_shard` wrote, left on the disk until it is used."""
+    """What `find_candidates` wrote, left on the disk until it is used."""
     if not path.stat().st_size:
         return np.zeros(0, dtype=CANDIDATE)
     return np.memmap(path, dtype=CANDIDATE, mode="r")

@@ -23,13 +23,12 @@ import tokenizers
 from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
 
 from laconic.data.readers import find_splits, read_records
-from laconic.data.spans import job
-from laconic.data.spans.job import Result, run_here, select_spans
-from laconic.data.spans.pieces import perform
-from laconic.data.spans.scan import stable_hash
-from laconic.data.spans.settings import SpanSettings, parse_weights
-from laconic.data.spans.units import TokenUnits, WordUnits
 from laconic.errors import ConfigError, DataError
+from laconic.study.spans import selection
+from laconic.study.spans.candidates import stable_hash
+from laconic.study.spans.selection import SelectionResult, perform, run_here, select_spans
+from laconic.study.spans.settings import SpanSettings, parse_weights
+from laconic.study.spans.tokens import VocabularySpanTokenizer, WordSpanTokenizer
 from own_process import in_own_process, needs_ray
 
 WORDS = ["sun", "moon", "Sea", "sea", "hill", "tree", "wind", "rain", "old", "new", "é", "stone,", "road.", "bird"]
@@ -69,7 +68,7 @@ def records(out: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for file in files for line in file.read_text().splitlines()]
 
 
-def run(corpus: Path, out: Path, settings: SpanSettings = SMALL, **more: Any) -> Result:
+def run(corpus: Path, out: Path, settings: SpanSettings = SMALL, **more: Any) -> SelectionResult:
     return select_spans([str(corpus)], out, settings, **more)
 
 
@@ -194,7 +193,7 @@ def test_whoever_works_the_bytes_are_the_same(corpus: Path, tmp_path: Path, monk
     run(corpus, tmp_path / "one", settings)
     one = written(tmp_path / "one")
     assert len(one) == 8  # a manifest, a validation file, 27 records in files of 5
-    monkeypatch.setattr(job, "run_here", lambda work, pieces: run_here(work, pieces[::-1]))
+    monkeypatch.setattr(selection, "run_here", lambda work, pieces: run_here(work, pieces[::-1]))
     run(corpus, tmp_path / "backwards", settings)
     assert written(tmp_path / "backwards") == one
     for number in (2, 4):
@@ -230,7 +229,7 @@ def test_a_job_goes_on_where_it_stopped(corpus: Path, tmp_path: Path, monkeypatc
             yield piece, work(piece)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(job, "run_here", once)
+    monkeypatch.setattr(selection, "run_here", once)
     for _ in range(20):
         try:
             run(corpus, tmp_path / "parts", settings)
@@ -351,7 +350,7 @@ def test_byte_level_tokens_are_slices_of_the_text(corpus: Path, tokenizer: Path,
         SMALL, tokenizer=str(tokenizer), input_length=12, output_length=5, chunk=40, ids=True
     )
     run(corpus, tmp_path / "out", settings)
-    units = TokenUnits(tokenizer / "tokenizer.json")
+    units = VocabularySpanTokenizer(tokenizer / "tokenizer.json")
     texts = {f"{name}:{number}": text for name, number, text in documents(corpus)}
     for row in records(tmp_path / "out"):
         document, start = row["id"].rsplit(":", 1)
@@ -362,7 +361,7 @@ def test_byte_level_tokens_are_slices_of_the_text(corpus: Path, tokenizer: Path,
 
 
 def test_special_tokens_are_not_looked_for_and_nothing_is_cut(tokenizer: Path) -> None:
-    units = TokenUnits(tokenizer / "tokenizer.json")
+    units = VocabularySpanTokenizer(tokenizer / "tokenizer.json")
     encoded = units.encode(["sun </s> sea"])[0]
     assert 0 not in encoded.tokens
     assert encoded.span(len(encoded.tokens) - 1)[1] == 12
@@ -375,7 +374,7 @@ def test_marks_that_a_tokenizer_swallows_stay_with_their_letter(tmp_path: Path) 
     backend.pre_tokenizer = pre_tokenizers.Whitespace()
     backend.save(str(tmp_path / "tokenizer.json"))
     text = "cafe\u0301 sun cafe\u0301"
-    encoded = TokenUnits(tmp_path / "tokenizer.json").encode([text])[0]
+    encoded = VocabularySpanTokenizer(tmp_path / "tokenizer.json").encode([text])[0]
     assert [text[slice(*encoded.span(token))] for token in range(2)] == ["cafe\u0301", "sun"]
 
 
@@ -393,9 +392,9 @@ def test_spans_of_blanks_are_never_chosen(tokenizer: Path, tmp_path: Path) -> No
 
 def test_words_are_forgotten_when_there_are_many(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run(corpus, tmp_path / "one")
-    monkeypatch.setattr("laconic.data.spans.units._MOST_WORDS", 3)
-    monkeypatch.setattr("laconic.data.spans.scan._BATCH_DOCUMENTS", 2)
-    assert WordUnits(False).encode(["a b a"])[0].tokens.tolist() == [0, 1, 0]
+    monkeypatch.setattr("laconic.study.spans.tokens._MOST_WORDS", 3)
+    monkeypatch.setattr("laconic.study.spans.candidates._BATCH_DOCUMENTS", 2)
+    assert WordSpanTokenizer(False).encode(["a b a"])[0].tokens.tolist() == [0, 1, 0]
     run(corpus, tmp_path / "two")
     assert written(tmp_path / "one") == written(tmp_path / "two")
 
@@ -404,13 +403,13 @@ def test_unknown_words_match_nothing(tmp_path: Path) -> None:
     backend = tokenizers.Tokenizer(models.WordLevel({"<unk>": 0, "sun": 1}, unk_token="<unk>"))
     backend.pre_tokenizer = pre_tokenizers.Whitespace()
     backend.save(str(tmp_path / "tokenizer.json"))
-    found = TokenUnits(tmp_path / "tokenizer.json").encode(["sun moon sun moon"])[0].tokens
+    found = VocabularySpanTokenizer(tmp_path / "tokenizer.json").encode(["sun moon sun moon"])[0].tokens
     assert found[0] == found[2]
     assert len(set(found.tolist())) == 3
 
 
 def test_long_text_files_are_read_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("laconic.data.spans.reading._PIECE", 200)
+    monkeypatch.setattr("laconic.study.spans.corpus._PIECE", 200)
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "long.txt").write_text("\n".join(" ".join(WORDS) for _ in range(20)) + "\n")
     manifest = run(tmp_path / "in", tmp_path / "out", dataclasses.replace(SMALL, text="file")).manifest
@@ -497,7 +496,7 @@ def test_bad_records_and_files_are_skipped_and_counted(corpus: Path, tmp_path: P
     assert records(tmp_path / "out") == records(tmp_path / "clean")
 
 
-@pytest.mark.parametrize("moment", ["scan_piece", "emit_piece"])
+@pytest.mark.parametrize("moment", ["candidates_of_shard", "records_of_shard"])
 def test_a_shard_vanishes_half_way(tmp_path: Path, moment: str, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = write_corpus(tmp_path / "in")
     lost = folder / "more" / "b.jsonl"
@@ -509,7 +508,7 @@ def test_a_shard_vanishes_half_way(tmp_path: Path, moment: str, monkeypatch: pyt
 
     content = lost.read_bytes(), lost.stat()
     with monkeypatch.context() as patch:
-        patch.setattr(job, "run_here", vanishing)
+        patch.setattr(selection, "run_here", vanishing)
         with pytest.raises(DataError, match=r"b\.jsonl was there when the selection began and cannot be opened"):
             run(folder, tmp_path / "out")
         lost.write_bytes(content[0])
@@ -531,11 +530,11 @@ def test_a_shard_changes_half_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     folder = write_corpus(tmp_path / "in")
 
     def changing(work: Any, pieces: Any) -> Any:
-        if work.args[0].__name__ == "emit_piece":
+        if work.args[0].__name__ == "records_of_shard":
             (folder / "a.txt").write_text("other words\n")
         return run_here(work, pieces)
 
-    monkeypatch.setattr(job, "run_here", changing)
+    monkeypatch.setattr(selection, "run_here", changing)
     with pytest.raises(DataError, match=r"a\.txt changed since the selection began; run the command again with"):
         run(folder, tmp_path / "out")
 
@@ -564,7 +563,7 @@ def test_inputs_that_are_refused(corpus: Path, tmp_path: Path) -> None:
 
 def test_new_files_and_other_inputs_of_an_unfinished_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = write_corpus(tmp_path / "in")
-    monkeypatch.setattr(job, "run_here", lambda work, pieces: iter([(0, DataError("stopped"))]))
+    monkeypatch.setattr(selection, "run_here", lambda work, pieces: iter([(0, DataError("stopped"))]))
     with pytest.raises(DataError, match="stopped"):
         run(folder, tmp_path / "out")
     with pytest.raises(ConfigError, match="unfinished selection from other inputs"):

@@ -1,7 +1,7 @@
 """How much a span and the span behind it overlap: ROUGE-1, -2 and -L between neighbours, for every place of a text.
 
 =============  =====================================================================================
-specification  here (coconet e)
+paper          here
 =============  =====================================================================================
 128, 32        ``Shape.input``, ``Shape.output``: tokens of the input span and of the output span
 R1, R2, RL     F1 from the matches ``m1``, ``m2`` (clipped counts) and ``ml`` (longest common subsequence)

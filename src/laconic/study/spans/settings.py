@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass
 from fractions import Fraction
 from typing import Any
 
-from laconic.data.spans.scoring import ScoreKey, Shape
 from laconic.errors import ConfigError
+from laconic.study.spans.scoring import ScoreKey, Shape
 
 WORDS = "words"
 DEFAULT_TOKENIZER = "facebook/bart-large"

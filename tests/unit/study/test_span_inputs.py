@@ -10,8 +10,8 @@ import pytest
 
 from laconic.data.lines import raw_lines, read_text
 from laconic.data.readers import find_splits, read_records
-from laconic.data.spans.reading import documents, find_shards
 from laconic.errors import DataError
+from laconic.study.spans.corpus import documents, find_shards
 
 
 @pytest.fixture
