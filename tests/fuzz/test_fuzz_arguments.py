@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hostile import in_time, texts
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
-from nasty import in_time, texts
 
 from laconic.cli.main import COMMANDS, load_command, main
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from damage import Findings, damage_bytes, damage_values, within_time
+from hostile import Findings, damage_bytes, damage_values, in_time
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
@@ -152,7 +152,7 @@ def test_data_files(kind: str) -> None:
             times = data.draw(st.integers(1, 3))
             done.extend(damage(place, data.draw, number == 0) for number in range(times))
             skipped = SkipCounter()
-            with within_time():
+            with in_time():
                 try:
                     strict = list(read_records(place))
                 except DataError as error:
@@ -194,7 +194,7 @@ def commands_agree(place: Path, good: bool, page: Path) -> None:
         ["explain", "lead", str(place), "--html", str(page)],
     ):
         out, err = io.StringIO(), io.StringIO()
-        with within_time(), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        with in_time(), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
             code = main(["--quiet", *command])
         assert "Traceback" not in err.getvalue(), (command, err.getvalue()[-3000:])
         if command[0] == "evaluate":

@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 import torch
 import yaml
-from damage import EVIL, NONSENSE, Findings, damage_bytes, damage_values, within_time
+from hostile import EVIL, NONSENSE, Findings, damage_bytes, damage_values, in_time
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
@@ -154,7 +154,7 @@ def test_model_folders(sound: dict[str, Path], imported: Callable[[], bool], kin
     def check(data: Any) -> None:
         with copy_of(sound[kind]) as folder, findings.of(done := []):
             done.append(what := damage(folder, data.draw))
-            with within_time():
+            with in_time():
                 try:
                     summarizer = Summarizer.from_pretrained(folder, max_length=8)
                     summary = summarizer.explain(TEXT, min_length=0)
@@ -213,7 +213,7 @@ def test_run_folders(trained: Path, imported: Callable[[], bool]) -> None:
             )
             (folder / "text.txt").write_text("word1 word2 word3")
             out, err = io.StringIO(), io.StringIO()
-            with within_time(), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            with in_time(), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
                 code = main(["--quiet", *command])
             codes.append(code)
             assert "Traceback" not in err.getvalue(), (what, command, err.getvalue()[-3000:])

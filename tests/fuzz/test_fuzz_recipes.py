@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 import yaml
+from hostile import assert_a_sentence, assert_sound, import_everything, in_time, texts, values
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
-from nasty import assert_a_sentence, assert_sound, import_everything, in_time, texts, values
 
 from laconic.config.loading import RECIPES, dump_run, load_recipe, load_run, recipe_names, resolve_method, resolve_run
 from laconic.config.names import check_run

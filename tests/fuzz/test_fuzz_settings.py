@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 import torch
+from hostile import assert_a_sentence, assert_sound, import_everything, in_time, texts
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
-from nasty import assert_a_sentence, assert_sound, import_everything, in_time, texts
 
 from laconic.config.loading import load_recipe, merge, parse_overrides, resolve_run
 from laconic.config.names import check_run

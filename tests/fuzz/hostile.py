@@ -1,14 +1,16 @@
-"""Damage that a file can take, drawn by hypothesis, and the watch over whoever reads it."""
+"""What people and accidents write where a value is asked for and do to files, drawn by hypothesis; and the watch over
+whoever reads it."""
 
 from __future__ import annotations
 
 import copy
 import gzip
 import json
+import math
 import signal
 import traceback
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -17,7 +19,40 @@ from typing import Any
 import yaml
 from hypothesis import strategies as st
 
+from laconic.config import names
+from laconic.errors import LaconicError
+
 SECONDS = 20
+LONGEST_SENTENCE = 4000
+
+NUMBERS = [
+    *("0", "1", "2", "3", "7", "-1", "-3", "0.5", "-0.5", "3.5", "1e-3", "1e30", "-1e30", "1e400", ".inf", "-.inf"),
+    *(".nan", "nan", "inf", "-0", "00", "0x7", "0b1", "1_0", "1:30", "4294967296", "99999999999999999999", "1" * 5000),
+]
+WORDS = [
+    *("x", "word", "nll", "adam", "additive", "pointer", "none", "None", "rougeL", "tensorboard", "*", "a.b", "words"),
+]
+PLACES = [
+    *("/dev/null", "/", ".", "../..", "~", "absent/file.jsonl", "hub:", "hub:x", "a" * 5000, "*.jsonl", "x:y"),
+    "os:system",
+]
+YAML = [
+    *("", "~", "null", "true", "false", "on", "[]", "{}", "[1, 2]", "[x]", "[[1]]", "{a: 1}", "{1: a}", "{type: word}"),
+    *(
+        "{type: nonsense}",
+        "{type: 5}",
+        "{type: os:system}",
+        "{type: [x]}",
+        "[{type: nll}]",
+        "[{type: nll, weight: -1}]",
+    ),
+    *("[{name: a, until: 1}]", "[{name: a, freeze: ['*']}]", "[", "{", "'", "&a [*a]", "*a", "!!int x", "!!binary x"),
+    "[" * 3000,
+]
+TEXT = [
+    *("é", "日本", '"\\ud800"', "\udcff", "'1'", "2020-01-01", "2020-99-99", "%s", "{0}", "a\nb", "\t", "\x1b[31m"),
+    *("\u202e", "-", "--"),
+]
 EVIL = "evil_module:Model"
 VALUES: list[Any] = [
     *(None, True, False, [], {}, [[[]]], "", "x", "\ud800", "\x1b[2J", "nan", "a" * 10_000, EVIL),
@@ -26,24 +61,97 @@ VALUES: list[Any] = [
 ]
 NONSENSE = (" nan", " inf", "-inf", " 1e+308", "-1e+308")  # how `damage_values` ends for numbers that mean nothing
 BYTES = [
-    b"",
-    b"\0",
-    b"\xff\xfe",
-    b"\xef\xbb\xbf",
-    b"\r",
-    b"\n",
-    b"\x80",
-    b'"',
-    b"{",
-    b"[" * 3000,
-    b"}",
-    b"\\ud83d",
-    b"\t,;|",
+    *(
+        b"",
+        b"\0",
+        b"\xff\xfe",
+        b"\xef\xbb\xbf",
+        b"\r",
+        b"\n",
+        b"\x80",
+        b'"',
+        b"{",
+        b"[" * 3000,
+        b"}",
+        b"\\ud83d",
+        b"\t,;|",
+    ),
 ]
 
+texts = st.one_of(
+    st.sampled_from([*NUMBERS, *WORDS, *PLACES, *YAML, *TEXT]),
+    st.integers(-(2**70), 2**70).map(str),
+    st.floats(allow_nan=True, allow_infinity=True).map(repr),
+    st.text(max_size=20),
+)
 
-class HangError(Exception):
-    """Something took longer than `SECONDS`."""
+# the same as values that a YAML file can hold
+values: st.SearchStrategy[Any] = st.recursive(
+    st.one_of(
+        st.none(),
+        st.booleans(),
+        st.sampled_from([0, 1, 2, 3, -1, 2**32, 10**30, 0.5, -0.5, 1e30, math.inf, -math.inf, math.nan]),
+        st.sampled_from([*WORDS, *PLACES, *TEXT]),
+        st.text(max_size=8),
+    ),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3), st.dictionaries(st.sampled_from(["type", "a", "size"]), inner)
+    ),
+    max_leaves=5,
+)
+
+
+# ----------------------------------------------------------------------------------------------- the watch
+
+
+class TooSlow(BaseException):
+    """Not an `Exception`: nothing may take it for a failure that it can report."""
+
+
+@contextmanager
+def in_time(seconds: int = SECONDS) -> Iterator[None]:
+    """Nothing here may hang."""
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        raise TooSlow(f"not done after {seconds} s")
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def assert_a_sentence(error: LaconicError) -> None:
+    """What a user can read: not empty, not pages."""
+    said = str(error)
+    assert 10 < len(said) < LONGEST_SENTENCE, said[:500]
+
+
+def assert_sound(value: Any) -> None:
+    """Numbers that a setting can have, text that a file can hold, all the way down."""
+    if isinstance(value, Mapping):
+        for key, part in value.items():
+            assert isinstance(key, str)
+            assert_sound(part)
+    elif isinstance(value, list | tuple):
+        for part in value:
+            assert_sound(part)
+    elif isinstance(value, str):
+        value.encode("utf-8")
+    elif isinstance(value, int | float):
+        assert math.isfinite(value)
+        assert abs(value) < 2**32
+
+
+def import_everything() -> None:
+    """What a name in a recipe imports: on a busy machine that alone can take longer than `in_time` allows."""
+    tables = {name: value for name, value in vars(names).items() if name.isupper() and isinstance(value, dict)}
+    for kind, table in tables.items():
+        for name in table:
+            names.resolve(kind, table, name)
 
 
 class Findings:
@@ -57,7 +165,7 @@ class Findings:
         """Keep what the block raises, with what had been done before."""
         try:
             yield
-        except (Exception, AssertionError) as error:
+        except (Exception, TooSlow) as error:
             self.texts.append(f"{what}: {''.join(traceback.format_exception(error)[-6:])[-2500:]}")
 
     def none(self) -> None:
@@ -65,20 +173,7 @@ class Findings:
         assert not self.texts, f"{len(self.texts)} findings:\n" + "\n----\n".join(self.texts[:30])
 
 
-@contextmanager
-def within_time() -> Iterator[None]:
-    """The block ends within `SECONDS`, or `HangError`."""
-
-    def stop(number: int, frame: FrameType | None) -> None:
-        raise HangError(f"more than {SECONDS} seconds")
-
-    before = signal.signal(signal.SIGALRM, stop)
-    signal.alarm(SECONDS)
-    try:
-        yield
-    finally:
-        signal.alarm(0)
-        signal.signal(signal.SIGALRM, before)
+# ------------------------------------------------------------------------------------------ damage to files
 
 
 def places(values: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
