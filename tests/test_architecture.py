@@ -42,7 +42,7 @@ SAME_LAYER = {
     ("summarizer", "systems"),
     ("systems", "summarizer"),  # bulk jobs; an extractive method knows nothing of it
 }
-NEVER = {("models", "search"), ("search", "models"), ("layers", "data")}
+NEVER = {("models", "search"), ("search", "models"), ("layers", "data"), ("server", "study")}
 TORCH_FREE = {"", "errors", "files", "jobs", "types", "config", "text", "metrics", "extractive", "explain", "server"}
 TORCH_FREE_FILES = {
     "laconic.data.readers",

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 import typer
 
 from laconic.cli.inputs import text_of
-from laconic.cli.options import AsJson
+from laconic.cli.options import AsJson, with_groups
 from laconic.cli.output import aligned, note, print_json
 from laconic.errors import DataError
 from laconic.metrics.rouge import RougeResult, rouge
@@ -23,6 +24,35 @@ _PAIRED_HYPOTHESIS_KEYS = ("hypothesis", "prediction", "summary")
 _PAIRED_REFERENCE_KEYS = ("references", "reference", "target")
 
 
+@dataclass(frozen=True)
+class Scoring:
+    """The options of `laconic.metrics.rouge.rouge`."""
+
+    profile: Annotated[str, typer.Option(help="rouge155, google, plain, unicode or characters.")] = "rouge155"
+    stem: Annotated[bool | None, typer.Option("--stem/--no-stem", help="Porter stemming (the tool's -m).")] = None
+    exceptions: Annotated[
+        bool | None, typer.Option("--exceptions/--no-exceptions", help="WordNet's irregular forms before stemming.")
+    ] = None
+    better: Annotated[
+        str, typer.Option(help="Base of better and best in these forms: well (as the tool's database) or good.")
+    ] = "well"
+    remove_stop_words: Annotated[bool, typer.Option("--remove-stop-words", "-s", help="Drop SMART stop words.")] = False
+    max_bytes: Annotated[int | None, typer.Option("--bytes", "-b", help="Cut both sides at so many bytes.")] = None
+    max_words: Annotated[int | None, typer.Option("--words", "-l", help="Cut both sides at so many words.")] = None
+    multi: Annotated[
+        str | None,
+        typer.Option("--multi", "-f", help="Several references: average (A), best (B), max, jackknife(-average)."),
+    ] = None
+    alpha: Annotated[float, typer.Option("--alpha", "-p", help="Weight of precision in F.")] = 0.5
+    weight: Annotated[float, typer.Option("--weight", "-w", help="Exponent of ROUGE-W.")] = 1.2
+    skip_distance: Annotated[int, typer.Option("--skip", "-2", help="Words a skip-bigram may jump; negative: any.")] = 4
+    interval: Annotated[bool, typer.Option("--interval", help="The tool's bootstrap interval and mean.")] = False
+    confidence: Annotated[float, typer.Option("--confidence", "-c", help="Of the interval, in percent.")] = 95.0
+    samples: Annotated[int, typer.Option("--samples", "-r", help="Resamplings of the interval.")] = 1000
+    processes: Annotated[int, typer.Option(help="Worker processes.")] = 1
+
+
+@with_groups
 def command(
     hypotheses: Annotated[str, typer.Argument(help="Summaries, one document a line, or JSON lines; - is stdin.")],
     references: Annotated[
@@ -30,31 +60,11 @@ def command(
         typer.Argument(help="References in the same form, one file each; JSON lines may hold both sides."),
     ] = None,
     kinds: Annotated[str, typer.Option(help="1 to 9, L, Lsum, W, S, SU (S4, SU*, W1.2), with commas.")] = "1,2,L",
-    profile: Annotated[str, typer.Option(help="rouge155, google, plain, unicode or characters.")] = "rouge155",
-    stem: Annotated[bool | None, typer.Option("--stem/--no-stem", help="Porter stemming (the tool's -m).")] = None,
-    exceptions: Annotated[
-        bool | None, typer.Option("--exceptions/--no-exceptions", help="WordNet's irregular forms before stemming.")
-    ] = None,
-    better: Annotated[
-        str, typer.Option(help="Base of better and best in these forms: well (as the tool's database) or good.")
-    ] = "well",
-    stop_words: Annotated[bool, typer.Option("--remove-stop-words", "-s", help="Drop SMART stop words.")] = False,
-    max_bytes: Annotated[int | None, typer.Option("--bytes", "-b", help="Cut both sides at so many bytes.")] = None,
-    max_words: Annotated[int | None, typer.Option("--words", "-l", help="Cut both sides at so many words.")] = None,
-    multi: Annotated[
-        str | None,
-        typer.Option("--multi", "-f", help="Several references: average (A), best (B), max, jackknife(-average)."),
-    ] = None,
-    alpha: Annotated[float, typer.Option("--alpha", "-p", help="Weight of precision in F.")] = 0.5,
-    weight: Annotated[float, typer.Option("--weight", "-w", help="Exponent of ROUGE-W.")] = 1.2,
-    skip: Annotated[int, typer.Option("--skip", "-2", help="Words a skip-bigram may jump; negative: any.")] = 4,
-    interval: Annotated[bool, typer.Option("--interval", help="The tool's bootstrap interval and mean.")] = False,
-    confidence: Annotated[float, typer.Option("--confidence", "-c", help="Of the interval, in percent.")] = 95.0,
-    samples: Annotated[int, typer.Option("--samples", "-r", help="Resamplings of the interval.")] = 1000,
+    *,
+    scoring: Scoring,
     separator: Annotated[
         str, typer.Option(help="What parts the sentences of a line, such as <n>; Lsum and W look at sentences.")
     ] = "",
-    processes: Annotated[int, typer.Option(help="Worker processes.")] = 1,
     per_document: Annotated[bool, typer.Option("--per-document", "-d", help="Print each document too.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -63,26 +73,9 @@ def command(
     if separator:
         systems = [text.replace(separator, "\n") for text in systems]
         models = [[text.replace(separator, "\n") for text in texts] for texts in models]
-    result = rouge(
-        systems,
-        models,
-        kinds=[kind.strip() for kind in kinds.split(",") if kind.strip()],
-        profile=profile,
-        stem=stem,
-        exceptions=exceptions,
-        better=better,
-        remove_stop_words=stop_words,
-        max_bytes=max_bytes,
-        max_words=max_words,
-        multi={"A": "average", "B": "best"}.get(multi or "", multi),
-        alpha=alpha,
-        weight=weight,
-        skip_distance=skip,
-        interval=interval,
-        confidence=confidence,
-        samples=samples,
-        processes=processes,
-    )
+    wanted = [kind.strip() for kind in kinds.split(",") if kind.strip()]
+    multi = {"A": "average", "B": "best"}.get(scoring.multi or "", scoring.multi)
+    result = rouge(systems, models, kinds=wanted, **vars(scoring) | {"multi": multi})
     for sentence in warnings_of(result):
         note(sentence, always=True)
     print_json(as_dict(result, per_document)) if as_json else print(table(result, per_document))

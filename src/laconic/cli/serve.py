@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from laconic.cli.options import Device, TrustCode
+from laconic.cli.options import Device, TrustCode, with_groups
 from laconic.cli.output import note
 from laconic.config.loading import parse_overrides
 from laconic.config.shipped import default_model
@@ -19,6 +20,23 @@ from laconic.errors import ConfigError, DataError
 TOKEN_VARIABLE = "LACONIC_TOKEN"
 
 
+@dataclass(frozen=True)
+class Limits:
+    """Fields of `laconic.server.settings.Settings`; what is not given is as there."""
+
+    max_batch: Annotated[int | None, typer.Option(min=1, help="Documents decoded together.")] = None
+    max_queue: Annotated[int | None, typer.Option(min=1, help="Documents that may wait; then 429.")] = None
+    max_documents: Annotated[int | None, typer.Option(min=1, help="Documents of one request.")] = None
+    max_characters: Annotated[int | None, typer.Option(min=1, help="Characters of one document.")] = None
+    request_timeout: Annotated[float | None, typer.Option(help="Seconds for an answer; then 504.")] = None
+    drain_timeout: Annotated[float | None, typer.Option(help="Seconds to finish after SIGTERM.")] = None
+    cors_origins: Annotated[
+        list[str] | None, typer.Option("--cors-origin", help="An origin whose pages may call the service.")
+    ] = None
+    log_text: Annotated[bool, typer.Option("--log-text", help="Write texts and summaries to the log.")] = False
+
+
+@with_groups
 def command(
     models: Annotated[
         list[str] | None,
@@ -36,15 +54,9 @@ def command(
     device: Device = "cpu",
     trust_code: TrustCode = False,
     threads: Annotated[int | None, typer.Option(min=1, help="Threads of one batch; default: one a core.")] = None,
-    max_batch: Annotated[int | None, typer.Option(min=1, help="Documents decoded together.")] = None,
-    max_queue: Annotated[int | None, typer.Option(min=1, help="Documents that may wait; then 429.")] = None,
-    max_documents: Annotated[int | None, typer.Option(min=1, help="Documents of one request.")] = None,
-    max_characters: Annotated[int | None, typer.Option(min=1, help="Characters of one document.")] = None,
-    request_timeout: Annotated[float | None, typer.Option(help="Seconds for an answer; then 504.")] = None,
-    drain_timeout: Annotated[float | None, typer.Option(help="Seconds to finish after SIGTERM.")] = None,
-    cors_origin: Annotated[list[str] | None, typer.Option(help="An origin whose pages may call the service.")] = None,
+    *,
+    limits: Limits,
     allowed_host: Annotated[list[str] | None, typer.Option(help="A name that the service answers to.")] = None,
-    log_text: Annotated[bool, typer.Option("--log-text", help="Write texts and summaries to the log.")] = False,
     setting: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Any other limit.")] = None,
 ) -> None:
     """Serve trained models and extractive methods over HTTP, with a page at the address itself.
@@ -63,17 +75,8 @@ def command(
     from laconic.config.section import validate
     from laconic.server.catalogue import open_models
 
-    given = {
-        "max_batch": max_batch,
-        "max_queue": max_queue,
-        "max_documents": max_documents,
-        "max_characters": max_characters,
-        "request_timeout": request_timeout,
-        "drain_timeout": drain_timeout,
-        "cors_origins": cors_origin,
-        "log_text": log_text or None,
-    }
-    values = {key: value for key, value in given.items() if value is not None} | parse_overrides(setting or [])
+    given = {key: value for key, value in vars(limits).items() if value is not None and value is not False}
+    values = given | parse_overrides(setting or [])
     token = read_token(token_file)
     values["allowed_hosts"] = trusted_names(host, token, [*(allowed_host or []), *values.get("allowed_hosts", ())])
     settings = validate(Settings, values, where="")
