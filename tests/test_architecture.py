@@ -318,7 +318,7 @@ TABLES = {name: value for name, value in vars(names).items() if name.isupper() a
 @pytest.mark.parametrize(("table", "name"), [(t, n) for t, entries in TABLES.items() for n in entries])
 def test_every_name_resolves_to_a_class_with_a_config(table: str, name: str) -> None:
     cls = names.resolve(table, TABLES[table], name)
-    assert issubclass(cls.Config, names.Section)
+    assert issubclass(cls.Config, names.ConfigBase)
     module_name = TABLES[table][name].split(":")[0]
     assert importlib.import_module(module_name).__doc__
 

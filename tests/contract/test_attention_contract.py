@@ -10,8 +10,8 @@ import yaml
 from torch import Tensor
 from torch.autograd import gradcheck
 
+from laconic.config.base import validate
 from laconic.config.names import ATTENTIONS, build, parse
-from laconic.config.section import validate
 from laconic.errors import ConfigError
 from laconic.layers.attention.base import Attention
 from laconic.search.state import select, select_documents

@@ -11,8 +11,8 @@ import yaml
 from torch import Tensor
 from torch.autograd import gradcheck
 
+from laconic.config.base import validate
 from laconic.config.names import COPY_HEADS, build, parse
-from laconic.config.section import validate
 from laconic.errors import ConfigError
 from laconic.layers.copying.base import CopyHead, CopySource, GoldTokens, HeadInput, SourceSide
 from laconic.layers.masking import mask_scores

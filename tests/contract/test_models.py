@@ -10,9 +10,9 @@ import torch
 import yaml
 from torch import Tensor
 
+from laconic.config.base import validate
 from laconic.config.loading import load_recipe, recipe_names, resolve_run
 from laconic.config.names import MODELS, OBJECTIVES, build, parse
-from laconic.config.section import validate
 from laconic.errors import ConfigError
 from laconic.models.base import SummarizationModel
 from laconic.models.family import FAMILY

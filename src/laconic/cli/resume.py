@@ -9,9 +9,9 @@ import typer
 
 from laconic.cli.options import AsJson, TrustCode
 from laconic.cli.train import run_training
+from laconic.config.base import validate
 from laconic.config.loading import load_run, merge, parse_overrides
 from laconic.config.schema import RunConfig, TrainingConfig
-from laconic.config.section import validate
 from laconic.errors import CheckpointError, ConfigError
 
 

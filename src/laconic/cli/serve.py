@@ -72,7 +72,7 @@ def command(
         if (error.name or "").startswith("laconic"):
             raise
         raise ConfigError(f"Serving needs {error.name}; install it with: pip install 'laconic[serve]'") from None
-    from laconic.config.section import validate
+    from laconic.config.base import validate
     from laconic.server.catalogue import open_models
 
     given = {key: value for key, value in vars(limits).items() if value is not None and value is not False}

@@ -20,8 +20,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from laconic.config.base import validate
 from laconic.config.schema import SearchConfig
-from laconic.config.section import validate
 
 NEW_TOKENS = 20  # what ``generate`` writes where neither the checkpoint nor the caller names a length
 NOT_FOLLOWED = {  # settings that change the tokens, and the values with which they do not

@@ -17,9 +17,9 @@ from typing import Any
 
 import yaml
 
+from laconic.config.base import validate
 from laconic.config.names import refuse_code
 from laconic.config.schema import Recipe, RunConfig
-from laconic.config.section import validate
 from laconic.config.shipped import SHIPPED
 from laconic.errors import ConfigError, unknown_choice
 

@@ -4,7 +4,7 @@ A table maps a name to ``"module:Class"``; classes are imported when asked for, 
 nothing to import. Nothing else in the toolkit compares names. A class from outside needs no entry:
 ``type: my_package.module:MyAttention``.
 
-Every class named here has a nested ``Config`` (a ``Section``) that refuses unknown keys, and a
+Every class named here has a nested ``Config`` (a ``ConfigBase``) that refuses unknown keys, and a
 constructor ``Class(config, **context)`` with what only the caller knows (sizes, a tokenizer).
 
 **Trust.** Folders are data. A class from outside the tables in the user's own recipe, option or Python argument is a
@@ -20,8 +20,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
+from laconic.config.base import ConfigBase, validate
 from laconic.config.schema import RunConfig
-from laconic.config.section import Section, validate
 from laconic.errors import ConfigError, unknown_choice
 
 Table = Mapping[str, str]
@@ -141,7 +141,7 @@ def resolve(kind: str, table: Table, name: str) -> type[Any]:
     return found
 
 
-def parse(kind: str, table: Table, spec: Mapping[str, Any]) -> tuple[type[Any], Section]:
+def parse(kind: str, table: Table, spec: Mapping[str, Any]) -> tuple[type[Any], ConfigBase]:
     """Split ``{"type": name, **options}`` into the class and its validated ``Config``."""
     options = dict(spec)
     name = options.pop("type", None)
@@ -160,7 +160,7 @@ def build(kind: str, table: Table, spec: Mapping[str, Any], **context: Any) -> A
 # ----------------------------------------------------------------------------------- is a run sound?
 
 
-def check_run(run: RunConfig) -> dict[str, list[Section]]:
+def check_run(run: RunConfig) -> dict[str, list[ConfigBase]]:
     """The validated ``Config`` of the model, its parts, the tokenizer, objectives and scorers ``run`` names; nothing is
     built.
 
@@ -174,7 +174,7 @@ def check_run(run: RunConfig) -> dict[str, list[Section]]:
     scoring = {"type": "rouge", "profile": run.evaluation.profile, "rouge": run.evaluation.rouge}
     parts: dict[str, tuple[str, Table]] = {key: (kind, table) for key, kind, table in PARTS} | model.parts
     named = {key: value for key in parts if isinstance(value := getattr(config, key, None), dict) and "type" in value}
-    found: dict[str, list[Section]] = {
+    found: dict[str, list[ConfigBase]] = {
         "model": [config],
         "parts": [parse(*parts[key], value)[1] for key, value in named.items()],
         "tokenizer": [parse("tokenizer", TOKENIZERS, run.text.tokenizer)[1]],
@@ -186,7 +186,7 @@ def check_run(run: RunConfig) -> dict[str, list[Section]]:
     return found
 
 
-def _check_objectives(run: RunConfig, found: dict[str, list[Section]]) -> None:
+def _check_objectives(run: RunConfig, found: dict[str, list[ConfigBase]]) -> None:
     """Is there what each objective ``needs``? Models and their parts say what they feed; a phase may switch it on."""
     fed = {name for section in found["model"] + found["parts"] for name in getattr(section, "feeds", ())}
     fed |= {name for phase in run.training.phases for name, value in phase.model.items() if value is True}
@@ -198,7 +198,7 @@ def _check_objectives(run: RunConfig, found: dict[str, list[Section]]) -> None:
             )
 
 
-def _check_phases(run: RunConfig, objectives: Mapping[str, Section]) -> None:
+def _check_phases(run: RunConfig, objectives: Mapping[str, ConfigBase]) -> None:
     """A phase's weights are of objectives of the run, each within that objective's own bounds."""
     for phase in run.training.phases:
         for name, weight in phase.objective_weights.items():

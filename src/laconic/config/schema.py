@@ -1,6 +1,6 @@
-"""What a recipe may say. Sections are frozen, unknown keys are refused, each default lives here once.
+"""What a recipe may say. Its groups of settings are frozen, unknown keys are refused, each default lives here once.
 
-Sections whose content depends on a class (model, tokenizer, objectives, scorers) are dictionaries with
+Groups whose content depends on a class (model, tokenizer, objectives, scorers) are dictionaries with
 a ``type``; the class's own ``Config`` validates the rest when it is built (`laconic.config.names`).
 """
 
@@ -10,7 +10,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from laconic.config.section import Section
+from laconic.config.base import ConfigBase
 
 Spec = dict[str, Any]  # {"type": name, **options}
 Surface = Literal["raw", "cased", "clean"]
@@ -19,7 +19,7 @@ Share = Annotated[float, Field(ge=0, lt=1)]
 Tracker = Literal["aim", "clearml", "comet_ml", "dvclive", "mlflow", "swanlab", "tensorboard", "trackio", "wandb"]
 
 
-class DataConfig(Section):
+class DataConfig(ConfigBase):
     """Where the pairs are and how to read them."""
 
     train: str | None = None
@@ -37,7 +37,7 @@ class DataConfig(Section):
     min_human_score: int | None = Field(None, ge=1, le=5)  # LCSTS parts II and III: pairs that people rated lower go
 
 
-class TextConfig(Section):
+class TextConfig(ConfigBase):
     """Tokenization and truncation, in tokens. ``source_specials`` wraps the source in BOS and EOS; ``end`` appends EOS.
 
     ``sentence_separator`` is a word, such as ``<EOS>``, that stands between the sentences of documents and summaries
@@ -55,14 +55,14 @@ class TextConfig(Section):
     pretrained_missing: Literal["normal", "zeros"] = "normal"
 
 
-class RateConfig(Section):
+class RateConfig(ConfigBase):
     """Parameters whose names match the pattern ``match`` (fnmatch) learn ``factor`` times as fast."""
 
     match: str
     factor: float = Field(gt=0, le=1000)
 
 
-class OptimizerConfig(Section):
+class OptimizerConfig(ConfigBase):
     """``adam``, ``adamw``, ``adagrad``, ``adadelta`` or ``sgd`` with torch's own options.
 
     ``rho`` is Adadelta's decay (torch's own default is 0.9); the usual Adadelta has learning rate 1.0.
@@ -79,7 +79,7 @@ class OptimizerConfig(Section):
     rho: float = Field(0.95, gt=0, lt=1)  # adadelta
 
 
-class ScheduleConfig(Section):
+class ScheduleConfig(ConfigBase):
     """The learning rate's factor over updates. ``linear`` and ``cosine`` fall to ``final_factor``. ``plateau`` falls by
     ``plateau_factor`` after ``plateau_patience`` validations without improvement; ``sticky`` at every validation from
     the first that is worse than the one before it."""
@@ -92,7 +92,7 @@ class ScheduleConfig(Section):
     plateau_patience: int = Field(1, ge=0)
 
 
-class TeacherForcingConfig(Section):
+class TeacherForcingConfig(ConfigBase):
     """How often the decoder reads the gold token (Headline Writer, section 3.3.4).
 
     ``ratio`` is the probability that the next decoder input is the gold token, ``scope`` what shares
@@ -104,7 +104,7 @@ class TeacherForcingConfig(Section):
     feed: Literal["argmax", "sample"] = "argmax"
 
 
-class PhaseConfig(Section):
+class PhaseConfig(ConfigBase):
     """A stretch of training with its own settings; what is not named keeps its value.
 
     ``until`` is the update at which the phase ends, ``until_epoch`` the pass over the data (neither: the last phase).
@@ -124,7 +124,7 @@ class PhaseConfig(Section):
     reset_optimizer: bool = False
 
 
-class ValidationConfig(Section):
+class ValidationConfig(ConfigBase):
     """``every_updates`` none means at each epoch's end. ``metric`` is what best and early stopping watch."""
 
     every_updates: int | None = Field(None, ge=1)
@@ -134,18 +134,18 @@ class ValidationConfig(Section):
     batch_size: int | None = Field(None, ge=1)
 
 
-class EarlyStoppingConfig(Section):
+class EarlyStoppingConfig(ConfigBase):
     patience: int | None = Field(None, ge=1)  # validations without improvement; none: never stop early
     min_delta: float = Field(0.0, ge=0)
 
 
-class CheckpointConfig(Section):
+class CheckpointConfig(ConfigBase):
     every_updates: int | None = Field(None, ge=1)  # none: at each epoch's end
     every_minutes: float | None = Field(None, gt=0)
     keep: int = Field(2, ge=1)
 
 
-class TrainingConfig(Section):
+class TrainingConfig(ConfigBase):
     """The loop. It ends at whichever of ``max_updates``, ``max_epochs``, ``max_minutes`` comes first.
 
     ``batching``: ``bucket`` sorts by length within random pools of 100 batches; ``sorted`` sorts all documents once, so
@@ -185,7 +185,7 @@ class TrainingConfig(Section):
         return self
 
 
-class PretrainingConfig(Section):
+class PretrainingConfig(ConfigBase):
     """A stage before the training: the same model on other pairs, in the sub-folder ``pretraining`` of the run.
 
     ``data`` is a folder with train (and validation) files or one file, read with default options. ``set`` changes the
@@ -209,7 +209,7 @@ class PretrainingConfig(Section):
         return self
 
 
-class DistractionTerms(Section):
+class DistractionTerms(ConfigBase):
     """Distraction in search: the weights of the three terms (`laconic.search.distraction`), all of any sign.
 
     ``attention``, ``context`` and ``state`` are lambda_1, lambda_2 and lambda_3 of Chen et al. (2016), equation 18.
@@ -227,7 +227,7 @@ class DistractionTerms(Section):
         return any((self.attention, self.context, self.state))
 
 
-class SearchConfig(Section):
+class SearchConfig(ConfigBase):
     """Decoding. ``length_normalisation``: ``average`` divides by the length in the way of See et al.
     (start and stop tokens counted), ``predicted`` by the predicted tokens (stop counted) to the power
     ``length_alpha``, ``gnmt`` is Wu et al.'s, with ``length_alpha`` too. ``finish`` names the rule by which candidates
@@ -295,7 +295,7 @@ class SearchConfig(Section):
         return self.max_length + (self.unfinished == "force_end" and not self.shrink_beam)
 
 
-class EvaluationConfig(Section):
+class EvaluationConfig(ConfigBase):
     """What is scored and against which baselines. ``profile`` names a data set's usual way of scoring (``gigaword``,
     ``duc2004``, ``lcsts``, ``cnn-plain``, ``cnndm``, ``samsum``) or a profile of ROUGE; ``rouge`` changes single
     options. ``restore_numbers`` replaces a written ``##`` by a number of that length from the document before
@@ -310,7 +310,7 @@ class EvaluationConfig(Section):
     max_records: int | None = Field(None, ge=1)
 
 
-class RunConfig(Section):
+class RunConfig(ConfigBase):
     """One run, fully resolved: this is what is stored as ``recipe.yaml`` in the run and model folders."""
 
     name: str
@@ -334,7 +334,7 @@ class RunConfig(Section):
         return {} if value is None else value
 
 
-class RowConfig(Section):
+class RowConfig(ConfigBase):
     """A named row of a paper's table: what it changes, and the scores that were published for it.
 
     In a recipe of extractive methods a row has no model: ``method`` is an entry of the table EXTRACTIVE with options.
@@ -346,7 +346,7 @@ class RowConfig(Section):
     published: dict[str, Any] = Field(default_factory=dict)
 
 
-class SizeConfig(Section):
+class SizeConfig(ConfigBase):
     """A scale. ``rows`` adds changes for single rows at this scale."""
 
     description: str = ""
@@ -354,7 +354,7 @@ class SizeConfig(Section):
     rows: dict[str, dict[str, Any]] = Field(default_factory=dict)
 
 
-class Recipe(Section):
+class Recipe(ConfigBase):
     """A paper's file: the base settings, the rows of its tables and the sizes.
 
     A run is the base, changed by the row, then by the size, then by the size's entry for the row, then

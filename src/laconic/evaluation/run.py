@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from laconic.config.base import validate
 from laconic.config.schema import EvaluationConfig
-from laconic.config.section import validate
 from laconic.errors import DataError
 from laconic.evaluation.measures import measure, reading_measures
 from laconic.evaluation.predictions import Journal, as_lines, fingerprint, prediction_of

@@ -8,14 +8,14 @@ from typing import Any, ClassVar
 import numpy as np
 from pydantic import Field
 
+from laconic.config.base import ConfigBase
 from laconic.config.names import EXTRACTIVE, build
-from laconic.config.section import Section
 from laconic.errors import DataError
 from laconic.extractive.words import WordConfig
 from laconic.text.sentences import sentence_strings
 
 
-class ExtractorConfig(Section):
+class ExtractorConfig(ConfigBase):
     """``sentences``: how many to pick; ``language``: for splitting a text into sentences (an ISO code)."""
 
     sentences: int = Field(3, ge=1)

@@ -18,13 +18,13 @@ from typing import Literal
 import numpy as np
 import Stemmer
 
-from laconic.config.section import Section
+from laconic.config.base import ConfigBase
 from laconic.errors import ConfigError, unknown_choice
 
 _DATA = Path(__file__).parent / "data"
 
 
-class WordConfig(Section):
+class WordConfig(ConfigBase):
     """``stemmer``: a Snowball language or ``none``; ``stop_words``: ``english``, ``none`` or a file with one a line.
 
     ``word_rule`` ``auto`` is ``treebank``, or ``characters`` for a document mostly in a script without blanks.

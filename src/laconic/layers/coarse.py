@@ -13,7 +13,7 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from laconic.config.section import Section
+from laconic.config.base import ConfigBase
 from laconic.kernels.dispatch import max_over_windows
 from laconic.layers.grid import Grid
 from laconic.papers.coarse_to_fine import chunk_sums
@@ -24,7 +24,7 @@ _ACTIVATIONS = {"tanh": torch.tanh, "relu": torch.relu, "none": lambda x: x}
 class CoarseEncoder(nn.Module):
     """``Class(config, embedding=..., pad_id=...)``; ``size`` is D_s."""
 
-    class Config(Section):
+    class Config(ConfigBase):
         """Options of the encoder."""
 
     size: int
@@ -46,7 +46,7 @@ class Convolution(CoarseEncoder):
     up with zero embeddings. The embedding table is the word encoder's unless ``separate_embedding``.
     """
 
-    class Config(Section):
+    class Config(ConfigBase):
         size: int = Field(600, ge=1, le=65_536)
         width: int = Field(6, ge=1, le=65_536)
         activation: Literal["tanh", "relu", "none"] = "tanh"
@@ -80,7 +80,7 @@ class Convolution(CoarseEncoder):
 class BagOfWords(CoarseEncoder):
     """BOW: the sum of the chunk's embeddings in a table of its own (section 4.1), frozen unless told otherwise."""
 
-    class Config(Section):
+    class Config(ConfigBase):
         # none: as wide as the word embeddings, and it starts as their copy
         size: int | None = Field(None, ge=1, le=65_536)
         frozen: bool = True

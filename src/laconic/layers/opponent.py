@@ -17,7 +17,7 @@ import torch
 from pydantic import Field, model_validator
 from torch import Tensor, nn
 
-from laconic.config.section import Section
+from laconic.config.base import ConfigBase
 from laconic.errors import ConfigError
 from laconic.layers.copying.base import GoldTokens
 from laconic.layers.masking import scatter_real
@@ -46,7 +46,7 @@ AVERAGE = "average"
 SCORES = ("joint", "pc", "po")
 
 
-class OpponentConfig(Section):
+class OpponentConfig(ConfigBase):
     """Options that all opponents share; letters and numbers are those of docs/contrastive.md.
 
     ``layer`` counts decoder layers from the bottom and ``head`` the layer's heads, both from 0; the head may be

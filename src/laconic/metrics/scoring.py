@@ -8,7 +8,7 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from laconic.config.section import Section
+from laconic.config.base import ConfigBase
 from laconic.errors import ConfigError, unknown_choice
 from laconic.metrics.rouge import RougeResult, rouge
 from laconic.metrics.rouge_engine import make_options, parse_kind
@@ -91,7 +91,7 @@ class RunScoring:
         ConfigError: an unknown profile, option or kind of ROUGE, or a value that does not fit.
     """
 
-    class Config(Section):
+    class Config(ConfigBase):
         profile: str | None = None
         rouge: dict[str, Any] = Field(default_factory=dict)
 

@@ -28,8 +28,8 @@ from transformers import PreTrainedModel
 from transformers.cache_utils import EncoderDecoderCache
 from transformers.models.bart.modeling_bart import shift_tokens_right
 
+from laconic.config.base import ConfigBase
 from laconic.config.names import OPPONENTS, build
-from laconic.config.section import Section
 from laconic.errors import ConfigError, DataError
 from laconic.layers.copying.base import (
     CopyHead,
@@ -75,7 +75,7 @@ class BartSummarizer(SummarizationModel):
     with ``forced_bos_token_id`` where the checkpoint asks for it.
     """
 
-    class Config(Section):
+    class Config(ConfigBase):
         """``pretrained``: a hub id or folder to start from; or ``architecture``: a transformers configuration.
 
         ``attention_layer`` is the decoder layer whose cross attention explains the summary; ``forced_bos_id``

@@ -14,8 +14,8 @@ from typing import Any, ClassVar
 import numpy as np
 from torch import Tensor, nn
 
+from laconic.config.base import ConfigBase
 from laconic.config.names import Table
-from laconic.config.section import Section
 from laconic.errors import ConfigError, did_you_mean
 from laconic.types import Batch, Memory, ModelOutput, StepOutput
 
@@ -23,9 +23,9 @@ from laconic.types import Batch, Memory, ModelOutput, StepOutput
 class SummarizationModel(nn.Module):
     """Base class of the models. ``Class(config, vocab_size=V, pad_id=..., unk_id=..., bos_id=..., eos_id=...)``."""
 
-    Config: type[Section] = Section  # options of the model, as they stand below ``model`` in a recipe
+    Config: type[ConfigBase] = ConfigBase  # options of the model, as they stand below ``model`` in a recipe
     parts: ClassVar[Mapping[str, tuple[str, Table]]] = {}  # options that hold components
-    config: Section
+    config: ConfigBase
     vocab_size: int
     pad_id: int
     unk_id: int

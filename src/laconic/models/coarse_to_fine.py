@@ -26,8 +26,8 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
+from laconic.config.base import ConfigBase
 from laconic.config.names import CHUNK_ATTENTIONS, COARSE_ENCODERS, Table, build
-from laconic.config.section import Section
 from laconic.errors import ConfigError
 from laconic.kernels.dispatch import deferred_linear
 from laconic.layers import noise
@@ -62,7 +62,7 @@ _NOTHING = CopySource(torch.zeros(0), torch.zeros(0), 0)  # nothing is copied
 _DENSE_TOKENS = 8192  # up to here a step's weights are also laid out over the whole document
 
 
-class CoarseToFineConfig(Section):
+class CoarseToFineConfig(ConfigBase):
     """Defaults are the paper's; numbers are rows of section c of the page on this system."""
 
     attention: Spec = Field(default_factory=lambda: {"type": "coarse_to_fine"})

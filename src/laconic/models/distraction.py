@@ -35,8 +35,8 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
+from laconic.config.base import ConfigBase
 from laconic.config.names import ATTENTIONS, parse
-from laconic.config.section import Section
 from laconic.errors import ConfigError
 from laconic.kernels.dispatch import deferred_linear
 from laconic.layers.attention.base import Attention
@@ -55,7 +55,7 @@ Spec = dict[str, Any]
 CELLS: dict[str, type[GruCell]] = {"torch": GruCell, "paper": PaperGruCell}
 
 
-class DistractionConfig(Section):
+class DistractionConfig(ConfigBase):
     """Sizes are the paper's for CNN. Numbers are rows of section c in ``docs/distraction.md``.
 
     ``attention`` holds M1 (``content``) and M2 (``history``); its ``bias`` follows ``bias`` unless it is set.

@@ -32,11 +32,11 @@ from typing import Any
 import yaml
 from huggingface_hub import ModelCardData, ModelHubMixin, hf_hub_download, snapshot_download
 
+from laconic.config.base import validate
 from laconic.config.generation import search_from
 from laconic.config.loading import dump_run, load_run
 from laconic.config.names import EXTRACTIVE, MODELS, refuse_code, resolve, trusting
 from laconic.config.schema import RunConfig, SearchConfig, TextConfig
-from laconic.config.section import validate
 from laconic.config.shipped import SHIPPED, place_of
 from laconic.errors import LaconicError, ModelError, did_you_mean
 from laconic.files import put_back, replacing_folder

@@ -23,8 +23,8 @@ import torch
 from pydantic import Field, model_validator
 from torch import Tensor, nn
 
+from laconic.config.base import ConfigBase
 from laconic.config.names import ATTENTIONS, build
-from laconic.config.section import Section
 from laconic.errors import ConfigError
 from laconic.kernels.dispatch import deferred_linear
 from laconic.layers.attention.base import Attention
@@ -40,7 +40,7 @@ from laconic.types import AttentionOutput, Batch, Memory, ModelOutput, Shared, S
 Spec = dict[str, Any]
 
 
-class Seq2SeqConfig(Section):
+class Seq2SeqConfig(ConfigBase):
     """Defaults are the library's; the paper's and See et al.'s choices are in the recipe.
 
     Numbers are rows of section c of the headline-writer page in the documentation.

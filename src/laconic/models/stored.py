@@ -20,9 +20,9 @@ from torch import nn
 from torch.nn.modules.module import register_module_parameter_registration_hook
 from torch.overrides import TorchFunctionMode
 
+from laconic.config.base import ConfigBase, validate
 from laconic.config.names import MODELS, SCORERS, build, parse, refuse_code
 from laconic.config.schema import SearchConfig, TextConfig
-from laconic.config.section import Section, validate
 from laconic.errors import LaconicError, ModelError
 from laconic.models.base import SummarizationModel
 from laconic.text.base import read_json
@@ -33,7 +33,7 @@ SUMMED = ("model.safetensors", "tokenizer.json", "tokenizer_config.json")
 SPARE_TENSORS, SPARE_NUMBERS = 64, 64_000_000  # what a model may have beside its weights: tables of positions
 
 
-class Written(Section):
+class Written(ConfigBase):
     """Who wrote the folder. ``sha256`` has the digests of `SUMMED`; folders of earlier versions have none."""
 
     model_config = ConfigDict(extra="ignore")
@@ -43,7 +43,7 @@ class Written(Section):
     sha256: dict[str, str] = Field(default_factory=dict)
 
 
-class Description(Section):
+class Description(ConfigBase):
     """``config.json``. Keys that only other programs read are left alone."""
 
     model_config = ConfigDict(extra="ignore")

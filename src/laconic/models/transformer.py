@@ -28,8 +28,8 @@ from pydantic import Field, model_validator
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from laconic.config.base import ConfigBase
 from laconic.config.names import OPPONENTS, build
-from laconic.config.section import Section
 from laconic.errors import ConfigError, DataError
 from laconic.layers.beam_cache import BeamCache
 from laconic.layers.copying.base import (
@@ -59,7 +59,7 @@ from laconic.types import AttentionOutput, Batch, Memory, ModelOutput, Shared, S
 Spec = dict[str, Any]
 
 
-class TransformerConfig(Section):
+class TransformerConfig(ConfigBase):
     """Defaults are the paper's, and where it is silent its code's (specification b.1 and d)."""
 
     encoder_layers: int = Field(6, ge=1, le=1000)

@@ -9,8 +9,8 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
+from laconic.config.base import ConfigBase
 from laconic.config.schema import RunConfig
-from laconic.config.section import Section
 from laconic.errors import ConfigError
 from laconic.text.base import Tokenizer
 from laconic.types import Batch, ModelOutput, Term
@@ -24,7 +24,7 @@ class Objective(nn.Module):
     The loop divides once, by the counts summed over all micro-batches and ranks.
     """
 
-    class Config(Section):
+    class Config(ConfigBase):
         """``needs`` is what the objective reads of the pass beside the likelihood, one of the ``feeds`` of models and
         their parts; ``remedy`` says what to set where nothing feeds it (`laconic.config.names`)."""
 

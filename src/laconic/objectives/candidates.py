@@ -18,8 +18,8 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+from laconic.config.base import ConfigBase
 from laconic.config.schema import RunConfig, SearchConfig
-from laconic.config.section import Section
 from laconic.layers.noise import ExampleNoise, bits, mixed
 from laconic.search.beam import beam_search
 from laconic.search.decode import switched
@@ -40,7 +40,7 @@ class Draw(Scorer):
     name: ClassVar[str] = "draw"
 
     def __init__(self, keys: Tensor, drawn: Tensor, specials: SpecialIds) -> None:
-        super().__init__(Section(), specials=specials)
+        super().__init__(ConfigBase(), specials=specials)
         self.keys, self.drawn = keys, drawn
 
     def on_tokens(self, scores: Tensor, view: HypothesesView) -> Tensor:

@@ -15,7 +15,7 @@ from functools import lru_cache
 
 from pydantic import Field
 
-from laconic.config.section import Section
+from laconic.config.base import ConfigBase
 from laconic.metrics.rouge_engine import RougeEngine, make_options, parse_kind
 from laconic.metrics.rouge_text import TextOptions, shared_text, stem_rouge155
 from laconic.metrics.words import smart_stop_words
@@ -24,7 +24,7 @@ _PROFILE = "unicode"
 _stem = lru_cache(maxsize=100_000)(stem_rouge155)
 
 
-class RewardConfig(Section):
+class RewardConfig(ConfigBase):
     """The weights of the two penalties; each share is between 0 and 1."""
 
     repetition: float = Field(1.0, ge=0)

@@ -40,8 +40,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from laconic.config.base import ConfigBase
 from laconic.config.schema import DistractionTerms
-from laconic.config.section import Section
 from laconic.errors import ConfigError
 from laconic.search.scorers import HypothesesView, Scorer, SpecialIds
 from laconic.types import Memory, StepOutput
@@ -221,7 +221,7 @@ class DistractionScorer(Scorer):
     name = "distraction"
     config: DistractionScorer.Config
 
-    def __init__(self, config: Section, *, specials: SpecialIds):
+    def __init__(self, config: ConfigBase, *, specials: SpecialIds):
         super().__init__(config, specials=specials)
         self.carries_rows = self.config.accumulate
         formulas = VARIANTS[self.config.variant]

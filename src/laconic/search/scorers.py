@@ -13,9 +13,9 @@ import torch
 from pydantic import Field, model_validator
 from torch import Tensor
 
+from laconic.config.base import ConfigBase
 from laconic.config.names import SCORERS, build
 from laconic.config.schema import SearchConfig, Spec
-from laconic.config.section import Section
 from laconic.errors import ConfigError
 from laconic.text.base import Tokenizer
 from laconic.types import Memory, StepOutput
@@ -62,7 +62,7 @@ class Scorer:
     ``num_groups`` above one splits the beams of a document (see `on_group`).
     """
 
-    class Config(Section):
+    class Config(ConfigBase):
         """Options of the scorer, as they stand below ``search.scorers`` in a recipe."""
 
     name: ClassVar[str]
@@ -70,7 +70,7 @@ class Scorer:
     carries_rows: bool = True
     num_groups: int = 1
 
-    def __init__(self, config: Section, *, specials: SpecialIds):
+    def __init__(self, config: ConfigBase, *, specials: SpecialIds):
         self.config = config
         self.specials = specials
 
@@ -155,7 +155,7 @@ def build_scorers(config: SearchConfig, specials: SpecialIds) -> list[Scorer]:
 class ForbidTokens(Scorer):
     """Some ids are never predicted. EOS cannot be forbidden: where BOS or PAD is the same id it stays."""
 
-    class Config(Section):
+    class Config(ConfigBase):
         """``ids`` are further ids of the vocabulary."""
 
         unk: bool = True
@@ -166,7 +166,7 @@ class ForbidTokens(Scorer):
     name = "forbid_tokens"
     config: ForbidTokens.Config
 
-    def __init__(self, config: Section, *, specials: SpecialIds):
+    def __init__(self, config: ConfigBase, *, specials: SpecialIds):
         super().__init__(config, specials=specials)
         named = {"unk": specials.unk_id, "pad": specials.pad_id, "bos": specials.bos_id}
         forbidden = set(self.config.ids) | {id_ for name, id_ in named.items() if getattr(self.config, name)}
@@ -182,7 +182,7 @@ class ForbidTokens(Scorer):
 class ForcedPrefix(Scorer):
     """Every summary begins with the given ids."""
 
-    class Config(Section):
+    class Config(ConfigBase):
         ids: tuple[int, ...] = Field(min_length=1)
 
     name = "forced_prefix"
@@ -220,7 +220,7 @@ def repeating_tokens(ids: Tensor, size: int) -> tuple[Tensor, Tensor]:
 class NgramBlocking(Scorer):
     """Forbid every token that would make an n-gram occur a second time in the summary."""
 
-    class Config(Section):
+    class Config(ConfigBase):
         """``start``: the token that decoding starts from is the first of the summary, as in transformers."""
 
         size: int = Field(3, ge=1)
@@ -244,7 +244,7 @@ class NgramBlocking(Scorer):
 class WordBlocking(Scorer):
     """Forbid every token that the summary already holds, but for those that may come again."""
 
-    class Config(Section):
+    class Config(ConfigBase):
         """``free`` are the ids that may come again: function words, signs, numbers."""
 
         free: tuple[int, ...] = ()
@@ -252,7 +252,7 @@ class WordBlocking(Scorer):
     name = "word_blocking"
     config: WordBlocking.Config
 
-    def __init__(self, config: Section, *, specials: SpecialIds):
+    def __init__(self, config: ConfigBase, *, specials: SpecialIds):
         super().__init__(config, specials=specials)
         self._free = torch.tensor(sorted({*self.config.free, specials.eos_id}))
 
@@ -284,7 +284,7 @@ class RepetitionPenalty(Scorer):
     log-probabilities, and so do we.
     """
 
-    class Config(Section):
+    class Config(ConfigBase):
         penalty: float = Field(1.0, gt=0)
 
     name = "repetition_penalty"
@@ -315,14 +315,14 @@ class DiverseGroups(Scorer):
     diversity, equation 5 of the paper with its section 5.1). The penalty stays in the running total.
     """
 
-    class Config(Section):
+    class Config(ConfigBase):
         groups: int = Field(1, ge=1)
         strength: float = Field(0.5, ge=0, le=1000)
 
     name = "diverse_groups"
     config: DiverseGroups.Config
 
-    def __init__(self, config: Section, *, specials: SpecialIds):
+    def __init__(self, config: ConfigBase, *, specials: SpecialIds):
         super().__init__(config, specials=specials)
         self.num_groups = self.config.groups
 
@@ -343,7 +343,7 @@ class LengthBounds(Scorer):
     at least one.
     """
 
-    class Config(Section):
+    class Config(ConfigBase):
         """``max_length`` none leaves the maximum to the search, which takes no step after it; ``share`` none leaves
         the minimum as it is."""
 
@@ -399,7 +399,7 @@ class LengthNormalisation(Scorer):
     * ``none``: the total itself.
     """
 
-    class Config(Section):
+    class Config(ConfigBase):
         """``alpha`` belongs to ``gnmt`` and ``predicted``."""
 
         kind: Literal["none", "average", "predicted", "gnmt"] = "average"
@@ -408,7 +408,7 @@ class LengthNormalisation(Scorer):
     name = "length_normalisation"
     config: LengthNormalisation.Config
 
-    def __init__(self, config: Section, *, specials: SpecialIds):
+    def __init__(self, config: ConfigBase, *, specials: SpecialIds):
         super().__init__(config, specials=specials)
         kinds = {"none": self._one, "average": self._average, "predicted": self._predicted, "gnmt": self._gnmt}
         self._divisor = kinds[self.config.kind]
@@ -454,14 +454,14 @@ class CoveragePenalty(Scorer):
     Added after length normalisation, as in Wu et al.; the attention of the step that predicts EOS counts.
     """
 
-    class Config(Section):
+    class Config(ConfigBase):
         kind: Literal["wu", "summary"] = "summary"
         beta: float = Field(1.0, ge=0, le=1000)
 
     name = "coverage_penalty"
     config: CoveragePenalty.Config
 
-    def __init__(self, config: Section, *, specials: SpecialIds):
+    def __init__(self, config: ConfigBase, *, specials: SpecialIds):
         super().__init__(config, specials=specials)
         self._penalty = {"wu": wu_coverage, "summary": summary_coverage}[self.config.kind]
         self._mask: Tensor | None = None

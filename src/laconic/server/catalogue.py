@@ -10,10 +10,10 @@ from typing import Any, Literal
 
 from pydantic import ConfigDict, Field, StrictBool, StrictFloat, StrictInt, StrictStr, create_model
 
+from laconic.config.base import ConfigBase, validate
 from laconic.config.generation import length_options
 from laconic.config.names import EXTRACTIVE, resolve
 from laconic.config.schema import SearchConfig
-from laconic.config.section import Section, validate
 from laconic.errors import ConfigError, did_you_mean
 from laconic.server.schemas import HubParameters, ModelInfo, OptionInfo, ProblemError
 from laconic.server.settings import Settings
@@ -55,7 +55,7 @@ class Served:
     system: System
     about: Mapping[str, Any]
     options: Mapping[str, OptionInfo]
-    accepts: type[Section]
+    accepts: type[ConfigBase]
     max_beam_size: int
 
     @property
@@ -211,14 +211,14 @@ def _option(schema: Mapping[str, Any], value: Any) -> OptionInfo | None:
     return OptionInfo(type=kind, default=value, minimum=low, maximum=high)
 
 
-class _Options(Section):
+class _Options(ConfigBase):
     model_config = ConfigDict(validate_default=False)
 
 
 _TYPES: dict[str, Any] = {"integer": StrictInt, "number": StrictFloat, "boolean": StrictBool, "string": StrictStr}
 
 
-def _accepting(options: Mapping[str, OptionInfo]) -> type[Section]:
+def _accepting(options: Mapping[str, OptionInfo]) -> type[ConfigBase]:
     """What a request's options are checked with. Nothing is converted, so that bounds hold for what is used."""
     fields: dict[str, Any] = {}
     for name, info in options.items():

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pydantic import Field, model_validator
 
-from laconic.config.section import Section
+from laconic.config.base import ConfigBase
 
 
-class Settings(Section):
+class Settings(ConfigBase):
     """Limits and times of the service. Sizes are in bytes, characters or documents as named, times in seconds."""
 
     max_body_bytes: int = Field(2_000_000, ge=1)

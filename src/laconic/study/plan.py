@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from laconic.config.base import validate
 from laconic.config.loading import merge, read_run, resolve_method, resolve_run, with_absolute_paths
 from laconic.config.names import EXTRACTIVE, check_run, parse, resolve
 from laconic.config.schema import DataConfig, EvaluationConfig, Recipe, RunConfig, SearchConfig
-from laconic.config.section import validate
 from laconic.config.shipped import place_of
 from laconic.errors import ConfigError, unknown_choice
 from laconic.systems.extractive import check_name, method_spec

@@ -26,9 +26,9 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+from laconic.config.base import ConfigBase
 from laconic.config.loading import dump_run, merge, parse_yaml, read_run
 from laconic.config.schema import SearchConfig
-from laconic.config.section import Section
 from laconic.errors import ConfigError, ModelError, did_you_mean, unknown_choice
 from laconic.evaluation.predictions import Journal
 from laconic.evaluation.run import EvaluationOptions, refuse_unscorable, score
@@ -168,7 +168,7 @@ def _kind(key: str) -> type | None:
     Raises:
         ConfigError: no such key, or one that holds other keys.
     """
-    cls: type[Section] = SearchConfig
+    cls: type[ConfigBase] = SearchConfig
     path = key.split(".")
     for place, part in enumerate(path):
         if part not in cls.model_fields:
@@ -191,7 +191,7 @@ def _kind(key: str) -> type | None:
 
 
 def _is_section(annotation: Any) -> bool:
-    return isinstance(annotation, type) and issubclass(annotation, Section)
+    return isinstance(annotation, type) and issubclass(annotation, ConfigBase)
 
 
 # ------------------------------------------------------------------------------------------- trying

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import torch
 
+from laconic.config.base import validate
 from laconic.config.loading import merge
 from laconic.config.schema import SearchConfig, TextConfig
-from laconic.config.section import validate
 from laconic.data.collate import Collator
 from laconic.data.dataset import EncodedDataset, Example, encode_documents
 from laconic.errors import ConfigError

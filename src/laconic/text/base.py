@@ -12,8 +12,8 @@ from typing import Any, ClassVar, Literal
 
 import tokenizers
 
+from laconic.config.base import ConfigBase
 from laconic.config.names import TOKENIZERS, parse, refuse_code
-from laconic.config.section import Section
 from laconic.errors import ConfigError, ModelError
 from laconic.text.casing import Casing
 from laconic.text.detokenize import Detokenized
@@ -38,13 +38,13 @@ class Tokenizer(ABC):
     Special tokens are not looked for in the text: a user who writes ``</s>`` gets those four characters.
     """
 
-    class Config(Section):
+    class Config(ConfigBase):
         """Options, as they stand below ``text.tokenizer`` in a recipe."""
 
     name: ClassVar[str] = ""
     guesses_spaces: ClassVar[bool] = False  # do blanks between tokens follow rules, rather than stand in the tokens?
 
-    def __init__(self, config: Section) -> None:
+    def __init__(self, config: ConfigBase) -> None:
         self.config = config
         self._backend: tokenizers.Tokenizer | None = None
         self._tokens: list[str] = []

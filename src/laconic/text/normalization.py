@@ -21,7 +21,7 @@ from typing import Literal
 from pydantic import model_validator
 from tokenizers import Regex, normalizers
 
-from laconic.config.section import Section
+from laconic.config.base import ConfigBase
 
 SPACE_MARK = "▁"  # the space before a word, as the subword and character tokenizers write it
 UNKNOWN_WORD = "unk"
@@ -29,7 +29,7 @@ _SURROGATES = re.compile("[\ud800-\udfff]")
 _INVISIBLE = "[\\x{00AD}\\x{2060}]"  # soft hyphen, word joiner
 
 
-class NormalizationConfig(Section):
+class NormalizationConfig(ConfigBase):
     """The steps, in this order: Unicode form, straight quotes, marks of unknown words, lower case, digits.
 
     ``unknown_marks`` are what the data has in place of words it lost (``<unk>`` and ``UNK`` in copies of Gigaword);

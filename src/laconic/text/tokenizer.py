@@ -16,7 +16,7 @@ import tokenizers
 from pydantic import Field
 from tokenizers import Regex, decoders, models, pre_tokenizers, trainers
 
-from laconic.config.section import Section
+from laconic.config.base import ConfigBase
 from laconic.errors import ConfigError, ModelError
 from laconic.text.base import (
     CONFIG_FILE,
@@ -290,7 +290,7 @@ class PretrainedTokenizer(Tokenizer):
     say which ids are special) or the file itself.
     """
 
-    class Config(Section):
+    class Config(ConfigBase):
         """``decoder_start_id`` overrides what the checkpoint's ``config.json`` says."""
 
         path: str

@@ -19,10 +19,10 @@ from typing import Any
 
 from accelerate import Accelerator
 
+from laconic.config.base import validate
 from laconic.config.loading import dump_run, first_difference, merge, with_absolute_paths
 from laconic.config.names import check_run, outside_names, trusting
 from laconic.config.schema import DataConfig, RunConfig
-from laconic.config.section import validate
 from laconic.data.readers import find_splits, is_one_data_set
 from laconic.errors import CheckpointError, ConfigError, DataError
 from laconic.files import only_here, remove_leftovers, write_json, write_text

@@ -11,18 +11,18 @@ from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
 from laconic.config import names
+from laconic.config.base import ConfigBase, validate
 from laconic.config.loading import load_recipe, resolve_run
 from laconic.config.names import check_run
 from laconic.config.schema import Recipe, RunConfig
-from laconic.config.section import Section, validate
 from laconic.errors import ConfigError
 
 TABLES = {name: value for name, value in vars(names).items() if name.isupper() and isinstance(value, dict)}
 
 
-def sections(annotation: Any) -> Iterator[type[Section]]:
+def sections(annotation: Any) -> Iterator[type[ConfigBase]]:
     """The sections that a type names, and those within them."""
-    if isinstance(annotation, type) and issubclass(annotation, Section):
+    if isinstance(annotation, type) and issubclass(annotation, ConfigBase):
         yield annotation
         for field in annotation.model_fields.values():
             yield from sections(field.annotation)
@@ -30,7 +30,7 @@ def sections(annotation: Any) -> Iterator[type[Section]]:
         yield from sections(part)
 
 
-def every_field() -> list[tuple[type[Section], str, FieldInfo]]:
+def every_field() -> list[tuple[type[ConfigBase], str, FieldInfo]]:
     roots = [RunConfig, Recipe]
     roots += [names.resolve(table, entries, name).Config for table, entries in TABLES.items() for name in entries]
     found = dict.fromkeys(section for root in roots for section in sections(root))
@@ -47,7 +47,7 @@ FIELDS = every_field()
 NUMBERS = [field for field in FIELDS if holds(field[2].annotation, (int, float))]
 
 
-def refused(section: type[Section], name: str, value: Any) -> bool:
+def refused(section: type[ConfigBase], name: str, value: Any) -> bool:
     """Does the value itself make the section complain about this field?"""
     try:
         section.model_validate({name: value})

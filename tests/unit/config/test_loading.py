@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from laconic.config.base import validate
 from laconic.config.loading import dump_run, load_recipe, load_run, merge, parse_overrides, resolve_run
 from laconic.config.schema import Recipe, RunConfig
-from laconic.config.section import validate
 from laconic.errors import ConfigError
 
 PARENT = """

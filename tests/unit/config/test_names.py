@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from laconic.config import names
-from laconic.config.section import Section
+from laconic.config.base import ConfigBase
 from laconic.errors import ConfigError
 
 
 class Outside:
-    class Config(Section):
+    class Config(ConfigBase):
         size: int = 3
 
     def __init__(self, config: Config, *, width: int = 0) -> None:

@@ -37,6 +37,6 @@ def test_only_what_is_trusted_passes() -> None:
 def test_what_is_no_component_is_not_built() -> None:
     from laconic.config.names import MODELS, parse
 
-    for name in ("os:system", "laconic.config.section:validate", ":Model", "no.such.module:Model", ".names:Table"):
+    for name in ("os:system", "laconic.config.base:validate", ":Model", "no.such.module:Model", ".names:Table"):
         with pytest.raises(ConfigError, match="The model"):
             parse("model", MODELS, {"type": name})

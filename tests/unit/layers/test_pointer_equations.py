@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.autograd import gradcheck
 
-from laconic.config.section import Section
+from laconic.config.base import ConfigBase
 from laconic.kernels import dispatch
 from laconic.layers.copying.base import CopySource, GoldTokens, HeadInput
 from laconic.layers.copying.base import first_positions as _first_positions
@@ -157,7 +157,7 @@ def test_gold_log_prob_where_one_way_is_closed() -> None:
 
 def head(seed: int = 0) -> PointerHead:
     torch.manual_seed(seed)
-    return PointerHead(Section(), projection=VocabularyProjection(4, V), gate_size=3, unk_id=1).double()
+    return PointerHead(ConfigBase(), projection=VocabularyProjection(4, V), gate_size=3, unk_id=1).double()
 
 
 GOLD = [(0, 6), (0, 2), (0, 1), (0, 7), (0, 3), (1, 8), (1, 6), (1, 0), (1, 1)]  # (document, word)
@@ -217,7 +217,7 @@ def test_a_copied_word_whose_attention_underflows() -> None:
 def test_label_smoothing_is_over_all_words_of_the_mixture(hidden_size: int | None) -> None:
     """(1 - eps) log P(gold) + eps / V sum_w log P(w), value and gradient, against equation (5) written out."""
     projection = VocabularyProjection(4, V, hidden_size=hidden_size)
-    head = PointerHead(Section(), projection=projection, gate_size=2, unk_id=1).double()
+    head = PointerHead(ConfigBase(), projection=projection, gate_size=2, unk_id=1).double()
     hidden, features, scores = (rand(B, Q, width, seed=width).requires_grad_() for width in (4, 2, S))
     rows, steps = torch.ones(B, Q).bool().nonzero(as_tuple=True)
     ids = torch.tensor([6, 2, 4, 8, 5, 6])  # copied, both, generated; outside V, generated, outside V

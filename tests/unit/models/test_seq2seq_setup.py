@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from laconic.config.base import validate
 from laconic.config.loading import load_recipe, resolve_run
 from laconic.config.names import MODELS, OBJECTIVES, build
-from laconic.config.section import validate
 from laconic.errors import ConfigError
 from laconic.models.seq2seq import Seq2Seq, Seq2SeqConfig
 from laconic.types import Batch

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from laconic.config.section import validate
+from laconic.config.base import validate
 from laconic.errors import ConfigError
 from laconic.server.app import create_app
 from laconic.server.catalogue import Catalogue

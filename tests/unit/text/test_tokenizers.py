@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from laconic.config.section import validate
+from laconic.config.base import validate
 from laconic.errors import ConfigError, ModelError
 from laconic.text.tokenizer import BpeTokenizer, CharacterTokenizer, PretrainedTokenizer, Tokenizer, WordTokenizer
 

@@ -23,7 +23,7 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from laconic.config.section import Section
+from laconic.config.base import ConfigBase
 from laconic.kernels.dispatch import attention_scores, context, deferred, deferred_linear
 from laconic.layers.attention.base import Attention
 from laconic.layers.masking import mask_scores
@@ -34,7 +34,7 @@ from laconic.types import AttentionOutput, Memory, Shared
 class AdditiveAttention(Attention):
     """``e = v . tanh(W_h h + W_s s + b [+ w_c c])``; see the file's table of symbols."""
 
-    class Config(Section):
+    class Config(ConfigBase):
         """``size`` is A (none: the memory's width). ``coverage`` builds w_c; it takes part when switched on."""
 
         size: int | None = Field(None, ge=1, le=65_536)

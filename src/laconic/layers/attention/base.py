@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from laconic.config.section import Section
+from laconic.config.base import ConfigBase
 from laconic.types import AttentionOutput, Memory
 
 
@@ -19,10 +19,10 @@ class Attention(nn.Module):
     have N = B * Q rows in front, what belongs to the document is `Shared`.
     """
 
-    class Config(Section):
+    class Config(ConfigBase):
         """Options of the mechanism."""
 
-    config: Section
+    config: ConfigBase
     recurrent: bool = False  # does a reading depend on the readings before it (now, with present switches)?
 
     @abstractmethod

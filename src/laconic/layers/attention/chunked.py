@@ -23,7 +23,7 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from laconic.config.section import Section
+from laconic.config.base import ConfigBase
 from laconic.errors import ConfigError
 from laconic.kernels.dispatch import chunk_scores, context, deferred
 from laconic.layers import noise
@@ -70,14 +70,14 @@ class Draws:
 class ChunkAttention(nn.Module):
     """Base of the three. ``Class(config, hidden_size=H, coarse_size=D_s)``."""
 
-    class Config(Section):
+    class Config(ConfigBase):
         """Options of the attention."""
 
-    config: Section
+    config: ConfigBase
     needs_coarse: bool = True  # does it read S?
     reads_flat: bool = False  # does it read the states of one pass over the whole document?
 
-    def __init__(self, config: Section, *, hidden_size: int, coarse_size: int) -> None:
+    def __init__(self, config: ConfigBase, *, hidden_size: int, coarse_size: int) -> None:
         super().__init__()
         self.config = config
         self.fine_query = nn.Linear(hidden_size, hidden_size, bias=False)
@@ -114,7 +114,7 @@ class StandardAttention(ChunkAttention):
     ``coarse`` weights are the sums of each chunk's words.
     """
 
-    class Config(Section):
+    class Config(ConfigBase):
         encoder: Literal["flat", "chunked"] = "flat"
 
     config: Config
@@ -142,7 +142,7 @@ class StandardAttention(ChunkAttention):
 class HierarchicalAttention(ChunkAttention):
     """HIER: ``alpha_ij = alpha^s_i alpha^w_ij``, a softmax over chunks times one inside each chunk."""
 
-    class Config(Section):
+    class Config(ConfigBase):
         normalizer: Literal["softmax", "sparsemax"] = "softmax"
 
     @property
@@ -194,7 +194,7 @@ class CoarseToFineAttention(HierarchicalAttention):
     switched off it is HIER (pre-training, alternating).
     """
 
-    class Config(Section):
+    class Config(ConfigBase):
         """``draws`` is k in training (+MULTI); ``read`` the chunks read in evaluation (none: as many)."""
 
         draws: int = Field(1, ge=1, le=65_536)

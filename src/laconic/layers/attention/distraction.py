@@ -24,7 +24,7 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from laconic.config.section import Section
+from laconic.config.base import ConfigBase
 from laconic.kernels.dispatch import context, deferred, deferred_linear, distracted_scores
 from laconic.layers.attention.base import Attention
 from laconic.layers.masking import mask_scores
@@ -37,7 +37,7 @@ SMALL = 0.01  # the standard deviation of what starts small
 class DistractionAttention(Attention):
     """Additive attention with M1 and M2; see the file's table of symbols."""
 
-    class Config(Section):
+    class Config(ConfigBase):
         """``size`` is A (none: the memory's width); ``content`` is M1, ``history`` M2.
 
         ``m1_init``: ``identity`` starts M1 as tanh(c'), w_c = 1 and u_c small; ``released`` is the authors' code,

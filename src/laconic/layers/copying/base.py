@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from laconic.config.base import ConfigBase
 from laconic.config.names import COPY_HEADS, parse
-from laconic.config.section import Section
 from laconic.errors import ConfigError
 from laconic.layers.transformer import CrossTap
 from laconic.layers.vocabulary import VocabularyProjection
@@ -68,10 +68,10 @@ class CopyHead(nn.Module):
     (B, T, X) tensor exists.
     """
 
-    class Config(Section):
+    class Config(ConfigBase):
         """Options of the head."""
 
-    config: Section
+    config: ConfigBase
     copies: bool = True  # does it need attention and the source's ids?
     reads_taps: bool = False  # does it need `open`, ``HeadInput.cross`` and ``HeadInput.weights``? (Transformers only)
     projection: VocabularyProjection

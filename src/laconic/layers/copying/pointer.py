@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import logsigmoid
 
-from laconic.config.section import Section
+from laconic.config.base import ConfigBase
 from laconic.kernels.dispatch import final_distribution
 from laconic.layers.copying.base import CopyHead, CopySource, GoldTokens, HeadInput
 from laconic.layers.copying.smoothing import copied_excess, excess_slope, source_words
@@ -81,10 +81,10 @@ def gold_mixture(
 class PointerHead(CopyHead):
     """p_gen and the mixture; see the file's table of symbols."""
 
-    class Config(Section):
+    class Config(ConfigBase):
         """No options."""
 
-    def __init__(self, config: Section, *, projection: VocabularyProjection, gate_size: int, unk_id: int) -> None:
+    def __init__(self, config: ConfigBase, *, projection: VocabularyProjection, gate_size: int, unk_id: int) -> None:
         super().__init__()
         self.config, self.projection, self.unk_id = config, projection, unk_id
         self.gate = nn.Linear(gate_size, 1)

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.nn.functional import linear
 from torch.utils.checkpoint import checkpoint
 
-from laconic.config.section import Section
+from laconic.config.base import ConfigBase
 from laconic.errors import ConfigError
 from laconic.kernels.dispatch import mean_attention
 from laconic.layers.copying.base import CopyHead, CopySource, GoldTokens, HeadInput, SourceSide
@@ -36,7 +36,7 @@ _NUMBERS_AT_ONCE = 2**24  # of rows of the distribution that `floored_mean` writ
 _SMALLEST_COPY = 1e-30  # of the copy probability of a word of the source, so that its logarithm has a gradient
 
 
-class TappedConfig(Section):
+class TappedConfig(ConfigBase):
     """Options that all copy heads of Transformers share; numbers are those of docs/coconet.md.
 
     ``special_ids`` are what ``exclude_special_from_copy`` excludes (none: filled in by the model, with padding, BOS
@@ -87,7 +87,7 @@ class TappedHead(CopyHead):
     reads_taps = True
     config: Any
 
-    def __init__(self, config: Section, *, projection: VocabularyProjection, gate_size: int, unk_id: int) -> None:
+    def __init__(self, config: ConfigBase, *, projection: VocabularyProjection, gate_size: int, unk_id: int) -> None:
         super().__init__()
         self.config, self.projection, self.unk_id = config, projection, unk_id
         hidden = projection.hidden

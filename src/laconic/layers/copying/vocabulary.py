@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from laconic.config.section import Section
+from laconic.config.base import ConfigBase
 from laconic.kernels.vocabulary import at_least_float32
 from laconic.layers.copying.base import CopyHead, CopySource, GoldTokens, HeadInput
 from laconic.layers.vocabulary import VocabularyProjection
@@ -17,12 +17,12 @@ from laconic.types import AttentionOutput
 class VocabularyHead(CopyHead):
     """The plain output layer. Target words outside the vocabulary count as UNK."""
 
-    class Config(Section):
+    class Config(ConfigBase):
         """No options."""
 
     copies = False
 
-    def __init__(self, config: Section, *, projection: VocabularyProjection, gate_size: int, unk_id: int) -> None:
+    def __init__(self, config: ConfigBase, *, projection: VocabularyProjection, gate_size: int, unk_id: int) -> None:
         super().__init__()
         self.config, self.projection, self.unk_id = config, projection, unk_id
 

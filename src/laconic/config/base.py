@@ -10,13 +10,13 @@ from pydantic import BaseModel, ConfigDict, ValidationError, ValidatorFunctionWr
 
 from laconic.errors import ConfigError, did_you_mean
 
-S = TypeVar("S", bound="Section")
+S = TypeVar("S", bound="ConfigBase")
 LARGEST = 2**32 - 1  # what no setting exceeds, whatever its own bounds
 _repr = reprlib.Repr()
 _repr.maxstring = _repr.maxother = 80
 
 
-class Section(BaseModel):
+class ConfigBase(BaseModel):
     """A frozen group of settings; every default lives in exactly one subclass.
 
     Whatever the type of a field, its numbers are finite and of a size that a setting can have, its text is Unicode,
