@@ -76,9 +76,9 @@ def test_the_model_in_the_box_answers_first_and_is_fine_tuned(
 def test_what_the_box_has_seen_is_not_held_out(tmp_path: Path) -> None:
     counts = [CorpusPair(f"p{number % 20}", f"n{number}", "", "") for number in range(100)]
     free = split_by_package(counts)
-    seen = {pair.package for pair in (*free["test"], *free["validation"])}
+    seen = {pair.group for pair in (*free["test"], *free["validation"])}
     bound = split_by_package(counts, in_training=seen)
-    held = {pair.package for split in ("test", "validation") for pair in bound[split]}
+    held = {pair.group for split in ("test", "validation") for pair in bound[split]}
     assert held
     assert not held & seen
     few = split_by_package(counts, in_training={f"p{number}" for number in range(18)})

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from laconic.cli.inputs import split_of, stream_records
-from laconic.cli.options import AsJson, Device, Reading, Split, TrustCode, with_groups
+from laconic.cli.options import AsJson, Device, ReadingOptions, Split, TrustCode, with_groups
 from laconic.cli.output import aligned, note, print_json, progress
 from laconic.errors import ConfigError, DataError, did_you_mean
 from laconic.files import write_text
@@ -70,7 +70,7 @@ def command(
     html: Annotated[Path | None, typer.Option(help="Write the maps as a page.")] = None,
     own_scale: Annotated[bool, typer.Option("--own-scale", help="Colours of each map by itself.")] = False,
     batch_size: Annotated[int, typer.Option(min=1, help="Pairs read at once.")] = 8,
-    reading: Reading,
+    reading: ReadingOptions,
     device: Device = "cpu",
     trust_code: TrustCode = False,
     as_json: AsJson = False,

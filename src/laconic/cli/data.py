@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from laconic.cli.data_write import TOKENS, Separator, prepare_app, subset_command
-from laconic.cli.options import AsJson, Columns, MaxRecords, MinHumanScore, TrustCode, subcommands, with_groups
+from laconic.cli.options import AsJson, ColumnOptions, MaxRecords, MinHumanScore, TrustCode, subcommands, with_groups
 from laconic.cli.output import aligned, print_json, progress
 from laconic.cli.select_spans import select_spans_command
 from laconic.errors import ConfigError, DataError
 from laconic.text.control import safe_print as print
 
 if TYPE_CHECKING:
-    from laconic.data.checks import CheckOptions, Report, SplitReport
+    from laconic.data.checks import CheckOptions, DataReport, SplitReport
     from laconic.data.readers import ReadOptions
 
 app = subcommands("Check, describe or build data sets.", no_args_is_help=True)
@@ -38,7 +38,7 @@ MaxTarget = Annotated[int, typer.Option(min=1, help="Words of a summary that a m
 def check_command(
     files: Files,
     *,
-    columns: Columns,
+    columns: ColumnOptions,
     max_source: MaxSource = 400,
     max_target: MaxTarget = 100,
     max_records: MaxRecords = None,
@@ -65,7 +65,7 @@ def check_command(
 def stats_command(
     files: Files,
     *,
-    columns: Columns,
+    columns: ColumnOptions,
     max_source: MaxSource = 400,
     max_target: MaxTarget = 100,
     max_records: MaxRecords = None,
@@ -190,7 +190,7 @@ def columns_command(
 # ---------------------------------------------------------------------------------------- reading
 
 
-def _read(files: list[str], options: CheckOptions, reading: ReadOptions) -> Report:
+def _read(files: list[str], options: CheckOptions, reading: ReadOptions) -> DataReport:
     from laconic.data.checks import check
 
     with progress("Reading records") as bar:
@@ -212,7 +212,7 @@ def _splits(files: list[str]) -> dict[str, Path | str]:
 # ---------------------------------------------------------------------------------------- showing
 
 
-def _stats_table(report: Report) -> str:
+def _stats_table(report: DataReport) -> str:
     splits = {split.name: split.as_dict(report.options) for split in report.splits}
     options = report.options
     rows = [
@@ -275,7 +275,7 @@ def _histograms(split: SplitReport) -> str:
     return "\n".join(parts)
 
 
-def _check_text(report: Report) -> str:
+def _check_text(report: DataReport) -> str:
     parts = [f"{split.choice or split.path}" for split in report.splits]
     parts.append("\n" + _stats_table(report))
     parts += [_histograms(split) for split in report.splits]
@@ -289,7 +289,7 @@ def _check_text(report: Report) -> str:
     return "\n".join(parts)
 
 
-def _problems(report: Report) -> list[str]:
+def _problems(report: DataReport) -> list[str]:
     lines: list[str] = []
     for split in report.splits:
         if split.skipped.total:

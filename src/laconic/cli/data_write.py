@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from laconic.cli.inputs import stream_records
-from laconic.cli.options import AsJson, MinHumanScore, Reading, subcommands, with_groups
+from laconic.cli.options import AsJson, MinHumanScore, ReadingOptions, subcommands, with_groups
 from laconic.cli.output import aligned, print_json, progress
 from laconic.errors import ConfigError
 from laconic.text.control import safe_print as print
@@ -36,7 +36,7 @@ def subset_command(
     file: File,
     out: OutFile,
     *,
-    reading: Reading,
+    reading: ReadingOptions,
     shortest_mean: Annotated[
         float | None, typer.Option(min=0, help="The shortest documents, as many as have at most this mean length.")
     ] = None,
@@ -92,7 +92,7 @@ def gigaword_command(
     file: File,
     out: OutFile,
     *,
-    reading: Reading,
+    reading: ReadingOptions,
     keep_all: Annotated[
         bool, typer.Option("--keep-all", help="No filter by length, title words and common words (test data).")
     ] = False,
@@ -134,7 +134,7 @@ def duc_command(
 
 @prepare_app.command("samsum")
 @with_groups
-def samsum_command(file: File, out: OutFile, *, reading: Reading, as_json: AsJson = False) -> None:
+def samsum_command(file: File, out: OutFile, *, reading: ReadingOptions, as_json: AsJson = False) -> None:
     """Dialogues in one line, their turns joined by ' | ', speakers' names kept (SAMSum, DialogSum, your own)."""
     from laconic.data.prepare import dialogue
 
@@ -147,7 +147,7 @@ def cnndm_command(
     file: File,
     out: OutFile,
     *,
-    reading: Reading,
+    reading: ReadingOptions,
     first: Annotated[
         bool, typer.Option("--first-highlight", help="Learn the first highlight; every highlight is a reference.")
     ] = False,
@@ -161,7 +161,7 @@ def cnndm_command(
 
 
 def _prepare(
-    file: str, out: Path, change: Callable[[Record], Record | Refused], reading: Reading, as_json: bool
+    file: str, out: Path, change: Callable[[Record], Record | Refused], reading: ReadingOptions, as_json: bool
 ) -> None:
     """Write every record changed, one for one, or say why not."""
     from laconic.data.prepare import Refused

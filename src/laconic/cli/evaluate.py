@@ -15,7 +15,7 @@ from laconic.cli.options import (
     Device,
     MaxRecords,
     MinHumanScore,
-    Reading,
+    ReadingOptions,
     SearchSettings,
     Split,
     TrustCode,
@@ -84,7 +84,7 @@ def command(
         bool, typer.Option("--copying", help="Also a table of what is copied: rightly, and without need.")
     ] = False,
     search: SearchSettings = None,
-    reading: Reading,
+    reading: ReadingOptions,
     min_human_score: MinHumanScore = None,
     device: Device = "cpu",
     trust_code: TrustCode = False,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from laconic.cli.inputs import documents_of, is_records, model_and_inputs
-from laconic.cli.options import Decoding, Device, DocumentColumn, TrustCode, with_groups
+from laconic.cli.options import DecodingOptions, Device, DocumentColumn, TrustCode, with_groups
 from laconic.cli.output import note, print_json
 from laconic.errors import ConfigError, DataError
 from laconic.files import write_text
@@ -45,7 +45,7 @@ def command(
     document: Annotated[bool, typer.Option("--document", help="Print the document with the copied places.")] = False,
     also: Annotated[list[str] | None, typer.Option("--with", metavar="MODEL", help="Another system beside.")] = None,
     *,
-    decoding: Decoding,
+    decoding: DecodingOptions,
     max_records: Annotated[int, typer.Option(min=1, help="At most so many records of a file.")] = 20,
     document_column: DocumentColumn = None,
     device: Device = "cpu",

@@ -3,7 +3,7 @@
 A group is a dataclass whose fields are options. A command that takes one is marked with `with_groups`:
 
     @with_groups
-    def command(file: File, *, reading: Reading, device: Device = "cpu") -> None:
+    def command(file: File, *, reading: ReadingOptions, device: Device = "cpu") -> None:
         records = read_with(file, reading.options())
 """
 
@@ -97,7 +97,7 @@ def search_settings(given: list[str] | None) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class Columns:
+class ColumnOptions:
     """What a file of pairs looks like."""
 
     format: Annotated[str, typer.Option("--format", help="Format of the data; by the file's name when auto.")] = "auto"
@@ -112,14 +112,14 @@ class Columns:
 
 
 @dataclass(frozen=True)
-class Reading(Columns):
+class ReadingOptions(ColumnOptions):
     """The same of a file that may hold bad records."""
 
     skip_bad: SkipBad = False
 
 
 @dataclass(frozen=True)
-class Decoding:
+class DecodingOptions:
     """How summaries are decoded and shown."""
 
     beam_size: Annotated[int | None, typer.Option(min=1, help="Hypotheses kept at each step.")] = None

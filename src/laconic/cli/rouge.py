@@ -25,7 +25,7 @@ _PAIRED_REFERENCE_KEYS = ("references", "reference", "target")
 
 
 @dataclass(frozen=True)
-class Scoring:
+class ScoringOptions:
     """The options of `laconic.metrics.rouge.rouge`."""
 
     profile: Annotated[str, typer.Option(help="rouge155, google, plain, unicode or characters.")] = "rouge155"
@@ -61,7 +61,7 @@ def command(
     ] = None,
     kinds: Annotated[str, typer.Option(help="1 to 9, L, Lsum, W, S, SU (S4, SU*, W1.2), with commas.")] = "1,2,L",
     *,
-    scoring: Scoring,
+    scoring: ScoringOptions,
     separator: Annotated[
         str, typer.Option(help="What parts the sentences of a line, such as <n>; Lsum and W look at sentences.")
     ] = "",

@@ -15,7 +15,7 @@ from laconic.text.control import safe_print as print
 
 
 @dataclass(frozen=True)
-class Selection:
+class SpanOptions:
     """The fields of `laconic.study.spans.settings.SpanSettings`."""
 
     k: Annotated[int, typer.Option("--k", metavar="N", help="How many pairs of spans to keep.")]
@@ -63,7 +63,7 @@ def select_spans_command(
         list[str] | None,
         typer.Option(metavar="FILE|DIR|GLOB", help="Text or JSON lines, .gz and .zst too; may be repeated."),
     ] = None,
-    selection: Selection,
+    selection: SpanOptions,
     workers: Annotated[int | None, typer.Option(help="Processes, or workers of Ray.")] = None,
     ray: Annotated[bool, typer.Option("--ray", help="On a Ray cluster (RAY_ADDRESS), or a small local one.")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Start anew where OUT holds a selection.")] = False,

@@ -21,7 +21,7 @@ TOKEN_VARIABLE = "LACONIC_TOKEN"
 
 
 @dataclass(frozen=True)
-class Limits:
+class LimitOptions:
     """Fields of `laconic.server.settings.Settings`; what is not given is as there."""
 
     max_batch: Annotated[int | None, typer.Option(min=1, help="Documents decoded together.")] = None
@@ -55,7 +55,7 @@ def command(
     trust_code: TrustCode = False,
     threads: Annotated[int | None, typer.Option(min=1, help="Threads of one batch; default: one a core.")] = None,
     *,
-    limits: Limits,
+    limits: LimitOptions,
     allowed_host: Annotated[list[str] | None, typer.Option(help="A name that the service answers to.")] = None,
     setting: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Any other limit.")] = None,
 ) -> None:

@@ -13,7 +13,7 @@ from typing import IO, TYPE_CHECKING, Annotated
 import typer
 
 from laconic.cli.inputs import count_lines, documents_of, is_records, model_and_inputs
-from laconic.cli.options import BatchSize, Decoding, Device, DocumentColumn, SkipBad, TrustCode, with_groups
+from laconic.cli.options import BatchSize, DecodingOptions, Device, DocumentColumn, SkipBad, TrustCode, with_groups
 from laconic.cli.output import note, progress
 from laconic.errors import ConfigError, DataError, LaconicError
 from laconic.files import write_text
@@ -43,7 +43,7 @@ def command(
     num_return: Annotated[int | None, typer.Option(min=1, help="Summaries a document, best first.")] = None,
     sentences: Annotated[int | None, typer.Option(min=1, help="Sentences to pick (extractive methods).")] = None,
     *,
-    decoding: Decoding,
+    decoding: DecodingOptions,
     explain: Annotated[bool, typer.Option("--explain", help="Say where each word came from.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON lines for text input too.")] = False,
     batch_size: BatchSize = 16,

@@ -12,7 +12,7 @@ from laconic.cli.inputs import records_of, split_of
 from laconic.cli.options import (
     AsJson,
     BatchSize,
-    Columns,
+    ColumnOptions,
     Device,
     MaxRecords,
     Split,
@@ -55,7 +55,7 @@ def command(
     search: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Fixed in all trials.")] = None,
     output: Annotated[Path | None, typer.Option(help="Folder for tune.json and the trials.")] = None,
     apply: Annotated[bool, typer.Option("--apply", help="Make the best settings the model's defaults.")] = False,
-    columns: Columns,
+    columns: ColumnOptions,
     device: Device = "cpu",
     trust_code: TrustCode = False,
     as_json: AsJson = False,

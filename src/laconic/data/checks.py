@@ -107,7 +107,7 @@ class SplitReport:
 
 
 @dataclass(slots=True)
-class Report:
+class DataReport:
     """All files, and what they share. ``leakage`` maps ``"train -> test"`` to what is in both."""
 
     options: CheckOptions
@@ -135,7 +135,7 @@ def check(
     options: CheckOptions | None = None,
     reading: ReadOptions | None = None,
     progress: Callable[[int], object] | None = None,
-) -> Report:
+) -> DataReport:
     """Read every file once and report on it.
 
     Args:
@@ -150,7 +150,7 @@ def check(
     options = options or CheckOptions()
     base = reading or ReadOptions()
     settings = replace(base, skip_bad=True)
-    report = Report(options)
+    report = DataReport(options)
     finder = DuplicateFinder()
     homes: list[str] = []
     for name, path in files.items():
@@ -225,7 +225,7 @@ def reappearing_share(document: set[str], summary: set[str]) -> float:
 
 
 def _compare(
-    report: Report, split: SplitReport, finder: DuplicateFinder, homes: list[str], record: Record, words: list[str]
+    report: DataReport, split: SplitReport, finder: DuplicateFinder, homes: list[str], record: Record, words: list[str]
 ) -> None:
     kind, earlier = finder.add(words, record.origin)
     homes.append(split.name)

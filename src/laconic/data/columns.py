@@ -8,9 +8,10 @@ without case, spaces or dashes.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from laconic.data.lines import BadRecordError
 from laconic.errors import DataError, did_you_mean
 
 # The names seen in public corpora (cnn_dailymail, xsum, samsum, dialogsum, multi_news, gigaword, aeslc,
@@ -166,7 +167,7 @@ def _list(names: Iterable[str]) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class RawRecord:
     """What a format delivers, before it is checked. ``references`` are all summaries; ``summary`` is given where what a
     model learns differs from the first of them in blanks and line breaks only."""
 
@@ -178,6 +179,9 @@ class Entry:
     publication: str = ""
     human_score: int | None = None  # LCSTS parts II and III: how well people found the pair to match, 1 to 5
     summary: str = ""
+
+
+RawRecords = Iterator[RawRecord | BadRecordError]
 
 
 @dataclass(frozen=True, slots=True)

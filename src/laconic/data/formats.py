@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
-from laconic.data.columns import Entry, TableOptions
+from laconic.data.columns import RawRecord, RawRecords, TableOptions
 from laconic.data.lines import BadRecordError, bare_name, raw_lines, read_text, text_lines
 from laconic.errors import DataError
 
@@ -63,7 +62,7 @@ def pair_of_prefix(prefix: Path) -> Path | None:
     return None
 
 
-def read_pair(path: Path, options: TableOptions) -> Iterator[Entry | BadRecordError]:
+def read_pair(path: Path, options: TableOptions) -> RawRecords:
     """Two files with one text a line, line n of one belonging to line n of the other.
 
     Raises:
@@ -76,9 +75,7 @@ def read_pair(path: Path, options: TableOptions) -> Iterator[Entry | BadRecordEr
     yield from _aligned(documents, [summaries], options, f"pairs with {summaries.name}")
 
 
-def _aligned(
-    documents: Path, references: list[Path], options: TableOptions, choice: str
-) -> Iterator[Entry | BadRecordError]:
+def _aligned(documents: Path, references: list[Path], options: TableOptions, choice: str) -> RawRecords:
     """One document a line, and one reference a line in each of the other files."""
     count, *others = (sum(1 for _ in raw_lines(path)) for path in (documents, *references))
     for reference, other in zip(references, others, strict=True):
@@ -92,7 +89,7 @@ def _aligned(
         number, texts = lines[0][0], [text for _, text in lines]
         broken = next((text for text in texts if isinstance(text, BadRecordError)), None)
         good = [text for text in texts if isinstance(text, str)]
-        yield broken or Entry(good[0], tuple(good[1:]), str(number), f"{documents}:{number}")
+        yield broken or RawRecord(good[0], tuple(good[1:]), str(number), f"{documents}:{number}")
 
 
 # ------------------------------------------------------------------- one input, many references
@@ -119,7 +116,7 @@ def duc_files(place: Path) -> tuple[Path, list[Path]] | None:
     return None
 
 
-def read_duc(path: Path, options: TableOptions) -> Iterator[Entry | BadRecordError]:
+def read_duc(path: Path, options: TableOptions) -> RawRecords:
     """One document a line, and several files with one reference a line (`duc_files`).
 
     Raises:
@@ -137,7 +134,7 @@ def read_duc(path: Path, options: TableOptions) -> Iterator[Entry | BadRecordErr
 # -------------------------------------------------------------------------------- CNN / DailyMail
 
 
-def read_story(path: Path, options: TableOptions) -> Iterator[Entry | BadRecordError]:
+def read_story(path: Path, options: TableOptions) -> RawRecords:
     """``.story`` files: paragraphs, then highlights, each after a line ``@highlight``.
 
     Paragraphs are joined by blank lines, as they stand in the file (a blank line ends a sentence), highlights by line
@@ -154,7 +151,7 @@ def read_story(path: Path, options: TableOptions) -> Iterator[Entry | BadRecordE
             yield problem
 
 
-def _story(path: Path) -> Entry:
+def _story(path: Path) -> RawRecord:
     body: list[str] = []
     highlights: list[str] = []
     current = body
@@ -164,7 +161,7 @@ def _story(path: Path) -> Entry:
         elif line.strip():
             current.append(line.strip())
     name = bare_name(path).removesuffix(".story")
-    return Entry("\n\n".join(body), ("\n".join(highlights),), name, str(path))
+    return RawRecord("\n\n".join(body), ("\n".join(highlights),), name, str(path))
 
 
 # ------------------------------------------------------------------------------------------ LCSTS
@@ -177,7 +174,7 @@ _FIELDS = {
 _HUMAN_LABEL = re.compile(r"<human_label>\s*(\d{1,9})\s*</human_label>")
 
 
-def read_lcsts(path: Path, options: TableOptions) -> Iterator[Entry | BadRecordError]:
+def read_lcsts(path: Path, options: TableOptions) -> RawRecords:
     """``<doc id=0> <summary>...</summary> <short_text>...</short_text> </doc>``, tags on lines of their own or not.
 
     Parts II and III also have ``<human_label>`` with a score from 1 to 5. The files are not XML (no quotes, no root),
@@ -201,7 +198,7 @@ def read_lcsts(path: Path, options: TableOptions) -> Iterator[Entry | BadRecordE
         block.append(line)
 
 
-def _lcsts_block(block: str, path: Path, line: int) -> Entry | BadRecordError:
+def _lcsts_block(block: str, path: Path, line: int) -> RawRecord | BadRecordError:
     origin = f"{path}:{line}"
     found = {name: pattern.search(block) for name, pattern in _FIELDS.items()}
     for name, match in found.items():
@@ -213,4 +210,4 @@ def _lcsts_block(block: str, path: Path, line: int) -> Entry | BadRecordError:
     assert text is not None
     name = (opened[1] if opened else None) or str(line)
     label = _HUMAN_LABEL.search(block)
-    return Entry(text[1].strip(), (summary[1].strip(),), name, origin, human_score=int(label[1]) if label else None)
+    return RawRecord(text[1].strip(), (summary[1].strip(),), name, origin, human_score=int(label[1]) if label else None)

@@ -32,7 +32,7 @@ from pathlib import Path
 
 from laconic.config.schema import DataConfig
 from laconic.data import formats, tables
-from laconic.data.columns import Entry, TableOptions
+from laconic.data.columns import RawRecord, RawRecords, TableOptions
 from laconic.data.lines import BadRecordError, bare_name, open_bytes
 from laconic.errors import DataError, unknown_choice
 from laconic.types import Record
@@ -49,10 +49,9 @@ __all__ = [
     "read_with",
 ]
 
-Entries = Iterator[Entry | BadRecordError]
 OnSkip = Callable[[BadRecordError], object]
 OnChoice = Callable[[str], object]
-FORMATS: dict[str, Callable[[Path, TableOptions], Entries]] = {
+FORMATS: dict[str, Callable[[Path, TableOptions], RawRecords]] = {
     "jsonl": tables.read_jsonl,
     "json": tables.read_json,
     "csv": tables.read_csv,
@@ -178,20 +177,20 @@ def read_with(
     kind, place = _locate(str(path), options.format)
     table = _table_options(options, on_choice)
     parts = _shards(_data_files(place)) if place.is_dir() and kind not in _FOLDER_FORMATS else [place]
-    entries: Entries = itertools.chain.from_iterable(
+    found: RawRecords = itertools.chain.from_iterable(
         FORMATS[kind](part, table if part == parts[0] else replace(table, on_choice=lambda _: None)) for part in parts
     )
     if options.min_human_score is not None:
-        entries = _rated(entries, options.min_human_score, str(path), table.on_choice)
-    return _records(entries, options, on_skip or (lambda _: None), str(path))
+        found = _rated(found, options.min_human_score, str(path), table.on_choice)
+    return _records(found, options, on_skip or (lambda _: None), str(path))
 
 
 def read_json_lines(
     lines: Iterable[bytes], name: str, options: ReadOptions, *, on_skip: OnSkip | None = None
 ) -> Iterator[Record]:
     """The records of a stream of JSON lines, such as standard input, as they come; ``name`` is what errors call it."""
-    entries = tables.read_jsonl(Path(name), _table_options(options, None), enumerate(lines, start=1))
-    return _records(entries, options, on_skip or (lambda _: None), name)
+    found = tables.read_jsonl(Path(name), _table_options(options, None), enumerate(lines, start=1))
+    return _records(found, options, on_skip or (lambda _: None), name)
 
 
 def _table_options(options: ReadOptions, on_choice: OnChoice | None) -> TableOptions:
@@ -200,27 +199,27 @@ def _table_options(options: ReadOptions, on_choice: OnChoice | None) -> TableOpt
     )
 
 
-def _rated(entries: Entries, least: int, path: str, on_choice: OnChoice) -> Entries:
+def _rated(found: RawRecords, least: int, path: str, on_choice: OnChoice) -> RawRecords:
     """Without what people rated below ``least``, saying in the end how much that was."""
     low = rated = 0
-    for entry in entries:
-        if isinstance(entry, BadRecordError) or entry.human_score is None:
-            yield entry
+    for raw in found:
+        if isinstance(raw, BadRecordError) or raw.human_score is None:
+            yield raw
             continue
         rated += 1
-        if entry.human_score >= least:
-            yield entry
+        if raw.human_score >= least:
+            yield raw
         else:
             low += 1
     if rated:
         on_choice(f"{path}: {low:,} of {rated:,} rated pairs left out, because people rated them below {least}")
 
 
-def _records(entries: Entries, options: ReadOptions, on_skip: OnSkip, path: str) -> Iterator[Record]:
+def _records(found: RawRecords, options: ReadOptions, on_skip: OnSkip, path: str) -> Iterator[Record]:
     good = bad = 0
-    for entry in entries:
+    for raw in found:
         try:
-            record = _record(entry, options)
+            record = _record(raw, options)
         except BadRecordError as problem:
             if not options.skip_bad:
                 raise
@@ -235,23 +234,23 @@ def _records(entries: Entries, options: ReadOptions, on_skip: OnSkip, path: str)
         )
 
 
-def _record(entry: Entry | BadRecordError, options: ReadOptions) -> Record:
-    if isinstance(entry, BadRecordError):
-        raise entry
-    document = entry.document.strip()
-    references = tuple(reference.strip() for reference in entry.references)
-    summary = entry.summary.strip()
+def _record(raw: RawRecord | BadRecordError, options: ReadOptions) -> Record:
+    if isinstance(raw, BadRecordError):
+        raise raw
+    document = raw.document.strip()
+    references = tuple(reference.strip() for reference in raw.references)
+    summary = raw.summary.strip()
     if options.strip_publication_suffix:
-        references = tuple(strip_publication_suffix(text, entry.publication) for text in references)
-        summary = strip_publication_suffix(summary, entry.publication)
+        references = tuple(strip_publication_suffix(text, raw.publication) for text in references)
+        summary = strip_publication_suffix(summary, raw.publication)
     references = tuple(filter(None, references))
     if not document:
-        raise BadRecordError(entry.origin, "empty document", "remove the record or use --skip-bad")
+        raise BadRecordError(raw.origin, "empty document", "remove the record or use --skip-bad")
     if options.need_summary and not references:
-        raise BadRecordError(entry.origin, "empty summary", "remove the record or use --skip-bad")
+        raise BadRecordError(raw.origin, "empty summary", "remove the record or use --skip-bad")
     summary = summary or (references[0] if references else "")
     more = references if len(references) > 1 or references[:1] != (summary,) else ()
-    return Record(document, summary, entry.id, more, entry.sentences, entry.origin)
+    return Record(document, summary, raw.id, more, raw.sentences, raw.origin)
 
 
 _PUBLICATIONS = (

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from laconic.data.columns import Columns, Entry, TableOptions
+from laconic.data.columns import Columns, RawRecord, RawRecords, TableOptions
 from laconic.data.lines import BadRecordError, bad_byte, bare_name, check_text, raw_lines, read_text, text_lines
 from laconic.errors import DataError
 
@@ -22,9 +22,7 @@ _NEWS_TABLE = "longform"  # All the news 1.0
 # ------------------------------------------------------------------------------------------- JSON
 
 
-def read_jsonl(
-    path: Path, options: TableOptions, lines: Iterable[tuple[int, bytes]] | None = None
-) -> Iterator[Entry | BadRecordError]:
+def read_jsonl(path: Path, options: TableOptions, lines: Iterable[tuple[int, bytes]] | None = None) -> RawRecords:
     """One JSON object a line; blank lines are passed over. ``lines``: those of a stream, in place of the file's."""
     columns = _RecordColumns(options, str(path))
     for number, line in text_lines(path, lines):
@@ -39,10 +37,10 @@ def read_jsonl(
         except (ValueError, RecursionError) as error:
             yield BadRecordError(origin, f"broken JSON: {_json_problem(error)}", "repair the line or use --skip-bad")
             continue
-        yield columns.entry(value, origin, str(number))
+        yield columns.record(value, origin, str(number))
 
 
-def read_json(path: Path, options: TableOptions) -> Iterator[Entry | BadRecordError]:
+def read_json(path: Path, options: TableOptions) -> RawRecords:
     """An array of objects, an object that holds one array, or (by its first line) JSON lines."""
     if _is_json_lines(path):
         yield from read_jsonl(path, options)
@@ -64,7 +62,7 @@ def read_json(path: Path, options: TableOptions) -> Iterator[Entry | BadRecordEr
         raise DataError(f"{path}: a JSON {_kind(value)} where an array of records was expected.")
     columns = _RecordColumns(options, str(path))
     for number, row in enumerate(value, start=1):
-        yield columns.entry(row, f"{path}: record {number}", str(number))
+        yield columns.record(row, f"{path}: record {number}", str(number))
 
 
 def _is_json_lines(path: Path) -> bool:
@@ -96,7 +94,7 @@ class _RecordColumns:
         self._chosen: Columns | None = None
         self._by_fields: dict[tuple[str, ...], Columns] = {}
 
-    def entry(self, value: Any, origin: str, number: str) -> Entry | BadRecordError:
+    def record(self, value: Any, origin: str, number: str) -> RawRecord | BadRecordError:
         if not isinstance(value, dict):
             return BadRecordError(origin, f"a JSON {_kind(value)} where an object was expected")
         fields = tuple(value)
@@ -107,11 +105,11 @@ class _RecordColumns:
             columns = self._chosen.adapted(fields)
             if len(self._by_fields) < 1000:
                 self._by_fields[fields] = columns
-        return mapping_entry(value, columns, origin, number)
+        return mapped_record(value, columns, origin, number)
 
 
-def mapping_entry(row: Mapping[str, Any], columns: Columns, origin: str, number: str) -> Entry | BadRecordError:
-    """Turn a row into an entry; lists of strings are sentences of a document, or several summaries."""
+def mapped_record(row: Mapping[str, Any], columns: Columns, origin: str, number: str) -> RawRecord | BadRecordError:
+    """Turn a row into a record; lists of strings are sentences of a document, or several summaries."""
     try:
         document = _strings(row, columns.document, origin)
         has_summary = columns.summary and (columns.need_summary or row.get(columns.summary) is not None)
@@ -137,7 +135,7 @@ def mapping_entry(row: Mapping[str, Any], columns: Columns, origin: str, number:
     if not sentences and len(document) > 1:
         sentences = document
     publication = row.get(columns.publication) if columns.publication else None
-    return Entry(
+    return RawRecord(
         document="\n".join(document),
         references=tuple(references),
         id=number if given in (None, "") or isinstance(given, dict | list) else str(given),
@@ -172,7 +170,7 @@ def _kind(value: Any) -> str:
 # -------------------------------------------------------------------------------------------- CSV
 
 
-def read_csv(path: Path, options: TableOptions) -> Iterator[Entry | BadRecordError]:
+def read_csv(path: Path, options: TableOptions) -> RawRecords:
     """CSV or TSV with a header line. Line numbers are those on which a record starts."""
     csv.field_size_limit(_LARGEST_FIELD)
     lines = (line.decode("utf-8", errors="surrogateescape") for _, line in raw_lines(path))
@@ -191,7 +189,7 @@ def read_csv(path: Path, options: TableOptions) -> Iterator[Entry | BadRecordErr
     return _csv_rows(path, reader, header, columns)
 
 
-def _csv_rows(path: Path, reader: Any, header: list[str], columns: Columns) -> Iterator[Entry | BadRecordError]:
+def _csv_rows(path: Path, reader: Any, header: list[str], columns: Columns) -> RawRecords:
     number = 0
     while True:
         origin = f"{path}:{reader.line_num + 1}"
@@ -216,7 +214,7 @@ def _csv_rows(path: Path, reader: Any, header: list[str], columns: Columns) -> I
         yield (
             bad_byte(origin, bad)
             if bad
-            else mapping_entry(dict(zip(header, row, strict=True)), columns, origin, str(number))
+            else mapped_record(dict(zip(header, row, strict=True)), columns, origin, str(number))
         )
 
 
@@ -241,7 +239,7 @@ def _undecodable(text: str) -> int | None:
 # ----------------------------------------------------------------------------------------- SQLite
 
 
-def read_sqlite(path: Path, options: TableOptions) -> Iterator[Entry | BadRecordError]:
+def read_sqlite(path: Path, options: TableOptions) -> RawRecords:
     """One table of an SQLite file: the only one, or ``longform`` (All the news 1.0)."""
     connection = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)
     connection.text_factory = bytes
@@ -259,14 +257,14 @@ def read_sqlite(path: Path, options: TableOptions) -> Iterator[Entry | BadRecord
         names = [column[0] for column in cursor.description]
         columns = options.choose(names, str(path))
         for number, row in enumerate(cursor, start=1):
-            yield _sqlite_entry(dict(zip(names, row, strict=True)), columns, f"{path}: {table} row {number}", number)
+            yield _sqlite_record(dict(zip(names, row, strict=True)), columns, f"{path}: {table} row {number}", number)
     except sqlite3.DatabaseError as error:
         raise DataError(f"{path} could not be read as SQLite ({error}).") from None
     finally:
         connection.close()
 
 
-def _sqlite_entry(row: dict[str, Any], columns: Columns, origin: str, number: int) -> Entry | BadRecordError:
+def _sqlite_record(row: dict[str, Any], columns: Columns, origin: str, number: int) -> RawRecord | BadRecordError:
     decoded: dict[str, Any] = {}
     for name, value in row.items():
         if isinstance(value, bytes):
@@ -276,7 +274,7 @@ def _sqlite_entry(row: dict[str, Any], columns: Columns, origin: str, number: in
                 return bad_byte(origin, value[error.start], f" in '{name}'")
         else:
             decoded[name] = value
-    return mapping_entry(decoded, columns, origin, str(number))
+    return mapped_record(decoded, columns, origin, str(number))
 
 
 # -------------------------------------------------------------------------------------------------- Parquet and the hub
@@ -285,7 +283,7 @@ def _sqlite_entry(row: dict[str, Any], columns: Columns, origin: str, number: in
 _EXTRA = "pip install 'laconic[hf]'"
 
 
-def read_parquet(path: Path, options: TableOptions) -> Iterator[Entry | BadRecordError]:
+def read_parquet(path: Path, options: TableOptions) -> RawRecords:
     """A Parquet or Arrow file, a batch of rows at a time.
 
     Raises:
@@ -297,14 +295,14 @@ def read_parquet(path: Path, options: TableOptions) -> Iterator[Entry | BadRecor
         columns = options.choose(file.schema_arrow.names, str(path))
         rows = (row for batch in file.iter_batches(batch_size=256) for row in batch.to_pylist())
         for number, row in enumerate(rows, start=1):
-            yield mapping_entry(row, columns, f"{path}: row {number}", str(number))
+            yield mapped_record(row, columns, f"{path}: row {number}", str(number))
     except DataError:
         raise
     except Exception as error:  # pyarrow's errors are ValueErrors, KeyErrors, NotImplementedErrors, ...
         raise DataError(f"{path} could not be read as Parquet ({error}).") from None
 
 
-def read_hub(path: Path, options: TableOptions) -> Iterator[Entry | BadRecordError]:
+def read_hub(path: Path, options: TableOptions) -> RawRecords:
     """``owner/name`` or ``owner/name/split`` of the hub, streamed; the split is ``train`` when not given."""
     owner_name, split = _hub_parts(path)
     datasets: Any = _optional("datasets", f"hub:{owner_name}: data sets of the hub")
@@ -313,7 +311,7 @@ def read_hub(path: Path, options: TableOptions) -> Iterator[Entry | BadRecordErr
         columns: Any = None
         for number, row in enumerate(rows, start=1):
             columns = columns or options.choose(list(row), f"hub:{owner_name}")
-            yield mapping_entry(row, columns, f"hub:{owner_name}: {split} row {number}", str(number))
+            yield mapped_record(row, columns, f"hub:{owner_name}: {split} row {number}", str(number))
     except (OSError, ValueError, RuntimeError) as error:
         raise DataError(f"hub:{owner_name} ({split}) could not be read: {error}") from None
 
