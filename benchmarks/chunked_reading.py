@@ -27,7 +27,7 @@ import torch
 
 from laconic.config.names import MODELS, OBJECTIVES, build
 from laconic.config.schema import SearchConfig
-from laconic.layers.word_states import ChunkStates
+from laconic.layers.chunks import ChunkStates
 from laconic.search.decode import decode
 from laconic.types import Batch
 

@@ -43,15 +43,15 @@ CHUNK_ATTENTIONS: Table = {
     "standard": "laconic.layers.attention.chunked:StandardAttention",
 }
 COARSE_ENCODERS: Table = {
-    "bag_of_words": "laconic.layers.coarse:BagOfWords",
-    "convolution": "laconic.layers.coarse:Convolution",
+    "bag_of_words": "laconic.layers.chunks:BagOfWords",
+    "convolution": "laconic.layers.chunks:Convolution",
 }
 COPY_HEADS: Table = {
-    "attentional": "laconic.layers.copying.attentional:AttentionalHead",
+    "attentional": "laconic.layers.copying.tapped:AttentionalHead",
     "correlational": "laconic.layers.copying.correlational:CorrelationalHead",
     "guided": "laconic.layers.copying.guided:GuidedHead",
     "pointer": "laconic.layers.copying.pointer:PointerHead",
-    "vocabulary": "laconic.layers.copying.vocabulary:VocabularyHead",
+    "vocabulary": "laconic.layers.copying.base:VocabularyHead",
 }
 EXTRACTIVE: Table = {
     "concept_ilp": "laconic.extractive.concepts:ConceptIlp",

@@ -32,21 +32,23 @@ from laconic.errors import ConfigError
 from laconic.kernels.dispatch import deferred_linear
 from laconic.layers import noise
 from laconic.layers.attention.chunked import ChunkAttention, Draws, Reading, laid_out, log_of
-from laconic.layers.coarse import CoarseEncoder
-from laconic.layers.copying.base import CopyHead, CopySource, GoldTokens, HeadInput, build_copy_head
-from laconic.layers.grid import Grid, make_grid, make_sentence_grid
-from laconic.layers.masking import scatter_real
-from laconic.layers.noise import STREAMS, ExampleNoise
-from laconic.layers.vocabulary import VocabularyProjection
-from laconic.layers.word_states import (
+from laconic.layers.chunks import (
     AllStates,
     Cells,
     ChosenStates,
     ChunkStates,
+    CoarseEncoder,
+    Grid,
     LazyStates,
     PreparedLayers,
     WordEncoder,
+    make_grid,
+    make_sentence_grid,
 )
+from laconic.layers.copying.base import CopyHead, CopySource, GoldTokens, HeadInput, build_copy_head
+from laconic.layers.masking import scatter_real
+from laconic.layers.noise import STREAMS, ExampleNoise
+from laconic.layers.vocabulary import VocabularyProjection
 from laconic.models.base import SummarizationModel
 from laconic.papers.coarse_to_fine import entropy, policy_log_prob
 from laconic.types import AttentionOutput, Batch, Memory, ModelOutput, Shared, StepOutput

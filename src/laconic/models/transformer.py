@@ -42,14 +42,15 @@ from laconic.layers.copying.base import (
 )
 from laconic.layers.masking import log_weights
 from laconic.layers.opponent import DecoderShape, Opponent, OpponentReading
-from laconic.layers.positions import masked_sinusoids, sinusoids
 from laconic.layers.transformer import (
     BlockSizes,
     CrossTap,
     TransformerDecoder,
     TransformerEncoder,
     head_attention,
+    masked_sinusoids,
     mean_attention,
+    sinusoids,
 )
 from laconic.layers.vocabulary import VocabularyProjection
 from laconic.models.base import SummarizationModel

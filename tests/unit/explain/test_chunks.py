@@ -16,7 +16,7 @@ from laconic.explain.html import render
 from laconic.explain.provenance import build_summary
 from laconic.explain.record import from_dict, to_dict
 from laconic.explain.terminal import facts
-from laconic.layers.grid import make_grid, make_sentence_grid
+from laconic.layers.chunks import make_grid, make_sentence_grid
 from laconic.search.decode import _note_reading
 from laconic.text.tokenizer import WordTokenizer
 from laconic.types import Hypothesis, Summary

@@ -13,7 +13,6 @@ from laconic.kernels.heads import mean_attention as mean_over_heads
 from laconic.kernels.packed import PackedLinear, linear_map
 from laconic.layers import beam_cache
 from laconic.layers.beam_cache import BeamCache
-from laconic.layers.positions import masked_sinusoids, sinusoids, token_positions
 from laconic.layers.transformer import (
     AttentionProjections,
     BlockSizes,
@@ -22,8 +21,11 @@ from laconic.layers.transformer import (
     EncoderLayer,
     TransformerDecoder,
     head_attention,
+    masked_sinusoids,
     mean_attention,
     scaled_attention,
+    sinusoids,
+    token_positions,
 )
 from laconic.search.state import select, select_documents
 

@@ -15,8 +15,7 @@ from laconic.config.schema import SearchConfig
 from laconic.errors import ConfigError
 from laconic.kernels.windows import max_over_windows
 from laconic.layers import noise
-from laconic.layers.grid import make_grid, make_sentence_grid
-from laconic.layers.word_states import ChunkStates, WordEncoder
+from laconic.layers.chunks import ChunkStates, WordEncoder, make_grid, make_sentence_grid
 from laconic.models.coarse_to_fine import CoarseToFine
 from laconic.papers.coarse_to_fine import (
     best_chunks,

@@ -9,7 +9,7 @@
 | a_1, ..., a_k | ``chunks`` (B, Q, k): sampled in training, the best ones otherwise |
 
 STANDARD and HIER weigh every word and need every word's state. C2F reads k chunks a step and asks for the states of
-those alone (`laconic.layers.word_states`).
+those alone (`laconic.layers.chunks`).
 """
 
 from __future__ import annotations
@@ -27,8 +27,7 @@ from laconic.config.base import ConfigBase
 from laconic.errors import ConfigError
 from laconic.kernels.dispatch import chunk_scores, context, deferred
 from laconic.layers import noise
-from laconic.layers.grid import Grid
-from laconic.layers.word_states import AllStates, ChunkStates
+from laconic.layers.chunks import AllStates, ChunkStates, Grid
 from laconic.papers.coarse_to_fine import (
     attention_weights,
     best_chunks,

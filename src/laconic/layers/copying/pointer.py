@@ -10,72 +10,17 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import logsigmoid
 
 from laconic.config.base import ConfigBase
-from laconic.kernels.dispatch import final_distribution
 from laconic.layers.copying.base import CopyHead, CopySource, GoldTokens, HeadInput
-from laconic.layers.copying.smoothing import copied_excess, excess_slope, source_words
-from laconic.layers.masking import NEGATIVE_INFINITY
+from laconic.layers.copying.mixture import gold_mixture, source_words, step_distribution
 from laconic.layers.vocabulary import VocabularyProjection
 from laconic.papers.pointer_generator import (
     attention_weights,
     generation_gate,
     gold_copy_log_prob,
-    gold_log_prob,
 )
 from laconic.types import AttentionOutput
-
-
-def step_distribution(logits: Tensor, gate: Tensor, copy_probs: Tensor, source: CopySource) -> Tensor:
-    """Equation (5) for one step, of the document's ids: (B, Q, V), (B, Q), (B, Q, S) -> (B, Q, X); may overwrite the
-    logits."""
-    ids = source.extended_ids.unsqueeze(1).expand_as(copy_probs)
-    first = None if source.first is None else source.first.unsqueeze(1).expand_as(copy_probs)
-    return final_distribution(logits, gate, copy_probs, ids, source.extended_vocab_size, first)
-
-
-def gold_mixture(
-    hidden: Tensor,
-    projection: VocabularyProjection,
-    gold: GoldTokens,
-    gates: Tensor,
-    copied: Tensor,
-    ids: Tensor,
-    words: tuple[Tensor, Tensor] | None,
-) -> tuple[Tensor, Tensor | None]:
-    """Equation (5) of M gold words, without any (M, V) tensor that is kept; and the mean of all V words' log P.
-
-    Args:
-        hidden: (M, F) what the projection reads.
-        projection: the vocabulary's.
-        gold: the words.
-        gates: (M,) the argument of the sigmoid of p_gen (lambda).
-        copied: (M,) the gold words' log copy probability, -inf where the source lacks them.
-        ids: (M,) theirs, UNK in the place of words outside V.
-        words: `source_words`, where labels are smoothed; without them there is no mean.
-    """
-    size, smoothing, outside = projection.vocab_size, gold.smoothing, gold.ids >= projection.vocab_size
-    with torch.no_grad():
-        frozen_gates, frozen_copied = gates.detach(), copied.detach()
-        frozen_words = None if words is None else (words[0].detach(), words[1])
-
-    def derivative(log_vocab: Tensor, rows: slice) -> Tensor:
-        """d loss / d log P_vocab(gold): the share of P(gold) that was generated (none for words outside V) and,
-        with label smoothing, what it does to the mean of all words."""
-        generated = logsigmoid(frozen_gates[rows]) + log_vocab.masked_fill(outside[rows], NEGATIVE_INFINITY)
-        share = torch.exp(generated - torch.logaddexp(generated, logsigmoid(-frozen_gates[rows]) + frozen_copied[rows]))
-        if frozen_words is not None:
-            slope = excess_slope(frozen_words[0][rows], log_vocab, frozen_words[1][rows])
-            share = (1 - smoothing) * share + smoothing * (1 + slope / size)
-        return share if gold.weights is None else share * gold.weights[rows]
-
-    log_vocab = projection.gold_log_probs(hidden, ids, derivative)
-    log_probs = gold_log_prob(gates, log_vocab.masked_fill(outside, NEGATIVE_INFINITY), copied)
-    if words is None:
-        return log_probs, None
-    mean = projection.smoothed(log_vocab, hidden.to(gates.dtype), ids, 1.0) + logsigmoid(gates)
-    return log_probs, mean + copied_excess(words[0], log_vocab, words[1]) / size
 
 
 class PointerHead(CopyHead):

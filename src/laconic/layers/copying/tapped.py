@@ -24,8 +24,7 @@ from laconic.config.base import ConfigBase
 from laconic.errors import ConfigError
 from laconic.kernels.dispatch import mean_attention
 from laconic.layers.copying.base import CopyHead, CopySource, GoldTokens, HeadInput, SourceSide
-from laconic.layers.copying.pointer import gold_mixture, step_distribution
-from laconic.layers.copying.smoothing import source_words
+from laconic.layers.copying.mixture import SMALLEST_COPY, gold_mixture, source_words, step_distribution
 from laconic.layers.masking import NEGATIVE_INFINITY
 from laconic.layers.transformer import CrossTap, head_attention
 from laconic.layers.vocabulary import VocabularyProjection
@@ -33,7 +32,6 @@ from laconic.papers.pointer_generator import final_distribution
 from laconic.types import AttentionOutput
 
 _NUMBERS_AT_ONCE = 2**24  # of rows of the distribution that `floored_mean` writes out
-_SMALLEST_COPY = 1e-30  # of the copy probability of a word of the source, so that its logarithm has a gradient
 
 
 class TappedConfig(ConfigBase):
@@ -176,7 +174,7 @@ class TappedHead(CopyHead):
             gates = self._generation_gate(inputs, weighed.weights, opened, inputs.hidden, at)
             final = weighed.final[at]  # (M, S)
             matches = (source.extended_ids[gold.rows] == gold.ids.unsqueeze(-1)) & opened.kept[gold.rows]
-            copied = torch.where(matches, final, 0.0).sum(dim=-1).clamp_min(_SMALLEST_COPY).log()
+            copied = torch.where(matches, final, 0.0).sum(dim=-1).clamp_min(SMALLEST_COPY).log()
             copied = copied.masked_fill(~matches.any(dim=-1), NEGATIVE_INFINITY)
         log_probs, smoothed = self._mixed(inputs, source, gold, gates, final, copied)
         details = {"p_gen": torch.sigmoid(gates)} | {name: value[at] for name, value in weighed.details.items()}
@@ -193,9 +191,9 @@ class TappedHead(CopyHead):
         if not self.config.exclude_special_from_copy:
             return weights
         total = weights.masked_fill(~opened.kept.unsqueeze(1), 0.0).sum(dim=-1, keepdim=True)
-        lacking = (_SMALLEST_COPY - total).clamp_min(0.0)
+        lacking = (SMALLEST_COPY - total).clamp_min(0.0)
         even = lacking / opened.kept.sum(dim=-1).clamp_min(1)[:, None, None]
-        return ((weights + even) / total.clamp_min(_SMALLEST_COPY)).masked_fill(~opened.kept.unsqueeze(1), 0.0)
+        return ((weights + even) / total.clamp_min(SMALLEST_COPY)).masked_fill(~opened.kept.unsqueeze(1), 0.0)
 
     def reading(self, inputs: HeadInput, weights: Tensor, opened: TappedSource, gates: slice) -> Tensor:
         """``w . sum_i alpha_i V_i`` of some context gates, (B, Q, n), with the heads' mean or head by head."""
@@ -248,6 +246,21 @@ class TappedHead(CopyHead):
             assert floor is not None
             mean = floored_mean(inputs.hidden, gates, final, own, self.projection, size, floor)
         return log_probs, (1 - smoothing) * log_probs + smoothing * mean
+
+
+class AttentionalHead(TappedHead):
+    """Attentional copying, "AttnCopy" (equations 5-10): P_copy_t = alpha_t. Options: `TappedConfig`."""
+
+    class Config(TappedConfig):
+        """Nothing of its own."""
+
+    def weigh_step(self, inputs: HeadInput, weights: Tensor, source: TappedSource, state: Any) -> tuple[Weighed, Any]:
+        """alpha."""
+        return self.weigh_all(inputs, weights, source), state
+
+    def weigh_all(self, inputs: HeadInput, weights: Tensor, source: TappedSource) -> Weighed:
+        """alpha."""
+        return Weighed(weights, weights, {})
 
 
 def floored_mean(

@@ -1,12 +1,12 @@
-"""Label smoothing of a mixture without its (M, V) probabilities.
+"""The mixture of generating and copying, equation (5), as every head that copies uses it.
+
+One step of decoding; the gold words of a training pass; label smoothing without (M, V) probabilities:
 
     sum_w log P(w) = V log lambda + sum_w log P_gen(w)
                      + sum over distinct source words of [log P(w) - log lambda - log P_gen(w)]
 
 The first sum is one product with the output matrix's mean row (`VocabularyProjection.smoothed`); the last needs the
-logits of the source's own words, one (B, T, D) by (B, D, S) product.
-
-Every head that mixes its copies into the vocabulary's distribution smooths labels so; lambda is p_gen there.
+logits of the source's own words, one (B, T, D) by (B, D, S) product. lambda is p_gen.
 """
 
 from __future__ import annotations
@@ -14,11 +14,15 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 from torch.nn import functional as F
+from torch.nn.functional import logsigmoid
 
+from laconic.kernels.dispatch import final_distribution
 from laconic.layers.copying.base import CopySource, GoldTokens, first_positions
+from laconic.layers.masking import NEGATIVE_INFINITY
 from laconic.layers.vocabulary import VocabularyProjection
+from laconic.papers.pointer_generator import gold_log_prob
 
-_SMALLEST_COPY = 1e-30  # of the copy probability of a word of the source, so that its logarithm has a gradient
+SMALLEST_COPY = 1e-30  # of the copy probability of a word of the source, so that its logarithm has a gradient
 
 
 def distinct(source: CopySource, vocab_size: int) -> tuple[Tensor, Tensor]:
@@ -78,5 +82,56 @@ def source_words(
     own = (features * F.embedding(ids, projection.weight)).sum(dim=-1) + projection.bias[ids]
     first, counted = distinct(source, projection.vocab_size)
     copied = torch.zeros_like(copies).scatter_add(-1, first[gold.rows], copies)
-    relative = copied.clamp_min(_SMALLEST_COPY).log() - logits + (own - gates).unsqueeze(-1)
+    relative = copied.clamp_min(SMALLEST_COPY).log() - logits + (own - gates).unsqueeze(-1)
     return relative, counted[gold.rows] & (copied > 0)
+
+
+def step_distribution(logits: Tensor, gate: Tensor, copy_probs: Tensor, source: CopySource) -> Tensor:
+    """Equation (5) for one step, of the document's ids: (B, Q, V), (B, Q), (B, Q, S) -> (B, Q, X); may overwrite the
+    logits."""
+    ids = source.extended_ids.unsqueeze(1).expand_as(copy_probs)
+    first = None if source.first is None else source.first.unsqueeze(1).expand_as(copy_probs)
+    return final_distribution(logits, gate, copy_probs, ids, source.extended_vocab_size, first)
+
+
+def gold_mixture(
+    hidden: Tensor,
+    projection: VocabularyProjection,
+    gold: GoldTokens,
+    gates: Tensor,
+    copied: Tensor,
+    ids: Tensor,
+    words: tuple[Tensor, Tensor] | None,
+) -> tuple[Tensor, Tensor | None]:
+    """Equation (5) of M gold words, without any (M, V) tensor that is kept; and the mean of all V words' log P.
+
+    Args:
+        hidden: (M, F) what the projection reads.
+        projection: the vocabulary's.
+        gold: the words.
+        gates: (M,) the argument of the sigmoid of p_gen (lambda).
+        copied: (M,) the gold words' log copy probability, -inf where the source lacks them.
+        ids: (M,) theirs, UNK in the place of words outside V.
+        words: `source_words`, where labels are smoothed; without them there is no mean.
+    """
+    size, smoothing, outside = projection.vocab_size, gold.smoothing, gold.ids >= projection.vocab_size
+    with torch.no_grad():
+        frozen_gates, frozen_copied = gates.detach(), copied.detach()
+        frozen_words = None if words is None else (words[0].detach(), words[1])
+
+    def derivative(log_vocab: Tensor, rows: slice) -> Tensor:
+        """d loss / d log P_vocab(gold): the share of P(gold) that was generated (none for words outside V) and,
+        with label smoothing, what it does to the mean of all words."""
+        generated = logsigmoid(frozen_gates[rows]) + log_vocab.masked_fill(outside[rows], NEGATIVE_INFINITY)
+        share = torch.exp(generated - torch.logaddexp(generated, logsigmoid(-frozen_gates[rows]) + frozen_copied[rows]))
+        if frozen_words is not None:
+            slope = excess_slope(frozen_words[0][rows], log_vocab, frozen_words[1][rows])
+            share = (1 - smoothing) * share + smoothing * (1 + slope / size)
+        return share if gold.weights is None else share * gold.weights[rows]
+
+    log_vocab = projection.gold_log_probs(hidden, ids, derivative)
+    log_probs = gold_log_prob(gates, log_vocab.masked_fill(outside, NEGATIVE_INFINITY), copied)
+    if words is None:
+        return log_probs, None
+    mean = projection.smoothed(log_vocab, hidden.to(gates.dtype), ids, 1.0) + logsigmoid(gates)
+    return log_probs, mean + copied_excess(words[0], log_vocab, words[1]) / size
