@@ -395,18 +395,18 @@ def test_ctrl_c_keeps_what_is_done(
     folder: Path, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "out.jsonl"
-    line_of = summarize_command.Job.line
+    line_of = summarize_command.BulkJob.line
 
     def interrupted(self: Any, record: Record, number: int, summary: Any) -> str:
         if number == 3:
             raise KeyboardInterrupt
         return line_of(self, record, number, summary)
 
-    monkeypatch.setattr(summarize_command.Job, "line", interrupted)
+    monkeypatch.setattr(summarize_command.BulkJob, "line", interrupted)
     assert main(["summarize", str(folder), str(corpus), "--output", str(out)]) == 130
     assert "goes on from there" in capsys.readouterr().err
     assert len(results(tmp_path / "out.jsonl.partial")) == 2
-    monkeypatch.setattr(summarize_command.Job, "line", line_of)
+    monkeypatch.setattr(summarize_command.BulkJob, "line", line_of)
     assert main(["summarize", str(folder), str(corpus), "--output", str(out)]) == 0
     assert [line["id"] for line in results(out)] == ["r0", "r1", "r2", "r3", "r4"]
 

@@ -112,7 +112,7 @@ def command(
     options = options_of(scoring)
     path = split_of(data, split)
     records = records_of(path, reading.options(min_human_score=min_human_score), max_records, some=True)
-    report = Report(path, records, options, sweeps, lengths, copying)
+    report = ScoreReport(path, records, options, sweeps, lengths, copying)
     for name in names:
         report.add(name, Contender(name, settings={} if is_method(name) else settings, device=device), output)
     content = report.as_dict()
@@ -124,7 +124,7 @@ def command(
         print(report.text())
 
 
-class Report:
+class ScoreReport:
     """The scores as they come in: one table, sweeps, and tables by document length."""
 
     def __init__(

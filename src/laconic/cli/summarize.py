@@ -17,7 +17,7 @@ from laconic.cli.options import BatchSize, DecodingOptions, Device, DocumentColu
 from laconic.cli.output import note, progress
 from laconic.errors import ConfigError, DataError, LaconicError
 from laconic.files import write_text
-from laconic.systems.bulk import Job, Lines, Request, lines_of, windows_of
+from laconic.systems.bulk import BulkJob, Lines, Request, lines_of, windows_of
 from laconic.text.control import safe_print as print
 from laconic.types import Record
 
@@ -79,7 +79,7 @@ def command(
     elif ray or (jobs or 1) > 1:
         raise ConfigError("--jobs and --ray are for files of records (.jsonl, .csv, ...), not for texts.")
     else:
-        write_texts(Job(request), list(records), output, skipped, several=len(inputs) > 1)
+        write_texts(BulkJob(request), list(records), output, skipped, several=len(inputs) > 1)
     skipped.report()
 
 
@@ -106,7 +106,7 @@ class Skipped:
 # --------------------------------------------------------------------------------------------- output
 
 
-def write_texts(job: Job, records: list[Record], output: Path | None, skipped: Skipped, *, several: bool) -> None:
+def write_texts(job: BulkJob, records: list[Record], output: Path | None, skipped: Skipped, *, several: bool) -> None:
     """Print summaries as text; several files get a heading each, several hypotheses a line each."""
     out: list[str] = []
     with progress("Summarizing", total=len(records), silent=len(records) < 2) as bar:

@@ -27,7 +27,7 @@ from laconic.files import write_json
 from laconic.text.control import safe_print as print
 
 if TYPE_CHECKING:
-    from laconic.study.tuning import Scored, TuningResult
+    from laconic.study.tuning import ScoredTrial, TuningResult
 
 SHOWN = 20  # rows of the table, the present settings besides
 METRICS = ("rouge1", "rouge2", "rougeL", "mean")
@@ -126,7 +126,7 @@ def _report(result: TuningResult, content: dict[str, Any], folder: Path) -> str:
     ranked = result.ranked()
     listed = ranked[:SHOWN] + ([] if result.present in ranked[:SHOWN] else [result.present])
 
-    def row(trial: Scored) -> list[str]:
+    def row(trial: ScoredTrial) -> list[str]:
         cells = [_cell(trial.settings[key]) if key in trial.settings else "-" for key in keys]
         return cells + [f"{trial.scores[n] if n == 'words' else 100 * trial.scores[n]:.2f}" for n in names]
 

@@ -32,7 +32,7 @@ from laconic.evaluation.systems import Contender, model_folder
 from laconic.explain.record import from_dict, to_dict
 from laconic.files import write_json
 from laconic.metrics.bleu import bleu_paper, corpus_bleu
-from laconic.study.plan import Entry, Plan, settings_of
+from laconic.study.plan import Plan, PlannedRow, settings_of
 from laconic.types import Record, Summary, references_of
 
 KINDS = ("1", "2", "L")
@@ -40,14 +40,14 @@ NUM_SAMPLES = 6
 _TOKEN = re.compile(r"<\w+>|\w+(?:['’]\w+)*|[^\w\s]")
 
 
-class Trainer(Protocol):
+class TrainRow(Protocol):
     """Trains a run into a folder, going on with the run that is there if ``resume``; gives a `TrainResult`."""
 
     def __call__(self, run: RunConfig, folder: Path, *, resume: bool, title: str) -> Any: ...
 
 
 @dataclass(frozen=True, slots=True)
-class Scored:
+class ScoredSystem:
     """The scores of one system, and what it wrote of a few documents. ``measures`` has ``bleu`` (sacreBLEU, 0 to
     100) and ``bleu_paper`` (the headline paper's, 0 to 1) beside those of `laconic.evaluation.measures`."""
 
@@ -60,8 +60,8 @@ class Scored:
 class Outcome:
     """What became of a row: scores and training results by seed (one for a system that is not trained here)."""
 
-    entry: Entry
-    scored: list[Scored] = field(default_factory=list)
+    row: PlannedRow
+    scored: list[ScoredSystem] = field(default_factory=list)
     trained: list[dict[str, Any]] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
 
@@ -71,7 +71,7 @@ class Surroundings:
     """What the caller provides: how to train, how to show progress (``watch(title, total)`` gives a context manager
     whose value has ``advance``), where to say things, and on which device models run."""
 
-    train: Trainer
+    train: TrainRow
     watch: Callable[[str, int], Any]
     say: Callable[[str], object]
     device: str = "cpu"
@@ -94,36 +94,36 @@ class Comparison:
     def run(self) -> list[Outcome]:
         """Train and score every row. Failures are in the outcomes; an interruption ends it here and loses nothing."""
         self.out.mkdir(parents=True, exist_ok=True)
-        return [self._row(number, entry) for number, entry in enumerate(self.plan.entries, 1)]
+        return [self._row(number, row) for number, row in enumerate(self.plan.rows, 1)]
 
-    def _row(self, number: int, entry: Entry) -> Outcome:
-        outcome = Outcome(entry)
-        where = f"[{number}/{len(self.plan.entries)}] {entry.name}"
-        for run in entry.runs or (None,):
-            title = where if run is None or len(entry.runs) == 1 else f"{where}, seed {run.training.seed}"
+    def _row(self, number: int, row: PlannedRow) -> Outcome:
+        outcome = Outcome(row)
+        where = f"[{number}/{len(self.plan.rows)}] {row.name}"
+        for run in row.runs or (None,):
+            title = where if run is None or len(row.runs) == 1 else f"{where}, seed {run.training.seed}"
             try:
                 self._one(outcome, run, title)
             except Exception as error:  # the other rows are still worth having
                 message = str(error) if isinstance(error, LaconicError) else f"{type(error).__name__}: {error}"
-                seed = "" if run is None or len(entry.runs) == 1 else f"seed {run.training.seed}: "
+                seed = "" if run is None or len(row.runs) == 1 else f"seed {run.training.seed}: "
                 outcome.errors.append(seed + " ".join(message.split()))
                 self.around.say(f"{title} failed: {message}")
         return outcome
 
     def _one(self, outcome: Outcome, run: RunConfig | None, title: str) -> None:
-        entry = outcome.entry
+        row = outcome.row
         if run is None:
-            outcome.scored.append(self._score(self._contender(entry, entry.place, entry.search), entry, title))
-            if entry.place is not None and (found := _training_of(Path(entry.place))):
+            outcome.scored.append(self._score(self._contender(row, row.place, row.search), row, title))
+            if row.place is not None and (found := _training_of(Path(row.place))):
                 outcome.trained.append(found)
             return
-        slug = _run_slug(entry, run)
+        slug = _run_slug(row, run)
         place = self._places[slug]
         folder = self.out / "runs" / place
         result = self._trained(place, run, folder, title)
         search = _changed(read_run(folder / "recipe.yaml").search.model_dump(), run.search.model_dump())
         with trusting(outside_names(run.model_dump())):
-            scored = self._score(self._contender(entry, str(folder), search, slug), entry, title)
+            scored = self._score(self._contender(row, str(folder), search, slug), row, title)
         outcome.scored.append(scored)
         facts = {"folder": str(folder), "seed": run.training.seed, "train_loss": _last_training_loss(folder)}
         outcome.trained.append({**result, **facts})
@@ -137,9 +137,9 @@ class Comparison:
         for recipe in sorted((self.out / "runs").glob("*/recipe.yaml"), reverse=True):
             trained[_training_key(read_run(recipe))] = recipe.parent.name
         places = {}
-        for entry in self.plan.entries:
-            for run in entry.runs:
-                slug = _run_slug(entry, run)
+        for row in self.plan.rows:
+            for run in row.runs:
+                slug = _run_slug(row, run)
                 own = (self.out / "runs" / slug / "recipe.yaml").is_file()
                 places[slug] = slug if own else trained.setdefault(_training_key(run), slug)
         return places
@@ -159,9 +159,9 @@ class Comparison:
     def _refuse_other_settings(self) -> None:
         """Found out before the first row is trained, not after the third."""
         advice = f"give another --out, or remove {self.out}"
-        for entry in self.plan.entries:
-            for run in entry.runs:
-                slug = self._places[_run_slug(entry, run)]
+        for row in self.plan.rows:
+            for run in row.runs:
+                slug = self._places[_run_slug(row, run)]
                 recipe = self.out / "runs" / slug / "recipe.yaml"
                 if not recipe.is_file():
                     continue
@@ -187,15 +187,15 @@ class Comparison:
 
     # --------------------------------------------------------------------------------------- scoring
 
-    def _contender(self, entry: Entry, place: str | None, search: Mapping[str, Any], name: str = "") -> Contender:
-        if entry.method is not None:
-            return Contender(entry.name, settings=entry.method)
+    def _contender(self, row: PlannedRow, place: str | None, search: Mapping[str, Any], name: str = "") -> Contender:
+        if row.method is not None:
+            return Contender(row.name, settings=row.method)
         assert place is not None
         surface = self.plan.evaluation.surface
         search = ({} if surface is None else {"surface": surface}) | dict(search)
-        return Contender(place, name=name or entry.name, settings=search, device=self.around.device)
+        return Contender(place, name=name or row.name, settings=search, device=self.around.device)
 
-    def _score(self, system: Contender, entry: Entry, title: str) -> Scored:
+    def _score(self, system: Contender, row: PlannedRow, title: str) -> ScoredSystem:
         options = self._options
         made = fingerprint(system.identity, self.records)
         ways = [asdict(replace(options, batch_size=0)), REVISION, __version__]
@@ -221,17 +221,17 @@ class Comparison:
                     system, self.records, options=options, out=predictions, progress=bar.advance, watch=keep
                 )
             lines = read_lines(predictions)
-        scored = with_bleu(result, self.records, lines, self._samples(system, entry, seen))
+        scored = with_bleu(result, self.records, lines, self._samples(system, row, seen))
         write_json(scores, _scored_to(scored))
         return scored
 
-    def _samples(self, system: Contender, entry: Entry, seen: dict[int, Summary]) -> tuple[Summary, ...]:
+    def _samples(self, system: Contender, row: PlannedRow, seen: dict[int, Summary]) -> tuple[Summary, ...]:
         """The sampled documents' summaries; those that an earlier process wrote are written again."""
         missing = [record for record in self.sampled if id(record) not in seen]
         made = system.summarize(missing, batch_size=self._options.batch_size) if missing else []
         seen |= {id(record): summary for record, summary in zip(missing, made, strict=True)}
         return tuple(
-            replace(seen[id(record)], document=record.document, id=record.id, model=entry.label)
+            replace(seen[id(record)], document=record.document, id=record.id, model=row.label)
             for record in self.sampled
         )
 
@@ -241,7 +241,7 @@ def with_bleu(
     records: Sequence[Record],
     predictions: Sequence[Mapping[str, Any]],
     samples: tuple[Summary, ...] = (),
-) -> Scored:
+) -> ScoredSystem:
     """Add both readings of BLEU to ``result``. The paper's is over lower-cased words and signs, unknown words kept."""
     hypotheses = [str(line["summary"]) for line in predictions]
     references = [list(references_of(record)) for record in records]
@@ -252,7 +252,7 @@ def with_bleu(
     )
     corpus = corpus_bleu(hypotheses, references)
     measures = {**result.measures, "bleu": corpus.score, "bleu_paper": paper}
-    return Scored(replace(result, measures=measures), corpus.signature, samples)
+    return ScoredSystem(replace(result, measures=measures), corpus.signature, samples)
 
 
 def _tokens(text: str) -> list[str]:
@@ -293,8 +293,8 @@ def _last_training_loss(folder: Path) -> float | None:
     return sum(last) / len(last) if last else None
 
 
-def _run_slug(entry: Entry, run: RunConfig) -> str:
-    return _slug(f"{entry.name}-seed-{run.training.seed}")
+def _run_slug(row: PlannedRow, run: RunConfig) -> str:
+    return _slug(f"{row.name}-seed-{run.training.seed}")
 
 
 def _training_key(run: RunConfig) -> str:
@@ -307,18 +307,18 @@ def _slug(name: str) -> str:
     return kept[-80:] or "system"
 
 
-def _scored_to(scored: Scored) -> dict[str, Any]:
+def _scored_to(scored: ScoredSystem) -> dict[str, Any]:
     result = asdict(scored.result)
     samples = [to_dict(summary) for summary in scored.samples]
     return {"result": result, "bleu_signature": scored.bleu_signature, "samples": samples}
 
 
-def _scored_from(stored: Mapping[str, Any]) -> Scored:
+def _scored_from(stored: Mapping[str, Any]) -> ScoredSystem:
     values = dict(stored["result"])
     values["rouge"] = {kind: RougeScore(**score) for kind, score in values["rouge"].items()}
     values["per_document"] = {kind: tuple(scores) for kind, scores in values["per_document"].items()}
     samples = tuple(from_dict(summary) for summary in stored["samples"])
-    return Scored(EvaluationResult(**values), stored["bleu_signature"], samples)
+    return ScoredSystem(EvaluationResult(**values), stored["bleu_signature"], samples)
 
 
 def _read_json(path: Path) -> dict[str, Any] | None:

@@ -18,7 +18,7 @@ SECTIONS = {"data": DataConfig, "evaluation": EvaluationConfig}
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class PlannedRow:
     """One row of the table: ``runs`` to train (one a seed), or a ``method``, or the ``place`` of a trained model.
 
     ``published`` maps a measure, perhaps with the table it is of (``subset.bleu``), to the paper's figure.
@@ -39,7 +39,7 @@ class Plan:
 
     name: str
     title: str
-    entries: tuple[Entry, ...]
+    rows: tuple[PlannedRow, ...]
     baseline: str
     data: DataConfig
     evaluation: EvaluationConfig
@@ -69,11 +69,11 @@ def plan_recipe(recipe: Recipe, choice: Choice) -> Plan:
             raise ConfigError(unknown_choice(f"row of recipe '{recipe.name}'", row, known))
     chosen = [row for row in known if row in choice.rows or not choice.rows]
     if recipe.extractive:
-        entries, data, evaluation = _method_rows(recipe, chosen, choice)
+        rows, data, evaluation = _method_rows(recipe, chosen, choice)
     else:
-        entries, data, evaluation = _model_rows(recipe, chosen, choice)
-    baseline = _baseline(entries, choice.baseline)
-    return Plan(recipe.name, recipe.title, tuple(entries), baseline, data, evaluation, recipe.published_note)
+        rows, data, evaluation = _model_rows(recipe, chosen, choice)
+    baseline = _baseline(rows, choice.baseline)
+    return Plan(recipe.name, recipe.title, tuple(rows), baseline, data, evaluation, recipe.published_note)
 
 
 def plan_systems(places: Sequence[str], choice: Choice) -> Plan:
@@ -91,19 +91,19 @@ def plan_systems(places: Sequence[str], choice: Choice) -> Plan:
     if len(set(places)) < len(places):
         twice = next(place for place in places if list(places).count(place) > 1)
         raise ConfigError(f"'{twice}' is named twice; a system is compared once.")
-    entries, runs = [], []
+    rows, runs = [], []
     for place in places:
         if check_name(place):
-            entries.append(Entry(place, place, method=method_spec(place)))
+            rows.append(PlannedRow(place, place, method=method_spec(place)))
             continue
         run = _run_of(place)
         runs += [run] if run else []
         label = run.description if run and run.description else ""
         label = f"{place} ({label})" if label else place
-        entries.append(Entry(place, label, flatten(run.published) if run else {}, place=place, search=search))
+        rows.append(PlannedRow(place, label, flatten(run.published) if run else {}, place=place, search=search))
     base = {name: getattr(runs[0], name).model_dump() if runs else {} for name in SECTIONS}
     data, evaluation = _sections(merge(base, overrides, revive=True), list(overrides))
-    return Plan("systems", "Comparison", tuple(entries), _baseline(entries, choice.baseline), data, evaluation)
+    return Plan("systems", "Comparison", tuple(rows), _baseline(rows, choice.baseline), data, evaluation)
 
 
 def flatten(published: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -116,14 +116,14 @@ def flatten(published: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 def _model_rows(
     recipe: Recipe, chosen: Sequence[str], choice: Choice
-) -> tuple[list[Entry], DataConfig, EvaluationConfig]:
-    entries: list[Entry] = []
+) -> tuple[list[PlannedRow], DataConfig, EvaluationConfig]:
+    rows: list[PlannedRow] = []
     data, evaluation = None, None
     for row in chosen:
         if row not in recipe.rows:
             spec = method_spec(row)
             parse("extractive method", EXTRACTIVE, spec)
-            entries.append(Entry(row, row, flatten(recipe.extractive_published.get(row, {})), method=spec))
+            rows.append(PlannedRow(row, row, flatten(recipe.extractive_published.get(row, {})), method=spec))
             continue
         run = resolve_run(recipe, row, choice.size, choice.overrides)
         check_run(run)
@@ -135,21 +135,21 @@ def _model_rows(
             )
             for number in range(choice.seeds)
         )
-        entries.append(Entry(row, recipe.rows[row].label, flatten(run.published), runs=runs))
+        rows.append(PlannedRow(row, recipe.rows[row].label, flatten(run.published), runs=runs))
     if data is None or evaluation is None:
         run = resolve_run(recipe, None, choice.size, choice.overrides)
         data, evaluation = run.data, run.evaluation
-    return entries, data, evaluation
+    return rows, data, evaluation
 
 
 def _method_rows(
     recipe: Recipe, chosen: Sequence[str], choice: Choice
-) -> tuple[list[Entry], DataConfig, EvaluationConfig]:
+) -> tuple[list[PlannedRow], DataConfig, EvaluationConfig]:
     """``--set key=value`` changes the option in every chosen row that has it."""
     options = {key: value for key, value in choice.overrides.items() if key not in SECTIONS}
     used: set[str] = set()
     known: set[str] = set()
-    entries = []
+    rows = []
     for row in chosen:
         spec = resolve_method(recipe, row, choice.size)
         fields = resolve("extractive method", EXTRACTIVE, spec["type"]).Config.model_fields
@@ -157,12 +157,12 @@ def _method_rows(
         used, known = used | set(mine), known | set(fields)
         spec = merge(spec, mine)
         parse("extractive method", EXTRACTIVE, spec)
-        entries.append(Entry(row, recipe.rows[row].label, flatten(recipe.rows[row].published), method=spec))
+        rows.append(PlannedRow(row, recipe.rows[row].label, flatten(recipe.rows[row].published), method=spec))
     for key in options:
         if key not in used:
             raise ConfigError(unknown_choice("option of these methods", key, known))
     sections = {key: value for key, value in choice.overrides.items() if key in SECTIONS}
-    return entries, *_sections(sections, list(sections))
+    return rows, *_sections(sections, list(sections))
 
 
 def _sections(values: Mapping[str, Any], given: Sequence[str]) -> tuple[DataConfig, EvaluationConfig]:
@@ -173,11 +173,11 @@ def _sections(values: Mapping[str, Any], given: Sequence[str]) -> tuple[DataConf
     return data, validate(EvaluationConfig, values.get("evaluation", {}), where="evaluation")
 
 
-def _baseline(entries: Sequence[Entry], wanted: str | None) -> str:
+def _baseline(rows: Sequence[PlannedRow], wanted: str | None) -> str:
     """The row the others are compared with: the one named, else the first model, else the first row."""
     if wanted is None:
-        return next((entry.name for entry in entries if entry.method is None), entries[0].name)
-    names = [entry.name for entry in entries]
+        return next((row.name for row in rows if row.method is None), rows[0].name)
+    names = [row.name for row in rows]
     if wanted not in names:
         raise ConfigError(unknown_choice("baseline", wanted, names))
     return wanted

@@ -16,7 +16,7 @@ from laconic.evaluation.measures import REPEATING
 from laconic.explain.html import Curves, Prose, Samples, Section, Table, render_report
 from laconic.metrics.rouge import rouge_interval
 from laconic.metrics.rouge_engine import Score
-from laconic.study.comparison import KINDS, Outcome, Scored
+from laconic.study.comparison import KINDS, Outcome, ScoredSystem
 from laconic.study.plan import Plan
 from laconic.study.tables import (
     COPYING_NOTE,
@@ -75,18 +75,18 @@ def compare(plan: Plan, outcomes: Sequence[Outcome], *, data: str, records: int,
 
     With several seeds a document's score is its mean over them, so intervals and tests are over documents.
     """
-    means = {o.entry.name: per_document(o.scored) for o in outcomes if o.scored}
+    means = {o.row.name: per_document(o.scored) for o in outcomes if o.scored}
     versus: dict[str, dict[str, Difference]] = {}
     if plan.baseline in means:
         others = {name: scores for name, scores in means.items() if name != plan.baseline}
         versus = differences(means[plan.baseline], others, test)
     resampling = {name: value for name, value in plan.evaluation.rouge.items() if name in ("confidence", "samples")}
     intervals = {name: _intervals(scores, resampling) for name, scores in means.items()}
-    rows = tuple(_row(outcome, intervals, versus.get(outcome.entry.name, {})) for outcome in outcomes)
+    rows = tuple(_row(outcome, intervals, versus.get(outcome.row.name, {})) for outcome in outcomes)
     return ComparisonTable(plan, data, records, test, rows)
 
 
-def per_document(scored: Sequence[Scored]) -> dict[str, list[float]]:
+def per_document(scored: Sequence[ScoredSystem]) -> dict[str, list[float]]:
     """By kind, each document's score as the mean over seeds."""
     return {
         kind: [fmean(values) for values in zip(*(s.result.per_document[kind] for s in scored), strict=True)]
@@ -106,12 +106,12 @@ def _intervals(means: Mapping[str, Sequence[float]], resampling: Mapping[str, An
 def _row(
     outcome: Outcome, intervals: Mapping[str, Mapping[str, tuple[float, float]]], versus: Mapping[str, Difference]
 ) -> Row:
-    entry, scored = outcome.entry, outcome.scored
-    plain = Row(entry.name, entry.label, len(scored), published=entry.published, errors=tuple(outcome.errors))
+    planned, scored = outcome.row, outcome.scored
+    plain = Row(planned.name, planned.label, len(scored), published=planned.published, errors=tuple(outcome.errors))
     if not scored:
         return plain
     rouge = {}
-    for kind, (low, high) in intervals[entry.name].items():
+    for kind, (low, high) in intervals[planned.name].items():
         each = [s.result.value(kind) for s in scored]
         deviation = stdev(each) if len(each) > 1 else None
         rouge[kind] = Figure(fmean(each), low, high, deviation, versus.get(kind))
@@ -120,13 +120,13 @@ def _row(
     if "chunks_read" in measures and all(s.result.seconds for s in scored):
         measures["seconds"] = fmean(s.result.seconds / s.result.records for s in scored)
     return Row(
-        entry.name,
-        entry.label,
+        planned.name,
+        planned.label,
         len(scored),
         rouge=rouge,
         measures=measures,
         losses=_losses(outcome.trained),
-        published=entry.published,
+        published=planned.published,
         errors=tuple(outcome.errors),
         signature=scored[0].result.signature,
         bleu_signature=scored[0].bleu_signature,
@@ -385,7 +385,7 @@ def _series(outcomes: Sequence[Outcome], names: Sequence[str]) -> dict[str, list
             for name in names:
                 points = [(float(e["update"]), float(e[name])) for e in entries if name in e]
                 if points:
-                    found[outcome.entry.label] = points
+                    found[outcome.row.label] = points
                     break
     return found
 

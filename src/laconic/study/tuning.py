@@ -48,7 +48,7 @@ Progress = Callable[[int], object]
 
 
 @dataclass(frozen=True, slots=True)
-class Grid:
+class SearchGrid:
     """Values to try of one key."""
 
     key: str
@@ -56,7 +56,7 @@ class Grid:
 
 
 @dataclass(frozen=True, slots=True)
-class Range:
+class SearchRange:
     """Numbers between ``low`` and ``high``: uniform, or with ``log`` uniform in the logarithm; either sign if asked."""
 
     key: str
@@ -79,7 +79,7 @@ class Range:
         return sign * float(f"{value:.{DIGITS}g}")
 
 
-def parse_grid(text: str) -> Grid:
+def parse_grid(text: str) -> SearchGrid:
     """``key=a,b,c``.
 
     Raises:
@@ -89,10 +89,10 @@ def parse_grid(text: str) -> Grid:
     listed = [parse_yaml(part, f"--grid '{text[:100]}': a value") for part in values.split(",")]
     if any(value is None or isinstance(value, list | dict) for value in listed):
         raise ConfigError(f"--grid '{text}': give single values between commas, for example beam_size=4,5,8.")
-    return Grid(key, tuple(dict.fromkeys(listed)))
+    return SearchGrid(key, tuple(dict.fromkeys(listed)))
 
 
-def parse_range(text: str) -> Range:
+def parse_range(text: str) -> SearchRange:
     """``key=low:high[:log][:both-signs]``.
 
     Raises:
@@ -120,10 +120,10 @@ def parse_range(text: str) -> Range:
         raise ConfigError(f"--random '{text}': search.{key} is not a number; list its values with --grid.")
     if kind is int and (log or low != int(low) or high != int(high)):
         raise ConfigError(f"--random '{text}': search.{key} is a whole number; give whole ends, without log.")
-    return Range(key, low, high, log, both_signs, kind is int)
+    return SearchRange(key, low, high, log, both_signs, kind is int)
 
 
-def plan(grids: Sequence[Grid], ranges: Sequence[Range], trials: int, seed: int) -> list[Settings]:
+def plan(grids: Sequence[SearchGrid], ranges: Sequence[SearchRange], trials: int, seed: int) -> list[Settings]:
     """The settings to try, without repetition: nothing first, then each combination of the grids with each draw.
 
     Raises:
@@ -145,7 +145,7 @@ def plan(grids: Sequence[Grid], ranges: Sequence[Range], trials: int, seed: int)
     return found
 
 
-def described(grids: Iterable[Grid], ranges: Iterable[Range]) -> dict[str, Any]:
+def described(grids: Iterable[SearchGrid], ranges: Iterable[SearchRange]) -> dict[str, Any]:
     """What is searched, for the record."""
     return {
         "grid": {grid.key: list(grid.values) for grid in grids},
@@ -212,7 +212,7 @@ class Trial:
 
 
 @dataclass(frozen=True, slots=True)
-class Scored:
+class ScoredTrial:
     """A trial's figures, from 0 to 1 (``words`` is a length); ``mean`` is that of the three kinds of ROUGE."""
 
     settings: Settings
@@ -230,22 +230,22 @@ class TuningResult:
     """All trials, the one of the model's own settings first, and how they were scored."""
 
     metric: str
-    trials: list[Scored]
+    trials: list[ScoredTrial]
     signature: str
     encodings: int  # batches encoded by this call
     notes: tuple[str, ...] = field(default=())
 
     @property
-    def present(self) -> Scored:
+    def present(self) -> ScoredTrial:
         """What the model's own settings give."""
         return self.trials[0]
 
     @property
-    def best(self) -> Scored:
+    def best(self) -> ScoredTrial:
         """The first of the highest score."""
         return max(self.trials, key=lambda trial: trial.scores[self.metric])
 
-    def ranked(self) -> list[Scored]:
+    def ranked(self) -> list[ScoredTrial]:
         """Best first; of equals the earlier."""
         return sorted(self.trials, key=lambda trial: -trial.scores[self.metric])
 
@@ -399,7 +399,7 @@ def _scored(
     batches: Sequence[Sequence[int]],
     lines: Sequence[Mapping[str, Any]],
     options: EvaluationOptions,
-) -> tuple[Scored, str]:
+) -> tuple[ScoredTrial, str]:
     texts = [""] * len(records)
     for indices, line in zip(batches, lines, strict=True):
         for index, text in zip(indices, line["summaries"], strict=True):
@@ -408,7 +408,7 @@ def _scored(
     scores = {f"rouge{kind}": float(found.value(kind)) for kind in KINDS}
     scores["mean"] = sum(scores.values()) / len(KINDS)
     scores |= {name: float(found.measures[name]) for name in ("words", "repetition")}
-    return Scored(trial.settings, scores, sum(float(line["seconds"]) for line in lines)), found.signature
+    return ScoredTrial(trial.settings, scores, sum(float(line["seconds"]) for line in lines)), found.signature
 
 
 def _notes(model: OnceEncoded, trials: Sequence[Trial]) -> tuple[str, ...]:

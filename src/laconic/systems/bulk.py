@@ -71,7 +71,7 @@ def windows_of(records: Iterable[Record], size: int, first: int = 1) -> Iterator
         first += len(found)
 
 
-class Job:
+class BulkJob:
     """A summarizer with a request. Opening it raises what `Summarizer.from_pretrained` raises."""
 
     def __init__(self, request: Request) -> None:
@@ -158,10 +158,10 @@ def lines_of(request: Request, jobs: int | None, ray: bool, note: Note) -> Lines
         return partial(_pooled, request, partial(RayCluster, jobs, option=option, gpu=gpu), note)
     if jobs is not None and jobs > 1:
         return partial(_pooled, request, partial(Processes, jobs, option=option), note)
-    return partial(_alone, Job(request), note)
+    return partial(_alone, BulkJob(request), note)
 
 
-def _alone(job: Job, note: Note, windows: Iterable[Window], advance: Advance) -> Iterator[str]:
+def _alone(job: BulkJob, note: Note, windows: Iterable[Window], advance: Advance) -> Iterator[str]:
     for window in windows:
         yield from job.lines(window, advance, note)
 
@@ -187,13 +187,13 @@ def _pooled(
         pool.close()
 
 
-_opened: dict[str, Job] = {}  # of a worker process, which opens one model and keeps it
+_opened: dict[str, BulkJob] = {}  # of a worker process, which opens one model and keeps it
 
 
 def _finish(request: Request, window: Window) -> Finished:
     if "job" not in _opened or _opened["job"].request != request:
         try:
-            _opened["job"] = Job(request)
+            _opened["job"] = BulkJob(request)
         except LaconicError as error:
             return Finished(error=error)
     return _opened["job"].finish(window)

@@ -97,7 +97,7 @@ def test_seeds_are_trained_and_scored_each(machine: Machine, tmp_path: Path) -> 
     outcomes = run(machine, tmp_path, plan_of(tmp_path, seeds=2))
     assert machine.trained == [f"{row}-{seed}" for row in ROWS for seed in (1, 2)]
     assert len(machine.decoded) == len(set(machine.decoded)) == 6 * len(RECORDS)
-    found = {outcome.entry.name: outcome for outcome in outcomes}
+    found = {outcome.row.name: outcome for outcome in outcomes}
     assert [len(found[name].scored) for name in ("lead-1", *ROWS)] == [1, 2, 2, 2]
     assert [result["metrics"]["val_loss_tf"] for result in found["gru"].trained] == [4.0, 5.0]
     assert found["gru"].trained[0]["train_loss"] == 2.5
@@ -106,15 +106,15 @@ def test_seeds_are_trained_and_scored_each(machine: Machine, tmp_path: Path) -> 
 
 def test_rows_that_only_decode_differently_share_a_training(machine: Machine, tmp_path: Path) -> None:
     plan = plan_of(tmp_path, seeds=2)
-    greedy = next(entry for entry in plan.entries if entry.name == "gru")
+    greedy = next(entry for entry in plan.rows if entry.name == "gru")
     runs = [run.model_copy(update={"row": "wide", "search": SearchConfig(beam_size=3)}) for run in greedy.runs]
     wide = replace(greedy, name="wide", runs=tuple(runs))
-    outcomes = run(machine, tmp_path, replace(plan, entries=(*plan.entries, wide)))
+    outcomes = run(machine, tmp_path, replace(plan, rows=(*plan.rows, wide)))
     assert machine.trained == [f"{row}-{seed}" for row in ROWS for seed in (1, 2)]
-    found = {outcome.entry.name: outcome for outcome in outcomes}
+    found = {outcome.row.name: outcome for outcome in outcomes}
     assert found["wide"].trained == found["gru"].trained
     assert [name.split(":")[0] for name in machine.decoded].count("wide-seed-2") == len(RECORDS)
-    run(machine, tmp_path, replace(plan, entries=(wide,)))  # found under the other row's name
+    run(machine, tmp_path, replace(plan, rows=(wide,)))  # found under the other row's name
     assert len(machine.trained) == 6
 
 
@@ -156,20 +156,20 @@ def test_other_records_and_another_decoding_are_scored_anew(machine: Machine, tm
 
 def test_a_failing_row_does_not_end_the_rest(machine: Machine, tmp_path: Path) -> None:
     machine.fail_at = "gru-1"
-    outcomes = {o.entry.name: o for o in run(machine, tmp_path)}
+    outcomes = {o.row.name: o for o in run(machine, tmp_path)}
     assert outcomes["gru"].errors == ["The loss is not finite."]
     assert not outcomes["gru"].scored
     assert outcomes["bilstm"].scored
     assert any("gru failed" in text for text in machine.said)
     machine.fail_at = ""
-    outcomes = {o.entry.name: o for o in run(machine, tmp_path)}  # it is tried again
+    outcomes = {o.row.name: o for o in run(machine, tmp_path)}  # it is tried again
     assert outcomes["gru"].scored
     assert sorted(machine.trained) == ["bilstm-1", "gru-1", "lstm-1"]
 
 
 def test_one_seed_that_fails_leaves_the_others(machine: Machine, tmp_path: Path) -> None:
     machine.fail_at = "gru-2"
-    outcomes = {o.entry.name: o for o in run(machine, tmp_path, plan_of(tmp_path, seeds=3))}
+    outcomes = {o.row.name: o for o in run(machine, tmp_path, plan_of(tmp_path, seeds=3))}
     assert outcomes["gru"].errors == ["seed 2: The loss is not finite."]
     assert len(outcomes["gru"].scored) == 2
 

@@ -18,7 +18,7 @@ DATA = {"data": {"train": "t.jsonl", "validation": "v.jsonl"}}
 def test_a_size_says_how_long_the_summaries_are() -> None:
     for size, expected in (("headline", 1), ("small", 3)):
         plan = plan_recipe(EXTRACTIVE, Choice(size=size))
-        methods = {entry.name: dict(entry.method or {}) for entry in plan.entries}
+        methods = {entry.name: dict(entry.method or {}) for entry in plan.rows}
         assert methods["lexrank"]["sentences"] == expected
         assert (methods["lead-1"]["sentences"], methods["lead-3"]["sentences"]) == (1, 3)
         assert methods["first"]["sentences"] == 1
@@ -27,7 +27,7 @@ def test_a_size_says_how_long_the_summaries_are() -> None:
 
 def test_changes_reach_the_rows_that_have_the_option() -> None:
     plan = plan_recipe(EXTRACTIVE, Choice(["first-words", "kl"], overrides={"words": 7, "language": "de"}))
-    first, second = (dict(entry.method or {}) for entry in plan.entries)
+    first, second = (dict(entry.method or {}) for entry in plan.rows)
     assert (first["words"], first["language"], second["language"]) == (7, "de", "de")
     assert "words" not in second
     with pytest.raises(ConfigError, match="Did you mean 'words'"):
@@ -38,17 +38,17 @@ def test_changes_reach_the_rows_that_have_the_option() -> None:
 
 def test_rows_of_models_have_a_run_a_seed() -> None:
     plan = plan_recipe(HEADLINE, Choice(["gru", "lstm"], "tiny", 3, {**DATA, "training": {"seed": 5}}))
-    assert [entry.name for entry in plan.entries] == ["lstm", "gru"]  # the recipe's order
-    assert [run.training.seed for run in plan.entries[0].runs] == [5, 6, 7]
-    assert all(Path(str(run.data.train)).is_absolute() for run in plan.entries[0].runs)
-    assert plan.entries[0].published["subset.bleu"] == 0.009
+    assert [entry.name for entry in plan.rows] == ["lstm", "gru"]  # the recipe's order
+    assert [run.training.seed for run in plan.rows[0].runs] == [5, 6, 7]
+    assert all(Path(str(run.data.train)).is_absolute() for run in plan.rows[0].runs)
+    assert plan.rows[0].published["subset.bleu"] == 0.009
     assert plan.baseline == "lstm"
 
 
 def test_extractive_rows_stand_in_the_same_table() -> None:
     plan = plan_recipe(HEADLINE, Choice(size="tiny", overrides=DATA))
-    assert plan.entries[0].name == "lsa_first"
-    assert plan.entries[0].published == {"subset.bleu": 0.005, "full.bleu": 0.005}
+    assert plan.rows[0].name == "lsa_first"
+    assert plan.rows[0].published == {"subset.bleu": 0.005, "full.bleu": 0.005}
     assert plan.baseline == "lstm"
     assert plan_recipe(HEADLINE, Choice(size="tiny", overrides=DATA, baseline="lead-1")).baseline == "lead-1"
 
@@ -69,7 +69,7 @@ def test_wrong_names(choice: Choice, said: str) -> None:
 
 def test_systems_that_exist(tmp_path: Path) -> None:
     plan = plan_systems(["lexrank", "lead:sentences=2"], Choice(baseline="lead:sentences=2"))
-    assert [dict(entry.method or {}) for entry in plan.entries] == [
+    assert [dict(entry.method or {}) for entry in plan.rows] == [
         {"type": "lexrank"},
         {"type": "lead", "sentences": 2},
     ]
@@ -82,12 +82,12 @@ def test_systems_that_exist(tmp_path: Path) -> None:
 
 
 def test_differences_of_settings() -> None:
-    one = plan_recipe(HEADLINE, Choice(["lstm"], "tiny", 1, DATA)).entries[0].runs[0]
+    one = plan_recipe(HEADLINE, Choice(["lstm"], "tiny", 1, DATA)).rows[0].runs[0]
     changed = {**DATA, "training": {"max_epochs": 9}}
-    two = plan_recipe(HEADLINE, Choice(["lstm"], "tiny", 1, changed)).entries[0].runs[0]
+    two = plan_recipe(HEADLINE, Choice(["lstm"], "tiny", 1, changed)).rows[0].runs[0]
     assert first_difference(settings_of(one), settings_of(two)) == "training.max_epochs: 1 there, 9 now"
     searching = plan_recipe(HEADLINE, Choice(["lstm"], "tiny", 1, {**DATA, "search": {"beam_size": 3}}))
-    assert first_difference(settings_of(one), settings_of(searching.entries[0].runs[0])) is None
+    assert first_difference(settings_of(one), settings_of(searching.rows[0].runs[0])) is None
 
 
 def test_published_figures_are_flattened() -> None:

@@ -14,8 +14,8 @@ from laconic.config.schema import DataConfig, EvaluationConfig
 from laconic.errors import ConfigError, DataError
 from laconic.evaluation.run import EvaluationResult, RougeScore
 from laconic.metrics.significance import approximate_randomization, holm
-from laconic.study.comparison import Outcome, Scored
-from laconic.study.plan import Entry, Plan
+from laconic.study.comparison import Outcome, ScoredSystem
+from laconic.study.plan import Plan, PlannedRow
 from laconic.study.report import ComparisonTable, as_dict, cells, compare, csv_text, markdown, notes, page
 from laconic.study.tables import compared, differences, result_table
 from laconic.types import Record, Summary
@@ -26,22 +26,22 @@ NOISE -= NOISE.mean()
 BASE = np.random.default_rng(4).uniform(0.2, 0.5, DOCUMENTS)
 
 
-def scored(values: np.ndarray, name: str = "x") -> Scored:
+def scored(values: np.ndarray, name: str = "x") -> ScoredSystem:
     per_document = {kind: tuple(map(float, values)) for kind in ("1", "2", "L")}
     mean = float(values.mean())
     rouge = {kind: RougeScore(mean, mean, mean, mean, mean) for kind in per_document}
     measures = {"words": 9.0, "bleu": 12.0, "bleu_paper": 0.123}
     result = EvaluationResult(name, len(values), rouge, measures, "rouge:test", 0.0, per_document)
-    return Scored(result, "bleu:test", (Summary("a summary", document="A document.", id="1", model=name),))
+    return ScoredSystem(result, "bleu:test", (Summary("a summary", document="A document.", id="1", model=name),))
 
 
 def outcome(name: str, *values: np.ndarray, published: dict[str, float] | None = None, **extra: object) -> Outcome:
-    entry = Entry(name, name.upper(), published or {})
+    entry = PlannedRow(name, name.upper(), published or {})
     return Outcome(entry, [scored(v, name) for v in values], **extra)  # type: ignore[arg-type]
 
 
 def table(*outcomes: Outcome, baseline: str = "base", test: str = "randomization") -> ComparisonTable:
-    entries = tuple(o.entry for o in outcomes)
+    entries = tuple(o.row for o in outcomes)
     plan = Plan("p", "A paper", entries, baseline, DataConfig(), EvaluationConfig())
     return compare(plan, outcomes, data="v.jsonl", records=DOCUMENTS, test=test)
 
@@ -171,7 +171,7 @@ def test_evaluate_has_p_values_too() -> None:
 
 
 def test_a_recipe_says_where_published_figures_come_from() -> None:
-    entries = (Entry("base", "BASE", {"cnn.rouge1": 44.1}),)
+    entries = (PlannedRow("base", "BASE", {"cnn.rouge1": 44.1}),)
     plan = Plan("p", "A paper", entries, "base", DataConfig(), EvaluationConfig(), note="Derived from differences.")
     outcomes = [Outcome(entries[0], [scored(BASE, "base")])]
     made = compare(plan, outcomes, data="v", records=DOCUMENTS, test="randomization")

@@ -18,8 +18,8 @@ from laconic.evaluation.run import EvaluationOptions, score
 from laconic.models.folder import load_model_folder, save_model_folder
 from laconic.models.seq2seq import Seq2Seq
 from laconic.study.tuning import (
-    Grid,
-    Range,
+    SearchGrid,
+    SearchRange,
     TrialLog,
     TuningResult,
     apply,
@@ -49,10 +49,10 @@ OPTIONS = EvaluationOptions(batch_size=2)
 
 
 def test_grids_and_ranges_are_read() -> None:
-    assert parse_grid("search.beam_size=4,5,4") == Grid("beam_size", (4, 5))
+    assert parse_grid("search.beam_size=4,5,4") == SearchGrid("beam_size", (4, 5))
     assert parse_grid("distraction.variant=paper,released").values == ("paper", "released")
     assert parse_grid("model.anything=0.1,0.2").key == "model.anything"
-    assert parse_range("search.distraction.context=0.05:10:log:both-signs") == Range(
+    assert parse_range("search.distraction.context=0.05:10:log:both-signs") == SearchRange(
         "distraction.context", 0.05, 10.0, log=True, both_signs=True
     )
     assert parse_range("beam_size=2:6").integer
@@ -88,23 +88,23 @@ def test_mistakes_are_named(read: Any, text: str, said: str) -> None:
 
 def test_draws_keep_to_their_ranges() -> None:
     source = random.Random(0)
-    wide = [Range("x", 0.05, 10.0, log=True, both_signs=True).draw(source) for _ in range(2000)]
+    wide = [SearchRange("x", 0.05, 10.0, log=True, both_signs=True).draw(source) for _ in range(2000)]
     sizes = [abs(value) for value in wide]
     assert min(sizes) >= 0.05
     assert max(sizes) <= 10
     assert 0.4 < sum(value < 0 for value in wide) / 2000 < 0.6
     middle = math.sqrt(0.05 * 10)
     assert 0.45 < sum(size < middle for size in sizes) / 2000 < 0.55, "half lie below the geometric middle"
-    whole = [Range("x", 2, 4, integer=True).draw(source) for _ in range(300)]
+    whole = [SearchRange("x", 2, 4, integer=True).draw(source) for _ in range(300)]
     assert set(whole) == {2, 3, 4}
     assert all(isinstance(value, int) for value in whole)
-    flat = [Range("x", -1.0, 1.0).draw(source) for _ in range(300)]
+    flat = [SearchRange("x", -1.0, 1.0).draw(source) for _ in range(300)]
     assert min(flat) < -0.9
     assert max(flat) > 0.9
 
 
 def test_a_longer_plan_continues_a_shorter_one() -> None:
-    grids, ranges = [Grid("beam_size", (2, 3))], [Range("a", 0, 1), Range("b", 0, 1)]
+    grids, ranges = [SearchGrid("beam_size", (2, 3))], [SearchRange("a", 0, 1), SearchRange("b", 0, 1)]
     short, long = plan(grids, ranges, 3, seed=5), plan(grids, ranges, 7, seed=5)
     assert long[: len(short)] == short
     assert len(long) == 1 + 2 * 7
@@ -118,7 +118,7 @@ def test_plans_that_say_nothing_or_too_much_are_refused() -> None:
     with pytest.raises(ConfigError, match="Say what to search"):
         plan([], [], 5, 1)
     with pytest.raises(ConfigError, match="searched twice"):
-        plan([Grid("beam_size", (1,))], [Range("beam_size", 1, 2)], 5, 1)
+        plan([SearchGrid("beam_size", (1,))], [SearchRange("beam_size", 1, 2)], 5, 1)
 
 
 # ------------------------------------------------------------------------------------------ tuning

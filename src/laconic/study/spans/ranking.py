@@ -137,7 +137,8 @@ class _Listed:
             values = ranking.values(rows)
             here = np.flatnonzero(values >= low)
             outputs = rows["output"][here if distinct else here[:0]]
-            parts = np.full(len(here), place, dtype=np.uint32), here, values[here], rows["tie"][here], outputs
+            numbers = np.full(len(here), place, dtype=np.uint32)
+            parts: tuple[NDArray, ...] = (numbers, here, values[here], rows["tie"][here], outputs)
             for column, part in zip(columns, parts, strict=True):
                 column.append(part)
         return cls(*(np.concatenate(column) for column in columns))
