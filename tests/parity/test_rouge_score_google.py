@@ -13,42 +13,11 @@ rouge_scorer = pytest.importorskip("rouge_score.rouge_scorer")
 porter = pytest.importorskip("nltk.stem.porter")
 
 WORDS = [
-    "The",
-    "a",
-    "of",
-    "running",
-    "runs",
-    "policies",
-    "fundamentally",
-    "1990s",
-    "3.5%",
-    "twenty-one",
-    "won't",
-    "skies",
-    "dying",
-    "News",
-    "innings",
-    "generously",
-    "analogies",
-    "happily",
-    "fully",
-    "Agreed",
-    "agreement",
-    "cats",
-    "cat",
-    "dogs",
-    "analyses",
-    "e-mail",
-    "Café",
-    "İstanbul",
-    "Kelvin",
-    "日本",
-    "😀",
-    "<unk>",
-    ",",
-    ".",
+    "The", "a", "of", "running", "runs", "policies", "fundamentally", "1990s", "3.5%", "twenty-one", "won't",
+    "skies", "dying", "News", "innings", "generously", "analogies", "happily", "fully", "Agreed", "agreement",
+    "cats", "cat", "dogs", "analyses", "e-mail", "Café", "İstanbul", "Kelvin", "日本", "😀", "<unk>", ",", ".",
     "-",
-]
+]  # fmt: skip
 
 
 def make_text(generator: random.Random, sentences: int) -> str:
@@ -76,51 +45,13 @@ def test_stemmer_equals_nltk():
     generator = random.Random(0)
     stemmer = porter.PorterStemmer()
     endings = [
-        "al",
-        "ance",
-        "er",
-        "able",
-        "ement",
-        "ment",
-        "ent",
-        "ism",
-        "ate",
-        "iti",
-        "ous",
-        "ive",
-        "ize",
-        "ational",
-        "tional",
-        "izer",
-        "bli",
-        "alli",
-        "ousli",
-        "ization",
-    ]
+        "al", "ance", "er", "able", "ement", "ment", "ent", "ism", "ate", "iti", "ous", "ive", "ize", "ational",
+        "tional", "izer", "bli", "alli", "ousli", "ization",
+    ]  # fmt: skip
     endings += [
-        "ation",
-        "ator",
-        "alism",
-        "fulness",
-        "aliti",
-        "biliti",
-        "logi",
-        "fulli",
-        "s",
-        "es",
-        "ies",
-        "ied",
-        "ed",
-        "eed",
-        "ing",
-        "y",
-        "e",
-        "ll",
-        "icate",
-        "ful",
-        "ness",
-        "tion",
-    ]
+        "ation", "ator", "alism", "fulness", "aliti", "biliti", "logi", "fulli", "s", "es", "ies", "ied", "ed",
+        "eed", "ing", "y", "e", "ll", "icate", "ful", "ness", "tion",
+    ]  # fmt: skip
     letters = "abcdeghilmnorstuvxyz1"
     for _ in range(3000):
         word = "".join(generator.choices(letters, k=generator.randint(1, 6)))

@@ -86,22 +86,9 @@ def made_up_documents() -> list[list[str]]:
     stems = ["market", "run", "organiz", "nation", "house", "report", "polic", "govern", "trad", "light"]
     endings = ["", "s", "ing", "ed", "ation", "al", "er's", "'s"]
     small = [
-        "the",
-        "The",
-        "of",
-        "and",
-        "a",
-        "In",
-        "don't",
-        "it's",
-        "first",
-        "42",
-        "3.5%",
-        "U.S.",
-        "--",
-        "e-mail,",
+        "the", "The", "of", "and", "a", "In", "don't", "it's", "first", "42", "3.5%", "U.S.", "--", "e-mail,",
         '"so"',
-    ]
+    ]  # fmt: skip
     documents = []
     for size in (1, 2, 4, 7, 12, 20, 40):
         sentences: list[str] = []

@@ -16,12 +16,12 @@ A `Calibration` lies in the model folder as ``calibration.json``. A model withou
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+
+from pydantic import FiniteFloat, TypeAdapter, ValidationError
 
 from laconic.errors import ModelError
 from laconic.files import write_json
@@ -45,8 +45,8 @@ class Ranges:
     """What nearly all documents of the training data have at least, or at most."""
 
     least_tokens: int
-    most_unknown: float
-    least_common: float
+    most_unknown: FiniteFloat
+    least_common: FiniteFloat
 
     def unlike(self, facts: Mapping[str, float]) -> tuple[str, ...]:
         """In what a document differs from the training data, a clause each; empty where it does not."""
@@ -68,11 +68,11 @@ class Calibration:
     as accepted when the regression was fitted; ``records`` on how many.
     """
 
-    mean: tuple[float, ...]
-    deviation: tuple[float, ...]
-    weight: tuple[float, ...]
-    bias: float
-    threshold: float
+    mean: tuple[FiniteFloat, ...]
+    deviation: tuple[FiniteFloat, ...]
+    weight: tuple[FiniteFloat, ...]
+    bias: FiniteFloat
+    threshold: FiniteFloat
     ranges: Ranges
     accepted: str = ""
     records: int = 0
@@ -105,27 +105,19 @@ class Calibration:
         if not path.is_file():
             return None
         try:
-            values: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-            ranges = {name: _finite(value) for name, value in values.pop("ranges").items()}
-            vectors = {
-                name: tuple(_finite(value) for value in values.pop(name)) for name in ("mean", "deviation", "weight")
-            }
-            whole = all(len(vector) == len(FEATURES) for vector in vectors.values())
-            found = cls(
-                **vectors,
-                bias=_finite(values["bias"]),
-                threshold=_finite(values["threshold"]),
-                ranges=Ranges(**ranges),
-                accepted=str(values.get("accepted", "")),
-                records=int(values.get("records", 0)),
-            )
-        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            found = _STORED.validate_json(path.read_bytes(), strict=True)
+        except (OSError, ValidationError) as error:
+            said = error.errors()[0]["msg"] if isinstance(error, ValidationError) else error
             raise ModelError(
-                f"{path} is damaged ({error}); run `laconic calibrate` again, or delete the file."
+                f"{path} is damaged ({said}); run `laconic calibrate` again, or delete the file."
             ) from None
+        whole = all(len(vector) == len(FEATURES) for vector in (found.mean, found.deviation, found.weight))
         if not whole or min(found.deviation) <= 0 or not 0 <= found.threshold <= 1:
             raise ModelError(f"{path} does not fit this version of laconic; run `laconic calibrate` again.")
         return found
+
+
+_STORED = TypeAdapter(Calibration)
 
 
 def facts_of(
@@ -149,9 +141,3 @@ def facts_of(
         "source_tokens": float(length),
         "log_source_tokens": math.log(length),
     }
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
-        raise ValueError(f"'{value}' is not a finite number")
-    return value

@@ -11,21 +11,9 @@ from laconic.metrics.consensus import by_consensus, expected_utilities, weights_
 from laconic.metrics.rouge import rouge
 
 WORDS = [
-    "river",
-    "town",
-    "flood",
-    "bridge",
-    "rain",
-    "mayor",
-    "says",
-    "Says",
-    "closed",
-    "open",
-    "again",
-    "Städte",
-    "水",
-    "12",
-]
+    "river", "town", "flood", "bridge", "rain", "mayor", "says", "Says", "closed", "open", "again", "Städte",
+    "水", "12",
+]  # fmt: skip
 
 
 def utility(system: str, reference: str) -> float:
