@@ -29,7 +29,7 @@ from laconic.config.names import MODELS, OBJECTIVES, build
 from laconic.config.schema import SearchConfig
 from laconic.layers.chunks import ChunkStates
 from laconic.search.decode import decode
-from laconic.types import Batch
+from laconic.types import Batch, TrainingBatch, UpdateContext
 
 HARD: dict[str, Any] = {"attention": {"type": "coarse_to_fine"}}
 BOW: dict[str, Any] = {**HARD, "coarse": {"type": "bag_of_words"}, "freeze_words": True}
@@ -64,12 +64,12 @@ def model_of(setting: Setting, options: dict[str, Any]) -> Any:
     return model
 
 
-def documents(setting: Setting, words: int, batch: int) -> Batch:
+def documents(setting: Setting, words: int, batch: int) -> TrainingBatch:
     generator = torch.Generator().manual_seed(words)
     source = torch.randint(4, setting.vocabulary, (batch, words), generator=generator)
     target = torch.randint(4, setting.vocabulary, (batch, setting.target), generator=generator)
     inputs = torch.cat([torch.full((batch, 1), 2), target[:, :-1]], dim=1)
-    return Batch(
+    return TrainingBatch(
         source_ids=source,
         source_extended_ids=source,
         source_mask=torch.ones_like(source, dtype=torch.bool),
@@ -77,7 +77,6 @@ def documents(setting: Setting, words: int, batch: int) -> Batch:
         target_ids=target,
         target_input_ids=inputs,
         target_mask=torch.ones_like(target, dtype=torch.bool),
-        noise_seed=3,
         indices=list(range(batch)),
     )
 
@@ -110,14 +109,14 @@ def searched(model: Any, batch: Batch, setting: Setting) -> Callable[[], Any]:
     return lambda: decode(model, batch, config, unk_id=1, bos_id=2, eos_id=3, pad_id=0)
 
 
-def updated(model: Any, batch: Batch) -> Callable[[], Any]:
+def updated(model: Any, batch: TrainingBatch) -> Callable[[], Any]:
     """Forward and backward of both losses."""
     objectives = [build("objective", OBJECTIVES, {"type": name}) for name in ("nll", "reinforce")]
     model.train()
 
     def update() -> None:
         model.zero_grad(set_to_none=True)
-        output = model(batch)
+        output = model(batch, context=UpdateContext(noise_seed=3))
         sum(objective(output, batch).sum for objective in objectives).backward()
 
     return update

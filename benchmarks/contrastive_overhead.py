@@ -30,7 +30,7 @@ from laconic.config.names import MODELS, build
 from laconic.config.schema import SearchConfig
 from laconic.layers.vocabulary import VocabularyProjection
 from laconic.search.decode import decode
-from laconic.types import Batch
+from laconic.types import Batch, TrainingBatch
 from paired import best_of, peak_mib, training_step
 
 IDS = {"pad_id": 0, "unk_id": 1, "bos_id": 2, "eos_id": 3}
@@ -59,11 +59,11 @@ def make_model(sizes: dict[str, int], *, opponent: bool, device: str) -> Any:
     return build("model", MODELS, spec, vocab_size=sizes["vocabulary"], **IDS).to(device)
 
 
-def make_batch(sizes: dict[str, int], device: str) -> Batch:
+def make_batch(sizes: dict[str, int], device: str) -> TrainingBatch:
     generator = torch.Generator().manual_seed(1)
     source = torch.randint(4, sizes["vocabulary"], (PAIRS, SOURCE), generator=generator)
     target = torch.randint(4, sizes["vocabulary"], (PAIRS, TARGET), generator=generator)
-    return Batch(
+    return TrainingBatch(
         source,
         source,
         torch.ones_like(source, dtype=torch.bool),
@@ -71,8 +71,6 @@ def make_batch(sizes: dict[str, int], device: str) -> Batch:
         target_input_ids=target.roll(1, dims=1),
         target_ids=target,
         target_mask=torch.ones_like(target, dtype=torch.bool),
-        label_smoothing={"nll": 0.1, "opponent": 0.1},
-        noise_seed=1,
     ).to(device)
 
 

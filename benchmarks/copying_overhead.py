@@ -29,7 +29,7 @@ import torch
 from laconic.config.names import MODELS, build
 from laconic.config.schema import SearchConfig
 from laconic.search.decode import decode
-from laconic.types import Batch
+from laconic.types import Batch, TrainingBatch
 from paired import best_of, peak_mib, training_step
 
 IDS = {"pad_id": 0, "unk_id": 1, "bos_id": 2, "eos_id": 3}
@@ -81,14 +81,14 @@ def make_model(name: str, backbone: str, sizes: Sizes, device: str) -> Any:
     return build("model", MODELS, spec | {"head": HEADS[name]}, vocab_size=sizes.vocabulary, **IDS).to(device)
 
 
-def make_batch(sizes: Sizes, device: str) -> Batch:
+def make_batch(sizes: Sizes, device: str) -> TrainingBatch:
     """Full lengths; every third target token stands in the source."""
     generator = torch.Generator().manual_seed(1)
     source = torch.randint(4, sizes.vocabulary, (sizes.documents, sizes.source), generator=generator)
     target = torch.randint(4, sizes.vocabulary, (sizes.documents, sizes.target), generator=generator)
     copied = source.gather(1, torch.randint(sizes.source, target.shape, generator=generator))
     target = torch.where(torch.rand(target.shape, generator=generator) < 1 / 3, copied, target)
-    return Batch(
+    return TrainingBatch(
         source,
         source,
         torch.ones_like(source, dtype=torch.bool),
@@ -96,7 +96,6 @@ def make_batch(sizes: Sizes, device: str) -> Batch:
         target_input_ids=target.roll(1, dims=1),
         target_ids=target,
         target_mask=torch.ones_like(target, dtype=torch.bool),
-        label_smoothing={"nll": SMOOTHING},
     ).to(device)
 
 

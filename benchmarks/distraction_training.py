@@ -31,7 +31,7 @@ from laconic.config.schema import RunConfig
 from laconic.models.distraction import Distraction
 from laconic.training.optim import build_optimizer, clip_gradients
 from laconic.training.step import UpdateStep
-from laconic.types import Batch
+from laconic.types import PLAIN_PASS, TrainingBatch
 from peers.usual_distraction import UsualDistraction
 
 WANTED = 1.5  # measured over arithmetic, at most
@@ -75,7 +75,7 @@ def resolved(sizes: Sizes) -> RunConfig:
     return resolve_run(load_recipe("distraction"), "m1-m2", "paper", {"model": model})
 
 
-def synthetic_batch(sizes: Sizes) -> Batch:
+def synthetic_batch(sizes: Sizes) -> TrainingBatch:
     """Random words, all lengths full."""
     generator = torch.Generator().manual_seed(0)
 
@@ -83,7 +83,7 @@ def synthetic_batch(sizes: Sizes) -> Batch:
         return torch.randint(4, sizes.vocabulary, shape, generator=generator)
 
     source, target = words(sizes.batch, sizes.source), words(sizes.batch, sizes.target)
-    return Batch(
+    return TrainingBatch(
         source_ids=source,
         source_extended_ids=source,
         source_mask=torch.ones_like(source, dtype=torch.bool),
@@ -100,7 +100,7 @@ def model_of(run: RunConfig, sizes: Sizes) -> Distraction:
     return model
 
 
-def our_step(run: RunConfig, sizes: Sizes, batch: Batch) -> Step:
+def our_step(run: RunConfig, sizes: Sizes, batch: TrainingBatch) -> Step:
     """One update as `laconic train` makes it."""
     model = model_of(run, sizes)
     objectives = [build("objective", OBJECTIVES, spec) for spec in run.objectives]
@@ -115,7 +115,7 @@ def our_step(run: RunConfig, sizes: Sizes, batch: Batch) -> Step:
     return step
 
 
-def plain_step(run: RunConfig, sizes: Sizes, batch: Batch) -> Step:
+def plain_step(run: RunConfig, sizes: Sizes, batch: TrainingBatch) -> Step:
     """One update of the plain way."""
     model = UsualDistraction(model_of(run, sizes))
     optimizer = build_optimizer(run.training.optimizer, model.parameters())
@@ -138,7 +138,7 @@ def same_function(run: RunConfig, sizes: Sizes) -> tuple[float, float]:
             parameter.add_(0.05 * torch.randn_like(parameter))
     plain = UsualDistraction(model)
     nll = build("objective", OBJECTIVES, run.objectives[0])
-    term = nll(model(replace(batch, token_weights=nll.token_weights(batch))), batch)
+    term = nll(model(batch, context=nll.wants(batch, PLAIN_PASS)), batch)
     ours, theirs = term.sum / term.count, plain(batch)
     ours.backward()
     theirs.backward()

@@ -10,22 +10,25 @@ from typing import Any
 import torch
 
 from laconic.config.names import OBJECTIVES, build
-from laconic.types import Batch
+from laconic.types import TrainingBatch, UpdateContext
 
 
 def training_step(
-    model: Any, batch: Batch, objectives: Sequence[dict[str, Any]], *, device: str = "cpu", bf16: bool = False
+    model: Any, batch: TrainingBatch, objectives: Sequence[dict[str, Any]], *, device: str = "cpu", bf16: bool = False
 ) -> Callable[[], None]:
     """One update by Adam with these objectives."""
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-5, fused=True)
     parts = [build("objective", OBJECTIVES, spec) for spec in objectives]
+    context = UpdateContext(noise_seed=1)
+    for objective in parts:
+        context = objective.wants(batch, context)
 
     def step() -> None:
         model.train()
         optimizer.zero_grad(set_to_none=False)
         with torch.autocast(device, torch.bfloat16, enabled=bf16):
-            output = model(batch)
-        terms = [objective(output, batch) for objective in parts]
+            output = model(batch, context=context)
+        terms = [objective(output, batch, context) for objective in parts]
         torch.stack([term.weight * term.sum / term.count for term in terms]).sum().backward()
         optimizer.step()
 

@@ -17,7 +17,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,7 @@ from laconic.config.schema import RunConfig
 from laconic.models.seq2seq import Seq2Seq
 from laconic.training.optim import build_optimizer, clip_gradients
 from laconic.training.step import UpdateStep
-from laconic.types import Batch
+from laconic.types import PLAIN_PASS, TrainingBatch
 from peers import opennmt
 from peers.usual_pointer_generator import UsualPointerGenerator
 
@@ -40,7 +40,7 @@ WANTED_SPEED, WANTED_MEMORY = 2.0, 1 / 3
 Step = Callable[[], Any]
 
 
-def synthetic_batch(seed: int = 0) -> Batch:
+def synthetic_batch(seed: int = 0) -> TrainingBatch:
     """Word ids distributed as in text: log-uniform ranks, so that frequent words repeat within a document.
 
     All lengths are full. Each document has some words of its own outside the vocabulary (5 % of its tokens);
@@ -60,7 +60,7 @@ def synthetic_batch(seed: int = 0) -> Batch:
     is_copied = torch.rand(copied.shape, generator=generator) < 1 / 3
     target = torch.where(is_copied, copied, words(BATCH, TARGET))
     inputs = torch.cat([torch.full((BATCH, 1), 2), target[:, :-1]], dim=1)
-    return Batch(
+    return TrainingBatch(
         source_ids=source.masked_fill(source >= VOCABULARY, 1),
         source_extended_ids=source,
         source_mask=torch.ones_like(source, dtype=torch.bool),
@@ -89,7 +89,7 @@ def our_model(run: RunConfig) -> Seq2Seq:
     return model
 
 
-def our_step(run: RunConfig, batch: Batch) -> Step:
+def our_step(run: RunConfig, batch: TrainingBatch) -> Step:
     """One update as `laconic train` makes it."""
     model = our_model(run)
     objectives = [build("objective", OBJECTIVES, spec) for spec in run.objectives]
@@ -118,11 +118,11 @@ def peer_step(run: RunConfig, model: nn.Module, batch: Any) -> Step:
     return step
 
 
-def same_function(run: RunConfig, batch: Batch) -> tuple[float, float]:
+def same_function(run: RunConfig, batch: TrainingBatch) -> tuple[float, float]:
     """How far the usual form, given our weights, is from ours: loss, and gradients against their norm."""
     model, objectives = our_model(run), [build("objective", OBJECTIVES, spec) for spec in run.objectives]
     usual = UsualPointerGenerator(model)
-    output = model(replace(batch, token_weights=objectives[0].token_weights(batch)))
+    output = model(batch, context=objectives[0].wants(batch, PLAIN_PASS))
     terms = [objective(output, batch) for objective in objectives]
     ours = torch.stack([term.weight * term.sum / term.count for term in terms]).sum()
     theirs = usual(batch)

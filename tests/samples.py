@@ -10,7 +10,7 @@ from torch import Tensor
 
 from laconic.config.names import MODELS, build
 from laconic.models.seq2seq import Seq2Seq
-from laconic.types import Batch, ModelOutput
+from laconic.types import PLAIN_PASS, ModelOutput, TrainingBatch, UpdateContext
 
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
 VOCAB = 20
@@ -26,7 +26,7 @@ def random_batch(
     extra_source: int = 0,
     extra_target: int = 0,
     padding: str = "pad",
-) -> Batch:
+) -> TrainingBatch:
     """A batch with every case that matters.
 
     Each source repeats words, holds words outside V (numbered by first appearance) and, where long enough, EOS.
@@ -66,7 +66,7 @@ def random_batch(
         for b in range(len(extended)):
             holes = (~source_mask[b]).nonzero().flatten()
             extended[b, holes] = torch.tensor([targets[b][i % len(targets[b])] for i in range(len(holes))]).long()
-    return Batch(
+    return TrainingBatch(
         source_ids=extended.masked_fill(extended >= vocab_size, UNK),
         source_extended_ids=extended,
         source_mask=source_mask,
@@ -85,13 +85,13 @@ def _padded(rows: list[list[int]], extra: int) -> tuple[Tensor, Tensor]:
     return ids, mask
 
 
-def one_example(batch: Batch, index: int, *, trim: bool = True) -> Batch:
+def one_example(batch: TrainingBatch, index: int, *, trim: bool = True) -> TrainingBatch:
     """Example ``index`` alone; with ``trim`` without its padding and with its own extended vocabulary."""
     sources = int(batch.source_mask[index].sum()) if trim else batch.source_mask.shape[1]
     steps = int(batch.target_mask[index].sum()) if trim else batch.target_mask.shape[1]
     base = batch.extended_vocab_size - max(len(words) for words in batch.oov_words)
     row = slice(index, index + 1)
-    return Batch(
+    return TrainingBatch(
         source_ids=batch.source_ids[row, :sources],
         source_extended_ids=batch.source_extended_ids[row, :sources],
         source_mask=batch.source_mask[row, :sources],
@@ -100,7 +100,6 @@ def one_example(batch: Batch, index: int, *, trim: bool = True) -> Batch:
         target_input_ids=batch.target_input_ids[row, :steps],
         target_ids=batch.target_ids[row, :steps],
         target_mask=batch.target_mask[row, :steps],
-        forced_mask=None if batch.forced_mask is None else batch.forced_mask[row, :steps],
     )
 
 
@@ -153,9 +152,11 @@ def total(output: ModelOutput) -> Tensor:
     return loss if output.coverage_losses is None else loss + 0.3 * output.coverage_losses.sum()
 
 
-def backward(model: Seq2Seq, batch: Batch) -> tuple[ModelOutput, dict[str, Tensor]]:
+def backward(
+    model: Seq2Seq, batch: TrainingBatch, context: UpdateContext = PLAIN_PASS
+) -> tuple[ModelOutput, dict[str, Tensor]]:
     model.zero_grad()
-    output = model(batch)
+    output = model(batch, context=context)
     total(output).backward()
     return output, gradients(model)
 

@@ -10,8 +10,8 @@ from torch import Tensor
 from transformers import AutoModelForSeq2SeqLM, PreTrainedModel
 
 from laconic.models.bart import BartSummarizer
-from laconic.models.family import FAMILY
-from laconic.types import Batch
+from laconic.models.stored import FAMILY
+from laconic.types import Batch, TrainingBatch
 
 BOS, PAD, EOS, UNK, VOCABULARY = 0, 1, 2, 3, 31
 SHARPER = 3.0  # on the queries of the layer that copies
@@ -86,13 +86,16 @@ def source_batch(lengths: tuple[int, ...] = (9, 6, 3), *, targets: bool = True, 
         mask = mask.flip(1)
     source = source.masked_fill(~mask, PAD)
     batch = Batch(source_ids=source, source_extended_ids=source, source_mask=mask, extended_vocab_size=VOCABULARY)
-    if targets:
-        sizes = torch.tensor([5, 4, 2])[: len(lengths), None]
-        gold = torch.randint(4, VOCABULARY, (len(lengths), 5), generator=generator)
-        gold[:, :2] = words[:, 1:3]
-        batch.target_mask = torch.arange(5) < sizes
-        batch.target_ids = gold.scatter(1, sizes - 1, EOS).masked_fill(~batch.target_mask, PAD)
-    return batch
+    if not targets:
+        return batch
+    sizes = torch.tensor([5, 4, 2])[: len(lengths), None]
+    gold = torch.randint(4, VOCABULARY, (len(lengths), 5), generator=generator)
+    gold[:, :2] = words[:, 1:3]
+    real = torch.arange(5) < sizes
+    gold = gold.scatter(1, sizes - 1, EOS).masked_fill(~real, PAD)
+    return TrainingBatch(
+        source, source, mask, VOCABULARY, target_input_ids=shifted(gold), target_ids=gold, target_mask=real
+    )
 
 
 def shifted(ids: Tensor) -> Tensor:
@@ -102,7 +105,6 @@ def shifted(ids: Tensor) -> Tensor:
 
 def theirs(network: PreTrainedModel, batch: Batch) -> Any:
     """A teacher-forced pass of transformers, with all attention weights."""
-    assert batch.target_ids is not None
     with torch.no_grad():
         return network(
             input_ids=batch.source_ids,

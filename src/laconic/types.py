@@ -10,9 +10,9 @@ words that V lacks). Masks are boolean and **true at real tokens**.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any, Self
 
 if TYPE_CHECKING:
     import numpy as np
@@ -62,9 +62,9 @@ class TokenizedText:
 
 @dataclass(slots=True)
 class Batch:
-    """Padded tensors for a list of records; the collate function is the only place padding is added.
+    """Padded tensors for a list of documents; the collate function is the only place padding is added.
 
-    Padding positions hold ``pad_id`` in every id tensor. Target tensors are ``None`` when decoding.
+    Padding positions hold ``pad_id`` in every id tensor.
     """
 
     source_ids: Tensor  # (B, S) int64, words outside V are UNK
@@ -73,43 +73,47 @@ class Batch:
     extended_vocab_size: int  # X = V + the largest number of source words outside V in one example
     oov_words: list[list[str]] = field(default_factory=list)  # per example: the strings of V, V + 1, ...
     record_ids: list[str] = field(default_factory=list)
-    target_input_ids: Tensor | None = None  # (B, T) BOS, y_1, ..., words outside V are UNK
-    target_ids: Tensor | None = None  # (B, T) y_1, ..., EOS in extended ids
-    target_mask: Tensor | None = None  # (B, T) bool
-    forced_mask: Tensor | None = None  # (B, T) bool: is the input at step t the gold token? None: always
-    token_weights: Tensor | None = None  # (B, T) a hint: what each target token will weigh in the loss
     indices: list[int] = field(default_factory=list)  # positions of the examples in their data set
-    label_smoothing: dict[str, float] = field(default_factory=dict)  # a hint: each objective's, where it has one
-    noise_seed: int | None = None  # a hint: seeds noise that must leave the global generators alone
-    observe: bool = False  # a hint: the log wants this pass's `ModelOutput.figures`
 
-    def to(self, device: Any, non_blocking: bool = False) -> Batch:
+    def to(self, device: Any, non_blocking: bool = False) -> Self:
         """Return a copy whose tensors are on ``device``."""
-        moved = {
-            name: value.to(device, non_blocking=non_blocking)
-            for name in _TENSOR_FIELDS
-            if (value := getattr(self, name)) is not None
-        }
-        rest = {name: getattr(self, name) for name in self.__slots__ if name not in moved}
-        return Batch(**rest, **moved)
+        return self._changed(lambda tensor: tensor.to(device, non_blocking=non_blocking))
 
-    def pin_memory(self) -> Batch:
+    def pin_memory(self) -> Self:
         """Return a copy in pinned host memory (called by torch's ``DataLoader``)."""
-        pinned = {n: v.pin_memory() for n in _TENSOR_FIELDS if (v := getattr(self, n)) is not None}
-        rest = {name: getattr(self, name) for name in self.__slots__ if name not in pinned}
-        return Batch(**rest, **pinned)
+        return self._changed(lambda tensor: tensor.pin_memory())
+
+    def _changed(self, change: Callable[[Tensor], Tensor]) -> Self:
+        values = {each.name: getattr(self, each.name) for each in fields(self)}
+        tensors = (each.name for each in fields(self) if each.type == "Tensor")
+        return type(self)(**values | {name: change(values[name]) for name in tensors})
 
 
-_TENSOR_FIELDS = (
-    "source_ids",
-    "source_extended_ids",
-    "source_mask",
-    "target_input_ids",
-    "target_ids",
-    "target_mask",
-    "forced_mask",
-    "token_weights",
-)
+@dataclass(slots=True, kw_only=True)
+class TrainingBatch(Batch):
+    """Documents with their summaries."""
+
+    target_input_ids: Tensor  # (B, T) BOS, y_1, ..., words outside V are UNK
+    target_ids: Tensor  # (B, T) y_1, ..., EOS in extended ids
+    target_mask: Tensor  # (B, T) bool
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateContext:
+    """What an update wants of a teacher-forced pass and of the objectives, beside the batch; by default nothing.
+
+    ``token_weights`` are a hint, up to one common factor, and never part of a result.
+    """
+
+    forced_mask: Tensor | None = None  # (B, T) bool: is the input at step t the gold token? None: always
+    token_weights: Tensor | None = None  # (B, T) what each target token will weigh in the loss
+    label_smoothing: float = 0.0  # of the words: ``details["smoothed_log_probs"]`` is wanted
+    opponent_smoothing: float = 0.0  # of the opponent's: ``details["opponent_smoothed"]`` is wanted
+    noise_seed: int | None = None  # seeds noise that must leave the global generators alone
+    observe: bool = False  # the log wants this pass's `ModelOutput.figures`
+
+
+PLAIN_PASS = UpdateContext()
 
 
 @dataclass(slots=True)
@@ -177,8 +181,12 @@ class ModelOutput:
     coverage_losses: Tensor | None = None  # (B, T), zero at padding
     token_mask: Tensor | None = None  # (B, T) bool: the tokens that count in the loss; None: target_mask
     details: dict[str, Tensor] = field(default_factory=dict)
-    figures: dict[str, Tensor] = field(default_factory=dict)  # scalars for the log, where `Batch.observe` asks for them
+    figures: dict[str, Tensor] = field(default_factory=dict)  # scalars for the log, where `UpdateContext.observe`
     memory: Memory | None = None  # what the encoder left, of models with `shares_memory`
+
+    def counted(self, batch: TrainingBatch) -> Tensor:
+        """The target tokens that count in the loss, (B, T) bool."""
+        return batch.target_mask if self.token_mask is None else self.token_mask
 
 
 @dataclass(slots=True)

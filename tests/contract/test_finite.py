@@ -4,7 +4,6 @@ opponent, every copy head, every objective; values and gradients."""
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -32,7 +31,7 @@ from laconic.layers.opponent import DecoderShape
 from laconic.objectives.base import Objective
 from laconic.papers.coarse_to_fine import entropy, sparsemax
 from laconic.papers.contrastive import opponent_weights
-from laconic.types import Memory
+from laconic.types import Memory, UpdateContext
 from samples import VOCAB, random_batch
 
 B, S, D = 2, 4, 3
@@ -196,8 +195,8 @@ def test_objectives(case: str, embeddings: Tensor, lengths: list[int]) -> None:
     model = build("model", MODELS, spec, vocab_size=VOCAB, **IDS)
     with torch.no_grad():
         model.embedding.weight.copy_(embeddings)
-    batch = replace(random_batch(lengths, (3, 2)), noise_seed=1)
-    output, terms = model(batch), []
+    batch = random_batch(lengths, (3, 2))
+    output, terms = model(batch, context=UpdateContext(noise_seed=1)), []
     for objective in objectives:
         term = build("objective", OBJECTIVES, objective)(output, batch)
         terms.append(term.weight * term.sum / term.count)

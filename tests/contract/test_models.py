@@ -15,9 +15,9 @@ from laconic.config.loading import load_recipe, recipe_names, resolve_run
 from laconic.config.names import MODELS, OBJECTIVES, build, parse
 from laconic.errors import ConfigError
 from laconic.models.base import SummarizationModel
-from laconic.models.family import FAMILY
+from laconic.models.stored import FAMILY
 from laconic.search.state import select, select_documents
-from laconic.types import Batch, ModelOutput
+from laconic.types import Batch, ModelOutput, UpdateContext
 from samples import EOS, PAD, UNK, VOCAB, gradients, one_example, random_batch, randomise
 from trees import Unmodified, tensors_in, tensors_on
 
@@ -345,8 +345,8 @@ def test_nothing_of_a_batch_stays_on_the_modules(name: str) -> None:
 def test_every_parameter_is_trained(name: str) -> None:
     """Finite gradients everywhere, and no dead parameters."""
     # the noise of models that draw what they read must not depend on the tests before this one
-    model, batch = model_of(name).train(), replace(random_batch((9, 7, 5)), noise_seed=1)
-    loss = loss_of(model(batch), batch)
+    model, batch = model_of(name).train(), random_batch((9, 7, 5))
+    loss = loss_of(model(batch, context=UpdateContext(noise_seed=1)), batch)
     loss.backward()
     frozen = [key for key, parameter in model.named_parameters() if not parameter.requires_grad]
     grads = {key: gradient for key, gradient in gradients(model).items() if key not in frozen}
@@ -385,11 +385,12 @@ def test_own_words(name: str) -> None:
     model, batch = model_of(name), random_batch((7, 5), (6, 6))
     forced = model(batch).gold_log_probs
     heads = torch.ones_like(batch.target_mask)
-    torch.testing.assert_close(model(replace(batch, forced_mask=heads)).gold_log_probs, forced, **EXACT)
-    free = replace(batch, forced_mask=~heads)
-    output = model(free)
+    same = model(batch, context=UpdateContext(forced_mask=heads)).gold_log_probs
+    torch.testing.assert_close(same, forced, **EXACT)
+    free = UpdateContext(forced_mask=~heads)
+    output = model(batch, context=free)
     assert output.gold_log_probs.isfinite().all()
-    assert torch.equal(output.gold_log_probs, model(free).gold_log_probs)
+    assert torch.equal(output.gold_log_probs, model(batch, context=free).gold_log_probs)
     torch.testing.assert_close(output.gold_log_probs[:, 0], forced[:, 0], **EXACT)
     loss_of(output, batch).backward()
     assert all(gradient.isfinite().all() for gradient in gradients(model).values())

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 import torch
 from torch import Tensor
@@ -11,7 +9,7 @@ from torch import Tensor
 from laconic.config.names import MODELS, OBJECTIVES, build
 from laconic.config.schema import SearchConfig
 from laconic.search.decode import decode
-from laconic.types import Batch
+from laconic.types import Batch, TrainingBatch, UpdateContext
 
 VOCABULARY, CHUNKS, WORDS, MARK = 20, 8, 5, 4
 
@@ -27,7 +25,7 @@ def documents(count: int, seed: int) -> tuple[Batch, Tensor]:
     grid[rows, chunk, place] = MARK
     grid[rows, chunk, place + 1], grid[rows, chunk, place + 2] = answer.unbind(1)
     source, target = grid.flatten(1), torch.cat([answer, torch.full((count, 1), 3)], dim=1)
-    batch = Batch(
+    batch = TrainingBatch(
         source_ids=source,
         source_extended_ids=source,
         source_mask=torch.ones_like(source, dtype=torch.bool),
@@ -35,7 +33,6 @@ def documents(count: int, seed: int) -> tuple[Batch, Tensor]:
         target_ids=target,
         target_input_ids=torch.cat([torch.full((count, 1), 2), answer], dim=1),
         target_mask=torch.ones_like(target, dtype=torch.bool),
-        noise_seed=seed,
     )
     return batch, chunk
 
@@ -63,7 +60,7 @@ def test_the_hidden_answer_is_found() -> None:
     optimizer = torch.optim.Adam(model.parameters(), 0.005)
     for update in range(1200):
         batch, _ = documents(32, update)
-        output = model.train()(batch)
+        output = model.train()(batch, context=UpdateContext(noise_seed=update))
         for objective in objectives:
             objective.see(output, batch)
             objective.seen()
@@ -74,10 +71,9 @@ def test_the_hidden_answer_is_found() -> None:
         optimizer.step()
     batch, chunk = documents(200, 10**6)
     with torch.no_grad():
-        entropy = model.eval()(replace(batch, noise_seed=None)).details["coarse_entropy"][:, :2].mean()
+        entropy = model.eval()(batch).details["coarse_entropy"][:, :2].mean()
     config = SearchConfig(beam_size=1, max_length=3, length_normalisation="none")
     found = decode(model, batch, config, unk_id=1, bos_id=2, eos_id=3, pad_id=0)
-    assert batch.target_ids is not None
     right = [h[0].ids == target[:2].tolist() for h, target in zip(found, batch.target_ids, strict=True)]
     read = [set(h[0].details["picks"][:2, 0].tolist()) for h in found]
     assert sum(right) / len(right) > 0.95

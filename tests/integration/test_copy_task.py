@@ -18,7 +18,7 @@ from laconic.data.dataset import EncodedDataset
 from laconic.models.seq2seq import Seq2Seq
 from laconic.search.decode import decode
 from laconic.text.base import Tokenizer
-from laconic.types import Batch, Record
+from laconic.types import PLAIN_PASS, Record, TrainingBatch
 
 KNOWN = [f"word{chr(97 + i)}{chr(97 + j)}" for i in range(12) for j in range(12)]
 LETTERS = "bcdfghjklmnpqrstvwxz"
@@ -43,11 +43,11 @@ def tokenizer() -> Tokenizer:
     return result
 
 
-def batches(tokenizer: Tokenizer, count: int, seed: int) -> list[Batch]:
+def batches(tokenizer: Tokenizer, count: int, seed: int) -> list[TrainingBatch]:
     text = TextConfig()
     data = EncodedDataset.build(records(count, seed), tokenizer, text)
     collate = Collator(tokenizer, text)
-    return [collate([data[i] for i in range(start, start + BATCH)]) for start in range(0, count, BATCH)]
+    return [collate.pairs([data[i] for i in range(start, start + BATCH)]) for start in range(0, count, BATCH)]
 
 
 def trained(tokenizer: Tokenizer, updates: int = UPDATES, **options: Any) -> tuple[Seq2Seq, float]:
@@ -60,8 +60,7 @@ def trained(tokenizer: Tokenizer, updates: int = UPDATES, **options: Any) -> tup
     optimizer = torch.optim.Adam(model.parameters(), 0.008)
     for batch in batches(tokenizer, updates * BATCH, seed=0):
         optimizer.zero_grad()
-        batch.token_weights = nll.token_weights(batch)
-        term = nll(model(batch), batch)
+        term = nll(model(batch, context=nll.wants(batch, PLAIN_PASS)), batch)
         (term.sum / term.count).backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 2.0)
         optimizer.step()

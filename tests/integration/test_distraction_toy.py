@@ -15,7 +15,7 @@ import torch
 from laconic.config.names import MODELS, OBJECTIVES, build
 from laconic.config.schema import OptimizerConfig
 from laconic.training.optim import build_optimizer, clip_gradients
-from laconic.types import Batch
+from laconic.types import Batch, TrainingBatch
 
 SYMBOLS, BATCH, EOS = 8, 32, 3
 VOCAB = 4 + 2 * SYMBOLS  # plain and marked
@@ -48,7 +48,7 @@ def toy_batch(generator: torch.Generator) -> Batch:
     source, source_mask = padded(sources)
     target, target_mask = padded(targets)
     first = torch.full((BATCH, 1), 2)
-    return Batch(
+    return TrainingBatch(
         source_ids=source,
         source_extended_ids=source,
         source_mask=source_mask,

@@ -25,7 +25,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from laconic.types import Batch
+from laconic.types import TrainingBatch
 
 Parameters = Mapping[str, Tensor]
 ACTIVATIONS = {"none": lambda x: x, "relu": lambda x: torch.clamp(x, min=0), "tanh": torch.tanh}
@@ -63,13 +63,13 @@ class Step:
         return torch.stack([self.probability(word) for word in range(size)])
 
 
-def examples_of(batch: Batch) -> list[Example]:
+def examples_of(batch: TrainingBatch, mask: Tensor | None = None) -> list[Example]:
     """The real tokens of each row."""
     result = []
     for b in range(len(batch.source_mask)):
         source = [int(i) for i, real in zip(batch.source_extended_ids[b], batch.source_mask[b], strict=True) if real]
         target = [int(i) for i, real in zip(batch.target_ids[b], batch.target_mask[b], strict=True) if real]
-        forced = None if batch.forced_mask is None else [bool(f) for f in batch.forced_mask[b, : len(target)]]
+        forced = None if mask is None else [bool(f) for f in mask[b, : len(target)]]
         result.append(Example(source, target, forced))
     return result
 

@@ -11,9 +11,9 @@ from torch import Tensor
 from laconic.errors import ConfigError, DataError, ModelError
 from laconic.models.bart import BartSummarizer
 from laconic.models.bart_attention import ATTENTION, folded_attention
-from laconic.models.family import FAMILY
+from laconic.models.stored import FAMILY
 from laconic.search.state import select
-from laconic.types import Batch
+from laconic.types import Batch, TrainingBatch, UpdateContext
 from tiny_bart import BOS, EOS, PAD, UNK, architecture, reference_of
 
 VOCABULARY = 29
@@ -38,12 +38,14 @@ def some_batch(*, targets: bool = True, lengths: tuple[int, ...] = (9, 6, 3)) ->
         source_mask=mask,
         extended_vocab_size=VOCABULARY,
     )
-    if targets:
-        sizes = torch.tensor([5, 4, 2])[: len(lengths), None]
-        gold = torch.randint(4, VOCABULARY, (len(lengths), 5), generator=generator)
-        batch.target_mask = torch.arange(5) < sizes
-        batch.target_ids = gold.scatter(1, sizes - 1, EOS).masked_fill(~batch.target_mask, PAD)
-    return batch
+    if not targets:
+        return batch
+    sizes = torch.tensor([5, 4, 2])[: len(lengths), None]
+    gold = torch.randint(4, VOCABULARY, (len(lengths), 5), generator=generator)
+    real = torch.arange(5) < sizes
+    gold = gold.scatter(1, sizes - 1, EOS).masked_fill(~real, PAD)
+    sources = (batch.source_ids, batch.source_extended_ids, mask, VOCABULARY)
+    return TrainingBatch(*sources, target_input_ids=shifted(gold), target_ids=gold, target_mask=real)
 
 
 def shifted(ids: Tensor) -> Tensor:
@@ -54,8 +56,6 @@ def shifted(ids: Tensor) -> Tensor:
 def test_forward_gives_the_log_probabilities_and_attention_of_transformers(kind: str) -> None:
     model, batch = tiny(kind), some_batch()
     network = reference_of(model)
-    assert batch.target_ids is not None
-    assert batch.target_mask is not None
     with torch.no_grad():
         ours = model(batch)
         theirs = network(
@@ -73,8 +73,6 @@ def test_forward_gives_the_log_probabilities_and_attention_of_transformers(kind:
 @pytest.mark.parametrize("kind", ["bart", "marian", "pegasus"])  # mBART's own shift moves a language code to the front
 def test_labels_shift_as_in_transformers(kind: str) -> None:
     model, batch = tiny(kind), some_batch()
-    assert batch.target_ids is not None
-    assert batch.target_mask is not None
     labels = batch.target_ids.masked_fill(~batch.target_mask, -100)
     with torch.no_grad():
         loss = reference_of(model)(
@@ -88,8 +86,6 @@ def test_labels_shift_as_in_transformers(kind: str) -> None:
 def test_gradients_equal_those_of_transformers(kind: str) -> None:
     model, batch = tiny(kind), some_batch()
     network = reference_of(model)
-    assert batch.target_ids is not None
-    assert batch.target_mask is not None
     (-model(batch).gold_log_probs.sum()).backward()
     logits = network(
         input_ids=batch.source_ids,
@@ -108,21 +104,19 @@ def test_steps_equal_the_teacher_forced_pass(kind: str) -> None:
     model, batch = tiny(kind), some_batch()
     with torch.no_grad():
         whole = model(batch)
-        batch.forced_mask = torch.ones_like(batch.target_mask)  # type: ignore[arg-type]
-        batch.forced_mask[:, LAST] = False  # only the last input may differ: the target is not read after it
+        forced = torch.ones_like(batch.target_mask)
+        forced[:, LAST] = False  # only the last input may differ: the target is not read after it
         batch.target_ids[:, LAST - 1] = batch.target_ids[:, LAST - 1]  # type: ignore[index]
-        stepped = model(batch)
+        stepped = model(batch, context=UpdateContext(forced_mask=forced))
     assert torch.allclose(whole.gold_log_probs[:, :LAST], stepped.gold_log_probs[:, :LAST], atol=1e-10)
     assert torch.allclose(whole.attention[:, :LAST], stepped.attention[:, :LAST], atol=1e-10)
 
 
 def test_where_the_gold_is_not_forced_the_model_reads_its_own_prediction() -> None:
     model, batch = tiny("bart"), some_batch()
-    assert batch.target_ids is not None
-    assert batch.target_mask is not None
-    batch.forced_mask = torch.zeros_like(batch.target_mask)
+    own = UpdateContext(forced_mask=torch.zeros_like(batch.target_mask))
     with torch.no_grad():
-        free = model(batch).gold_log_probs
+        free = model(batch, context=own).gold_log_probs
         read = torch.full((3, 1), EOS)
         for step in range(batch.target_ids.shape[1]):
             logits = reference_of(model)(
@@ -138,13 +132,13 @@ def test_the_memory_is_not_copied_for_the_beams() -> None:
     with torch.no_grad():
         state = model.start(model.encode(batch))
         wide = select(state, torch.arange(3).repeat_interleave(4))
-        assert wide["memory"].tree["cross"][0][0] is state["memory"].tree["cross"][0][0]
+        assert wide["memory"].tree.layers[0][0] is state["memory"].tree.layers[0][0]
         last = torch.full((12,), EOS)
         output, wide = model.step(last, wide)
         assert output.attention is not None
         assert output.attention.shape == (12, 9)
         assert wide["cache"][0][0].shape[0] == 12
-        assert wide["memory"].tree["cross"][0][0].shape[0] == 3
+        assert wide["memory"].tree.layers[0][0].shape[0] == 3
         alone, _ = model.step(torch.full((3,), EOS), state)
     assert torch.allclose(output.log_probs, alone.log_probs.repeat_interleave(4, 0), atol=1e-12)
 
@@ -200,7 +194,7 @@ def test_folding_is_what_repeating_the_keys_would_give() -> None:
 
 
 def test_a_source_longer_than_the_position_table_is_refused_in_one_sentence() -> None:
-    with pytest.raises(DataError, match="41 tokens does not fit this model, which reads 40"):
+    with pytest.raises(DataError, match="41 tokens is longer than the 40 that this model reads"):
         tiny("bart").encode(some_batch(targets=False, lengths=(41,)))
 
 

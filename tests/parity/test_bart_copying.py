@@ -17,10 +17,10 @@ from torch import Tensor
 from laconic.config.schema import SearchConfig
 from laconic.errors import ModelError
 from laconic.models.bart import BartSummarizer
-from laconic.models.family import FAMILY
+from laconic.models.stored import FAMILY
 from laconic.search.decode import decode
 from laconic.search.state import select, select_documents
-from laconic.types import Batch, Hypothesis
+from laconic.types import Batch, Hypothesis, TrainingBatch, UpdateContext
 from samples import gradients
 from tiny_bart import BOS, EOS, PAD, UNK, VOCABULARY, copying_bart, reference_of, source_batch, theirs
 
@@ -31,15 +31,12 @@ every_family = pytest.mark.parametrize("kind", FAMILY)
 
 
 def gold_of(logits: Tensor, batch: Batch) -> Tensor:
-    assert batch.target_ids is not None
-    assert batch.target_mask is not None
     gold = logits.log_softmax(-1).gather(2, batch.target_ids[..., None])[..., 0]
     return gold.masked_fill(~batch.target_mask, 0.0)
 
 
 def stepped(model: BartSummarizer, batch: Batch) -> list[Any]:
     """The outputs of the steps that read the gold words."""
-    assert batch.target_ids is not None
     outputs, state = [], model.start(model.encode(batch))
     last = torch.full((len(batch.target_ids),), EOS)
     for step in range(batch.target_ids.shape[1]):
@@ -89,11 +86,12 @@ def test_gradients_without_copying_are_those_of_the_checkpoint(head: str) -> Non
 
 def test_smoothed_labels_are_smoothed_as_before() -> None:
     model, batch = copying_bart("vocabulary"), source_batch()
-    batch.label_smoothing = {"nll": 0.1}
     logits = theirs(reference_of(model), batch).logits.log_softmax(-1)
     expected = 0.9 * gold_of(logits, batch) + 0.1 * logits.mean(-1).masked_fill(~batch.target_mask, 0.0)
     with torch.no_grad():
-        torch.testing.assert_close(model(batch).details["smoothed_log_probs"], expected, **EXACT)
+        torch.testing.assert_close(
+            model(batch, context=UpdateContext(label_smoothing=0.1)).details["smoothed_log_probs"], expected, **EXACT
+        )
 
 
 @pytest.mark.parametrize("change", [lambda model: model.double(), lambda model: model.float().double()])
@@ -157,8 +155,6 @@ def test_another_family_is_refused_with_any_head(tmp_path: Path) -> None:
 @every_head
 def test_steps_equal_the_teacher_forced_pass(kind: str, head: str) -> None:
     model, batch = copying_bart(head, kind), source_batch()
-    assert batch.target_ids is not None
-    assert batch.target_mask is not None
     with torch.no_grad():
         whole, outputs = model(batch), stepped(model, batch)
     for step, output in enumerate(outputs):
@@ -235,15 +231,15 @@ class Forgetful:
     """A model whose copy history is not re-ordered, as in the paper's release."""
 
     def __init__(self, model: BartSummarizer) -> None:
-        self.model, self.encode = model, model.encode
+        self.model, self.encode, self.read_figures = model, model.encode, model.read_figures
 
     def start(self, memory: Any) -> Any:
         state = self.model.start(memory)
-        return state | {"copying": Stuck(state["copying"], memory.batch_size)}
+        return state | {"head": Stuck(state["head"], memory.batch_size)}
 
     def step(self, last_ids: Tensor, state: Any) -> Any:
-        output, state = self.model.step(last_ids, state | {"copying": state["copying"].tree})
-        return output, state | {"copying": Stuck(state["copying"], len(last_ids))}
+        output, state = self.model.step(last_ids, state | {"head": state["head"].tree})
+        return output, state | {"head": Stuck(state["head"], len(last_ids))}
 
 
 def searched(model: Any, batch: Batch, start_id: int = EOS) -> list[list[Hypothesis]]:
@@ -258,9 +254,10 @@ def worst(model: BartSummarizer, batch: Batch, found: list[list[Hypothesis]]) ->
     for document, hypotheses in enumerate(found):
         for hypothesis in hypotheses:
             ids = torch.tensor([[*hypothesis.ids, *([EOS] if hypothesis.finished else [])]])
-            parts = {name: getattr(batch, name)[document, None] for name in ("source_ids", "source_mask")}
-            one = replace(batch, **parts, source_extended_ids=parts["source_ids"])
-            output = model(replace(one, target_ids=ids, target_mask=torch.ones_like(ids).bool()))
+            source, mask = (getattr(batch, name)[document, None] for name in ("source_ids", "source_mask"))
+            size, real = batch.extended_vocab_size, torch.ones_like(ids).bool()
+            one = TrainingBatch(source, source, mask, size, target_input_ids=ids, target_ids=ids, target_mask=real)
+            output = model(one)
             differences.append(abs(float(output.gold_log_probs.sum()) - hypothesis.log_prob))
     assert len(differences) == 12
     return max(differences)
@@ -285,7 +282,7 @@ def test_the_history_matters_in_this_model() -> None:
     model, batch = copying_bart(), source_batch(targets=False)
     with torch.no_grad():
         _, state = model.step(torch.full((3,), EOS), model.start(model.encode(batch)))
-        other = state | {"copying": select(state["copying"], torch.tensor([0, 1, 2])).flip(1)}
+        other = state | {"head": select(state["head"], torch.tensor([0, 1, 2])).flip(1)}
         words = torch.tensor([7, 8, 9])
         difference = model.step(words, state)[0].log_probs[0] - model.step(words, other)[0].log_probs[0]
     assert difference.abs().max() > 0.05
@@ -299,13 +296,11 @@ def test_the_history_matters_in_this_model() -> None:
 def test_own_words_are_read_with_the_history_they_were_made_with(kind: str, head: str) -> None:
     """Free running is greedy decoding: the same words, then the same probabilities as forcing those words."""
     model, batch = copying_bart(head, kind), source_batch()
-    assert batch.target_ids is not None
-    assert batch.target_mask is not None
     steps = batch.target_ids.shape[1]
     batch.target_mask = torch.ones_like(batch.target_mask)
-    batch.forced_mask = torch.zeros_like(batch.target_mask)
+    unforced = UpdateContext(forced_mask=torch.zeros_like(batch.target_mask))
     with torch.no_grad():
-        free = model(batch)
+        free = model(batch, context=unforced)
         state, last, words = model.start(model.encode(batch)), torch.full((3,), EOS), []
         for step in range(steps):
             output, state = model.step(last, state)
@@ -314,9 +309,9 @@ def test_own_words_are_read_with_the_history_they_were_made_with(kind: str, head
             torch.testing.assert_close(free.attention[:, step], output.attention, **EXACT)
             last = output.log_probs.argmax(-1)
             words.append(last)
-        own = replace(batch, target_ids=torch.stack(words, 1), forced_mask=None)
+        own = replace(batch, target_ids=torch.stack(words, 1))
         forced = model(own).gold_log_probs
-        again = model(replace(own, forced_mask=batch.forced_mask)).gold_log_probs
+        again = model(own, context=unforced).gold_log_probs
     torch.testing.assert_close(forced, again, **EXACT)
 
 
@@ -324,14 +319,13 @@ def test_own_words_are_read_with_the_history_they_were_made_with(kind: str, head
 def test_free_running_trains(head: str) -> None:
     """Step by step through the cache, the gradients are those of the pass that reads all words at once."""
     model, batch = copying_bart(head).train(), source_batch()
-    assert batch.target_mask is not None
     forced = torch.ones_like(batch.target_mask)
     forced[:, -1] = False  # the model's own word is read at the last step, which no longer counts
     batch.target_mask = batch.target_mask & forced
     model(batch).gold_log_probs.sum().backward()
     wanted = gradients(model)
     model.zero_grad()
-    model(replace(batch, forced_mask=forced)).gold_log_probs.sum().backward()
+    model(batch, context=UpdateContext(forced_mask=forced)).gold_log_probs.sum().backward()
     for name, value in gradients(model).items():
         torch.testing.assert_close(value, wanted[name], atol=1e-9, rtol=0, msg=name)
     assert all(wanted[name].abs().max() > 0 for name in wanted if name.startswith("head."))
@@ -365,6 +359,6 @@ def test_a_forced_first_token_leaves_the_copy_state_alone(forced: int | None) ->
     model, batch = copying_bart(options={"forced_bos_id": forced}), source_batch(targets=False)
     with torch.no_grad():
         first, state = model.step(torch.full((3,), EOS), model.start(model.encode(batch)))
-        torch.testing.assert_close(first.details["p_final"], state["copying"], **EXACT)
+        torch.testing.assert_close(first.details["p_final"], state["head"], **EXACT)
         assert (first.scores.isfinite().sum(-1) == (1 if forced == BOS else VOCABULARY)).all()
         assert first.log_probs.isfinite().all()

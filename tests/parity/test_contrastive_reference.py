@@ -12,7 +12,7 @@ from torch import Tensor
 
 from laconic.config.names import MODELS, OBJECTIVES, build
 from laconic.models.transformer import Transformer
-from laconic.types import Batch
+from laconic.types import PLAIN_PASS, Batch
 from samples import EOS, PAD, UNK, VOCAB, assert_same, gradients, random_batch, randomise
 
 HEADS = 3
@@ -76,7 +76,7 @@ def reference_steps(name: str, model: Transformer, batch: Batch) -> tuple[list[l
     decoded = model._forced(batch, memory)
     options = options_of(name)
     reference = ContrastiveReference(options, dict(model.named_parameters()), num_heads=HEADS)
-    tap, steps = decoded.taps[options["layer"]], []
+    tap, steps = decoded.captured[options["layer"]], []
     for b in range(len(batch.source_mask)):
         source = [memory.states[b, s] for s in batch.source_mask[b].nonzero().flatten()]
         length = int(batch.target_mask[b].sum())
@@ -93,7 +93,7 @@ def gold_of(batch: Batch, b: int, t: int) -> int:
 def test_attention_and_probability(name: str) -> None:
     model, batch = model_of(name), batch_of()
     expected, decoded = reference_steps(name, model, batch)
-    reading = model._opponent_reading(model.opponent, decoded)
+    reading = model._opponent_output(model.opponent, decoded)
     output = model(batch)
     for b, steps in enumerate(expected):
         real = batch.source_mask[b]
@@ -137,10 +137,11 @@ def test_the_loss_and_all_gradients(name: str, eps: float) -> None:
         build("objective", OBJECTIVES, {"type": "nll", "label_smoothing": eps}),
         build("objective", OBJECTIVES, {"type": "opponent", "weight": 0.3, "label_smoothing": eps}),
     ]
-    hints = {"label_smoothing": {"nll": eps, "opponent": eps}, "token_weights": objectives[0].token_weights(batch)}
-    ready = replace(batch, **hints)
-    output = model(ready)
-    terms = [objective(output, ready) for objective in objectives]
+    context = PLAIN_PASS
+    for objective in objectives:
+        context = objective.wants(batch, context)
+    output = model(batch, context=context)
+    terms = [objective(output, batch, context) for objective in objectives]
     loss = sum(term.weight * term.sum / term.count for term in terms)
     model.zero_grad()
     loss.backward()
@@ -183,7 +184,7 @@ def test_the_side_of_padding_does_not_matter(name: str) -> None:
 def attention_of_torch(model: Transformer, batch: Batch) -> tuple[Tensor, Tensor]:
     """Per-head weights of `torch.nn.MultiheadAttention` with the layer's own weights, (B, H, T, S)."""
     memory = model.encode(batch)
-    tap = model._forced(batch, memory).taps[1]
+    tap = model._forced(batch, memory).captured[1]
     own = model.decoder.layers[1].cross_attention
     theirs = torch.nn.MultiheadAttention(own.size, HEADS, batch_first=True).double()
     theirs.load_state_dict(
@@ -216,7 +217,7 @@ def test_the_options_reach_different_cases() -> None:
     with torch.no_grad():
         for name in ("max", "top-2", "dynamic", "dynamic-while-over", "one-minus", "inverse", "none", "renorm"):
             model, batch = model_of(name), batch_of()
-            readings[name] = model._opponent_reading(model.opponent, model._forced(batch, model.encode(batch))).opponent
+            readings[name] = model._opponent_output(model.opponent, model._forced(batch, model.encode(batch))).opponent
     names = list(readings)
     for i, a in enumerate(names):
         for b in names[i + 1 :]:

@@ -24,7 +24,7 @@ from torch import Tensor
 from laconic.config.names import COPY_HEADS, MODELS, OBJECTIVES, build, parse
 from laconic.errors import ConfigError
 from laconic.models.transformer import Transformer
-from laconic.types import Batch
+from laconic.types import PLAIN_PASS, Batch
 from samples import EOS, PAD, UNK, VOCAB, assert_same, gradients, one_example, random_batch, randomise
 
 HEADS = 3
@@ -142,7 +142,7 @@ def documents_of(model: Transformer, batch: Batch) -> list[Document]:
         memory = model.encode(batch)
     inputs = last.after_self_attention.entering(seen[0])
     decoded = model._forced(batch, memory)
-    tap = decoded.taps[model.config.attention_layer]
+    tap = decoded.captured[model.attention_layer]
     found, excluded = [], model.head.config.special_ids or ()
     for b in range(len(batch.source_mask)):
         ids = batch.source_extended_ids[b].tolist()
@@ -211,9 +211,9 @@ def loss_of(name: str, model: Transformer, batch: Batch, eps: float) -> Tensor:
     if CASES[name]["type"] == "guided":
         specs.append({"type": "guidance", "weight": 0.7})
     objectives = [build("objective", OBJECTIVES, spec) for spec in specs]
-    ready = replace(batch, label_smoothing={"nll": eps}, token_weights=objectives[0].token_weights(batch))
-    output = model(ready)
-    terms = [objective(output, ready) for objective in objectives]
+    context = objectives[0].wants(batch, PLAIN_PASS)
+    output = model(batch, context=context)
+    terms = [objective(output, batch, context) for objective in objectives]
     return sum(term.weight * term.sum / term.count for term in terms)
 
 

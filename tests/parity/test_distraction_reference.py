@@ -14,7 +14,7 @@ from torch import Tensor
 from laconic.config.names import MODELS, OBJECTIVES, build
 from laconic.models.distraction import Distraction
 from laconic.models.seq2seq import Seq2Seq
-from laconic.types import Batch
+from laconic.types import TrainingBatch, UpdateContext
 from samples import BOS, EOS, PAD, UNK, VOCAB, assert_same, gradients, random_batch, randomise, tiny_seq2seq
 
 TOLERANCE = 1e-10
@@ -79,21 +79,26 @@ def reference_of(model: Distraction) -> tuple[DistractionReference, dict[str, Te
     return DistractionReference(model.config, model.attention.config, parameters, **ids), parameters
 
 
-def words_of(batch: Batch) -> tuple[list[list[int]], list[list[int]], list[list[bool]] | None]:
+def words_of(
+    batch: TrainingBatch, forced: Tensor | None = None
+) -> tuple[list[list[int]], list[list[int]], list[list[bool]] | None]:
     """The real tokens of sources and targets, and the coins."""
     sources = [ids[mask].tolist() for ids, mask in zip(batch.source_extended_ids, batch.source_mask, strict=True)]
     targets = [ids[mask].tolist() for ids, mask in zip(batch.target_ids, batch.target_mask, strict=True)]
-    return sources, targets, None if batch.forced_mask is None else batch.forced_mask.tolist()
+    return sources, targets, None if forced is None else forced.tolist()
 
 
-def compare(model: Distraction, batch: Batch, reduction: str = "sentence") -> None:
+def compare(
+    model: Distraction, batch: TrainingBatch, reduction: str = "sentence", forced: Tensor | None = None
+) -> None:
     """The loss of b8 (or the mean over tokens) and all gradients."""
     nll = build("objective", OBJECTIVES, {"type": "nll", "reduction": reduction})
-    term = nll(model(replace(batch, token_weights=nll.token_weights(batch))), batch)
+    context = nll.wants(batch, UpdateContext(forced_mask=forced))
+    term = nll(model(batch, context=context), batch, context)
     loss = term.sum / term.count
     loss.backward()
     reference, parameters = reference_of(model)
-    losses = torch.stack(reference.document_losses(*words_of(batch)))
+    losses = torch.stack(reference.document_losses(*words_of(batch, forced)))
     expected = losses.sum() / (len(losses) if reduction == "sentence" else batch.target_mask.sum())
     expected.backward()
     assert float(loss.detach()) == pytest.approx(float(expected.detach()), abs=TOLERANCE, rel=TOLERANCE)
@@ -117,8 +122,7 @@ def test_every_shape_of_batch(name: str, batch: str) -> None:
 def test_free_running(name: str) -> None:
     batch = random_batch(seed=7, target_lengths=(5, 4, 2))
     coins = torch.rand(batch.target_ids.shape, generator=torch.Generator().manual_seed(list(VARIANTS).index(name)))
-    batch.forced_mask = coins < 0.4
-    compare(model_of(seed=list(VARIANTS).index(name) + 50, scale=1.2, **VARIANTS[name]), batch)
+    compare(model_of(seed=list(VARIANTS).index(name) + 50, scale=1.2, **VARIANTS[name]), batch, forced=coins < 0.4)
 
 
 @pytest.mark.parametrize("name", VARIANTS)
@@ -181,14 +185,14 @@ class DistractedReference(Reference):
 def test_the_pointer_generator_is_distracted(options: dict[str, Any], free: bool) -> None:
     model: Seq2Seq = tiny_seq2seq(seed=6, scale=0.9, **options)
     batch = random_batch(seed=9, target_lengths=(6, 3, 1))
-    if free:
-        batch.forced_mask = torch.rand(batch.target_ids.shape, generator=torch.Generator().manual_seed(1)) < 0.5
+    coins = torch.rand(batch.target_ids.shape, generator=torch.Generator().manual_seed(1)) if free else None
+    forced = None if coins is None else coins < 0.5
     parameters = {name: p.detach().clone().requires_grad_() for name, p in model.named_parameters()}
     reference = DistractedReference(model.config, parameters, vocab_size=VOCAB, pad=PAD, unk=UNK, bos=BOS)
     reference.attention = model.attention.config
     nll = build("objective", OBJECTIVES, {"type": "nll", "reduction": "sentence"})
-    term = nll(model(batch), batch)
-    loss, expected = term.sum / term.count, reference.loss(examples_of(batch), reduction="sentence")
+    term = nll(model(batch, context=UpdateContext(forced_mask=forced)), batch)
+    loss, expected = term.sum / term.count, reference.loss(examples_of(batch, forced), reduction="sentence")
     loss.backward()
     expected.backward()
     assert float(loss.detach()) == pytest.approx(float(expected.detach()), abs=TOLERANCE)

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from laconic.config.names import OBJECTIVES, build
 from laconic.models.seq2seq import Seq2Seq
-from laconic.types import Batch
+from laconic.types import TrainingBatch, UpdateContext
 from samples import BOS, PAD, UNK, VOCAB, assert_same, gradients, random_batch, tiny_seq2seq
 
 TOLERANCE = 1e-10
@@ -106,21 +106,36 @@ def reference_of(model: Seq2Seq) -> tuple[Reference, dict[str, Tensor]]:
     return Reference(model.config, parameters, vocab_size=VOCAB, pad=PAD, unk=UNK, bos=BOS), parameters
 
 
-def loss_of(model: Seq2Seq, batch: Batch, reduction: str, coverage_weight: float, *, hint: bool = True) -> Tensor:
+def loss_of(
+    model: Seq2Seq,
+    batch: TrainingBatch,
+    reduction: str,
+    coverage_weight: float,
+    *,
+    hint: bool = True,
+    forced: Tensor | None = None,
+) -> Tensor:
     """The toolkit's own loss, as the training loop makes it."""
     nll = build("objective", OBJECTIVES, {"type": "nll", "reduction": reduction})
     coverage = build("objective", OBJECTIVES, {"type": "coverage", "reduction": reduction, "weight": coverage_weight})
-    batch.token_weights = nll.token_weights(batch) if hint else None
-    output = model(batch)
+    context = UpdateContext(forced_mask=forced)
+    output = model(batch, context=nll.wants(batch, context) if hint else context)
     terms = [nll(output, batch), coverage(output, batch)]
     return sum(term.weight * term.sum / term.count for term in terms)
 
 
-def compare(model: Seq2Seq, batch: Batch, reduction: str = "token", *, hint: bool = True) -> None:
-    loss = loss_of(model, batch, reduction, 0.7, hint=hint)
+def compare(
+    model: Seq2Seq,
+    batch: TrainingBatch,
+    reduction: str = "token",
+    *,
+    hint: bool = True,
+    forced: Tensor | None = None,
+) -> None:
+    loss = loss_of(model, batch, reduction, 0.7, hint=hint, forced=forced)
     loss.backward()
     reference, parameters = reference_of(model)
-    expected = reference.loss(examples_of(batch), reduction=reduction, coverage_weight=0.7)
+    expected = reference.loss(examples_of(batch, forced), reduction=reduction, coverage_weight=0.7)
     expected.backward()
     assert float(loss.detach()) == pytest.approx(float(expected.detach()), abs=TOLERANCE, rel=TOLERANCE)
     wanted = {n: torch.zeros_like(p) if p.grad is None else p.grad for n, p in parameters.items()}
@@ -152,8 +167,7 @@ def test_free_running(name: str) -> None:
     """Own words at some inputs, gold at others; no gradient through the choice, loss against the gold words."""
     batch = random_batch(seed=7, target_lengths=(5, 4, 2))
     coins = torch.rand(batch.target_ids.shape, generator=torch.Generator().manual_seed(list(MODELS).index(name)))
-    batch.forced_mask = coins < 0.4
-    compare(tiny_seq2seq(seed=list(MODELS).index(name) + 50, scale=1.2, **MODELS[name]), batch)
+    compare(tiny_seq2seq(seed=list(MODELS).index(name) + 50, scale=1.2, **MODELS[name]), batch, forced=coins < 0.4)
 
 
 @pytest.mark.parametrize("name", MODELS)

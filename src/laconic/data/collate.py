@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import fields
 
 import numpy as np
 import torch
@@ -11,13 +12,13 @@ from laconic.config.schema import TextConfig
 from laconic.data.dataset import Example
 from laconic.errors import DataError
 from laconic.text.base import Tokenizer
-from laconic.types import Batch
+from laconic.types import Batch, TrainingBatch
 
 
 class Collator:
     """``collator(examples) -> Batch``. It keeps only ids, so a data loader's workers can receive it cheaply.
 
-    Target tensors are made when every example has a summary, none otherwise. The decoder's input is the
+    It is a `TrainingBatch` when every example has a summary. The decoder's input is the
     target shifted by one with the start token in front; words outside the vocabulary become UNK wherever a
     tensor feeds an embedding.
     """
@@ -48,9 +49,16 @@ class Collator:
             indices=[example.index for example in examples],
         )
         targets = [example.target_extended_ids for example in examples if example.target_extended_ids is not None]
-        if len(targets) == len(examples):
-            batch.target_ids, batch.target_mask = self._pad(targets)
-            batch.target_input_ids = self._shift(batch.target_ids, batch.target_mask)
+        if len(targets) < len(examples):
+            return batch
+        ids, mask = self._pad(targets)
+        own = {each.name: getattr(batch, each.name) for each in fields(batch)}
+        return TrainingBatch(**own, target_input_ids=self._shift(ids, mask), target_ids=ids, target_mask=mask)
+
+    def pairs(self, examples: Sequence[Example]) -> TrainingBatch:
+        """Pad examples that all have a summary."""
+        batch = self(examples)
+        assert isinstance(batch, TrainingBatch), "a record without a summary passed the readers"
         return batch
 
     def _pad(self, rows: Sequence[np.ndarray]) -> tuple[torch.Tensor, torch.Tensor]:

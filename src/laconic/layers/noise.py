@@ -29,9 +29,8 @@ class ExampleNoise:
     examples: Tensor
 
     @classmethod
-    def of(cls, batch: Batch) -> ExampleNoise:
-        """The trainer's seed, the same on every process; else one from torch's generator."""
-        seed = batch.noise_seed
+    def of(cls, batch: Batch, seed: int | None) -> ExampleNoise:
+        """With the trainer's seed, the same on every process; else one from torch's generator."""
         seed = int(torch.randint(2**31, ())) if seed is None else (seed ^ (seed >> 32)) & _LOW
         size, device = len(batch.source_ids), batch.source_ids.device
         known = len(batch.indices) == size

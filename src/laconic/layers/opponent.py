@@ -38,7 +38,7 @@ from laconic.papers.contrastive import (
     without_largest,
     without_run,
 )
-from laconic.types import Batch
+from laconic.types import Batch, TrainingBatch, UpdateContext
 
 Empty = Literal["zero", "alpha"]
 DecodeScore = Literal["joint", "pc", "po"]
@@ -200,19 +200,16 @@ class Opponent(nn.Module):
         return found
 
     def teacher_forced(
-        self, reading: OpponentReading, batch: Batch, end_id: int
+        self, reading: OpponentReading, batch: TrainingBatch, context: UpdateContext, end_id: int
     ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
         """What a training pass says of the opponent: details (B, T) of `gold_log_probs` and, where the log looks, the
         figures of `behaviour`. Computed on real target tokens only."""
-        assert batch.target_ids is not None
-        assert batch.target_mask is not None
         rows, steps = batch.target_mask.nonzero(as_tuple=True)
-        weights = None if batch.token_weights is None else batch.token_weights[rows, steps]
-        smoothing = batch.label_smoothing.get("opponent", 0.0)
-        gold = GoldTokens(batch.target_ids[rows, steps], rows, weights, smoothing)
-        found = self.gold_log_probs(reading.context[rows, steps], gold, _own_seed(batch))
+        weights = None if context.token_weights is None else context.token_weights[rows, steps]
+        gold = GoldTokens(batch.target_ids[rows, steps], rows, weights, context.opponent_smoothing)
+        found = self.gold_log_probs(reading.context[rows, steps], gold, _own_seed(batch, context.noise_seed))
         details = {name: scatter_real(values, batch.target_mask) for name, values in found.items()}
-        if not batch.observe:
+        if not context.observe:
             return details, {}
         real, ends = batch.source_mask, (batch.source_ids == end_id) & batch.source_mask
         figures = behaviour(reading.weights, reading.allowed, real.unsqueeze(1), ends, batch.target_mask)
@@ -286,11 +283,11 @@ def _check_place(config: OpponentConfig, shape: DecoderShape) -> None:
         )
 
 
-def _own_seed(batch: Batch) -> int | None:
+def _own_seed(batch: Batch, seed: int | None) -> int | None:
     """The seed of this batch's dropout: the trainer's, which all processes share, with the first example's number."""
-    if batch.noise_seed is None:
+    if seed is None:
         return None
-    return batch.noise_seed ^ (batch.indices[0] + 1 if batch.indices else 0)
+    return seed ^ (batch.indices[0] + 1 if batch.indices else 0)
 
 
 @torch.no_grad()

@@ -1,23 +1,47 @@
-"""What every summarization model offers: encode once, then start and step, or a teacher-forced pass.
+"""What every summarization model offers, and what all models here have in common.
 
-Search sees `step` only. A decoder state is a nested structure (dict, tuple, list, dataclass) of tensors
-with N = B * K decoder rows in front; what belongs to the document is wrapped in `Shared` and keeps B in
-front, so that beams never copy the encoder's memory. Row ``b * K + k`` belongs to document ``b``.
+`SummarizationModel` is the interface: encode once, then start and step, or a teacher-forced pass. Search sees `step`
+only. A decoder state is a nested structure (dict, tuple, list, dataclass) of tensors with N = B * K decoder rows in
+front; what belongs to the document is wrapped in `Shared` and keeps B in front, so that beams never copy the encoder's
+memory. Row ``b * K + k`` belongs to document ``b``.
+
+`AutoregressiveModel` writes a summary word by word. A model on it says how it reads the source (`encode`), what it
+starts from (`_first_state`) and how a step advances. It has the ids, what words look like when they are fed, the state
+that every search needs, free running, and the projection to the vocabulary: in a step over all X words, in training of
+the gold words alone.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
-from typing import Any, ClassVar
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
+import torch
 from torch import Tensor, nn
 
 from laconic.config.base import ConfigBase
 from laconic.config.names import Table
-from laconic.errors import ConfigError, did_you_mean
-from laconic.types import Batch, Memory, ModelOutput, StepOutput
+from laconic.errors import ConfigError, DataError, did_you_mean
+from laconic.layers.copying.base import CopyHead, CopySource, GoldTokens, HeadInput, first_positions
+from laconic.layers.masking import scatter_real
+from laconic.papers.pointer_generator import coverage_loss
+from laconic.types import (
+    PLAIN_PASS,
+    AttentionOutput,
+    Batch,
+    Memory,
+    ModelOutput,
+    Shared,
+    StepOutput,
+    TrainingBatch,
+    UpdateContext,
+)
+
+Spec = dict[str, Any]
+FEEDS = ("argmax", "sample")
 
 
 class SummarizationModel(nn.Module):
@@ -50,13 +74,15 @@ class SummarizationModel(nn.Module):
         """One step for N rows. ``last_ids`` (N,) may hold extended ids; they are embedded as UNK."""
 
     @abstractmethod
-    def forward(self, batch: Batch, memory: Memory | None = None) -> ModelOutput:
-        """Teacher-forced pass; where ``batch.forced_mask`` is false the model reads its own prediction.
+    def forward(
+        self, batch: TrainingBatch, memory: Memory | None = None, context: UpdateContext = PLAIN_PASS
+    ) -> ModelOutput:
+        """Teacher-forced pass; where ``context.forced_mask`` is false the model reads its own prediction.
 
         ``memory`` is what the encoder left of these documents in an earlier pass, to models with ``shares_memory``.
         """
 
-    def cross_attentions(self, batch: Batch) -> Tensor:
+    def cross_attentions(self, batch: TrainingBatch) -> Tensor:
         """How each layer and head reads the source in a teacher-forced pass: (L, H, B, T, S).
 
         Row t is the step that predicts ``target_ids[:, t]``. Models with one attention have L = H = 1.
@@ -69,7 +95,7 @@ class SummarizationModel(nn.Module):
             raise ConfigError(f"This {type(self).__name__} has no attention over the source to look at.")
         return attention[None, None]
 
-    def opponent_attention(self, batch: Batch) -> Tensor:
+    def opponent_attention(self, batch: TrainingBatch) -> Tensor:
         """Contrastive attention's alpha_o in a teacher-forced pass: (B, T, S), rows as in `cross_attentions`.
 
         Raises:
@@ -111,3 +137,224 @@ class SummarizationModel(nn.Module):
 
     def _set_switch(self, name: str, value: Any) -> None:
         raise AssertionError(name)
+
+
+class Switchable(Protocol):
+    """A part of a model with switches of its own: an attention, an opponent."""
+
+    def switches(self) -> dict[str, Any]: ...
+
+    def switch(self, options: Mapping[str, Any]) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Gold:
+    """The M target tokens that count in the loss, and where they stand."""
+
+    mask: Tensor  # (B, T) bool
+    rows: Tensor  # (M,) their documents
+    steps: Tensor  # (M,)
+    words: GoldTokens
+
+    def at(self, values: Tensor) -> Tensor:
+        """(B, T, ...) -> (M, ...)."""
+        return values[self.rows, self.steps]
+
+    def back(self, values: Tensor) -> Tensor:
+        """(M,) -> (B, T), zero elsewhere."""
+        return scatter_real(values, self.mask)
+
+
+class AutoregressiveModel(SummarizationModel):
+    """See the file's docstring; ``Class(config, vocab_size=V, pad_id=..., unk_id=..., bos_id=..., eos_id=...)``."""
+
+    encoder_switches: frozenset[str] | None = frozenset()
+    shares_memory = True
+    head: CopyHead
+    _longer: ClassVar[str] = ""  # how a model of this kind reads more
+
+    def __init__(
+        self, config: ConfigBase, *, vocab_size: int, pad_id: int = 0, unk_id: int = 1, bos_id: int = 2, eos_id: int = 3
+    ) -> None:
+        super().__init__()
+        self.config, self.vocab_size = config, vocab_size
+        self.pad_id, self.unk_id, self.bos_id, self.eos_id = pad_id, unk_id, bos_id, eos_id
+        self.decoder_start_id = bos_id
+        self.prediction_feed = "argmax"
+
+    # ------------------------------------------------------------------------- encode, start, step
+
+    def _memory(self, batch: Batch, states: Tensor, final: Any = None, **extra: Any) -> Memory:
+        """What `encode` leaves: ``states`` (B, S, D); X is V where nothing is copied."""
+        return Memory(
+            states=states,
+            mask=batch.source_mask,
+            extended_ids=batch.source_extended_ids,
+            extended_vocab_size=batch.extended_vocab_size if self.head.copies else self.vocab_size,
+            final=final,
+            extra=extra,
+        )
+
+    def start(self, memory: Memory) -> dict[str, Any]:
+        """The state before the first step: the model's own, the document's words, which are copied, and the output
+        layer as decoding multiplies by it."""
+        project = self.head.projection.for_decoding(memory.extended_vocab_size)
+        return self._first_state(memory) | {"project": project, "source": Shared(self._source(memory))}
+
+    @abstractmethod
+    def _first_state(self, memory: Memory) -> dict[str, Any]:
+        """What the decoder starts from, B rows."""
+
+    def _source(self, memory: Memory, opened: Any = None, *, decodes: bool = True) -> CopySource:
+        """The words that a head may copy; in decoding with their first places."""
+        ids, size = memory.extended_ids, memory.extended_vocab_size
+        first = first_positions(ids, size) if decodes and self.head.copies else None
+        return CopySource(ids, memory.mask, size, first, opened)
+
+    def _words(
+        self, inputs: HeadInput, attention: AttentionOutput | None, state: dict[str, Any]
+    ) -> tuple[Tensor, dict[str, Tensor], dict[str, Any]]:
+        """A step's log-probabilities (N, X) and details (N, ...) from inputs (B, Q, ...), and the state with what the
+        head remembers."""
+        log_probs, details, following = self.head(inputs, attention, state["source"].tree, state.get("head"))
+        if following is not None:
+            state = state | {"head": following}
+        return log_probs.flatten(0, 1), {name: value.flatten(0, 1) for name, value in details.items()}, state
+
+    def _step_output(
+        self, inputs: HeadInput, attention: AttentionOutput | None, hidden: Tensor, state: dict[str, Any]
+    ) -> tuple[StepOutput, dict[str, Any]]:
+        """What a step is worth: its scores are its log-probabilities. ``hidden`` (N, H) is the decoder's state."""
+        inputs.project = state["project"]
+        log_probs, details, state = self._words(inputs, attention, state)
+        output = StepOutput(log_probs, log_probs, details=details, state=hidden)
+        if attention is not None:
+            output.attention, output.context = attention.weights.flatten(0, 1), attention.context.flatten(0, 1)
+        return output, state
+
+    # ------------------------------------------------------------------------------------ training
+
+    def _input_words(
+        self,
+        gold: Tensor,
+        batch: TrainingBatch,
+        forced: Tensor,
+        log_probs: Callable[[], Tensor],
+        *,
+        every: bool = False,
+    ) -> Iterator[Tensor]:
+        """The word (B,) that each step reads: ``gold`` (B, T) where ``forced`` (B, T) is true, else the model's own,
+        without gradient through the choice.
+
+        ``log_probs`` gives (B, X) of the step before. It is asked where an own word is needed, with ``every`` after
+        each step (heads that remember their steps).
+        """
+        needed = (~forced & batch.target_mask).any(dim=0).tolist()
+        for t, words in enumerate(gold.unbind(dim=1)):
+            if t and (every or needed[t]):
+                with torch.no_grad():
+                    own = self._own_word(log_probs())
+                words = torch.where(forced[:, t], words, own)
+            yield words
+
+    def _own_word(self, log_probs: Tensor) -> Tensor:
+        """The model's word, (B, X) -> (B,), as an extended id: the likeliest or, scheduled sampling, a drawn one."""
+        if self.prediction_feed == "sample":
+            return torch.multinomial(log_probs.exp(), 1).squeeze(-1)
+        return log_probs.argmax(dim=-1)
+
+    def _counted(self, batch: TrainingBatch) -> Tensor:
+        """(B, T) the target tokens that count in the loss."""
+        return batch.target_mask
+
+    def _gold(self, batch: TrainingBatch, context: UpdateContext) -> Gold:
+        """The gold words, where they count."""
+        counted = self._counted(batch)
+        rows, steps = counted.nonzero(as_tuple=True)
+        weights = None if context.token_weights is None else context.token_weights[rows, steps]
+        words = GoldTokens(batch.target_ids[rows, steps], rows, weights, context.label_smoothing, steps)
+        return Gold(counted, rows, steps, words)
+
+    def _likelihood(
+        self, inputs: HeadInput, scores: Tensor | None, gold: Gold, memory: Memory, opened: Any = None
+    ) -> ModelOutput:
+        """The vocabulary, once, on the tokens that count: M rows instead of B * T.
+
+        Args:
+            inputs: of the M words.
+            scores: of the attention by which they copy, (M, S).
+            gold: the words.
+            memory: what `encode` left.
+            opened: what the head makes of the documents.
+        """
+        source = self._source(memory, opened, decodes=False)
+        log_probs, details = self.head.gold_log_probs(inputs, scores, source, gold.words)
+        placed = {name: gold.back(values) for name, values in details.items()}
+        details = placed | self.head.of_document(opened)
+        return ModelOutput(gold.back(log_probs), token_mask=gold.mask, details=details, memory=memory)
+
+    def _attended(
+        self, output: ModelOutput, gold: Gold, weights: Sequence[Tensor], coverage: Sequence[Tensor]
+    ) -> ModelOutput:
+        """``output`` with the attention of all steps, given as (B, 1 or T, S), and the coverage losses."""
+        if weights:
+            output.attention = torch.cat(list(weights), dim=1)
+        if coverage and output.attention is not None:
+            losses = coverage_loss(output.attention, torch.cat(list(coverage), dim=1))
+            output.coverage_losses = losses.masked_fill(~gold.mask, 0.0)
+        return output
+
+    # ---------------------------------------------------------------------------- words and switches
+
+    def _known(self, ids: Tensor) -> Tensor:
+        """Ids outside V become UNK, as which they are embedded."""
+        return ids.masked_fill(ids >= self.vocab_size, self.unk_id)
+
+    def _check_length(self, what: str, length: int, setting: str) -> None:
+        """Raises:
+        DataError: a source or summary of ``length`` tokens does not fit; ``setting`` is what to set lower.
+        """
+        limit = self.max_source_tokens if what == "source" else self.max_target_tokens
+        if limit is not None and length > limit:
+            raise DataError(
+                f"A {what} of {length} tokens is longer than the {limit} that this model reads: {self._longer}set "
+                f"{setting} lower."
+            )
+
+    def _word_tables(self) -> Sequence[nn.Embedding]:
+        """The tables that pre-trained word embeddings fill; the first says how wide they are."""
+        return ()
+
+    def load_embeddings(self, matrix: Tensor) -> None:
+        """Copy a (V, E) matrix into the word embeddings, into all tables of its size."""
+        tables = self._word_tables()
+        if not tables:
+            super().load_embeddings(matrix)
+        if matrix.shape != tables[0].weight.shape:
+            raise ConfigError(
+                f"The embeddings are {matrix.shape[1]} wide, model.embedding_size is {tables[0].embedding_dim}; "
+                f"set model.embedding_size to {matrix.shape[1]}."
+            )
+        with torch.no_grad():
+            for table in tables:
+                if table.weight.shape == matrix.shape:
+                    table.weight.copy_(matrix)
+
+    def _parts(self) -> Sequence[Switchable | None]:
+        """Parts that have switches of their own."""
+        return ()
+
+    def switches(self) -> dict[str, Any]:
+        found: dict[str, Any] = {"prediction_feed": self.prediction_feed}
+        for part in self._parts():
+            found |= {} if part is None else part.switches()
+        return found
+
+    def _set_switch(self, name: str, value: Any) -> None:
+        if name == "prediction_feed":
+            if value not in FEEDS:
+                raise ConfigError(f"The model can feed itself by 'argmax' or 'sample', not by '{value}'.")
+            self.prediction_feed = value
+        for part in self._parts():
+            if part is not None and name in part.switches():
+                part.switch({name: value})

@@ -17,7 +17,7 @@ the same numbers, noise included, because noise is a function of (seed, example,
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
@@ -45,22 +45,28 @@ from laconic.layers.chunks import (
     make_grid,
     make_sentence_grid,
 )
-from laconic.layers.copying.base import CopyHead, CopySource, GoldTokens, HeadInput, build_copy_head
-from laconic.layers.masking import scatter_real
+from laconic.layers.copying.base import CopyHead, HeadInput, build_copy_head
 from laconic.layers.noise import STREAMS, ExampleNoise
 from laconic.layers.vocabulary import VocabularyProjection
-from laconic.models.base import SummarizationModel
+from laconic.models.base import AutoregressiveModel, Spec
 from laconic.papers.coarse_to_fine import entropy, policy_log_prob
-from laconic.types import AttentionOutput, Batch, Memory, ModelOutput, Shared, StepOutput
-
-Spec = dict[str, Any]
+from laconic.types import (
+    PLAIN_PASS,
+    AttentionOutput,
+    Batch,
+    Memory,
+    ModelOutput,
+    Shared,
+    StepOutput,
+    TrainingBatch,
+    UpdateContext,
+)
 
 # What noise is for: each use has its own stream.
 _DRAW, _FEED, _WORDS = range(1, 4)
 _MODES = ("auto", "full", "lazy", "replay")
 _EXPLAINS = ("coarse", "picks", "shares", "fine")
 _FEW_CHUNKS = 12  # reading so many rows at once costs about as much as reading one
-_NOTHING = CopySource(torch.zeros(0), torch.zeros(0), 0)  # nothing is copied
 _DENSE_TOKENS = 8192  # up to here a step's weights are also laid out over the whole document
 
 
@@ -111,7 +117,7 @@ class _Trace:
             self.policy.append(policy_log_prob(log_coarse, output.aux["picks"]).squeeze(1))
 
 
-class CoarseToFine(SummarizationModel):
+class CoarseToFine(AutoregressiveModel):
     """See the file's docstring; ``Class(config, vocab_size=V, pad_id=, unk_id=, bos_id=, eos_id=)``."""
 
     Config = CoarseToFineConfig
@@ -120,25 +126,15 @@ class CoarseToFine(SummarizationModel):
         "coarse": ("coarse encoder", COARSE_ENCODERS),
     }
     config: CoarseToFineConfig
+    encoder_switches = None  # any may
+    shares_memory = False  # what was read depends on the words that were chosen
 
-    def __init__(
-        self,
-        config: CoarseToFineConfig,
-        *,
-        vocab_size: int,
-        pad_id: int = 0,
-        unk_id: int = 1,
-        bos_id: int = 2,
-        eos_id: int = 3,
-    ) -> None:
-        super().__init__()
-        self.config, self.vocab_size = config, vocab_size
-        self.pad_id, self.unk_id, self.bos_id, self.eos_id = pad_id, unk_id, bos_id, eos_id
-        self.decoder_start_id = bos_id
+    def __init__(self, config: CoarseToFineConfig, **ids: int) -> None:
+        super().__init__(config, **ids)
         self.encode_mode: str = config.encode
         size, hidden = config.embedding_size, config.hidden_size
-        self.embedding = nn.Embedding(vocab_size, size, padding_idx=pad_id)
-        self.target_embedding = nn.Embedding(vocab_size, size, padding_idx=pad_id)
+        self.embedding = nn.Embedding(self.vocab_size, size, padding_idx=self.pad_id)
+        self.target_embedding = nn.Embedding(self.vocab_size, size, padding_idx=self.pad_id)
         self.encoder = WordEncoder(size, hidden, num_layers=config.layers, dropout=config.dropout)
         self.decoder = WordEncoder(size + hidden, hidden, num_layers=config.layers, dropout=config.dropout)
         context: dict[str, Any] = {"hidden_size": hidden, "coarse_size": 0}
@@ -147,7 +143,7 @@ class CoarseToFine(SummarizationModel):
         self.positions: nn.Embedding | None = None
         if attention.needs_coarse:
             self.coarse = build(
-                "coarse encoder", COARSE_ENCODERS, config.coarse, embedding=self.embedding, pad_id=pad_id
+                "coarse encoder", COARSE_ENCODERS, config.coarse, embedding=self.embedding, pad_id=self.pad_id
             )
             context["coarse_size"] = self.coarse.size + config.position_size
             if config.position_size:
@@ -156,9 +152,9 @@ class CoarseToFine(SummarizationModel):
         self.merge = nn.Linear(2 * hidden, hidden, bias=False)
         self.head: CopyHead = build_copy_head(
             config.head,
-            projection=VocabularyProjection(hidden, vocab_size),
+            projection=VocabularyProjection(hidden, self.vocab_size),
             gate_size=hidden,
-            unk_id=unk_id,
+            unk_id=self.unk_id,
         )
         if self.head.copies:
             raise ConfigError("The coarse-to-fine models write from the vocabulary: set model.head.type to vocabulary.")
@@ -171,25 +167,20 @@ class CoarseToFine(SummarizationModel):
     def encode(self, batch: Batch) -> Memory:
         """The grid, its coarse vectors and, where attention is soft, all word states; else a reader of chunks."""
         grid = self._grid(batch)
-        return self._memory(batch, grid, None, self._mode(grid, 0, soft=False))
-
-    def start(self, memory: Memory) -> dict[str, Any]:
-        """Zero states, zero first context."""
-        state = self._first_state(memory, soft=False)
-        return state | {"project": self.head.projection.for_decoding(self.vocab_size)}
+        return self._encoded(batch, grid, None, self._mode(grid, 0, soft=False))
 
     def step(self, last_ids: Tensor, state: dict[str, Any]) -> tuple[StepOutput, dict[str, Any]]:
         """One step for N = B * Q rows. Details: ``coarse`` (N, M) and, of C2F, ``picks``, ``shares`` (N, k) and
         ``fine`` (N, k, W). ``attention`` (N, S) adds up to less than one where padding was attended."""
-        embedded = self.target_embedding(last_ids.masked_fill(last_ids >= self.vocab_size, self.unk_id))
+        embedded = self.target_embedding(self._known(last_ids))
         cells, hidden = self._advance(torch.cat([embedded, state["feed"]], dim=-1), state["cells"])
         documents, mask = state["documents"].tree
         output = self.attention(hidden.unflatten(0, (len(documents), -1)), state["attention"])
         context = output.context.flatten(0, 1)
         features = torch.tanh(self.merge(torch.cat([context, hidden], dim=-1)))
-        log_probs, _, _ = self.head(HeadInput(features, features, state["project"]), None, _NOTHING)
-        details = {name: output.aux[name].flatten(0, 1) for name in _EXPLAINS if name in output.aux}
-        result = StepOutput(log_probs, log_probs, details=details, context=context, state=hidden)
+        result, state = self._step_output(self._head_input(features, state), None, hidden, state)
+        result.details |= {name: output.aux[name].flatten(0, 1) for name in _EXPLAINS if name in output.aux}
+        result.context = context
         if mask.shape[1] <= _DENSE_TOKENS:
             grid = state["reading"].states.grid.part(documents)
             result.attention = (grid.flat(laid_out(output, grid), mask.shape[1]) * mask.unsqueeze(1)).flatten(0, 1)
@@ -210,14 +201,14 @@ class CoarseToFine(SummarizationModel):
 
     # ---------------------------------------------------------------------------- training
 
-    def forward(self, batch: Batch, memory: Memory | None = None) -> ModelOutput:
+    def forward(
+        self, batch: TrainingBatch, memory: Memory | None = None, context: UpdateContext = PLAIN_PASS
+    ) -> ModelOutput:
         """Teacher-forced pass. Details (B, T): ``coarse_entropy`` in nats and, where chunks were drawn,
         ``policy_log_prob``, the log-probability of the step's draws."""
         assert memory is None, "what was read depends on the words that were chosen"
-        assert batch.target_ids is not None
-        assert batch.target_mask is not None
         grid = self._grid(batch)
-        noise_of = ExampleNoise.of(batch) if self.training else None
+        noise_of = ExampleNoise.of(batch, context.noise_seed) if self.training else None
         soft = self._soft_steps(noise_of, batch.target_ids.shape[1])
         keys = None if noise_of is None else noise_of.examples
         mode = self._mode(grid, batch.target_ids.shape[1] if self.training else 0, soft=any(soft))
@@ -225,36 +216,38 @@ class CoarseToFine(SummarizationModel):
         with torch.autocast(batch.source_ids.device.type, enabled=False):  # only the vocabulary is worth it
             if mode == "replay":
                 with torch.no_grad():
-                    picks = self._run(batch, self._memory(batch, grid, keys, "lazy"), keys, soft).picks
-            memory = self._memory(batch, grid, keys, mode, picks, batch.target_mask)
-            trace = self._run(batch, memory, keys, soft, picks)
-        return self._project(trace, batch, soft)
+                    picks = self._run(
+                        batch, self._encoded(batch, grid, keys, "lazy"), keys, soft, context.forced_mask
+                    ).picks
+            memory = self._encoded(batch, grid, keys, mode, picks, batch.target_mask)
+            trace = self._run(batch, memory, keys, soft, context.forced_mask, picks)
+        return self._project(trace, batch, memory, soft, context)
 
     def _run(
         self,
-        batch: Batch,
+        batch: TrainingBatch,
         memory: Memory,
         keys: Tensor | None,
         soft: list[bool],
+        forced: Tensor | None,
         picks: list[Tensor] | None = None,
     ) -> _Trace:
         """All steps. With ``picks`` those chunks are read; else they are drawn (with ``keys``) or the best."""
-        assert batch.target_input_ids is not None
-        assert batch.target_mask is not None
         trace = _Trace()
         states = {flag: self._first_state(memory, soft=flag)["attention"] for flag in set(soft)}
         state, cell = self._first_state(memory, soft=soft[0]), PreparedLayers(self.decoder, keys)
-        gold = batch.target_input_ids
-        forced = torch.ones_like(batch.target_mask) if batch.forced_mask is None else batch.forced_mask
-        last_ids, feed = gold[:, 0], state["feed"]
+        state["source"], feed = Shared(self._source(memory)), state["feed"]
+        forced = torch.ones_like(batch.target_mask) if forced is None else forced
         merge = deferred_linear(self.merge.weight, None)
         grid, num_tokens = memory.extra["reading"].states.grid, batch.source_ids.shape[1]
         shows = not self.training and num_tokens <= _DENSE_TOKENS
-        for t, is_soft in enumerate(soft):
-            if t:
-                own = None if bool(forced[:, t].all()) else self._own_word(trace.features[-1])
-                last_ids = gold[:, t] if own is None else torch.where(forced[:, t], gold[:, t], own)
-            inputs = torch.cat([self.target_embedding(last_ids), feed], dim=-1)
+
+        def log_probs() -> Tensor:
+            return self._words(self._head_input(trace.features[-1], state), None, state)[0]
+
+        for t, words in enumerate(self._input_words(batch.target_input_ids, batch, forced, log_probs)):
+            is_soft = soft[t]
+            inputs = torch.cat([self.target_embedding(words), feed], dim=-1)
             state["cells"], hidden = cell(inputs, state["cells"], t)
             draws = Draws(alive=batch.target_mask[:, t])
             if picks is not None and not is_soft:
@@ -270,19 +263,14 @@ class CoarseToFine(SummarizationModel):
                 trace.weights.append(grid.flat(laid_out(output, grid), num_tokens))
         return trace
 
-    def _project(self, trace: _Trace, batch: Batch, soft: list[bool]) -> ModelOutput:
+    def _project(
+        self, trace: _Trace, batch: TrainingBatch, memory: Memory, soft: list[bool], context: UpdateContext
+    ) -> ModelOutput:
         """The vocabulary, once, on real target tokens."""
-        assert batch.target_ids is not None
-        assert batch.target_mask is not None
-        mask = batch.target_mask
-        rows, steps = mask.nonzero(as_tuple=True)
-        features = torch.stack(trace.features, dim=1)[rows, steps]
-        weights = None if batch.token_weights is None else batch.token_weights[rows, steps]
-        gold = GoldTokens(batch.target_ids[rows, steps], rows, weights)
-        log_probs, details = self.head.gold_log_probs(HeadInput(features, features), None, _NOTHING, gold)
-        output = ModelOutput(
-            scatter_real(log_probs, mask), details={n: scatter_real(v, mask) for n, v in details.items()}
-        )
+        gold, mask = self._gold(batch, context), batch.target_mask
+        features = gold.at(torch.stack(trace.features, dim=1))
+        output = self._likelihood(HeadInput(features, features), None, gold, memory)
+        output.memory = None  # it was read for this pass alone
         output.details["coarse_entropy"] = torch.stack(trace.entropies, dim=1) * mask
         if trace.policy:
             output.details["policy_log_prob"] = _at_hard_steps(trace.policy, soft, mask)
@@ -291,10 +279,10 @@ class CoarseToFine(SummarizationModel):
             output.attention = torch.cat(trace.weights, dim=1) * batch.source_mask.unsqueeze(1)
         return output
 
-    @torch.no_grad()
-    def _own_word(self, features: Tensor) -> Tensor:
-        log_probs, _, _ = self.head(HeadInput(features, features), None, _NOTHING)
-        return log_probs.argmax(dim=-1)
+    def _head_input(self, features: Tensor, state: dict[str, Any]) -> HeadInput:
+        """What the head reads, c_t (N, H), as Q rows a document."""
+        features = features.unflatten(0, (len(state["documents"].tree[0]), -1))
+        return HeadInput(features, features)
 
     # -------------------------------------------------------------------------------- reading
 
@@ -319,7 +307,7 @@ class CoarseToFine(SummarizationModel):
             return "full" if grid.num_chunks <= 2 * draws else "replay"
         return "full" if grid.num_chunks <= _FEW_CHUNKS else "lazy"
 
-    def _memory(
+    def _encoded(
         self,
         batch: Batch,
         grid: Grid,
@@ -341,13 +329,8 @@ class CoarseToFine(SummarizationModel):
         else:
             states = LazyStates(*parts) if mode == "lazy" else AllStates(*parts)
         reading = Reading(states, self._attendable(grid), self._coarse(batch, grid), flat)
-        return Memory(
-            states=self.embedding.weight.new_zeros(len(grid.ids), 0, self.config.hidden_size),
-            mask=batch.source_mask,
-            extended_ids=batch.source_extended_ids,
-            extended_vocab_size=self.vocab_size,
-            extra={"reading": reading},
-        )
+        nothing = self.embedding.weight.new_zeros(len(grid.ids), 0, self.config.hidden_size)
+        return self._memory(batch, nothing, reading=reading)
 
     def _flat_states(self, grid: Grid, seeds: Tensor | None) -> Tensor | None:
         """STANDARD: one pass over the whole document, (B, M N, H); grid padding may lie between words only in
@@ -380,7 +363,8 @@ class CoarseToFine(SummarizationModel):
 
     # ---------------------------------------------------------------------------------- parts
 
-    def _first_state(self, memory: Memory, *, soft: bool) -> dict[str, Any]:
+    def _first_state(self, memory: Memory, *, soft: bool = False) -> dict[str, Any]:
+        """Zero states, zero first context."""
         reading: Reading = memory.extra["reading"]
         size, hidden = memory.batch_size, self.config.hidden_size
         zero = self.embedding.weight.new_zeros(size, hidden)
@@ -427,24 +411,18 @@ class CoarseToFine(SummarizationModel):
         with torch.no_grad():
             for parameter in self.parameters():
                 nn.init.uniform_(parameter, -limit, limit)
-            if self.coarse is not None and self.coarse.own is not None:
-                _copy_where_it_fits(self.embedding.weight, self.coarse.own.weight)
+            own = None if self.coarse is None else self.coarse.own
+            if own is not None and own.weight.shape == self.embedding.weight.shape:
+                own.weight.copy_(self.embedding.weight)
             for module in self.modules():
                 if isinstance(module, nn.Embedding) and module.padding_idx is not None:
                     module.weight[module.padding_idx] = 0
         self.embedding.weight.requires_grad_(not self.config.freeze_words)
 
-    def load_embeddings(self, matrix: Tensor) -> None:
-        """Copy a (V, E) matrix into all word tables, the chunks' own included."""
-        if matrix.shape != self.embedding.weight.shape:
-            raise ConfigError(
-                f"The embeddings are {matrix.shape[1]} wide, model.embedding_size is {self.config.embedding_size}; "
-                f"set model.embedding_size to {matrix.shape[1]}."
-            )
-        with torch.no_grad():
-            for table in (self.embedding, self.target_embedding, None if self.coarse is None else self.coarse.own):
-                if table is not None:
-                    _copy_where_it_fits(matrix, table.weight)
+    def _word_tables(self) -> Sequence[nn.Embedding]:
+        """The chunks' own included."""
+        own = None if self.coarse is None else self.coarse.own
+        return self.embedding, self.target_embedding, *([] if own is None else [own])
 
     def switches(self) -> dict[str, Any]:
         return {"encode": self.encode_mode} | self.attention.switches()
@@ -470,8 +448,3 @@ def _pairs(picks: list[Tensor], alive: Tensor) -> tuple[Tensor, Tensor]:
     documents = torch.arange(len(chosen), device=chosen.device).view(-1, 1, 1).expand_as(chosen)
     pairs = torch.stack([documents[alive].flatten(), chosen[alive].flatten()], dim=1).unique(dim=0)
     return pairs[:, 0], pairs[:, 1]
-
-
-def _copy_where_it_fits(source: Tensor, table: Tensor) -> None:
-    if source.shape == table.shape:
-        table.copy_(source)

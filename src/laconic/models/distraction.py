@@ -27,7 +27,7 @@ vocabulary, once, on real target tokens. Between them nothing as large as (B, S,
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -37,21 +37,26 @@ from torch import Tensor, nn
 
 from laconic.config.base import ConfigBase
 from laconic.config.names import ATTENTIONS, parse
-from laconic.errors import ConfigError
 from laconic.kernels.dispatch import deferred_linear
 from laconic.layers.attention.base import Attention
-from laconic.layers.copying.base import CopyHead, CopySource, GoldTokens, HeadInput, build_copy_head, first_positions
-from laconic.layers.masking import scatter_real
+from laconic.layers.copying.base import CopyHead, HeadInput, build_copy_head
 from laconic.layers.recurrent import GruCell, PaperGruCell, PaperRecurrence, Recurrence
 from laconic.layers.vocabulary import VocabularyProjection
-from laconic.models.base import SummarizationModel
-from laconic.models.initialisation import initialise
+from laconic.models.base import AutoregressiveModel, Spec, Switchable
 from laconic.papers.distraction import readout
-from laconic.papers.pointer_generator import coverage_loss
-from laconic.types import AttentionOutput, Batch, Memory, ModelOutput, Shared, StepOutput
+from laconic.types import (
+    PLAIN_PASS,
+    AttentionOutput,
+    Batch,
+    Memory,
+    ModelOutput,
+    Shared,
+    StepOutput,
+    TrainingBatch,
+    UpdateContext,
+)
 
-Spec = dict[str, Any]
-
+_OWN_START = {"history_vector", "content_vector", "content_history_vector"}  # as ``m1_init`` says
 CELLS: dict[str, type[GruCell]] = {"torch": GruCell, "paper": PaperGruCell}
 
 
@@ -135,6 +140,7 @@ DECODERS: dict[str, type[TwoLevelDecoder | OneLevelDecoder]] = {
 class _Trace:
     """What the steps leave for the readout, each (B, ...)."""
 
+    embedded: list[Tensor] = field(default_factory=list)  # (B, 1 or T, E)
     states: list[Tensor] = field(default_factory=list)
     contexts: list[Tensor] = field(default_factory=list)
     weights: list[Tensor] = field(default_factory=list)
@@ -143,32 +149,17 @@ class _Trace:
     last_scores: Tensor | None = None  # of the last step
 
 
-class Distraction(SummarizationModel):
+class Distraction(AutoregressiveModel):
     """See the file's docstring; ``Class(config, vocab_size=V, pad_id=, unk_id=, bos_id=, eos_id=)``."""
 
     Config = DistractionConfig
     config: DistractionConfig
-    encoder_switches = frozenset()
-    shares_memory = True
 
-    def __init__(
-        self,
-        config: DistractionConfig,
-        *,
-        vocab_size: int,
-        pad_id: int = 0,
-        unk_id: int = 1,
-        bos_id: int = 2,
-        eos_id: int = 3,
-    ) -> None:
-        super().__init__()
-        self.config, self.vocab_size = config, vocab_size
-        self.pad_id, self.unk_id, self.bos_id, self.eos_id = pad_id, unk_id, bos_id, eos_id
-        self.decoder_start_id = bos_id
-        self.prediction_feed = "argmax"
+    def __init__(self, config: DistractionConfig, **ids: int) -> None:
+        super().__init__(config, **ids)
         words, size, bias = config.embedding_size, config.hidden_size, config.bias
         memory_size = size * (1 + config.bidirectional)
-        self.embedding = nn.Embedding(vocab_size, words, padding_idx=pad_id)
+        self.embedding = nn.Embedding(self.vocab_size, words, padding_idx=self.pad_id)
         self.dropout = nn.Dropout(config.dropout)
         self.encoder = self._encoder()
         self.initial = nn.Linear(memory_size, size, bias=bias)
@@ -179,11 +170,12 @@ class Distraction(SummarizationModel):
         self.readout = nn.Linear(words + size + memory_size, readout, bias=bias)
         self.head: CopyHead = build_copy_head(
             config.head,
-            projection=VocabularyProjection(readout, vocab_size, bias=bias),
+            projection=VocabularyProjection(readout, self.vocab_size, bias=bias),
             gate_size=words + size + memory_size,
-            unk_id=unk_id,
+            unk_id=self.unk_id,
         )
-        initialise(self, config.init)
+        if config.init == "gaussian" and not self.embedding.weight.is_meta:
+            gaussian_start(self)
 
     def _encoder(self) -> Recurrence | PaperRecurrence:
         c = self.config
@@ -206,116 +198,66 @@ class Distraction(SummarizationModel):
         """``h_i`` (B, S, D) over real tokens only; ``final`` is s_0 (B, H)."""
         embedded = self.dropout(self.embedding(batch.source_ids))
         states, _ = self.encoder.over_real_tokens(embedded, batch.source_mask)
-        return Memory(
-            states=states,
-            mask=batch.source_mask,
-            extended_ids=batch.source_extended_ids,
-            extended_vocab_size=batch.extended_vocab_size if self.head.copies else self.vocab_size,
-            final=first_state(states, batch.source_mask, self.initial.weight, self.initial.bias),
-        )
+        final = first_state(states, batch.source_mask, self.initial.weight, self.initial.bias)
+        return self._memory(batch, states, final)
 
-    def start(self, memory: Memory) -> dict[str, Any]:
-        """The state before the first step: s_0, empty histories."""
-        project = self.head.projection.for_decoding(memory.extended_vocab_size)
-        state = self._first_state(memory) | {"project": project}
-        if self.head.copies:
-            ids, size = memory.extended_ids, memory.extended_vocab_size
-            state["source"] = Shared((ids, memory.mask, first_positions(ids, size), size))
-        return state
+    def _first_state(self, memory: Memory) -> dict[str, Any]:
+        """s_0, empty histories."""
+        return {
+            "state": memory.final,
+            "attention": self.attention.init_state(memory),
+            "mask": Shared(memory.mask),
+        }
 
     def step(self, last_ids: Tensor, state: dict[str, Any]) -> tuple[StepOutput, dict[str, Any]]:
         """One step for N = B * Q rows; extended ids are embedded as UNK, BOS as the zero vector."""
         embedded = self._embed(last_ids)
-        trace = _Trace()
-        products = self.decoder.word_products(embedded)
-        state = self._advance(products, state, trace, self.decoder.prepared())
-        queries = trace.weights[-1].shape[1]
-        inputs = self._head_inputs(embedded, trace.states[-1], trace.contexts[-1])
-        hidden, gate = inputs.hidden.unflatten(0, (-1, queries)), inputs.gate.unflatten(0, (-1, queries))
-        attention = AttentionOutput(trace.contexts[-1].unflatten(0, (-1, queries)), trace.weights[-1])
-        inputs = HeadInput(hidden, gate, state["project"])
-        log_probs, details, _ = self.head(inputs, attention, self._copy_source(state))
-        log_probs = log_probs.flatten(0, 1)
-        output = StepOutput(
-            log_probs,
-            log_probs,
-            attention=trace.weights[-1].flatten(0, 1),
-            attention_scores=None if trace.last_scores is None else trace.last_scores.flatten(0, 1),
-            context=trace.contexts[-1],
-            state=state["state"],
-            details={name: value.flatten(0, 1) for name, value in details.items()},
-        )
+        trace = _Trace(embedded=[embedded.unsqueeze(1)])
+        state = self._advance(self.decoder.word_products(embedded), state, trace, self.decoder.prepared())
+        output, state = self._step_output(*self._last(trace, state), state["state"], state)
+        output.attention_scores = None if trace.last_scores is None else trace.last_scores.flatten(0, 1)
         return output, state
 
     # ---------------------------------------------------------------------------- training
 
-    def forward(self, batch: Batch, memory: Memory | None = None) -> ModelOutput:
+    def forward(
+        self, batch: TrainingBatch, memory: Memory | None = None, context: UpdateContext = PLAIN_PASS
+    ) -> ModelOutput:
         """Teacher-forced (or, where ``forced_mask`` says so, self-fed) pass: gold log-probabilities (B, T)."""
-        if batch.target_input_ids is None or batch.target_ids is None or batch.target_mask is None:
-            raise AssertionError("forward needs a batch with targets")
         with torch.autocast(batch.source_ids.device.type, enabled=False):  # only the vocabulary is worth it
             memory = self.encode(batch) if memory is None else memory
-            state, trace, level = self._first_state(memory), _Trace(), self.decoder.prepared()
-            if batch.forced_mask is None:
-                embedded = self._embed(batch.target_input_ids)
-                for products in self.decoder.word_products(embedded).unbind(dim=1):
-                    state = self._advance(products, state, trace, level)
+            state, trace = self._first_state(memory), _Trace()
+            products: Iterable[Tensor]
+            if context.forced_mask is None:
+                trace.embedded = [self._embed(batch.target_input_ids)]
+                products = self.decoder.word_products(trace.embedded[0]).unbind(dim=1)
             else:
-                embedded = self._free_running(batch, memory, state, trace, level)
-        return self._project(embedded, trace, batch, memory)
+                state["source"] = Shared(self._source(memory))
+                products = self._fed(batch, state, trace, context.forced_mask)
+            level = self.decoder.prepared()
+            for one in products:
+                state = self._advance(one, state, trace, level)
+        return self._project(trace, batch, memory, context)
 
-    def _free_running(
-        self, batch: Batch, memory: Memory, state: dict[str, Any], trace: _Trace, level: _Level
-    ) -> Tensor:
-        """Where the coin of ``forced_mask`` (B, T) is false the next input is the model's own word, without
-        gradient through the choice. Returns the embedded inputs (B, T, E)."""
-        assert batch.target_input_ids is not None
-        assert batch.forced_mask is not None
-        gold, forced = batch.target_input_ids, batch.forced_mask
-        first = first_positions(memory.extended_ids, memory.extended_vocab_size) if self.head.copies else None
-        source = CopySource(memory.extended_ids, memory.mask, memory.extended_vocab_size, first)
-        needs_own = (~forced & (batch.target_mask if batch.target_mask is not None else True)).any(dim=0).tolist()
-        inputs, last_ids = [], gold[:, 0]
-        for t in range(gold.shape[1]):
-            embedded = self._embed(last_ids)
-            inputs.append(embedded)
-            state = self._advance(self.decoder.word_products(embedded), state, trace, level)
-            if t + 1 < gold.shape[1]:
-                last_ids = gold[:, t + 1]
-                if needs_own[t + 1]:
-                    last_ids = torch.where(forced[:, t + 1], last_ids, self._own_word(embedded, trace, source))
-        return torch.stack(inputs, dim=1)
+    def _fed(self, batch: TrainingBatch, state: dict[str, Any], trace: _Trace, forced: Tensor) -> Iterator[Tensor]:
+        """The words' products (B, 3H) in free running: see `_input_words`."""
 
-    @torch.no_grad()
-    def _own_word(self, embedded: Tensor, trace: _Trace, source: CopySource) -> Tensor:
-        """The model's word after the last traced step, (B,), as an extended id."""
-        parts = (part.unsqueeze(1) for part in (embedded, trace.states[-1], trace.contexts[-1]))
-        attention = AttentionOutput(trace.contexts[-1].unsqueeze(1), trace.weights[-1])
-        log_probs, _, _ = self.head(self._head_inputs(*parts), attention, source)
-        if self.prediction_feed == "sample":
-            return torch.multinomial(log_probs[:, 0].exp(), 1).squeeze(-1)
-        return log_probs[:, 0].argmax(dim=-1)
+        def log_probs() -> Tensor:
+            return self._words(*self._last(trace, state), state)[0]
 
-    def _project(self, embedded: Tensor, trace: _Trace, batch: Batch, memory: Memory) -> ModelOutput:
-        """The readout and the vocabulary, once, on the real target tokens: M rows instead of B * T."""
-        assert batch.target_ids is not None
-        assert batch.target_mask is not None
-        mask = batch.target_mask
-        rows, steps = mask.nonzero(as_tuple=True)
-        states, contexts = torch.stack(trace.states, dim=1), torch.stack(trace.contexts, dim=1)
-        inputs = self._head_inputs(embedded[rows, steps], states[rows, steps], contexts[rows, steps])
-        weights = None if batch.token_weights is None else batch.token_weights[rows, steps]
-        gold = GoldTokens(batch.target_ids[rows, steps], rows, weights)
-        scores = torch.cat(trace.scores, dim=1)[rows, steps] if self.head.copies else None
-        source = CopySource(memory.extended_ids, memory.mask, memory.extended_vocab_size)
-        log_probs, details = self.head.gold_log_probs(inputs, scores, source, gold)
-        placed = {name: scatter_real(values, mask) for name, values in details.items()}
-        output = ModelOutput(scatter_real(log_probs, mask), details=placed, memory=memory)
-        output.attention = torch.cat(trace.weights, dim=1)
-        if trace.coverage:
-            losses = coverage_loss(output.attention, torch.cat(trace.coverage, dim=1))
-            output.coverage_losses = losses.masked_fill(~mask, 0.0)
-        return output
+        for words in self._input_words(batch.target_input_ids, batch, forced, log_probs):
+            embedded = self._embed(words)
+            trace.embedded.append(embedded.unsqueeze(1))
+            yield self.decoder.word_products(embedded)
+
+    def _project(self, trace: _Trace, batch: TrainingBatch, memory: Memory, context: UpdateContext) -> ModelOutput:
+        """The readout and the vocabulary, once, on the real target tokens."""
+        gold = self._gold(batch, context)
+        embedded, states = torch.cat(trace.embedded, dim=1), torch.stack(trace.states, dim=1)
+        contexts = torch.stack(trace.contexts, dim=1)
+        inputs = self._head_inputs(gold.at(embedded), gold.at(states), gold.at(contexts))
+        scores = gold.at(torch.cat(trace.scores, dim=1)) if self.head.copies else None
+        return self._attended(self._likelihood(inputs, scores, gold, memory), gold, trace.weights, trace.coverage)
 
     # --------------------------------------------------------------------------- one step
 
@@ -336,17 +278,15 @@ class Distraction(SummarizationModel):
             trace.coverage.append(reading.aux["coverage"])
         return state | {"state": after, "attention": attention}
 
-    def _first_state(self, memory: Memory) -> dict[str, Any]:
-        return {
-            "state": memory.final,
-            "attention": self.attention.init_state(memory),
-            "mask": Shared(memory.mask),
-        }
+    def _last(self, trace: _Trace, state: dict[str, Any]) -> tuple[HeadInput, AttentionOutput]:
+        """What the head reads of the last step, as Q rows a document."""
+        parts = (trace.embedded[-1][:, -1], trace.states[-1], trace.contexts[-1])
+        embedded, after, context = (part.unflatten(0, (len(state["mask"].tree), -1)) for part in parts)
+        return self._head_inputs(embedded, after, context), AttentionOutput(context, trace.weights[-1])
 
     def _embed(self, ids: Tensor) -> Tensor:
         """Decoder inputs (...,) -> (..., E); extended ids as UNK, BOS as the zero vector y_0."""
-        known = ids.masked_fill(ids >= self.vocab_size, self.unk_id)
-        return self.dropout(self.embedding(known).masked_fill((ids == self.bos_id).unsqueeze(-1), 0.0))
+        return self.dropout(self.embedding(self._known(ids)).masked_fill((ids == self.bos_id).unsqueeze(-1), 0.0))
 
     def _head_inputs(self, embedded: Tensor, state: Tensor, context: Tensor) -> HeadInput:
         """Equation (8) up to W_o; the gate of a head that copies reads [c; s; e], as the pointer-generator's does."""
@@ -355,34 +295,11 @@ class Distraction(SummarizationModel):
         gate = torch.cat([context, state, embedded], dim=-1) if self.head.copies else features
         return HeadInput(hidden, gate)
 
-    def _copy_source(self, state: dict[str, Any]) -> CopySource:
-        if not self.head.copies:
-            return CopySource(state["state"], state["state"], self.vocab_size)
-        ids, mask, first, size = state["source"].tree
-        return CopySource(ids, mask, size, first)
+    def _word_tables(self) -> Sequence[nn.Embedding]:
+        return (self.embedding,)
 
-    # ----------------------------------------------------------------------------- settings
-
-    def load_embeddings(self, matrix: Tensor) -> None:
-        """Copy a (V, E) matrix into the word embeddings."""
-        if matrix.shape != self.embedding.weight.shape:
-            raise ConfigError(
-                f"The embeddings are {matrix.shape[1]} wide, model.embedding_size is {self.config.embedding_size}; "
-                f"set model.embedding_size to {matrix.shape[1]}."
-            )
-        with torch.no_grad():
-            self.embedding.weight.copy_(matrix)
-
-    def switches(self) -> dict[str, Any]:
-        return {"prediction_feed": self.prediction_feed} | self.attention.switches()
-
-    def _set_switch(self, name: str, value: Any) -> None:
-        if name != "prediction_feed":
-            self.attention.switch({name: value})
-        elif value in ("argmax", "sample"):
-            self.prediction_feed = value
-        else:
-            raise ConfigError(f"The model can feed itself by 'argmax' or 'sample', not by '{value}'.")
+    def _parts(self) -> Sequence[Switchable | None]:
+        return (self.attention,)
 
 
 def first_state(states: Tensor, mask: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
@@ -392,3 +309,24 @@ def first_state(states: Tensor, mask: Tensor, weight: Tensor, bias: Tensor | Non
     """
     mean = states.sum(dim=1) / mask.sum(dim=1, keepdim=True).clamp_min(1)
     return torch.tanh(nn.functional.linear(mean, weight, bias))
+
+
+def gaussian_start(model: nn.Module, scale: float = 0.01) -> None:
+    """Recurrent matrices orthogonal gate by gate, biases zero, everything else ``scale`` times N(0, 1).
+
+    Orthogonal for each (H, H) block: an orthogonal (3H, H) matrix would have blocks that are not. Vectors of the
+    distraction mechanisms keep the start that ``m1_init`` gave them.
+    """
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            leaf = name.rpartition(".")[2]
+            if leaf.startswith("weight_hh"):
+                for gate in parameter.split(parameter.shape[1]):
+                    nn.init.orthogonal_(gate)
+            elif leaf.startswith("bias"):
+                nn.init.zeros_(parameter)
+            elif leaf not in _OWN_START:
+                nn.init.normal_(parameter, std=scale)
+        for module in model.modules():
+            if isinstance(module, nn.Embedding) and module.padding_idx is not None:
+                module.weight[module.padding_idx] = 0

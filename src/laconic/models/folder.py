@@ -43,20 +43,21 @@ from laconic.files import put_back, replacing_folder
 from laconic.metrics import confidence
 from laconic.metrics.confidence import Calibration
 from laconic.models.base import SummarizationModel
-from laconic.models.family import FAMILY, is_bart_family
 from laconic.models.stored import (
     AGAIN,
-    Description,
+    FAMILY,
+    FolderDescription,
     build_described,
     built,
     check_ids,
     check_sums,
     digests,
     first_line,
+    is_bart_family,
     load_weights,
+    save_weights,
     stored_search,
 )
-from laconic.models.weights import save_weights
 from laconic.text.base import read_json
 from laconic.text.tokenizer import Tokenizer
 
@@ -237,7 +238,7 @@ def _load_own(folder: Path, config: dict[str, Any], name: str) -> LoadedModel:
     weights = folder / "model.safetensors"
     try:
         refuse_code(config, folder / "config.json")
-        described = validate(Description, config, where="")
+        described = validate(FolderDescription, config, where="")
         tokenizer = _load_tokenizer(folder)
         check_ids(described, tokenizer, folder)
         search = stored_search(folder / "generation_config.json")

@@ -7,7 +7,7 @@ this one model. A step, in the paper's order:
     s_t      = RNN(x_t, s_{t-1})
     e^t, a^t, h*_t                            equations (1)-(3), (7): layers/attention/additive.py
     p_gen, P(w)                               equations (4), (5):     layers/copying/pointer.py
-    covloss_t = sum_i min(a^t_i, c^t_i)       equation (8):           objectives/coverage.py
+    covloss_t = sum_i min(a^t_i, c^t_i)       equation (8):           objectives/attention.py
 
 Training runs all steps first and projects to the vocabulary once, afterwards, on real tokens only. Where
 no step depends on the one before it except through the recurrence, the steps are one fused call.
@@ -15,7 +15,7 @@ no step depends on the one before it except through the recurrence, the steps ar
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -28,16 +28,21 @@ from laconic.config.names import ATTENTIONS, build
 from laconic.errors import ConfigError
 from laconic.kernels.dispatch import deferred_linear
 from laconic.layers.attention.base import Attention
-from laconic.layers.copying.base import CopyHead, CopySource, GoldTokens, HeadInput, build_copy_head, first_positions
-from laconic.layers.masking import scatter_real
+from laconic.layers.copying.base import CopyHead, HeadInput, build_copy_head
 from laconic.layers.recurrent import Bridge, Recurrence, RecurrentState
 from laconic.layers.vocabulary import VocabularyProjection
-from laconic.models.base import SummarizationModel
-from laconic.models.initialisation import initialise
-from laconic.papers.pointer_generator import coverage_loss
-from laconic.types import AttentionOutput, Batch, Memory, ModelOutput, Shared, StepOutput
-
-Spec = dict[str, Any]
+from laconic.models.base import AutoregressiveModel, Spec, Switchable
+from laconic.types import (
+    PLAIN_PASS,
+    AttentionOutput,
+    Batch,
+    Memory,
+    ModelOutput,
+    Shared,
+    StepOutput,
+    TrainingBatch,
+    UpdateContext,
+)
 
 
 class Seq2SeqConfig(ConfigBase):
@@ -112,37 +117,22 @@ class _Applied:
     merge: Callable[[Tensor], Tensor] | None
 
 
-class Seq2Seq(SummarizationModel):
+class Seq2Seq(AutoregressiveModel):
     """See the file's docstring; ``Class(config, vocab_size=V, pad_id=, unk_id=, bos_id=, eos_id=)``."""
 
     Config = Seq2SeqConfig
     config: Seq2SeqConfig
-    encoder_switches = frozenset()
-    shares_memory = True
 
-    def __init__(
-        self,
-        config: Seq2SeqConfig,
-        *,
-        vocab_size: int,
-        pad_id: int = 0,
-        unk_id: int = 1,
-        bos_id: int = 2,
-        eos_id: int = 3,
-    ) -> None:
-        super().__init__()
-        self.config, self.vocab_size = config, vocab_size
-        self.pad_id, self.unk_id, self.bos_id, self.eos_id = pad_id, unk_id, bos_id, eos_id
-        self.decoder_start_id = bos_id
-        self.prediction_feed = "argmax"
+    def __init__(self, config: Seq2SeqConfig, **ids: int) -> None:
+        super().__init__(config, **ids)
         embedding, hidden = config.embedding_size, config.hidden_size
         directions, parts = 1 + config.bidirectional, 2 if config.cell == "lstm" else 1
         memory_size = directions * config.encoder_hidden
 
-        self.embedding = nn.Embedding(vocab_size, embedding, padding_idx=pad_id)
-        self.target_embedding = (
-            self.embedding if config.share_embeddings else nn.Embedding(vocab_size, embedding, padding_idx=pad_id)
-        )
+        self.embedding = nn.Embedding(self.vocab_size, embedding, padding_idx=self.pad_id)
+        self.target_embedding = self.embedding
+        if not config.share_embeddings:
+            self.target_embedding = nn.Embedding(self.vocab_size, embedding, padding_idx=self.pad_id)
         self.dropout = nn.Dropout(config.dropout)
         self.encoder = Recurrence(
             config.cell,
@@ -168,9 +158,10 @@ class Seq2Seq(SummarizationModel):
             config.head,
             projection=self._projection(output_size),
             gate_size=context_size + query_size + embedding,
-            unk_id=unk_id,
+            unk_id=self.unk_id,
         )
-        initialise(self, config.init)
+        if config.init == "see" and not self.embedding.weight.is_meta:
+            start_as_see(self)
         for layer in (self.encoder, self.decoder):
             layer.add_forget_bias(config.forget_bias)
         if config.freeze_embeddings:
@@ -184,23 +175,13 @@ class Seq2Seq(SummarizationModel):
         embedded = self.dropout(self.embedding(batch.source_ids))
         states, final = self.encoder.over_real_tokens(embedded, batch.source_mask)
         # under autocast the recurrence runs in bf16; what attends to its states is in their inputs' precision
-        return Memory(
-            states=self.dropout(states.to(embedded.dtype)),
-            mask=batch.source_mask,
-            extended_ids=batch.source_extended_ids,
-            extended_vocab_size=batch.extended_vocab_size if self.head.copies else self.vocab_size,
-            final=tuple(part.to(embedded.dtype) for part in self.bridge(final)),
-        )
+        final = tuple(part.to(embedded.dtype) for part in self.bridge(final))
+        return self._memory(batch, self.dropout(states.to(embedded.dtype)), final)
 
     def start(self, memory: Memory) -> dict[str, Any]:
         """The state before the first step. With ``see_decode_parity`` the initial state attends once, which
         makes the first context and stays in the coverage, as See et al.'s released decoder does (21)."""
-        project = self.head.projection.for_decoding(memory.extended_vocab_size)
-        state = self._first_state(memory) | {"project": project}
-        if self.head.copies:
-            ids, mask = memory.extended_ids, memory.mask
-            first = first_positions(ids, memory.extended_vocab_size)
-            state["source"] = Shared((ids, mask, first, memory.extended_vocab_size))
+        state = super().start(memory)
         if self.config.see_decode_parity:
             output, attention = self._attend(state)
             state |= {"attention": attention, "context": output.context.flatten(0, 1)}
@@ -208,35 +189,30 @@ class Seq2Seq(SummarizationModel):
 
     def step(self, last_ids: Tensor, state: dict[str, Any]) -> tuple[StepOutput, dict[str, Any]]:
         """One step for N = B * Q rows; extended ids are embedded as UNK."""
-        embedded = self.target_embedding(last_ids.masked_fill(last_ids >= self.vocab_size, self.unk_id))
-        inputs, attention, state = self._advance(embedded, state)
-        queries = 1 if attention is None else attention.weights.shape[1]
-        hidden, gate = (part.unflatten(0, (-1, queries)) for part in (inputs.hidden, inputs.gate))
-        inputs = HeadInput(hidden, gate, state["project"])
-        log_probs, details, _ = self.head(inputs, attention, self._copy_source(state))
-        log_probs = log_probs.flatten(0, 1)
-        details = {name: value.flatten(0, 1) for name, value in details.items()}
-        output = StepOutput(log_probs, log_probs, details=details, state=state["recurrent"][0])
-        if attention is not None:
-            output.attention, output.context = attention.weights.flatten(0, 1), attention.context.flatten(0, 1)
-            output.attention_scores = None if attention.scores is None else attention.scores.flatten(0, 1)
-        return output, state
+        trace = _Trace()
+        embedded = self.target_embedding(self._known(last_ids))
+        state = self._traced(embedded, state, trace, _Applied(self.decoder.step, self.merge))
+        return self._step_output(*self._last(trace, state), state["recurrent"][0], state)
 
     # ---------------------------------------------------------------------------- training
 
-    def forward(self, batch: Batch, memory: Memory | None = None) -> ModelOutput:
+    def forward(
+        self, batch: TrainingBatch, memory: Memory | None = None, context: UpdateContext = PLAIN_PASS
+    ) -> ModelOutput:
         """Teacher-forced (or, where ``forced_mask`` says so, self-fed) pass: gold log-probabilities (B, T)."""
-        if batch.target_input_ids is None or batch.target_ids is None or batch.target_mask is None:
-            raise AssertionError("forward needs a batch with targets")
         memory = self.encode(batch) if memory is None else memory
         with torch.autocast(batch.source_ids.device.type, enabled=False):  # small products, which casts would cost
-            state = self._first_state(memory)
-            if batch.forced_mask is None:
-                embedded = self.dropout(self.target_embedding(batch.target_input_ids))
-                trace = self._fused(embedded, state) if self._can_fuse else self._loop(embedded, state)
+            state, trace = self._first_state(memory), _Trace()
+            if context.forced_mask is not None:
+                state["source"] = Shared(self._source(memory))
+                self._loop(self._fed(batch, state, trace, context.forced_mask), state, trace)
             else:
-                trace = self._free_running(batch, memory, state)
-        return self._project(trace, batch, memory)
+                embedded = self.dropout(self.target_embedding(batch.target_input_ids))
+                if self._can_fuse:
+                    self._fuse(embedded, state, trace)
+                else:
+                    self._loop(embedded.unbind(dim=1), state, trace)
+        return self._project(trace, batch, memory, context)
 
     @property
     def _can_fuse(self) -> bool:
@@ -246,92 +222,46 @@ class Seq2Seq(SummarizationModel):
             c.attention_timing == "after" and c.input_feeding == "none" and c.state_for_attention == "h"
         )
 
-    def _fused(self, embedded: Tensor, state: dict[str, Any]) -> _Trace:
+    def _fuse(self, embedded: Tensor, state: dict[str, Any], trace: _Trace) -> None:
         """All steps of the recurrence in one call, then attention over all of them."""
-        trace = _Trace(embedded=[embedded])
-        inputs = embedded
+        inputs, trace.embedded = embedded, [embedded]
         if self._feeds_fixed_context:
             fixed = state["context"].unsqueeze(1).expand(-1, embedded.shape[1], -1)
             inputs, trace.contexts = torch.cat([embedded, fixed], dim=-1), [fixed]
         outputs, _ = self.decoder(inputs, state["recurrent"])
         trace.outputs, trace.states, trace.merged = [outputs], [outputs], [embedded]
         if self.attention is None:
-            return trace
-        steps = outputs.split(1, dim=1) if self.attention.recurrent else [outputs]
+            return
         attention_state = state["attention"]
-        for queries in steps:
+        for queries in outputs.split(1, dim=1) if self.attention.recurrent else [outputs]:
             output, attention_state = self.attention(queries, attention_state)
             trace.remember(output)
-        return trace
 
-    def _loop(self, embedded: Tensor, state: dict[str, Any]) -> _Trace:
-        """Step by step, for models whose next input or attention needs the step before."""
-        trace = _Trace(embedded=[embedded])
+    def _loop(self, embedded: Iterable[Tensor], state: dict[str, Any], trace: _Trace) -> None:
+        """Step by step on (B, E) words, where the next input or attention needs the step before."""
         run = self._prepared()
-        for one in embedded.unbind(dim=1):
+        for one in embedded:
             state = self._traced(one, state, trace, run)
-        return trace
 
-    def _free_running(self, batch: Batch, memory: Memory, state: dict[str, Any]) -> _Trace:
-        """As `_loop`, but where the coin of ``forced_mask`` (B, T) is false the next input is the model's own
-        word: the argmax (or a sample) of the final distribution, without gradient (specification b.5)."""
-        assert batch.target_input_ids is not None
-        assert batch.forced_mask is not None
-        trace = _Trace()
-        first = first_positions(memory.extended_ids, memory.extended_vocab_size) if self.head.copies else None
-        source = CopySource(memory.extended_ids, memory.mask, memory.extended_vocab_size, first)
-        gold, forced = batch.target_input_ids, batch.forced_mask
-        needs_own = (~forced & (batch.target_mask if batch.target_mask is not None else True)).any(dim=0).tolist()
-        last_ids, run = gold[:, 0], self._prepared()
-        for t in range(gold.shape[1]):
-            embedded = self.dropout(self.target_embedding(last_ids))
-            trace.embedded.append(embedded.unsqueeze(1))
-            state = self._traced(embedded, state, trace, run)
-            if t + 1 == gold.shape[1]:
-                break
-            last_ids = gold[:, t + 1]
-            if needs_own[t + 1]:
-                own = self._own_word(trace, source)
-                last_ids = torch.where(forced[:, t + 1], last_ids, own.masked_fill(own >= self.vocab_size, self.unk_id))
-        return trace
+    def _fed(self, batch: TrainingBatch, state: dict[str, Any], trace: _Trace, forced: Tensor) -> Iterator[Tensor]:
+        """The embedded words (B, E) of free running: see `_input_words`."""
 
-    @torch.no_grad()
-    def _own_word(self, trace: _Trace, source: CopySource) -> Tensor:
-        """The model's word after the last traced step, (B,), as an extended id."""
-        inputs = self._head_inputs(trace, lambda part: part[-1])
-        attention = AttentionOutput(trace.contexts[-1], trace.weights[-1]) if trace.weights else None
-        log_probs, _, _ = self.head(inputs, attention, source)
-        if self.prediction_feed == "sample":
-            return torch.multinomial(log_probs[:, 0].exp(), 1).squeeze(-1)
-        return log_probs[:, 0].argmax(dim=-1)
+        def log_probs() -> Tensor:
+            return self._words(*self._last(trace, state), state)[0]
 
-    def _project(self, trace: _Trace, batch: Batch, memory: Memory) -> ModelOutput:
-        """The vocabulary, once, on the tokens that count: M rows instead of B * T."""
-        assert batch.target_ids is not None
-        mask = self._counted(batch)
-        rows, steps = mask.nonzero(as_tuple=True)
-        inputs = self._head_inputs(trace, lambda part: torch.cat(part, dim=1)[rows, steps])
+        for words in self._input_words(batch.target_input_ids, batch, forced, log_probs):
+            yield self.dropout(self.target_embedding(self._known(words)))
+
+    def _project(self, trace: _Trace, batch: TrainingBatch, memory: Memory, context: UpdateContext) -> ModelOutput:
+        """The vocabulary, once, on the tokens that count."""
+        gold = self._gold(batch, context)
+        inputs = self._head_inputs(trace, lambda part: gold.at(torch.cat(part, dim=1)))
         inputs.hidden = self.dropout(inputs.hidden)
-        weights = None if batch.token_weights is None else batch.token_weights[rows, steps]
-        gold = GoldTokens(batch.target_ids[rows, steps], rows, weights, batch.label_smoothing.get("nll", 0.0), steps)
-        scores = torch.cat(trace.scores, dim=1)[rows, steps] if trace.scores and self.head.copies else None
-        source = CopySource(memory.extended_ids, memory.mask, memory.extended_vocab_size)
-        log_probs, details = self.head.gold_log_probs(inputs, scores, source, gold)
-        placed = {name: scatter_real(values, mask) for name, values in details.items()}
-        output = ModelOutput(scatter_real(log_probs, mask), details=placed, memory=memory)
-        if trace.weights:
-            output.attention = torch.cat(trace.weights, dim=1)
-        if trace.coverage and output.attention is not None:
-            losses = coverage_loss(output.attention, torch.cat(trace.coverage, dim=1))
-            output.coverage_losses = losses.masked_fill(~mask, 0.0)
-        if self.config.unk_loss == "ignore":
-            output.token_mask = mask
-        return output
+        scores = gold.at(torch.cat(trace.scores, dim=1)) if trace.scores and self.head.copies else None
+        return self._attended(self._likelihood(inputs, scores, gold, memory), gold, trace.weights, trace.coverage)
 
-    def _counted(self, batch: Batch) -> Tensor:
-        """(B, T) the target tokens that count in the loss: all real ones, or all that the model can write."""
-        assert batch.target_ids is not None
-        assert batch.target_mask is not None
+    def _counted(self, batch: TrainingBatch) -> Tensor:
+        """All real ones, or all that the model can write."""
         if self.config.unk_loss == "count":
             return batch.target_mask
         unknown = batch.target_ids == self.unk_id
@@ -341,16 +271,11 @@ class Seq2Seq(SummarizationModel):
 
     # --------------------------------------------------------------------------- one step
 
-    def _advance(
-        self, embedded: Tensor, state: dict[str, Any]
-    ) -> tuple[HeadInput, AttentionOutput | None, dict[str, Any]]:
-        """One step on (N, E) embeddings: what the head reads, the attention, the next state."""
-        trace = _Trace(embedded=[embedded.unsqueeze(1)])
-        state = self._traced(embedded, state, trace, _Applied(self.decoder.step, self.merge))
-        inputs = self._head_inputs(trace, lambda part: part[-1].flatten(0, 1))
-        if self.attention is None:
-            return inputs, None, state
-        return inputs, AttentionOutput(trace.contexts[-1], trace.weights[-1]), state
+    def _last(self, trace: _Trace, state: dict[str, Any]) -> tuple[HeadInput, AttentionOutput | None]:
+        """What the head reads of the last step, as Q rows a document."""
+        documents = len(state["mask"].tree)
+        inputs = self._head_inputs(trace, lambda part: part[-1].flatten(0, 1).unflatten(0, (documents, -1)))
+        return inputs, AttentionOutput(trace.contexts[-1], trace.weights[-1]) if trace.weights else None
 
     def _prepared(self) -> _Applied:
         """The cell and the merge layer for the steps of one training pass."""
@@ -374,6 +299,7 @@ class Seq2Seq(SummarizationModel):
         if self.attention is not None and c.attention_timing == "after":
             output, attention = self._attend(state)
             state = state | {"attention": attention, "context": output.context.flatten(0, 1)}
+        trace.embedded.append(embedded.unsqueeze(1))
         trace.outputs.append(state["recurrent"][0].unsqueeze(1))
         trace.states.append(self._query(state).unsqueeze(1))
         trace.merged.append(merged.unsqueeze(1))
@@ -386,7 +312,7 @@ class Seq2Seq(SummarizationModel):
     def _attend(self, state: dict[str, Any]) -> tuple[AttentionOutput, Any]:
         assert self.attention is not None
         query = self._query(state)
-        return self.attention(query.unflatten(0, (state["mask"].tree.shape[0], -1)), state["attention"])
+        return self.attention(query.unflatten(0, (len(state["mask"].tree), -1)), state["attention"])
 
     def _query(self, state: dict[str, Any]) -> Tensor:
         """s_t, or See et al.'s [c_t; h_t] in this order."""
@@ -432,32 +358,49 @@ class Seq2Seq(SummarizationModel):
         gate = [*context, pick(trace.states), pick(trace.merged)]
         return HeadInput(torch.cat(hidden, dim=-1), torch.cat(gate, dim=-1))
 
-    def _copy_source(self, state: dict[str, Any]) -> CopySource:
-        if not self.head.copies:
-            nothing = state["recurrent"][0]
-            return CopySource(nothing, nothing, self.vocab_size)
-        ids, mask, first, size = state["source"].tree
-        return CopySource(ids, mask, size, first)
+    def _word_tables(self) -> Sequence[nn.Embedding]:
+        return self.embedding, self.target_embedding
 
-    def load_embeddings(self, matrix: Tensor) -> None:
-        """Copy a (V, E) matrix into the word embeddings (both, when they are not shared)."""
-        if matrix.shape != self.embedding.weight.shape:
-            raise ConfigError(
-                f"The embeddings are {matrix.shape[1]} wide, model.embedding_size is {self.config.embedding_size}; "
-                f"set model.embedding_size to {matrix.shape[1]}."
-            )
-        with torch.no_grad():
-            self.embedding.weight.copy_(matrix)
-            self.target_embedding.weight.copy_(matrix)
+    def _parts(self) -> Sequence[Switchable | None]:
+        return (self.attention,)
 
-    def switches(self) -> dict[str, Any]:
-        own = {"prediction_feed": self.prediction_feed}
-        return own if self.attention is None else own | self.attention.switches()
 
-    def _set_switch(self, name: str, value: Any) -> None:
-        if name == "prediction_feed":
-            if value not in ("argmax", "sample"):
-                raise ConfigError(f"The model can feed itself by 'argmax' or 'sample', not by '{value}'.")
-            self.prediction_feed = value
-        elif self.attention is not None:
-            self.attention.switch({name: value})
+def start_as_see(model: nn.Module) -> None:
+    """How See et al.'s parameters start: LSTM kernels U(-0.02, 0.02) with zero bias; embedding, output layer and bridge
+    truncated normal with standard deviation 1e-4, weights and biases; attention, merge, p_gen and first output layer
+    Glorot uniform with zero bias (TensorFlow's: v counts as A by A, w_c as 1 by A; a w_c that starts at zero stays
+    there)."""
+    with torch.no_grad():
+        for module in model.modules():
+            if isinstance(module, nn.Linear):
+                nn.init.xavier_uniform_(module.weight)
+                if module.bias is not None:
+                    nn.init.zeros_(module.bias)
+        for name, parameter in model.named_parameters():
+            if name.endswith("score_vector"):
+                _glorot(parameter, len(parameter))
+            elif name.endswith("coverage_vector") and bool(parameter.any()):
+                _glorot(parameter, 1)
+        for module in model.modules():
+            if isinstance(module, Recurrence):
+                for name, parameter in module.named_parameters():
+                    nn.init.zeros_(parameter) if "bias" in name else nn.init.uniform_(parameter, -0.02, 0.02)
+            elif isinstance(module, nn.Embedding):
+                _tiny(module.weight)
+                if module.padding_idx is not None:
+                    module.weight[module.padding_idx] = 0
+            elif isinstance(module, VocabularyProjection):
+                _tiny(module.weight)
+                _tiny(module.bias)
+            elif isinstance(module, Bridge):
+                for parameter in module.parameters():
+                    _tiny(parameter)
+
+
+def _glorot(vector: Tensor, fan_in: int) -> None:
+    limit = (6 / (fan_in + len(vector))) ** 0.5
+    nn.init.uniform_(vector, -limit, limit)
+
+
+def _tiny(parameter: Tensor) -> None:
+    nn.init.trunc_normal_(parameter, std=1e-4, a=-2e-4, b=2e-4)

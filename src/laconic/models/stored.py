@@ -1,12 +1,14 @@
 """What the files of a model folder say, checked before anything is built from it. A folder may come from anybody.
 
-`Description` says what ``config.json`` may hold, `check_sums` finds files that are not the ones that
-were written, `build_described` builds no more than the weights can fill, `load_weights` fills it.
+`FolderDescription` says what ``config.json`` may hold, `check_sums` finds files that are not the ones that
+were written, `build_described` builds no more than the weights can fill, `load_weights` fills it. Weights are written
+here too: equal content makes equal bytes, and the file has the rights of its neighbours.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,7 +18,7 @@ import safetensors.torch
 import torch
 from pydantic import ConfigDict, Field
 from safetensors import SafetensorError, safe_open
-from torch import nn
+from torch import Tensor, nn
 from torch.nn.modules.module import register_module_parameter_registration_hook
 from torch.overrides import TorchFunctionMode
 
@@ -33,6 +35,14 @@ SUMMED = ("model.safetensors", "tokenizer.json", "tokenizer_config.json")
 SPARE_TENSORS, SPARE_NUMBERS = 64, 64_000_000  # what a model may have beside its weights: tables of positions
 
 
+FAMILY = ("bart", "marian", "mbart", "pegasus")  # the model types of transformers that `laconic.models.bart` opens
+
+
+def is_bart_family(config: Mapping[str, Any]) -> bool:
+    """Does this ``config.json`` describe a checkpoint of the family (and not a model folder of ours)?"""
+    return config.get("model_type") in FAMILY and "laconic" not in config
+
+
 class Written(ConfigBase):
     """Who wrote the folder. ``sha256`` has the digests of `SUMMED`; folders of earlier versions have none."""
 
@@ -43,7 +53,7 @@ class Written(ConfigBase):
     sha256: dict[str, str] = Field(default_factory=dict)
 
 
-class Description(ConfigBase):
+class FolderDescription(ConfigBase):
     """``config.json``. Keys that only other programs read are left alone."""
 
     model_config = ConfigDict(extra="ignore")
@@ -75,7 +85,7 @@ def check_sums(folder: Path, expected: Mapping[str, str]) -> None:
             raise ModelError(f"{folder / name} is not the file that was saved (its SHA-256 is another); {AGAIN}.")
 
 
-def check_ids(description: Description, tokenizer: Tokenizer, folder: Path) -> None:
+def check_ids(description: FolderDescription, tokenizer: Tokenizer, folder: Path) -> None:
     """Do the ids in ``config.json`` fit the tokenizer?
 
     Raises:
@@ -95,7 +105,7 @@ def check_ids(description: Description, tokenizer: Tokenizer, folder: Path) -> N
         )
 
 
-def built(described: Description) -> SummarizationModel:
+def built(described: FolderDescription) -> SummarizationModel:
     """The model, untrained. Its weights are in the folder, so it names no other place that has some."""
     settings = {key: value for key, value in described.model.items() if (key, value) != ("pretrained", None)}
     if "pretrained" in settings:
@@ -197,6 +207,37 @@ def load_weights(model: nn.Module, path: Path) -> None:
     for name, tensor in model.named_parameters():
         if not torch.isfinite(tensor).all():
             raise ModelError(f"The weights in {path} are no numbers: '{name}' holds NaN or infinity; {AGAIN}.")
+
+
+def save_weights(model: nn.Module, path: Path) -> None:
+    """The weights of ``model``; the header says which names of shared tensors were left out."""
+    _save(path, lambda: safetensors.torch.save_model(model, str(path), metadata={"format": "pt"}))
+    _sort_metadata(path)
+
+
+def save_tensors(tensors: Mapping[str, Tensor], path: Path) -> None:
+    """Tensors that share no memory, without metadata."""
+    _save(path, lambda: safetensors.torch.save_file(dict(tensors), path))
+
+
+def _save(path: Path, write: Callable[[], None]) -> None:
+    """The library makes files that only their owner may read; the umask is the rule."""
+    path.touch()
+    mode = path.stat().st_mode
+    write()
+    path.chmod(mode)
+
+
+def _sort_metadata(path: Path) -> None:
+    """Put the metadata of the header in order, in place: the library writes it in another one each time."""
+    with path.open("r+b") as file:
+        size = int.from_bytes(file.read(8), "little")
+        header = json.loads(file.read(size))
+        header["__metadata__"] = dict(sorted(header["__metadata__"].items()))
+        text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode("utf-8").ljust(size)
+        assert len(text) == size, "the same content has the same length"
+        file.seek(8)
+        file.write(text)
 
 
 def first_line(error: BaseException) -> str:

@@ -11,9 +11,8 @@ from torch import Tensor, nn
 
 from laconic.config.base import ConfigBase
 from laconic.config.schema import RunConfig
-from laconic.errors import ConfigError
 from laconic.text.base import Tokenizer
-from laconic.types import Batch, ModelOutput, Term
+from laconic.types import PLAIN_PASS, ModelOutput, Term, TrainingBatch, UpdateContext
 
 Reduction = Literal["token", "example", "sentence", "sum"]
 
@@ -42,9 +41,13 @@ class Objective(nn.Module):
         super().__init__()
         self.config = config
 
+    def wants(self, batch: TrainingBatch, context: UpdateContext) -> UpdateContext:
+        """``context`` with what this objective wants of the pass of a micro-batch in training."""
+        return context
+
     @abstractmethod
-    def forward(self, output: ModelOutput, batch: Batch) -> Term:
-        """The term of one micro-batch."""
+    def forward(self, output: ModelOutput, batch: TrainingBatch, context: UpdateContext = PLAIN_PASS) -> Term:
+        """The term of one micro-batch; ``context`` is what the pass was asked for."""
 
     def attach(self, model: Any, tokenizer: Tokenizer, run: RunConfig) -> None:
         """Called once, before training, for objectives that need more than the teacher-forced pass.
@@ -55,14 +58,14 @@ class Objective(nn.Module):
 
     looks_ahead: bool = False  # must it see the whole minibatch, all micro-batches and processes, before `forward`?
 
-    def see(self, output: ModelOutput, batch: Batch) -> None:
+    def see(self, output: ModelOutput, batch: TrainingBatch) -> None:
         """A micro-batch of the coming update, for objectives that look ahead."""
 
     def seen(self) -> None:
         """All of the update's micro-batches have been seen; called on every process."""
 
-    def figures(self, output: ModelOutput, batch: Batch) -> dict[str, Tensor]:
-        """Further scalars for the log, asked for where a line of it is due (``batch.observe``)."""
+    def figures(self, output: ModelOutput, batch: TrainingBatch) -> dict[str, Tensor]:
+        """Further scalars for the log, asked for where a line of it is due (`UpdateContext.observe`)."""
         return {}
 
     def check(self, value: float, update: int) -> None:
@@ -75,23 +78,9 @@ def token_weights(mask: Tensor, reduction: Reduction, dtype: torch.dtype = torch
     return weights / weights.sum(dim=1, keepdim=True).clamp_min(1) if reduction == "example" else weights
 
 
-def smoothed_or_plain(name: str, output: ModelOutput, batch: Batch, key: str, plain: Tensor) -> Tensor:
-    """Label-smoothed log-probabilities ``output.details[key]`` where the batch asks for them, else ``plain``.
-
-    Raises:
-        ConfigError: the model was asked for them and has none.
-    """
-    if not batch.label_smoothing.get(name):
-        return plain
-    if key not in output.details:
-        raise ConfigError(f"This model cannot smooth labels: set label_smoothing of the objective {name} to 0.")
-    return output.details[key]
-
-
-def masked_mean(values: Tensor, output: ModelOutput, batch: Batch) -> Tensor:
+def masked_mean(values: Tensor, output: ModelOutput, batch: TrainingBatch) -> Tensor:
     """The mean of ``values`` (B, T) over the tokens that count."""
-    mask = output.token_mask if output.token_mask is not None else batch.target_mask
-    assert mask is not None
+    mask = output.counted(batch)
     return (values * mask).sum() / mask.sum().clamp_min(1)
 
 
@@ -102,8 +91,11 @@ def reduce(name: str, values: Tensor, mask: Tensor, config: Objective.Config) ->
     ``sentence``: sum over each example's tokens, mean over examples. ``sum``: the plain sum.
     """
     total = (values * token_weights(mask, config.reduction, values.dtype)).sum()
-    if config.reduction == "sum":
-        count = torch.ones((), device=values.device)
-    else:
-        count = mask.sum() if config.reduction == "token" else mask.any(dim=1).sum()
-    return Term(name, total, count.to(values.dtype), config.weight)
+    return Term(name, total, count_of(mask, config.reduction).to(values.dtype), config.weight)
+
+
+def count_of(mask: Tensor, reduction: Reduction) -> Tensor:
+    """What a sum over the tokens of a (B, T) mask is divided by: tokens, examples or, a plain sum, 1."""
+    if reduction == "sum":
+        return torch.ones((), device=mask.device)
+    return mask.sum() if reduction == "token" else mask.any(dim=1).sum()

@@ -21,12 +21,10 @@ from torch import Tensor
 from laconic.config.base import ConfigBase
 from laconic.config.schema import RunConfig, SearchConfig
 from laconic.layers.noise import ExampleNoise, bits, mixed
-from laconic.search.beam import beam_search
-from laconic.search.decode import switched
-from laconic.search.greedy import greedy_search
-from laconic.search.scorers import HypothesesView, Scorer, SpecialIds, build_scorers
+from laconic.search.decode import search_memory, switched
+from laconic.search.scorers import HypothesesView, Scorer, SpecialIds
 from laconic.search.state import select
-from laconic.types import Batch, Hypothesis, Memory, ModelOutput
+from laconic.types import Batch, Hypothesis, Memory, ModelOutput, TrainingBatch, UpdateContext
 
 _SAMPLES = 11  # the key of this use of the examples' noise
 
@@ -59,7 +57,7 @@ def mixed_rows(keys: Tensor, number: int) -> Tensor:
 
 def specials_of(model: Any) -> SpecialIds:
     """The model's special ids."""
-    return SpecialIds(model.unk_id, model.bos_id, model.eos_id, model.pad_id)
+    return SpecialIds(model.unk_id, model.decoder_start_id, model.eos_id, model.pad_id)
 
 
 def beam_config(run: RunConfig, beam_size: int) -> SearchConfig:
@@ -74,35 +72,22 @@ def beam_config(run: RunConfig, beam_size: int) -> SearchConfig:
 @torch.no_grad()
 def search_candidates(model: Any, memory: Memory, config: SearchConfig) -> list[list[Hypothesis]]:
     """The hypotheses of a beam search, best first; fewer than asked for where there are no more."""
-    specials = specials_of(model)
     with _decoding(model), switched(model, config.model):
-        search = beam_search if config.beam_size > 1 else greedy_search
-        return search(
-            model.step,
-            model.start(memory),
-            memory=memory,
-            config=config,
-            specials=specials,
-            scorers=build_scorers(config, specials),
-        )
+        return search_memory(model, memory, config, specials_of(model))
 
 
 @torch.no_grad()
 def draw_candidates(
-    model: Any, memory: Memory, batch: Batch, *, samples: int, max_length: int
+    model: Any, memory: Memory, batch: Batch, context: UpdateContext, *, samples: int, max_length: int
 ) -> list[list[Hypothesis]]:
     """Of each document the greedy summary and then ``samples`` drawn from the model's distribution, UNK left out."""
     specials, count = specials_of(model), samples + 1
     config = SearchConfig(max_length=max_length, length_normalisation="none", forbid_unk=True)
     number = torch.arange(count, device=memory.mask.device)
-    keys = mixed_keys(ExampleNoise.of(batch).examples, number)
+    keys = mixed_keys(ExampleNoise.of(batch, context.noise_seed).examples, number)
     draw = Draw(keys, (number > 0).repeat(memory.batch_size), specials)
     with _decoding(model):
-        wide = widened(memory, count)
-        scorers = [*build_scorers(config, specials), draw]
-        found = greedy_search(
-            model.step, model.start(wide), memory=wide, config=config, specials=specials, scorers=scorers
-        )
+        found = search_memory(model, widened(memory, count), config, specials, [draw])
     # What is cut has no probability of going on: at full length EOS is not asked for, whether it came or not.
     flat = [replace(h, finished=h.finished and len(h.ids) < max_length) for (h,) in found]
     return [flat[first : first + count] for first in range(0, len(flat), count)]
@@ -124,7 +109,12 @@ def widened(memory: Memory, count: int | Sequence[int]) -> Memory:
 
 
 def score_candidates(
-    model: Any, output: ModelOutput, batch: Batch, candidates: Sequence[Sequence[Hypothesis]], weights: Sequence[float]
+    model: Any,
+    output: ModelOutput,
+    batch: Batch,
+    context: UpdateContext,
+    candidates: Sequence[Sequence[Hypothesis]],
+    weights: Sequence[float],
 ) -> Tensor:
     """The model's log-probability of every candidate, documents one after the other: (R,), with gradients.
 
@@ -132,40 +122,32 @@ def score_candidates(
     """
     assert output.memory is not None, "the model leaves its memory"
     counts = [len(own) for own in candidates]
-    targets = _targets(model, [hypothesis for own in candidates for hypothesis in own], batch)
     rows = torch.arange(len(counts)).repeat_interleave(torch.tensor(counts)).to(batch.source_ids.device)
-    assert targets.target_mask is not None
+    targets = _targets(model, [hypothesis for own in candidates for hypothesis in own], batch, rows)
     hint = torch.tensor(weights, device=rows.device, dtype=torch.float32)
-    wide = replace(
-        targets,
-        source_ids=batch.source_ids[rows],
-        source_extended_ids=batch.source_extended_ids[rows],
-        source_mask=batch.source_mask[rows],
-        token_weights=hint.unsqueeze(1) * targets.target_mask if weights else None,
+    asked = UpdateContext(
+        token_weights=hint.unsqueeze(1) * targets.target_mask if weights else None, noise_seed=context.noise_seed
     )
-    return model(wide, widened(output.memory, counts)).gold_log_probs.sum(dim=1)
+    return model(targets, widened(output.memory, counts), asked).gold_log_probs.sum(dim=1)
 
 
-def _targets(model: Any, hypotheses: Sequence[Hypothesis], batch: Batch) -> Batch:
-    """A batch whose targets (R, T) are the hypotheses, with EOS where they end; the sources are still those of
-    ``batch``, and what training asks of its own pass is left out."""
+def _targets(model: Any, hypotheses: Sequence[Hypothesis], batch: Batch, rows: Tensor) -> TrainingBatch:
+    """The documents ``rows`` (R,) of ``batch`` with the hypotheses as targets (R, T), with EOS where they end."""
     ids = [torch.tensor([*h.ids, model.eos_id] if h.finished else h.ids, dtype=torch.int64) for h in hypotheses]
     lengths = torch.tensor([len(row) for row in ids])
     mask = torch.arange(max(1, int(lengths.max()))) < lengths.unsqueeze(1)
     target = torch.full(mask.shape, model.pad_id).masked_scatter(mask, torch.cat(ids))
     known = target.masked_fill(target >= model.vocab_size, model.unk_id)
-    read = torch.cat([torch.full_like(known[:, :1], model.bos_id), known[:, :-1]], dim=1)
+    read = torch.cat([torch.full_like(known[:, :1], model.decoder_start_id), known[:, :-1]], dim=1)
     device = batch.source_ids.device
-    return replace(
-        batch,
+    return TrainingBatch(
+        source_ids=batch.source_ids[rows],
+        source_extended_ids=batch.source_extended_ids[rows],
+        source_mask=batch.source_mask[rows],
+        extended_vocab_size=batch.extended_vocab_size,
         target_ids=target.to(device),
         target_input_ids=read.masked_fill(~mask, model.pad_id).to(device),
         target_mask=mask.to(device),
-        forced_mask=None,
-        indices=[],
-        record_ids=[],
-        label_smoothing={},
-        observe=False,
     )
 
 

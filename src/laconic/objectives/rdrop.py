@@ -24,9 +24,10 @@ from torch import Tensor
 
 from laconic.config.schema import RunConfig
 from laconic.errors import ConfigError
-from laconic.objectives.base import Objective, masked_mean, reduce, smoothed_or_plain
+from laconic.objectives.base import Objective, masked_mean, reduce
+from laconic.objectives.likelihood import smoothed_or_plain
 from laconic.text.base import Tokenizer
-from laconic.types import Batch, ModelOutput, Term
+from laconic.types import PLAIN_PASS, ModelOutput, Term, TrainingBatch, UpdateContext
 
 _CLOSEST = -1e-6  # log-probabilities are kept below this: the logit of 1 is infinite
 _OTHER_NOISE = 0x5DEECE66D  # what the second pass adds to the seed of noise that is not the global generator's
@@ -66,19 +67,18 @@ class RDrop(Objective):
             )
         self._model = (model,)  # in a tuple: not a submodule
 
-    def forward(self, output: ModelOutput, batch: Batch) -> Term:
-        mask = output.token_mask if output.token_mask is not None else batch.target_mask
-        assert mask is not None
+    def forward(self, output: ModelOutput, batch: TrainingBatch, context: UpdateContext = PLAIN_PASS) -> Term:
+        mask = output.counted(batch)
         values = -output.gold_log_probs
         self._divergence = torch.zeros_like(values)
         if torch.is_grad_enabled():
-            seed = None if batch.noise_seed is None else batch.noise_seed ^ _OTHER_NOISE
-            second = self._model[0](replace(batch, noise_seed=seed, observe=False))
+            seed = None if context.noise_seed is None else context.noise_seed ^ _OTHER_NOISE
+            second = self._model[0](batch, context=replace(context, noise_seed=seed, observe=False))
             self._divergence = two_way_divergence(output.gold_log_probs, second.gold_log_probs)
-            own = smoothed_or_plain("nll", second, batch, "smoothed_log_probs", second.gold_log_probs)
+            own = smoothed_or_plain("nll", context.label_smoothing, second, "smoothed_log_probs", second.gold_log_probs)
             values = self.config.alpha * self._divergence - own
         return reduce(self.name, values, mask, self.config)
 
-    def figures(self, output: ModelOutput, batch: Batch) -> dict[str, Tensor]:
+    def figures(self, output: ModelOutput, batch: TrainingBatch) -> dict[str, Tensor]:
         """The mean divergence."""
         return {"r_drop_divergence": masked_mean(self._divergence.detach(), output, batch)}

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from laconic.objectives.base import Objective, masked_mean, reduce
 from laconic.papers.coarse_to_fine import discounted_sums, reinforce_advantages, updated_baseline
-from laconic.types import Batch, ModelOutput, Term
+from laconic.types import PLAIN_PASS, ModelOutput, Term, TrainingBatch, UpdateContext
 
 
 class Reinforce(Objective):
@@ -61,9 +61,8 @@ class Reinforce(Objective):
         self.baseline: Tensor
         self.updates: Tensor
 
-    def forward(self, output: ModelOutput, batch: Batch) -> Term:
-        mask = output.token_mask if output.token_mask is not None else batch.target_mask
-        assert mask is not None
+    def forward(self, output: ModelOutput, batch: TrainingBatch, context: UpdateContext = PLAIN_PASS) -> Term:
+        mask = output.counted(batch)
         policy = output.details.get("policy_log_prob")
         rewards = output.gold_log_probs.detach()
         if policy is None:
@@ -75,9 +74,8 @@ class Reinforce(Objective):
         norm = {"joint": 1.0, "mean": draws, "code": draws**2}[self.config.policy_norm]
         return reduce(self.name, -advantages * policy / norm, mask, self.config)
 
-    def figures(self, output: ModelOutput, batch: Batch) -> dict[str, Tensor]:
+    def figures(self, output: ModelOutput, batch: TrainingBatch) -> dict[str, Tensor]:
         """Mean and spread of the advantages, the first baseline, and the coarse attention's entropy."""
-        assert batch.target_mask is not None
         mask = batch.target_mask
         figures = {"baseline_1": self.baseline[0].clone()}
         if "coarse_entropy" in output.details:
@@ -104,10 +102,9 @@ class Reinforce(Objective):
         return torch.arange(rewards.shape[-1], device=rewards.device).clamp_max(len(self.baseline) - 1)
 
     @torch.no_grad()
-    def see(self, output: ModelOutput, batch: Batch) -> None:
+    def see(self, output: ModelOutput, batch: TrainingBatch) -> None:
         """Remember the rewards of a micro-batch: sums and numbers (2, T) over its targets, and how many targets."""
-        mask = output.token_mask if output.token_mask is not None else batch.target_mask
-        assert mask is not None
+        mask = output.counted(batch)
         values = output.gold_log_probs.detach()
         if "policy_log_prob" not in output.details and self.config.baseline_update == "hard_only":
             return
@@ -136,22 +133,3 @@ class Reinforce(Objective):
         rate = 1.0 if first else self.config.baseline_rate
         self.baseline.copy_(updated_baseline(self.baseline, figures[0], figures[1], rate))
         self.updates += figures[1].any()
-
-
-class CoarseEntropy(Objective):
-    """``weight`` times the mean entropy of the coarse attention: positive sharpens it, negative spreads it (c.41)."""
-
-    class Config(Objective.Config):
-        needs = "coarse_entropy"
-        remedy = "a model that reads chunks: set model.type to coarse_to_fine"
-
-        weight: float = Field(1.0, ge=-100, le=100)
-        reduction: Literal["token", "sentence"] = "sentence"
-
-    config: Config
-    name = "coarse_entropy"
-
-    def forward(self, output: ModelOutput, batch: Batch) -> Term:
-        mask = output.token_mask if output.token_mask is not None else batch.target_mask
-        assert mask is not None
-        return reduce(self.name, output.details["coarse_entropy"], mask, self.config)

@@ -37,7 +37,7 @@ from laconic.objectives.base import Objective
 from laconic.objectives.candidates import beam_config, draw_candidates, score_candidates, search_candidates
 from laconic.objectives.reward import RewardConfig, SummaryReward
 from laconic.text.base import Tokenizer
-from laconic.types import Batch, Hypothesis, ModelOutput, Term
+from laconic.types import PLAIN_PASS, Hypothesis, ModelOutput, Term, TrainingBatch, UpdateContext
 
 Candidates = list[list[Hypothesis]]
 
@@ -88,22 +88,28 @@ class RewardObjective(Objective):
         """Take what candidates need to know of the run."""
 
     @abstractmethod
-    def _candidates(self, output: ModelOutput, batch: Batch) -> Candidates:
+    def _candidates(self, output: ModelOutput, batch: TrainingBatch, context: UpdateContext) -> Candidates:
         """Of each document, best first."""
 
     @abstractmethod
-    def _losses(self, output: ModelOutput, batch: Batch, candidates: Candidates, rewards: list[list[float]]) -> Tensor:
+    def _losses(
+        self,
+        output: ModelOutput,
+        batch: TrainingBatch,
+        context: UpdateContext,
+        candidates: Candidates,
+        rewards: list[list[float]],
+    ) -> Tensor:
         """Of each document, (B,)."""
 
-    def forward(self, output: ModelOutput, batch: Batch) -> Term:
+    def forward(self, output: ModelOutput, batch: TrainingBatch, context: UpdateContext = PLAIN_PASS) -> Term:
         model, _ = self._parts
-        mask = output.token_mask if output.token_mask is not None else batch.target_mask
-        assert mask is not None
+        mask = output.counted(batch)
         count = mask.any(dim=1).sum().to(output.gold_log_probs.dtype)
         if torch.is_grad_enabled():
-            candidates = self._candidates(output, batch)
+            candidates = self._candidates(output, batch, context)
             rewards = self.rewards(batch, candidates)
-            losses = self._losses(output, batch, candidates, rewards)
+            losses = self._losses(output, batch, context, candidates, rewards)
             best = torch.tensor([own[0] for own in rewards])
             self._seen = {f"{self.name}_reward": best.mean()}
         elif model.training:  # only the count is asked for
@@ -114,10 +120,9 @@ class RewardObjective(Objective):
             losses = 1 - output.gold_log_probs.new_tensor(self.rewards(batch, written))
         return Term(self.name, losses.sum(), count, self.config.weight)
 
-    def rewards(self, batch: Batch, candidates: Candidates) -> list[list[float]]:
+    def rewards(self, batch: TrainingBatch, candidates: Candidates) -> list[list[float]]:
         """r of every candidate of every document, against the gold summary and the document as the model reads them."""
         _, tokenizer = self._parts
-        assert batch.target_ids is not None
         found = []
         texts = (batch.target_ids.tolist(), batch.source_extended_ids.tolist(), batch.oov_words)
         for own, gold_ids, source_ids, words in zip(candidates, *texts, strict=True):
@@ -125,7 +130,7 @@ class RewardObjective(Objective):
             found.append([self.reward(tokenizer.decode(each.ids, words), gold, document) for each in own])
         return found
 
-    def figures(self, output: ModelOutput, batch: Batch) -> dict[str, Tensor]:
+    def figures(self, output: ModelOutput, batch: TrainingBatch) -> dict[str, Tensor]:
         """The mean reward of what the model would have written for the last micro-batch."""
         return self._seen
 
@@ -144,11 +149,18 @@ class MinimumRisk(RewardObjective):
     def _prepare(self, run: RunConfig) -> None:
         self._search = beam_config(run, self.config.candidates)
 
-    def _candidates(self, output: ModelOutput, batch: Batch) -> Candidates:
+    def _candidates(self, output: ModelOutput, batch: TrainingBatch, context: UpdateContext) -> Candidates:
         assert output.memory is not None
         return search_candidates(self._parts[0], output.memory, self._search)
 
-    def _losses(self, output: ModelOutput, batch: Batch, candidates: Candidates, rewards: list[list[float]]) -> Tensor:
+    def _losses(
+        self,
+        output: ModelOutput,
+        batch: TrainingBatch,
+        context: UpdateContext,
+        candidates: Candidates,
+        rewards: list[list[float]],
+    ) -> Tensor:
         like, mask = output.gold_log_probs, _mask(candidates).to(output.gold_log_probs.device)
         searched, worth = (
             like.new_zeros(mask.shape).masked_scatter(mask, like.new_tensor(values))
@@ -156,7 +168,7 @@ class MinimumRisk(RewardObjective):
         )
         risk = expected_risk(searched.requires_grad_(), worth, mask, self.config.alpha)
         (slopes,) = torch.autograd.grad(risk.sum(), searched)
-        log_probs = score_candidates(self._parts[0], output, batch, candidates, slopes[mask].tolist())
+        log_probs = score_candidates(self._parts[0], output, batch, context, candidates, slopes[mask].tolist())
         change = torch.zeros_like(searched).masked_scatter(mask, log_probs - log_probs.detach())
         return risk.detach() + (slopes * change).sum(dim=-1)
 
@@ -174,17 +186,24 @@ class SelfCritical(RewardObjective):
     def _prepare(self, run: RunConfig) -> None:
         self._max_length = run.text.max_target_tokens
 
-    def _candidates(self, output: ModelOutput, batch: Batch) -> Candidates:
+    def _candidates(self, output: ModelOutput, batch: TrainingBatch, context: UpdateContext) -> Candidates:
         """The greedy one first."""
         model, samples = self._parts[0], self.config.samples
         assert output.memory is not None
-        return draw_candidates(model, output.memory, batch, samples=samples, max_length=self._max_length)
+        return draw_candidates(model, output.memory, batch, context, samples=samples, max_length=self._max_length)
 
-    def _losses(self, output: ModelOutput, batch: Batch, candidates: Candidates, rewards: list[list[float]]) -> Tensor:
+    def _losses(
+        self,
+        output: ModelOutput,
+        batch: TrainingBatch,
+        context: UpdateContext,
+        candidates: Candidates,
+        rewards: list[list[float]],
+    ) -> Tensor:
         drawn = [own[1:] for own in candidates]
         worth = output.gold_log_probs.new_tensor(rewards)
         hint = (worth[:, :1] - worth[:, 1:]).flatten().tolist()
-        log_probs = score_candidates(self._parts[0], output, batch, drawn, hint)
+        log_probs = score_candidates(self._parts[0], output, batch, context, drawn, hint)
         return self_critical_loss(log_probs.view(len(drawn), -1), worth[:, 1:], worth[:, 0])
 
 

@@ -13,9 +13,9 @@ import torch
 from laconic.config.schema import SearchConfig
 from laconic.search.beam import beam_search
 from laconic.search.greedy import greedy_search
-from laconic.search.scorers import SpecialIds, build_scorers
+from laconic.search.scorers import Scorer, SpecialIds, build_scorers
 from laconic.text.unknown import DROP, UnkRule
-from laconic.types import Batch, Hypothesis
+from laconic.types import Batch, Hypothesis, Memory
 
 
 @torch.inference_mode()
@@ -45,17 +45,9 @@ def decode(
         ModelError: the model gave scores that are not numbers.
     """
     specials = SpecialIds(unk_id, bos_id, eos_id, pad_id, separator_id)
-    greedy = config.beam_size == 1 and not config.shrink_beam
     with switched(model, config.model):
         memory = model.encode(batch)
-        results = (greedy_search if greedy else beam_search)(
-            model.step,
-            model.start(memory),
-            memory=memory,
-            config=config,
-            specials=specials,
-            scorers=build_scorers(config, specials),
-        )
+        results = search_memory(model, memory, config, specials)
     if figures := model.read_figures(memory):
         _note_reading(results, figures, model.chunk_tokens(memory))
     if config.replace_unk:
@@ -64,6 +56,21 @@ def decode(
         for source, hypotheses in zip(source_ids, results, strict=True):
             hypotheses[:] = [without_unk(hypothesis, source, specials, rule) for hypothesis in hypotheses]
     return results
+
+
+def search_memory(
+    model: Any, memory: Memory, config: SearchConfig, specials: SpecialIds, scorers: Sequence[Scorer] = ()
+) -> list[list[Hypothesis]]:
+    """The search over what the encoder left, with the scorers that ``config`` names and then ``scorers``."""
+    greedy = config.beam_size == 1 and not config.shrink_beam
+    return (greedy_search if greedy else beam_search)(
+        model.step,
+        model.start(memory),
+        memory=memory,
+        config=config,
+        specials=specials,
+        scorers=[*build_scorers(config, specials), *scorers],
+    )
 
 
 @contextmanager

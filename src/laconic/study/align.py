@@ -26,7 +26,7 @@ from laconic.metrics.alignment import Links, WordPair, head_counts, head_error_r
 from laconic.models.base import SummarizationModel
 from laconic.search.decode import decode
 from laconic.systems.neural import NeuralSystem
-from laconic.types import Batch, Record
+from laconic.types import Record, TrainingBatch
 
 Spans = Sequence[tuple[int, int]]
 OPPONENT = "opponent"
@@ -211,7 +211,7 @@ def attention_maps(
     collate = Collator(system.tokenizer, system.text)
     for start in range(0, len(order), batch_size):
         chosen = order[start : start + batch_size]
-        batch = collate([pairs[index].example for index in chosen]).to(system.device)
+        batch = collate.pairs([pairs[index].example for index in chosen]).to(system.device)
         maps = _maps(system.model, batch, choices).float().cpu().numpy()
         for row, index in enumerate(chosen):
             steps, positions = len(pairs[index].rows), len(pairs[index].columns)
@@ -221,7 +221,7 @@ def attention_maps(
 
 
 @torch.inference_mode()
-def _maps(model: SummarizationModel, batch: Batch, choices: Sequence[MapChoice]) -> Tensor:
+def _maps(model: SummarizationModel, batch: TrainingBatch, choices: Sequence[MapChoice]) -> Tensor:
     """(L, H, B, T, S), or (maps, B, T, S) for ``choices``."""
     if not choices:
         return model.cross_attentions(batch)

@@ -190,7 +190,7 @@ class NeuralSystem:
             replace(example, target_extended_ids=np.array([*hypothesis.ids, eos_id], dtype=np.int32))
             for example, hypothesis in zip(examples, best, strict=True)
         ]
-        output = self.model(self._collator(forced).to(self.device))
+        output = self.model(self._collator.pairs(forced).to(self.device))
         log_probs = output.details["opponent_log_probs"].float().cpu().numpy()
         for row, hypothesis in zip(log_probs, best, strict=True):
             hypothesis.details["opponent_log_prob"] = row[: len(hypothesis.details["opponent_attention"])]
@@ -204,7 +204,7 @@ class NeuralSystem:
         scores = [0.0] * len(data)
         for start in range(0, len(order), batch_size):
             chosen = order[start : start + batch_size]
-            batch = self._collator([data[index] for index in chosen]).to(self.device)
+            batch = self._collator.pairs([data[index] for index in chosen]).to(self.device)
             sums = self.model(batch).gold_log_probs.double().sum(-1).tolist()
             for index, value in zip(chosen, sums, strict=True):
                 scores[index] = value

@@ -22,7 +22,7 @@ from laconic.data.sampler import BucketSampler, Sampler, SortedSampler, cut_by_n
 from laconic.errors import DataError
 from laconic.layers import noise
 from laconic.training.processes import leave_signals_to_the_parent
-from laconic.types import Batch
+from laconic.types import TrainingBatch
 
 
 class BatchStream:
@@ -31,7 +31,7 @@ class BatchStream:
     def __init__(
         self,
         dataset: Any,
-        collator: Callable[[list[Any]], Batch],
+        collator: Callable[[list[Any]], TrainingBatch],
         config: TrainingConfig,
         *,
         rank: int = 0,
@@ -47,7 +47,7 @@ class BatchStream:
         self.dataset = dataset
         self._sampler = self._new_sampler()
         self.batches_per_epoch = len(self._sampler)
-        self._batches: Iterator[Batch] | None = None
+        self._batches: Iterator[TrainingBatch] | None = None
         if not self.batches_per_epoch:
             raise DataError(
                 f"{len(dataset)} training records make no batch for each of {self._world_size} process(es); "
@@ -76,7 +76,7 @@ class BatchStream:
         )
         self._batches = iter(loader)
 
-    def take(self, epoch: int, position: int) -> list[Batch]:
+    def take(self, epoch: int, position: int) -> list[TrainingBatch]:
         """The micro-batches of one update; the last update of an epoch may have fewer."""
         if self._batches is None:
             self.open(epoch, position)
@@ -146,8 +146,8 @@ def noise_seed(seed: int, update: int, use: int = 1) -> int:
     return int(np.random.SeedSequence([seed, update, 0, use]).generate_state(1, np.uint64)[0])
 
 
-def free_running_mask(size: tuple[int, int]) -> Tensor:
-    """A mask under which the model reads only BOS and its own predictions, as in decoding."""
-    mask = torch.zeros(size, dtype=torch.bool)
+def free_running_mask(like: Tensor) -> Tensor:
+    """A mask (B, T), as ``like``, under which the model reads only BOS and its own predictions, as in decoding."""
+    mask = torch.zeros_like(like, dtype=torch.bool)
     mask[:, :1] = True
     return mask

@@ -41,7 +41,7 @@ from torch import Tensor
 from laconic.errors import DISK_FULL, CheckpointError, DiskFullError
 from laconic.files import flush
 from laconic.models.base import SummarizationModel
-from laconic.models.weights import save_tensors
+from laconic.models.stored import save_tensors
 from laconic.objectives.base import Objective
 from laconic.training.optim import WeightAverage, parameter_names
 

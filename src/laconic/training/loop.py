@@ -79,7 +79,7 @@ class Trainer:
             self.model.switch({"prediction_feed": training.teacher_forcing.feed})
         self.stream = BatchStream(
             parts.train_set,
-            parts.collator,
+            parts.collator.pairs,
             training,
             rank=accelerator.process_index,
             world_size=accelerator.num_processes,
@@ -229,7 +229,7 @@ class Trainer:
             step=self.step,
             tokenizer=self.parts.tokenizer,
             dataset=self.parts.validation_set,
-            collator=self.parts.collator,
+            collator=self.parts.collator.pairs,
         )
 
     def _validation_due(self) -> bool:

@@ -6,7 +6,6 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import torch
 from accelerate import Accelerator
@@ -21,9 +20,10 @@ from laconic.training.batches import forced_mask, noise_seed
 from laconic.training.checkpoint import last_good
 from laconic.training.optim import clip_gradients
 from laconic.training.processes import sum_gradients, sum_over_processes
-from laconic.types import Batch, ModelOutput, Term
+from laconic.types import Batch, ModelOutput, Term, TrainingBatch, UpdateContext
 
 _NAMED_RECORDS = 20
+Ready = tuple[TrainingBatch, UpdateContext]  # a micro-batch on the device, and what is asked of its pass
 
 
 @dataclass(frozen=True)
@@ -74,33 +74,35 @@ class UpdateStep:
             raise ConfigError("All objectives have weight 0; there is nothing to train.")
         return active
 
-    def terms(self, batch: Batch) -> list[Term]:
+    def terms(self, batch: TrainingBatch, context: UpdateContext) -> list[Term]:
         """Forward pass and the active objectives (under autocast for bf16), with their present weights."""
-        return self._terms_of(self._forward(batch), batch)
+        return self._terms_of(self._forward(batch, context), batch, context)
 
-    def _forward(self, batch: Batch) -> ModelOutput:
+    def _forward(self, batch: TrainingBatch, context: UpdateContext) -> ModelOutput:
         with self._autocast():
-            return self.model(batch)
+            return self.model(batch, context=context)
 
     def _autocast(self) -> torch.autocast:
         low = self.run.training.precision == "bf16"
         return torch.autocast(self.accelerator.device.type, torch.bfloat16, enabled=low)
 
-    def _terms_of(self, output: ModelOutput, batch: Batch) -> list[Term]:
+    def _terms_of(self, output: ModelOutput, batch: TrainingBatch, context: UpdateContext) -> list[Term]:
         with self._autocast():  # for those that ask the model again
-            terms = [objective(output, batch) for objective in self.active]
+            terms = [objective(output, batch, context) for objective in self.active]
         return [replace(term, weight=self._weights.get(term.name, term.weight)) for term in terms]
 
-    def __call__(self, batches: Sequence[Batch], update: int, flags: Sequence[float], out: Path) -> UpdateFigures:
+    def __call__(
+        self, micro_batches: Sequence[TrainingBatch], update: int, flags: Sequence[float], out: Path
+    ) -> UpdateFigures:
         """Compute the gradients of the update after ``update`` completed ones.
 
         Raises:
             TrainingError: loss or gradient norm is not finite, or an objective's check fails; nothing has been stepped.
         """
         device = self.accelerator.device
-        tokens = sum(int(batch.target_mask.sum()) for batch in batches if batch.target_mask is not None)
-        last = len(batches) - 1
-        batches = [self._ready(batch, update, last=n == last) for n, batch in enumerate(batches)]
+        tokens = sum(int(batch.target_mask.sum()) for batch in micro_batches)
+        last = len(micro_batches) - 1
+        batches = [self._ready(batch, update, last=n == last) for n, batch in enumerate(micro_batches)]
         several = len(batches) > 1 or self.accelerator.num_processes > 1
         # One count: divide the summed gradients. More: each objective's is needed before the backward pass.
         late = several and self._one_count()
@@ -110,13 +112,13 @@ class UpdateStep:
         seen = torch.zeros(len(self.active), device=device)
         losses: list[Tensor] = []
         observed: dict[str, Tensor] = {}
-        for batch in batches:
-            output = self._forward(batch)
+        for batch, context in batches:
+            output = self._forward(batch, context)
             if len(batches) == 1:
                 _show(ahead, output, batch)
                 _shown(ahead)
-            terms = self._terms_of(output, batch)
-            if batch.observe:
+            terms = self._terms_of(output, batch, context)
+            if context.observe:
                 observed = self._observed(output, batch)
             weights = [term.weight for term in terms]
             own = torch.stack([term.count.detach().float() for term in terms])
@@ -145,22 +147,21 @@ class UpdateStep:
             objective.check(values[objective.name], update + 1)
         total = sum(weight * value for weight, value in zip(weights, values.values(), strict=True))
         if not (math.isfinite(total) and math.isfinite(numbers[size])):
-            self._refuse(total, numbers[size], batches, losses, update, out)
+            self._refuse(total, numbers[size], micro_batches, losses, update, out)
         return UpdateFigures(total, values, numbers[size], int(numbers[size + 1]), numbers[size + 2 :], details)
 
     @torch.no_grad()
-    def _observed(self, output: ModelOutput, batch: Batch) -> dict[str, Tensor]:
+    def _observed(self, output: ModelOutput, batch: TrainingBatch) -> dict[str, Tensor]:
         """The scalars that model and objectives have for the log, on the device."""
         found = dict(output.figures)
         for objective in self.active:
             found |= objective.figures(output, batch)
         return found
 
-    def _ready(self, batch: Batch, update: int, *, last: bool) -> Batch:
-        """The batch on the device, with what model and objectives may ask of the update: coins of teacher forcing,
-        the loss's token weights, label smoothing, a seed for noise of the model's own, and whether the log looks."""
-        training = self.run.training
-        assert batch.target_ids is not None, "a training record without a summary passed the readers"
+    def _ready(self, batch: TrainingBatch, update: int, *, last: bool) -> Ready:
+        """The batch on the device, and what the update wants of model and objectives: the scheduled-sampling mask, a
+        seed for noise of the model's own, whether the log looks, and what the objectives want."""
+        training, device = self.run.training, self.accelerator.device
         mask = forced_mask(
             training.teacher_forcing,
             (batch.target_ids.shape[0], batch.target_ids.shape[1]),
@@ -168,23 +169,22 @@ class UpdateStep:
             update=update,
             examples=batch.indices,
         )
-        hints: list[Any] = [o for o in self.active if hasattr(o, "token_weights")]
-        batch = replace(
-            batch,
-            forced_mask=mask,
-            token_weights=hints[0].token_weights(batch) if hints else None,
-            label_smoothing={o.name: getattr(o.config, "label_smoothing", 0.0) for o in self.active},
+        batch = batch.to(device, non_blocking=True)
+        context = UpdateContext(
+            forced_mask=None if mask is None else mask.to(device, non_blocking=True),
             noise_seed=noise_seed(training.seed, update),
             observe=last and (update + 1) % training.log_every == 0,
         )
-        return batch.to(self.accelerator.device, non_blocking=True)
+        for objective in self.active:
+            context = objective.wants(batch, context)
+        return batch, context
 
     def _one_count(self) -> bool:
         """Are the active objectives divided by the same number?"""
         counts = {o.config.reduction if o.counts_words else o.name for o in self.active}
         return len(self.active) == 1 or (len(counts) == 1 and all(o.counts_words for o in self.active))
 
-    def _look(self, batches: Sequence[Batch], ahead: Sequence[Objective]) -> Tensor:
+    def _look(self, batches: Sequence[Ready], ahead: Sequence[Objective]) -> Tensor:
         """The objectives' counts over several micro-batches, by a forward pass without gradients that is shown to those
         that look ahead.
 
@@ -193,9 +193,9 @@ class UpdateStep:
         """
         counts = []
         with torch.no_grad(), torch.random.fork_rng(devices=self._devices()):
-            for batch in batches:
-                output = self._forward(batch)
-                counts.append(torch.stack([term.count.float() for term in self._terms_of(output, batch)]))
+            for batch, context in batches:
+                output = self._forward(batch, context)
+                counts.append(torch.stack([term.count.float() for term in self._terms_of(output, batch, context)]))
                 _show(ahead, output, batch)
         _shown(ahead)
         return self._shared(torch.stack(counts).sum(0))
@@ -228,7 +228,7 @@ class UpdateStep:
         )
 
 
-def _show(ahead: Sequence[Objective], output: ModelOutput, batch: Batch) -> None:
+def _show(ahead: Sequence[Objective], output: ModelOutput, batch: TrainingBatch) -> None:
     for objective in ahead:
         objective.see(output, batch)
 

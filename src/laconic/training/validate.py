@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -26,7 +26,7 @@ from laconic.training.batches import free_running_mask
 from laconic.training.checkpoint import TrainState
 from laconic.training.processes import sum_over_processes
 from laconic.training.step import UpdateStep
-from laconic.types import Batch, references_of
+from laconic.types import PLAIN_PASS, TrainingBatch, UpdateContext, references_of
 
 LOWER_IS_BETTER = {"val_loss_tf": True, "val_loss_free": True, "rouge1": False, "rouge2": False, "rougeL": False}
 
@@ -41,7 +41,7 @@ class Validator:
     step: UpdateStep
     tokenizer: Tokenizer
     dataset: EncodedDataset
-    collator: Callable[[Sequence[Any]], Batch]
+    collator: Callable[[Sequence[Any]], TrainingBatch]
 
     def __call__(self) -> dict[str, float]:
         """All values asked for, by name.
@@ -69,13 +69,10 @@ class Validator:
         table = torch.zeros(len(names) + 1, 4, dtype=torch.float64, device=self.step.accelerator.device)
         for indices in self._mine(len(self.dataset)):
             batch = self._batch(indices)
-            assert batch.target_ids is not None
-            assert batch.target_mask is not None
             table[-1, 0] += float(batch.target_mask.sum())
-            if free:
-                size = (batch.target_ids.shape[0], batch.target_ids.shape[1])
-                batch = replace(batch, forced_mask=free_running_mask(size))
-            for term in self.step.terms(batch.to(table.device)):
+            batch = batch.to(table.device)
+            context = UpdateContext(forced_mask=free_running_mask(batch.target_mask)) if free else PLAIN_PASS
+            for term in self.step.terms(batch, context):
                 figures = torch.stack([term.sum.double(), term.count.double()])
                 rest = term.sum.new_tensor([term.weight, 1.0]).double()
                 table[names.index(term.name)] += torch.cat([figures, rest])
@@ -126,7 +123,7 @@ class Validator:
         words = batch.oov_words or [[] for _ in indices]
         return [tokenizer.decode(best[0].ids, own) for best, own in zip(found, words, strict=True)]
 
-    def _batch(self, indices: Sequence[int]) -> Batch:
+    def _batch(self, indices: Sequence[int]) -> TrainingBatch:
         return self.collator([self.dataset[index] for index in indices])
 
     def _mine(self, count: int) -> Iterator[list[int]]:

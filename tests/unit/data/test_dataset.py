@@ -17,7 +17,7 @@ from laconic.data.dataset import EncodedDataset, Example, encode_documents
 from laconic.data.sampler import BucketSampler
 from laconic.errors import ConfigError, DataError
 from laconic.text.tokenizer import WordTokenizer
-from laconic.types import Record
+from laconic.types import Record, TrainingBatch
 
 TOKENIZER = WordTokenizer(WordTokenizer.Config(min_frequency=1))
 TOKENIZER.train(["the cat sat on a mat ."])
@@ -78,13 +78,10 @@ def test_batches_equal_the_reference(pairs, limits, narrower, specials, eos, cop
     ).limits(*limits)
     config = TextConfig(max_source_tokens=limits[0], max_target_tokens=limits[1], **options)
     wanted = [reference(source, target, config) for source, target in pairs]
-    batch = Collator(TOKENIZER, config)([built[index] for index in range(len(pairs))])
+    batch = Collator(TOKENIZER, config).pairs([built[index] for index in range(len(pairs))])
     width = max(len(source) for source, _, _ in wanted)
     steps = max(len(target) for _, target, _ in wanted)
     assert batch.source_ids.shape == (len(pairs), width)
-    assert batch.target_ids is not None
-    assert batch.target_input_ids is not None
-    assert batch.target_mask is not None
     assert batch.target_ids.shape == (len(pairs), steps)
     assert batch.extended_vocab_size == V + max(len(words) for _, _, words in wanted)
     for row, (source, target, words) in enumerate(wanted):
@@ -106,13 +103,11 @@ def test_dtypes_and_bookkeeping() -> None:
     assert batch.source_ids.dtype == batch.source_extended_ids.dtype == torch.int64
     assert batch.source_mask.dtype == torch.bool
     assert (batch.record_ids, batch.indices) == (["1", "0"], [1, 0])
-    assert batch.forced_mask is None
 
 
 def test_without_summaries_there_are_no_targets() -> None:
     batch = Collator(TOKENIZER)([dataset([("the cat", ""), ("a mat", "x")])[i] for i in (0, 1)])
-    assert batch.target_ids is None
-    assert batch.target_mask is None
+    assert not isinstance(batch, TrainingBatch)
     examples, texts = encode_documents(["The zyxt sat", "a cat"], TOKENIZER, TextConfig(max_source_tokens=2))
     assert Collator(TOKENIZER)(examples).oov_words == [["zyxt"], []]
     assert texts[0].offsets == ((0, 3), (4, 8))

@@ -18,6 +18,7 @@ from laconic.layers.vocabulary import BorrowedProjection
 from laconic.models.bart import BartSummarizer
 from laconic.models.folder import load_model_folder, save_model_folder
 from laconic.text.tokenizer import WordTokenizer
+from laconic.types import UpdateContext
 from tiny_bart import UNK, architecture, copying_bart, source_batch
 
 COPYING = ["attentional", "guided", "correlational"]
@@ -29,7 +30,6 @@ def test_training_keeps_no_logits_for_the_backward_pass(head: str, monkeypatch: 
     vocabulary, rows = 4000, 11  # real target tokens
     monkeypatch.setattr("laconic.kernels.vocabulary._CHUNK_ELEMENTS", 2 * vocabulary)
     model, batch = copying_bart(head, vocab_size=vocabulary).train(), source_batch()
-    assert batch.target_mask is not None
     assert int(batch.target_mask.sum()) == rows
     kept: list[tuple[int, ...]] = []
     own = {parameter.shape for parameter in model.parameters()}
@@ -61,13 +61,11 @@ def test_the_projection_owns_nothing_and_follows_its_network() -> None:
 def test_a_batch_that_weighs_words_trains_as_without_the_hint() -> None:
     """What a word will weigh in the loss is a hint for speed: the gradients are the same."""
     model, batch = copying_bart("vocabulary").train(), source_batch()
-    assert batch.target_mask is not None
     weights = torch.linspace(0.5, 1.5, 15).double().view(3, 5)
     found = []
     for hint in (None, weights, weights.flip(0)):
         model.zero_grad()
-        batch.token_weights = hint
-        (model(batch).gold_log_probs * weights).sum().backward()
+        (model(batch, context=UpdateContext(token_weights=hint)).gold_log_probs * weights).sum().backward()
         found.append(model.network.model.shared.weight.grad.clone())
     torch.testing.assert_close(found[1], found[0], atol=1e-11, rtol=0)
     torch.testing.assert_close(found[2], found[0], atol=1e-11, rtol=0)

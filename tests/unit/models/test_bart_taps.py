@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import weakref
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,9 +15,9 @@ from laconic.layers.transformer import mean_attention
 from laconic.models import bart as bart_module
 from laconic.models.bart import BartSummarizer
 from laconic.models.bart_attention import Tap
-from laconic.models.family import FAMILY
+from laconic.models.stored import FAMILY
 from laconic.papers import coconet
-from laconic.types import Batch
+from laconic.types import Batch, UpdateContext
 from samples import gradients
 from tiny_bart import EOS, copying_bart, reference_of, source_batch, theirs
 from trees import tensors_on
@@ -29,8 +28,11 @@ COPYING = ["attentional", "guided", "correlational"]
 
 def seen(model: BartSummarizer, batch: Batch) -> tuple[Any, Any]:
     """The taps of a teacher-forced pass: the last encoder layer's and the copying layer's."""
-    memory = model.encode(batch)
-    return memory.extra["last_layer"], model._forced(batch, memory).tap(0)
+    memory, tap = model.encode(batch), Tap(model._last_encoder_layer.self_attn)
+    model.network.get_encoder()(input_ids=batch.source_ids, attention_mask=batch.source_mask, taps=[tap])
+    encoder = tap.taken(batch.source_mask)
+    assert all(map(torch.equal, memory.extra["captured"], (encoder.queries, encoder.keys)))
+    return encoder, model._forced(batch, memory).captured[1]
 
 
 @pytest.mark.parametrize("kind", FAMILY)
@@ -70,10 +72,10 @@ def test_a_step_of_several_beams_gives_their_queries_side_by_side() -> None:
     with torch.no_grad():
         state = model.start(model.encode(batch))
         decoded, state = model._advance(torch.full((3,), EOS), state)
-        one = decoded.tap(0)
+        one = decoded.captured[1]
         state = model.start(model.encode(batch))
         state["cache"] = [tuple(x.repeat_interleave(2, 0) for x in layer) for layer in state["cache"]]
-        two = model._advance(torch.full((6,), EOS), state)[0].tap(0)
+        two = model._advance(torch.full((6,), EOS), state)[0].captured[1]
     assert two.queries.shape == (3, 2, 4, 4)
     torch.testing.assert_close(two.queries, one.queries.expand(-1, 2, -1, -1), **TIGHT)
     torch.testing.assert_close(two.state, one.state.expand(-1, 2, -1), **TIGHT)
@@ -169,7 +171,7 @@ def test_reentrant_checkpointing_is_refused_where_taps_are_read() -> None:
 def test_own_words_need_the_cache_that_checkpointed_layers_do_not_keep() -> None:
     model, batch = copying_bart(options={"gradient_checkpointing": True}).train(), source_batch()
     with pytest.raises(ConfigError, match="gradient_checkpointing to false"):
-        model(replace(batch, forced_mask=torch.zeros_like(batch.target_mask)))
+        model(batch, context=UpdateContext(forced_mask=torch.zeros_like(batch.target_mask)))
 
 
 def test_layers_that_are_left_out_now_and_then_are_refused() -> None:
@@ -185,8 +187,8 @@ def test_the_weights_are_those_before_dropout(head: str) -> None:
     model, batch = copying_bart(head, attention_dropout=0.5).train(), source_batch()
     torch.manual_seed(1)
     memory = model.encode(batch)
-    last = memory.extra["last_layer"]
-    semantic = coconet.mean_attention(last.queries, last.keys, memory.mask) * memory.mask.unsqueeze(-1)
+    queries, keys = memory.extra["captured"]
+    semantic = coconet.mean_attention(queries, keys, memory.mask) * memory.mask.unsqueeze(-1)
     torch.testing.assert_close(semantic.sum(-1), memory.mask.double(), **TIGHT)
     output = model(batch)
     torch.testing.assert_close(output.attention.sum(-1), torch.ones(3, 5).double(), **TIGHT)
@@ -207,10 +209,12 @@ def test_a_compiled_pass_gives_the_same_numbers(head: str, backend: str) -> None
 @pytest.mark.parametrize("head", ["vocabulary", "pointer", *COPYING])
 def test_sources_and_summaries_past_the_position_table_are_refused(head: str) -> None:
     model = copying_bart(head)
-    with pytest.raises(DataError, match=r"A source of 41 tokens does not fit this model, which reads 40; set text\."):
+    with pytest.raises(
+        DataError, match=r"A source of 41 tokens is longer than the 40 that this model reads: set text\."
+    ):
         model(source_batch((41, 3, 2)))
     batch = source_batch()
     batch.target_ids = torch.full((3, 41), 5)
     batch.target_mask = torch.ones(3, 41, dtype=torch.bool)
-    with pytest.raises(DataError, match="A summary of 41 tokens does not fit this model, which reads 40"):
+    with pytest.raises(DataError, match="A summary of 41 tokens is longer than the 40 that this model reads"):
         model(batch)

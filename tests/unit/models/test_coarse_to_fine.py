@@ -27,7 +27,7 @@ from laconic.papers.coarse_to_fine import (
 )
 from laconic.search.decode import decode
 from laconic.training.batches import noise_seed
-from laconic.types import Batch
+from laconic.types import ModelOutput, TrainingBatch, UpdateContext
 from samples import VOCAB, random_batch
 
 LENGTHS = (23, 9, 1, 16)
@@ -51,12 +51,17 @@ def make(draws: int = 1, **options: Any) -> CoarseToFine:
     return build("model", MODELS, spec, vocab_size=VOCAB).double()
 
 
-def documents(seed: int = 9) -> Batch:
-    return replace(random_batch(LENGTHS, (6, 4, 2, 5), vocab_size=VOCAB), noise_seed=seed, indices=[7, 3, 12, 5])
+def documents() -> TrainingBatch:
+    return replace(random_batch(LENGTHS, (6, 4, 2, 5), vocab_size=VOCAB), indices=[7, 3, 12, 5])
 
 
-def loss_of(model: CoarseToFine, batch: Batch) -> Tensor:
-    output = model(batch)
+def passed(model: CoarseToFine, batch: TrainingBatch, seed: int = 9) -> ModelOutput:
+    """A teacher-forced pass with the noise of an update."""
+    return model(batch, context=UpdateContext(noise_seed=seed))
+
+
+def loss_of(model: CoarseToFine, batch: TrainingBatch) -> Tensor:
+    output = passed(model, batch)
     rewards = output.gold_log_probs.detach()
     return output.gold_log_probs.sum() + (output.details["policy_log_prob"] * rewards).sum()
 
@@ -111,7 +116,7 @@ def test_rows_encoded_are_the_distinct_chunks_drawn(monkeypatch: pytest.MonkeyPa
             return trace
 
         monkeypatch.setattr(model, "_run", run)
-        model(batch)
+        passed(model, batch)
         assert len(set(spy.read)) == len(drawn)
         assert set(spy.read) == drawn
         assert len(spy.read) == len(drawn) * (2 if mode == "replay" else 1)
@@ -150,7 +155,7 @@ def test_a_longer_document_with_the_same_draws_costs_no_more(monkeypatch: pytest
         mask = torch.ones_like(ids, dtype=torch.bool)
         spy.read.clear()
         with torch.no_grad():
-            model(replace(batch, source_ids=ids, source_extended_ids=ids, source_mask=mask))
+            passed(model, replace(batch, source_ids=ids, source_extended_ids=ids, source_mask=mask))
         counts.append(len(spy.read))
     assert counts[0] == counts[1] == counts[2] or max(counts) <= 6  # at most one chunk a step, however many there are
 
@@ -208,7 +213,8 @@ def test_noise_belongs_to_the_example(monkeypatch: pytest.MonkeyPatch) -> None:
     )
     for mode in ("full", "lazy", "replay"):
         model = make(2, encode=mode)
-        torch.testing.assert_close(model(turned).gold_log_probs, model(batch).gold_log_probs[order], atol=1e-12, rtol=0)
+        found, wanted = passed(model, turned).gold_log_probs, passed(model, batch).gold_log_probs[order]
+        torch.testing.assert_close(found, wanted, atol=1e-12, rtol=0)
 
 
 # --------------------------------------------------------------------------- the policy gradient
@@ -245,7 +251,7 @@ def test_the_policy_gradient_is_that_of_the_expected_reward() -> None:
     for ways in itertools.product(range(3), repeat=2):
         picks = [torch.tensor([[way]]) for way in ways]
         keys = torch.zeros(1, dtype=torch.int64)
-        model._run = lambda *a, p=picks, k=keys, **kw: keep(a[0], a[1], k, a[3], p)  # type: ignore[method-assign]
+        model._run = lambda *a, p=picks, k=keys, **kw: keep(a[0], a[1], k, a[3], a[4], p)  # type: ignore[method-assign]
         reinforce.baseline.zero_()
         output = model(batch)
         log_prob = output.details["policy_log_prob"].sum()
@@ -372,7 +378,7 @@ def test_a_document_of_one_word_and_chunks_shorter_than_the_filter(
 def test_more_chunks_to_read_than_there_are() -> None:
     model = make(attention={"read": 50}).eval()
     with torch.no_grad():
-        assert bool(model(documents()).gold_log_probs.isfinite().all())
+        assert bool(passed(model, documents()).gold_log_probs.isfinite().all())
 
 
 def test_switches_and_what_they_refuse() -> None:
@@ -394,11 +400,11 @@ def test_switches_and_what_they_refuse() -> None:
 
 def test_soft_and_hard_minibatches_alternate_alike_everywhere() -> None:
     model = make(alternate=0.5)
-    kinds = ["policy_log_prob" in model(documents(seed)).details for seed in range(30)]
+    kinds = ["policy_log_prob" in passed(model, documents(), seed).details for seed in range(30)]
     assert 6 < sum(kinds) < 24
     other = make(alternate=0.5)  # another process: the same coins
-    assert kinds == ["policy_log_prob" in other(documents(seed)).details for seed in range(30)]
-    steps = make(alternate=0.5, alternate_unit="step")(documents()).details["policy_log_prob"]
+    assert kinds == ["policy_log_prob" in passed(other, documents(), seed).details for seed in range(30)]
+    steps = passed(make(alternate=0.5, alternate_unit="step"), documents()).details["policy_log_prob"]
     assert bool((steps[0] == 0).any())
     assert bool((steps[0] < 0).any())
 

@@ -16,7 +16,7 @@ from laconic.errors import ConfigError
 from laconic.layers.copying.base import GoldTokens
 from laconic.models.base import SummarizationModel
 from laconic.search.decode import decode
-from laconic.types import Batch, ModelOutput
+from laconic.types import PLAIN_PASS, Batch, ModelOutput, TrainingBatch, UpdateContext
 from samples import EOS, PAD, UNK, VOCAB, gradients, one_example, random_batch, randomise
 
 BASE: dict[str, Any] = {
@@ -69,11 +69,11 @@ def model_of(name: str = "transformer", *, vocab_size: int = VOCAB, **options: A
     return model
 
 
-def loss_of(output: ModelOutput, batch: Batch, weight: float) -> Tensor:
-    nll = build("objective", OBJECTIVES, {"type": "nll"})(output, batch)
+def loss_of(output: ModelOutput, batch: TrainingBatch, weight: float, context: UpdateContext = PLAIN_PASS) -> Tensor:
+    nll = build("objective", OBJECTIVES, {"type": "nll"})(output, batch, context)
     loss = nll.sum / nll.count
     if weight:
-        other = build("objective", OBJECTIVES, {"type": "opponent"})(output, batch)
+        other = build("objective", OBJECTIVES, {"type": "opponent"})(output, batch, context)
         loss = loss + weight * other.sum / other.count
     return loss
 
@@ -120,9 +120,8 @@ def trained(spec: dict[str, Any], weight: float | None, steps: int = 4) -> tuple
     losses = []
     for step in range(steps):
         optimizer.zero_grad()
-        ready = replace(batch, noise_seed=step)
-        output = model(ready)
-        loss = loss_of(output, ready, weight or 0.0)
+        output = model(batch, context=UpdateContext(noise_seed=step))
+        loss = loss_of(output, batch, weight or 0.0)
         if weight == 0.0:  # also through the graph: a term that counts nothing
             loss = loss + 0.0 * output.details["opponent_log_probs"].sum()
         loss.backward()
@@ -145,14 +144,15 @@ def test_lambda_zero_trains_the_base_as_the_baseline() -> None:
 def test_the_branch_has_dropout_of_its_own() -> None:
     model = built(BASE | {"opponent": OPPONENT | {"dropout": 0.5}}).train()
     batch = random_batch()
-    first, again, other = (model(replace(batch, noise_seed=seed)) for seed in (1, 1, 2))
+    first, again, other = (model(batch, context=UpdateContext(noise_seed=seed)) for seed in (1, 1, 2))
     key = "opponent_log_probs"
     assert torch.equal(first.details[key], again.details[key])
     assert not torch.equal(first.details[key], other.details[key])
     assert torch.equal(first.gold_log_probs, other.gold_log_probs)
     with torch.no_grad():
         model.eval()
-        assert torch.equal(model(replace(batch, noise_seed=1)).details[key], model(batch).details[key])
+        seeded = model(batch, context=UpdateContext(noise_seed=1))
+        assert torch.equal(seeded.details[key], model(batch).details[key])
 
 
 # ------------------------------------------------------------------------- what the equations say
@@ -169,9 +169,9 @@ def test_softmin_is_a_sign_of_its_matrix() -> None:
         torch.manual_seed(1)
         batch, losses = random_batch(seed=2), []
         for step in range(8):
-            ready = replace(batch, noise_seed=step, label_smoothing={"nll": 0.1, "opponent": 0.1})
+            context = UpdateContext(noise_seed=step, label_smoothing=0.1, opponent_smoothing=0.1)
             optimizer.zero_grad()
-            loss = loss_of(model(ready), ready, 0.4)
+            loss = loss_of(model(batch, context=context), batch, 0.4, context)
             loss.backward()
             torch.nn.utils.clip_grad_norm_(model.parameters(), 0.5)
             optimizer.step()
@@ -319,8 +319,11 @@ SEARCH = {"max_length": 3, "min_length": 0, "length_normalisation": "predicted",
 def joint_of(model: SummarizationModel, batch: Batch, words: tuple[int, ...], weight: float) -> float:
     """J a word of a summary, END included, by the teacher-forced pass."""
     target = torch.tensor([[*words, EOS]])
-    ready = replace(
-        batch,
+    ready = TrainingBatch(
+        batch.source_ids,
+        batch.source_extended_ids,
+        batch.source_mask,
+        batch.extended_vocab_size,
         target_ids=target,
         target_input_ids=torch.cat([torch.tensor([[2]]), target[:, :-1]], dim=1),
         target_mask=torch.ones_like(target, dtype=torch.bool),
@@ -410,7 +413,7 @@ def test_own_words_and_the_opponent() -> None:
         heads = torch.ones_like(batch.target_mask)
         heads[:, -1] = False  # one step of its own, the last input
         key = "opponent_log_probs"
-        forced, mixed = model(batch).details[key], model(replace(batch, forced_mask=heads)).details[key]
+        forced, mixed = (model(batch, context=UpdateContext(forced_mask=m)).details[key] for m in (None, heads))
         torch.testing.assert_close(mixed[:, :-1], forced[:, :-1], **EXACT)
         assert mixed.isfinite().all()
 

@@ -12,6 +12,7 @@ from laconic.config.names import MODELS, OBJECTIVES, build
 from laconic.errors import ConfigError
 from laconic.kernels import dispatch
 from laconic.models.distraction import Distraction
+from laconic.types import UpdateContext
 from samples import BOS, EOS, PAD, UNK, VOCAB, gradients, one_example, random_batch, randomise
 
 EXACT = {"atol": 1e-12, "rtol": 0}
@@ -230,12 +231,12 @@ def test_the_models_own_switch() -> None:
 
 def test_sampling_feeds_itself() -> None:
     model, batch = model_of(), random_batch((7, 5), (6, 6))
-    batch.forced_mask = torch.zeros_like(batch.target_mask)
+    own = UpdateContext(forced_mask=torch.zeros_like(batch.target_mask))
     model.switch({"prediction_feed": "sample"})
     results = []
     for seed in (0, 0, 1):
         torch.manual_seed(seed)
-        results.append(model(batch).gold_log_probs)
+        results.append(model(batch, context=own).gold_log_probs)
     assert torch.equal(results[0], results[1])
     assert not torch.equal(results[0], results[2])
 

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from laconic.kernels import vocabulary
-from laconic.objectives.nll import NegativeLogLikelihood
+from laconic.objectives.likelihood import NegativeLogLikelihood
+from laconic.types import PLAIN_PASS
 from samples import random_batch, tiny_seq2seq
 
 
@@ -28,9 +29,7 @@ def test_no_second_projection(
     model = tiny_seq2seq(head={"type": head}, unk_loss=unk_loss).float()
     objective = NegativeLogLikelihood(NegativeLogLikelihood.Config(reduction=reduction, label_smoothing=smoothing))
     batch = random_batch()
-    assert batch.target_ids is not None
     batch.target_ids[0, 0] = model.unk_id
-    batch.token_weights = objective.token_weights(batch)
-    batch.label_smoothing = {"nll": smoothing}
-    term = objective(model(batch), batch)
+    context = objective.wants(batch, PLAIN_PASS)
+    term = objective(model(batch, context=context), batch, context)
     (term.sum / term.count).backward()

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from laconic.config.schema import SearchConfig
 from laconic.models.seq2seq import Seq2Seq
 from laconic.search.decode import decode
-from laconic.types import Batch, Hypothesis
+from laconic.types import Batch, Hypothesis, TrainingBatch, UpdateContext
 from samples import (
     ATTENTION,
     BOS,
@@ -48,14 +48,11 @@ def model_of(name: str, seed: int = 0) -> Seq2Seq:
     return model
 
 
-def batch_of(ratio: float | str, seed: int = 3) -> Batch:
+def batch_of(ratio: float | str, seed: int = 3) -> tuple[TrainingBatch, UpdateContext]:
     batch = random_batch((7, 4, 2), (8, 6, 7), seed=seed)
     size = batch.target_mask.shape
-    if ratio == "mixed":
-        batch.forced_mask = torch.rand(size, generator=torch.Generator().manual_seed(seed)) < 0.5
-    elif ratio is not None:
-        batch.forced_mask = torch.full(size, bool(ratio))
-    return batch
+    mixed = torch.rand(size, generator=torch.Generator().manual_seed(seed)) < 0.5
+    return batch, UpdateContext(forced_mask=mixed if ratio == "mixed" else torch.full(size, bool(ratio)))
 
 
 class OwnWords:
@@ -75,10 +72,10 @@ class OwnWords:
 @pytest.mark.parametrize("ratio", [0.0, 1.0, "mixed"])
 @pytest.mark.parametrize("name", MODELS)
 def test_the_same_coins_give_the_same_bits(name: str, ratio: float | str) -> None:
-    model, batch = model_of(name), batch_of(ratio)
-    output, grads = backward(model, batch)
+    model, asked = model_of(name), batch_of(ratio)
+    output, grads = backward(model, *asked)
     torch.manual_seed(99)  # no hidden randomness
-    again, again_grads = backward(model, batch)
+    again, again_grads = backward(model, *asked)
     assert torch.equal(output.gold_log_probs, again.gold_log_probs)
     assert_same(again_grads, grads, 0.0)
 
@@ -86,7 +83,8 @@ def test_the_same_coins_give_the_same_bits(name: str, ratio: float | str) -> Non
 @pytest.mark.parametrize("name", MODELS)
 def test_coins_matter(name: str) -> None:
     model = model_of(name)
-    results = [model(batch_of(ratio)).gold_log_probs for ratio in (0.0, "mixed", 1.0)]
+    asked = [batch_of(ratio) for ratio in (0.0, "mixed", 1.0)]
+    results = [model(batch, context=context).gold_log_probs for batch, context in asked]
     assert (results[0] - results[2]).abs().max() > 1e-3
     assert (results[1] - results[2]).abs().max() > 1e-3
     assert torch.equal(results[0][:, 0], results[2][:, 0]), "the first input is BOS whatever the coin says"
@@ -95,26 +93,28 @@ def test_coins_matter(name: str) -> None:
 @pytest.mark.parametrize("name", MODELS)
 def test_coins_are_per_example(name: str) -> None:
     """A row's result depends on its own coins only, and on no companion."""
-    model, batch = model_of(name), batch_of("mixed")
-    output = model(batch)
+    model, (batch, context) = model_of(name), batch_of("mixed")
+    output = model(batch, context=context)
     for b in range(3):
-        alone = model(one_example(batch, b)).gold_log_probs[0]
+        one = one_example(batch, b)
+        coins = context.forced_mask[b : b + 1, : one.target_ids.shape[1]]
+        alone = model(one, context=UpdateContext(forced_mask=coins)).gold_log_probs[0]
         torch.testing.assert_close(alone, output.gold_log_probs[b, : len(alone)], atol=1e-12, rtol=0)
 
 
 def test_words_are_chosen_only_where_a_coin_asks_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
     """g.2: no projection for a step whose successor is forced, for the last step, or for padding."""
-    own, model, batch = OwnWords(monkeypatch), model_of("coverage"), batch_of(1.0)
-    model(batch)
+    own, model, (batch, context) = OwnWords(monkeypatch), model_of("coverage"), batch_of(1.0)
+    model(batch, context=context)
     assert len(own.words) == 0
-    batch.forced_mask[1, 3] = False  # one example, the input of step 3
-    model(batch)
+    context.forced_mask[1, 3] = False  # one example, the input of step 3
+    model(batch, context=context)
     assert len(own.words) == 1
-    batch.forced_mask[1, 7] = False  # beyond the end of example 1 (6 tokens)
-    batch.forced_mask[0, 0] = False  # BOS
-    model(batch)
+    context.forced_mask[1, 7] = False  # beyond the end of example 1 (6 tokens)
+    context.forced_mask[0, 0] = False  # BOS
+    model(batch, context=context)
     assert len(own.words) == 2
-    model(batch_of(0.0))
+    model(batch, context=batch_of(0.0)[1])
     assert len(own.words) == 2 + 7
 
 
@@ -127,9 +127,9 @@ def greedy(model: Seq2Seq, batch: Batch, length: int, **options: Any) -> list[Hy
 @pytest.mark.parametrize("seed", [0, 1])
 @pytest.mark.parametrize("name", MODELS)
 def test_free_running_reads_what_greedy_decoding_writes(name: str, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    model, batch, own = model_of(name, seed), batch_of(0.0), OwnWords(monkeypatch)
+    model, (batch, context), own = model_of(name, seed), batch_of(0.0), OwnWords(monkeypatch)
     with torch.no_grad():
-        output = model(batch)
+        output = model(batch, context=context)
     words = torch.stack(own.words, 1)  # (B, T - 1): what was read at steps 1 .. T - 1
     for b, hypothesis in enumerate(greedy(model, batch, 8)):
         # up to the last step that any example needs; EOS is possible where the source holds it
@@ -166,8 +166,9 @@ class EmbeddedIds:
 @pytest.mark.parametrize("name", ["pointer", "coverage", "before", "see"])
 def test_extended_ids_never_reach_an_embedding(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """In self-fed training, greedy and beam search alike; and words outside V really were produced."""
-    model, batch, own, seen = copying_model(name), batch_of(0.0), OwnWords(monkeypatch), EmbeddedIds(monkeypatch)
-    model(batch)
+    model, own, seen = copying_model(name), OwnWords(monkeypatch), EmbeddedIds(monkeypatch)
+    batch, context = batch_of(0.0)
+    model(batch, context=context)
     assert int(torch.stack(own.words).max()) >= VOCAB
     for beams in (1, 3):
         hypotheses = greedy(model, batch, 6, beam_size=beams)
@@ -176,7 +177,7 @@ def test_extended_ids_never_reach_an_embedding(name: str, monkeypatch: pytest.Mo
 
 
 def test_an_extended_id_is_read_as_unk() -> None:
-    model, batch = model_of("see"), batch_of(0.0)
+    model, (batch, _) = model_of("see"), batch_of(0.0)
     with torch.no_grad():
         state = model.start(model.encode(batch))
         outside, _ = model.step(torch.full((3,), VOCAB + 1), state)
@@ -207,7 +208,7 @@ def test_drawn_words_follow_the_distribution() -> None:
     model.switch({"prediction_feed": "sample"})
     base = random_batch((5,), (2,))
     many = 4000
-    batch = Batch(
+    batch = TrainingBatch(
         source_ids=base.source_ids.expand(many, -1),
         source_extended_ids=base.source_extended_ids.expand(many, -1),
         source_mask=base.source_mask.expand(many, -1),
@@ -215,15 +216,15 @@ def test_drawn_words_follow_the_distribution() -> None:
         target_input_ids=base.target_input_ids.expand(many, -1),
         target_ids=base.target_ids.expand(many, -1),
         target_mask=base.target_mask.expand(many, -1),
-        forced_mask=torch.zeros(many, 2, dtype=torch.bool),
     )
+    own = UpdateContext(forced_mask=torch.zeros(many, 2, dtype=torch.bool))
     drawn: list[Tensor] = []
     original = Seq2Seq._own_word
     with pytest.MonkeyPatch.context() as patch, torch.no_grad():
         patch.setattr(Seq2Seq, "_own_word", lambda *args: drawn.append(original(*args)) or drawn[-1])
         for _ in range(2):
             torch.manual_seed(5)
-            model(batch)
+            model(batch, context=own)
         output, _ = model.step(base.target_input_ids[:, 0], model.start(model.encode(base)))
     assert torch.equal(drawn[0], drawn[1])
     frequencies = torch.bincount(drawn[0], minlength=base.extended_vocab_size) / many

@@ -13,7 +13,7 @@ from laconic.config.loading import load_recipe, resolve_run
 from laconic.config.names import MODELS, OBJECTIVES, build
 from laconic.errors import ConfigError
 from laconic.models.seq2seq import Seq2Seq, Seq2SeqConfig
-from laconic.types import Batch
+from laconic.types import PLAIN_PASS, Batch, UpdateContext
 from samples import ATTENTION, COVERAGE, PLAIN, SEE, VOCAB, assert_same, backward, random_batch, tiny_seq2seq
 
 # --------------------------------------------------------------------- sizes, start values
@@ -234,9 +234,8 @@ def test_where_dropout_acts(own_words: bool, monkeypatch: pytest.MonkeyPatch) ->
     shapes: list[tuple[int, ...]] = []
     monkeypatch.setattr(nn.Dropout, "forward", lambda _, x: shapes.append(tuple(x.shape)) or x)
     model, batch = tiny_seq2seq(dropout=0.5, **COVERAGE), random_batch()
-    if own_words:
-        batch.forced_mask = torch.zeros_like(batch.target_mask)
-    model(batch)
+    own = UpdateContext(forced_mask=torch.zeros_like(batch.target_mask))
+    model(batch, context=own if own_words else PLAIN_PASS)
     (b, s), t, m = batch.source_ids.shape, batch.target_ids.shape[1], int(batch.target_mask.sum())
     targets = [(b, 5)] * t if own_words else [(b, t, 5)]
     assert shapes == [(b, s, 5), (b, s, 8), *targets, (m, 4 + 8)]

@@ -21,7 +21,7 @@ from laconic.layers.transformer import head_attention
 from laconic.models.transformer import Transformer
 from laconic.search.decode import decode
 from laconic.search.state import select
-from laconic.types import Batch
+from laconic.types import Batch, TrainingBatch, UpdateContext
 from samples import BOS, EOS, PAD, UNK, VOCAB, gradients, random_batch, randomise
 
 TINY = {"encoder_layers": 2, "decoder_layers": 2, "hidden_size": 16, "num_heads": 2, "feed_forward_size": 24}
@@ -183,7 +183,7 @@ def test_beam_search_finds_the_best_of_all_summaries() -> None:
             for summary in itertools.product(words + own, repeat=length):
                 gold = torch.tensor([[*summary, EOS]])
                 inputs = torch.cat([torch.tensor([[BOS]]), gold[:, :-1]], 1)
-                one = Batch(
+                one = TrainingBatch(
                     batch.source_ids[b : b + 1],
                     source[b : b + 1],
                     mask[b : b + 1],
@@ -271,9 +271,9 @@ def test_feeding_itself_is_teacher_forcing_on_its_own_words() -> None:
             inputs[:, t + 1] = torch.where(coins[:, t + 1], inputs[:, t + 1], own)
     assert inputs.ne(batch.target_input_ids).any()
     found = []
-    for variant in (replace(batch, target_input_ids=inputs), replace(batch, forced_mask=coins)):
+    for variant, forced in ((replace(batch, target_input_ids=inputs), None), (batch, coins)):
         model.zero_grad()
-        output = model(variant)
+        output = model(variant, context=UpdateContext(forced_mask=forced))
         output.gold_log_probs.sum().backward()
         found.append((output.gold_log_probs.detach(), gradients(model)))
     torch.testing.assert_close(found[1][0], found[0][0], **EXACT)
@@ -294,7 +294,7 @@ def copy_batch(generator: torch.Generator, size: int = 32) -> Batch:
     inputs = torch.cat([torch.full((size, 1), BOS), gold[:, :-1]], 1)
     inputs = inputs.masked_fill(inputs >= 24, UNK).masked_fill(~real, PAD)
     known_only = source.masked_fill(source >= 24, UNK)
-    return Batch(known_only, source, mask, 29, target_input_ids=inputs, target_ids=gold, target_mask=real)
+    return TrainingBatch(known_only, source, mask, 29, target_input_ids=inputs, target_ids=gold, target_mask=real)
 
 
 def test_the_pointer_learns_to_copy_unknown_words() -> None:
@@ -351,7 +351,9 @@ def test_settings_that_do_not_fit_are_refused() -> None:
 @torch.no_grad()
 def test_what_is_too_long_is_refused() -> None:
     model = tiny(max_positions=7)
-    with pytest.raises(DataError, match=r"source of 8 tokens is longer than model\.max_positions 7"):
+    with pytest.raises(
+        DataError, match=r"source of 8 tokens is longer than the 7 that this model reads: raise model\.max_positions"
+    ):
         model(random_batch((8,), (2,)))
     with pytest.raises(DataError, match="summary of 8 tokens"):
         model(random_batch((7,), (8,)))
@@ -368,11 +370,11 @@ def test_one_head_is_enough_to_read_a_tap() -> None:
     """What a mechanism on top of a layer gets, in training and in decoding: the same queries, keys and values."""
     model, batch = tiny(), random_batch()
     memory = model.encode(batch)
-    forced = model._forced(batch, memory).taps[1]
+    forced = model._forced(batch, memory).captured[1]
     state = model.start(memory)
     for t in range(3):
         decoded, state = model._advance(batch.target_input_ids[:, t], state)
-        tap = decoded.taps[1]
+        tap = decoded.captured[1]
         for name in ("keys", "values", "mask"):
             torch.testing.assert_close(getattr(tap, name), getattr(forced, name), **EXACT)
         torch.testing.assert_close(tap.queries[:, 0], forced.queries[:, t], **EXACT)

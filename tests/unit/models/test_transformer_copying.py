@@ -14,11 +14,11 @@ from laconic.errors import ConfigError
 from laconic.layers.copying.correlational import CorrelationalHead
 from laconic.layers.transformer import TransformerEncoder, head_attention, mean_attention
 from laconic.models.transformer import Transformer
-from laconic.objectives.guidance import guidance_divergence
+from laconic.objectives.attention import guidance_divergence
 from laconic.papers import coconet
 from laconic.search.decode import decode
 from laconic.search.state import select
-from laconic.types import Batch, ModelOutput
+from laconic.types import Batch, ModelOutput, TrainingBatch, UpdateContext
 from samples import BOS, EOS, PAD, UNK, VOCAB, random_batch, randomise
 
 TINY = {"encoder_layers": 2, "decoder_layers": 2, "hidden_size": 16, "num_heads": 2, "feed_forward_size": 24}
@@ -80,13 +80,13 @@ def test_the_encoder_gives_what_its_last_layer_attended_by(norm: str) -> None:
     memory = model.encode(batch)
     entering = layer.after_self_attention.entering(seen[0])
     queries, keys, _ = layer.self_attention.in_proj(entering).unflatten(-1, (3, 2, 8)).unbind(2)
-    torch.testing.assert_close(memory.extra["tap"], (queries, keys), **EXACT)
+    torch.testing.assert_close(memory.extra["captured"], (queries, keys), **EXACT)
     assert isinstance(model.encoder, TransformerEncoder)
     weights = coconet.mean_attention(queries, keys, batch.source_mask) * batch.source_mask.unsqueeze(-1)
     for h in range(2):
         weights = weights - head_attention(queries[:, :, h], keys[:, :, h], batch.source_mask) / 2
     assert weights[batch.source_mask].abs().max() < 1e-12
-    assert "tap" not in tiny({"type": "pointer"}).encode(batch).extra
+    assert "captured" not in tiny({"type": "pointer"}).encode(batch).extra
 
 
 @torch.no_grad()
@@ -131,7 +131,7 @@ def test_free_running_carries_the_head(head: dict[str, Any]) -> None:
     """A model that reads its own words ends where a forced pass over these words ends."""
     model, batch = with_long_memory(tiny(head)) if head["type"] == "correlational" else tiny(head), random_batch()
     coin = torch.rand(batch.target_mask.shape, generator=torch.Generator().manual_seed(1)) < 0.5
-    found = model(replace(batch, forced_mask=coin))
+    found = model(batch, context=UpdateContext(forced_mask=coin))
     ids, state = batch.target_input_ids.clone(), model.start(model.encode(batch))
     for t in range(ids.shape[1]):
         output, state = model.step(ids[:, t], state)
@@ -150,7 +150,7 @@ def scored_again(model: Transformer, batch: Batch) -> list[tuple[float, float]]:
         for found in hypotheses:
             gold = torch.tensor([[*found.ids, EOS]]) if found.finished else torch.tensor([found.ids])
             inputs = torch.cat([torch.tensor([[BOS]]), gold[:, :-1]], dim=1)
-            one = Batch(
+            one = TrainingBatch(
                 batch.source_ids[b : b + 1],
                 batch.source_extended_ids[b : b + 1],
                 batch.source_mask[b : b + 1],

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from laconic.config.names import OBJECTIVES, build
-from laconic.objectives.guidance import guidance_divergence
-from laconic.types import Batch, ModelOutput
+from laconic.objectives.attention import guidance_divergence
+from laconic.types import ModelOutput, TrainingBatch
 
 ATTENTION = torch.tensor([[[0.5, 0.25, 0.25], [0.75, 0.125, 0.125]], [[0.5, 0.25, 0.25], [0.75, 0.125, 0.125]]])
 CENTRALITY = torch.tensor([[0.5, 0.3, 0.2], [0.5, 0.3, 0.2]])
@@ -30,7 +30,7 @@ def test_only_real_steps_and_positions_count(over: str, second: list[float]) -> 
 @pytest.mark.parametrize(("reduction", "count"), [("token", 3), ("example", 2), ("sentence", 2), ("sum", 1)])
 def test_what_the_sum_is_divided_by(reduction: str, count: int) -> None:
     ids = torch.zeros(2, 3, dtype=torch.int64)
-    batch = Batch(ids, ids, SOURCE, 5, target_input_ids=ids, target_ids=ids, target_mask=STEPS)
+    batch = TrainingBatch(ids, ids, SOURCE, 5, target_input_ids=ids, target_ids=ids, target_mask=STEPS)
     output = ModelOutput(torch.zeros(2, 2), attention=ATTENTION, details={"centrality": CENTRALITY})
     term = build("objective", OBJECTIVES, {"type": "guidance", "reduction": reduction, "weight": 3.0})(output, batch)
     assert (float(term.count), term.weight) == (count, 3.0)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,7 +10,7 @@ import torch
 from laconic.config.names import MODELS, OBJECTIVES, build
 from laconic.errors import ConfigError, TrainingError
 from laconic.layers.vocabulary import VocabularyProjection
-from laconic.types import Batch, ModelOutput
+from laconic.types import ModelOutput, TrainingBatch, UpdateContext
 from samples import EOS, PAD, UNK, VOCAB, random_batch, randomise, tiny_seq2seq
 
 MASK = torch.tensor([[True, True, True], [True, False, False]])
@@ -22,9 +21,9 @@ def objective(name: str, **options: Any):
     return build("objective", OBJECTIVES, {"type": name, **options})
 
 
-def batch_of(**hints: Any) -> Batch:
+def batch_of() -> TrainingBatch:
     ids = torch.zeros(MASK.shape, dtype=torch.int64)
-    return Batch(ids, ids, MASK, 5, target_input_ids=ids, target_ids=ids, target_mask=MASK, **hints)
+    return TrainingBatch(ids, ids, MASK, 5, target_input_ids=ids, target_ids=ids, target_mask=MASK)
 
 
 def output_of(**details: torch.Tensor) -> ModelOutput:
@@ -56,15 +55,15 @@ def test_the_variant_without_a_bound_stops() -> None:
 
 def test_smoothed_values_count_where_the_batch_asks_for_them() -> None:
     details = {"smoothed_log_probs": VALUES - 1, "opponent_log_probs": VALUES, "opponent_smoothed": VALUES - 2}
-    output, asked = output_of(**details), batch_of(label_smoothing={"nll": 0.1, "opponent": 0.1})
-    assert float(objective("nll").forward(output, asked).sum) == 14.0
-    assert float(objective("opponent").forward(output, asked).sum) == 18.0
+    output, asked = output_of(**details), UpdateContext(label_smoothing=0.1, opponent_smoothing=0.1)
+    assert float(objective("nll").forward(output, batch_of(), asked).sum) == 14.0
+    assert float(objective("opponent").forward(output, batch_of(), asked).sum) == 18.0
     assert float(objective("nll").forward(output, batch_of()).sum) == 38.0
     assert float(objective("opponent").forward(output, batch_of()).sum) == 10.0
     plain = output_of(opponent_log_probs=VALUES)
     for name in ("nll", "opponent"):
         with pytest.raises(ConfigError, match=f"label_smoothing of the objective {name} to 0"):
-            objective(name)(plain, asked)
+            objective(name)(plain, batch_of(), asked)
 
 
 def test_figures_of_the_log() -> None:
@@ -130,7 +129,7 @@ def test_models_smooth_their_labels(name: str) -> None:
         model = build("model", MODELS, SMOOTHING[name], vocab_size=VOCAB, **ids).double().eval()
         randomise(model)
     batch = random_batch()
-    output = model(replace(batch, label_smoothing={"nll": 0.1}))
+    output = model(batch, context=UpdateContext(label_smoothing=0.1))
     plain = model(batch)
     assert "smoothed_log_probs" not in plain.details
     torch.testing.assert_close(output.gold_log_probs, plain.gold_log_probs)

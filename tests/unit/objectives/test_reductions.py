@@ -12,7 +12,7 @@ from torch import Tensor
 from laconic.config.names import OBJECTIVES, build
 from laconic.objectives.base import token_weights
 from laconic.papers.pointer_generator import coverage_loss
-from laconic.types import Batch, ModelOutput
+from laconic.types import PLAIN_PASS, ModelOutput, TrainingBatch
 
 MASK = torch.tensor([[True, True, True], [True, False, False], [True, True, False]])
 VALUES = torch.tensor([[-1.0, -2.0, -3.0], [-4.0, 0.0, 0.0], [-5.0, -6.0, 0.0]], dtype=torch.float64)
@@ -24,9 +24,9 @@ def objective(name: str, **options: Any):
     return build("objective", OBJECTIVES, {"type": name, **options})
 
 
-def batch(mask: Tensor = MASK) -> Batch:
+def batch(mask: Tensor = MASK) -> TrainingBatch:
     ids = torch.zeros(mask.shape, dtype=torch.int64)
-    return Batch(ids, ids, mask, 5, target_input_ids=ids, target_ids=ids, target_mask=mask)
+    return TrainingBatch(ids, ids, mask, 5, target_input_ids=ids, target_ids=ids, target_mask=mask)
 
 
 @pytest.mark.parametrize("reduction", EXPECTED)
@@ -58,12 +58,12 @@ def test_sums_and_counts_add_up_over_micro_batches(reduction: str) -> None:
 
 @pytest.mark.parametrize("reduction", EXPECTED)
 def test_the_hint_of_token_weights_is_the_derivative(reduction: str) -> None:
-    """Up to one factor: what `NegativeLogLikelihood.token_weights` promises the vocabulary projection."""
+    """Up to one factor: what `NegativeLogLikelihood.wants` promises the vocabulary projection."""
     layer = objective("nll", reduction=reduction)
     values = VALUES.clone().requires_grad_()
     term = layer(ModelOutput(gold_log_probs=values), batch())
     (gradient,) = torch.autograd.grad(-term.sum, values)
-    torch.testing.assert_close(gradient, layer.token_weights(batch()).double(), atol=1e-7, rtol=0)
+    torch.testing.assert_close(gradient, layer.wants(batch(), PLAIN_PASS).token_weights.double(), atol=1e-7, rtol=0)
     torch.testing.assert_close(token_weights(MASK, reduction).bool(), MASK)
 
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from laconic.config.names import OBJECTIVES, build
 from laconic.objectives.reinforce import Reinforce
-from laconic.types import Batch, ModelOutput
+from laconic.types import ModelOutput, TrainingBatch
 
 MASK = torch.tensor([[True, True], [True, True], [True, False], [True, True]])
 REWARDS = torch.tensor([[-1.0, -2.0], [-2.0, -4.0], [-3.0, 0.0], [-6.0, -6.0]])  # means -3 and -4
@@ -22,12 +22,14 @@ def reinforce(**options: Any) -> Reinforce:
     return objective
 
 
-def passed(rows: slice = slice(None), *, draws: int | None = None, hard: bool = True) -> tuple[ModelOutput, Batch]:
+def passed(
+    rows: slice = slice(None), *, draws: int | None = None, hard: bool = True
+) -> tuple[ModelOutput, TrainingBatch]:
     details: dict[str, Tensor] = {"policy_log_prob": POLICY[rows].clone().requires_grad_()} if hard else {}
     if draws is not None:
         details["draws"] = torch.tensor(float(draws))
     mask, ids = MASK[rows], torch.zeros_like(MASK[rows], dtype=torch.int64)
-    batch = Batch(ids, ids, mask, 5, target_input_ids=ids, target_ids=ids, target_mask=mask)
+    batch = TrainingBatch(ids, ids, mask, 5, target_input_ids=ids, target_ids=ids, target_mask=mask)
     return ModelOutput(REWARDS[rows], details=details), batch
 
 

@@ -16,7 +16,7 @@ from laconic.errors import ConfigError
 from laconic.kernels import vocabulary
 from laconic.objectives.candidates import draw_candidates, score_candidates, search_candidates
 from laconic.objectives.risk import expected_risk, self_critical_loss
-from laconic.types import Batch, Hypothesis
+from laconic.types import Batch, Hypothesis, UpdateContext
 from samples import BOS, COVERAGE, EOS, PAD, UNK, random_batch, randomise
 
 WORDS, LONGEST = 7, 2  # words 4, 5, 6; two words at most
@@ -67,11 +67,14 @@ def objective_of(kind: str, model: Any, **options: Any) -> Any:
     return objective
 
 
+NOISE = UpdateContext(noise_seed=7)
+
+
 def tiny_batch(vocab_size: int = WORDS) -> Batch:
     """Two documents; neither holds a special token, so that nothing but words is ever copied."""
     batch = random_batch((4, 3), (3, 2), vocab_size=vocab_size, with_oov=False)
     words = torch.tensor([[4, 5, 4, 6], [6, 5, 6, PAD]])
-    return replace(batch, source_ids=words, source_extended_ids=words, noise_seed=7, indices=[3, 8])
+    return replace(batch, source_ids=words, source_extended_ids=words, indices=[3, 8])
 
 
 def every_summary() -> list[Hypothesis]:
@@ -83,7 +86,7 @@ def every_summary() -> list[Hypothesis]:
 def log_probs_of_all(model: Any, batch: Batch) -> tuple[Tensor, list[list[Hypothesis]]]:
     """(B, n): log P of every text that can be written."""
     every = [every_summary() for _ in batch.source_ids]
-    return score_candidates(model, model(batch), batch, every, ()).view(len(every), -1), every
+    return score_candidates(model, model(batch), batch, NOISE, every, ()).view(len(every), -1), every
 
 
 def grads_of(loss: Tensor, model: Any) -> dict[str, Tensor]:
@@ -113,7 +116,7 @@ def test_scores_are_those_of_search(name: str) -> None:
     wanted = torch.tensor([hypothesis.log_prob for own in found for hypothesis in own]).double()
     ignored = model.config.unk_loss == "ignore" if hasattr(model.config, "unk_loss") else False
     known = torch.tensor([not ignored or UNK not in h.ids for own in found for h in own])
-    got = score_candidates(model, output, batch, found, ())
+    got = score_candidates(model, output, batch, NOISE, found, ())
     assert known.sum() > 3
     torch.testing.assert_close(got[known], wanted[known], rtol=1e-5, atol=1e-6)
 
@@ -130,7 +133,7 @@ def test_minimum_risk_over_everything_is_the_expected_reward(name: str) -> None:
         [replace(h, log_prob=value) for h, value in zip(own, row, strict=True)]
         for own, row in zip(every, log_probs.tolist(), strict=True)
     ]  # as a search would find them
-    losses = objective._losses(model(batch), batch, found, objective.rewards(batch, found))
+    losses = objective._losses(model(batch), batch, NOISE, found, objective.rewards(batch, found))
     torch.testing.assert_close(losses, (log_probs.exp() * (1 - rewards)).sum(dim=1), rtol=1e-6, atol=1e-9)
     close(grads_of(losses.sum(), model), wanted)
 
@@ -143,12 +146,12 @@ def test_the_self_critical_gradient_is_on_average_that_of_the_expected_reward(na
     probs = log_probs.detach().exp()
     rewards = torch.tensor(objective.rewards(batch, every)).double()
     wanted = grads_of(-(log_probs.exp() * rewards).sum(), model)
-    greedy = draw_candidates(model, model(batch).memory, batch, samples=1, max_length=LONGEST)
+    greedy = draw_candidates(model, model(batch).memory, batch, NOISE, samples=1, max_length=LONGEST)
     baseline = torch.tensor(objective.rewards(batch, greedy)).double()[:, 0]
     mean: dict[str, Tensor] = {}
     for place in range(len(every[0])):  # each summary in the sample's stead, as often as it is drawn
         drawn = [[own[0], every[0][place]] for own in greedy]
-        losses = objective._losses(model(batch), batch, drawn, objective.rewards(batch, drawn))
+        losses = objective._losses(model(batch), batch, NOISE, drawn, objective.rewards(batch, drawn))
         own = log_probs.detach()[:, place : place + 1], rewards[:, place : place + 1], baseline
         torch.testing.assert_close(losses.detach(), self_critical_loss(*own), rtol=1e-6, atol=1e-9)
         for name_of, gradient in grads_of((losses * probs[:, place]).sum(), model).items():
@@ -159,7 +162,7 @@ def test_the_self_critical_gradient_is_on_average_that_of_the_expected_reward(na
 def test_samples_are_drawn_as_the_model_says() -> None:
     model, batch = model_of("pointer", seed=3), tiny_batch()
     output, count = model(batch), 1500
-    drawn = draw_candidates(model, output.memory, batch, samples=count, max_length=LONGEST)
+    drawn = draw_candidates(model, output.memory, batch, NOISE, samples=count, max_length=LONGEST)
     log_probs, every = log_probs_of_all(model, batch)
     for document, own in enumerate(drawn):
         texts = [tuple(h.ids) for h in own[1:]]
@@ -172,9 +175,9 @@ def test_samples_are_drawn_as_the_model_says() -> None:
 def test_samples_do_not_depend_on_the_batch_or_on_any_generator() -> None:
     model, batch = model_of("pointer", unk=0.0), tiny_batch()
 
-    def texts(batch: Batch) -> list[list[list[int]]]:
+    def texts(batch: Batch, context: UpdateContext = NOISE) -> list[list[list[int]]]:
         state = torch.get_rng_state()
-        found = draw_candidates(model, model(batch).memory, batch, samples=6, max_length=6)
+        found = draw_candidates(model, model(batch).memory, batch, context, samples=6, max_length=6)
         assert torch.equal(torch.get_rng_state(), state)
         return [[hypothesis.ids for hypothesis in own] for own in found]
 
@@ -184,7 +187,7 @@ def test_samples_do_not_depend_on_the_batch_or_on_any_generator() -> None:
     turned = {name: getattr(batch, name)[swapped] for name in tensors}
     assert texts(replace(batch, **turned, indices=[8, 3])) == both[::-1]
     assert all(UNK not in ids for own in both for ids in own)
-    assert texts(replace(batch, noise_seed=8)) != both
+    assert texts(batch, UpdateContext(noise_seed=8)) != both
 
 
 @pytest.mark.parametrize("alpha", [0.05, 1.0])
@@ -212,7 +215,7 @@ def test_the_expected_reward_rises(kind: str, name: str) -> None:
     optimizer = torch.optim.Adam(model.parameters(), lr=0.05)
     for update in range(25):
         optimizer.zero_grad()
-        term = objective(model(replace(batch, noise_seed=update)), replace(batch, noise_seed=update))
+        term = objective(model(batch), batch, UpdateContext(noise_seed=update))
         (term.sum / term.count).backward()
         optimizer.step()
     assert expected() > before + 0.2
@@ -224,7 +227,7 @@ def test_validation_reports_what_the_greedy_summary_lacks() -> None:
     for kind in ("minimum_risk", "self_critical"):
         objective = objective_of(kind, model)
         with torch.no_grad():
-            term = objective(model(batch), batch)
+            term = objective(model(batch), batch, NOISE)
         written = search_candidates(model, model(batch).memory, objective._greedy)
         assert float(term.sum) == pytest.approx(2 - sum(map(sum, objective.rewards(batch, written))))
         values.append(float(term.sum))
@@ -248,6 +251,6 @@ def test_no_second_projection(kind: str, name: str, monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(vocabulary, "_again", refuse)
     model, batch = model_of(name).float(), tiny_batch()
-    term = objective_of(kind, model)(model(batch), batch)
+    term = objective_of(kind, model)(model(batch), batch, NOISE)
     (0.3 * term.sum / term.count).backward()
     assert any(p.grad is not None and float(p.grad.abs().max()) > 1e-5 for p in model.parameters())

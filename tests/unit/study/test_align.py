@@ -30,7 +30,7 @@ from laconic.study.align import (
 from laconic.summarizer import Summarizer
 from laconic.systems.neural import NeuralSystem
 from laconic.text.tokenizer import BpeTokenizer, Tokenizer, WordTokenizer
-from laconic.types import Batch, Record
+from laconic.types import Batch, Record, TrainingBatch
 
 RECORDS = [
     Record("The quick brown foxes jumped over the lazy dogs near Amsterdam.", "Foxes jumped over dogs", id="foxes"),
@@ -121,7 +121,7 @@ def by_hand(system: NeuralSystem, pair: WordPair, *, shift: bool = False) -> np.
     ids = torch.tensor(source.tolist())[None].clamp(max=system.tokenizer.vocab_size - 1)
     gold = torch.tensor(target.tolist())[None]
     start = torch.full((1, 1), system.tokenizer.bos_id)
-    batch = Batch(
+    batch = TrainingBatch(
         source_ids=ids,
         source_extended_ids=ids,
         source_mask=torch.ones_like(ids, dtype=torch.bool),
@@ -173,7 +173,6 @@ def test_a_planted_head_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     by_label = dict(zip((pair.label for pair in PAIRS), links, strict=True))
 
     def planted(batch: Batch) -> Tensor:
-        assert batch.target_ids is not None
         rows, (steps, positions) = len(batch.source_ids), (batch.target_ids.shape[1], batch.source_ids.shape[1])
         alpha = torch.full((3, 4, rows, steps, positions), 1.0 / positions)
         for b, label in enumerate(batch.record_ids):

@@ -25,7 +25,7 @@ def test_bos_is_always_read() -> None:
     mask = drawn(TeacherForcingConfig(ratio=0.0), (3, 4))
     assert mask is not None
     assert mask.tolist() == [[True, False, False, False]] * 3
-    assert torch.equal(mask, free_running_mask((3, 4)))
+    assert torch.equal(mask, free_running_mask(mask))
 
 
 def test_scopes() -> None:

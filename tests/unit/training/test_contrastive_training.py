@@ -99,7 +99,7 @@ def test_weight_zero_is_the_baselines_training(make_contrastive: Any, tmp_path: 
 
 def test_accumulation_equals_one_big_batch(make_trainer: Any, make_contrastive: Any) -> None:
     trainer = make_trainer(run=make_contrastive(model=MODEL | {"dropout": 0.0}))
-    data, collate = trainer.parts.train_set, trainer.parts.collator
+    data, collate = trainer.parts.train_set, trainer.parts.collator.pairs
     calls = []
     trainer.model.register_forward_hook(lambda *_: calls.append(1))
     found = []
@@ -115,13 +115,14 @@ def test_accumulation_equals_one_big_batch(make_trainer: Any, make_contrastive: 
 def test_every_micro_batch_has_noise_of_its_own(make_trainer: Any, make_contrastive: Any) -> None:
     """One seed an update; the branch's dropout adds the first example's number to it."""
     trainer = make_trainer(run=make_contrastive())
-    data, collator = trainer.parts.train_set, trainer.parts.collator
+    data, collator = trainer.parts.train_set, trainer.parts.collator.pairs
     batches = [collator([data[i] for i in group]) for group in (range(4), range(4, 8))]
     ready = [[trainer.step._ready(batch, update, last=True) for batch in batches] for update in range(3)]
-    assert [one.noise_seed == other.noise_seed for one, other in ready] == [True] * 3
-    seeds = [_own_seed(batch) for update in ready for batch in update]
+    assert [one.noise_seed == other.noise_seed for (_, one), (_, other) in ready] == [True] * 3
+    seeds = [_own_seed(batch, context.noise_seed) for update in ready for batch, context in update]
     assert len(set(seeds)) == len(seeds)
-    assert _own_seed(trainer.step._ready(batches[1], 2, last=True)) == seeds[-1]
+    batch, context = trainer.step._ready(batches[1], 2, last=True)
+    assert _own_seed(batch, context.noise_seed) == seeds[-1]
 
 
 def test_the_variant_of_footnote_3_stops_with_a_sentence(make_contrastive: Any, tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ def quiet(message: str) -> None:
 def gradients(trainer: Any, *groups: range) -> tuple[dict[str, torch.Tensor], Any]:
     data = trainer.parts.train_set
     trainer.model.zero_grad(set_to_none=True)
-    batches = [trainer.parts.collator([data[index] for index in group]) for group in groups]
+    batches = [trainer.parts.collator.pairs([data[index] for index in group]) for group in groups]
     figures = trainer.step(batches, 3, [0.0], trainer.out)
     return {name: p.grad.clone() for name, p in trainer.model.named_parameters() if p.grad is not None}, figures
 

@@ -21,6 +21,7 @@ from laconic.training.logging import LogFile, read_log
 from laconic.training.loop import TrainingInterrupted
 from laconic.training.run import train
 from laconic.training.validate import is_best
+from laconic.types import UpdateContext
 
 
 def quiet(message: str) -> None:
@@ -71,12 +72,11 @@ def test_a_run_learns_logs_and_exports(make_run: Any, tmp_path: Path) -> None:
 def test_validation_loss_is_the_mean_over_all_tokens(make_trainer: Any) -> None:
     trainer = make_trainer(**{"training.validation.batch_size": 3, "training.validation.free_running": True})
     data = trainer.parts.validation_set
-    batch = trainer.parts.collator([data[index] for index in range(len(data))])
+    batch = trainer.parts.collator.pairs([data[index] for index in range(len(data))])
     trainer.model.eval()
     with torch.no_grad():
         forced = trainer.model(batch)
-        batch.forced_mask = torch.zeros_like(batch.target_mask)
-        free = trainer.model(batch)
+        free = trainer.model(batch, context=UpdateContext(forced_mask=torch.zeros_like(batch.target_mask)))
     trainer.model.train()
     values = trainer.validator()
     assert trainer.model.training

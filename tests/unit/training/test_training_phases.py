@@ -86,7 +86,7 @@ def optimizer_tensors(trainer: Any) -> dict[tuple[int, str], torch.Tensor]:
 def test_coverage_switch_on_keeps_function_and_optimizer(make_trainer: Any) -> None:
     trainer = make_trainer(**COVERAGE_LATER)
     data = trainer.parts.train_set
-    batch = trainer.parts.collator([data[index] for index in range(6)])
+    batch = trainer.parts.collator.pairs([data[index] for index in range(6)])
     advance(trainer, 3)
     trainer.model.eval()
     assert trainer.model(batch).coverage_losses is None

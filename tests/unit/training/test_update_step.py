@@ -22,7 +22,7 @@ def gradients(trainer: Any, batches: list[Any]) -> dict[str, torch.Tensor]:
 
 def collate(trainer: Any, *groups: range) -> list[Any]:
     data = trainer.parts.train_set
-    return [trainer.parts.collator([data[index] for index in group]) for group in groups]
+    return [trainer.parts.collator.pairs([data[index] for index in group]) for group in groups]
 
 
 @pytest.mark.parametrize("objectives", [[TOKEN], [TOKEN, EXAMPLE], [{"type": "nll", "reduction": "example"}]])
@@ -131,10 +131,10 @@ class Spoiled:
         self.inner, self.record, self.gradient_only = inner, record, gradient_only
         self.name, self.config = inner.name, inner.config
         self.check, self.figures = inner.check, inner.figures
-        self.counts_words, self.looks_ahead = inner.counts_words, inner.looks_ahead
+        self.counts_words, self.looks_ahead, self.wants = inner.counts_words, inner.looks_ahead, inner.wants
 
-    def __call__(self, output: Any, batch: Any) -> Term:
-        term = self.inner(output, batch)
+    def __call__(self, output: Any, batch: Any, context: Any) -> Term:
+        term = self.inner(output, batch, context)
         if self.record in batch.record_ids:
             if self.gradient_only:
                 # sqrt(0): a finite value with an infinite slope

@@ -1,6 +1,6 @@
 """Copying guided by centrality, "SAGCopy" (Xu et al., ACL 2020), as a copy head: **a reconstruction**.
 
-What is public of that system gives the centrality and the guidance loss (`laconic.objectives.guidance`), not how the
+What is public of that system gives the centrality and the guidance loss (`laconic.objectives.attention`), not how the
 centrality enters the copying. Our reading, to be named as such with every result:
 
     alpha'_t,i ~ alpha_t,i exp(w_c |x| c_i),    P_copy_t = alpha'_t

@@ -1,0 +1,151 @@
+"""Likelihoods of the gold summary: the model's and, of contrastive attention, its opponent's.
+
+Equation (9) of Duan et al. 2019,
+
+    (9)  maximise  J = sum_i log P_c(y_i) + lambda log P_o(y_i)
+
+is two objectives, ``nll`` for the first term and one of the opponent's for the second; ``weight`` is lambda. Both
+divide by the number of target words, so together they are -J / words.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from laconic.errors import ConfigError, TrainingError
+from laconic.objectives.base import Objective, masked_mean, reduce, token_weights
+from laconic.types import PLAIN_PASS, ModelOutput, Term, TrainingBatch, UpdateContext
+
+_REMEDY = "an opponent attention: set model.opponent, for example to {type: max, layer: 2, head: 4}"
+
+
+def smoothed_or_plain(name: str, smoothing: float, output: ModelOutput, key: str, plain: Tensor) -> Tensor:
+    """Label-smoothed log-probabilities ``output.details[key]`` where ``smoothing`` asks for them, else ``plain``.
+
+    Raises:
+        ConfigError: the model was asked for them and has none.
+    """
+    if not smoothing:
+        return plain
+    if key not in output.details:
+        raise ConfigError(f"This model cannot smooth labels: set label_smoothing of the objective {name} to 0.")
+    return output.details[key]
+
+
+class NegativeLogLikelihood(Objective):
+    """``- log P(y_t)`` over real target tokens (of all words, copied or generated).
+
+    With ``label_smoothing`` eps, in training only: ``(1 - eps) log P(y_t) + eps / V sum_v log P(v)``, over all V words
+    (torch's formula; fairseq spreads eps over the other V - 1 words today). Validation reports the plain value.
+    """
+
+    class Config(Objective.Config):
+        label_smoothing: float = Field(0.0, ge=0, lt=1)
+
+    config: Config
+    name = "nll"
+    counts_words = True
+
+    def forward(self, output: ModelOutput, batch: TrainingBatch, context: UpdateContext = PLAIN_PASS) -> Term:
+        mask = output.counted(batch)
+        values = smoothed_or_plain(
+            self.name, context.label_smoothing, output, "smoothed_log_probs", output.gold_log_probs
+        )
+        return reduce(self.name, -values, mask, self.config)
+
+    def figures(self, output: ModelOutput, batch: TrainingBatch) -> dict[str, Tensor]:
+        """Where labels are smoothed: the mean of the plain ``- log P(y_t)`` and its exponential."""
+        if not self.config.label_smoothing:
+            return {}
+        nll = masked_mean(-output.gold_log_probs.detach(), output, batch)
+        return {"nll_plain": nll, "perplexity": torch.exp(nll)}
+
+    def wants(self, batch: TrainingBatch, context: UpdateContext) -> UpdateContext:
+        """Label smoothing, and what each target token weighs, (B, T), which saves the vocabulary projection a product
+        (see `laconic.layers.vocabulary`)."""
+        weights = token_weights(batch.target_mask, self.config.reduction)
+        return replace(context, token_weights=weights, label_smoothing=self.config.label_smoothing)
+
+
+def opponent_log_probs(name: str, output: ModelOutput) -> Tensor:
+    """log P_o of the gold words, (B, T).
+
+    Raises:
+        ConfigError: the model has no opponent.
+    """
+    if "opponent_log_probs" not in output.details:
+        raise ConfigError(f"The objective '{name}' needs {_REMEDY}, or leave the objective out.")
+    return output.details["opponent_log_probs"]
+
+
+class OpponentLikelihood(Objective):
+    """``- log P_o(y_t)`` over real target tokens; needs a model with an opponent (``model.opponent``)."""
+
+    class Config(Objective.Config):
+        needs = "opponent"
+        remedy = _REMEDY
+
+        weight: float = Field(0.2, ge=0)  # lambda (c.21)
+        label_smoothing: float = Field(0.0, ge=0, lt=1)  # c.22
+
+    config: Config
+    name = "opponent"
+    counts_words = True
+
+    def wants(self, batch: TrainingBatch, context: UpdateContext) -> UpdateContext:
+        """Label smoothing of the opponent's words."""
+        return replace(context, opponent_smoothing=self.config.label_smoothing)
+
+    def forward(self, output: ModelOutput, batch: TrainingBatch, context: UpdateContext = PLAIN_PASS) -> Term:
+        mask = output.counted(batch)
+        plain = opponent_log_probs(self.name, output)
+        values = smoothed_or_plain(self.name, context.opponent_smoothing, output, "opponent_smoothed", plain)
+        return reduce(self.name, -values, mask, self.config)
+
+    def figures(self, output: ModelOutput, batch: TrainingBatch) -> dict[str, Tensor]:
+        """Where labels are smoothed: the mean of the plain ``- log P_o(y_t)``."""
+        if not self.config.label_smoothing:
+            return {}
+        return {"opponent_plain": masked_mean(-opponent_log_probs(self.name, output).detach(), output, batch)}
+
+
+class MinusSoftmax(Objective):
+    """Footnote 3's variant: maximise ``log P_c - lambda log P_o`` with a softmax (``model.opponent.output: softmax``).
+
+    It has no lower bound: making P_o of the gold word ever smaller pays ever more. The paper says that it "failed to
+    train"; so do we, in one sentence, as soon as the mean log P_o of an update is below ``limit``.
+    """
+
+    class Config(Objective.Config):
+        needs = "opponent"
+        remedy = _REMEDY
+
+        weight: float = Field(0.2, ge=0)  # lambda
+        limit: float = Field(-50.0, lt=0)
+
+    config: Config
+    name = "minus_softmax"
+    counts_words = True
+
+    def forward(self, output: ModelOutput, batch: TrainingBatch, context: UpdateContext = PLAIN_PASS) -> Term:
+        mask = output.counted(batch)
+        return reduce(self.name, opponent_log_probs(self.name, output), mask, self.config)
+
+    def check(self, value: float, update: int) -> None:
+        """``value`` is the update's mean log P_o of the gold words.
+
+        Raises:
+            TrainingError: it is below the limit.
+        """
+        if not value < self.config.limit:
+            return
+        raise TrainingError(
+            f"The mean log P_o of the gold words is {value:.1f} at update {update}, below {self.config.limit:g} "
+            "(an even guess over 32,000 words is -10.4): the objective log P_c - lambda log P_o has no bound and "
+            "diverges, as footnote 3 of the paper reports. This row is expected to end so; to train a model, use the "
+            "objective 'opponent' with model.opponent.output softmin."
+        )
