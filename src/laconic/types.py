@@ -145,7 +145,7 @@ class Memory:
 
 @dataclass(slots=True)
 class AttentionOutput:
-    """One reading of the memory by Q queries a document (Q is T in training, K in search)."""
+    """What Q queries a document make of the memory (Q is T in training, K in search)."""
 
     context: Tensor  # (B, Q, D)
     weights: Tensor  # (B, Q, S), zero at padding, rows sum to one
@@ -214,7 +214,7 @@ class Hypothesis:
     the plain sum of the model's token log-probabilities; ``terms`` each scorer's share of the score.
 
     Of models that read in chunks: ``reading`` is what was read (see `Summary`), ``chunk_tokens`` the source tokens
-    ``[first, last)`` of each chunk, which ``details["coarse"]`` (T, M) and ``details["picks"]`` (T, k) count.
+    ``[first, last)`` of each chunk, which ``details["coarse"]`` (T, C) and ``details["picks"]`` (T, k) count.
     """
 
     ids: list[int]
@@ -226,7 +226,7 @@ class Hypothesis:
     details: dict[str, np.ndarray] = field(default_factory=dict)  # p_gen (T,), copy_probs (T, S), ...
     terms: dict[str, float] = field(default_factory=dict)
     reading: dict[str, float] = field(default_factory=dict)
-    chunk_tokens: np.ndarray | None = None  # (M, 2)
+    chunk_tokens: np.ndarray | None = None  # (C, 2)
 
 
 # ------------------------------------------------------------------------------------- summaries

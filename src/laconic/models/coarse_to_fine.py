@@ -76,8 +76,8 @@ class CoarseToFineConfig(ConfigBase):
     attention: Spec = Field(default_factory=lambda: {"type": "coarse_to_fine"})
     coarse: Spec = Field(default_factory=lambda: {"type": "convolution"})
     chunking: Literal["grid", "sentence"] = "grid"  # (1)
-    chunks: int | None = Field(10, ge=1, le=65_536)  # M; none: as many as the document needs
-    chunk_words: int = Field(40, ge=1, le=65_536)  # N
+    chunks: int | None = Field(10, ge=1, le=65_536)  # C; none: as many as the document needs
+    chunk_words: int = Field(40, ge=1, le=65_536)  # W
     separator_id: int | None = None  # the token that ends a sentence, for chunking: sentence
     position_size: int = Field(0, ge=0, le=65_536)  # +POS: 25
     position_rows: int | None = Field(None, ge=1, le=65_536)  # (21) chunks beyond the last share its vector
@@ -170,7 +170,7 @@ class CoarseToFine(AutoregressiveModel):
         return self._encoded(batch, grid, None, self._mode(grid, 0, soft=False))
 
     def step(self, last_ids: Tensor, state: dict[str, Any]) -> tuple[StepOutput, dict[str, Any]]:
-        """One step for N = B * Q rows. Details: ``coarse`` (N, M) and, of C2F, ``picks``, ``shares`` (N, k) and
+        """One step for N = B * Q rows. Details: ``coarse`` (N, C) and, of C2F, ``picks``, ``shares`` (N, k) and
         ``fine`` (N, k, W). ``attention`` (N, S) adds up to less than one where padding was attended."""
         embedded = self.target_embedding(self._known(last_ids))
         cells, hidden = self._advance(torch.cat([embedded, state["feed"]], dim=-1), state["cells"])
@@ -333,7 +333,7 @@ class CoarseToFine(AutoregressiveModel):
         return self._memory(batch, nothing, reading=reading)
 
     def _flat_states(self, grid: Grid, seeds: Tensor | None) -> Tensor | None:
-        """STANDARD: one pass over the whole document, (B, M N, H); grid padding may lie between words only in
+        """STANDARD: one pass over the whole document, (B, C W, H); grid padding may lie between words only in
         sentence chunks, so those are read without it."""
         if not self.attention.reads_flat:
             return None
@@ -344,7 +344,7 @@ class CoarseToFine(AutoregressiveModel):
         return torch.zeros_like(read).scatter(1, order.unsqueeze(2).expand_as(read), read)
 
     def _attendable(self, grid: Grid) -> Tensor:
-        """(B, M, N): the document's own rows, padding included (14); with ``mask_padding`` real words only."""
+        """(B, C, W): the document's own rows, padding included (14); with ``mask_padding`` real words only."""
         if not self.config.mask_padding:
             return grid.chunks.unsqueeze(2).expand_as(grid.words)
         attendable = grid.words.clone()
@@ -352,7 +352,7 @@ class CoarseToFine(AutoregressiveModel):
         return attendable
 
     def _coarse(self, batch: Batch, grid: Grid) -> Tensor | None:
-        """S (B, M, D_s): the chunk vectors, with +POS their places."""
+        """S (B, C, D_s): the chunk vectors, with +POS their places."""
         if self.coarse is None:
             return None
         vectors = self.coarse(grid)

@@ -327,7 +327,7 @@ def _write(folder: Path, loaded: LoadedModel) -> None:
         "laconic": {"format": FORMAT, "version": _version("laconic"), "sha256": digests(folder)},
         "name": loaded.name,
         "vocab_size": model.vocab_size,
-        "special_ids": {name: getattr(loaded.tokenizer, name) for name in ("pad_id", "unk_id", "bos_id", "eos_id")},
+        "special_ids": loaded.tokenizer.ids,
         "switches": model.switches(),
         "model": {"type": _type_name(type(model)), **model.config.model_dump(mode="json")},
         "text": _cut_paths((run.text if run else loaded.text).model_dump(mode="json")),

@@ -91,8 +91,7 @@ def check_ids(description: FolderDescription, tokenizer: Tokenizer, folder: Path
     Raises:
         ModelError: they do not.
     """
-    given = description.special_ids
-    ours = {name: getattr(tokenizer, name) for name in ("pad_id", "unk_id", "bos_id", "eos_id")}
+    given, ours = description.special_ids, tokenizer.ids
     if given != ours:
         raise ModelError(
             f"{folder / 'config.json'}: special_ids are {shown(given)}, the tokenizer's are {shown(ours)}; "

@@ -69,6 +69,11 @@ class Tokenizer(ABC):
         return self._tokens
 
     @property
+    def ids(self) -> dict[str, int]:
+        """The ids that every model knows, by the names of its arguments."""
+        return {"pad_id": self.pad_id, "unk_id": self.unk_id, "bos_id": self.bos_id, "eos_id": self.eos_id}
+
+    @property
     def special_ids(self) -> frozenset[int]:
         """Ids that `decode` drops."""
         return frozenset((self.pad_id, self.bos_id, self.eos_id))

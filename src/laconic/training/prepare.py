@@ -269,10 +269,9 @@ def build_model(spec: Spec, text: TextConfig, tokenizer: Tokenizer, seed: int, n
     Raises:
         ConfigError: it does not fit into memory.
     """
-    ids = {name: getattr(tokenizer, name) for name in ("pad_id", "unk_id", "bos_id", "eos_id")}
     try:
         settings = _with_separator(spec, tokenizer)
-        model: SummarizationModel = build("model", MODELS, settings, vocab_size=tokenizer.vocab_size, **ids)
+        model: SummarizationModel = build("model", MODELS, settings, vocab_size=tokenizer.vocab_size, **tokenizer.ids)
     except (RuntimeError, MemoryError) as error:
         if "memory" not in str(error).lower() and not isinstance(error, MemoryError):
             raise

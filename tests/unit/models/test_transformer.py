@@ -351,6 +351,7 @@ def test_settings_that_do_not_fit_are_refused() -> None:
 @torch.no_grad()
 def test_what_is_too_long_is_refused() -> None:
     model = tiny(max_positions=7)
+    assert (model.max_source_tokens, model.max_target_tokens, model.decoder_start_id) == (7, 7, BOS)
     with pytest.raises(
         DataError, match=r"source of 8 tokens is longer than the 7 that this model reads: raise model\.max_positions"
     ):

@@ -116,6 +116,9 @@ SMOOTHING: dict[str, dict[str, Any]] = {
     "transformer": {"type": "transformer", "hidden_size": 8, "num_heads": 2, "feed_forward_size": 8, "dropout": 0.0,
                     "encoder_layers": 1, "decoder_layers": 1},
     "bart": {"type": "bart", "architecture": TINY_BART},
+    "distraction": {"type": "distraction", "embedding_size": 5, "hidden_size": 4},
+    "coarse_to_fine": {"type": "coarse_to_fine", "attention": {"type": "hierarchical"}, "embedding_size": 5,
+                       "hidden_size": 4, "chunk_words": 3, "coarse": {"type": "bag_of_words"}, "dropout": 0.0},
 }  # fmt: skip
 
 

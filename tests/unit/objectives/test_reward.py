@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from laconic import rouge
-from laconic.objectives.reward import RewardConfig, SummaryReward, repeated_words, unsupported_words
+from laconic.objectives.risk import RewardConfig, SummaryReward, repeated_words, unsupported_words
 
 GOLD = "library for reading audio files"
 DOCUMENT = "This package holds a library that reads 12 kinds of audio files from disks."
