@@ -28,7 +28,6 @@ import time
 import warnings
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib import metadata
 from inspect import cleandoc
@@ -219,48 +218,32 @@ def collect_pairs(
 ) -> Iterator[CorpusPair]:
     """Parse the files, clean their docstrings and leave out what the module's description says."""
     unique = SeenPairs()
-    with _without_collector():
-        yield from _collect(files, stats, unique, progress)
-
-
-@contextmanager
-def _without_collector() -> Iterator[None]:
-    """Syntax trees hold no cycles worth looking for: parsing is a third faster without the collector."""
     was_enabled = gc.isenabled()
-    gc.disable()
+    gc.disable()  # syntax trees hold no cycles worth looking for: parsing is a third faster without the collector
     try:
-        yield
+        for number, (package, name, path) in enumerate(files, start=1):
+            stats.files += 1
+            try:
+                found = docstrings_of(path)
+            except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
+                stats.unreadable += 1
+                found = []
+            for qualified, text in found:
+                stats.docstrings += 1
+                parts, reason = judge(text)
+                place = f"{name.removesuffix('.py').replace('/', '.')}:{qualified}"
+                pair = CorpusPair(package, place, parts.summary, parts.body) if parts else None
+                if pair is not None and not reason:
+                    reason = unique.refuse(pair)
+                if pair is None or reason:
+                    stats.left_out[reason] += 1
+                else:
+                    yield pair
+            if progress and (number % 50 == 0 or number == len(files)):
+                progress(number, len(files))
     finally:
         if was_enabled:
             gc.enable()
-
-
-def _collect(
-    files: Sequence[tuple[str, str, Readable]],
-    stats: DocstringStats,
-    unique: SeenPairs,
-    progress: Callable[[float, float], object] | None,
-) -> Iterator[CorpusPair]:
-    for number, (package, name, path) in enumerate(files, start=1):
-        stats.files += 1
-        try:
-            found = docstrings_of(path)
-        except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
-            stats.unreadable += 1
-            found = []
-        for qualified, text in found:
-            stats.docstrings += 1
-            parts, reason = judge(text)
-            place = f"{name.removesuffix('.py').replace('/', '.')}:{qualified}"
-            pair = CorpusPair(package, place, parts.summary, parts.body) if parts else None
-            if pair is not None and not reason:
-                reason = unique.refuse(pair)
-            if pair is None or reason:
-                stats.left_out[reason] += 1
-            else:
-                yield pair
-        if progress and (number % 50 == 0 or number == len(files)):
-            progress(number, len(files))
 
 
 def docstrings_of(path: Readable) -> list[tuple[str, str]]:
