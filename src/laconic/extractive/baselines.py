@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -40,13 +41,7 @@ class FirstWords(Extractor):
         words: int = Field(50, ge=1)
 
     def pick(self, sentences: list[str]) -> Sequence[int]:
-        picked, used = [], 0
-        for index, sentence in enumerate(sentences):
-            if used >= self.config.words:
-                break
-            picked.append(index)
-            used += len(sentence.split())
-        return picked
+        return _until([len(sentence.split()) for sentence in sentences], self.config.words)
 
     def text(self, document: str | Sequence[str], separator: str = " ") -> str:
         whole = document if isinstance(document, str) else separator.join(document)
@@ -62,19 +57,19 @@ class FirstCharacters(Extractor):
         characters: int = Field(30, ge=1)
 
     def pick(self, sentences: list[str]) -> Sequence[int]:
-        picked, used = [], 0
-        for index, sentence in enumerate(sentences):
-            if used >= self.config.characters:
-                break
-            picked.append(index)
-            used += len("".join(sentence.split()))
-        return picked
+        return _until([len("".join(sentence.split())) for sentence in sentences], self.config.characters)
 
     def text(self, document: str | Sequence[str], separator: str = " ") -> str:
         whole = document if isinstance(document, str) else separator.join(document)
         places = [place for place, character in enumerate(whole) if not character.isspace()]
         kept = places[: self.config.characters]
         return whole[kept[0] : kept[-1] + 1] if kept else ""
+
+
+def _until(sizes: Sequence[int], limit: int) -> range:
+    """The first sentences, up to the one in which ``limit`` is reached."""
+    before = [end - size for end, size in zip(accumulate(sizes), sizes, strict=True)]
+    return range(sum(used < limit for used in before))
 
 
 class Longest(Extractor):

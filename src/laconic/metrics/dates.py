@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
 from decimal import Decimal
 
-from laconic.metrics.quantities import Key, Quantity, year_of
+from laconic.metrics.quantities import Key, Quantity, amount_key, year_of
 
 _MONTHS = {
     name: number
@@ -118,9 +118,8 @@ def _date(start: int, end: int, *needs: tuple[Key, ...], offers: set[Key]) -> Qu
 
 
 def _number_keys(*values: int) -> set[Key]:
-    return {("n", Decimal(value).normalize()) for value in values} | {
-        ("o", Decimal(value).normalize()) for value in values
-    }
+    """A day supports the amount and the ordinal."""
+    return {key for value in values for key in (amount_key(value), ("o", Decimal(value).normalize()))}
 
 
 def _numeric(found: re.Match[str]) -> Iterator[Quantity]:
@@ -130,7 +129,7 @@ def _numeric(found: re.Match[str]) -> Iterator[Quantity]:
     if second > 31 and not third:
         if 1 <= first <= 12 and 1900 <= second <= 2099:
             month, year = ("m", first), ("y", second)
-            yield _date(*found.span(), (month,), (year,), offers={month, year, ("n", Decimal(second).normalize())})
+            yield _date(*found.span(), (month,), (year,), offers={month, year, amount_key(second)})
         return
     if first > 31:
         in_year, pairs = first, [(second, parts[2])] if third and first > 99 else []
@@ -145,7 +144,7 @@ def _numeric(found: re.Match[str]) -> Iterator[Quantity]:
     needs: list[tuple[Key, ...]] = [(*keys, written)]
     if in_year:
         needs.append((("y", in_year), written))
-        offers |= {("y", in_year), ("n", Decimal(in_year).normalize())}
+        offers |= {("y", in_year), amount_key(in_year)}
     yield _date(*found.span(), *needs, offers=offers)
 
 
@@ -174,7 +173,7 @@ def _worded(text: str, lower: str, found: re.Match[str]) -> Iterator[Quantity]:
     if year:
         value = year_of(year.strip("'’"))
         needs.append((("y", value),))
-        offers |= {("y", value), ("n", Decimal(value).normalize())}
+        offers |= {("y", value), amount_key(value)}
     yield _date(start, end, *needs, offers=offers)
 
 
@@ -220,7 +219,7 @@ def _time(start: int, end: int, hour: int, minutes: str | None, half: str | None
     clock = ("t12", hour % 12 * 60 + minute)
     offers: set[Key] = {clock}
     if not minute:
-        offers |= {("n", Decimal(hour).normalize())}
+        offers |= {amount_key(hour)}
     if half or hour > 12:
         exact = ("t", (hour % 12 + (12 if (half or "p").lower() == "p" else 0)) * 60 + minute)
         needs = (exact, ("hour", hour)) if half and not minute else (exact,)

@@ -125,6 +125,11 @@ def blotted(text: str, start: int, end: int) -> str:
     return text[:start] + "\0" * (end - start) + text[end:]
 
 
+def amount_key(value: int | Decimal) -> Key:
+    """The key of an amount, however it is written."""
+    return "n", Decimal(value).normalize()
+
+
 def year_of(text: str) -> int:
     """``01`` and ``2001`` are 2001, ``98`` is 1998."""
     year = int(text)
@@ -162,7 +167,7 @@ def _decades(text: str, lower: str) -> Iterator[Quantity]:
         yield _number(*found.span(), (key,), offers={key})
     for found in _SHORT_YEAR.finditer(lower):
         year = year_of(found["year"] or found["fiscal"])
-        yield _number(*found.span(), (("y", year),), offers={("y", year), ("n", Decimal(year).normalize())})
+        yield _number(*found.span(), (("y", year),), offers={("y", year), amount_key(year)})
 
 
 def _codes(text: str, lower: str) -> Iterator[Quantity]:

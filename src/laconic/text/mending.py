@@ -37,9 +37,9 @@ _PAIRS = {"(": ")", "[": "]", "{": "}", "``": "''", "“": "”", "-lrb-": "-rrb
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class DraftWord:
     """A word or sign of a summary. ``key`` is what it is compared by, ``unknown``: it is UNK; ``follows``: it stands
-    behind the piece before it in the source too; ``rests``: a sentence of the source ends behind it."""
+    behind the word before it in the source too; ``rests``: a sentence of the source ends behind it."""
 
     key: str
     unknown: bool = False
@@ -48,25 +48,25 @@ class Piece:
 
 
 def mended(
-    pieces: Sequence[Piece], in_source: Callable[[Sequence[str]], bool], source_keys: Sequence[str]
+    words: Sequence[DraftWord], in_source: Callable[[Sequence[str]], bool], source_keys: Sequence[str]
 ) -> list[int]:
-    """The positions of the pieces that stay, in order.
+    """The positions of the words that stay, in order.
 
     ``in_source(keys)`` says whether the source has these words one after the other; ``source_keys`` are its words, by
     which it is judged to be English, whose function words are known here. A summary is never emptied, unless it is
     nothing but UNK.
     """
-    known = [index for index, piece in enumerate(pieces) if not piece.unknown]
+    known = [index for index, word in enumerate(words) if not word.unknown]
     english = _is_english(source_keys)
     kept = known
     while True:
-        keys = [pieces[index].key.lower() for index in kept]
-        drop = _doubled(keys, in_source) or _stray(kept, keys, pieces) or _unpaired(keys)
-        drop = drop or _dangling(kept, keys, pieces, english)
+        keys = [words[index].key.lower() for index in kept]
+        drop = _doubled(keys, in_source) or _stray(kept, keys, words) or _unpaired(keys)
+        drop = drop or _dangling(kept, keys, words, english)
         if not drop:
             return kept
         kept = [index for at, index in enumerate(kept) if at not in drop]
-        if not any(_is_word(pieces[index].key) for index in kept):
+        if not any(_is_word(words[index].key) for index in kept):
             return known
 
 
@@ -91,13 +91,13 @@ def _doubled(keys: Sequence[str], in_source: Callable[[Sequence[str]], bool]) ->
     return set()
 
 
-def _stray(kept: Sequence[int], keys: Sequence[str], pieces: Sequence[Piece]) -> set[int]:
+def _stray(kept: Sequence[int], keys: Sequence[str], words: Sequence[DraftWord]) -> set[int]:
     """Signs in front of the first word, and of two signs in a row the weaker one."""
     if keys and keys[0] in _NOT_FIRST:
         return {0}
     for at in range(1, len(keys)):
         before, sign = keys[at - 1], keys[at]
-        if pieces[kept[at]].follows and kept[at] == kept[at - 1] + 1:
+        if words[kept[at]].follows and kept[at] == kept[at - 1] + 1:
             continue
         if before in _PAUSES and sign in _PAUSES | _ENDS:
             return {at - 1}
@@ -129,7 +129,7 @@ def _unpaired(keys: Sequence[str]) -> set[int]:
     return set(opened) | (set() if quoted is None else {quoted})
 
 
-def _dangling(kept: Sequence[int], keys: Sequence[str], pieces: Sequence[Piece], english: bool) -> set[int]:
+def _dangling(kept: Sequence[int], keys: Sequence[str], words: Sequence[DraftWord], english: bool) -> set[int]:
     """A sign or function word that nothing follows."""
     if not keys or keys[-1] == "?":
         return set()
@@ -138,8 +138,8 @@ def _dangling(kept: Sequence[int], keys: Sequence[str], pieces: Sequence[Piece],
     last = len(keys) - (2 if keys[-1] in _ENDS else 1)
     if last < 0:
         return set()
-    piece = pieces[kept[last]]
-    if keys[last] in _NOT_LAST or (english and keys[last] in _DANGLING and not (piece.follows and piece.rests)):
+    word = words[kept[last]]
+    if keys[last] in _NOT_LAST or (english and keys[last] in _DANGLING and not (word.follows and word.rests)):
         return {last}
     return set()
 

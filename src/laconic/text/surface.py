@@ -27,7 +27,7 @@ import numpy as np
 from laconic.text.base import Tokenizer
 from laconic.text.casing import SMALL_WORDS, begins, capitalised, is_shouted, is_titled, parts_of, segments
 from laconic.text.detokenize import CLITIC, is_unspaced
-from laconic.text.mending import Piece, mended
+from laconic.text.mending import DraftWord, mended
 from laconic.text.sentences import bounds
 from laconic.types import TokenizedText
 
@@ -254,8 +254,8 @@ def _placed(draft: Draft, groups: list[list[int]], source: SourceText, tokenizer
 
 
 def _cleaned(words: list[_Word], draft: Draft, source: SourceText) -> list[_Word]:
-    pieces = [
-        Piece(
+    draft_words = [
+        DraftWord(
             key=word.key,
             unknown=all(draft.unknown[token] for token in word.tokens),
             follows=_follows(words[index - 1], word) if index else False,
@@ -263,7 +263,7 @@ def _cleaned(words: list[_Word], draft: Draft, source: SourceText) -> list[_Word
         )
         for index, word in enumerate(words)
     ]
-    return [words[index] for index in mended(pieces, source.holds, source.keys)]
+    return [words[index] for index in mended(draft_words, source.holds, source.keys)]
 
 
 def _follows(before: _Word, word: _Word) -> bool:
