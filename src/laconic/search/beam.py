@@ -335,12 +335,16 @@ class _ShrinkingSearch(_Search):
 
 
 @dataclass(slots=True)
-class Layer:
+class Addition:
     """Token scores before and after a scorer that adds to them; the difference is its share."""
 
     column: int
     before: Tensor
     after: Tensor
+
+    def at(self, rows: Tensor, ids: Tensor) -> Tensor:
+        """The share of some tokens, in 64 bits."""
+        return self.after[rows, ids].double() - self.before[rows, ids].double()
 
 
 @dataclass(slots=True)
@@ -353,19 +357,19 @@ class TokenScores:
     log_probs: Tensor
     model: Tensor
     total: Tensor
-    layers: list[Layer]
+    additions: list[Addition]
 
     @classmethod
     def of(cls, output: StepOutput, view: HypothesesView, scorers: Sequence[Scorer]) -> TokenScores:
         """Let the scorers change the step's token scores, in order."""
-        scores, layers = output.scores, []
+        scores, additions = output.scores, []
         for column, scorer in enumerate(scorers):
             if scorer.adds_to_tokens:
                 before, scores = scores, scorer.on_tokens(scores.clone(), view)
-                layers.append(Layer(column, before, scores))
+                additions.append(Addition(column, before, scores))
             else:
                 scores = scorer.on_tokens(scores, view)
-        return cls(output.log_probs, output.scores, scores, layers)
+        return cls(output.log_probs, output.scores, scores, additions)
 
 
 @dataclass(slots=True)
@@ -416,7 +420,7 @@ def best_candidates(
     parts: list[Candidates] = []
     for group in range(groups):
         index = rows[:, group * size : (group + 1) * size]
-        token_scores, layers = scores.total[index], []  # (D, size, X), a copy
+        token_scores, additions = scores.total[index], []  # (D, size, X), a copy
         if group:
             going = [part.first(part.going_on(eos_id), size) for part in parts]
             chosen = torch.cat([candidates.ids for candidates, _ in going], dim=1)
@@ -424,8 +428,8 @@ def best_candidates(
             for column, scorer in enumerate(scorers):
                 if scorer.num_groups > 1:
                     before, token_scores = token_scores, scorer.on_group(token_scores.clone(), chosen, alive)
-                    layers.append(Layer(column, before.flatten(0, 1), token_scores.flatten(0, 1)))
-        parts.append(_best_of_group(scores, token_scores.flatten(0, 1), totals, sums, index, layers))
+                    additions.append(Addition(column, before.flatten(0, 1), token_scores.flatten(0, 1)))
+        parts.append(_best_of_group(scores, token_scores.flatten(0, 1), totals, sums, index, additions))
     return Candidates(
         *(torch.stack([getattr(part, name) for part in parts], dim=1).flatten(0, 1) for name in Candidates.__slots__)
     )
@@ -436,7 +440,12 @@ def _row_index(totals: Tensor, beam_size: int) -> Tensor:
 
 
 def _best_of_group(
-    scores: TokenScores, token_scores: Tensor, totals: Tensor, sums: Tensor, index: Tensor, group_layers: list[Layer]
+    scores: TokenScores,
+    token_scores: Tensor,
+    totals: Tensor,
+    sums: Tensor,
+    index: Tensor,
+    group_additions: list[Addition],
 ) -> Candidates:
     """``index`` (D, k) names the rows whose token scores (D * k, X) are given."""
     documents, size = index.shape
@@ -454,9 +463,9 @@ def _best_of_group(
     shares = torch.zeros(*rows.shape, sums.shape[1], dtype=torch.float64, device=rows.device)
     shares[:, :, 0] = log_probs
     shares[:, :, 1] = scores.model[rows, ids].double()
-    for layer in scores.layers:
-        shares[:, :, 2 + layer.column] += layer.after[rows, ids].double() - layer.before[rows, ids].double()
+    for addition in scores.additions:
+        shares[:, :, 2 + addition.column] += addition.at(rows, ids)
     in_group = local + size * torch.arange(documents, device=rows.device)[:, None]
-    for layer in group_layers:
-        shares[:, :, 2 + layer.column] += layer.after[in_group, ids].double() - layer.before[in_group, ids].double()
+    for addition in group_additions:
+        shares[:, :, 2 + addition.column] += addition.at(in_group, ids)
     return Candidates(rows, ids, best, log_probs, sums[rows] + shares)

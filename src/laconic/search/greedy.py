@@ -89,8 +89,8 @@ class _GreedyRun:
             raise ModelError("The model gave a token score that is not a number; its weights are probably damaged.")
         log_probs = scores.log_probs[rows, ids].double()
         added[:, 0], added[:, 1] = log_probs, scores.model[rows, ids].double()
-        for layer in scores.layers:
-            added[:, 2 + layer.column] += layer.after[rows, ids].double() - layer.before[rows, ids].double()
+        for addition in scores.additions:
+            added[:, 2 + addition.column] += addition.at(rows, ids)
 
         going = self.alive & (values > -torch.inf)
         ended = going & (ids == self.eos_id)

@@ -119,14 +119,14 @@ def build_scorers(config: SearchConfig, specials: SpecialIds) -> list[Scorer]:
     Raises:
         ConfigError: an unknown scorer or option, or a number of groups that does not divide the beam.
     """
-    kept = not config.forbid_specials
-    specs: list[Spec] = [{"type": "forbid_tokens", "unk": config.forbid_unk, "pad": not kept, "bos": not kept}]
+    forbid = config.forbid_specials
+    specs: list[Spec] = [{"type": "forbid_tokens", "unk": config.forbid_unk, "pad": forbid, "bos": forbid}]
     longest = config.max_length if config.num_steps > config.max_length else None
     if config.min_length or longest:
         bounds = {"min_length": config.min_length, "share": config.min_length_share, "max_length": longest}
         specs.append({"type": "length_bounds", **bounds})
     if config.no_repeat_ngram:  # where the start token may come again it begins the first n-gram
-        specs.append({"type": "ngram_blocking", "size": config.no_repeat_ngram, "start": kept})
+        specs.append({"type": "ngram_blocking", "size": config.no_repeat_ngram, "start": not forbid})
     if config.diverse_groups > 1:
         strength = config.diversity_strength
         specs.append({"type": "diverse_groups", "groups": config.diverse_groups, "strength": strength})
