@@ -138,7 +138,7 @@ class Word(BaseModel):
     tokens: list[Token] | None = None
 
 
-class Claim(BaseModel):
+class ClaimRecord(BaseModel):
     """A number, date (or time), name, or other content word of the summary, `summary[start:end]`."""
 
     kind: Literal["number", "date", "name", "word"]
@@ -147,7 +147,7 @@ class Claim(BaseModel):
     end: int
 
 
-class SupportedClaim(Claim):
+class SupportedClaim(ClaimRecord):
     """One that the document has, at `document[source[0]:source[1]]`."""
 
     source: Annotated[list[int], Field(min_length=2, max_length=2)]
@@ -157,15 +157,15 @@ class Support(BaseModel):
     """What was compared with the document, and what it lacks. A hint for a reader, not a verdict."""
 
     checked: dict[str, int]
-    unsupported: list[Claim] = Field(description="Numbers, dates and names that the document does not have.")
-    new_words: list[Claim] = Field(description="Other content words that it has in no form.")
+    unsupported: list[ClaimRecord] = Field(description="Numbers, dates and names that the document does not have.")
+    new_words: list[ClaimRecord] = Field(description="Other content words that it has in no form.")
     supported: list[SupportedClaim]
     rate: float | None = Field(
         description="The share of the numbers, dates and names that the document has; null if there are none."
     )
 
 
-class Chunk(BaseModel):
+class ChunkRecord(BaseModel):
     """A piece of the document, `document[start:end]`, that the model reads as one."""
 
     start: int
@@ -203,7 +203,7 @@ class SummaryRecord(Alternative):
     __doc__ = f"{__doc__} {OFFSETS}"
 
     source_offsets: list[Annotated[list[int], Field(min_length=2, max_length=2)]] | None = None
-    chunks: list[Chunk] | None = None
+    chunks: list[ChunkRecord] | None = None
     declined: str | None = Field(
         None,
         description="Why `summary` is a sentence of the document; the first of `alternatives` is what the model wrote.",
