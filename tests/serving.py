@@ -1,4 +1,4 @@
-"""A small model to serve, and a server process, for the tests of the service."""
+"""A server process for the tests of the service."""
 
 from __future__ import annotations
 
@@ -14,40 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import torch
-
-from laconic.config.schema import RunConfig, SearchConfig, TextConfig, TrainingConfig
-from laconic.models.folder import save_model_folder
-from laconic.models.seq2seq import Seq2Seq
-from laconic.text.tokenizer import WordTokenizer
-
-DOCUMENTS = [
-    "the quick fox jumps over the lazy dog . it was late .",
-    "a small cat sat on the mat .",
-    "Zebratown sees the quick bird and the old dog in Zebratown .",
-    "it was late",
-    "the old cat and the old dog sat on the mat and it was late , very late , said Ellinghaus .",
-]
-
-
-def save_tiny_model(path: Path, *, units: int = 8, max_length: int = 7) -> Path:
-    """An untrained pointer-generator with large weights, so that its choices are not all alike."""
-    torch.manual_seed(3)
-    tokenizer = WordTokenizer(WordTokenizer.Config(min_frequency=1))
-    tokenizer.train([text.replace("Zebratown", "").replace("Ellinghaus", "") for text in DOCUMENTS])
-    model = Seq2Seq(
-        Seq2Seq.Config(embedding_size=units, encoder_hidden=units, hidden_size=units), vocab_size=tokenizer.vocab_size
-    )
-    for parameter in model.parameters():
-        torch.nn.init.normal_(parameter, std=0.9 if units <= 8 else 0.2)
-    run = RunConfig(
-        name="tiny",
-        model={"type": "seq2seq"},
-        training=TrainingConfig(max_updates=1),
-        text=TextConfig(max_source_tokens=40, max_target_tokens=10),
-        search=SearchConfig(beam_size=2, max_length=max_length, min_length=min(3, max_length)),
-    )
-    return save_model_folder(path, model=model, tokenizer=tokenizer, run=run)
 
 
 class Server:

@@ -17,14 +17,13 @@ from laconic.config.names import resolve, trusting
 from laconic.config.shipped import default_model
 from laconic.errors import ConfigError, DataError, LaconicError
 from laconic.metrics.confidence import Calibration
-from laconic.systems.extractive import ExtractiveSystem, is_method
+from laconic.systems.extractive import ExtractiveSystem, OnText, Progress, is_method
 from laconic.types import Record, Summary
 
 SYSTEMS = {"neural": "laconic.systems.neural:NeuralSystem"}  # imported when a model is opened
 INSTEAD = "lexrank-1"  # what answers where a model had better not
 WINDOW_BATCHES = 8  # so many batches of documents are read ahead and sorted by length
 
-Progress = Callable[[int], object]
 OnError = Literal["raise", "skip"]
 Document = str | Record
 
@@ -49,7 +48,7 @@ class System(Protocol):
         explain: bool,
         options: Any,
         on_step: Callable[[], object] | None = None,
-        on_text: Callable[[int, str], object] | None = None,
+        on_text: OnText | None = None,
     ) -> list[Summary]: ...
     def about(self) -> dict[str, Any]: ...
     def options(self, overrides: Mapping[str, Any]) -> Any: ...

@@ -14,13 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from actions import TEXT, lit, summarize, wait, word
 
-from laconic.config.schema import RunConfig, SearchConfig, TextConfig, TrainingConfig
-from laconic.models.folder import save_model_folder
-from laconic.models.seq2seq import Seq2Seq
-from laconic.text.tokenizer import WordTokenizer
+from tiny_models import save_tiny_model
 
 pytest.importorskip("fastapi", reason="the service needs: pip install 'laconic[serve]'")
 pytest.importorskip("uvicorn", reason="the service needs: pip install 'laconic[serve]'")
@@ -45,21 +41,7 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 def model(folder: Path) -> None:
-    """An untrained pointer-generator with large weights, so that its choices are not all alike."""
-    torch.manual_seed(3)
-    tokenizer = WordTokenizer(WordTokenizer.Config(min_frequency=1))
-    tokenizer.train([TEXT])
-    made = Seq2Seq(Seq2Seq.Config(embedding_size=8, encoder_hidden=8, hidden_size=8), vocab_size=tokenizer.vocab_size)
-    for parameter in made.parameters():
-        torch.nn.init.normal_(parameter, std=0.9)
-    run = RunConfig(
-        name="tiny",
-        model={"type": "seq2seq"},
-        training=TrainingConfig(max_updates=1),
-        text=TextConfig(max_source_tokens=60, max_target_tokens=10),
-        search=SearchConfig(beam_size=2, max_length=7, min_length=3),
-    )
-    save_model_folder(folder, model=made, tokenizer=tokenizer, run=run)
+    save_tiny_model(folder, [TEXT], max_source_tokens=60)
 
 
 def await_ready(process: subprocess.Popen[bytes], address: str, log: Path) -> None:

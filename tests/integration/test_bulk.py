@@ -15,18 +15,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 from laconic import jobs
 from laconic.cli.main import main
-from laconic.config.schema import RunConfig, SearchConfig, TextConfig, TrainingConfig
-from laconic.models.folder import save_model_folder
-from laconic.models.seq2seq import Seq2Seq
 from laconic.systems.bulk import Request, Window, windows_of
 from laconic.systems.extractive import ExtractiveSystem
-from laconic.text.tokenizer import WordTokenizer
 from laconic.types import Record
 from own_process import in_own_process, needs_ray
+from tiny_models import save_tiny_model
 
 WORDS = ["cat", "dog", "fox", "bird", "sat", "ran", "slept", "sang", "mat", "hill", "tree", "old", "young", "quick"]
 
@@ -51,23 +47,8 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> str:
-    torch.manual_seed(3)
-    tokenizer = WordTokenizer(WordTokenizer.Config(min_frequency=1))
-    tokenizer.train([" ".join(WORDS) + " ."])
-    network = Seq2Seq(
-        Seq2Seq.Config(embedding_size=8, encoder_hidden=8, hidden_size=8), vocab_size=tokenizer.vocab_size
-    )
-    for parameter in network.parameters():
-        torch.nn.init.normal_(parameter, std=0.9)
-    run = RunConfig(
-        name="tiny",
-        model={"type": "seq2seq"},
-        training=TrainingConfig(max_updates=1),
-        text=TextConfig(max_source_tokens=60, max_target_tokens=10),
-        search=SearchConfig(beam_size=2, max_length=7, min_length=3),
-    )
-    folder = tmp_path_factory.mktemp("models") / "tiny"
-    return str(save_model_folder(folder, model=network, tokenizer=tokenizer, run=run))
+    place = tmp_path_factory.mktemp("models") / "tiny"
+    return str(save_tiny_model(place, [" ".join(WORDS) + " ."], max_source_tokens=60))
 
 
 def summarized(out: Path, *arguments: str) -> bytes:

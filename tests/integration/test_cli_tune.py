@@ -6,14 +6,11 @@ import json
 from pathlib import Path
 
 import pytest
-import torch
 
 from laconic.cli.main import main
-from laconic.config.schema import RunConfig, SearchConfig, TextConfig, TrainingConfig
-from laconic.models.folder import load_model_folder, save_model_folder
-from laconic.models.seq2seq import Seq2Seq
+from laconic.models.folder import load_model_folder
 from laconic.systems.neural import NeuralSystem
-from laconic.text.tokenizer import WordTokenizer
+from tiny_models import save_tiny_model
 
 TEXTS = [
     "the quick fox jumps over the lazy dog",
@@ -27,20 +24,7 @@ SEARCH = ["--grid", "beam_size=1,3", "--random", "search.distraction.state=0.5:4
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
     """A run's folder with a model in it, and data beside it."""
-    torch.manual_seed(3)
-    tokenizer = WordTokenizer(WordTokenizer.Config(min_frequency=1))
-    tokenizer.train(TEXTS)
-    model = Seq2Seq(Seq2Seq.Config(embedding_size=8, encoder_hidden=8, hidden_size=8), vocab_size=tokenizer.vocab_size)
-    for parameter in model.parameters():
-        torch.nn.init.normal_(parameter, std=0.9)
-    run = RunConfig(
-        name="tiny",
-        model={"type": "seq2seq"},
-        training=TrainingConfig(max_updates=1),
-        text=TextConfig(max_source_tokens=12, max_target_tokens=10),
-        search=SearchConfig(beam_size=2, max_length=6),
-    )
-    save_model_folder(tmp_path / "run" / "model", model=model, tokenizer=tokenizer, run=run)
+    save_tiny_model(tmp_path / "run" / "model", TEXTS, max_source_tokens=12, search={"beam_size": 2, "max_length": 6})
     (tmp_path / "data").mkdir()
     lines = [{"document": text, "summary": " ".join(text.split()[:2])} for text in TEXTS]
     (tmp_path / "data" / "validation.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))

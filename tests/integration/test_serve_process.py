@@ -17,7 +17,8 @@ import pytest
 
 from laconic import Summarizer
 from laconic.cli.main import main
-from serving import DOCUMENTS, Server, running, save_tiny_model
+from serving import Server, running
+from tiny_models import DOCUMENTS, save_tiny_model
 
 LONG = {
     "beam_size": 16,

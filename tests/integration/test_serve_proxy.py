@@ -13,7 +13,8 @@ from urllib.parse import urljoin
 import httpx
 import pytest
 
-from serving import DOCUMENTS, running, save_tiny_model
+from serving import running
+from tiny_models import DOCUMENTS, save_tiny_model
 
 PREFIX = "/tools/summaries/"
 

@@ -18,48 +18,25 @@ import torch
 from laconic import Summarizer
 from laconic.cli import summarize as summarize_command
 from laconic.cli.main import main
-from laconic.config.schema import RunConfig, SearchConfig, TextConfig, TrainingConfig
+from laconic.config.schema import SearchConfig, TextConfig
 from laconic.errors import ConfigError, DataError, ModelError
 from laconic.evaluation.systems import Contender
 from laconic.metrics.confidence import Calibration
 from laconic.metrics.consensus import by_consensus
 from laconic.models.bart import BartSummarizer
-from laconic.models.folder import LoadedModel, save_model_folder
-from laconic.models.seq2seq import Seq2Seq
+from laconic.models.folder import LoadedModel
 from laconic.server.catalogue import Catalogue, open_models
 from laconic.server.settings import Settings
 from laconic.study import calibration
 from laconic.systems.extractive import locate, shorten
-from laconic.text.tokenizer import BpeTokenizer, WordTokenizer
+from laconic.text.tokenizer import BpeTokenizer
 from laconic.types import Record
-
-DOCUMENTS = [
-    "the quick fox jumps over the lazy dog . it was late .",
-    "a small cat sat on the mat .",
-    "Zebratown sees the quick bird and the old dog in Zebratown .",
-    "it was late",
-    "the old cat and the old dog sat on the mat and it was late , very late , said Ellinghaus .",
-]
+from tiny_models import DOCUMENTS, save_tiny_model
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An untrained pointer-generator with large weights, so that its choices are not all alike."""
-    torch.manual_seed(3)
-    tokenizer = WordTokenizer(WordTokenizer.Config(min_frequency=1))
-    tokenizer.train([text.replace("Zebratown", "").replace("Ellinghaus", "") for text in DOCUMENTS])
-    model = Seq2Seq(Seq2Seq.Config(embedding_size=8, encoder_hidden=8, hidden_size=8), vocab_size=tokenizer.vocab_size)
-    for parameter in model.parameters():
-        torch.nn.init.normal_(parameter, std=0.9)
-    run = RunConfig(
-        name="tiny",
-        model={"type": "seq2seq"},
-        training=TrainingConfig(max_updates=1),
-        text=TextConfig(max_source_tokens=12, max_target_tokens=10),
-        search=SearchConfig(beam_size=2, max_length=7, min_length=3),
-    )
-    path = tmp_path_factory.mktemp("models") / "tiny"
-    return save_model_folder(path, model=model, tokenizer=tokenizer, run=run)
+    return save_tiny_model(tmp_path_factory.mktemp("models") / "tiny", max_source_tokens=12)
 
 
 @pytest.fixture(scope="module")

@@ -17,16 +17,16 @@ from laconic.config.schema import EvaluationConfig
 from laconic.errors import DataError
 from laconic.evaluation.measures import measure, reading_measures
 from laconic.evaluation.predictions import Journal, as_lines, fingerprint, prediction_of
-from laconic.evaluation.systems import Contender, Progress
+from laconic.evaluation.systems import Contender
 from laconic.files import write_text
 from laconic.metrics.rouge import RougeResult
 from laconic.metrics.scoring import RunScoring, Shown, score_texts, scoring
+from laconic.summarizer import WINDOW_BATCHES
+from laconic.systems.extractive import Progress
 from laconic.text.unknown import restore_numbers
 from laconic.types import Record, Summary, references_of
 
 Watch = Callable[[Record, Summary], object]  # is shown what the system writes
-
-WINDOW_BATCHES = 8  # so many batches are decoded (sorted by length) between two writes of predictions
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -15,10 +15,8 @@ from typing import Any
 from laconic.config.loading import load_run
 from laconic.config.shipped import place_of
 from laconic.summarizer import Summarizer
-from laconic.systems.extractive import ExtractiveSystem, is_method
+from laconic.systems.extractive import ExtractiveSystem, Progress, is_method
 from laconic.types import Record, Summary
-
-Progress = Callable[[int], object]
 
 
 class Contender:

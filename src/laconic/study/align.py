@@ -12,7 +12,7 @@ alignment error rate, counts summed over all pairs.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -25,6 +25,7 @@ from laconic.errors import ConfigError
 from laconic.metrics.alignment import Links, WordPair, head_counts, head_error_rates, word_attention, word_spans
 from laconic.models.base import SummarizationModel
 from laconic.search.decode import decode
+from laconic.systems.extractive import Progress
 from laconic.systems.neural import NeuralSystem
 from laconic.types import Record, TrainingBatch
 
@@ -187,9 +188,6 @@ def _word_of(tokens: Spans, words: Spans) -> list[int]:
 
 
 # ------------------------------------------------------------------------------------- maps of the model
-
-
-Progress = Callable[[int], object]
 
 
 def attention_maps(

@@ -8,10 +8,11 @@ reference of at least ``accept``, no content word twice, and no number or name t
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.stats import rankdata
 
 from laconic.errors import ConfigError, DataError
 from laconic.metrics.confidence import FEATURES, Calibration, Facts, Ranges
@@ -19,6 +20,7 @@ from laconic.metrics.rouge import rouge
 from laconic.metrics.support import check_support
 from laconic.metrics.words import smart_stop_words, words
 from laconic.summarizer import Summarizer
+from laconic.systems.extractive import Progress
 from laconic.systems.neural import NeuralSystem
 from laconic.types import Record, references_of
 
@@ -52,7 +54,7 @@ def calibrate(
     accept: float,
     threshold: float,
     batch_size: int = 32,
-    progress: Callable[[int], object] | None = None,
+    progress: Progress | None = None,
 ) -> tuple[Calibration, Reliability]:
     """Decode ``records`` and fit the confidence of the summarizer's model to them.
 
@@ -160,9 +162,7 @@ def reliability(predicted: np.ndarray, accepted: np.ndarray) -> Reliability:
 
 def _auc(predicted: np.ndarray, accepted: np.ndarray) -> float:
     """The area under the ROC curve by ranks; equal predictions share their ranks."""
-    _, inverse, counts = np.unique(predicted, return_inverse=True, return_counts=True)
-    last = np.cumsum(counts)
-    ranks = (last - (counts - 1) / 2)[inverse]
+    ranks = rankdata(predicted)
     positive = accepted.sum()
     negative = len(accepted) - positive
     return float((ranks[accepted == 1].sum() - positive * (positive + 1) / 2) / (positive * negative))

@@ -20,7 +20,7 @@ import json
 import math
 import random
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import product
 from pathlib import Path
@@ -33,6 +33,7 @@ from laconic.errors import ConfigError, ModelError, did_you_mean, unknown_choice
 from laconic.evaluation.predictions import Journal
 from laconic.evaluation.run import EvaluationOptions, refuse_unscorable, score
 from laconic.files import write_json, write_text
+from laconic.systems.extractive import Progress
 from laconic.systems.neural import NeuralSystem
 from laconic.types import Batch, Memory, Record
 
@@ -41,7 +42,6 @@ KINDS = ("1", "2", "L")
 FLAGS = ("log", "both-signs")
 DIGITS = 4  # significant digits of a draw, so that what is printed is what was tried
 Settings = dict[str, Any]  # dotted key below ``search`` -> value
-Progress = Callable[[int], object]
 
 
 # --------------------------------------------------------------------------------------- what to try

@@ -21,9 +21,9 @@ from laconic.errors import DataError, LaconicError
 from laconic.explain.record import support_of, support_to_dict, to_dict
 from laconic.jobs import Pool, Processes, RayCluster, import_ray, in_order
 from laconic.summarizer import WINDOW_BATCHES, Summarizer
+from laconic.systems.extractive import Progress
 from laconic.types import Record, Summary
 
-Advance = Callable[[int], object]
 Note = Callable[[Exception], object]
 
 
@@ -82,7 +82,7 @@ class BulkJob:
         self.decoding = self.summarizer.decoding(**request.overrides)
 
     def run(
-        self, records: Iterable[Record], advance: Advance | None = None, note: Note | None = None, first: int = 1
+        self, records: Iterable[Record], advance: Progress | None = None, note: Note | None = None, first: int = 1
     ) -> Iterator[Any]:
         """Summaries in order; ``None`` for a record that was skipped. They are numbered from ``first``."""
 
@@ -103,7 +103,7 @@ class BulkJob:
             **self.request.overrides,
         )
 
-    def lines(self, window: Window, advance: Advance | None = None, note: Note | None = None) -> Iterator[str]:
+    def lines(self, window: Window, advance: Progress | None = None, note: Note | None = None) -> Iterator[str]:
         """The JSON lines of a window.
 
         Raises:
@@ -142,7 +142,7 @@ class BulkJob:
 
 # ------------------------------------------------------------------------------------- several at once
 
-Lines = Callable[[Iterable[Window], Advance], Iterator[str]]
+Lines = Callable[[Iterable[Window], Progress], Iterator[str]]
 
 
 def lines_of(request: Request, jobs: int | None, ray: bool, note: Note) -> Lines:
@@ -161,13 +161,13 @@ def lines_of(request: Request, jobs: int | None, ray: bool, note: Note) -> Lines
     return partial(_alone, BulkJob(request), note)
 
 
-def _alone(job: BulkJob, note: Note, windows: Iterable[Window], advance: Advance) -> Iterator[str]:
+def _alone(job: BulkJob, note: Note, windows: Iterable[Window], advance: Progress) -> Iterator[str]:
     for window in windows:
         yield from job.lines(window, advance, note)
 
 
 def _pooled(
-    request: Request, start: Callable[[], Pool], note: Note, windows: Iterable[Window], advance: Advance
+    request: Request, start: Callable[[], Pool], note: Note, windows: Iterable[Window], advance: Progress
 ) -> Iterator[str]:
     """Through a pool that is started for these windows and closed behind them.
 

@@ -18,8 +18,8 @@ from laconic.explain.provenance import extractive_summary
 from laconic.extractive.base import Extractor
 from laconic.types import Record, Summary, references_of
 
-Progress = Callable[[int], object]
-OnText = Callable[[int, str], object]
+Progress = Callable[[int], object]  # is told the number of documents just done
+OnText = Callable[[int, str], object]  # is given the place of a document and its summary so far
 
 
 def method_spec(name: str) -> dict[str, Any]:

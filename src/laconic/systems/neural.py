@@ -23,10 +23,8 @@ from laconic.metrics.consensus import by_consensus
 from laconic.models.folder import LoadedModel, load_model_folder
 from laconic.search.decode import decode
 from laconic.search.scorers import with_word_blocking
+from laconic.systems.extractive import OnText, Progress
 from laconic.types import Hypothesis, Record, StepOutput, Summary, TokenizedText
-
-Progress = Callable[[int], object]
-OnText = Callable[[int, str], object]
 
 
 class NeuralSystem:

@@ -11,7 +11,7 @@ from fastapi.testclient import TestClient
 from laconic.server.app import create_app
 from laconic.server.settings import Settings
 from laconic.summarizer import Summarizer
-from serving import save_tiny_model
+from tiny_models import save_tiny_model
 
 
 @pytest.fixture(scope="session")

@@ -17,7 +17,7 @@ from laconic.server.app import create_app
 from laconic.server.schemas import ModelList, SummarizeResponse
 from laconic.server.settings import Settings
 from laconic.summarizer import Summarizer
-from serving import DOCUMENTS, save_tiny_model
+from tiny_models import DOCUMENTS, save_tiny_model
 
 
 def post(client: TestClient, path: str = "/v1/summarize", **body: Any) -> Any:

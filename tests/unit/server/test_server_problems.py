@@ -16,7 +16,7 @@ from laconic.server.catalogue import Catalogue
 from laconic.server.schemas import CODES
 from laconic.server.settings import Settings
 from laconic.summarizer import Summarizer
-from serving import DOCUMENTS
+from tiny_models import DOCUMENTS
 
 JSON = {"Content-Type": "application/json"}
 DEEP = b"[" * 20_000

@@ -9,14 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 from laconic.config.loading import load_run, merge
-from laconic.config.schema import RunConfig, SearchConfig, TextConfig, TrainingConfig
 from laconic.errors import ConfigError, DataError, ModelError
 from laconic.evaluation.run import EvaluationOptions, score
 from laconic.models.folder import load_model_folder, save_model_folder
-from laconic.models.seq2seq import Seq2Seq
 from laconic.study.tuning import (
     SearchGrid,
     SearchRange,
@@ -31,8 +28,8 @@ from laconic.study.tuning import (
     tune,
 )
 from laconic.systems.neural import NeuralSystem
-from laconic.text.tokenizer import WordTokenizer
 from laconic.types import Record
+from tiny_models import save_tiny_model
 
 DOCUMENTS = [
     "the quick fox jumps over the lazy dog . it was late .",
@@ -126,22 +123,9 @@ def test_plans_that_say_nothing_or_too_much_are_refused() -> None:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    torch.manual_seed(3)
-    tokenizer = WordTokenizer(WordTokenizer.Config(min_frequency=1))
-    tokenizer.train(DOCUMENTS)
-    sizes = {"embedding_size": 8, "encoder_hidden": 8, "hidden_size": 8}
-    attention = {"type": "additive", "coverage": True}
-    model = Seq2Seq(Seq2Seq.Config(**sizes, attention=attention), vocab_size=tokenizer.vocab_size)
-    for parameter in model.parameters():
-        torch.nn.init.normal_(parameter, std=0.9)
-    run = RunConfig(
-        name="tiny",
-        model={"type": "seq2seq"},
-        training=TrainingConfig(max_updates=1),
-        text=TextConfig(max_source_tokens=12, max_target_tokens=10),
-        search=SearchConfig(beam_size=3, max_length=6),
-    )
-    return save_model_folder(tmp_path_factory.mktemp("models") / "tiny", model=model, tokenizer=tokenizer, run=run)
+    place, attention = tmp_path_factory.mktemp("models") / "tiny", {"type": "additive", "coverage": True}
+    search = {"beam_size": 3, "max_length": 6}
+    return save_tiny_model(place, DOCUMENTS, max_source_tokens=12, search=search, attention=attention)
 
 
 @pytest.fixture
