@@ -214,7 +214,7 @@ class Hypothesis:
     the plain sum of the model's token log-probabilities; ``terms`` each scorer's share of the score.
 
     Of models that read in chunks: ``reading`` is what was read (see `Summary`), ``chunk_tokens`` the source tokens
-    ``[first, last)`` of each chunk, which ``details["coarse"]`` (T, C) and ``details["picks"]`` (T, k) count.
+    ``[first, last)`` of each chunk, which ``details["coarse"]`` (T, C) and ``details["sampled"]`` (T, k) count.
     """
 
     ids: list[int]

@@ -14,9 +14,9 @@ from torch.autograd import gradcheck
 from laconic.config.base import validate
 from laconic.config.names import COPY_HEADS, build, parse
 from laconic.errors import ConfigError
-from laconic.layers.copying.base import CopyHead, CopySource, GoldTokens, HeadInput, SourceSide
+from laconic.layers.copying.base import CopyHead, CopySource, EncoderFeatures, GoldTokens, HeadInput
 from laconic.layers.masking import mask_scores
-from laconic.layers.transformer import CrossTap
+from laconic.layers.transformer import CapturedAttention
 from laconic.layers.vocabulary import VocabularyProjection
 from laconic.papers.pointer_generator import attention_weights
 from laconic.types import AttentionOutput
@@ -62,17 +62,17 @@ def first_positions(ids: Tensor) -> Tensor:
     return torch.tensor([[row.index(word) for word in row] for row in ids.tolist()])
 
 
-def side_of(ids: Tensor = IDS, mask: Tensor = MASK) -> SourceSide:
+def side_of(ids: Tensor = IDS, mask: Tensor = MASK) -> EncoderFeatures:
     """An encoder's output; what stands at padding is zero in the states and anything in the projections."""
     states = rand(B, S, F, seed=20).masked_fill(~MASK.unsqueeze(-1), 0.0)
     queries, keys, values = (rand(B, S, HEADS, WIDTH, seed=seed) for seed in (21, 22, 23))
-    return SourceSide(states, queries, keys, values, mask, ids)
+    return EncoderFeatures(states, queries, keys, values, mask, ids)
 
 
 def source_of(head: CopyHead, ids: Tensor = IDS, mask: Tensor = MASK, size: int = X, side: Any = None) -> CopySource:
     source = CopySource(ids, mask, size, first_positions(ids))
-    if head.reads_taps:
-        source.opened = head.open(side or side_of(ids, mask))
+    if head.reads_captured:
+        source.precomputed = head.precompute(side or side_of(ids, mask))
     return source
 
 
@@ -81,7 +81,7 @@ def inputs_of(seed: int = 0) -> tuple[HeadInput, AttentionOutput]:
     weights = attention_weights(scores, MASK.unsqueeze(1))
     attention = AttentionOutput(rand(B, Q, 3, seed=seed + 3), weights, scores)
     queries, side = rand(B, Q, HEADS, WIDTH, seed=seed + 4), side_of()
-    tap = CrossTap(rand(B, Q, F, seed=seed + 5), queries, side.keys, side.values, MASK)
+    tap = CapturedAttention(rand(B, Q, F, seed=seed + 5), queries, side.keys, side.values, MASK)
     return HeadInput(rand(B, Q, F, seed=seed), rand(B, Q, G, seed=seed + 1), None, tap, weights), attention
 
 
@@ -89,7 +89,7 @@ def of_queries(queries: slice, rows: slice = slice(None), tokens: slice = slice(
     """Some queries of some documents, of which only some tokens are there."""
     inputs, attention = inputs_of()
     tap = inputs.cross
-    tap = CrossTap(
+    tap = CapturedAttention(
         tap.state[rows, queries],
         tap.queries[rows, queries],
         tap.keys[rows, tokens],
@@ -101,9 +101,9 @@ def of_queries(queries: slice, rows: slice = slice(None), tokens: slice = slice(
     return part, AttentionOutput(attention.context[rows, queries], weights, None)
 
 
-def history_of(head: CopyHead, side: SourceSide | None = None) -> Tensor | None:
+def history_of(head: CopyHead, side: EncoderFeatures | None = None) -> Tensor | None:
     """What a head that remembers might remember: a distribution over the real tokens for every query (B Q, S)."""
-    if head.begin(side or side_of()) is None:
+    if head.first_state(side or side_of()) is None:
         return None
     return attention_weights(rand(B, Q, S, seed=9), MASK.unsqueeze(1)).flatten(0, 1)
 
@@ -117,7 +117,7 @@ def step(head: CopyHead, source: CopySource | None = None) -> Tensor:
 
 def successive(head: CopyHead) -> Tensor:
     """log P of Q successive steps, each made after the one before: (B, Q, X)."""
-    state, source, found = head.begin(side_of()), source_of(head), []
+    state, source, found = head.first_state(side_of()), source_of(head), []
     for q in range(Q):
         inputs, attention = of_queries(slice(q, q + 1))
         log_probs, _, state = head(inputs, attention, source, state)
@@ -168,7 +168,7 @@ def test_padding_and_companions_do_not_matter(spec: dict[str, Any]) -> None:
     for b, length in enumerate((5, 2)):
         row, tokens = slice(b, b + 1), slice(length)
         inputs, attention = of_queries(slice(None), row, tokens)
-        side = SourceSide(*(getattr(whole, name)[row, tokens] for name in SourceSide.__slots__))
+        side = EncoderFeatures(*(getattr(whole, name)[row, tokens] for name in EncoderFeatures.__slots__))
         source = source_of(head, IDS[row, tokens], MASK[row, tokens], side=side)
         state = None if history is None else history.unflatten(0, (B, Q))[b, :, tokens]
         with torch.no_grad():
@@ -239,17 +239,17 @@ def test_gradients(spec: dict[str, Any]) -> None:
     def function(hidden: Tensor, gate: Tensor, scores: Tensor, *projected: Tensor) -> Tensor:
         given = replace(inputs, hidden=hidden[rows, steps], gate=gate[rows, steps])
         known = side
-        if head.reads_taps:
+        if head.reads_captured:
             queries, states, own_queries, own_keys, values = projected
             given.weights = attention_weights(scores, MASK.unsqueeze(1))
             given.cross = replace(inputs.cross, queries=queries)
-            known = SourceSide(states, own_queries, own_keys, values, MASK, IDS)
+            known = EncoderFeatures(states, own_queries, own_keys, values, MASK, IDS)
         return head.gold_log_probs(given, scores[rows, steps], source_of(head, side=known), gold)[0]
 
     leaves = [inputs.hidden, inputs.gate, 2 * rand(B, Q, S, seed=2)]
-    if head.reads_taps:
+    if head.reads_captured:
         leaves += [inputs.cross.queries, side.states, side.queries, side.keys, side.values]
-    assert gradcheck(function, [leaf.clone().requires_grad_() for leaf in leaves], fast_mode=head.reads_taps)
+    assert gradcheck(function, [leaf.clone().requires_grad_() for leaf in leaves], fast_mode=head.reads_captured)
 
 
 @every_head
@@ -272,9 +272,9 @@ def test_one_real_token(spec: dict[str, Any]) -> None:
     weights = torch.ones(1, 1, 1).double()
     attention = AttentionOutput(rand(1, 1, 3), weights, torch.zeros_like(weights))
     four = [rand(1, 1, HEADS, WIDTH, seed=seed) for seed in range(4)]
-    tap = CrossTap(rand(1, 1, F), four[0], four[1], four[2], mask)
-    side = SourceSide(rand(1, 1, F), four[3], four[1], four[2], mask, ids)
-    inputs, state = HeadInput(rand(1, 1, F), rand(1, 1, G), None, tap, weights), head.begin(side)
+    tap = CapturedAttention(rand(1, 1, F), four[0], four[1], four[2], mask)
+    side = EncoderFeatures(rand(1, 1, F), four[3], four[1], four[2], mask, ids)
+    inputs, state = HeadInput(rand(1, 1, F), rand(1, 1, G), None, tap, weights), head.first_state(side)
     for _ in range(3):
         with torch.no_grad():
             log_probs, _, state = head(inputs, attention, source_of(head, ids, mask, 9, side), state)

@@ -75,7 +75,7 @@ def test_the_hidden_answer_is_found() -> None:
     config = SearchConfig(beam_size=1, max_length=3, length_normalisation="none")
     found = decode(model, batch, config, unk_id=1, bos_id=2, eos_id=3, pad_id=0)
     right = [h[0].ids == target[:2].tolist() for h, target in zip(found, batch.target_ids, strict=True)]
-    read = [set(h[0].details["picks"][:2, 0].tolist()) for h in found]
+    read = [set(h[0].details["sampled"][:2, 0].tolist()) for h in found]
     assert sum(right) / len(right) > 0.95
     assert float(entropy) < 0.3  # of ln 8 = 2.08
     assert sum(len(picks) for picks in read) / len(read) < 1.2

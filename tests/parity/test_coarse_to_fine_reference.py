@@ -63,7 +63,7 @@ def reference_of(model: CoarseToFine, kind: str) -> Reference:
     return reference
 
 
-def gold(model: CoarseToFine, batch: Batch, kind: str, picks: Any, top: int) -> tuple[list, list]:
+def gold(model: CoarseToFine, batch: Batch, kind: str, sampled: Any, top: int) -> tuple[list, list]:
     """Per example: log p of the gold words, and alpha^s of each step, by the reference."""
     reference, scores, policies = reference_of(model, kind), [], []
     for b in range(len(batch.source_ids)):
@@ -71,7 +71,7 @@ def gold(model: CoarseToFine, batch: Batch, kind: str, picks: Any, top: int) -> 
         ids = batch.source_ids[b, :length].tolist()
         fixed = model.config.chunks
         rows = fixed if fixed is not None else max(1, -(-length // model.config.chunk_words))
-        chosen = None if picks is None else [picks[t][b].tolist() for t in range(steps)]
+        chosen = None if sampled is None else [sampled[t][b].tolist() for t in range(steps)]
         out = reference.log_probs(ids, rows, batch.target_input_ids[b, :steps].tolist(), chosen, top)
         words = batch.target_ids[b, :steps].masked_fill(batch.target_ids[b, :steps] >= VOCAB, 1).tolist()
         scores.append([log_p[w] for (log_p, _), w in zip(out, words, strict=True)])
@@ -86,13 +86,13 @@ def test_loss_and_gradients(name: str, chunks: int | None, masked: bool) -> None
     kind, options = CASES[name]
     model = make(options | {"chunks": chunks, "mask_padding": masked})
     batch = documents()
-    picks: list[torch.Tensor] = []
+    sampled: list[torch.Tensor] = []
     if kind == "coarse_to_fine":  # what the model draws is what the reference is told to read
         keep = model._run
-        model._run = lambda *args, **kwargs: _recorded(keep(*args, **kwargs), picks)  # type: ignore[method-assign]
+        model._run = lambda *args, **kwargs: _recorded(keep(*args, **kwargs), sampled)  # type: ignore[method-assign]
     output = model(batch, context=UpdateContext(noise_seed=11))
     loss = -output.gold_log_probs.sum()
-    scores, policies = gold(model, batch, kind, picks or None, top=1)
+    scores, policies = gold(model, batch, kind, sampled or None, top=1)
     expected = -sum(s for row in scores for s in row)
     if kind == "coarse_to_fine":
         reinforce = build("objective", OBJECTIVES, {"type": "reinforce", "baseline_order": "subtract_first"}).double()
@@ -103,7 +103,7 @@ def test_loss_and_gradients(name: str, chunks: int | None, masked: bool) -> None
         values = advantages(rewards, [0.25 * t for t in range(4)], 0.5, 0.3)
         for b, row in enumerate(values):
             for t, value in enumerate(row):
-                expected = expected - value * sum(policies[b][t][i].log() for i in picks[t][b].tolist())
+                expected = expected - value * sum(policies[b][t][i].log() for i in sampled[t][b].tolist())
         assert int(term.count) == len(batch.source_ids)
     assert loss.item() == pytest.approx(expected.item(), abs=1e-9)
     trained = {n: p for n, p in model.named_parameters() if p.requires_grad}
@@ -114,8 +114,8 @@ def test_loss_and_gradients(name: str, chunks: int | None, masked: bool) -> None
         torch.testing.assert_close(mine, other.expand_as(mine), atol=1e-9, rtol=1e-9, msg=parameter)
 
 
-def _recorded(trace: Any, picks: list[torch.Tensor]) -> Any:
-    picks[:] = trace.picks
+def _recorded(trace: Any, sampled: list[torch.Tensor]) -> Any:
+    sampled[:] = trace.sampled
     return trace
 
 

@@ -138,7 +138,9 @@ def reference_of(model: Transformer, options: dict[str, Any]) -> CopyingReferenc
 def documents_of(model: Transformer, batch: Batch) -> list[Document]:
     """The model's own states, with their gradients."""
     last, seen = model.encoder.layers[-1], []
-    with patch.object(last, "tapped", side_effect=lambda x, *rest: seen.append(x) or type(last).tapped(last, x, *rest)):
+    with patch.object(
+        last, "captured", side_effect=lambda x, *rest: seen.append(x) or type(last).captured(last, x, *rest)
+    ):
         memory = model.encode(batch)
     inputs = last.after_self_attention.entering(seen[0])
     decoded = model._forced(batch, memory)

@@ -47,7 +47,7 @@ COARSE_ENCODERS: Table = {
     "convolution": "laconic.layers.chunks:Convolution",
 }
 COPY_HEADS: Table = {
-    "attentional": "laconic.layers.copying.tapped:AttentionalHead",
+    "attentional": "laconic.layers.copying.captured:AttentionalHead",
     "correlational": "laconic.layers.copying.correlational:CorrelationalHead",
     "guided": "laconic.layers.copying.guided:GuidedHead",
     "pointer": "laconic.layers.copying.pointer:PointerHead",

@@ -20,7 +20,7 @@ LONGEST_NAME = 24  # characters of a chunk's first words in the name of its colu
 
 def chosen(hypothesis: Hypothesis) -> np.ndarray | None:
     """(T, k): the chunks each step read, -1 where a document had fewer than k; none where attention chose nothing."""
-    sampled = hypothesis.details.get("picks")
+    sampled = hypothesis.details.get("sampled")
     return None if sampled is None else np.where(hypothesis.details["shares"] > 0, sampled, -1)
 
 

@@ -27,7 +27,7 @@ class Band:
 
     near: Tensor  # (B, S, 2R + 1) what position i + d gives to i, d = -R ... R, over what it gives to all
     far: Tensor  # (B, S) what position j gives to all
-    kept: Tensor  # (B, S)
+    copy_mask: Tensor  # (B, S)
 
     def transferred(self, history: Tensor) -> Tensor:
         """``P p``: (B, Q, S) -> (B, Q, S)."""
@@ -36,12 +36,12 @@ class Band:
         near = (windows * self.near.unsqueeze(1)).sum(dim=-1)
         everywhere = (history * self.far.unsqueeze(1)).sum(dim=-1, keepdim=True)
         # What all get is taken from the own position again, which rounding may leave a little below zero.
-        return (near + everywhere).clamp_min(0.0).masked_fill(~self.kept.unsqueeze(1), 0.0)
+        return (near + everywhere).clamp_min(0.0).masked_fill(~self.copy_mask.unsqueeze(1), 0.0)
 
 
 def positional_band(
     log_widths: Tensor,
-    kept: Tensor,
+    copy_mask: Tensor,
     *,
     self_transfer: SelfTransfer = "zero_renorm",
     clip: Literal["clamp", "cutoff"] = "clamp",
@@ -57,7 +57,7 @@ def positional_band(
     if density:
         exponents = exponents - log_widths.unsqueeze(-1) - math.log(2 * math.pi) / 2
     else:
-        counts = _counts(kept, clip_distance, everywhere=clip == "clamp").to(exponents.dtype)
+        counts = _counts(copy_mask, clip_distance, everywhere=clip == "clamp").to(exponents.dtype)
         if self_transfer == "zero_renorm":
             counts[..., 0] = 0.0
         found = counts > 0
@@ -68,20 +68,20 @@ def positional_band(
         exponents = exponents - total.masked_fill(total == -torch.inf, 0.0).unsqueeze(-1)
         # No position is at a distance that was not found: what stands there is never met, but must be finite.
         exponents = torch.where(found, exponents, -torch.inf)
-    gives = torch.exp(exponents).masked_fill(~kept.unsqueeze(-1), 0.0)
+    gives = torch.exp(exponents).masked_fill(~copy_mask.unsqueeze(-1), 0.0)
     far = gives[..., -1] if clip == "clamp" else torch.zeros_like(gives[..., -1])
     more = gives - far.unsqueeze(-1)
     if self_transfer != "keep":
         more = torch.cat([-far.unsqueeze(-1), more[..., 1:]], dim=-1)
-    return Band(_from_the_target(more), far, kept)
+    return Band(_from_the_target(more), far, copy_mask)
 
 
-def _counts(kept: Tensor, reach: int, *, everywhere: bool) -> Tensor:
-    """How many positions of ``kept`` (B, S) there are at distance 0 ... R of each: (B, S, R + 1).
+def _counts(copy_mask: Tensor, reach: int, *, everywhere: bool) -> Tensor:
+    """How many positions of ``copy_mask`` (B, S) there are at distance 0 ... R of each: (B, S, R + 1).
 
     ``everywhere``: the last counts those further away as well.
     """
-    number = kept.to(torch.int64)
+    number = copy_mask.to(torch.int64)
     windows = F.pad(number, (reach, reach)).unfold(-1, 2 * reach + 1, 1)
     sides = windows + windows.flip(-1)
     counts = torch.cat([number.unsqueeze(-1), sides[..., reach + 1 :]], dim=-1)

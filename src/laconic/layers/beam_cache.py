@@ -66,7 +66,7 @@ class BeamCache:
         visible = torch.zeros(like.shape[0], 0, dtype=torch.bool, device=like.device)
         return cls([_Room(slots, 0) for _ in range(num_layers)], visible, like.shape[0], 0)
 
-    def opened(self) -> BeamCache:
+    def with_step(self) -> BeamCache:
         """The cache for one more step: each row sees its own new slot, which `attend` fills layer by layer."""
         cache = self._with_room()
         beams = cache.visible.shape[0] // cache.documents

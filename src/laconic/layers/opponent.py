@@ -92,7 +92,7 @@ def check_weight(value: Any, output: str) -> float:
 
 
 @dataclass(slots=True)
-class OpponentReading:
+class OpponentOutput:
     """What the opponent makes of Q queries a document."""
 
     weights: Tensor  # (B, Q, S) alpha_c
@@ -148,7 +148,7 @@ class Opponent(nn.Module):
     def scored(self, weights: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
         """alpha_c (B, Q, S) and the mask (B, 1, S) -> what equation (3) normalises, and the positions it keeps."""
 
-    def read(self, queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor) -> OpponentReading:
+    def read(self, queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor) -> OpponentOutput:
         """Equations (2) and (3) and alpha_o v, from all heads of the chosen layer.
 
         ``queries`` (B, Q, H, d), ``keys`` and ``values`` (B, S, H, d), as projected with their biases and not scaled;
@@ -170,7 +170,7 @@ class Opponent(nn.Module):
         values = values.mean(dim=2) if c.averaged_values == "mean" else values.flatten(2)
         values = values.detach() if c.detach_values else values
         with torch.autocast(values.device.type, enabled=False):
-            return OpponentReading(weights, allowed, opponent, opponent_context(opponent, values))
+            return OpponentOutput(weights, allowed, opponent, opponent_context(opponent, values))
 
     def features(self, context: Tensor, noise_seed: int | None = None) -> Tensor:
         """Equations (4) to (6), and the minus of (7): (..., F) -> -z3 (z3 for ``output: softmax``).
@@ -200,7 +200,7 @@ class Opponent(nn.Module):
         return found
 
     def teacher_forced(
-        self, reading: OpponentReading, batch: TrainingBatch, context: UpdateContext, end_id: int
+        self, reading: OpponentOutput, batch: TrainingBatch, context: UpdateContext, end_id: int
     ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
         """What a training pass says of the opponent: details (B, T) of `gold_log_probs` and, where the log looks, the
         figures of `behaviour`. Computed on real target tokens only."""
@@ -221,7 +221,7 @@ class Opponent(nn.Module):
         return self.decode_score != "pc"
 
     def scores(
-        self, reading: OpponentReading, log_conventional: Tensor, project: Callable[[Tensor], Tensor] | None = None
+        self, reading: OpponentOutput, log_conventional: Tensor, project: Callable[[Tensor], Tensor] | None = None
     ) -> tuple[Tensor, dict[str, Tensor]]:
         """What a decoding step is worth: J, or log P_o with ``decode_score: po``. log P_c (N, X) -> (N, X), and the
         two attentions (N, S) for those who explain.

@@ -3,14 +3,14 @@
 | paper | here |
 | --- | --- |
 | W_q, W_k, W_v | rows 0 to D, D to 2D, 2D to 3D of ``in_proj``; head j owns dj ... dj + d - 1 of each |
-| q, k, v of head j | ``queries[:, :, j]``, ``keys[:, :, j]``, ``values[:, :, j]`` of a `CrossTap`, unscaled |
+| q, k, v of head j | ``queries[:, :, j]``, ``keys[:, :, j]``, ``values[:, :, j]`` of a `CapturedAttention`, unscaled |
 | alpha of head j | `head_attention`, in float32 at least |
 
 A layer works on Q rows a document: all T target positions in training, the K beams of one step in decoding.
 The two differ only in what the self-attention of the decoder may see, which is a function that is passed in.
 
 No layer asks the attention kernel for weights. Whoever wants them (a copy head, an opponent, an explanation)
-takes a layer's `CrossTap`, references to what was projected anyway, and pays for that layer alone.
+takes a layer's `CapturedAttention`, references to what was projected anyway, and pays for that layer alone.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ KeysValues = tuple[Tensor, Tensor]  # (B, S, H, d) each
 
 
 @dataclass(slots=True)
-class CrossTap:
+class CapturedAttention:
     """One decoder layer's cross attention, as it was projected. Q is T in training, K in search."""
 
     state: Tensor  # (B, Q, D) what the queries were made of: the output of the layer's self-attention sublayer
@@ -44,11 +44,11 @@ class CrossTap:
     mask: Tensor  # (B, S) bool
 
     @classmethod
-    def over_steps(cls, taps: Sequence[CrossTap]) -> CrossTap:
-        """The taps of successive steps as one, their queries side by side."""
-        state = torch.cat([tap.state for tap in taps], dim=1)
-        queries = torch.cat([tap.queries for tap in taps], dim=1)
-        return cls(state, queries, taps[0].keys, taps[0].values, taps[0].mask)
+    def over_steps(cls, steps: Sequence[CapturedAttention]) -> CapturedAttention:
+        """Successive steps as one, their queries side by side."""
+        state = torch.cat([step.state for step in steps], dim=1)
+        queries = torch.cat([step.queries for step in steps], dim=1)
+        return cls(state, queries, steps[0].keys, steps[0].values, steps[0].mask)
 
 
 def sinusoids(first: int, count: int, like: Tensor) -> Tensor:
@@ -90,7 +90,7 @@ def head_attention(queries: Tensor, keys: Tensor, mask: Tensor) -> Tensor:
         return conventional_weights(queries, keys, mask)
 
 
-def mean_attention(tap: CrossTap) -> Tensor:
+def mean_attention(tap: CapturedAttention) -> Tensor:
     """The mean of `head_attention` over the heads: (B, Q, S)."""
     with torch.autocast(tap.queries.device.type, enabled=False):
         return dispatch.mean_attention(tap.queries, tap.keys, tap.mask)
@@ -238,9 +238,9 @@ class EncoderLayer(_Layer):
 
     def forward(self, x: Tensor, mask: Tensor, maps: LayerMaps | None = None) -> Tensor:
         """(B, S, D), (B, S) -> (B, S, D); what stands at padding means nothing."""
-        return self.tapped(x, mask, maps)[0]
+        return self.captured(x, mask, maps)[0]
 
-    def tapped(self, x: Tensor, mask: Tensor, maps: LayerMaps | None = None) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+    def captured(self, x: Tensor, mask: Tensor, maps: LayerMaps | None = None) -> tuple[Tensor, tuple[Tensor, Tensor]]:
         """`forward`, and the queries and keys (B, S, H, d) of its self-attention, the queries unscaled."""
         maps, seen = maps or self.maps(), mask[:, None, None]
 
@@ -272,7 +272,7 @@ class DecoderLayer(_Layer):
         memory: KeysValues,
         mask: Tensor,
         maps: LayerMaps | None = None,
-    ) -> tuple[Tensor, CrossTap]:
+    ) -> tuple[Tensor, CapturedAttention]:
         """One layer on Q rows a document.
 
         Args:
@@ -290,7 +290,7 @@ class DecoderLayer(_Layer):
         (queries,) = self.cross_attention.heads(maps.cross_in(state))
         read = scaled_attention(queries, *memory, mask=mask[:, None, None], dropout=self._attention_dropout)
         x = self.after_cross_attention.leaving(x, maps.cross_out(read.flatten(2)))
-        return self._feed_forward(x, maps), CrossTap(state, queries, *memory, mask)
+        return self._feed_forward(x, maps), CapturedAttention(state, queries, *memory, mask)
 
     def _causal(self, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
         return scaled_attention(queries, keys, values, causal=True, dropout=self._attention_dropout)
@@ -306,13 +306,13 @@ class TransformerEncoder(nn.Module):
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
         """(B, S, D), (B, S) -> (B, S, D)."""
-        return self.tapped(x, mask)[0]
+        return self.captured(x, mask)[0]
 
-    def tapped(self, x: Tensor, mask: Tensor) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+    def captured(self, x: Tensor, mask: Tensor) -> tuple[Tensor, tuple[Tensor, Tensor]]:
         """`forward`, and the queries and keys (B, S, H, d) of the last layer's self-attention: references."""
         pack, tap = mask.numel() >= _ROWS_WORTH_PACKING, None
         for layer in cast("list[EncoderLayer]", self.layers):
-            x, tap = layer.tapped(x, mask, layer.maps(pack=pack))
+            x, tap = layer.captured(x, mask, layer.maps(pack=pack))
         assert tap is not None, "an encoder has a layer at least"
         return self.norm(x), tap
 
@@ -346,14 +346,14 @@ class TransformerDecoder(nn.Module):
         *,
         attend: Attend | None = None,
         maps: Sequence[LayerMaps] | None = None,
-    ) -> tuple[Tensor, list[CrossTap]]:
-        """(B, Q, D) -> (B, Q, D) and each layer's `CrossTap`. ``attend`` (none: causal) gets the layer's number."""
-        taps = []
+    ) -> tuple[Tensor, list[CapturedAttention]]:
+        """(B, Q, D) -> (B, Q, D) and each layer's `CapturedAttention`. ``attend`` (none: causal) gets its number."""
+        captured = []
         for number, layer in enumerate(self._stack):
             own = None if attend is None else _numbered(attend, number)
             x, tap = layer(x, own, memories[number], mask, None if maps is None else maps[number])
-            taps.append(tap)
-        return self.norm(x), taps
+            captured.append(tap)
+        return self.norm(x), captured
 
 
 _ROWS_WORTH_PACKING = 512  # below, packing a matrix costs more than it saves in one product

@@ -119,7 +119,7 @@ class BartSummarizer(CapturedTransformer):
         special = (self.pad_id, options.bos_token_id, self.eos_id, start)
         self.head: CopyHead = build_copy_head(
             config.head,
-            taps=True,
+            captured=True,
             special_ids=[id_ for id_ in special if id_ is not None],
             projection=BorrowedProjection(network),
             gate_size=3 * options.d_model,
@@ -170,7 +170,7 @@ class BartSummarizer(CapturedTransformer):
         states = self.network.get_encoder()(
             input_ids=batch.source_ids,
             attention_mask=batch.source_mask,
-            taps=[tap] if self.head.reads_taps else [],
+            taps=[tap] if self.head.reads_captured else [],
         ).last_hidden_state
         captured = tap.taken(batch.source_mask)
         return self._memory(batch, states, captured=None if captured is None else (captured.queries, captured.keys))

@@ -21,7 +21,7 @@ from transformers.cache_utils import DynamicCache, DynamicLayer
 from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
 
 from laconic.errors import ConfigError
-from laconic.layers.transformer import CrossTap
+from laconic.layers.transformer import CapturedAttention
 
 ATTENTION = "laconic_folded"
 
@@ -46,14 +46,14 @@ class Tap:
         if module is self.module:
             self.projected = query.transpose(1, 2), key.transpose(1, 2), value.transpose(1, 2)
 
-    def taken(self, mask: Tensor) -> CrossTap | None:
+    def taken(self, mask: Tensor) -> CapturedAttention | None:
         """What was taken, with the keys' mask (B, S); folded rows side by side, (B, K, ...). None: the layer did not
         run."""
         if self.projected is None or self.state is None:
             return None
         (queries, keys, values), state = self.projected, self.state
         self.module = self.state = self.projected = None
-        return CrossTap(state.reshape(*queries.shape[:2], -1), queries, keys, values, mask)
+        return CapturedAttention(state.reshape(*queries.shape[:2], -1), queries, keys, values, mask)
 
 
 def tap_states(module: nn.Module) -> None:

@@ -205,11 +205,11 @@ class AutoregressiveModel(SummarizationModel):
     def _first_state(self, memory: Memory) -> dict[str, Any]:
         """What the decoder starts from, B rows."""
 
-    def _source(self, memory: Memory, opened: Any = None, *, decodes: bool = True) -> CopySource:
+    def _source(self, memory: Memory, precomputed: Any = None, *, decodes: bool = True) -> CopySource:
         """The words that a head may copy; in decoding with their first places."""
         ids, size = memory.extended_ids, memory.extended_vocab_size
         first = first_positions(ids, size) if decodes and self.head.copies else None
-        return CopySource(ids, memory.mask, size, first, opened)
+        return CopySource(ids, memory.mask, size, first, precomputed)
 
     def _words(
         self, inputs: HeadInput, attention: AttentionOutput | None, state: dict[str, Any]
@@ -276,7 +276,7 @@ class AutoregressiveModel(SummarizationModel):
         return Gold(counted, rows, steps, words)
 
     def _likelihood(
-        self, inputs: HeadInput, scores: Tensor | None, gold: Gold, memory: Memory, opened: Any = None
+        self, inputs: HeadInput, scores: Tensor | None, gold: Gold, memory: Memory, precomputed: Any = None
     ) -> ModelOutput:
         """The vocabulary, once, on the tokens that count: M rows instead of B * T.
 
@@ -285,12 +285,12 @@ class AutoregressiveModel(SummarizationModel):
             scores: of the attention by which they copy, (M, S).
             gold: the words.
             memory: what `encode` left.
-            opened: what the head makes of the documents.
+            precomputed: what the head makes of the documents.
         """
-        source = self._source(memory, opened, decodes=False)
+        source = self._source(memory, precomputed, decodes=False)
         log_probs, details = self.head.gold_log_probs(inputs, scores, source, gold.words)
         placed = {name: gold.back(values) for name, values in details.items()}
-        details = placed | self.head.of_document(opened)
+        details = placed | self.head.of_document(precomputed)
         return ModelOutput(gold.back(log_probs), token_mask=gold.mask, details=details, memory=memory)
 
     def _attended(

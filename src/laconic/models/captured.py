@@ -1,9 +1,9 @@
 """Transformers whose attention is captured: what ours and those of transformers do with the decoder's states.
 
-A pass leaves the projected queries, keys and values of some layers' cross attention (`CrossTap`): in training Q = T
-rows a document, in decoding Q = K beams. They are references, and cost nothing to those who do not look. From the layer
-``attention_layer`` come the weights by which a head copies and a summary is explained, from that of ``opponent.layer``
-what the opponent reads.
+A pass leaves the projected queries, keys and values of some layers' cross attention (`CapturedAttention`): in training
+Q = T rows a document, in decoding Q = K beams. They are references, and cost nothing to those who do not look. From the
+layer ``attention_layer`` come the weights by which a head copies and a summary is explained, from that of
+``opponent.layer`` what the opponent reads.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ import torch
 from torch import Tensor
 
 from laconic.config.names import OPPONENTS, build
-from laconic.layers.copying.base import HeadInput, SourceSide
+from laconic.layers.copying.base import EncoderFeatures, HeadInput
 from laconic.layers.masking import log_weights
-from laconic.layers.opponent import DecoderShape, Opponent, OpponentReading
-from laconic.layers.transformer import CrossTap, head_attention, mean_attention
+from laconic.layers.opponent import DecoderShape, Opponent, OpponentOutput
+from laconic.layers.transformer import CapturedAttention, head_attention, mean_attention
 from laconic.models.base import AutoregressiveModel, Spec, Switchable
 from laconic.types import PLAIN_PASS, AttentionOutput, Memory, ModelOutput, StepOutput, TrainingBatch, UpdateContext
 
@@ -40,7 +40,7 @@ class Decoded:
 
     inputs: Tensor  # (B, Q, ...) what the decoder read
     hidden: Tensor  # (B, Q, D) its output
-    captured: dict[int, CrossTap]  # the cross attention of layers, by their numbers from 0
+    captured: dict[int, CapturedAttention]  # the cross attention of layers, by their numbers from 0
 
     @classmethod
     def over_steps(cls, parts: Sequence[Decoded]) -> Decoded:
@@ -49,7 +49,8 @@ class Decoded:
             inputs=torch.cat([part.inputs for part in parts], dim=1),
             hidden=torch.cat([part.hidden for part in parts], dim=1),
             captured={
-                layer: CrossTap.over_steps([part.captured[layer] for part in parts]) for layer in parts[0].captured
+                layer: CapturedAttention.over_steps([part.captured[layer] for part in parts])
+                for layer in parts[0].captured
             },
         )
 
@@ -73,9 +74,12 @@ class CapturedTransformer(AutoregressiveModel):
     def start(self, memory: Memory) -> dict[str, Any]:
         """An empty past; what a head makes of the document, and what it remembers; the opponent's output layer."""
         state = super().start(memory)
-        if self.head.reads_taps:
+        if self.head.reads_captured:
             features = self._encoder_features(memory, self._values(state["memory"].tree))
-            state["source"].tree.opened, state["head"] = self.head.open(features), self.head.begin(features)
+            state["source"].tree.precomputed, state["head"] = (
+                self.head.precompute(features),
+                self.head.first_state(features),
+            )
         if self.opponent is not None and self.opponent.decodes:
             state["opponent"] = self.opponent.projection.for_decoding()
         return state
@@ -121,14 +125,14 @@ class CapturedTransformer(AutoregressiveModel):
         else:
             decoded = self._free_running(batch, memory, forced)
         attention = self._attention_output(decoded, memory.states) if self.head.copies or not self.training else None
-        gold, opened, scores = self._gold(batch, context), None, None
-        if self.head.reads_taps:
-            opened = self.head.open(self._encoder_features(memory, self._captured(decoded).values))
+        gold, precomputed, scores = self._gold(batch, context), None, None
+        if self.head.reads_captured:
+            precomputed = self.head.precompute(self._encoder_features(memory, self._captured(decoded).values))
         elif attention is not None and attention.scores is not None:
             scores = gold.at(attention.scores)
         inputs = self._head_input(decoded, attention)
         inputs = replace(inputs, hidden=gold.at(inputs.hidden), gate=gold.at(inputs.gate))
-        output = self._likelihood(inputs, scores, gold, memory, opened)
+        output = self._likelihood(inputs, scores, gold, memory, precomputed)
         output.attention = None if attention is None else attention.weights
         if self.opponent is not None:
             opposed = self._opponent_output(self.opponent, decoded)
@@ -177,7 +181,7 @@ class CapturedTransformer(AutoregressiveModel):
 
     # --------------------------------------------------------------------------------- parts
 
-    def _captured(self, decoded: Decoded, layer: int | None = None) -> CrossTap:
+    def _captured(self, decoded: Decoded, layer: int | None = None) -> CapturedAttention:
         number = self.attention_layer if layer is None else layer
         assert number in decoded.captured, "the decoder ran without the captured layer"
         return decoded.captured[number]
@@ -192,7 +196,7 @@ class CapturedTransformer(AutoregressiveModel):
             weights = head_attention(tap.queries[:, :, head], tap.keys[:, :, head], tap.mask)
         return AttentionOutput(torch.bmm(weights.to(states.dtype), states), weights, log_weights(weights))
 
-    def _opponent_output(self, opponent: Opponent, decoded: Decoded) -> OpponentReading:
+    def _opponent_output(self, opponent: Opponent, decoded: Decoded) -> OpponentOutput:
         tap = self._captured(decoded, opponent.config.layer)
         return opponent.read(tap.queries, tap.keys, tap.values, tap.mask)
 
@@ -201,7 +205,7 @@ class CapturedTransformer(AutoregressiveModel):
         hidden = decoded.hidden
         if not self.head.copies or attention is None:
             return HeadInput(hidden, hidden)
-        if self.head.reads_taps:
+        if self.head.reads_captured:
             return HeadInput(hidden, hidden, cross=self._captured(decoded), weights=attention.weights)
         return HeadInput(hidden, torch.cat([attention.context, hidden, self._embedded(decoded)], dim=-1))
 
@@ -209,11 +213,11 @@ class CapturedTransformer(AutoregressiveModel):
     def _embedded(self, decoded: Decoded) -> Tensor:
         """The words that the decoder read, (B, Q, D), as a gate reads them."""
 
-    def _encoder_features(self, memory: Memory, values: Tensor) -> SourceSide:
+    def _encoder_features(self, memory: Memory, values: Tensor) -> EncoderFeatures:
         """What a head that reads captured attention knows of the documents; ``values`` (B, S, H, d) of the layer that
         copies, queries and keys of the last encoder layer."""
         queries, keys = memory.extra["captured"]
-        return SourceSide(memory.states, queries, keys, values, memory.mask, memory.extended_ids)
+        return EncoderFeatures(memory.states, queries, keys, values, memory.mask, memory.extended_ids)
 
     def _parts(self) -> Sequence[Switchable | None]:
         return (self.opponent,)

@@ -31,7 +31,7 @@ from laconic.config.names import CHUNK_ATTENTIONS, COARSE_ENCODERS, Table, build
 from laconic.errors import ConfigError
 from laconic.kernels.dispatch import deferred_linear
 from laconic.layers import noise
-from laconic.layers.attention.chunked import ChunkAttention, Draws, Reading, laid_out, log_of
+from laconic.layers.attention.chunked import ChunkAttention, ChunkFeatures, ChunkSampling, laid_out, log_of
 from laconic.layers.chunks import (
     AllStates,
     Cells,
@@ -65,7 +65,7 @@ from laconic.types import (
 # What noise is for: each use has its own stream.
 _DRAW, _FEED, _WORDS = range(1, 4)
 _MODES = ("auto", "full", "lazy", "replay")
-_EXPLAINS = ("coarse", "picks", "shares", "fine")
+_EXPLAINS = ("coarse", "sampled", "shares", "fine")
 _FEW_CHUNKS = 12  # reading so many rows at once costs about as much as reading one
 _DENSE_TOKENS = 8192  # up to here a step's weights are also laid out over the whole document
 
@@ -100,7 +100,7 @@ class _Trace:
     """What the steps leave; T entries."""
 
     features: list[Tensor] = field(default_factory=list)  # c_t (B, H)
-    picks: list[Tensor] = field(default_factory=list)  # (B, k)
+    sampled: list[Tensor] = field(default_factory=list)  # (B, k)
     policy: list[Tensor] = field(default_factory=list)  # (B,) sum_i n_i log alpha^s_i
     entropies: list[Tensor] = field(default_factory=list)  # (B,)
     weights: list[Tensor] = field(default_factory=list)  # (B, 1, S), where they are shown
@@ -110,11 +110,11 @@ class _Trace:
         self.features.append(features)
         log_coarse = output.aux["log_coarse"] if "log_coarse" in output.aux else log_of(output.aux["coarse"])
         self.entropies.append(entropy(log_coarse).squeeze(1))
-        if "picks" not in output.aux:
+        if "sampled" not in output.aux:
             return
-        self.picks.append(output.aux["picks"].squeeze(1))
+        self.sampled.append(output.aux["sampled"].squeeze(1))
         if drawn:
-            self.policy.append(policy_log_prob(log_coarse, output.aux["picks"]).squeeze(1))
+            self.policy.append(policy_log_prob(log_coarse, output.aux["sampled"]).squeeze(1))
 
 
 class CoarseToFine(AutoregressiveModel):
@@ -170,7 +170,7 @@ class CoarseToFine(AutoregressiveModel):
         return self._encoded(batch, grid, None, self._mode(grid, 0, soft=False))
 
     def step(self, last_ids: Tensor, state: dict[str, Any]) -> tuple[StepOutput, dict[str, Any]]:
-        """One step for N = B * Q rows. Details: ``coarse`` (N, C) and, of C2F, ``picks``, ``shares`` (N, k) and
+        """One step for N = B * Q rows. Details: ``coarse`` (N, C) and, of C2F, ``sampled``, ``shares`` (N, k) and
         ``fine`` (N, k, W). ``attention`` (N, S) adds up to less than one where padding was attended."""
         embedded = self.target_embedding(self._known(last_ids))
         cells, hidden = self._advance(torch.cat([embedded, state["feed"]], dim=-1), state["cells"])
@@ -182,20 +182,20 @@ class CoarseToFine(AutoregressiveModel):
         result.details |= {name: output.aux[name].flatten(0, 1) for name in _EXPLAINS if name in output.aux}
         result.context = context
         if mask.shape[1] <= _DENSE_TOKENS:
-            grid = state["reading"].states.grid.part(documents)
+            grid = state["features"].states.grid.part(documents)
             result.attention = (grid.flat(laid_out(output, grid), mask.shape[1]) * mask.unsqueeze(1)).flatten(0, 1)
         return result, state | {"cells": cells, "feed": features}
 
     def read_figures(self, memory: Memory) -> list[dict[str, int]]:
-        states: ChunkStates = memory.extra["reading"].states
-        read = states.slots >= 0 if memory.extra["reading"].flat is None else states.grid.chunks
+        states: ChunkStates = memory.extra["features"].states
+        read = states.slots >= 0 if memory.extra["features"].flat is None else states.grid.chunks
         words = states.grid.words.sum(dim=2)
         figures = [states.grid.chunks.sum(1), read.sum(1), words.sum(1), (words * read).sum(1)]
         names = ("chunks", "chunks_read", "words", "words_read")
         return [dict(zip(names, row, strict=True)) for row in torch.stack(figures, dim=1).tolist()]
 
     def chunk_tokens(self, memory: Memory) -> list[np.ndarray]:
-        grid = memory.extra["reading"].states.grid
+        grid = memory.extra["features"].states.grid
         counts = grid.chunks.sum(dim=1).tolist()
         return [row[:count].cpu().numpy() for row, count in zip(grid.token_ranges(), counts, strict=True)]
 
@@ -212,15 +212,15 @@ class CoarseToFine(AutoregressiveModel):
         soft = self._soft_steps(noise_of, batch.target_ids.shape[1])
         keys = None if noise_of is None else noise_of.examples
         mode = self._mode(grid, batch.target_ids.shape[1] if self.training else 0, soft=any(soft))
-        picks = None
+        sampled = None
         with torch.autocast(batch.source_ids.device.type, enabled=False):  # only the vocabulary is worth it
             if mode == "replay":
                 with torch.no_grad():
-                    picks = self._run(
+                    sampled = self._run(
                         batch, self._encoded(batch, grid, keys, "lazy"), keys, soft, context.forced_mask
-                    ).picks
-            memory = self._encoded(batch, grid, keys, mode, picks, batch.target_mask)
-            trace = self._run(batch, memory, keys, soft, context.forced_mask, picks)
+                    ).sampled
+            memory = self._encoded(batch, grid, keys, mode, sampled, batch.target_mask)
+            trace = self._run(batch, memory, keys, soft, context.forced_mask, sampled)
         return self._project(trace, batch, memory, soft, context)
 
     def _run(
@@ -230,16 +230,16 @@ class CoarseToFine(AutoregressiveModel):
         keys: Tensor | None,
         soft: list[bool],
         forced: Tensor | None,
-        picks: list[Tensor] | None = None,
+        sampled: list[Tensor] | None = None,
     ) -> _Trace:
-        """All steps. With ``picks`` those chunks are read; else they are drawn (with ``keys``) or the best."""
+        """All steps. With ``sampled`` those chunks are read; else they are drawn (with ``keys``) or the best."""
         trace = _Trace()
         states = {flag: self._first_state(memory, soft=flag)["attention"] for flag in set(soft)}
         state, cell = self._first_state(memory, soft=soft[0]), PreparedLayers(self.decoder, keys)
         state["source"], feed = Shared(self._source(memory)), state["feed"]
         forced = torch.ones_like(batch.target_mask) if forced is None else forced
         merge = deferred_linear(self.merge.weight, None)
-        grid, num_tokens = memory.extra["reading"].states.grid, batch.source_ids.shape[1]
+        grid, num_tokens = memory.extra["features"].states.grid, batch.source_ids.shape[1]
         shows = not self.training and num_tokens <= _DENSE_TOKENS
 
         def log_probs() -> Tensor:
@@ -249,12 +249,12 @@ class CoarseToFine(AutoregressiveModel):
             is_soft = soft[t]
             inputs = torch.cat([self.target_embedding(words), feed], dim=-1)
             state["cells"], hidden = cell(inputs, state["cells"], t)
-            draws = Draws(alive=batch.target_mask[:, t])
-            if picks is not None and not is_soft:
-                draws.picks = picks[t].unsqueeze(1)
+            sampling = ChunkSampling(alive=batch.target_mask[:, t])
+            if sampled is not None and not is_soft:
+                sampling.sampled = sampled[t].unsqueeze(1)
             elif keys is not None:
-                draws.keys = noise.mixed(_DRAW + STREAMS * t, keys)
-            output = self.attention(hidden.unsqueeze(1), states[is_soft], draws)
+                sampling.keys = noise.mixed(_DRAW + STREAMS * t, keys)
+            output = self.attention(hidden.unsqueeze(1), states[is_soft], sampling)
             feed = torch.tanh(merge(torch.cat([output.context.squeeze(1), hidden], dim=-1)))
             if keys is not None and self.config.dropout:
                 feed = feed * self._kept(keys, _FEED, t, feed)
@@ -274,7 +274,7 @@ class CoarseToFine(AutoregressiveModel):
         output.details["coarse_entropy"] = torch.stack(trace.entropies, dim=1) * mask
         if trace.policy:
             output.details["policy_log_prob"] = _at_hard_steps(trace.policy, soft, mask)
-            output.details["draws"] = torch.tensor(float(trace.picks[0].shape[1]))
+            output.details["draws"] = torch.tensor(float(trace.sampled[0].shape[1]))
         if trace.weights:
             output.attention = torch.cat(trace.weights, dim=1) * batch.source_mask.unsqueeze(1)
         return output
@@ -313,7 +313,7 @@ class CoarseToFine(AutoregressiveModel):
         grid: Grid,
         keys: Tensor | None,
         mode: str,
-        picks: list[Tensor] | None = None,
+        sampled: list[Tensor] | None = None,
         alive: Tensor | None = None,
     ) -> Memory:
         seeds = None if keys is None else noise.mixed(_WORDS, keys)
@@ -323,14 +323,14 @@ class CoarseToFine(AutoregressiveModel):
         if flat is not None:
             states = ChunkStates(*parts)
         elif mode == "replay":
-            assert picks is not None
+            assert sampled is not None
             assert alive is not None
-            states = ChosenStates(*parts, _pairs(picks, alive))
+            states = ChosenStates(*parts, _pairs(sampled, alive))
         else:
             states = LazyStates(*parts) if mode == "lazy" else AllStates(*parts)
-        reading = Reading(states, self._attendable(grid), self._coarse(batch, grid), flat)
+        features = ChunkFeatures(states, self._attendable(grid), self._coarse(batch, grid), flat)
         nothing = self.embedding.weight.new_zeros(len(grid.ids), 0, self.config.hidden_size)
-        return self._memory(batch, nothing, reading=reading)
+        return self._memory(batch, nothing, features=features)
 
     def _flat_states(self, grid: Grid, seeds: Tensor | None) -> Tensor | None:
         """STANDARD: one pass over the whole document, (B, C W, H); grid padding may lie between words only in
@@ -365,16 +365,16 @@ class CoarseToFine(AutoregressiveModel):
 
     def _first_state(self, memory: Memory, *, soft: bool = False) -> dict[str, Any]:
         """Zero states, zero first context."""
-        reading: Reading = memory.extra["reading"]
+        features: ChunkFeatures = memory.extra["features"]
         size, hidden = memory.batch_size, self.config.hidden_size
         zero = self.embedding.weight.new_zeros(size, hidden)
         documents = torch.arange(size, device=zero.device)
         return {
             "cells": [(zero, zero) for _ in range(self.config.layers)],
             "feed": zero,
-            "attention": self.attention.open(reading, soft=soft),
+            "attention": self.attention.open(features, soft=soft),
             "documents": Shared((documents, memory.mask)),
-            "reading": reading,
+            "features": features,
         }
 
     def _advance(self, inputs: Tensor, cells: Cells) -> tuple[Cells, Tensor]:
@@ -442,9 +442,9 @@ def _at_hard_steps(policy: list[Tensor], soft: list[bool], mask: Tensor) -> Tens
     return torch.stack([torch.zeros_like(policy[0]) if flag else next(drawn) for flag in soft], dim=1) * mask
 
 
-def _pairs(picks: list[Tensor], alive: Tensor) -> tuple[Tensor, Tensor]:
+def _pairs(sampled: list[Tensor], alive: Tensor) -> tuple[Tensor, Tensor]:
     """The distinct (document, chunk) of all steps (B, k) at which the target is still going (B, T)."""
-    chosen = torch.stack(picks, dim=1)  # (B, T, k)
+    chosen = torch.stack(sampled, dim=1)  # (B, T, k)
     documents = torch.arange(len(chosen), device=chosen.device).view(-1, 1, 1).expand_as(chosen)
     pairs = torch.stack([documents[alive].flatten(), chosen[alive].flatten()], dim=1).unique(dim=0)
     return pairs[:, 0], pairs[:, 1]

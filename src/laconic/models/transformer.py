@@ -94,7 +94,7 @@ class Transformer(CapturedTransformer):
         self.decoder = TransformerDecoder(config.decoder_layers, sizes)
         self.head: CopyHead = build_copy_head(
             config.head,
-            taps=True,
+            captured=True,
             special_ids=(self.pad_id, self.bos_id, self.eos_id),
             projection=VocabularyProjection(size, self.vocab_size, tied=output.weight, bias=False),
             gate_size=3 * size,
@@ -122,9 +122,9 @@ class Transformer(CapturedTransformer):
         self._check_length("source", batch.source_ids.shape[1], "text.max_source_tokens")
         embedded = F.embedding(batch.source_ids, self.embedding.weight, self.pad_id) * self._scale
         positions = masked_sinusoids(batch.source_mask, self.pad_id + 1, embedded)
-        states, captured = self.encoder.tapped(self.dropout(embedded + positions), batch.source_mask)
+        states, captured = self.encoder.captured(self.dropout(embedded + positions), batch.source_mask)
         states = states.masked_fill(~batch.source_mask.unsqueeze(-1), 0.0)
-        return self._memory(batch, states, **({"captured": captured} if self.head.reads_taps else {}))
+        return self._memory(batch, states, **({"captured": captured} if self.head.reads_captured else {}))
 
     def _first_state(self, memory: Memory) -> dict[str, Any]:
         """An empty past, and what all steps and beams of a search read: each layer's keys and values, projected
@@ -157,7 +157,7 @@ class Transformer(CapturedTransformer):
 
     def _advance(self, last_ids: Tensor, state: dict[str, Any]) -> tuple[Decoded, dict[str, Any]]:
         encoded: EncodedSource = state["memory"].tree
-        cache: BeamCache = state["cache"].opened()
+        cache: BeamCache = state["cache"].with_step()
         ids = self._known(last_ids).view(len(encoded.mask), -1)
         if cache.steps == 1 and self.config.start_with_end:
             ids = torch.full_like(ids, self.eos_id)

@@ -101,8 +101,8 @@ def _path_reading(hypothesis: Hypothesis) -> dict[str, float]:
     """Distinct chunks that the path chose, and the mean entropy of its coarse attention, in nats, over its tokens."""
     details, steps = hypothesis.details, len(hypothesis.ids)
     found: dict[str, float] = {}
-    if "picks" in details:
-        found["chunks_chosen"] = len(np.unique(details["picks"][details["shares"] > 0]))
+    if "sampled" in details:
+        found["chunks_chosen"] = len(np.unique(details["sampled"][details["shares"] > 0]))
     if "coarse" in details and steps:
         weights = details["coarse"][:steps].astype(np.float64)
         logs = np.log(weights, out=np.zeros_like(weights), where=weights > 0)

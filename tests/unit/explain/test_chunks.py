@@ -38,7 +38,7 @@ def hypothesis(**changes: Any) -> Hypothesis:
         "coarse": np.array(
             [[0.25, 0.5, 0.25, 0.0], [0.0, 0.5, 0.5, 0.0], [0.0, 0.2, 0.8, 0.0]]
         ),  # one of batch padding
-        "picks": np.array([[1, 2], [2, 2], [2, 1]]),
+        "sampled": np.array([[1, 2], [2, 2], [2, 1]]),
         "shares": np.array([[0.6, 0.4], [1.0, 0.0], [0.9, 0.1]]),
         "fine": np.array(
             [

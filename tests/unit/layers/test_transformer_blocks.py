@@ -16,7 +16,7 @@ from laconic.layers.beam_cache import BeamCache
 from laconic.layers.transformer import (
     AttentionProjections,
     BlockSizes,
-    CrossTap,
+    CapturedAttention,
     DecoderLayer,
     EncoderLayer,
     TransformerDecoder,
@@ -37,10 +37,12 @@ def rand(*shape: int, seed: int = 0) -> Tensor:
     return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
 
 
-def some_tap(mask: Tensor = MASK, queries: int = 4) -> CrossTap:
+def some_tap(mask: Tensor = MASK, queries: int = 4) -> CapturedAttention:
     batch, length = mask.shape
     state, keys = rand(batch, queries, 12), rand(batch, length, 3, 4, seed=2)
-    return CrossTap(state, 2 * rand(batch, queries, 3, 4, seed=1), keys, rand(batch, length, 3, 4, seed=3), mask)
+    return CapturedAttention(
+        state, 2 * rand(batch, queries, 3, 4, seed=1), keys, rand(batch, length, 3, 4, seed=3), mask
+    )
 
 
 # -------------------------------------------------------------------------------------- positions
@@ -86,7 +88,7 @@ def test_each_head_is_that_of_torch() -> None:
         torch.testing.assert_close(weights, expected[:, head], atol=1e-12, rtol=0)
         rows = slice(4 * head, 4 * head + 4)
         torch.testing.assert_close(queries[:, :, head], x @ own.in_proj.weight[rows].T + own.in_proj.bias[rows])
-    tap = CrossTap(x, queries, keys, values, MASK)
+    tap = CapturedAttention(x, queries, keys, values, MASK)
     torch.testing.assert_close(mean_attention(tap), expected.mean(1), atol=1e-12, rtol=0)
 
 
@@ -140,7 +142,7 @@ def test_the_tap_holds_what_the_layer_read() -> None:
     own = layer.after_cross_attention.norm(tap.state + layer.cross_attention.out_proj(read))
     own = layer.after_feed_forward.norm(own + layer.outer(torch.relu(layer.inner(own))))
     torch.testing.assert_close(output, own, atol=1e-12, rtol=0)
-    later = CrossTap.over_steps([layer(x[:, :2], None, layer.cross_attention.read(memory), MASK)[1], tap])
+    later = CapturedAttention.over_steps([layer(x[:, :2], None, layer.cross_attention.read(memory), MASK)[1], tap])
     assert later.queries.shape == (3, 6, 3, 4)
     assert later.keys.shape == (3, 5, 3, 4)
 
@@ -271,7 +273,7 @@ def test_beams_that_share_their_past_attend_as_if_each_had_its_own(
     with torch.set_grad_enabled(grad):
         own, plain = BeamCache.empty(layers, rand(documents, 4, 2, 3)), PlainCache(layers)
         for step in range(40):
-            own = own.opened()
+            own = own.with_step()
             for layer in range(layers):
                 projected = [rand(documents, beams, 2, 3, seed=100 * step + 10 * layer + i) for i in range(3)]
                 expected = plain.attend(layer, *projected)
@@ -293,16 +295,16 @@ def test_beams_that_share_their_past_attend_as_if_each_had_its_own(
 
 def test_two_steps_from_one_state_do_not_disturb_each_other() -> None:
     with torch.no_grad():
-        start = BeamCache.empty(1, rand(2, 4, 1, 3)).opened()
+        start = BeamCache.empty(1, rand(2, 4, 1, 3)).with_step()
         start.attend(0, *(rand(2, 1, 1, 3, seed=i) for i in range(3)))
         first = [rand(2, 1, 1, 3, seed=i) for i in (3, 4, 5)]
         second = [rand(2, 1, 1, 3, seed=i) for i in (6, 7, 8)]
         third = [rand(2, 1, 1, 3, seed=i) for i in (9, 10, 11)]
-        a, b = start.opened(), start.opened()
+        a, b = start.with_step(), start.with_step()
         of_a, of_b = a.attend(0, *first), b.attend(0, *second)
-        torch.testing.assert_close(start.opened().attend(0, *first), of_a)
-        torch.testing.assert_close(start.opened().attend(0, *second), of_b)
+        torch.testing.assert_close(start.with_step().attend(0, *first), of_a)
+        torch.testing.assert_close(start.with_step().attend(0, *second), of_b)
         plain = PlainCache(1)
         for projected in ([rand(2, 1, 1, 3, seed=i) for i in range(3)], first, third):
             expected = plain.attend(0, *projected)
-        torch.testing.assert_close(a.opened().attend(0, *third), expected)
+        torch.testing.assert_close(a.with_step().attend(0, *third), expected)

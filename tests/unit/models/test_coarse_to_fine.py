@@ -109,10 +109,10 @@ def test_rows_encoded_are_the_distinct_chunks_drawn(monkeypatch: pytest.MonkeyPa
 
         def run(*args: Any, keep: Any = keep, **kwargs: Any) -> Any:
             trace = keep(*args, **kwargs)
-            for t, picks in enumerate(trace.picks):
-                for b in range(len(picks)):
+            for t, sampled in enumerate(trace.sampled):
+                for b in range(len(sampled)):
                     if bool(batch.target_mask[b, t]):
-                        drawn.update((b, chunk) for chunk in picks[b].tolist())
+                        drawn.update((b, chunk) for chunk in sampled[b].tolist())
             return trace
 
         monkeypatch.setattr(model, "_run", run)
@@ -199,7 +199,7 @@ def test_a_document_reads_what_it_reads_alone(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_noise_belongs_to_the_example(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Draws and dropout of an example do not depend on the order of the batch."""
+    """ChunkSampling and dropout of an example do not depend on the order of the batch."""
     batch = documents()
     order = torch.tensor([2, 0, 3, 1])
     turned = replace(
@@ -224,11 +224,11 @@ def test_the_policy_gradient_in_closed_form() -> None:
     """dL/dz = -(A / B)(n - k alpha^s) for the coarse logits z of each step."""
     torch.manual_seed(0)
     logits = torch.randn(3, 4, 5, dtype=torch.float64, requires_grad=True)
-    picks = torch.randint(5, (3, 4, 2))
+    sampled = torch.randint(5, (3, 4, 2))
     advantages = torch.randn(3, 4, dtype=torch.float64)
-    loss = -(advantages * policy_log_prob(torch.log_softmax(logits, -1), picks)).sum() / 3
+    loss = -(advantages * policy_log_prob(torch.log_softmax(logits, -1), sampled)).sum() / 3
     (gradient,) = torch.autograd.grad(loss, logits)
-    counts = torch.nn.functional.one_hot(picks, 5).sum(2)
+    counts = torch.nn.functional.one_hot(sampled, 5).sum(2)
     expected = -(advantages / 3).unsqueeze(-1) * (counts - 2 * torch.softmax(logits.detach(), -1))
     torch.testing.assert_close(gradient, expected)
 
@@ -249,9 +249,9 @@ def test_the_policy_gradient_is_that_of_the_expected_reward() -> None:
     surrogate = torch.zeros_like(weight)
     expected_reward = torch.zeros((), dtype=torch.float64)
     for ways in itertools.product(range(3), repeat=2):
-        picks = [torch.tensor([[way]]) for way in ways]
+        sampled = [torch.tensor([[way]]) for way in ways]
         keys = torch.zeros(1, dtype=torch.int64)
-        model._run = lambda *a, p=picks, k=keys, **kw: keep(a[0], a[1], k, a[3], a[4], p)  # type: ignore[method-assign]
+        model._run = lambda *a, p=sampled, k=keys, **kw: keep(a[0], a[1], k, a[3], a[4], p)  # type: ignore[method-assign]
         reinforce.baseline.zero_()
         output = model(batch)
         log_prob = output.details["policy_log_prob"].sum()
@@ -268,10 +268,12 @@ def test_the_policy_gradient_is_that_of_the_expected_reward() -> None:
 def test_draws_follow_the_distribution() -> None:
     log_p = torch.log_softmax(torch.tensor([1.0, 0.0, -1.0, 0.5]), -1).expand(20000, 1, 4)
     keys = noise.mixed(3, torch.arange(20000)).unsqueeze(1)
-    picks = sample_chunks(log_p, noise.gumbel(keys, 2, 4))
-    shares = torch.bincount(picks.flatten(), minlength=4) / picks.numel()
+    sampled = sample_chunks(log_p, noise.gumbel(keys, 2, 4))
+    shares = torch.bincount(sampled.flatten(), minlength=4) / sampled.numel()
     torch.testing.assert_close(shares, log_p[0, 0].exp(), atol=0.01, rtol=0)
-    assert abs(float((picks[..., 0] == picks[..., 1]).float().mean()) - float(log_p[0, 0].exp().square().sum())) < 0.01
+    assert (
+        abs(float((sampled[..., 0] == sampled[..., 1]).float().mean()) - float(log_p[0, 0].exp().square().sum())) < 0.01
+    )
 
 
 def test_the_baseline_moves_towards_the_rewards_that_exist() -> None:
@@ -292,14 +294,14 @@ def test_advantages_stop_with_the_target() -> None:
 
 def test_ties_go_to_the_first_chunk_and_shares_add_up() -> None:
     coarse = torch.tensor([[[0.2, 0.4, 0.4, 0.0]]])
-    picks, shares = best_chunks(coarse, 1)
-    assert picks.tolist() == [[[1]]]
+    sampled, shares = best_chunks(coarse, 1)
+    assert sampled.tolist() == [[[1]]]
     assert shares.tolist() == [[[1.0]]]
-    picks, shares = best_chunks(coarse, 2)
-    assert picks.tolist() == [[[1, 2]]]
+    sampled, shares = best_chunks(coarse, 2)
+    assert sampled.tolist() == [[[1, 2]]]
     torch.testing.assert_close(shares, torch.tensor([[[0.5, 0.5]]]))
-    picks, shares = best_chunks(coarse, 9)  # more than there are; the fourth is not the document's
-    assert picks.tolist() == [[[1, 2, 0, 1]]]
+    sampled, shares = best_chunks(coarse, 9)  # more than there are; the fourth is not the document's
+    assert sampled.tolist() == [[[1, 2, 0, 1]]]
     torch.testing.assert_close(shares, torch.tensor([[[0.4, 0.4, 0.2, 0.0]]]))
     torch.testing.assert_close(best_chunks(coarse, 4, uniform=True)[1], torch.tensor([[[1, 1, 1, 0.0]]]) / 3)
 

@@ -40,11 +40,11 @@ from laconic.papers.coarse_to_fine import (
 from laconic.types import AttentionOutput, Shared
 
 
-class Reading:
+class ChunkFeatures:
     """What the attention reads of a batch; B documents in front.
 
-    ``attendable`` (B, M, N) says which cells may be attended (grid padding may, batch padding never). STANDARD reads
-    ``flat`` states (B, M N, H) of one pass over the document, or chunk states like the others.
+    ``attendable`` (B, C, W) says which cells may be attended (grid padding may, batch padding never). STANDARD reads
+    ``flat`` states (B, C W, H) of one pass over the document, or chunk states like the others.
     Not a dataclass, so that re-ordering a decoder state leaves it alone: documents keep their numbers.
     """
 
@@ -55,19 +55,19 @@ class Reading:
 
 
 @dataclass(slots=True)
-class Draws:
-    """One step's choice in a teacher-forced pass: ``keys`` (B,) of the noise, or the ``picks`` (B, 1, k) themselves.
+class ChunkSampling:
+    """One step's choice in a teacher-forced pass: ``keys`` (B,) of the noise, or the ``sampled`` (B, 1, k) themselves.
 
     Neither: the best chunks. Where ``alive`` (B,) is false the target has ended and nothing is read.
     """
 
     keys: Tensor | None = None
-    picks: Tensor | None = None
+    sampled: Tensor | None = None
     alive: Tensor | None = None
 
 
 class ChunkAttention(nn.Module):
-    """Base of the three. ``Class(config, hidden_size=H, coarse_size=D_s)``."""
+    """Base of the three. ``Class(config, hidden_size=H, coarse_size=F)``."""
 
     class Config(ConfigBase):
         """Options of the attention."""
@@ -95,15 +95,15 @@ class ChunkAttention(nn.Module):
         """Set switches (names are checked by the model)."""
 
     @abstractmethod
-    def open(self, reading: Reading, *, soft: bool = False) -> dict[str, Any]:
+    def open(self, features: ChunkFeatures, *, soft: bool = False) -> dict[str, Any]:
         """Prepare for many queries; what belongs to documents is `Shared`. ``soft``: choose nothing this time."""
 
     @abstractmethod
-    def forward(self, query: Tensor, state: dict[str, Any], draws: Draws | None = None) -> AttentionOutput:
-        """(B, Q, H) -> context (B, Q, H). ``draws`` says what a mechanism that chooses shall draw; none: the best.
+    def forward(self, query: Tensor, state: dict[str, Any], sampling: ChunkSampling | None = None) -> AttentionOutput:
+        """(B, Q, H) -> context (B, Q, H). ``sampling`` says what a mechanism that chooses shall draw; none: the best.
 
-        ``aux`` holds ``coarse`` (B, Q, M), and of C2F ``picks``, ``shares`` (B, Q, k), ``fine`` (B, Q, k, N).
-        ``weights`` (B, Q, M N) are those of the cells, where all of them exist.
+        ``aux`` holds ``coarse`` (B, Q, C), and of C2F ``sampled``, ``shares`` (B, Q, k), ``fine`` (B, Q, k, W).
+        ``weights`` (B, Q, C W) are those of the cells, where all of them exist.
         """
 
 
@@ -123,15 +123,15 @@ class StandardAttention(ChunkAttention):
     def reads_flat(self) -> bool:  # type: ignore[override]
         return self.config.encoder == "flat"
 
-    def open(self, reading: Reading, *, soft: bool = False) -> dict[str, Any]:
-        flat = reading.flat
+    def open(self, features: ChunkFeatures, *, soft: bool = False) -> dict[str, Any]:
+        flat = features.flat
         if flat is None:
-            assert isinstance(reading.states, AllStates)
-            flat = reading.states.whole().flatten(1, 2)
-        memory = Shared((deferred(flat), reading.attendable.flatten(1)))
-        return {"memory": memory, "shape": tuple(reading.attendable.shape[1:])}
+            assert isinstance(features.states, AllStates)
+            flat = features.states.whole().flatten(1, 2)
+        memory = Shared((deferred(flat), features.attendable.flatten(1)))
+        return {"memory": memory, "shape": tuple(features.attendable.shape[1:])}
 
-    def forward(self, query: Tensor, state: dict[str, Any], draws: Draws | None = None) -> AttentionOutput:
+    def forward(self, query: Tensor, state: dict[str, Any], sampling: ChunkSampling | None = None) -> AttentionOutput:
         states, mask = state["memory"].tree
         weights = attention_weights(chunk_scores(self.fine_query(query), states), mask.unsqueeze(1))
         coarse = weights.unflatten(2, state["shape"]).sum(dim=-1)
@@ -149,13 +149,13 @@ class HierarchicalAttention(ChunkAttention):
         """Are the coarse weights a sparsemax?"""
         return isinstance(self.config, HierarchicalAttention.Config) and self.config.normalizer == "sparsemax"
 
-    def open(self, reading: Reading, *, soft: bool = False) -> dict[str, Any]:
-        assert isinstance(reading.states, AllStates), "soft attention reads all chunks"
-        whole = reading.states.whole().flatten(1, 2)
-        memory = Shared((deferred(whole), reading.attendable.flatten(1)))
-        return {"memory": memory, "coarse": self._coarse_state(reading), "shape": tuple(reading.attendable.shape[1:])}
+    def open(self, features: ChunkFeatures, *, soft: bool = False) -> dict[str, Any]:
+        assert isinstance(features.states, AllStates), "soft attention reads all chunks"
+        whole = features.states.whole().flatten(1, 2)
+        memory = Shared((deferred(whole), features.attendable.flatten(1)))
+        return {"memory": memory, "coarse": self._coarse_state(features), "shape": tuple(features.attendable.shape[1:])}
 
-    def forward(self, query: Tensor, state: dict[str, Any], draws: Draws | None = None) -> AttentionOutput:
+    def forward(self, query: Tensor, state: dict[str, Any], sampling: ChunkSampling | None = None) -> AttentionOutput:
         coarse, log_coarse = self.coarse_weights(query, state)
         states, mask = state["memory"].tree
         scores = chunk_scores(self.fine_query(query), states).unflatten(2, state["shape"])
@@ -164,12 +164,12 @@ class HierarchicalAttention(ChunkAttention):
         aux = {"coarse": coarse, "log_coarse": log_coarse}
         return AttentionOutput(context(weights, states), weights, aux=aux)
 
-    def _coarse_state(self, reading: Reading) -> Shared:
-        assert reading.coarse is not None
-        return Shared((deferred(reading.coarse), reading.attendable.any(dim=2)))
+    def _coarse_state(self, features: ChunkFeatures) -> Shared:
+        assert features.coarse is not None
+        return Shared((deferred(features.coarse), features.attendable.any(dim=2)))
 
     def coarse_weights(self, query: Tensor, state: dict[str, Any]) -> tuple[Tensor, Tensor]:
-        """``alpha^s = softmax(S_i^T W_s h_t)`` over the document's chunks, and its logarithm; (B, Q, M) each."""
+        """``alpha^s = softmax(S_i^T W_s h_t)`` over the document's chunks, and its logarithm; (B, Q, C) each."""
         assert self.coarse_query is not None
         vectors, mask = state["coarse"].tree
         scores, mask = chunk_scores(self.coarse_query(query), vectors), mask.unsqueeze(1)
@@ -225,54 +225,60 @@ class CoarseToFineAttention(HierarchicalAttention):
             raise ConfigError(f"The number of chunks to read must be a whole number of at least 1, not '{read}'.")
         self.read = read
 
-    def open(self, reading: Reading, *, soft: bool = False) -> dict[str, Any]:
+    def open(self, features: ChunkFeatures, *, soft: bool = False) -> dict[str, Any]:
         if soft or not self.hard:
-            return super().open(reading)
-        documents = torch.arange(len(reading.attendable), device=reading.attendable.device)
-        return {"coarse": self._coarse_state(reading), "words": Shared((documents, reading))}
+            return super().open(features)
+        documents = torch.arange(len(features.attendable), device=features.attendable.device)
+        return {"coarse": self._coarse_state(features), "words": Shared((documents, features))}
 
-    def forward(self, query: Tensor, state: dict[str, Any], draws: Draws | None = None) -> AttentionOutput:
+    def forward(self, query: Tensor, state: dict[str, Any], sampling: ChunkSampling | None = None) -> AttentionOutput:
         if "words" not in state:
             return super().forward(query, state)
-        draws = draws or Draws()
+        sampling = sampling or ChunkSampling()
         coarse, log_coarse = self.coarse_weights(query, state)
-        picks = draws.picks
-        if picks is None and draws.keys is not None:
+        sampled = sampling.sampled
+        if sampled is None and sampling.keys is not None:
             count = self.config.draws
-            picks = sample_chunks(log_coarse, noise.gumbel(draws.keys.unsqueeze(1), count, log_coarse.shape[-1]))
-        if picks is None:
-            picks, shares = best_chunks(coarse, self.read, uniform=self.config.shares == "uniform")
+            sampled = sample_chunks(log_coarse, noise.gumbel(sampling.keys.unsqueeze(1), count, log_coarse.shape[-1]))
+        if sampled is None:
+            sampled, shares = best_chunks(coarse, self.read, uniform=self.config.shares == "uniform")
         else:
-            shares = torch.full_like(picks, 1.0 / picks.shape[-1], dtype=coarse.dtype)
-        documents, reading = state["words"].tree
-        context, fine = self._read(query, picks, shares, documents, reading, draws.alive)
-        aux = {"coarse": coarse, "log_coarse": log_coarse, "picks": picks, "shares": shares, "fine": fine}
+            shares = torch.full_like(sampled, 1.0 / sampled.shape[-1], dtype=coarse.dtype)
+        documents, features = state["words"].tree
+        context, fine = self._read(query, sampled, shares, documents, features, sampling.alive)
+        aux = {"coarse": coarse, "log_coarse": log_coarse, "sampled": sampled, "shares": shares, "fine": fine}
         return AttentionOutput(context, fine.flatten(2), aux=aux)
 
     def _read(
-        self, query: Tensor, picks: Tensor, shares: Tensor, documents: Tensor, reading: Reading, alive: Tensor | None
+        self,
+        query: Tensor,
+        sampled: Tensor,
+        shares: Tensor,
+        documents: Tensor,
+        features: ChunkFeatures,
+        alive: Tensor | None,
     ) -> tuple[Tensor, Tensor]:
-        """``c~`` (B, Q, H) of the picked chunks, and their fine weights (B, Q, k, N); zero where not alive."""
-        owner = documents.view(-1, 1, 1).expand_as(picks).flatten()
-        chosen, wanted = picks.flatten(), self.fine_query(query).unsqueeze(2).expand(-1, -1, picks.shape[2], -1)
+        """``c~`` (B, Q, H) of the chosen chunks, and their fine weights (B, Q, k, W); zero where not alive."""
+        owner = documents.view(-1, 1, 1).expand_as(sampled).flatten()
+        chosen, wanted = sampled.flatten(), self.fine_query(query).unsqueeze(2).expand(-1, -1, sampled.shape[2], -1)
         wanted, rows = wanted.flatten(0, 2), None
         if alive is not None and not bool(alive.all()):
-            rows = alive.view(-1, 1, 1).expand_as(picks).flatten().nonzero().squeeze(1)
+            rows = alive.view(-1, 1, 1).expand_as(sampled).flatten().nonzero().squeeze(1)
             owner, chosen, wanted = owner[rows], chosen[rows], wanted[rows]
-        states = reading.states.read(owner, chosen)  # (P, N, H)
-        fine = attention_weights(torch.bmm(states, wanted.unsqueeze(2)).squeeze(2), reading.attendable[owner, chosen])
+        states = features.states.read(owner, chosen)  # (P, W, H)
+        fine = attention_weights(torch.bmm(states, wanted.unsqueeze(2)).squeeze(2), features.attendable[owner, chosen])
         contexts = torch.bmm(fine.unsqueeze(1).to(states.dtype), states).squeeze(1)
         if rows is not None:
-            contexts = contexts.new_zeros(picks.numel(), contexts.shape[1]).index_copy(0, rows, contexts)
-            fine = fine.new_zeros(picks.numel(), fine.shape[1]).index_copy(0, rows, fine)
-        return shared_context(shares, contexts.view(*picks.shape, -1)), fine.view(*picks.shape, -1)
+            contexts = contexts.new_zeros(sampled.numel(), contexts.shape[1]).index_copy(0, rows, contexts)
+            fine = fine.new_zeros(sampled.numel(), fine.shape[1]).index_copy(0, rows, fine)
+        return shared_context(shares, contexts.view(*sampled.shape, -1)), fine.view(*sampled.shape, -1)
 
 
 def laid_out(output: AttentionOutput, grid: Grid) -> Tensor:
-    """The weights of all cells, (B, Q, M, N): those of the chunks read, zero elsewhere, if chunks were chosen."""
-    if "picks" not in output.aux:
+    """The weights of all cells, (B, Q, C, W): those of the chunks read, zero elsewhere, if chunks were chosen."""
+    if "sampled" not in output.aux:
         return output.weights.unflatten(2, grid.ids.shape[1:])
-    picks, shares, fine = (output.aux[name] for name in ("picks", "shares", "fine"))
-    laid = fine.new_zeros(*picks.shape[:2], *grid.ids.shape[1:])
-    index = picks.unsqueeze(-1).expand_as(fine)
+    sampled, shares, fine = (output.aux[name] for name in ("sampled", "shares", "fine"))
+    laid = fine.new_zeros(*sampled.shape[:2], *grid.ids.shape[1:])
+    index = sampled.unsqueeze(-1).expand_as(fine)
     return laid.scatter_add(2, index, shares.unsqueeze(-1) * fine)

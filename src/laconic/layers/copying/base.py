@@ -14,7 +14,7 @@ from laconic.config.base import ConfigBase
 from laconic.config.names import COPY_HEADS, parse
 from laconic.errors import ConfigError
 from laconic.kernels.vocabulary import at_least_float32
-from laconic.layers.transformer import CrossTap
+from laconic.layers.transformer import CapturedAttention
 from laconic.layers.vocabulary import VocabularyProjection
 from laconic.types import AttentionOutput
 
@@ -23,32 +23,32 @@ from laconic.types import AttentionOutput
 class HeadInput:
     """What a head reads of the decoder: ``hidden`` (..., F) for the vocabulary, ``gate`` (..., G) for p_gen.
 
-    ``project`` is `VocabularyProjection.for_decoding`, made once a search. Heads with ``reads_taps`` also get the
-    tapped cross attention, always as Q rows a document (T in training), and its weights averaged over the heads.
+    ``project`` is `VocabularyProjection.for_decoding`, made once a search. Heads with ``reads_captured`` also get the
+    captured cross attention, always as Q rows a document (T in training), and its weights averaged over the heads.
     """
 
     hidden: Tensor
     gate: Tensor
     project: Callable[[Tensor], Tensor] | None = None  # what to use instead of the head's own projection
-    cross: CrossTap | None = None  # (B, Q, ...)
+    cross: CapturedAttention | None = None  # (B, Q, ...)
     weights: Tensor | None = None  # (B, Q, S)
 
 
 @dataclass(slots=True)
-class SourceSide:
-    """What an encoder-decoder Transformer knows of a document before the first word: for heads with ``reads_taps``."""
+class EncoderFeatures:
+    """What a Transformer knows of a document before the first word: for heads with ``reads_captured``."""
 
     states: Tensor  # (B, S, D) the encoder's output
     queries: Tensor  # (B, S, H, d) of the last encoder layer's self-attention, not yet divided by sqrt(d)
     keys: Tensor  # (B, S, H, d) of the same
-    values: Tensor  # (B, S, H, d) of the tapped cross attention, before its output projection
+    values: Tensor  # (B, S, H, d) of the captured cross attention, before its output projection
     mask: Tensor  # (B, S) bool
     ids: Tensor  # (B, S) extended ids
 
 
 @dataclass(slots=True)
 class CopySource:
-    """The source side of copying. ``extended_ids`` (B, S), ``mask`` (B, S), ``extended_vocab_size`` X.
+    """The source features of copying. ``extended_ids`` (B, S), ``mask`` (B, S), ``extended_vocab_size`` X.
 
     ``first`` (B, S) is the position where each token's id occurs first in its document: the address under
     which the copy probabilities of repeated words are summed (None until decoding needs it).
@@ -58,7 +58,7 @@ class CopySource:
     mask: Tensor
     extended_vocab_size: int
     first: Tensor | None = None
-    opened: Any = None
+    precomputed: Any = None
 
 
 class CopyHead(nn.Module):
@@ -74,19 +74,19 @@ class CopyHead(nn.Module):
 
     config: ConfigBase
     copies: bool = True  # does it need attention and the source's ids?
-    reads_taps: bool = False  # does it need `open`, ``HeadInput.cross`` and ``HeadInput.weights``? (Transformers only)
+    reads_captured: bool = False  # does it need `precompute`, ``HeadInput.cross`` and ``weights``? (Transformers only)
     projection: VocabularyProjection
 
-    def open(self, side: SourceSide) -> Any:
-        """What all steps of a document share, a tree of tensors with B in front, for ``CopySource.opened``."""
+    def precompute(self, features: EncoderFeatures) -> Any:
+        """What all steps of a document share, a tree of tensors with B in front, for ``CopySource.precomputed``."""
         return None
 
-    def begin(self, side: SourceSide) -> Any:
+    def first_state(self, features: EncoderFeatures) -> Any:
         """The head's state before the first step, a tree of tensors with B rows in front (none: it has no state)."""
         return None
 
-    def of_document(self, opened: Any) -> dict[str, Tensor]:
-        """Parts of ``opened`` that objectives read, for ``ModelOutput.details``: (B, S)."""
+    def of_document(self, precomputed: Any) -> dict[str, Tensor]:
+        """Parts of ``precomputed`` that objectives read, for ``ModelOutput.details``: (B, S)."""
         return {}
 
     @abstractmethod
@@ -105,7 +105,7 @@ class CopyHead(nn.Module):
 @dataclass(slots=True)
 class GoldTokens:
     """M target tokens: extended ``ids`` (M,), the document ``rows`` (M,) each belongs to, loss ``weights`` (M,),
-    and its step ``steps`` (M,), for heads that read (B, T, ...) taps.
+    and its step ``steps`` (M,), for heads that read (B, T, ...) captured attention.
 
     ``weights`` are what each token will weigh in the loss, up to one common factor: a hint for the
     vocabulary projection's backward pass, never part of the result. With ``smoothing`` the details hold
@@ -157,18 +157,18 @@ class VocabularyHead(CopyHead):
 
 
 def build_copy_head(
-    spec: Mapping[str, Any], *, taps: bool = False, special_ids: Sequence[int] = (), **context: Any
+    spec: Mapping[str, Any], *, captured: bool = False, special_ids: Sequence[int] = (), **context: Any
 ) -> CopyHead:
     """The copy head that ``spec`` names; every model builds its head here.
 
-    ``taps``: can the model fill `SourceSide` and ``HeadInput.cross``? ``special_ids`` are the tokenizer's special ids,
-    for heads that have an option of that name and no value for it.
+    ``captured``: can the model fill `EncoderFeatures` and ``HeadInput.cross``? ``special_ids`` are the tokenizer's
+    special ids, for heads that have an option of that name and no value for it.
 
     Raises:
-        ConfigError: the head needs taps and the model has none.
+        ConfigError: the head needs captured attention and the model has none.
     """
     cls, config = parse("copy head", COPY_HEADS, spec)
-    if cls.reads_taps and not taps:
+    if cls.reads_captured and not captured:
         raise ConfigError(
             f"The copy head '{spec['type']}' reads a Transformer's attention, which this model does not have: set "
             "model.type to transformer or bart, or model.head to {type: pointer} or {type: vocabulary}."

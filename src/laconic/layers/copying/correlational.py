@@ -23,11 +23,11 @@ from torch.nn import functional as F
 from laconic.errors import ConfigError
 from laconic.kernels.band import Band, positional_band
 from laconic.kernels.dispatch import BANDED, deferred, rescaled_rows, transferred
-from laconic.layers.copying.base import CopySource, GoldTokens, HeadInput, SourceSide
-from laconic.layers.copying.tapped import (
-    TappedConfig,
-    TappedHead,
-    TappedSource,
+from laconic.layers.copying.base import CopySource, EncoderFeatures, GoldTokens, HeadInput
+from laconic.layers.copying.captured import (
+    CapturedConfig,
+    CapturedHead,
+    Precomputed,
     Weighed,
     encoder_attention,
     gate,
@@ -69,7 +69,7 @@ PRESETS: dict[str, dict[str, Any]] = {
 }
 
 
-class CorrelationalConfig(TappedConfig):
+class CorrelationalConfig(CapturedConfig):
     """Numbers are those of docs/coconet.md; ``preset`` gives values for the keys that are not given themselves.
 
     ``paper``: the defaults. ``release``: the authors' code, otherwise sound. ``release_bugs``: that with three of its
@@ -176,7 +176,7 @@ class _Steps:
     attended: Tensor  # (B, Q) what alpha adds to g's argument, its bias included
 
 
-class CorrelationalHead(TappedHead):
+class CorrelationalHead(CapturedHead):
     """CoCoNet; options: `CorrelationalConfig`."""
 
     class Config(CorrelationalConfig):
@@ -198,70 +198,72 @@ class CorrelationalHead(TappedHead):
         weight = self.attention_gate.weight[0]
         return [*super().context_gates(), weight[: self.width], weight[-self.width :]]
 
-    def kept(self, side: SourceSide) -> Tensor:
-        kept = super().kept(side)
-        return torch.ones_like(kept) if self.config.release_bugs else kept
+    def copy_mask(self, features: EncoderFeatures) -> Tensor:
+        copy_mask = super().copy_mask(features)
+        return torch.ones_like(copy_mask) if self.config.release_bugs else copy_mask
 
-    def open_extra(self, side: SourceSide, kept: Tensor) -> Correlations:
+    def precompute_extra(self, features: EncoderFeatures, copy_mask: Tensor) -> Correlations:
         """s and p, each once a document."""
         c, parts, band = self.config, [], None
         if c.use_semantic:
-            parts.append(self._semantic(side, kept))
+            parts.append(self._semantic(features, copy_mask))
         if c.use_positional:
-            widths = self._log_width(side)
-            if self._banded(side):
+            widths = self._log_width(features)
+            if self._banded(features):
                 assert c.clip_mode != "none"
                 band = positional_band(
                     widths,
-                    kept,
+                    copy_mask,
                     self_transfer=c.self_transfer,
                     clip=c.clip_mode,
                     clip_distance=c.clip_distance,
                     density=c.normalise == "none",
                 )
             else:
-                parts.append(self._positional(side, kept, widths))
+                parts.append(self._positional(features, copy_mask, widths))
         matrix = None if not parts else parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
         source_gate = None
         if c.u_input == "source_state" and self.semantic_gate is not None:
-            source_gate = torch.sigmoid(gate_of(precise(side.states), self.semantic_gate)).unsqueeze(1)
-        return Correlations(matrix, band, source_gate, kept)
+            source_gate = torch.sigmoid(gate_of(precise(features.states), self.semantic_gate)).unsqueeze(1)
+        return Correlations(matrix, band, source_gate, copy_mask)
 
-    def _banded(self, side: SourceSide) -> bool:
+    def _banded(self, features: EncoderFeatures) -> bool:
         c = self.config
         if c.positional_step != "auto":
             return c.positional_step == "banded"
-        return BANDED and side.mask.shape[1] >= _BAND_PAYS_FROM and c.clip_mode != "none" and c.self_transfer != "type"
+        return (
+            BANDED and features.mask.shape[1] >= _BAND_PAYS_FROM and c.clip_mode != "none" and c.self_transfer != "type"
+        )
 
-    def _semantic(self, side: SourceSide, kept: Tensor) -> Tensor:
-        attention = encoder_attention(side, side.mask)
+    def _semantic(self, features: EncoderFeatures, copy_mask: Tensor) -> Tensor:
+        attention = encoder_attention(features, features.mask)
         if not self.config.release_bugs:
-            return semantic_correlation(attention, kept, side.ids, self.config.self_transfer)
+            return semantic_correlation(attention, copy_mask, features.ids, self.config.self_transfer)
         # Point 10: rows of real tokens are zero; those of padding, which read as any, are not.
-        every = encoder_attention(side, ~side.mask)
-        return every.masked_fill(~transfers(kept, side.ids, self.config.self_transfer), 0.0)
+        every = encoder_attention(features, ~features.mask)
+        return every.masked_fill(~transfers(copy_mask, features.ids, self.config.self_transfer), 0.0)
 
-    def _log_width(self, side: SourceSide) -> Tensor:
+    def _log_width(self, features: EncoderFeatures) -> Tensor:
         """log sigma (B, S)."""
         assert self.spread is not None
-        features = side.queries.flatten(2) if self.config.sigma_input == "encoder_query" else side.states
-        return log_width(gate_of(precise(features), self.spread), side.mask.sum(dim=-1))
+        given = features.queries.flatten(2) if self.config.sigma_input == "encoder_query" else features.states
+        return log_width(gate_of(precise(given), self.spread), features.mask.sum(dim=-1))
 
-    def _positional(self, side: SourceSide, kept: Tensor, widths: Tensor) -> Tensor:
+    def _positional(self, features: EncoderFeatures, copy_mask: Tensor, widths: Tensor) -> Tensor:
         c = self.config
         return positional_correlation(
             widths,
-            kept,
-            side.ids,
+            copy_mask,
+            features.ids,
             self_transfer=c.self_transfer,
             clip=c.clip_mode,
             clip_distance=c.clip_distance,
             density=c.normalise == "none",
         )
 
-    def begin(self, side: SourceSide) -> Any:
+    def first_state(self, features: EncoderFeatures) -> Any:
         """Nothing has been copied: (B, S) zeros."""
-        history = precise(side.states.new_zeros(side.mask.shape))
+        history = precise(features.states.new_zeros(features.mask.shape))
         return UnmovedHistory(history) if self.config.release_bugs else history
 
     # ------------------------------------------------------------------------------------- the steps
@@ -283,26 +285,26 @@ class CorrelationalHead(TappedHead):
             )
         return super().gold_log_probs(inputs, scores, source, gold)
 
-    def weigh_step(self, inputs: HeadInput, weights: Tensor, source: TappedSource, state: Any) -> tuple[Weighed, Any]:
+    def weigh_step(self, inputs: HeadInput, weights: Tensor, source: Precomputed, state: Any) -> tuple[Weighed, Any]:
         """One step of the recurrence for K beams; the state is P_final of the step before, (N, S)."""
         unmoved = isinstance(state, UnmovedHistory)
         rows = state.rows if isinstance(state, UnmovedHistory) else state
         history = torch.zeros_like(weights) if rows is None else rows.view_as(weights).to(weights.dtype)
-        steps, readings = self._steps(inputs, weights, source), self._correlational_readings(source)
+        steps, gate_values = self._steps(inputs, weights, source), self._correlational_values(source)
         transition = _Transition(source.extra)
-        final, correlational, attention_gate = self._recur(history, steps, source, transition, readings)
+        final, correlational, attention_gate = self._recur(history, steps, source, transition, gate_values)
         details = self._gate_details(history, steps.split, attention_gate) | {"copy_correlational": correlational}
         following = final.flatten(0, 1)
         return Weighed(final, weights, details), UnmovedHistory(following) if unmoved else following
 
-    def weigh_all(self, inputs: HeadInput, weights: Tensor, source: TappedSource) -> Weighed:
+    def weigh_all(self, inputs: HeadInput, weights: Tensor, source: Precomputed) -> Weighed:
         """The recurrence over T steps."""
-        steps, readings = self._steps(inputs, weights, source), self._correlational_readings(source)
+        steps, gate_values = self._steps(inputs, weights, source), self._correlational_values(source)
         transition = _Transition(source.extra)
         history = torch.zeros_like(weights[:, :1])
         finals, gates = [], []
         for step in _split_steps(steps):
-            final, _, attention_gate = self._recur(history, step, source, transition, readings)
+            final, _, attention_gate = self._recur(history, step, source, transition, gate_values)
             finals.append(final)
             gates.append(attention_gate)
             history = final.detach() if self.config.detach_history else final
@@ -311,32 +313,32 @@ class CorrelationalHead(TappedHead):
         return Weighed(final, weights, self._gate_details(before, steps.split, torch.cat(gates, dim=1)))
 
     def _recur(
-        self, history: Tensor, steps: _Steps, source: TappedSource, transition: _Transition, readings: Tensor
+        self, history: Tensor, steps: _Steps, source: Precomputed, transition: _Transition, gate_values: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Equations (11)-(15) once: P_final, P_co (B, Q, S) and g (B, Q)."""
         c = self.config
         raw = transition(history, steps.split)
-        correlational = normalised(raw, c.co_norm, source.kept)
+        correlational = normalised(raw, c.co_norm, source.copy_mask)
         has_mass = raw.sum(dim=-1) > 0
         if c.co_norm == "softmax":
             correlational = correlational * has_mass.unsqueeze(-1)
-        attention_gate = torch.sigmoid(steps.attended + context_gate(correlational, readings))
+        attention_gate = torch.sigmoid(steps.attended + context_gate(correlational, gate_values))
         if c.first_step == "attention":
             attention_gate = torch.where(has_mass, attention_gate, 1.0)
         return mixed(steps.weights, correlational, attention_gate), correlational, attention_gate
 
-    def _steps(self, inputs: HeadInput, weights: Tensor, source: TappedSource) -> _Steps:
+    def _steps(self, inputs: HeadInput, weights: Tensor, source: Precomputed) -> _Steps:
         place = len(super().context_gates())
-        attended = self.reading(inputs, weights, source, slice(place, place + 1)).squeeze(-1)
+        attended = self.gate_context(inputs, weights, source, slice(place, place + 1)).squeeze(-1)
         return _Steps(weights, self._semantic_gate(inputs, source), attended + self.attention_gate.bias)
 
-    def _correlational_readings(self, source: TappedSource) -> Tensor:
+    def _correlational_values(self, source: Precomputed) -> Tensor:
         """w_g . V_i for P_co, (B, S); V's heads together, as P_co has none."""
-        assert source.readings is not None
-        readings = source.readings[..., -1]
-        return readings if readings.dim() == 2 else readings.sum(dim=2)
+        assert source.gate_values is not None
+        gate_values = source.gate_values[..., -1]
+        return gate_values if gate_values.dim() == 2 else gate_values.sum(dim=2)
 
-    def _semantic_gate(self, inputs: HeadInput, source: TappedSource) -> Tensor | None:
+    def _semantic_gate(self, inputs: HeadInput, source: Precomputed) -> Tensor | None:
         """u (13): (B, Q, 1), or (B, 1, S) of the source; none where one of s and p is not used."""
         if self.semantic_gate is None:
             return None

@@ -21,8 +21,8 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from laconic.layers.copying.base import HeadInput, SourceSide
-from laconic.layers.copying.tapped import TappedConfig, TappedHead, TappedSource, Weighed, encoder_attention
+from laconic.layers.copying.base import EncoderFeatures, HeadInput
+from laconic.layers.copying.captured import CapturedConfig, CapturedHead, Precomputed, Weighed, encoder_attention
 from laconic.layers.masking import log_weights
 from laconic.papers.coconet import softmax_over
 
@@ -46,20 +46,20 @@ def indegree(attention: Tensor, mask: Tensor, order: int) -> Tensor:
 
 
 def guided_weights(
-    weights: Tensor, centrality: Tensor, strength: Tensor, kept: Tensor, mask: Tensor | None = None
+    weights: Tensor, centrality: Tensor, strength: Tensor, copy_mask: Tensor, mask: Tensor | None = None
 ) -> Tensor:
-    """``alpha' ~ alpha exp(w_c |x| c)`` where copying may point, ``kept``: (B, Q, S), (B, S), scalar -> (B, Q, S).
+    """``alpha' ~ alpha exp(w_c |x| c)`` where copying may point, ``copy_mask``: (B, Q, S), (B, S), scalar -> (B, Q, S).
 
-    |x| counts the real tokens, ``mask`` (B, S), also those that are never copied (none: those of ``kept``).
+    |x| counts the real tokens, ``mask`` (B, S), also those that are never copied (none: those of ``copy_mask``).
     """
-    bias = strength * (kept if mask is None else mask).sum(dim=-1, keepdim=True) * centrality
-    return softmax_over(log_weights(weights) + bias.unsqueeze(1), kept.unsqueeze(1))
+    bias = strength * (copy_mask if mask is None else mask).sum(dim=-1, keepdim=True) * centrality
+    return softmax_over(log_weights(weights) + bias.unsqueeze(1), copy_mask.unsqueeze(1))
 
 
-class GuidedHead(TappedHead):
+class GuidedHead(CapturedHead):
     """SAGCopy, reconstructed; see the file's docstring. Train it with the objective ``guidance``."""
 
-    class Config(TappedConfig):
+    class Config(CapturedConfig):
         """``centrality``: who is central. The default is the one whose published scores are quoted most."""
 
         centrality: Literal["outdegree", "indegree-1", "indegree-2", "indegree-3"] = "indegree-2"
@@ -69,21 +69,25 @@ class GuidedHead(TappedHead):
         super()._build()
         self.guide = nn.Parameter(torch.zeros(()))
 
-    def open_extra(self, side: SourceSide, kept: Tensor) -> Tensor:
+    def precompute_extra(self, features: EncoderFeatures, copy_mask: Tensor) -> Tensor:
         """The centrality (B, S)."""
-        attention = encoder_attention(side, side.mask)
+        attention = encoder_attention(features, features.mask)
         name, _, order = self.config.centrality.partition("-")
-        return outdegree(attention, side.mask) if name == "outdegree" else indegree(attention, side.mask, int(order))
+        return (
+            outdegree(attention, features.mask)
+            if name == "outdegree"
+            else indegree(attention, features.mask, int(order))
+        )
 
-    def of_document(self, opened: Any) -> dict[str, Tensor]:
+    def of_document(self, precomputed: Any) -> dict[str, Tensor]:
         """``centrality`` (B, S)."""
-        return {"centrality": opened.extra}
+        return {"centrality": precomputed.extra}
 
-    def weigh_step(self, inputs: HeadInput, weights: Tensor, source: TappedSource, state: Any) -> tuple[Weighed, Any]:
+    def weigh_step(self, inputs: HeadInput, weights: Tensor, source: Precomputed, state: Any) -> tuple[Weighed, Any]:
         """alpha'."""
         return self.weigh_all(inputs, weights, source), state
 
-    def weigh_all(self, inputs: HeadInput, weights: Tensor, source: TappedSource) -> Weighed:
+    def weigh_all(self, inputs: HeadInput, weights: Tensor, source: Precomputed) -> Weighed:
         """alpha'."""
         mask = None if inputs.cross is None else inputs.cross.mask
-        return Weighed(guided_weights(weights, source.extra, self.guide, source.kept, mask), weights, {})
+        return Weighed(guided_weights(weights, source.extra, self.guide, source.copy_mask, mask), weights, {})

@@ -3,8 +3,8 @@
     (10)  lambda_t = sigmoid(w_lambda . sum_i alpha_t,i V_i + b_lambda)
     (5)   P_t(w)   = lambda_t P_gen_t(w) + (1 - lambda_t) sum_{i: x_i = w} P_copy_t(i)
 
-A subclass says what P_copy is: `TappedHead.weigh_step` for one step, `TappedHead.weigh_all` for all steps of a training
-pass. Everything but the vocabulary's logits is computed in float32 at least, with autocast off.
+A subclass says what P_copy is: `CapturedHead.weigh_step` for one step, `CapturedHead.weigh_all` for all steps of a
+training pass. Everything but the vocabulary's logits is computed in float32 at least, with autocast off.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from torch.utils.checkpoint import checkpoint
 from laconic.config.base import ConfigBase
 from laconic.errors import ConfigError
 from laconic.kernels.dispatch import mean_attention
-from laconic.layers.copying.base import CopyHead, CopySource, GoldTokens, HeadInput, SourceSide
+from laconic.layers.copying.base import CopyHead, CopySource, EncoderFeatures, GoldTokens, HeadInput
 from laconic.layers.copying.mixture import SMALLEST_COPY, gold_mixture, source_words, step_distribution
 from laconic.layers.masking import NEGATIVE_INFINITY
-from laconic.layers.transformer import CrossTap, head_attention
+from laconic.layers.transformer import CapturedAttention, head_attention
 from laconic.layers.vocabulary import VocabularyProjection
 from laconic.papers.pointer_generator import final_distribution
 from laconic.types import AttentionOutput
@@ -34,7 +34,7 @@ from laconic.types import AttentionOutput
 _NUMBERS_AT_ONCE = 2**24  # of rows of the distribution that `floored_mean` writes out
 
 
-class TappedConfig(ConfigBase):
+class CapturedConfig(ConfigBase):
     """Options that all copy heads of Transformers share; numbers are those of docs/coconet.md.
 
     ``special_ids`` are what ``exclude_special_from_copy`` excludes (none: filled in by the model, with padding, BOS
@@ -50,18 +50,18 @@ class TappedConfig(ConfigBase):
     special_ids: tuple[int, ...] | None = None
 
     @model_validator(mode="after")
-    def _values_have_heads(self) -> TappedConfig:
+    def _values_have_heads(self) -> CapturedConfig:
         if self.context_heads == "per_head" and self.values == "encoder_states":
             raise ValueError("context_heads per_head reads the heads' own values: set values to v_proj")
         return self
 
 
 @dataclass(slots=True)
-class TappedSource:
+class Precomputed:
     """What all steps of a document share, B in front. ``extra`` is the subclass's."""
 
-    kept: Tensor  # (B, S) bool: where copying may point
-    readings: Tensor | None  # (B, S, n) w . V of each gate that reads a context; (B, S, H, n) where heads stay apart
+    copy_mask: Tensor  # (B, S) bool: where copying may point
+    gate_values: Tensor | None  # (B, S, n) w . V of each gate that reads a context; (B, S, H, n) where heads stay apart
     extra: Any = None
 
 
@@ -74,7 +74,7 @@ class Weighed:
     details: dict[str, Tensor]
 
 
-class TappedHead(CopyHead):
+class CapturedHead(CopyHead):
     """See the file's docstring. ``Class(config, projection=..., gate_size=..., unk_id=...)``; D is the projection's
     input size, ``gate_size`` is not used.
 
@@ -82,7 +82,7 @@ class TappedHead(CopyHead):
     seeds, with equal weights whatever its head.
     """
 
-    reads_taps = True
+    reads_captured = True
     config: Any
 
     def __init__(self, config: ConfigBase, *, projection: VocabularyProjection, gate_size: int, unk_id: int) -> None:
@@ -100,59 +100,59 @@ class TappedHead(CopyHead):
     # ------------------------------------------------------------------------- what subclasses say
 
     @abstractmethod
-    def weigh_step(self, inputs: HeadInput, weights: Tensor, source: TappedSource, state: Any) -> tuple[Weighed, Any]:
+    def weigh_step(self, inputs: HeadInput, weights: Tensor, source: Precomputed, state: Any) -> tuple[Weighed, Any]:
         """One step of K beams a document, alpha (B, K, S) -> P_copy and the next state."""
 
     @abstractmethod
-    def weigh_all(self, inputs: HeadInput, weights: Tensor, source: TappedSource) -> Weighed:
+    def weigh_all(self, inputs: HeadInput, weights: Tensor, source: Precomputed) -> Weighed:
         """All steps of a training pass, alpha (B, T, S) -> P_copy (B, T, S) and details (B, T)."""
 
     def context_gates(self) -> list[Tensor]:
         """The weights (D,) of the gates that read contexts, lambda's first."""
         return [self.generation.weight[0]] if self.config.lambda_input == "context" else []
 
-    def kept(self, side: SourceSide) -> Tensor:
+    def copy_mask(self, features: EncoderFeatures) -> Tensor:
         """Where copying may point: (B, S) bool."""
         if not self.config.exclude_special_from_copy:
-            return side.mask
+            return features.mask
         if self.config.special_ids is None:
             raise ConfigError("exclude_special_from_copy of a copy head needs special_ids, the ids to exclude.")
-        special = torch.tensor(self.config.special_ids, dtype=side.ids.dtype, device=side.ids.device)
-        ordinary = side.mask & ~torch.isin(side.ids, special)
-        return torch.where(ordinary.any(dim=1, keepdim=True), ordinary, side.mask)
+        special = torch.tensor(self.config.special_ids, dtype=features.ids.dtype, device=features.ids.device)
+        ordinary = features.mask & ~torch.isin(features.ids, special)
+        return torch.where(ordinary.any(dim=1, keepdim=True), ordinary, features.mask)
 
-    def open_extra(self, side: SourceSide, kept: Tensor) -> Any:
+    def precompute_extra(self, features: EncoderFeatures, copy_mask: Tensor) -> Any:
         """What the subclass reads of the source once."""
         return None
 
     # -------------------------------------------------------------------------------- the interface
 
-    def open(self, side: SourceSide) -> TappedSource:
+    def precompute(self, features: EncoderFeatures) -> Precomputed:
         """Where copying may point, V w of the gates, and the subclass's part."""
-        with torch.autocast(side.states.device.type, enabled=False):
-            kept, readings, gates = self.kept(side), None, self.context_gates()
+        with torch.autocast(features.states.device.type, enabled=False):
+            copy_mask, gate_values, gates = self.copy_mask(features), None, self.context_gates()
             if gates:
                 weight = precise(torch.stack(gates))  # (n, D)
                 if self.config.context_heads == "per_head":
-                    parts = weight.unflatten(-1, side.values.shape[2:])  # (n, H, d)
-                    readings = torch.einsum("bshd,nhd->bshn", precise(side.values).to(weight.dtype), parts)
+                    parts = weight.unflatten(-1, features.values.shape[2:])  # (n, H, d)
+                    gate_values = torch.einsum("bshd,nhd->bshn", precise(features.values).to(weight.dtype), parts)
                 else:
-                    readings = linear(self.values_of(side).to(weight.dtype), weight)
-            return TappedSource(kept, readings, self.open_extra(side, kept))
+                    gate_values = linear(self.values_of(features).to(weight.dtype), weight)
+            return Precomputed(copy_mask, gate_values, self.precompute_extra(features, copy_mask))
 
-    def values_of(self, side: SourceSide) -> Tensor:
+    def values_of(self, features: EncoderFeatures) -> Tensor:
         """V (B, S, D)."""
-        return precise(side.values.flatten(2) if self.config.values == "v_proj" else side.states)
+        return precise(features.values.flatten(2) if self.config.values == "v_proj" else features.states)
 
     def forward(
         self, inputs: HeadInput, attention: AttentionOutput | None, source: CopySource, state: Any = None
     ) -> tuple[Tensor, dict[str, Tensor], Any]:
         """One step: log P(w) (B, Q, X); details p_gen (B, Q), copy_probs (B, Q, S) = (1 - lambda) P_copy, p_final."""
-        opened: TappedSource = source.opened
+        precomputed: Precomputed = source.precomputed
         with torch.autocast(inputs.hidden.device.type, enabled=False):
-            weights = self._weights(inputs, opened)
-            weighed, state = self.weigh_step(inputs, weights, opened, state)
-            gates = self._generation_gate(inputs, weighed.weights, opened, inputs.hidden)
+            weights = self._weights(inputs, precomputed)
+            weighed, state = self.weigh_step(inputs, weights, precomputed, state)
+            gates = self._generation_gate(inputs, weighed.weights, precomputed, inputs.hidden)
         logits = (inputs.project or self.projection)(inputs.hidden).to(gates.dtype)
         log_probs = step_distribution(logits, gates, weighed.final, source)
         if self.config.prob_floor is not None:
@@ -166,14 +166,14 @@ class TappedHead(CopyHead):
     ) -> tuple[Tensor, dict[str, Tensor]]:
         """M target tokens: log P(gold) (M,), details p_gen and the subclass's (M,)."""
         assert gold.steps is not None, "this head needs to know the step of each target token"
-        opened: TappedSource = source.opened
+        precomputed: Precomputed = source.precomputed
         at = (gold.rows, gold.steps)
         with torch.autocast(inputs.hidden.device.type, enabled=False):
-            weights = self._weights(inputs, opened)
-            weighed = self.weigh_all(inputs, weights, opened)
-            gates = self._generation_gate(inputs, weighed.weights, opened, inputs.hidden, at)
+            weights = self._weights(inputs, precomputed)
+            weighed = self.weigh_all(inputs, weights, precomputed)
+            gates = self._generation_gate(inputs, weighed.weights, precomputed, inputs.hidden, at)
             final = weighed.final[at]  # (M, S)
-            matches = (source.extended_ids[gold.rows] == gold.ids.unsqueeze(-1)) & opened.kept[gold.rows]
+            matches = (source.extended_ids[gold.rows] == gold.ids.unsqueeze(-1)) & precomputed.copy_mask[gold.rows]
             copied = torch.where(matches, final, 0.0).sum(dim=-1).clamp_min(SMALLEST_COPY).log()
             copied = copied.masked_fill(~matches.any(dim=-1), NEGATIVE_INFINITY)
         log_probs, smoothed = self._mixed(inputs, source, gold, gates, final, copied)
@@ -184,28 +184,30 @@ class TappedHead(CopyHead):
 
     # ---------------------------------------------------------------------------------------- parts
 
-    def _weights(self, inputs: HeadInput, opened: TappedSource) -> Tensor:
+    def _weights(self, inputs: HeadInput, precomputed: Precomputed) -> Tensor:
         """alpha (B, Q, S) over where copying may point."""
-        assert inputs.weights is not None, "this head needs the weights of the tapped attention"
+        assert inputs.weights is not None, "this head needs the weights of the captured attention"
         weights = precise(inputs.weights)
         if not self.config.exclude_special_from_copy:
             return weights
-        total = weights.masked_fill(~opened.kept.unsqueeze(1), 0.0).sum(dim=-1, keepdim=True)
+        total = weights.masked_fill(~precomputed.copy_mask.unsqueeze(1), 0.0).sum(dim=-1, keepdim=True)
         lacking = (SMALLEST_COPY - total).clamp_min(0.0)
-        even = lacking / opened.kept.sum(dim=-1).clamp_min(1)[:, None, None]
-        return ((weights + even) / total.clamp_min(SMALLEST_COPY)).masked_fill(~opened.kept.unsqueeze(1), 0.0)
+        even = lacking / precomputed.copy_mask.sum(dim=-1).clamp_min(1)[:, None, None]
+        return ((weights + even) / total.clamp_min(SMALLEST_COPY)).masked_fill(~precomputed.copy_mask.unsqueeze(1), 0.0)
 
-    def reading(self, inputs: HeadInput, weights: Tensor, opened: TappedSource, gates: slice) -> Tensor:
+    def gate_context(self, inputs: HeadInput, weights: Tensor, precomputed: Precomputed, gates: slice) -> Tensor:
         """``w . sum_i alpha_i V_i`` of some context gates, (B, Q, n), with the heads' mean or head by head."""
-        assert opened.readings is not None
-        readings = opened.readings[..., gates]
-        if readings.dim() == 3:
-            return torch.bmm(weights.to(readings.dtype), readings)
+        assert precomputed.gate_values is not None
+        gate_values = precomputed.gate_values[..., gates]
+        if gate_values.dim() == 3:
+            return torch.bmm(weights.to(gate_values.dtype), gate_values)
         tap = inputs.cross
-        assert tap is not None, "contexts head by head need the tapped attention itself"
+        assert tap is not None, "contexts head by head need the captured attention itself"
         parts = (
-            torch.bmm(head_attention(tap.queries[:, :, h], tap.keys[:, :, h], opened.kept), readings[:, :, h])
-            for h in range(readings.shape[2])
+            torch.bmm(
+                head_attention(tap.queries[:, :, h], tap.keys[:, :, h], precomputed.copy_mask), gate_values[:, :, h]
+            )
+            for h in range(gate_values.shape[2])
         )
         return torch.stack(list(parts)).sum(dim=0)
 
@@ -213,14 +215,14 @@ class TappedHead(CopyHead):
         self,
         inputs: HeadInput,
         weights: Tensor,
-        opened: TappedSource,
+        precomputed: Precomputed,
         hidden: Tensor,
         at: tuple[Tensor, Tensor] | None = None,
     ) -> Tensor:
         """The argument of equation (10)'s sigmoid: (B, Q), or (M,) of the steps ``at``."""
         if self.config.lambda_input == "decoder_state":
             return gate_of(precise(hidden), self.generation)
-        logits = self.reading(inputs, weights, opened, slice(0, 1)).squeeze(-1) + self.generation.bias
+        logits = self.gate_context(inputs, weights, precomputed, slice(0, 1)).squeeze(-1) + self.generation.bias
         return logits if at is None else logits[at]
 
     def _floored(self, log_probs: Tensor) -> Tensor:
@@ -248,17 +250,17 @@ class TappedHead(CopyHead):
         return log_probs, (1 - smoothing) * log_probs + smoothing * mean
 
 
-class AttentionalHead(TappedHead):
-    """Attentional copying, "AttnCopy" (equations 5-10): P_copy_t = alpha_t. Options: `TappedConfig`."""
+class AttentionalHead(CapturedHead):
+    """Attentional copying, "AttnCopy" (equations 5-10): P_copy_t = alpha_t. Options: `CapturedConfig`."""
 
-    class Config(TappedConfig):
+    class Config(CapturedConfig):
         """Nothing of its own."""
 
-    def weigh_step(self, inputs: HeadInput, weights: Tensor, source: TappedSource, state: Any) -> tuple[Weighed, Any]:
+    def weigh_step(self, inputs: HeadInput, weights: Tensor, source: Precomputed, state: Any) -> tuple[Weighed, Any]:
         """alpha."""
         return self.weigh_all(inputs, weights, source), state
 
-    def weigh_all(self, inputs: HeadInput, weights: Tensor, source: TappedSource) -> Weighed:
+    def weigh_all(self, inputs: HeadInput, weights: Tensor, source: Precomputed) -> Weighed:
         """alpha."""
         return Weighed(weights, weights, {})
 
@@ -300,12 +302,12 @@ def precise(values: Tensor) -> Tensor:
     return values.float() if values.dtype.itemsize < 4 else values
 
 
-def queries_of(tap: CrossTap | None) -> Tensor:
+def queries_of(tap: CapturedAttention | None) -> Tensor:
     """Q_t, all heads side by side: (B, Q, D)."""
-    assert tap is not None, "this head needs the tapped attention"
+    assert tap is not None, "this head needs the captured attention"
     return precise(tap.queries.flatten(2))
 
 
-def encoder_attention(side: SourceSide, rows: Tensor) -> Tensor:
+def encoder_attention(features: EncoderFeatures, rows: Tensor) -> Tensor:
     """The encoder's self-attention, its heads averaged, of the tokens ``rows`` (B, S); others are zero: (B, S, S)."""
-    return mean_attention(side.queries, side.keys, side.mask).masked_fill(~rows.unsqueeze(-1), 0.0)
+    return mean_attention(features.queries, features.keys, features.mask).masked_fill(~rows.unsqueeze(-1), 0.0)

@@ -11,10 +11,10 @@ from torch import Tensor, nn
 
 from laconic.config.names import COPY_HEADS, build, parse
 from laconic.errors import ConfigError
-from laconic.layers.copying.base import CopyHead, CopySource, GoldTokens, HeadInput, SourceSide, build_copy_head
+from laconic.layers.copying.base import CopyHead, CopySource, EncoderFeatures, GoldTokens, HeadInput, build_copy_head
 from laconic.layers.copying.base import first_positions as places
 from laconic.layers.copying.correlational import PRESETS, UnmovedHistory
-from laconic.layers.transformer import CrossTap, mean_attention
+from laconic.layers.transformer import CapturedAttention, mean_attention
 from laconic.layers.vocabulary import VocabularyProjection
 from laconic.papers.pointer_generator import attention_weights
 from samples import UNK, randomise
@@ -40,32 +40,34 @@ def head_of(name: str = "correlational", *, scale: float = 0.7, **options: Any) 
     return head
 
 
-def side_of() -> SourceSide:
+def side_of() -> EncoderFeatures:
     states = rand(B, S, WIDE, seed=1).masked_fill(~MASK.unsqueeze(-1), 0.0)
     queries, keys, values = (rand(B, S, H, D, seed=seed) for seed in (2, 3, 4))
-    return SourceSide(states, 2 * queries, keys, values, MASK, IDS)
+    return EncoderFeatures(states, 2 * queries, keys, values, MASK, IDS)
 
 
 def inputs_of() -> HeadInput:
     side = side_of()
-    tap = CrossTap(rand(B, T, WIDE, seed=5), 2 * rand(B, T, H, D, seed=6), rand(B, S, H, D, seed=7), side.values, MASK)
+    tap = CapturedAttention(
+        rand(B, T, WIDE, seed=5), 2 * rand(B, T, H, D, seed=6), rand(B, S, H, D, seed=7), side.values, MASK
+    )
     return HeadInput(rand(B, T, WIDE, seed=8), rand(B, T, 5), None, tap, mean_attention(tap))
 
 
 def source_of(head: CopyHead) -> CopySource:
-    return CopySource(IDS, MASK, X, places(IDS, X), head.open(side_of()))
+    return CopySource(IDS, MASK, X, places(IDS, X), head.precompute(side_of()))
 
 
 def weighed(head: Any) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
     """alpha and P_final of all steps, and the details."""
-    opened = head.open(side_of())
-    found = head.weigh_all(inputs_of(), head._weights(inputs_of(), opened), opened)
+    precomputed = head.precompute(side_of())
+    found = head.weigh_all(inputs_of(), head._weights(inputs_of(), precomputed), precomputed)
     return found.weights, found.final, found.details
 
 
 def all_steps(head: CopyHead) -> tuple[Tensor, list[dict[str, Tensor]]]:
     """log P (B, T, X) step by step, and each step's details."""
-    state, source, inputs, found, details = head.begin(side_of()), source_of(head), inputs_of(), [], []
+    state, source, inputs, found, details = head.first_state(side_of()), source_of(head), inputs_of(), [], []
     for t in range(T):
         one = slice(t, t + 1)
         tap = replace(inputs.cross, queries=inputs.cross.queries[:, one], state=inputs.cross.state[:, one])
@@ -116,7 +118,7 @@ def test_everything_is_a_distribution(options: dict[str, Any]) -> None:
         assert rows.ge(0).all()
     log_probs, _ = all_steps(head)
     torch.testing.assert_close(log_probs.exp().sum(-1), torch.ones(B, T).double(), **EXACT)
-    matrix = head.open(side_of()).extra.matrix
+    matrix = head.precompute(side_of()).extra.matrix
     if matrix is not None and options in ({}, {"self_transfer": "type"}, {"use_semantic": False}):
         for part in matrix.split(S, dim=1):
             words = [len(set(IDS[b][MASK[b]].tolist())) > 1 for b in range(B)]
@@ -190,13 +192,17 @@ def test_extreme_gates_in_single_precision(signs: tuple[int, int, int]) -> None:
         head = head_of(positional_step=banded).float()
         for layer, sign in zip((head.generation, head.attention_gate, head.spread), signs, strict=True):
             layer.bias.fill_(sign * HUGE)
-        opened = head.open(SourceSide(*(each(getattr(side_of(), each_name)) for each, each_name in FLOATS)))
-        found = head.weigh_all(floats(inputs_of()), inputs_of().weights.float(), opened).final
+        precomputed = head.precompute(
+            EncoderFeatures(*(each(getattr(side_of(), each_name)) for each, each_name in FLOATS))
+        )
+        found = head.weigh_all(floats(inputs_of()), inputs_of().weights.float(), precomputed).final
         torch.testing.assert_close(found.sum(-1), torch.ones(B, T))
         assert found.ge(0).all()
 
 
-FLOATS = [(lambda value: value.float() if value.is_floating_point() else value, name) for name in SourceSide.__slots__]
+FLOATS = [
+    (lambda value: value.float() if value.is_floating_point() else value, name) for name in EncoderFeatures.__slots__
+]
 
 
 def floats(inputs: HeadInput) -> HeadInput:
@@ -245,7 +251,7 @@ def test_the_history_may_be_detached() -> None:
     for detach in (False, True):
         head, inputs = head_of(detach_history=detach), inputs_of()
         inputs.weights.requires_grad_()
-        final = head.weigh_all(inputs, inputs.weights, head.open(side_of())).final
+        final = head.weigh_all(inputs, inputs.weights, head.precompute(side_of())).final
         (gradient,) = torch.autograd.grad(final[:, -1].square().sum(), inputs.weights)
         grads.append((final.detach(), gradient))
     torch.testing.assert_close(grads[0][0], grads[1][0], **EXACT)
@@ -264,13 +270,13 @@ def test_special_tokens_may_be_excluded() -> None:
     for rows in (alpha, final):
         assert rows.transpose(1, 2)[special].eq(0).all()
         torch.testing.assert_close(rows.sum(-1), torch.ones(B, T).double(), **EXACT)
-    matrix = head.open(side_of()).extra.matrix
+    matrix = head.precompute(side_of()).extra.matrix
     assert matrix.unflatten(1, (2, S)).movedim(3, 1)[special].eq(0).all()
     assert trained(head)[0].isfinite().all()
     with pytest.raises(ConfigError, match="special_ids"):
-        head_of(exclude_special_from_copy=True).open(side_of())
+        head_of(exclude_special_from_copy=True).precompute(side_of())
     context = {"projection": VocabularyProjection(WIDE, V), "gate_size": 5, "unk_id": UNK}
-    filled = build_copy_head({"type": "attentional"}, taps=True, special_ids=(3, 0, 3), **context)
+    filled = build_copy_head({"type": "attentional"}, captured=True, special_ids=(3, 0, 3), **context)
     assert filled.config.special_ids == (0, 3)
 
 
@@ -280,8 +286,8 @@ def test_the_release_reads_other_things() -> None:
     head = head_of(preset="release")
     assert head.attention_gate.in_features == 2 * WIDE
     alpha, final, details = weighed(head)
-    opened, side, inputs = head.open(side_of()), side_of(), inputs_of()
-    s, p = opened.extra.matrix.split(S, dim=1)
+    precomputed, side, inputs = head.precompute(side_of()), side_of(), inputs_of()
+    s, p = precomputed.extra.matrix.split(S, dim=1)
     u = torch.sigmoid(side.states @ head.semantic_gate.weight[0] + head.semantic_gate.bias)
     for b in range(B):
         rel = u[b, :, None] * s[b] + (1 - u[b, :, None]) * p[b]
@@ -300,13 +306,13 @@ def test_the_release_reads_other_things() -> None:
 def test_faults_of_the_release() -> None:
     """Padding is copied (9), s acts from padding only (10), and the history stays where it is (24)."""
     head = head_of(preset="release_bugs")
-    s = head.open(side_of()).extra.matrix[:, :S]
+    s = head.precompute(side_of()).extra.matrix[:, :S]
     assert s[MASK].eq(0).all()
     assert s[~MASK].sum(-1).gt(0.99).all()
     _, final, _ = weighed(head)
     assert final[:, 1:].transpose(1, 2)[~MASK].gt(0).all()
     torch.testing.assert_close(final.sum(-1), torch.ones(B, T).double(), **EXACT)
-    history = head.begin(side_of())
+    history = head.first_state(side_of())
     assert isinstance(history, UnmovedHistory)
     widened = UnmovedHistory(rand(B, S)).select(torch.arange(B).repeat_interleave(2))
     assert widened.rows.shape == (2 * B, S)
@@ -382,7 +388,7 @@ def test_guided_copying_starts_as_attentional_copying() -> None:
     assert not torch.allclose(trained(guided)[0], trained(plain)[0], atol=1e-4)
     guided.guide.zero_()
     torch.testing.assert_close(trained(guided)[0], trained(plain)[0], **EXACT)
-    centrality = guided.of_document(guided.open(side_of()))["centrality"]
+    centrality = guided.of_document(guided.precompute(side_of()))["centrality"]
     assert centrality.shape == (B, S)
 
 
@@ -391,7 +397,7 @@ def test_autocast_leaves_the_head_alone(name: str) -> None:
     """Under bfloat16 all but the vocabulary's product is as in float32, and rows sum to one."""
     head = head_of(name).float()
     gold, inputs = gold_of(), floats(inputs_of())
-    side = SourceSide(*(each(getattr(side_of(), key)) for each, key in FLOATS))
+    side = EncoderFeatures(*(each(getattr(side_of(), key)) for each, key in FLOATS))
     inputs.weights, at = inputs_of().weights.float(), (gold.rows, gold.steps)
     picked = replace(inputs, hidden=inputs.hidden[at], gate=inputs.gate[at])
     tap = replace(inputs.cross, queries=inputs.cross.queries[:, :1])
@@ -399,9 +405,9 @@ def test_autocast_leaves_the_head_alone(name: str) -> None:
     found = []
     for enabled in (False, True):
         with torch.autocast("cpu", dtype=torch.bfloat16, enabled=enabled):
-            source = CopySource(IDS, MASK, X, places(IDS, X), head.open(side))
+            source = CopySource(IDS, MASK, X, places(IDS, X), head.precompute(side))
             values, details = head.gold_log_probs(picked, None, source, gold)
-            log_probs, _, state = head(one, None, source, head.begin(side))
+            log_probs, _, state = head(one, None, source, head.first_state(side))
         found.append((details, state))
         assert values.dtype == log_probs.dtype == torch.float32
         torch.testing.assert_close(log_probs.exp().sum(-1), torch.ones(B, 1), atol=1e-5, rtol=0)
@@ -423,6 +429,6 @@ def test_an_alpha_that_is_all_elsewhere() -> None:
     head = head_of("attentional", exclude_special_from_copy=True, special_ids=[3])
     weights = torch.zeros(B, T, S).double()
     weights[0, :, 5], weights[1, :, 3], weights[2, :, 0] = 1.0, 1.0, 1.0
-    found = head._weights(replace(inputs_of(), weights=weights), head.open(side_of()))
+    found = head._weights(replace(inputs_of(), weights=weights), head.precompute(side_of()))
     torch.testing.assert_close(found.sum(-1), torch.ones(B, T).double(), **EXACT)
     assert attention_weights(torch.zeros(1, S).double(), MASK[:1] & (IDS[:1] != 3)).allclose(found[0, 0])
