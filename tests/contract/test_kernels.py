@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from laconic import kernels
-from laconic.kernels import additive, band, deferral, gru_sequence, heads, mixture, packed, rows, vocabulary, windows
+from laconic.kernels import additive, correlation, deferral, gru_sequence, heads, mixture, packed, vocabulary, windows
 from laconic.papers import coarse_to_fine, coconet, distraction, pointer_generator
 
 B, Q, S, D, A, H, V, X = 3, 2, 7, 4, 5, 2, 9, 11
@@ -87,8 +87,8 @@ PAIRS: dict[str, Pair] = {
         lambda q, k: coconet.mean_attention(q, k, MASK),
         (rand(B, Q, H, D), rand(B, S, H, D, seed=1)),
     ),
-    "rows.rescaled_rows": (
-        lambda matrix: rows.rescaled_rows(matrix, ALLOWED),
+    "correlation.rescaled_rows": (
+        lambda matrix: correlation.rescaled_rows(matrix, ALLOWED),
         lambda matrix: coconet.rescaled_rows(matrix, ALLOWED),
         (torch.softmax(rand(B, S, S), dim=-1),),
     ),
@@ -97,8 +97,8 @@ PAIRS: dict[str, Pair] = {
         lambda *x: coarse_to_fine.max_over_windows(IDS, MASK, *x),
         FILTERS,
     ),
-    "band.positional_band": (
-        lambda history, widths: band.positional_band(widths, MASK, clip_distance=2).transferred(history),
+    "correlation.positional_band": (
+        lambda history, widths: correlation.positional_band(widths, MASK, clip_distance=2).transferred(history),
         lambda history, widths: coconet.transferred(
             history, coconet.positional_correlation(widths, MASK, IDS, clip_distance=2)
         ),

@@ -14,7 +14,7 @@ from functools import partial
 from torch import Tensor
 from torch.nn.functional import linear
 
-from laconic.kernels import additive, deferral, gru_sequence, heads, mixture, packed, rows, vocabulary, windows
+from laconic.kernels import additive, correlation, deferral, gru_sequence, heads, mixture, packed, vocabulary, windows
 from laconic.kernels.packed import Map
 from laconic.kernels.vocabulary import Derivative
 from laconic.papers import coarse_to_fine, coconet, distraction, pointer_generator
@@ -60,7 +60,7 @@ chunk_scores = deferral.dot_scores if ENABLED else coarse_to_fine.attention_scor
 max_over_windows = windows.max_over_windows if ENABLED else coarse_to_fine.max_over_windows
 # CoCoNet
 mean_attention = heads.mean_attention if ENABLED else coconet.mean_attention
-rescaled_rows = rows.rescaled_rows if ENABLED else coconet.rescaled_rows
+rescaled_rows = correlation.rescaled_rows if ENABLED else coconet.rescaled_rows
 transferred = deferral.context if ENABLED else coconet.transferred
 BANDED = ENABLED  # p as a band where that pays
 # what no paper says: weights used at every step, packed for search, torch's GRU on a CPU (none: torch's own)

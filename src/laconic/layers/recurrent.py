@@ -273,7 +273,7 @@ class Bridge(nn.Module):
     """From the encoder's final states to the decoder's first: ``act(W [forward; backward] + b)`` each.
 
     One linear layer for each part of the state (h, and c of an LSTM). Identity for a unidirectional
-    encoder as wide as the decoder (specification b.2).
+    encoder as wide as the decoder.
     """
 
     def __init__(self, parts: int, directions: int, encoder_size: int, size: int, activations: Sequence[str]) -> None:

@@ -49,7 +49,7 @@ from laconic.layers.copying.base import CopyHead, HeadInput, build_copy_head
 from laconic.layers.noise import STREAMS, ExampleNoise
 from laconic.layers.vocabulary import VocabularyProjection
 from laconic.models.base import AutoregressiveModel, Spec
-from laconic.papers.coarse_to_fine import entropy, policy_log_prob
+from laconic.papers.coarse_to_fine import entropy, final_context, policy_log_prob
 from laconic.types import (
     PLAIN_PASS,
     AttentionOutput,
@@ -177,7 +177,7 @@ class CoarseToFine(AutoregressiveModel):
         documents, mask = state["documents"].tree
         output = self.attention(hidden.unflatten(0, (len(documents), -1)), state["attention"])
         context = output.context.flatten(0, 1)
-        features = torch.tanh(self.merge(torch.cat([context, hidden], dim=-1)))
+        features = final_context(context, hidden, self.merge.weight)
         result, state = self._step_output(self._head_input(features, state), None, hidden, state)
         result.details |= {name: output.aux[name].flatten(0, 1) for name in _EXPLAINS if name in output.aux}
         result.context = context

@@ -10,10 +10,9 @@ import torch
 from torch import Tensor
 from torch.autograd import gradcheck
 
-from laconic.kernels import rows as rows_kernel
-from laconic.kernels.band import positional_band
+from laconic.kernels import correlation
+from laconic.kernels.correlation import positional_band, rescaled_rows
 from laconic.kernels.heads import mean_attention
-from laconic.kernels.rows import rescaled_rows
 from laconic.layers.copying.correlational import semantic_correlation
 from laconic.layers.copying.guided import guided_weights, indegree, outdegree
 from laconic.papers.coconet import (
@@ -136,7 +135,7 @@ def test_a_token_that_looks_at_itself_only() -> None:
 
 def test_the_gradient_of_rescaled_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     """Above the floor and below it (a high floor, so that finite differences can see it), with an empty row."""
-    monkeypatch.setattr(rows_kernel, "FLOOR", 3.2)
+    monkeypatch.setattr(correlation, "FLOOR", 3.2)
     matrix = rand(B, S, S, seed=4).abs().requires_grad_()
     allowed = transfers(MASK, torch.arange(S).expand(B, S), "zero_renorm")
     totals = matrix.masked_fill(~allowed, 0.0).sum(-1)

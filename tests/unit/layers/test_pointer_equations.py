@@ -133,7 +133,7 @@ def test_gold_copy_log_prob() -> None:
 
 @pytest.mark.parametrize("masked", [True, False])
 def test_gold_copy_of_a_word_that_only_padding_holds(masked: bool) -> None:
-    """Id 0 stands in the padding of the second row; it is not in the source (specification g.5)."""
+    """Id 0 stands in the padding of the second row; it is not in the source."""
     scores = (mask_scores(rand(B, S), MASK) if masked else rand(B, S)).requires_grad_()
     actual = gold_copy_log_prob(scores, torch.tensor([2, 0]), IDS, MASK)
     assert actual[1] == -math.inf
@@ -165,7 +165,7 @@ GOLD = [(0, 6), (0, 2), (0, 1), (0, 7), (0, 3), (1, 8), (1, 6), (1, 0), (1, 1)] 
 
 @pytest.mark.parametrize("hint", ["none", "right", "wrong"])
 def test_gold_words_equal_entries_of_the_mixture(hint: str) -> None:
-    """Specification g.4: values and gradients of the training form and of the decoding form."""
+    """Values and gradients of the training form and of the decoding form."""
     layer = head()
     rows, words = torch.tensor([r for r, _ in GOLD]), torch.tensor([w for _, w in GOLD])
     count = len(GOLD)
@@ -201,7 +201,7 @@ def test_gradcheck_of_the_gold_words() -> None:
 
 
 def test_a_copied_word_whose_attention_underflows() -> None:
-    """See's form (probability, then logarithm) gives an infinite loss here (specification g.5)."""
+    """See's form (probability, then logarithm) gives an infinite loss here."""
     layer = head().float()
     scores = torch.tensor([[-500.0, 0.0, -500.0, 0.0, 0.0]], requires_grad=True)
     inputs = HeadInput(torch.zeros(1, 4), torch.zeros(1, 3))

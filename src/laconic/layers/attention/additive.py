@@ -11,7 +11,6 @@ Bahdanau et al. 2014; See et al. 2017; equations (1), (2), (3), (6), (7) of `lac
 | v, w_c | ``score_vector``, ``coverage_vector`` (A,) |
 | e^t_i, a^t_i, h*_t | ``scores``, ``weights`` (B, Q, S), ``context`` (B, Q, D) |
 | c^t_i | ``coverage`` (B, Q, S) |
-
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from laconic.errors import ConfigError
-from laconic.kernels.band import Band, positional_band
+from laconic.kernels.correlation import Band, positional_band
 from laconic.kernels.dispatch import BANDED, deferred, rescaled_rows, transferred
 from laconic.layers.copying.base import CopySource, EncoderFeatures, GoldTokens, HeadInput
 from laconic.layers.copying.captured import (

@@ -1,6 +1,7 @@
-"""Equation (20) as a band: what a row of p gives to every position, and what it gives more to those nearby.
+"""CoCoNet's transitions: the rows of s rescaled, and equation (20) as a band.
 
-With distances clamped at 16, row j of p has 17 different numbers c_j(0) ... c_j(16). So
+**The band**: what a row of p gives to every position, and what it gives more to those nearby. With distances clamped at
+16, row j of p has 17 different numbers c_j(0) ... c_j(16). So
 
     (P p)_i = sum_j P_j c_j(16) + sum_{|d| <= 16} P_{i+d} (c_{i+d}(|d|) - c_{i+d}(16))
 
@@ -11,14 +12,44 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
-from laconic.papers.coconet import SelfTransfer, steepness
+from laconic.papers.coconet import FLOOR, SelfTransfer, steepness
 from laconic.papers.pointer_generator import log_sum_exp
+
+
+def rescaled_rows(matrix: Tensor, allowed: Tensor) -> Tensor:
+    """`laconic.papers.coconet.rescaled_rows`: (B, S, S) twice -> (B, S, S)."""
+    result: Tensor = _RescaledRows.apply(matrix, allowed)
+    return result
+
+
+class _RescaledRows(torch.autograd.Function):
+    """Written out because autograd would keep two more (B, S, S) tensors and make several on the way back."""
+
+    @staticmethod
+    def forward(ctx: Any, matrix: Tensor, allowed: Tensor) -> Tensor:
+        result = matrix.masked_fill(~allowed, 0.0)
+        total = result.sum(dim=-1, keepdim=True)
+        places = allowed.sum(dim=-1, keepdim=True).clamp_min(1)
+        result.add_((FLOOR - total).clamp_min_(0.0) / places).div_(total.clamp_min(FLOOR)).masked_fill_(~allowed, 0.0)
+        ctx.save_for_backward(result, total, places, allowed)
+        return result
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, wanted: Tensor) -> tuple[Tensor, None]:
+        result, total, places, allowed = ctx.saved_tensors
+        gradient = wanted.masked_fill(~allowed, 0.0)
+        # Below the floor the sum that is divided by is constant, and what is lacking falls as the row grows.
+        even = gradient.sum(dim=-1, keepdim=True) / places
+        share = torch.linalg.vecdot(gradient, result).unsqueeze(-1)
+        return gradient.sub_(torch.where(total < FLOOR, even, share)).div_(total.clamp_min(FLOOR)).mul_(allowed), None
 
 
 @dataclass(slots=True)
