@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,7 +10,7 @@ import typer
 
 from laconic.cli.inputs import documents_of, is_records, model_and_inputs
 from laconic.cli.options import DecodingOptions, Device, DocumentColumn, TrustCode, with_groups
-from laconic.cli.output import note, print_json
+from laconic.cli.output import note, print_json, show_summaries
 from laconic.errors import ConfigError, DataError
 from laconic.files import write_text
 from laconic.types import Record
@@ -79,7 +78,7 @@ def command(
             support = {} if report is None else {"support": support_to_dict(report)}
             print_json(to_dict(summary) | support, indent=None)
     elif html is None and heatmap is None:
-        show_all(summaries, words=words, document=document)
+        show_summaries(summaries, words=words, document=document)
 
 
 def first_records(source: str, document_column: str | None, max_records: int) -> list[Record]:
@@ -188,16 +187,3 @@ def write_heatmap(path: Path, summaries: list[Summary]) -> None:
     for remark in draw_png(maps, path):
         note(remark, always=True)
     note(f"{path} shows the first summary.", always=True)
-
-
-def show_all(summaries: list[Summary], *, words: bool, document: bool) -> None:
-    """The terminal view of each."""
-    from rich.console import Console
-
-    from laconic.explain.terminal import show
-
-    console = Console(highlight=False, soft_wrap=not sys.stdout.isatty())
-    for number, summary in enumerate(summaries):
-        if number:
-            console.print()
-        show(summary, console, words=words, document=document)

@@ -17,11 +17,14 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from laconic.text.control import safe_print as print
+
+if TYPE_CHECKING:
+    from laconic.types import Summary
 
 LOG_EVERY_SECONDS = 15.0
 EXIT_INTERRUPTED = 130
@@ -57,6 +60,19 @@ def aligned(header: Sequence[str], rows: Sequence[Sequence[str]], *, left: int =
         return "  ".join(cells).rstrip()
 
     return "\n".join([render(header), "  ".join("-" * width for width in widths), *map(render, rows)])
+
+
+def show_summaries(summaries: Iterable[Summary], *, words: bool = True, document: bool = False) -> None:
+    """The terminal view of explained summaries, one below the other."""
+    from rich.console import Console
+
+    from laconic.explain.terminal import show
+
+    console = Console(highlight=False, soft_wrap=not sys.stdout.isatty())
+    for number, summary in enumerate(summaries):
+        if number:
+            console.print()
+        show(summary, console, words=words, document=document)
 
 
 # ------------------------------------------------------------------------------------------- progress

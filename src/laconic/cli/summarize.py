@@ -14,7 +14,7 @@ import typer
 
 from laconic.cli.inputs import count_lines, documents_of, is_records, model_and_inputs
 from laconic.cli.options import BatchSize, DecodingOptions, Device, DocumentColumn, SkipBad, TrustCode, with_groups
-from laconic.cli.output import note, progress
+from laconic.cli.output import note, progress, show_summaries
 from laconic.errors import ConfigError, DataError, LaconicError
 from laconic.files import write_text
 from laconic.systems.bulk import BulkJob, Lines, Request, lines_of, windows_of
@@ -117,7 +117,7 @@ def write_texts(job: BulkJob, records: list[Record], output: Path | None, skippe
                 continue
             if job.request.explain and output is None:
                 flush(out)
-                explained(summary)
+                show_summaries([summary])
             else:
                 others = summary.alternatives[1:] if summary.declined else summary.alternatives
                 out += [one.text for one in (summary, *others)]
@@ -147,15 +147,6 @@ def flush(lines: list[str]) -> None:
         print(line)
     lines.clear()
     sys.stdout.flush()
-
-
-def explained(summary: Summary) -> None:
-    """The terminal view of one summary."""
-    from rich.console import Console
-
-    from laconic.explain.terminal import show
-
-    show(summary, Console(highlight=False, soft_wrap=True), words=True)
 
 
 def write_lines(lines: Lines, window: int, records: Iterable[Record], output: Path | None, total: int | None) -> None:
