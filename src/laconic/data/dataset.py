@@ -175,17 +175,6 @@ class EncodedDataset:
         ids = self._sources.flat
         return float(((ids >= self._frame.vocab_size) | (ids == self._frame.unk_id)).mean())
 
-    @property
-    def num_truncated_sources(self) -> int:
-        """How many documents are cut."""
-        return int((self._sources.totals > self._frame.source_room(self.max_source_tokens)).sum())
-
-    @property
-    def num_truncated_targets(self) -> int:
-        """How many summaries are cut."""
-        room = self.max_target_tokens - len(self._frame.target_prefix) - 1
-        return int((self._targets.totals > room).sum())
-
 
 def document_gaps(record: Record, separator: str) -> list[tuple[int, int]]:
     """Where ``separator`` belongs in the document: between its given sentences, else between those found in it."""
