@@ -45,7 +45,6 @@ HELD_OUT = {"arxiv": 2000, "debian": 1500}  # validation pairs of corpora that a
 SHOWN = 50
 SEED = 14
 ACCEPT, THRESHOLD = 0.4, 0.2
-STAGES = ("box", "finish")  # sizes of the recipe; each starts from the weights of the one before
 SOURCES = {
     "arxiv": ("abstracts and titles of papers, as the authors submitted them", "arXiv metadata, CC0 1.0"),
     "debian": ("package descriptions and their synopses", "distributed with Debian main under free licences"),
@@ -65,7 +64,7 @@ class Options:
     into: Path
     run: Path | None = None
     row: str | None = None
-    sizes: tuple[str, ...] = STAGES
+    size: str = "box"
     settings: tuple[str, ...] = ()
     arxiv_pairs: int = 100_000
     most_scored: int = 1000
@@ -180,22 +179,17 @@ def shuffled(text: str) -> str:
 
 
 def trained(mix: Path, options: Options, say: Callable[[str], object]) -> Path:
-    """The last stage's folder; a run that was interrupted goes on, one that is finished is taken."""
+    """The run's folder; a run that was interrupted goes on, one that is finished is taken."""
     data = {"data": {"train": str(mix / "train.jsonl"), "validation": str(mix / "validation.jsonl")}}
     changes = merge(data, parse_overrides(options.settings), revive=True)
-    out: Path | None = None
-    for number, size in enumerate(options.sizes, start=1):
-        start = {} if out is None else {"training": {"initial_weights": str(out)}}
-        run = resolve_run(load_recipe(DEFAULT), options.row, size, merge(changes, start, revive=True))
-        out = options.work / "runs" / f"{number}-{size}"
-        recipe = out / "recipe.yaml"
-        same = recipe.is_file() and read_run(recipe) == with_absolute_paths(run)
-        if recipe.is_file() and not same:
-            raise ConfigError(f"{out} holds a run of other settings; remove it, or name another work folder.")
-        say(f"Training: {size}")
-        out = Path(train(run, out, resume=same, on_message=say).folder)
-    assert out is not None
-    return out
+    run = resolve_run(load_recipe(DEFAULT), options.row, options.size, changes)
+    out = options.work / "run"
+    recipe = out / "recipe.yaml"
+    same = recipe.is_file() and read_run(recipe) == with_absolute_paths(run)
+    if recipe.is_file() and not same:
+        raise ConfigError(f"{out} holds a run of other settings; remove it, or name another work folder.")
+    say(f"Training: {options.size}")
+    return Path(train(run, out, resume=same, on_message=say).folder)
 
 
 def export(run: Path, into: Path, mix: Path, say: Callable[[str], object]) -> None:
@@ -310,13 +304,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--into", type=Path, default=ROOT / DEFAULT, help="folder of the model")
     parser.add_argument("--run", type=Path, help="a run that is trained already")
     parser.add_argument("--row", help="row of recipe oneline")
-    parser.add_argument("--size", dest="sizes", action="append", help="a stage, a size of recipe oneline; repeat it")
+    parser.add_argument("--size", default="box", help="size of recipe oneline")
     parser.add_argument("--set", dest="settings", action="append", default=[], metavar="KEY=VALUE")
     parser.add_argument("--arxiv-pairs", type=int, default=100_000, help="of a file with more")
     parser.add_argument("--most-scored", type=int, default=1000, help="validation records of each corpus")
     given = vars(parser.parse_args(arguments))
     places = {name: given.pop(name) for name in SOURCES}
-    given["settings"], given["sizes"] = tuple(given["settings"]), tuple(given["sizes"] or STAGES)
+    given["settings"] = tuple(given["settings"])
     try:
         make(Options(places=places, **given))
     except LaconicError as error:
