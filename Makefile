@@ -1,7 +1,7 @@
 # `make demo` and `make test` need Python 3.11+ and nothing else: they make .venv and install everything into it.
 # The stamp file makes that happen once, and again when the pins change.
 .DEFAULT_GOAL := help
-.PHONY: help install browser demo model test test-cpus test-floor test-all check bench clean
+.PHONY: help install browser demo model test test-cpus test-plain test-floor test-all check bench clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -51,6 +51,9 @@ test-cpus: browser  ## the fast tests with each set of instructions that this CP
 	tests default SSE41 SSE4_2; \
 	case $$best in AVX2|AVX512) tests avx2 AVX2 AVX2;; esac; \
 	case $$best in AVX512) tests avx512 DEFAULT AVX512;; esac
+
+test-plain: browser  ## the fast tests with the papers' equations as they stand, without kernels
+	LACONIC_KERNELS=off OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS)
 
 # torch stays the one of constraints.txt, as its older builds come from another index.
 test-floor: $(STAMP)  ## the parity tests with the oldest versions that pyproject.toml allows, in .venv-floor

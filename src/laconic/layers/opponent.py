@@ -200,19 +200,19 @@ class Opponent(nn.Module):
         return found
 
     def teacher_forced(
-        self, reading: OpponentOutput, batch: TrainingBatch, context: UpdateContext, end_id: int
+        self, output: OpponentOutput, batch: TrainingBatch, context: UpdateContext, end_id: int
     ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
         """What a training pass says of the opponent: details (B, T) of `gold_log_probs` and, where the log looks, the
         figures of `behaviour`. Computed on real target tokens only."""
         rows, steps = batch.target_mask.nonzero(as_tuple=True)
         weights = None if context.token_weights is None else context.token_weights[rows, steps]
         gold = GoldTokens(batch.target_ids[rows, steps], rows, weights, context.opponent_smoothing)
-        found = self.gold_log_probs(reading.context[rows, steps], gold, _own_seed(batch, context.noise_seed))
+        found = self.gold_log_probs(output.context[rows, steps], gold, _own_seed(batch, context.noise_seed))
         details = {name: scatter_real(values, batch.target_mask) for name, values in found.items()}
         if not context.observe:
             return details, {}
         real, ends = batch.source_mask, (batch.source_ids == end_id) & batch.source_mask
-        figures = behaviour(reading.weights, reading.allowed, real.unsqueeze(1), ends, batch.target_mask)
+        figures = behaviour(output.weights, output.allowed, real.unsqueeze(1), ends, batch.target_mask)
         return details, {f"opponent_{name}": value for name, value in figures.items()}
 
     @property
@@ -221,15 +221,15 @@ class Opponent(nn.Module):
         return self.decode_score != "pc"
 
     def scores(
-        self, reading: OpponentOutput, log_conventional: Tensor, project: Callable[[Tensor], Tensor] | None = None
+        self, output: OpponentOutput, log_conventional: Tensor, project: Callable[[Tensor], Tensor] | None = None
     ) -> tuple[Tensor, dict[str, Tensor]]:
         """What a decoding step is worth: J, or log P_o with ``decode_score: po``. log P_c (N, X) -> (N, X), and the
         two attentions (N, S) for those who explain.
 
         ``project`` is `VocabularyProjection.for_decoding` of the branch, made once a search.
         """
-        logits = (project or self.projection)(self.features(reading.context)).flatten(0, 1).to(log_conventional.dtype)
-        details = {"opponent_attention": reading.opponent, "conventional_attention": reading.weights}
+        logits = (project or self.projection)(self.features(output.context)).flatten(0, 1).to(log_conventional.dtype)
+        details = {"opponent_attention": output.opponent, "conventional_attention": output.weights}
         details = {name: weights.flatten(0, 1) for name, weights in details.items()}
         if self.decode_score == "po":
             return joint_score(torch.zeros_like(log_conventional), logits, 1.0, self.unk_id), details
