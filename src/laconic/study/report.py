@@ -119,15 +119,11 @@ def _row(
     measures = {n: fmean(s.result.measures[n] for s in scored if n in s.result.measures) for n in names}
     if "chunks_read" in measures and all(s.result.seconds for s in scored):
         measures["seconds"] = fmean(s.result.seconds / s.result.records for s in scored)
-    return Row(
-        planned.name,
-        planned.label,
-        len(scored),
+    return replace(
+        plain,
         rouge=rouge,
         measures=measures,
         losses=_losses(outcome.trained),
-        published=planned.published,
-        errors=tuple(outcome.errors),
         signature=scored[0].result.signature,
         bleu_signature=scored[0].bleu_signature,
     )
@@ -149,30 +145,25 @@ def _losses(trained: Sequence[Mapping[str, Any]]) -> dict[str, float]:
 def columns(table: ComparisonTable) -> list[Column]:
     """ROUGE, BLEU and, for trained rows, validation loss and perplexity; behind each the paper's figures where there
     are any. Figures of reading where a row reads in chunks."""
-    found = []
-    keys = list(dict.fromkeys(key for row in table.rows for key in row.published))
-    used: set[str] = set()
+    found: list[Column] = []
+    left = list(dict.fromkeys(key for row in table.rows for key in row.published))
+
+    def add(column: Column, *published: str, always: bool = True) -> None:
+        mine = [key for key in left if _measure(key) in published]
+        if mine or always:
+            found.extend([column, *map(_published, mine)])
+        left[:] = [key for key in left if key not in mine]
+
     for kind in KINDS:
-        found.append(_rouge(kind))
-        mine = [key for key in keys if PUBLISHED_ROUGE.get(_measure(key)) == kind]
-        found += [_published(key) for key in mine]
-        used |= set(mine)
-    blues = [key for key in keys if _measure(key) == "bleu"]
-    name, digits = _bleu_reading(table, blues)
-    found += [Column("BLEU", _number("measures", name, digits)), *[_published(key) for key in blues]]
-    used |= set(blues)
-    for name, ours in (("train_loss", "train_loss"), ("val_loss", validation_loss(table))):
-        losses = [key for key in keys if _measure(key) == name]
-        if losses or (ours and name == "val_loss"):
-            found.append(Column(name.replace("_", " "), _number("losses", ours, 3)))
-            found += [_published(key) for key in losses]
-        used |= set(losses)
-    perplexities = [key for key in keys if _measure(key) == "perplexity"]
-    if perplexities or any(PERPLEXITY in row.losses for row in table.rows):
-        found.append(Column("perplexity", _number("losses", PERPLEXITY, 2)))
-        found += [_published(key) for key in perplexities]
-        used |= set(perplexities)
-    found += [_published(key, _measure(key).replace("_", " ")) for key in keys if key not in used]
+        add(_rouge(kind), *[name for name, ours in PUBLISHED_ROUGE.items() if ours == kind])
+    name, digits = _bleu_reading(table, [key for key in left if _measure(key) == "bleu"])
+    add(Column("BLEU", _number("measures", name, digits)), "bleu")
+    add(Column("train loss", _number("losses", "train_loss", 3)), "train_loss", always=False)
+    loss = validation_loss(table)
+    add(Column("val loss", _number("losses", loss, 3)), "val_loss", always=bool(loss))
+    measured = any(PERPLEXITY in row.losses for row in table.rows)
+    add(Column("perplexity", _number("losses", PERPLEXITY, 2)), "perplexity", always=measured)
+    found += [_published(key, _measure(key).replace("_", " ")) for key in left]
     there = {name for row in table.rows for name in row.measures}
     shown = [*FAITHFUL, *_SAID, *[measure for measure in READING if measure[1] in there]]
     return found + [measure_column(measure) for measure in shown]
