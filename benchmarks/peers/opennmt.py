@@ -124,8 +124,6 @@ class _Words:
 
 def translate(batch: Batch, vocab_size: int) -> dict[str, Any]:
     """Our batch as OpenNMT-py's loader would have made it: one-hot source map, alignment, a vocabulary a source."""
-    assert batch.target_ids is not None
-    assert batch.target_input_ids is not None
     vocabularies = [_Words(list(_distinct(row))) for row in batch.source_extended_ids.tolist()]
     source_map = torch.zeros(*batch.source_ids.shape, max(map(len, vocabularies)))
     alignment = torch.zeros(len(batch.target_ids), batch.target_ids.shape[1] + 1, dtype=torch.long)

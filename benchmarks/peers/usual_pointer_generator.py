@@ -41,8 +41,6 @@ class UsualPointerGenerator(nn.Module):
 
     def forward(self, batch: Batch) -> Tensor:
         """A batch whose targets are all real tokens, sources under their mask -> the loss."""
-        assert batch.target_ids is not None
-        assert batch.target_input_ids is not None
         memory, (h, c) = self.encoder(self.embedding(batch.source_ids))
         h, c = (
             torch.relu(layer(torch.cat(tuple(part), dim=-1))) for layer, part in zip(self.bridge, (h, c), strict=True)

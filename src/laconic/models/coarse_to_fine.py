@@ -406,7 +406,7 @@ class CoarseToFine(AutoregressiveModel):
         return rows
 
     def _initialise(self) -> None:
-        """U(-0.1, 0.1) for everything, biases included; padding rows zero (section 5.2; specification d)."""
+        """U(-0.1, 0.1) for everything, biases included; padding rows zero (section 5.2)."""
         limit = self.config.init_range
         with torch.no_grad():
             for parameter in self.parameters():

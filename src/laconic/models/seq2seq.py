@@ -216,7 +216,7 @@ class Seq2Seq(AutoregressiveModel):
 
     @property
     def _can_fuse(self) -> bool:
-        """Is the recurrence the only way in which a step depends on the one before (specification g.1)?"""
+        """Is the recurrence the only way in which a step depends on the one before?"""
         c = self.config
         return self.attention is None or (
             c.attention_timing == "after" and c.input_feeding == "none" and c.state_for_attention == "h"

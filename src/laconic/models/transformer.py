@@ -34,7 +34,7 @@ from laconic.types import Batch, Memory, Shared, StepOutput, TrainingBatch
 
 
 class TransformerConfig(ConfigBase):
-    """Defaults are the paper's, and where it is silent its code's (specification b.1 and d)."""
+    """Defaults are the paper's, and where it is silent its code's."""
 
     encoder_layers: int = Field(6, ge=1, le=1000)
     decoder_layers: int = Field(6, ge=1, le=1000)

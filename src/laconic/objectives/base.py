@@ -73,7 +73,7 @@ class Objective(nn.Module):
 
 
 def token_weights(mask: Tensor, reduction: Reduction, dtype: torch.dtype = torch.float32) -> Tensor:
-    """What each token of a (B, T) mask weighs in the sum: 1, or 1 / T_b for ``example`` (specification c.25)."""
+    """What each token of a (B, T) mask weighs in the sum: 1, or 1 / T_b for ``example``."""
     weights = mask.to(dtype)
     return weights / weights.sum(dim=1, keepdim=True).clamp_min(1) if reduction == "example" else weights
 

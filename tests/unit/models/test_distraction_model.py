@@ -102,7 +102,7 @@ COUNTS: dict[str, tuple[int, dict[str, Any], dict[str, int], int]] = {
 @pytest.mark.parametrize("gru", ["torch", "paper"])
 @pytest.mark.parametrize("name", COUNTS)
 def test_parameter_counts_without_biases(name: str, gru: str) -> None:
-    """The specification's table; the reading of the reset gate has no say in it."""
+    """The sizes of the paper's models; the reading of the reset gate has no say in it."""
     vocab_size, options, expected, total = COUNTS[name]
     with torch.device("meta"):
         model = built(vocab_size, **options, bias=False, gru=gru, init="torch")

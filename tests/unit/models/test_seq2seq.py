@@ -33,7 +33,7 @@ from samples import (
     total,
 )
 
-# name: (settings, does one fused call run all decoder steps at once? Specification g.1)
+# name: (settings, does one fused call run all decoder steps at once?)
 PATHS: dict[str, tuple[dict[str, Any], bool]] = {
     "lstm": ({**PLAIN, "bidirectional": False}, True),
     "gru-init": ({**PLAIN, "cell": "gru", "context_feed": "init"}, True),
@@ -228,7 +228,7 @@ def test_frozen_parameters(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["pointer", "coverage", "see"])
 def test_float32_is_close_to_float64(name: str) -> None:
-    """Specification g.5: 1e-5 relative on losses."""
+    """1e-5 relative on losses."""
     model, batch = tiny_seq2seq(**PATHS[name][0]), random_batch((40, 30), (12, 9))
     output, grads = backward(model, batch)
     low, low_grads = backward(model.float(), batch)
@@ -339,7 +339,7 @@ class LargestTensor(TorchDispatchMode):
 def test_training_makes_neither_of_the_large_tensors(
     options: dict[str, Any], mode: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No (B, T, X), no (B, T, S, A), no (B, T, S, D) (specification g.2-g.4): chunks and blocks, whatever the batch."""
+    """No (B, T, X), no (B, T, S, A), no (B, T, S, D): chunks and blocks, whatever the batch."""
     monkeypatch.setattr(vocabulary, "_CHUNK_ELEMENTS", 1)
     monkeypatch.setattr(additive, "_BLOCK_ON_CPU", 1)
     vocab, b, t, s = 300, 4, 20, 30

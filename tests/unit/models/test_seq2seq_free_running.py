@@ -1,4 +1,4 @@
-"""The model reads its own words (specification b.5), and words outside the vocabulary (c.36, pitfalls 3 and 6)."""
+"""The model reads its own words, and words outside the vocabulary."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_coins_are_per_example(name: str) -> None:
 
 
 def test_words_are_chosen_only_where_a_coin_asks_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    """g.2: no projection for a step whose successor is forced, for the last step, or for padding."""
+    """No projection for a step whose successor is forced, for the last step, or for padding."""
     own, model, (batch, context) = OwnWords(monkeypatch), model_of("coverage"), batch_of(1.0)
     model(batch, context=context)
     assert len(own.words) == 0
@@ -186,7 +186,7 @@ def test_an_extended_id_is_read_as_unk() -> None:
 
 
 def test_an_untrained_pointer_copies_strings_it_does_not_know() -> None:
-    """g.8, pitfall 6: ids map through the words of the right example, also after re-ordering."""
+    """Ids map through the words of the right example, also after re-ordering."""
     model = copying_model("coverage")
     sources = [["zyx", "quux"], ["foo"], ["bar", "baz", "qux"]]
     size = max(len(words) for words in sources)

@@ -35,7 +35,7 @@ def test_parameter_counts_of_see_et_al() -> None:
 
 
 def test_parameter_counts_of_the_paper_size() -> None:
-    """b.9: the preset headline at V = 50,000."""
+    """The preset headline at V = 50,000."""
     run = resolve_run(load_recipe("headline_writer"), "pointer-generator-coverage", "paper")
     with torch.device("meta"):
         model = build("model", MODELS, run.model, vocab_size=50_000)
@@ -120,7 +120,7 @@ def nll(model: Seq2Seq, batch: Batch) -> Tensor:
 
 @pytest.mark.parametrize("options", [{}, {k: v for k, v in SEE.items() if k != "attention"}], ids=["fused", "loop"])
 def test_switching_coverage_on(options: dict[str, Any]) -> None:
-    """d.4, pitfall 12: no word's probability changes, no optimizer state is lost, and from then on w_c learns."""
+    """No word's probability changes, no optimizer state is lost, and from then on w_c learns."""
     attention = {"type": "additive", "size": 6, "coverage": True, "coverage_from_start": False}
     model, batch = tiny_seq2seq(**options, attention=attention), random_batch()
     with torch.no_grad():

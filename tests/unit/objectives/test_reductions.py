@@ -1,4 +1,4 @@
-"""The four reductions, and what they are divided by (specification c.24, c.25)."""
+"""The four reductions, and what they are divided by; coverage and guidance losses by hand."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from laconic.config.names import OBJECTIVES, build
+from laconic.objectives.attention import guidance_divergence
 from laconic.objectives.base import token_weights
 from laconic.papers.pointer_generator import coverage_loss
 from laconic.types import PLAIN_PASS, ModelOutput, TrainingBatch
@@ -83,3 +84,31 @@ def test_coverage_objective_while_coverage_is_off() -> None:
     term = objective("coverage")(ModelOutput(gold_log_probs=VALUES), batch())
     assert float(term.sum) == 0
     assert math.isfinite(float(term.sum / term.count))
+
+
+# ------------------------------------------------------------------------------------ guidance
+
+ATTENTION = torch.tensor([[[0.5, 0.25, 0.25], [0.75, 0.125, 0.125]], [[0.5, 0.25, 0.25], [0.75, 0.125, 0.125]]])
+CENTRALITY = torch.tensor([[0.5, 0.3, 0.2], [0.5, 0.3, 0.2]])
+REAL_STEPS = torch.tensor([[True, False], [True, True]])
+SOURCE = torch.tensor([[True, True, True], [True, True, False]])
+
+
+def kl(weights: list[float]) -> float:
+    return sum(a * math.log(a / c) for a, c in zip(weights, (0.5, 0.3, 0.2), strict=False))
+
+
+@pytest.mark.parametrize(("over", "second"), [("mean", [0.625, 0.1875]), ("max", [0.75, 0.25])])
+def test_only_real_steps_and_positions_count(over: str, second: list[float]) -> None:
+    found = guidance_divergence(ATTENTION, CENTRALITY, REAL_STEPS, SOURCE, over)
+    assert found.tolist() == pytest.approx([kl([0.5, 0.25, 0.25]), kl(second)], abs=1e-6)
+
+
+@pytest.mark.parametrize(("reduction", "count"), [("token", 3), ("example", 2), ("sentence", 2), ("sum", 1)])
+def test_what_the_sum_is_divided_by(reduction: str, count: int) -> None:
+    ids = torch.zeros(2, 3, dtype=torch.int64)
+    batch = TrainingBatch(ids, ids, SOURCE, 5, target_input_ids=ids, target_ids=ids, target_mask=REAL_STEPS)
+    output = ModelOutput(torch.zeros(2, 2), attention=ATTENTION, details={"centrality": CENTRALITY})
+    term = build("objective", OBJECTIVES, {"type": "guidance", "reduction": reduction, "weight": 3.0})(output, batch)
+    assert (float(term.count), term.weight) == (count, 3.0)
+    assert float(term.sum) == pytest.approx(kl([0.5, 0.25, 0.25]) + kl([0.625, 0.1875]), abs=1e-6)

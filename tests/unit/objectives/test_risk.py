@@ -1,4 +1,4 @@
-"""Minimum risk and self-critical training against an enumeration of all summaries."""
+"""Minimum risk and self-critical training against an enumeration of all summaries; what a summary is worth."""
 
 from __future__ import annotations
 
@@ -10,12 +10,20 @@ import pytest
 import torch
 from torch import Tensor
 
+from laconic import rouge
 from laconic.config.names import MODELS, OBJECTIVES, build
 from laconic.config.schema import RunConfig
 from laconic.errors import ConfigError
 from laconic.kernels import vocabulary
 from laconic.objectives.candidates import draw_candidates, score_candidates, search_candidates
-from laconic.objectives.risk import expected_risk, self_critical_loss
+from laconic.objectives.risk import (
+    RewardConfig,
+    SummaryReward,
+    expected_risk,
+    repeated_words,
+    self_critical_loss,
+    unsupported_words,
+)
 from laconic.types import Batch, Hypothesis, UpdateContext
 from samples import BOS, COVERAGE, EOS, PAD, UNK, random_batch, randomise
 
@@ -254,3 +262,50 @@ def test_no_second_projection(kind: str, name: str, monkeypatch: pytest.MonkeyPa
     term = objective_of(kind, model)(model(batch), batch, NOISE)
     (0.3 * term.sum / term.count).backward()
     assert any(p.grad is not None and float(p.grad.abs().max()) > 1e-5 for p in model.parameters())
+
+
+# --------------------------------------------------------------------------- what a summary is worth
+
+GOLD = "library for reading audio files"
+DOCUMENT = "This package holds a library that reads 12 kinds of audio files from disks."
+
+
+def worth(summary: str, **weights: float) -> float:
+    return SummaryReward(RewardConfig(**weights))(summary, GOLD, DOCUMENT)
+
+
+def test_without_penalties_it_is_the_mean_of_the_three_scores() -> None:
+    summary = "library that reads zebra audio audio files"
+    found = rouge([summary], [GOLD], kinds=("1", "2", "L"), profile="unicode").mean
+    expected = sum(score.f for score in found.values()) / 3
+    assert worth(summary, repetition=0, support=0) == pytest.approx(expected)
+    assert 0 < expected < 1
+    assert worth(GOLD) == 1
+    assert worth("") == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "count"),
+    [
+        ("tool for the audio of the files", 0),  # function words may come again
+        ("tool for the the audio", 1),  # but not one after the other
+        ("audio tool for audio", 1),
+        ("audio audio audio", 2),
+        ("files for files of files", 1),  # as often as the gold summary says it: twice
+    ],
+)
+def test_words_said_again(words: str, count: int) -> None:
+    assert repeated_words(words.split(), ["files", "and", "files"]) == count
+
+
+def test_words_that_nobody_gave() -> None:
+    given = ["a", "library", "that", "reads", "12", "kinds", "of", "audio", "files"]
+    assert unsupported_words(["reading", "the", "audio", "file"], given) == 0  # other forms of the same words
+    assert unsupported_words(["reading", "13", "video", "files", "with", "a", "library"], given) == 2
+
+
+def test_each_penalty_is_a_share_of_the_words() -> None:
+    plain = worth("library of audio files files", repetition=0, support=0)
+    assert worth("library of audio files files", repetition=0.7, support=9) == pytest.approx(plain - 0.7 / 5)
+    plain = worth("zebra audio 14 files", repetition=0, support=0)
+    assert worth("zebra audio 14 files", repetition=9, support=0.6) == pytest.approx(plain - 0.6 * 2 / 4)

@@ -1,4 +1,4 @@
-"""The second term of J, label smoothing of both terms, and the variant that has no bound."""
+"""The terms of J, their label smoothing, what the projection foresees of them, and the variant that has no bound."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ import torch
 
 from laconic.config.names import MODELS, OBJECTIVES, build
 from laconic.errors import ConfigError, TrainingError
+from laconic.kernels import vocabulary
 from laconic.layers.vocabulary import VocabularyProjection
-from laconic.types import ModelOutput, TrainingBatch, UpdateContext
+from laconic.types import PLAIN_PASS, ModelOutput, TrainingBatch, UpdateContext
 from samples import EOS, PAD, UNK, VOCAB, random_batch, randomise, tiny_seq2seq
 
 MASK = torch.tensor([[True, True, True], [True, False, False]])
@@ -145,3 +146,26 @@ def test_models_smooth_their_labels(name: str) -> None:
             smoothed = output.details["smoothed_log_probs"][:, t]
             torch.testing.assert_close(smoothed[real], wanted[real], atol=1e-10, rtol=0)
             assert not smoothed[~real].any()
+
+
+@pytest.mark.parametrize("unk_loss", ["count", "ignore"])
+@pytest.mark.parametrize("reduction", ["token", "example", "sentence", "sum"])
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize("head", ["pointer", "vocabulary"])
+def test_the_loss_is_foreseen_and_nothing_projected_twice(
+    head: str, smoothing: float, reduction: Any, unk_loss: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if (reduction, unk_loss) == ("example", "ignore"):
+        pytest.skip("which tokens an example divides by is known only after the pass; it projects again, exactly")
+
+    def refuse(*_: Any) -> None:
+        raise AssertionError("projected again")
+
+    monkeypatch.setattr(vocabulary, "_again", refuse)
+    model = tiny_seq2seq(head={"type": head}, unk_loss=unk_loss).float()
+    nll = objective("nll", reduction=reduction, label_smoothing=smoothing)
+    batch = random_batch()
+    batch.target_ids[0, 0] = model.unk_id
+    context = nll.wants(batch, PLAIN_PASS)
+    term = nll(model(batch, context=context), batch, context)
+    (term.sum / term.count).backward()
