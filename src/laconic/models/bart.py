@@ -8,8 +8,8 @@ The layers are those of transformers; the attention function, the cache and the 
 * The cache of the decoder's self attention is a plain tree of tensors with N in front, which search
   re-orders like any other state; so is what a copy head remembers from step to step.
 * The weights that explain a step, and that copy heads copy by, are those of one decoder layer (the last by
-  default), averaged over the heads. They are computed from the layer's `Tap`, before dropout: what is done with them
-  is `laconic.models.captured`.
+  default), averaged over the heads. They are computed from the layer's `Capture`, before dropout: what is done with
+  them is `laconic.models.captured`.
 * Without a copy head the output is the checkpoint's own, W_o h + final_logits_bias.
 """
 
@@ -32,7 +32,7 @@ from laconic.errors import ConfigError, LaconicError, ModelError
 from laconic.layers.copying.base import CopyHead, build_copy_head
 from laconic.layers.opponent import DecoderShape
 from laconic.layers.vocabulary import BorrowedProjection
-from laconic.models.bart_attention import ATTENTION, Layers, Tap, filled_cache, refuse_reentrant, tap_states
+from laconic.models.bart_attention import ATTENTION, Capture, Layers, filled_cache, offer_states, refuse_reentrant
 from laconic.models.base import Spec
 from laconic.models.captured import CapturedTransformer, Decoded, EncodedSource
 from laconic.models.stored import FAMILY, at_most
@@ -149,8 +149,8 @@ class BartSummarizer(CapturedTransformer):
             (newer or self.network.gradient_checkpointing_enable)({"use_reentrant": False})
             self.network.disable_input_require_grads()  # the embeddings are trained, unlike an adapter's
         for layer in self._decoder.layers:
-            tap_states(layer.encoder_attn)
-        tap_states(self._last_encoder_layer.self_attn)
+            offer_states(layer.encoder_attn)
+        offer_states(self._last_encoder_layer.self_attn)
         if self._looked_into and (options.encoder_layerdrop or options.decoder_layerdrop):
             raise ConfigError(
                 "The copy head or the opponent reads layers that LayerDrop leaves out now and then: set "
@@ -166,13 +166,13 @@ class BartSummarizer(CapturedTransformer):
         self._check_length("source", batch.source_ids.shape[1], "text.max_source_tokens")
         if self.training and self._looked_into:
             refuse_reentrant([self._last_encoder_layer, *(self._decoder.layers[number] for number in self._wanted)])
-        tap = Tap(self._last_encoder_layer.self_attn)
+        capture = Capture(self._last_encoder_layer.self_attn)
         states = self.network.get_encoder()(
             input_ids=batch.source_ids,
             attention_mask=batch.source_mask,
-            taps=[tap] if self.head.reads_captured else [],
+            captures=[capture] if self.head.reads_captured else [],
         ).last_hidden_state
-        captured = tap.taken(batch.source_mask)
+        captured = capture.taken(batch.source_mask)
         return self._memory(batch, states, captured=None if captured is None else (captured.queries, captured.keys))
 
     def _first_state(self, memory: Memory) -> dict[str, Any]:
@@ -218,19 +218,20 @@ class BartSummarizer(CapturedTransformer):
     ) -> Decoded:
         """Run the decoder on (N, Q') ids: T of a document, or one of each of its beams."""
         wanted = range(len(self._decoder.layers)) if every_layer else self._wanted
-        taps = {number: Tap(self._decoder.layers[number].encoder_attn) for number in wanted}
+        captures = {number: Capture(self._decoder.layers[number].encoder_attn) for number in wanted}
         hidden = self._decoder(
             input_ids=ids,
             encoder_hidden_states=memory.states,
             encoder_attention_mask=memory.mask,
-            taps=list(taps.values()),
+            captures=list(captures.values()),
             **options,
         ).last_hidden_state
-        documents, captured = len(memory.mask), {number: tap.taken(memory.mask) for number, tap in taps.items()}
+        documents = len(memory.mask)
+        found = {number: capture.taken(memory.mask) for number, capture in captures.items()}
         return Decoded(
             ids.reshape(documents, -1),
             hidden.reshape(documents, -1, hidden.shape[-1]),
-            {number: each for number, each in captured.items() if each is not None},
+            {number: each for number, each in found.items() if each is not None},
         )
 
     # -------------------------------------------------------------------------------- training

@@ -1,12 +1,12 @@
-"""How the BART family attends here: one attention function, and taps on the layers somebody wants to look into.
+"""How the BART family attends here: one attention function, and captures on the layers somebody wants to look into.
 
-The layers are those of transformers; they call `folded_attention` by its name. A pass may be given taps
-(``taps=[...]``, which transformers hands down to every layer): each takes one layer's projected queries, keys and
+The layers are those of transformers; they call `folded_attention` by its name. A pass may be given captures
+(``captures=[...]``, which transformers hands down to every layer): each takes one layer's projected queries, keys and
 values, which exist anyway, and the states the queries were made of. Nobody asks the attention kernel for weights, so
 they are never those after dropout, and no layer pays but the one that is looked into.
 
-A tap overwrites: under activation checkpointing a layer runs again in the backward pass, and must not be taken
-twice. Once read (`Tap.taken`) it is empty and takes nothing more, so that it keeps no activations alive.
+A capture overwrites: under activation checkpointing a layer runs again in the backward pass, and must not be taken
+twice. Once read (`Capture.taken`) it is empty and takes nothing more, so that it keeps no activations alive.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ ATTENTION = "laconic_folded"
 Layers = list[tuple[Tensor, Tensor]]  # per decoder layer: keys and values
 
 
-class Tap:
+class Capture:
     """Takes what one attention layer projects while a pass runs."""
 
     def __init__(self, module: nn.Module) -> None:
@@ -56,14 +56,14 @@ class Tap:
         return CapturedAttention(state.reshape(*queries.shape[:2], -1), queries, keys, values, mask)
 
 
-def tap_states(module: nn.Module) -> None:
-    """Let the taps of a pass see what enters this attention layer: the attention function sees the projections only."""
+def offer_states(module: nn.Module) -> None:
+    """Let the captures of a pass see what enters this layer: the attention function sees the projections only."""
     module.register_forward_pre_hook(_offer_state, with_kwargs=True)
 
 
 def _offer_state(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    for tap in kwargs.get("taps") or ():
-        tap.enter(module, args[0] if args else kwargs["hidden_states"])
+    for capture in kwargs.get("captures") or ():
+        capture.enter(module, args[0] if args else kwargs["hidden_states"])
 
 
 def folded_attention(
@@ -86,8 +86,8 @@ def folded_attention(
     documents = key.shape[0]
     if rows != documents:
         query = query.view(documents, rows // documents, heads, width).transpose(1, 2)  # (B, heads, K, width)
-    for tap in kwargs.get("taps") or ():
-        tap.offer(module, query, key, value)
+    for capture in kwargs.get("captures") or ():
+        capture.offer(module, query, key, value)
     causal = attention_mask is None and length > 1 and bool(getattr(module, "is_causal", False))
     output = F.scaled_dot_product_attention(
         query, key, value, attn_mask=attention_mask, dropout_p=dropout, scale=scaling, is_causal=causal
@@ -114,7 +114,7 @@ def filled_cache(layers: Layers) -> DynamicCache:
 
 
 def refuse_reentrant(layers: Sequence[Any]) -> None:
-    """Tapped layers under re-entrant checkpointing would send no gradient back through the tap, and say nothing.
+    """Captured layers under re-entrant checkpointing would send no gradient back through the capture, and say nothing.
 
     Raises:
         ConfigError: one of the layers is checkpointed that way.

@@ -168,8 +168,8 @@ class CapturedTransformer(AutoregressiveModel):
         """Every head of every decoder layer: (L, H, B, T, S)."""
         captured = self._forced(batch, self.encode(batch), every_layer=True).captured
         weights = [
-            head_attention(tap.queries.transpose(1, 2), tap.keys.transpose(1, 2), tap.mask.unsqueeze(1))
-            for _, tap in sorted(captured.items())
+            head_attention(found.queries.transpose(1, 2), found.keys.transpose(1, 2), found.mask.unsqueeze(1))
+            for _, found in sorted(captured.items())
         ]
         return torch.stack(weights).transpose(1, 2)
 
@@ -189,16 +189,16 @@ class CapturedTransformer(AutoregressiveModel):
     def _attention_output(self, decoded: Decoded, states: Tensor) -> AttentionOutput:
         """How the words read the source: the weights of ``attention_layer``, what they make of the memory (B, S, D),
         and their logarithms, of which they are the softmax."""
-        tap, head = self._captured(decoded), self.attention_head
+        found, head = self._captured(decoded), self.attention_head
         if head is None:
-            weights = mean_attention(tap)
+            weights = mean_attention(found)
         else:
-            weights = head_attention(tap.queries[:, :, head], tap.keys[:, :, head], tap.mask)
+            weights = head_attention(found.queries[:, :, head], found.keys[:, :, head], found.mask)
         return AttentionOutput(torch.bmm(weights.to(states.dtype), states), weights, log_weights(weights))
 
     def _opponent_output(self, opponent: Opponent, decoded: Decoded) -> OpponentOutput:
-        tap = self._captured(decoded, opponent.config.layer)
-        return opponent.read(tap.queries, tap.keys, tap.values, tap.mask)
+        found = self._captured(decoded, opponent.config.layer)
+        return opponent.read(found.queries, found.keys, found.values, found.mask)
 
     def _head_input(self, decoded: Decoded, attention: AttentionOutput | None) -> HeadInput:
         """The output layer reads h, the gate [context; h; x]; heads that read captured attention get it instead."""

@@ -14,7 +14,7 @@ from laconic.errors import ConfigError, DataError
 from laconic.layers.transformer import mean_attention
 from laconic.models import bart as bart_module
 from laconic.models.bart import BartSummarizer
-from laconic.models.bart_attention import Tap
+from laconic.models.bart_attention import Capture
 from laconic.models.stored import FAMILY
 from laconic.papers import coconet
 from laconic.types import Batch, UpdateContext
@@ -27,17 +27,17 @@ COPYING = ["attentional", "guided", "correlational"]
 
 
 def seen(model: BartSummarizer, batch: Batch) -> tuple[Any, Any]:
-    """The taps of a teacher-forced pass: the last encoder layer's and the copying layer's."""
-    memory, tap = model.encode(batch), Tap(model._last_encoder_layer.self_attn)
-    model.network.get_encoder()(input_ids=batch.source_ids, attention_mask=batch.source_mask, taps=[tap])
-    encoder = tap.taken(batch.source_mask)
+    """The captures of a teacher-forced pass: the last encoder layer's and the copying layer's."""
+    memory, capture = model.encode(batch), Capture(model._last_encoder_layer.self_attn)
+    model.network.get_encoder()(input_ids=batch.source_ids, attention_mask=batch.source_mask, captures=[capture])
+    encoder = capture.taken(batch.source_mask)
     assert all(map(torch.equal, memory.extra["captured"], (encoder.queries, encoder.keys)))
     return encoder, model._forced(batch, memory).captured[1]
 
 
 @pytest.mark.parametrize("kind", FAMILY)
 @pytest.mark.parametrize("left", [False, True])
-def test_weights_from_the_taps_are_those_of_transformers(kind: str, left: bool) -> None:
+def test_weights_from_the_captured_layers_are_those_of_transformers(kind: str, left: bool) -> None:
     """Also with padding, on either side, where the eager attention of transformers leaves rows for padded queries."""
     model, batch = copying_bart(kind=kind).float(), source_batch(left=left)
     expected = theirs(reference_of(model), batch)
@@ -81,42 +81,42 @@ def test_a_step_of_several_beams_gives_their_queries_side_by_side() -> None:
     torch.testing.assert_close(two.state, one.state.expand(-1, 2, -1), **TIGHT)
 
 
-def test_a_tap_keeps_the_last_and_is_empty_once_read() -> None:
+def test_a_capture_keeps_the_last_and_is_empty_once_read() -> None:
     layer, mask = nn.Identity(), torch.ones(2, 5, dtype=torch.bool)
     first, second = (torch.full((2, 3, 4, 6), value) for value in (1.0, 2.0))
-    tap = Tap(layer)
-    assert tap.taken(mask) is None
+    capture = Capture(layer)
+    assert capture.taken(mask) is None
     for value in (first, second):
-        tap.enter(layer, value.flatten(2))
-        tap.offer(layer, value.transpose(1, 2), value.transpose(1, 2), value.transpose(1, 2))
-        tap.offer(nn.Identity(), first, first, first)  # another layer's
-    found = tap.taken(mask)
+        capture.enter(layer, value.flatten(2))
+        capture.offer(layer, value.transpose(1, 2), value.transpose(1, 2), value.transpose(1, 2))
+        capture.offer(nn.Identity(), first, first, first)  # another layer's
+    found = capture.taken(mask)
     assert found is not None
     assert found.queries.eq(2).all()
-    tap.offer(layer, first, first, first)  # the same layer, computed again in the backward pass
-    assert tap.taken(mask) is None
+    capture.offer(layer, first, first, first)  # the same layer, computed again in the backward pass
+    assert capture.taken(mask) is None
 
 
 @pytest.mark.parametrize("head", ["vocabulary", *COPYING])
 def test_nothing_of_a_pass_stays(head: str, monkeypatch: pytest.MonkeyPatch) -> None:
     model, batch = copying_bart(head).train(), source_batch()
-    before, taps = tensors_on(model), []
+    before, captures = tensors_on(model), []
 
-    class Watched(Tap):
+    class Watched(Capture):
         def taken(self, mask: Tensor) -> Any:
             found = super().taken(mask)
             if found is not None:
-                taps.append(weakref.ref(found.queries))
+                captures.append(weakref.ref(found.queries))
             return found
 
-    monkeypatch.setattr(bart_module, "Tap", Watched)
+    monkeypatch.setattr(bart_module, "Capture", Watched)
     output = model(batch)
     output.gold_log_probs.sum().backward()
     assert tensors_on(model) == before
-    assert taps
+    assert captures
     del output
     gc.collect()
-    assert all(tap() is None for tap in taps)
+    assert all(capture() is None for capture in captures)
 
 
 @pytest.mark.parametrize("head", ["vocabulary", *COPYING])
@@ -138,8 +138,8 @@ def test_checkpointed_layers_give_the_same_gradients(head: str) -> None:
 
 
 @pytest.mark.parametrize("head", COPYING)
-def test_gradients_go_back_through_the_taps(head: str) -> None:
-    """The derivative along a change of each tapped projection is what a small step says."""
+def test_gradients_go_back_through_the_captured_layers(head: str) -> None:
+    """The derivative along a change of each captured projection is what a small step says."""
     model, batch = copying_bart(head).train(), source_batch()
     if head == "guided":
         model.head.guide.data.fill_(2.0)
@@ -159,7 +159,7 @@ def test_gradients_go_back_through_the_taps(head: str) -> None:
         torch.testing.assert_close((gradient * direction).sum(), expected, atol=1e-5, rtol=1e-5)
 
 
-def test_reentrant_checkpointing_is_refused_where_taps_are_read() -> None:
+def test_reentrant_checkpointing_is_refused_where_captured_layers_are_read() -> None:
     batch, opponent = source_batch(), {"opponent": {"type": "max", "layer": 0, "head": 0}}
     for model in (copying_bart(), copying_bart("vocabulary", options=opponent)):
         model.train().network.activation_checkpointing_enable({"use_reentrant": True})
