@@ -18,7 +18,7 @@ from laconic.types import Chunk, Hypothesis, Summary, TokenizedText
 LONGEST_NAME = 24  # characters of a chunk's first words in the name of its column
 
 
-def chosen(hypothesis: Hypothesis) -> np.ndarray | None:
+def sampled_chunks(hypothesis: Hypothesis) -> np.ndarray | None:
     """(T, k): the chunks each step read, -1 where a document had fewer than k; none where attention chose nothing."""
     sampled = hypothesis.details.get("sampled")
     return None if sampled is None else np.where(hypothesis.details["shares"] > 0, sampled, -1)
@@ -26,7 +26,7 @@ def chosen(hypothesis: Hypothesis) -> np.ndarray | None:
 
 def read_positions(hypothesis: Hypothesis) -> np.ndarray:
     """(R,): the source tokens of the chunks that the path read, in order; none where attention chose nothing."""
-    sampled = chosen(hypothesis)
+    sampled = sampled_chunks(hypothesis)
     if sampled is None or hypothesis.chunk_tokens is None:
         return np.zeros(0, dtype=np.int64)
     ranges = hypothesis.chunk_tokens[np.unique(sampled[sampled >= 0])]
@@ -35,7 +35,7 @@ def read_positions(hypothesis: Hypothesis) -> np.ndarray:
 
 def read_attention(hypothesis: Hypothesis, positions: np.ndarray) -> np.ndarray:
     """(T, R): of each step ``share_i alpha^w_ij`` at the tokens ``positions``, all of chunks that some step read."""
-    sampled = chosen(hypothesis)
+    sampled = sampled_chunks(hypothesis)
     steps = len(hypothesis.token_log_probs)
     weights = np.zeros((steps, len(positions)))
     if sampled is None or not len(positions):
@@ -68,7 +68,7 @@ def build_chunks(
     spans = chunk_spans(hypothesis.chunk_tokens, offsets)
     of_words = [coarse[list(steps), : len(spans)].mean(axis=0) for steps in words]
     weights = np.stack(of_words, axis=1).tolist()  # by chunk and word
-    sampled = chosen(hypothesis)
+    sampled = sampled_chunks(hypothesis)
     if sampled is None:
         return tuple(Chunk(start, end, tuple(row)) for (start, end), row in zip(spans, weights, strict=True))
     read: dict[int, list[int]] = {}

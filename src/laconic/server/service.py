@@ -52,13 +52,13 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What a worker needs to know about one document; ``emit`` is given the summary so far."""
+    """What a worker needs to know about one document; ``on_text`` is given the summary so far."""
 
     served: Served
     options: Any
     record: Record
     explain: bool
-    emit: Callable[[str], None] | None = None
+    on_text: Callable[[str], None] | None = None
 
 
 @dataclass(slots=True)
@@ -188,7 +188,7 @@ class Service:
     # -------------------------------------------------------------------------------- working
 
     @asynccontextmanager
-    async def running(self, order: Order, emit: Callable[[str], None] | None = None) -> AsyncIterator[Running]:
+    async def running(self, order: Order, on_text: Callable[[str], None] | None = None) -> AsyncIterator[Running]:
         """Queue the order's documents; whatever is not done when the context ends is given up.
 
         Raises:
@@ -202,7 +202,7 @@ class Service:
             Job(
                 key,
                 min(len(record.document) // CHARACTERS_A_TOKEN + 1, longest),
-                Task(order.served, order.options, record, order.explain, emit),
+                Task(order.served, order.options, record, order.explain, on_text),
             )
             for record in order.records
         ]
@@ -314,15 +314,15 @@ def _work(jobs: Sequence[Job], check: Callable[[], None]) -> list[Summary]:
     tasks: list[Task] = [job.payload for job in jobs]
     first = tasks[0]
 
-    def on_text(index: int, text: str) -> None:
-        emit = tasks[index].emit
-        if emit is not None:
-            emit(text)
+    def tell(index: int, text: str) -> None:
+        on_text = tasks[index].on_text
+        if on_text is not None:
+            on_text(text)
 
     return first.served.system.summarize_batch(
         [task.record for task in tasks],
         explain=first.explain,
         options=first.options,
         on_step=check,
-        on_text=on_text if first.emit is not None else None,
+        on_text=tell if first.on_text is not None else None,
     )

@@ -28,44 +28,44 @@ KEEP_ALIVE = 10.0
 COMMENT = b": waiting\n\n"
 
 
-class Letters:
-    """Hands the text so far from the worker's thread to the event loop, as pieces to append."""
+class TextDeltas:
+    """Hands the text so far from the worker's thread to the event loop, as what to append."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._queue: asyncio.Queue[str] = asyncio.Queue()
         self._sent = ""
 
-    def emit(self, text: str) -> None:
+    def on_text(self, text: str) -> None:
         """Called by the worker."""
         with suppress(RuntimeError):  # the loop has ended
             self._loop.call_soon_threadsafe(self._queue.put_nowait, text)
 
     async def next(self) -> str:
-        """The next piece.
+        """What comes next.
 
-        Where the tokenizer changes what it has written (a half character), the piece waits until the text goes on
+        Where the tokenizer changes what it has written (a half character), it waits until the text goes on
         from what was sent; the record at the end has the text as it is.
         """
         while True:
-            if piece := self._piece(await self._queue.get()):
-                return piece
+            if delta := self._delta(await self._queue.get()):
+                return delta
 
     def rest(self) -> list[str]:
-        """The pieces that nobody has waited for."""
-        pieces = []
+        """What nobody has waited for."""
+        rest = []
         while not self._queue.empty():
-            if piece := self._piece(self._queue.get_nowait()):
-                pieces.append(piece)
-        return pieces
+            if delta := self._delta(self._queue.get_nowait()):
+                rest.append(delta)
+        return rest
 
-    def _piece(self, text: str) -> str:
+    def _delta(self, text: str) -> str:
         text = text.rstrip("\ufffd")
         if not text.startswith(self._sent) or len(text) == len(self._sent):
             return ""
-        piece = text[len(self._sent) :]
+        delta = text[len(self._sent) :]
         self._sent = text
-        return piece
+        return delta
 
 
 async def events(service: Service, order: Order, request_id: str) -> AsyncIterator[bytes]:
@@ -76,11 +76,11 @@ async def events(service: Service, order: Order, request_id: str) -> AsyncIterat
     Raises:
         ProblemError: before the first event: the queue is full, or the service drains.
     """
-    letters = Letters()
-    async with service.running(order, letters.emit) as running:
+    deltas = TextDeltas()
+    async with service.running(order, deltas.on_text) as running:
         yield event("start", {"model": order.served.name, "request_id": request_id})
         try:
-            async for chunk in _texts(service, running, letters):
+            async for chunk in _texts(service, running, deltas):
                 yield chunk
             outcome = running.outcome()
             record = await asyncio.to_thread(rendered, order, outcome.summaries[0])
@@ -103,29 +103,29 @@ async def events(service: Service, order: Order, request_id: str) -> AsyncIterat
             yield event("error", {"error": problem.message, "code": problem.code, "request_id": request_id})
 
 
-async def _texts(service: Service, running: Running, letters: Letters) -> AsyncIterator[bytes]:
-    """The pieces until the result is there; comments while there is nothing to say."""
+async def _texts(service: Service, running: Running, deltas: TextDeltas) -> AsyncIterator[bytes]:
+    """The deltas until the result is there; comments while there is nothing to say."""
     until = time.monotonic() + service.settings.request_timeout
-    piece = asyncio.ensure_future(letters.next())
+    delta = asyncio.ensure_future(deltas.next())
     try:
         while not running.results.done():
             left = until - time.monotonic()
             if left <= 0:
                 raise service.too_late()
-            waiting: list[asyncio.Future[Any]] = [running.results, piece]
+            waiting: list[asyncio.Future[Any]] = [running.results, delta]
             await asyncio.wait(waiting, timeout=min(left, KEEP_ALIVE), return_when=asyncio.FIRST_COMPLETED)
-            if piece.done():
-                yield event("text", {"delta": piece.result()})
-                piece = asyncio.ensure_future(letters.next())
+            if delta.done():
+                yield event("text", {"delta": delta.result()})
+                delta = asyncio.ensure_future(deltas.next())
             elif not running.results.done():
                 yield COMMENT
     finally:
-        piece.cancel()
+        delta.cancel()
         with suppress(asyncio.CancelledError):
-            await piece
-    if not piece.cancelled():
-        yield event("text", {"delta": piece.result()})
-    for text in letters.rest():
+            await delta
+    if not delta.cancelled():
+        yield event("text", {"delta": delta.result()})
+    for text in deltas.rest():
         yield event("text", {"delta": text})
 
 
