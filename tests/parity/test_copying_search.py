@@ -118,7 +118,7 @@ class WithoutReordering:
     """A model whose copy history is not re-ordered, as in the paper's release."""
 
     def __init__(self, model: Transformer) -> None:
-        self.model, self.encode = model, model.encode
+        self.model, self.encode, self.read_figures = model, model.encode, model.read_figures
 
     def start(self, memory: Any) -> Any:
         return self._wrapped(self.model.start(memory), memory.batch_size)
