@@ -61,7 +61,7 @@ TORCH_FREE_FILES = {
 TENSOR_LIBRARIES = {"torch", "transformers", "accelerate"}
 LAZY_TABLES = {"laconic", "laconic.config.names"}
 # Not among the dependencies of the core; imported where used, with a sentence that says what to install.
-OPTIONAL = {"datasets", "pyarrow", "tensorboard", "fastapi", "uvicorn", "ray", "nltk"}
+OPTIONAL = {"datasets", "pyarrow", "tensorboard", "fastapi", "uvicorn", "ray", "nltk", "scipy", "sacrebleu"}
 DRAWERS = {"utils", "util", "helpers", "helper", "common", "misc", "tools"}
 
 Tree = dict[str, str]

@@ -59,6 +59,26 @@ class FolderInUseError(LaconicError):
 
 DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 
+# What is not among the dependencies of the base package -> the extra that brings it.
+EXTRAS = {
+    **dict.fromkeys(("torch", "transformers", "accelerate", "huggingface_hub"), "train"),
+    **dict.fromkeys(("scipy", "sacrebleu", "matplotlib"), "train"),
+    **dict.fromkeys(("fastapi", "uvicorn", "starlette", "prometheus_client"), "serve"),
+    **dict.fromkeys(("datasets", "pyarrow"), "hf"),
+    **dict.fromkeys(("onnx", "onnxscript"), "export"),
+    "tensorboard": "track",
+    "ray": "ray",
+    "zstandard": "zstd",
+}
+
+
+def missing_package(error: BaseException) -> str | None:
+    """The sentence for an import that failed because an extra is not installed; None for any other error."""
+    package = (error.name or "").split(".")[0] if isinstance(error, ModuleNotFoundError) else ""
+    if package not in EXTRAS:
+        return None
+    return f"This needs {package}, which is not installed: pip install 'laconic[{EXTRAS[package]}]'."
+
 
 def did_you_mean(name: str, choices: Iterable[str]) -> str:
     """Return ``" Did you mean 'x'?"`` for the closest of ``choices``, or an empty string."""

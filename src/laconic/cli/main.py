@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any
 
 from laconic import __version__
 from laconic.cli.output import EXIT_INTERRUPTED, note
-from laconic.errors import DISK_FULL, ConfigError, DiskFullError, LaconicError, unknown_choice
+from laconic.errors import DISK_FULL, ConfigError, DiskFullError, LaconicError, missing_package, unknown_choice
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -170,6 +170,9 @@ def _report(error: Exception) -> int:
         return error.exit_code
     if isinstance(error, BrokenPipeError):
         return EXIT_BROKEN_PIPE
+    if (missing := missing_package(error)) is not None:
+        _say(missing)
+        return ConfigError.exit_code
     if _is_disk_full(error):
         where = f" while writing {error.filename}" if isinstance(error, OSError) and error.filename else ""
         _say(

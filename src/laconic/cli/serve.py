@@ -64,16 +64,11 @@ def command(
     POST /v1/summarize with {"document": "..."}; GET /openapi.json describes everything. A line of JSON is
     written to stdout for each request. SIGTERM and Ctrl-C finish what was accepted.
     """
-    try:
-        from laconic.server.app import create_app
-        from laconic.server.run import is_loopback, serve, trusted_names
-        from laconic.server.settings import Settings
-    except ModuleNotFoundError as error:
-        if (error.name or "").startswith("laconic"):
-            raise
-        raise ConfigError(f"Serving needs {error.name}; install it with: pip install 'laconic[serve]'") from None
     from laconic.config.base import validate
+    from laconic.server.app import create_app
     from laconic.server.catalogue import open_models
+    from laconic.server.run import is_loopback, serve, trusted_names
+    from laconic.server.settings import Settings
 
     given = {key: value for key, value in vars(limits).items() if value is not None and value is not False}
     values = given | parse_overrides(setting or [])

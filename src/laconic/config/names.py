@@ -22,7 +22,7 @@ from typing import Any
 
 from laconic.config.base import ConfigBase, validate
 from laconic.config.schema import RunConfig
-from laconic.errors import ConfigError, unknown_choice
+from laconic.errors import ConfigError, missing_package, unknown_choice
 
 Table = Mapping[str, str]
 
@@ -135,7 +135,8 @@ def resolve(kind: str, table: Table, name: str) -> type[Any]:
     try:
         found = getattr(importlib.import_module(module_name), class_name)
     except Exception as error:  # a module from outside can raise anything
-        raise ConfigError(f"The {kind} '{name}' could not be loaded: {error}.") from error
+        missing = missing_package(error)
+        raise ConfigError(missing or f"The {kind} '{name}' could not be loaded: {error}.") from error
     if name not in table and not (isinstance(found, type) and hasattr(found, "Config")):
         raise ConfigError(f"The {kind} '{name}' is no class with a nested Config, as components are.")
     return found

@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats
 
 from laconic.errors import DataError
 
@@ -80,6 +79,8 @@ def paired_t_test(first: Sequence[float], second: Sequence[float]) -> TestResult
     mean, deviation = float(difference.mean()), float(difference.std(ddof=1))
     if deviation == 0.0:
         return TestResult(mean, 1.0 if mean == 0 else 0.0, total, 0.0 if mean == 0 else math.copysign(math.inf, mean))
+    from scipy import stats  # the base package does without
+
     found = stats.ttest_1samp(difference, 0.0)
     interval = found.confidence_interval(0.95)
     return TestResult(
