@@ -251,7 +251,7 @@ def test_a_recipe_is_shown_resolved(recipe: Path, capsys: pytest.CaptureFixture[
 
 def test_a_misspelt_key_gets_a_suggestion(recipe: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["recipes", "show", str(recipe), "--set", "training.batchsize=8"]) == 2
-    assert "Did you mean 'batch_size'?" in capsys.readouterr().err
+    assert "Did you mean 'training.batch_size'?" in capsys.readouterr().err
 
 
 def test_recipes_check_finds_a_wrong_component(recipe: Path, capsys: pytest.CaptureFixture[str]) -> None:

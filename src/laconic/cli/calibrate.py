@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from laconic.cli.inputs import split_of
-from laconic.cli.options import AsJson, BatchSize, MaxRecords, Split
+from laconic.cli.inputs import records_of, split_of
+from laconic.cli.options import AsJson, BatchSize, MaxRecords, ReadingOptions, Split, with_groups
 from laconic.cli.output import print_json, progress
 from laconic.errors import ConfigError, ModelError, unknown_choice
 from laconic.text.control import safe_print as print
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 FORMATS = (".png", ".svg", ".pdf")
 
 
+@with_groups
 def command(
     model: Annotated[str, typer.Argument(metavar="MODEL", help="Model or run folder.")],
     data: Annotated[str, typer.Option(help="Pairs the model was not trained on: a file, or a folder with splits.")],
@@ -29,6 +30,8 @@ def command(
     threshold: Annotated[
         float, typer.Option(min=0.0, max=1.0, help="Below this confidence an extractive answer is given.")
     ] = 0.2,
+    *,
+    reading: ReadingOptions,
     max_records: MaxRecords = None,
     batch_size: BatchSize = 32,
     diagram: Annotated[Path | None, typer.Option(help="Draw the reliability diagram (.png, .svg, .pdf).")] = None,
@@ -41,7 +44,6 @@ def command(
     """
     if diagram is not None and diagram.suffix not in FORMATS:
         raise ConfigError(unknown_choice("picture format", diagram.suffix or diagram.name, FORMATS))
-    from laconic.data.readers import ReadOptions, read_with
     from laconic.evaluation.systems import model_folder
     from laconic.study.calibration import calibrate, describe
     from laconic.summarizer import Summarizer
@@ -49,7 +51,7 @@ def command(
     folder = model_folder(model)
     if not (folder / "config.json").is_file():
         raise ModelError(f"There is no model folder {model}; give one made by `laconic train`.")
-    records = [record for record in read_with(split_of(data, split), ReadOptions()) if record.summary][:max_records]
+    records = records_of(split_of(data, split), reading.options(), max_records, some=True)
     summarizer = Summarizer.from_pretrained(str(folder))
     with progress("Summarizing", total=len(records)) as bar:
         calibration, found = calibrate(

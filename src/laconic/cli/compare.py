@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from laconic.cli.inputs import data_changes, records_of, split_of
-from laconic.cli.options import AsJson, Device, MaxRecords, RecipeKeys, Size, TrustCode
+from laconic.cli.options import AsJson, Device, MaxRecords, ReadingOptions, RecipeKeys, Size, TrustCode, with_groups
 from laconic.cli.output import aligned, note, print_json, progress
 from laconic.config.loading import load_recipe, merge, parse_overrides, recipe_names
 from laconic.errors import ConfigError, DataError
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 FAILED, INTERRUPTED = 1, 130
 
 
+@with_groups
 def command(
     what: Annotated[
         list[str],
@@ -43,6 +44,8 @@ def command(
     seeds: Annotated[int, typer.Option(min=1, help="Train each row with so many seeds.")] = 1,
     out: Annotated[Path | None, typer.Option(help="Folder of the comparison; below runs/ if not given.")] = None,
     overrides: RecipeKeys = None,
+    *,
+    reading: ReadingOptions,
     split: Annotated[str, typer.Option(help="Score on this split: validation or test.")] = "validation",
     max_records: MaxRecords = None,
     baseline: Annotated[str | None, typer.Option(help="The row that others are tested against.")] = None,
@@ -63,7 +66,8 @@ def command(
     if os.environ.get("WORLD_SIZE", "1") != "1":
         raise ConfigError("laconic compare runs in one process; train with several, then compare the run folders.")
     named_test(test)
-    plan = _plan(what, data, size, _listed(rows), seeds, overrides or [], baseline)
+    changes = merge(reading.changes(), parse_overrides(overrides or []), revive=True)
+    plan = _plan(what, data, size, _listed(rows), seeds, changes, baseline)
     path = _data_path(data, plan, split)
     records = records_of(path, plan.data, max_records, some=True)
     folder = out or _folder(plan, what, size, path)
@@ -98,12 +102,11 @@ def _plan(
     size: str | None,
     rows: list[str],
     seeds: int,
-    overrides: list[str],
+    changes: dict[str, Any],
     baseline: str | None,
 ) -> Plan:
     from laconic.study.plan import Choice, plan_recipe, plan_systems
 
-    changes = parse_overrides(overrides)
     is_recipe = [name in recipe_names() or Path(name).suffix in {".yaml", ".yml"} for name in what]
     if not any(is_recipe):
         for option, given in (("--size", size), ("--rows", rows), ("--seeds", seeds > 1)):

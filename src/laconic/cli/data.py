@@ -284,7 +284,7 @@ def _check_text(report: DataReport) -> str:
     if report.refused:
         parts.append(
             f"\n{report.refused:,} record{'s' if report.refused > 1 else ''} would be refused by a training; "
-            "repair them, or use --skip-bad (data.skip_bad)."
+            "repair them, or leave them out with `laconic train --skip-bad`."
         )
     return "\n".join(parts)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from laconic.cli.inputs import documents_of, is_records, model_and_inputs
-from laconic.cli.options import DecodingOptions, Device, DocumentColumn, TrustCode, with_groups
+from laconic.cli.options import DecodingOptions, Device, DocumentOptions, TrustCode, with_groups
 from laconic.cli.output import note, print_json, show_summaries
 from laconic.errors import ConfigError, DataError
 from laconic.files import write_text
@@ -46,7 +46,7 @@ def command(
     *,
     decoding: DecodingOptions,
     max_records: Annotated[int, typer.Option(min=1, help="At most so many records of a file.")] = 20,
-    document_column: DocumentColumn = None,
+    reading: DocumentOptions,
     device: Device = "cpu",
     trust_code: TrustCode = False,
 ) -> None:
@@ -64,7 +64,7 @@ def command(
         references: list[Any] = [None] * len(summaries)
     else:
         overrides = decoding.settings(model)
-        records = first_records(source, document_column, max_records)
+        records = first_records(source, reading, max_records)
         summaries, references = explained(records, [model, *(also or [])], overrides, device, decoding.always_write)
     if html is not None:
         write_page(html, summaries, references)
@@ -81,10 +81,10 @@ def command(
         show_summaries(summaries, words=words, document=document)
 
 
-def first_records(source: str, document_column: str | None, max_records: int) -> list[Record]:
+def first_records(source: str, reading: DocumentOptions, max_records: int) -> list[Record]:
     """The records of the input, at most ``max_records``; says so when there are more."""
     records: list[Record] = []
-    for record in documents_of(source, document_column=document_column):
+    for record in documents_of(source, reading):
         if len(records) == max_records:
             note(f"the first {max_records} records; --max-records shows more.", always=True)
             break

@@ -8,6 +8,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from laconic.cli.options import DocumentOptions
 from laconic.cli.output import note
 from laconic.config.schema import DataConfig
 from laconic.config.shipped import SHIPPED, default_model
@@ -128,7 +129,7 @@ def is_records(name: str, jsonl: bool = False) -> bool:
 
 
 def documents_of(
-    name: str, *, jsonl: bool = False, document_column: str | None = None, on_skip: OnSkip | None = None
+    name: str, reading: DocumentOptions | None = None, *, jsonl: bool = False, on_skip: OnSkip | None = None
 ) -> Iterator[Record]:
     """The records of one input, whose summaries may be missing; a text file or standard input is one record.
 
@@ -137,11 +138,13 @@ def documents_of(
     Raises:
         DataError: it cannot be read.
     """
-    kind = "jsonl" if jsonl else "auto"
-    options = ReadOptions(kind, document_column, skip_bad=on_skip is not None, need_summary=False)
+    reading = reading or DocumentOptions()
+    jsonl = jsonl or (name == "-" and reading.format != "auto")
+    kind = "jsonl" if jsonl and reading.format == "auto" else reading.format
+    options = ReadOptions(kind, reading.document_column, skip_bad=reading.skip_bad, need_summary=False)
     if name == "-" and jsonl:
         yield from read_json_lines(sys.stdin.buffer, "standard input", options, on_skip=on_skip)
-    elif is_records(name, jsonl):
+    elif is_records(name, jsonl or kind != "auto"):
         yield from read_with(name, options, on_skip=on_skip)
     elif name == "-":
         yield Record(text_of(name), id="stdin", origin="standard input")

@@ -8,9 +8,9 @@ from typing import Annotated
 
 import typer
 
-from laconic.cli.options import AsJson, subcommands
+from laconic.cli.inputs import records_of
+from laconic.cli.options import AsJson, ReadingOptions, subcommands, with_groups
 from laconic.cli.output import aligned, note, print_json
-from laconic.data.readers import read_records
 from laconic.errors import ConfigError
 from laconic.study import judge
 from laconic.study.judge import SHEETS, Analysis, SheetOptions, make_sheets, read_predictions
@@ -20,6 +20,7 @@ command = subcommands("Make blinded sheets for human evaluation and analyse the 
 
 
 @command.command("make")
+@with_groups
 def make(
     predictions: Annotated[
         list[str], typer.Argument(metavar="[NAME=]FILE...", help="Predictions, as `laconic evaluate --output` writes.")
@@ -32,6 +33,8 @@ def make(
     criteria: Annotated[str, typer.Option(help="What is rated, separated by commas.")] = "readability,informativeness",
     scale: Annotated[str, typer.Option(help="Lowest and highest rating.")] = "1-5",
     reference: Annotated[bool, typer.Option("--reference", help="Judge the human summary as well, blinded.")] = False,
+    *,
+    reading: ReadingOptions,
     as_json: AsJson = False,
 ) -> None:
     """Draw documents, shuffle the systems under letters, and write one CSV file an annotator.
@@ -51,7 +54,7 @@ def make(
         reference=reference,
     )
     named = _named(predictions)
-    records = list(read_records(data))
+    records = records_of(str(data), reading.options())
     systems = {name: read_predictions(path, records) for name, path in named.items()}
     key = make_sheets(systems, records, out, options)
     if as_json:

@@ -131,11 +131,13 @@ def load_command(name: str) -> Any:
     import typer
     from typer.main import get_command
 
+    from laconic.cli.options import CONTEXT
+
     module_name, attribute = COMMANDS[name][0].split(":")
     module: ModuleType = importlib.import_module(module_name)
     command = getattr(module, attribute)
     if not isinstance(command, typer.Typer):
-        app = typer.Typer(add_completion=False, context_settings={"help_option_names": ["--help", "-h"]})
+        app = typer.Typer(add_completion=False, context_settings=CONTEXT)
         app.command(name)(command)
         command = app
     return get_command(command)
@@ -154,11 +156,31 @@ def _run(name: str, arguments: list[str]) -> int:
         _say("Interrupted.")
         return EXIT_INTERRUPTED
     except TyperException as error:  # a wrong option or argument
-        message = error.format_message()
+        message = _with_what_was_meant(error)
         if message:
-            _say(f"{message} See `laconic {name} --help`.")
+            _say(f"{message} See `{_path(error, name)} --help`.")
         return 2
     return 0
+
+
+def _path(error: Any, name: str) -> str:
+    context = getattr(error, "ctx", None)
+    return f"laconic {name}" if context is None else context.command_path
+
+
+def _with_what_was_meant(error: Any) -> str:
+    """The message of a wrong option or argument, as a sentence; an unknown option's with the one that was meant."""
+    message = error.format_message()
+    if message and message[-1] not in ".?!":
+        message += "."
+    given = getattr(error, "option_name", None)
+    if given is None or error.ctx is None or not hasattr(error, "possibilities"):
+        return message
+    from laconic.cli.hints import meant_option, options_of
+
+    path = error.ctx.command_path.removeprefix("laconic ")
+    meant = meant_option(path, options_of(error.ctx.command), given)
+    return f"No such option: {given}. Did you mean {meant}?" if meant else message
 
 
 def _report(error: Exception) -> int:

@@ -51,10 +51,13 @@ def _options_of(group: Any) -> list[inspect.Parameter]:
     return [inspect.Parameter(name, _KEYWORD, default=d, annotation=hints[name]) for name, d in defaults.items()]
 
 
+# --beam_size is --beam-size too
+CONTEXT = {"help_option_names": ["--help", "-h"], "token_normalize_func": lambda name: name.replace("_", "-")}
+
+
 def subcommands(help: str, **options: Any) -> typer.Typer:
     """A command that is several: functions are added with ``@app.command(name)``."""
-    settings = {"help_option_names": ["--help", "-h"]}
-    return typer.Typer(add_completion=False, context_settings=settings, help=help, **options)
+    return typer.Typer(add_completion=False, context_settings=CONTEXT, help=help, **options)
 
 
 # ------------------------------------------------------------------------------------- single options
@@ -80,6 +83,7 @@ SearchSettings = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=
 RecipeKeys = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a key of the recipe.")]
 Row = Annotated[str | None, typer.Option(help="A row of the recipe; its default row if not given.")]
 Size = Annotated[str | None, typer.Option(help="A size of the recipe; its default size if not given.")]
+DataFormat = Annotated[str, typer.Option("--format", help="Format of the data; by the file's name when auto.")]
 DocumentColumn = Annotated[str | None, typer.Option(help="Name of the document's column.")]
 SkipBad = Annotated[bool, typer.Option("--skip-bad", help="Leave out and count bad records.")]
 MinHumanScore = Annotated[
@@ -100,7 +104,7 @@ def search_settings(given: list[str] | None) -> dict[str, Any]:
 class ColumnOptions:
     """What a file of pairs looks like."""
 
-    format: Annotated[str, typer.Option("--format", help="Format of the data; by the file's name when auto.")] = "auto"
+    format: DataFormat = "auto"
     document_column: DocumentColumn = None
     summary_column: Annotated[str | None, typer.Option(help="Name of the summary's column.")] = None
 
@@ -110,11 +114,25 @@ class ColumnOptions:
 
         return ReadOptions(**vars(self), **more)
 
+    def changes(self) -> dict[str, Any]:
+        """What was given, as changes of a recipe."""
+        given = {name: value for name, value in vars(self).items() if value not in (None, False, "auto")}
+        return {"data": given} if given else {}
+
 
 @dataclass(frozen=True)
 class ReadingOptions(ColumnOptions):
     """The same of a file that may hold bad records."""
 
+    skip_bad: SkipBad = False
+
+
+@dataclass(frozen=True)
+class DocumentOptions:
+    """What a file of documents looks like, whether they have summaries or not."""
+
+    format: DataFormat = "auto"
+    document_column: DocumentColumn = None
     skip_bad: SkipBad = False
 
 

@@ -13,7 +13,7 @@ from typing import IO, TYPE_CHECKING, Annotated
 import typer
 
 from laconic.cli.inputs import count_lines, documents_of, is_records, model_and_inputs
-from laconic.cli.options import BatchSize, DecodingOptions, Device, DocumentColumn, SkipBad, TrustCode, with_groups
+from laconic.cli.options import BatchSize, DecodingOptions, Device, DocumentOptions, TrustCode, with_groups
 from laconic.cli.output import note, progress, show_summaries
 from laconic.errors import ConfigError, DataError, LaconicError
 from laconic.files import write_text
@@ -47,8 +47,7 @@ def command(
     explain: Annotated[bool, typer.Option("--explain", help="Say where each word came from.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON lines for text input too.")] = False,
     batch_size: BatchSize = 16,
-    document_column: DocumentColumn = None,
-    skip_bad: SkipBad = False,
+    reading: DocumentOptions,
     device: Device = "cpu",
     trust_code: TrustCode = False,
     jobs: Annotated[int | None, typer.Option(min=1, help="Processes for a file of records.")] = None,
@@ -63,16 +62,18 @@ def command(
     inputs = given or ["-"]
     if inputs.count("-") > 1:
         raise ConfigError("Standard input (-) can be read only once.")
+    jsonl = jsonl or reading.format != "auto"
     of_records = {is_records(name, jsonl) for name in inputs}
     if len(of_records) > 1:
         raise ConfigError("Give either text files or files of records, not both in one command.")
     overrides = decoding.settings(model, min_length=min_length, num_return=num_return, sentences=sentences)
     skipped = Skipped()
-    reading = {"jsonl": jsonl, "document_column": document_column, "on_skip": skipped if skip_bad else None}
-    records = chain.from_iterable(documents_of(name, **reading) for name in inputs)  # type: ignore[arg-type]
+    records = chain.from_iterable(documents_of(name, reading, jsonl=jsonl, on_skip=skipped) for name in inputs)
     first = list(islice(records, 1))  # a missing file is told before a model is opened
     records = chain(first, records)
-    request = Request(model, device, overrides, explain, batch_size, skip_bad, decoding.always_write, trust_code)
+    request = Request(
+        model, device, overrides, explain, batch_size, reading.skip_bad, decoding.always_write, trust_code
+    )
     if of_records == {True} or as_json:
         total = count_lines(inputs) if of_records == {True} else len(inputs)
         write_lines(lines_of(request, jobs, ray, skipped), request.window, records, output, total)

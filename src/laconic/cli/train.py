@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from laconic.cli.inputs import data_changes
-from laconic.cli.options import AsJson, RecipeKeys, Row, Size, TrustCode
+from laconic.cli.options import AsJson, ReadingOptions, RecipeKeys, Row, Size, TrustCode, with_groups
 from laconic.cli.output import EXIT_INTERRUPTED, note, print_json, progress
 from laconic.config.loading import load_recipe, merge, parse_overrides, resolve_run
 from laconic.config.names import check_run
@@ -27,6 +27,7 @@ SCRATCH = "scratch"
 _say = partial(note, always=True)
 
 
+@with_groups
 def command(
     recipe: Annotated[str, typer.Argument(help="A recipe's name (see `laconic recipes`) or a YAML file.")],
     row: Row = None,
@@ -39,6 +40,8 @@ def command(
         str | None,
         typer.Option("--from", metavar="MODEL", help="Start from this model, such as oneline, or from scratch."),
     ] = None,
+    *,
+    reading: ReadingOptions,
     overrides: RecipeKeys = None,
     force: Annotated[bool, typer.Option("--force", help="Empty the run folder if it holds a run.")] = False,
     trust_code: TrustCode = False,
@@ -49,7 +52,8 @@ def command(
     Under `accelerate launch` or `torchrun` the run uses all their processes. Ctrl-C saves; `laconic resume` goes on.
     """
     changes = merge(start_changes(start), parse_overrides(overrides or []), revive=True)
-    run = resolve_run(load_recipe(recipe), row, size, merge(data_changes(data), changes, revive=True))
+    given = merge(data_changes(data), reading.changes())
+    run = resolve_run(load_recipe(recipe), row, size, merge(given, changes, revive=True))
     check_run(run)
     if run.data.train is None:
         raise ConfigError("Which pairs? Give --data DIR (with train and validation files), or --set data.train=FILE.")

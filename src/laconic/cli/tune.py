@@ -12,9 +12,9 @@ from laconic.cli.inputs import records_of, split_of
 from laconic.cli.options import (
     AsJson,
     BatchSize,
-    ColumnOptions,
     Device,
     MaxRecords,
+    ReadingOptions,
     Split,
     TrustCode,
     search_settings,
@@ -55,7 +55,7 @@ def command(
     search: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Fixed in all trials.")] = None,
     output: Annotated[Path | None, typer.Option(help="Folder for tune.json and the trials.")] = None,
     apply: Annotated[bool, typer.Option("--apply", help="Make the best settings the model's defaults.")] = False,
-    columns: ColumnOptions,
+    reading: ReadingOptions,
     device: Device = "cpu",
     trust_code: TrustCode = False,
     as_json: AsJson = False,
@@ -73,7 +73,7 @@ def command(
     settings = plan(grids, ranges, trials, seed)
     fixed = search_settings(search)
     path = split_of(data, split)
-    records = records_of(path, columns.options(), max_records, some=True)
+    records = records_of(path, reading.options(), max_records, some=True)
 
     from laconic.evaluation.predictions import fingerprint
     from laconic.evaluation.run import options_of

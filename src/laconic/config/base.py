@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import reprlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError, ValidatorFunctionWrapHandler, field_validator
 
-from laconic.errors import ConfigError, did_you_mean
+from laconic.config.spellings import place_of_key
+from laconic.errors import ConfigError
 
+Components = Mapping[str, type[BaseModel]]
 S = TypeVar("S", bound="ConfigBase")
 LARGEST = 2**32 - 1  # what no setting exceeds, whatever its own bounds
 _repr = reprlib.Repr()
@@ -65,24 +67,34 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def validate(cls: type[S], values: Mapping[str, Any], *, where: str) -> S:
+def validate(
+    cls: type[S], values: Mapping[str, Any], *, where: str, components: Callable[[], Components] | None = None
+) -> S:
     """Build ``cls`` from ``values``; turn pydantic's report into one sentence a user can act on.
 
+    ``components`` gives, when a key is unknown, the classes of the settings below keys that hold components.
+
     Raises:
-        ConfigError: names the key (dotted, below ``where``), what is wrong and the nearest known key.
+        ConfigError: names the key (dotted, below ``where``), what is wrong and the key that may have been meant.
     """
     try:
         return cls.model_validate(dict(values))
     except ValidationError as error:
-        raise ConfigError(" ".join(_sentence(cls, problem, where) for problem in error.errors()[:3])) from None
+        problems = error.errors()[:3]
+        unknown = any(problem["type"] == "extra_forbidden" for problem in problems)
+        found = components() if components is not None and unknown else None
+        raise ConfigError(" ".join(_sentence(cls, problem, where, found) for problem in problems)) from None
 
 
-def _sentence(cls: type[BaseModel], problem: Any, where: str) -> str:
+def _sentence(cls: type[BaseModel], problem: Any, where: str, components: Components | None) -> str:
     path = [str(part) for part in problem["loc"]]
     dotted = ".".join([part for part in [where, *path] if part])
     if problem["type"] == "extra_forbidden":
         known = _fields_at(cls, path[:-1])
-        return f"Unknown key '{dotted}'.{did_you_mean(path[-1], known)} Known here: {', '.join(sorted(known))}."
+        meant = place_of_key(path[-1], cls, path[:-1], components)
+        shown = f"{where}.{meant}" if where == "model" else meant  # the other parts are not settings by these names
+        hint = f" Did you mean '{shown}'?" if meant else ""
+        return f"Unknown key '{dotted}'.{hint} Known here: {', '.join(sorted(known))}."
     message = problem["msg"].removeprefix("Value error, ")
     given = "" if problem["type"] in {"missing", "value_error"} else f" (given: {_repr.repr(problem['input'])})"
     place = f"'{dotted}': " if dotted else ""

@@ -18,7 +18,7 @@ from typing import Any
 import yaml
 
 from laconic.config.base import validate
-from laconic.config.names import refuse_code
+from laconic.config.names import component_settings, refuse_code
 from laconic.config.schema import Recipe, RunConfig
 from laconic.config.shipped import SHIPPED
 from laconic.errors import ConfigError, unknown_choice
@@ -72,7 +72,7 @@ def resolve_run(
     merged = merge(merged, given, revive=True)
     merged |= {"name": recipe.name, "row": row, "size": size, "published": recipe.rows[row].published}
     merged.setdefault("description", recipe.rows[row].label)
-    return validate(RunConfig, merged, where="")
+    return validate(RunConfig, merged, where="", components=lambda: component_settings(merged))
 
 
 def resolve_method(recipe: Recipe, row: str | None = None, size: str | None = None) -> dict[str, Any]:

@@ -158,6 +158,19 @@ def build(kind: str, table: Table, spec: Mapping[str, Any], **context: Any) -> A
     return cls(config, **context)
 
 
+def component_settings(run: Mapping[str, Any]) -> dict[str, type[ConfigBase]]:
+    """By dotted key, the ``Config`` of the components that a run's settings name, sound or not."""
+    named = {"model": (MODELS, run), "text.tokenizer": (TOKENIZERS, run.get("text"))}
+    named |= {f"model.{key}": (table, run.get("model")) for key, _, table in PARTS}
+    found = {}
+    for key, (table, section) in named.items():
+        spec = section.get(key.rpartition(".")[2]) if isinstance(section, Mapping) else None
+        name = spec.get("type") if isinstance(spec, Mapping) else None
+        if name in table:
+            found[key] = resolve(key, table, str(name)).Config
+    return found
+
+
 # ----------------------------------------------------------------------------------- is a run sound?
 
 

@@ -116,7 +116,7 @@ def check(recipe: Recipe, *overrides: str) -> str:
 
 def test_messages_name_the_key_and_the_nearest_one(recipe: Recipe) -> None:
     message = check(recipe, "training.optimizer.learning_rat=1")
-    assert "Unknown key 'training.optimizer.learning_rat'. Did you mean 'learning_rate'?" in message
+    assert "Unknown key 'training.optimizer.learning_rat'. Did you mean 'training.optimizer.learning_rate'?" in message
     message = check(recipe, "training.batch_size=many")
     assert "'training.batch_size'" in message
     assert "'many'" in message

@@ -254,7 +254,7 @@ def test_embeddings_are_loaded() -> None:
     [
         ({"decoder": "three-level"}, "two-level"),
         ({"gru": "keras"}, "paper"),
-        ({"hidden": 5}, "Did you mean 'hidden_size'"),
+        ({"hidden": 5}, "Did you mean 'model.hidden_size'"),
         ({"attention": {"type": "distraction", "m1": True}}, "m1"),
         ({"attention": {"type": "distractoin"}}, "Did you mean 'distraction'"),
     ],

@@ -277,7 +277,7 @@ def test_config_json_that_is_no_json_or_lacks_a_part(saved: Path) -> None:
 
 def test_a_model_key_that_this_version_does_not_know(saved: Path) -> None:
     change_config(saved, lambda config: config["model"].update(hiden_size=9))
-    with pytest.raises(ModelError, match="Did you mean 'hidden_size'"):
+    with pytest.raises(ModelError, match=r"Did you mean 'model\.hidden_size'"):
         load_model_folder(saved)
 
 

@@ -1,0 +1,75 @@
+"""Keys that were misspelt, put elsewhere, or called as other toolkits call them."""
+
+from __future__ import annotations
+
+import pytest
+
+from laconic.config.base import validate
+from laconic.config.loading import load_recipe, resolve_run
+from laconic.config.names import MODELS, TOKENIZERS, resolve
+from laconic.config.schema import RunConfig, SearchConfig
+from laconic.config.spellings import SPELLINGS, place_of_key
+from laconic.errors import ConfigError
+
+
+@pytest.mark.parametrize(
+    ("key", "meant"),
+    [
+        ("learning_rate", "training.optimizer.learning_rate"),
+        ("training.learning_rate", "training.optimizer.learning_rate"),
+        ("training.learning-rat", "training.optimizer.learning_rate"),
+        ("training.max_epoch", "training.max_epochs"),
+        ("epochs", "training.max_epochs"),
+        ("batch_size", "training.batch_size"),
+        ("num_beams", "search.beam_size"),
+        ("search.num_beams", "search.beam_size"),
+        ("max_new_tokens", "search.max_length"),
+        ("length_penalty", "search.length_normalisation"),
+        ("per_device_train_batch_size", "training.batch_size"),
+        ("accum_count", "training.accumulation"),
+        ("src_seq_length", "text.max_source_tokens"),
+        ("model.rnn_size", "model.hidden_size"),
+        ("rnn_size", "model.hidden_size"),
+        ("hidden_size", "model.hidden_size"),
+        ("coverage", "model.attention.coverage"),
+        ("vocab_size", "text.tokenizer.max_vocabulary"),
+    ],
+)
+def test_what_was_meant(key: str, meant: str) -> None:
+    from laconic.config.names import check_run
+
+    with pytest.raises(ConfigError) as caught:
+        check_run(resolve_run(load_recipe("headline_writer"), "pointer-generator-coverage", "tiny", [f"{key}=1"]))
+    assert f"Did you mean '{meant}'?" in str(caught.value)
+
+
+def test_layers_are_those_of_the_model_at_hand() -> None:
+    for recipe, meant in (("contrastive", "model.encoder_layers"), ("coarse_to_fine", "model.layers")):
+        with pytest.raises(ConfigError, match=f"Did you mean '{meant}'"):
+            resolve_run(load_recipe(recipe), None, "tiny", ["enc_layers=1"])
+    assert place_of_key("enc_layers", RunConfig, []) == ""
+
+
+def test_a_section_alone_is_named_without_its_section() -> None:
+    with pytest.raises(ConfigError, match=r"'search.num_beams'. Did you mean 'beam_size'"):
+        validate(SearchConfig, {"num_beams": 3}, where="search")
+
+
+def test_nothing_near_is_no_hint() -> None:
+    assert place_of_key("zzz", RunConfig, []) == ""
+
+
+def test_every_place_of_the_table_exists() -> None:
+    configs = [resolve("model", MODELS, name).Config for name in MODELS if name != "bart"]
+    tokenizers = [resolve("tokenizer", TOKENIZERS, name).Config for name in TOKENIZERS]
+    model = {f"model.{key}" for config in configs for key in config.model_fields}
+    text = {f"text.tokenizer.{key}" for config in tokenizers for key in config.model_fields}
+    parts = {"model.attention.type", "model.head.type", "model.attention.coverage"}
+    for name, targets in SPELLINGS.items():
+        for target in targets:
+            if target in model | text | parts:
+                continue
+            section = RunConfig
+            for part in target.split("."):
+                assert part in section.model_fields, (name, target)
+                section = section.model_fields[part].annotation  # type: ignore[assignment]
