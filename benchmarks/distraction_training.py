@@ -104,7 +104,7 @@ def our_step(run: RunConfig, sizes: Sizes, batch: TrainingBatch) -> Step:
     """One update as `laconic train` makes it."""
     model = model_of(run, sizes)
     objectives = [build("objective", OBJECTIVES, spec) for spec in run.objectives]
-    update = UpdateStep(run, model, objectives, Accelerator(cpu=True))
+    update = UpdateStep(run.training, model, objectives, Accelerator(cpu=True))
     optimizer = build_optimizer(run.training.optimizer, model.parameters())
 
     def step() -> None:

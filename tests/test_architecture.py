@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+import re
 import sys
 import textwrap
 from collections.abc import Callable, Iterator
@@ -18,7 +19,8 @@ import pytest
 
 from laconic.config import names
 
-SOURCE = Path(__file__).parent.parent / "src"
+ROOT = Path(__file__).parent.parent
+SOURCE = ROOT / "src"
 
 MAX_FILE_LINES, MAX_FUNCTION_LINES, MAX_PARAMETERS = 500, 80, 8
 
@@ -62,6 +64,9 @@ TENSOR_LIBRARIES = {"torch", "transformers", "accelerate"}
 LAZY_TABLES = {"laconic", "laconic.config.names"}
 # Not among the dependencies of the core; imported where used, with a sentence that says what to install.
 OPTIONAL = {"datasets", "pyarrow", "tensorboard", "fastapi", "uvicorn", "ray", "nltk", "scipy", "sacrebleu"}
+# Words for documents that are not in the repository.
+UNSEEN = re.compile(r"\b[Ss]pecification\b|\b[Ss]pec\.? [a-z]\.?[0-9]|\bDESIGN\b|\bshared/(?!data\b)")
+PAGE = re.compile(r"\bdocs/[\w/-]+\.md\b")
 DRAWERS = {"utils", "util", "helpers", "helper", "common", "misc", "tools"}
 
 Tree = dict[str, str]
@@ -255,6 +260,16 @@ def drawers(tree: Tree) -> list[str]:
     return [f"{module}: a drawer" for module in tree if DRAWERS & set(module.split("."))]
 
 
+def names_used_twice(tree: Tree) -> list[str]:
+    """A public class name means one thing; nested classes are named with the class around them."""
+    places: dict[str, list[str]] = {}
+    for module, source in tree.items():
+        for node in ast.parse(source).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places.setdefault(node.name, []).append(f"{module}:{node.lineno}")
+    return [f"{name} is a class in {' and in '.join(found)}" for name, found in places.items() if len(found) > 1]
+
+
 # Packages whose ``__init__`` offers one name of their own, besides the docstring.
 WITH_A_NAME = {"laconic", "laconic.extractive"}
 
@@ -281,7 +296,19 @@ RULES: list[Callable[[Tree], list[str]]] = [
     tensor_imports,
     over_budget,
     drawers,
+    names_used_twice,
 ]
+
+
+def unseen_documents(texts: Tree, pages: set[str]) -> list[str]:
+    """Whoever reads a comment can open what it cites: a paper, or a page of this repository."""
+    found = []
+    for name, text in texts.items():
+        for number, line in enumerate(text.splitlines(), 1):
+            cited = [match.group() for match in UNSEEN.finditer(line)]
+            cited += [page for page in PAGE.findall(line) if page not in pages]
+            found += [f"{name}:{number} cites {what!r}, which is not in the repository" for what in cited]
+    return found
 
 
 # --------------------------------------------------------------------------------------- the real tree
@@ -312,6 +339,21 @@ def test_every_folder_with_modules_is_a_package() -> None:
     assert not missing
 
 
+def test_what_is_cited_is_here() -> None:
+    files = [
+        path for folder in ("src", "tests", "docs", "benchmarks", "scripts") for path in (ROOT / folder).rglob("*")
+    ]
+    files += ROOT.glob("*.md")
+    texts = {
+        str(path.relative_to(ROOT)): path.read_text(encoding="utf-8")
+        for path in files
+        if path.suffix in {".py", ".md", ".yaml", ".js"} and path != Path(__file__)
+    }
+    pages = {str(path.relative_to(ROOT)) for path in (ROOT / "docs").rglob("*.md")}
+    complaints = unseen_documents(texts, pages)
+    assert not complaints, "\n".join(complaints)
+
+
 TABLES = {name: value for name, value in vars(names).items() if name.isupper() and isinstance(value, dict)}
 
 
@@ -329,6 +371,11 @@ def test_tables_are_sorted() -> None:
 
 
 # ---------------------------------------------------------------------------- each rule is able to fail
+
+
+def cited_in(texts: Tree) -> list[str]:
+    return unseen_documents(texts, {"docs/here.md"})
+
 
 BAD: dict[str, tuple[Callable[[Tree], list[str]], Tree]] = {
     "upwards": (wrong_directions, {"laconic.text.a": "from laconic.models.base import X"}),
@@ -369,6 +416,12 @@ BAD: dict[str, tuple[Callable[[Tree], list[str]], Tree]] = {
     "a long function": (over_budget, {"laconic.text.a": "def f():\n" + "    x = 1\n" * 80}),
     "nine parameters": (over_budget, {"laconic.text.a": "def f(a, b, c, d, e, *, f, g, h, i): ..."}),
     "a drawer": (drawers, {"laconic.text.utils": ""}),
+    "a name with two meanings": (names_used_twice, {"laconic.a": "class Job: ...", "laconic.b": "class Job: ..."}),
+    "a citation by letter": (cited_in, {"a.py": "# why (spec c.4)"}),
+    "a document's name": (cited_in, {"a.py": '"""As the specification says."""'}),
+    "a plan": (cited_in, {"a.md": "See DESIGN, section 2."}),
+    "a folder of the authors": (cited_in, {"a.md": "see ../shared/specs/a.md"}),
+    "a page that is gone": (cited_in, {"a.py": "# rows of docs/gone.md"}),
 }
 
 
@@ -392,6 +445,11 @@ GOOD: list[tuple[Callable[[Tree], list[str]], Tree]] = [
     (tensor_imports, {"laconic.types": "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import torch"}),
     (over_budget, {"laconic.text.a": "def f(self, a, b, c, d, e, f, g, h): ..."}),
     (papers_alone, {"laconic.papers.a": "import math\nfrom torch.nn.functional import linear"}),
+    (
+        names_used_twice,
+        {"laconic.a": "class A:\n    class Config: ...", "laconic.b": "class B:\n    class Config: ..."},
+    ),
+    (cited_in, {"a.py": "spec = {}  # a spec as docs/here.md has it; designed for ../shared/data"}),
     (cycles, {"laconic.a": "import laconic.b\nimport laconic.c", "laconic.b": "import laconic.c", "laconic.c": ""}),
 ]
 

@@ -1,4 +1,4 @@
-"""A copy task full of unknown words: learnt with the pointer, out of reach without it (specification g.8).
+"""A copy task full of unknown words: learnt with the pointer, out of reach without it.
 
 The whole way from strings to strings: tokenizer, data set, collation, training, search, detokenization.
 """

@@ -1,6 +1,6 @@
 """Coarse-to-fine attention once more, from the equations: one example, one step and one word at a time, in float64.
 
-Written from the paper and its specification (sections b.1 to b.5), in loops, sharing no code with the toolkit. It reads
+Written from the paper and the readings in docs/coarse_to_fine.md, in loops, sharing no code with the toolkit. It reads
 the parameters by name from a model's ``named_parameters`` so that autograd gives gradients to compare.
 """
 
@@ -11,7 +11,7 @@ from torch import Tensor
 
 
 def lstm(x: Tensor, h: Tensor, c: Tensor, w_x: Tensor, w_h: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
-    """b.1: i, f, o = sigma, g = tanh of the four blocks (order i, f, g, o); c' = f c + i g; h' = o tanh c'."""
+    """i, f, o = sigma, g = tanh of the four blocks (order i, f, g, o); c' = f c + i g; h' = o tanh c'."""
     z = w_x @ x + w_h @ h + b
     n = len(h)
     i, f, g, o = z[:n], z[n : 2 * n], z[2 * n : 3 * n], z[3 * n :]
@@ -63,7 +63,7 @@ class Reference:
         return states, [[w is not None for w in row] for row in grid]
 
     def coarse(self) -> list[Tensor]:
-        """b.4: CONV or BOW of each chunk, with +POS its place's vector."""
+        """CONV or BOW of each chunk, with +POS its place's vector."""
         vectors = []
         for place, row in enumerate(self.grid):
             if "coarse.filters.weight" in self.p:
@@ -168,7 +168,7 @@ class Reference:
 
 
 def advantages(rewards: list[list[float]], baseline: list[float], gamma: float, scale: float) -> list[list[float]]:
-    """b.5: A_t = lambda sum_{s >= t} gamma^(s - t) (r_s - b_s), by two loops; ragged rows, ended ones stop."""
+    """A_t = lambda sum_{s >= t} gamma^(s - t) (r_s - b_s), by two loops; ragged rows, ended ones stop."""
     return [
         [scale * sum(gamma ** (s - t) * (row[s] - baseline[s]) for s in range(t, len(row))) for t in range(len(row))]
         for row in rewards

@@ -1,5 +1,6 @@
 """Copying on a Transformer (Li et al. 2021, Xu et al. 2020), written a second time: one document and one decoder step
-at a time, in float64, probabilities in full, from the equations and readings of the specification and nothing else.
+at a time, in float64, probabilities in full, from the papers' equations and the readings in
+docs/coconet.md, and nothing else.
 
 Nothing is batched. Parameters of the Transformer are looked up by their names, its states come from the model, so
 that the gradients of both can be compared. Source position j is copied from, i copied to; matrices are [j, i].
@@ -193,7 +194,7 @@ def positional_of(sigma: Tensor, document: Document, options: Mapping[str, Any])
     return torch.stack([positional_row(j, sigma[j], document, options) for j in range(len(document.ids))])
 
 
-# ----------------------------------------------------------------------------- SAGCopy (b.7)
+# ----------------------------------------------------------------------------- ----- SAGCopy
 
 
 def centrality_of(attention: Tensor, real: Sequence[bool], kind: str) -> Tensor:
@@ -280,12 +281,12 @@ class CopyingReference:
         return maps
 
     def encoder_attention(self, document: Document) -> Tensor:
-        """Equation 19 before b.6: (S, S), every row a softmax over the real tokens."""
+        """Equation 19 before history is cut and rescaled: (S, S), every row a softmax over the real tokens."""
         maps = self.heads_of(self.own, document.encoder_inputs, document.encoder_inputs, document.real)
         return sum(maps) / len(maps)
 
     def chain(self, document: Document) -> Chain:
-        """Equations 16 to 21 and b.6."""
+        """Equations 16 to 21, the history cut and rescaled."""
         by_query = self.o["sigma_input"] == "encoder_query"
         inputs = self.project(self.own, 0, document.encoder_inputs) if by_query else document.encoder_states
         scale = document.length / 2

@@ -2,8 +2,8 @@
 
 Everything is done one example, one step and one source position at a time, in float64, on real tokens
 only: no masks, no padding, no batches, no log space, nothing shared with the code under test but the names
-of the parameters. Numbers in brackets are the paper's equations, ``c.N`` rows of the specification's table
-of disagreements. Gradients come from autograd on these plain formulas.
+of the parameters. Numbers in brackets are the paper's equations, ``c.N`` rows of the table
+of options in docs/headline_writer.md. Gradients come from autograd on these plain formulas.
 
 | symbol | parameter |
 | --- | --- |
@@ -84,7 +84,7 @@ class Reference:
         self.covers = self.attends and bool(options.attention.get("coverage"))
         self.copies = options.head["type"] == "pointer"
 
-    # ------------------------------------------------------------------ encoder, b.1 and b.2
+    # ------------------------------------------------------------------ ------ the encoder
 
     def embed(self, word: int, *, target: bool) -> Tensor:
         name = "target_embedding.weight" if target and "target_embedding.weight" in self.p else "embedding.weight"
@@ -141,7 +141,7 @@ class Reference:
         h = act_h(self.affine("bridge.layers.0", h))
         return states, h, None if c is None else act_c(self.affine("bridge.layers.1", c))
 
-    # ------------------------------------------------------------------- attention, b.4 and b.7
+    # ------------------------------------------------------------------- attention and coverage
 
     def query(self, state: State) -> Tensor:
         """s_t, or [c_t; h_t] (c.6)."""
@@ -225,7 +225,7 @@ class Reference:
     # ------------------------------------------------------------------------------- losses
 
     def run(self, example: Example, *, decoding: bool = False) -> list[Step]:
-        """All steps of an example, reading gold words, or its own best word where the coin says so (b.5)."""
+        """All steps of an example, reading gold words, or its own best word where ``forced`` is false."""
         states, h, c = self.encode(example.source)
         state, word, steps = self.first_state(states, h, c, decoding=decoding), self.bos, []
         size = max(self.vocab_size, 1 + max(example.source)) if self.copies else self.vocab_size
@@ -238,7 +238,7 @@ class Reference:
         return steps
 
     def loss(self, examples: list[Example], *, reduction: str = "token", coverage_weight: float = 0.0) -> Tensor:
-        """NLL + lambda covloss under one of the four reductions (c.24, c.25)."""
+        """NLL + lambda covloss under one of the four reductions."""
         rows = []
         for example in examples:
             losses = []

@@ -1,8 +1,8 @@
 """Beam search with distraction, one document and one hypothesis at a time, in plain Python.
 
 Written from Algorithm 1 and equations (15) to (18) of Chen et al. (IJCAI 2016) and from the description of the
-released code's bookkeeping (specification c.29 to c.39), not from the toolkit's search. A hypothesis carries its own
-words, model state and lists of past vectors; nothing is batched, masked or re-ordered.
+released code's bookkeeping (docs/distraction.md, rows 37 to 41), not from the toolkit's search. A hypothesis
+carries its own words, model state and lists of past vectors; nothing is batched, masked or re-ordered.
 """
 
 from __future__ import annotations

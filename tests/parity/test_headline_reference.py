@@ -35,7 +35,7 @@ def attention(**options: Any) -> dict[str, Any]:
 COVERAGE = attention(coverage=True)
 
 MODELS: dict[str, dict[str, Any]] = {
-    # the paper's rows, and what they leave open (b.2, b.3)
+    # the paper's rows, and what they leave open
     "lstm": {**PLAIN, "bidirectional": False},
     "lstm-init": {**PLAIN, "bidirectional": False, "context_feed": "init"},
     "gru": {**PLAIN, "cell": "gru", "bidirectional": False},
@@ -46,7 +46,7 @@ MODELS: dict[str, dict[str, Any]] = {
     "bilstm-one-bias": {**PLAIN, "two_biases": False, "forget_bias": 1.0},
     "bilstm-ignore-unk": {**PLAIN, "unk_loss": "ignore"},
     "plain-tied-unshared": {**PLAIN, "tie_output": True, "share_embeddings": False},
-    # attention without copying (b.4)
+    # attention without copying
     "attention": {**attention(), **VOCABULARY},
     "attention-coverage": {**COVERAGE, **VOCABULARY},
     "attention-gru-before-fed": {
@@ -59,7 +59,7 @@ MODELS: dict[str, dict[str, Any]] = {
     },
     "attention-tied": {**attention(), **VOCABULARY, "tie_output": True},
     "attention-own-width": {**VOCABULARY, "attention": {"type": "additive"}},
-    # the pointer (b.6) and coverage (b.7)
+    # the pointer and coverage
     "pointer": attention(),
     "pointer-lstm": {**attention(), "bidirectional": False},
     "pointer-gru": {**attention(), "cell": "gru"},

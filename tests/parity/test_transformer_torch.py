@@ -1,6 +1,6 @@
 """The blocks against torch's own Transformer layers, and the whole model against one that is written from them.
 
-The embedding, the positions and the output are written out here, from the specification: word vectors times
+The embedding, the positions and the output are written out here, from docs/transformer.md: word vectors times
 sqrt(D) plus sinusoids, the first real token at index pad + 1, one matrix for source, target and output.
 """
 
@@ -120,7 +120,7 @@ def test_decoder(num_layers: int, norm: Any) -> None:
 
 
 class Reference(nn.Module):
-    """The specification's model on torch's stacks, log-probabilities of all words: (B, T, V)."""
+    """The documented model on torch's stacks, log-probabilities of all words: (B, T, V)."""
 
     def __init__(self, own: nn.Module, norm: str) -> None:
         super().__init__()
@@ -162,7 +162,7 @@ def position(index: int) -> Tensor:
 
 
 @pytest.mark.parametrize("norm", ["post", "pre"])
-def test_the_model_is_that_of_the_specification(norm: str) -> None:
+def test_the_model_is_the_documented_one(norm: str) -> None:
     spec = {
         "type": "transformer",
         "encoder_layers": 2,

@@ -107,7 +107,7 @@ class _Faithfulness:
 
 
 class _Copying:
-    """What is copied rightly, and what without need (specification coconet f; Li et al. 2021, figure 4).
+    """What is copied rightly, and what without need (Li et al. 2021, figure 4).
 
     ``correct_n``: of all n-grams of the summaries the share that the document and a reference hold, occurrences added
     up over the summaries; ``correct_n_macro``: the mean of the summaries' own shares. ``over_copied``: words of a

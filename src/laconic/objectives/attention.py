@@ -85,7 +85,8 @@ class Guidance(Objective):
 
 
 class CoarseEntropy(Objective):
-    """``weight`` times the mean entropy of the coarse attention: positive sharpens it, negative spreads it (c.41)."""
+    """``weight`` times the mean entropy of the coarse attention: positive sharpens it, negative spreads it (row 41 of
+    docs/coarse_to_fine.md)."""
 
     class Config(Objective.Config):
         needs = "coarse_entropy"

@@ -89,8 +89,8 @@ class OpponentLikelihood(Objective):
         needs = "opponent"
         remedy = _REMEDY
 
-        weight: float = Field(0.2, ge=0)  # lambda (c.21)
-        label_smoothing: float = Field(0.0, ge=0, lt=1)  # c.22
+        weight: float = Field(0.2, ge=0)  # lambda (row 21 of docs/contrastive.md)
+        label_smoothing: float = Field(0.0, ge=0, lt=1)  # row 22
 
     config: Config
     name = "opponent"

@@ -87,7 +87,7 @@ class Trainer:
         )
         self.total = optim.total_updates(training, self.stream.updates_per_epoch())
         optim.schedule_factor(training.schedule, training.schedule.warmup_updates, self.total)  # refuse it now
-        self.step = UpdateStep(run, self.model, parts.objectives, accelerator)
+        self.step = UpdateStep(run.training, self.model, parts.objectives, accelerator)
         self.phases = Phases(training, run.text, self.stream.updates_per_epoch())
         self.phase = self.phases.at(0)
         self.phases.try_on(self.model, self.step.acting, self._trainable)

@@ -12,7 +12,7 @@ from accelerate import Accelerator
 from accelerate.utils import gather_object
 from torch import Tensor
 
-from laconic.config.schema import RunConfig
+from laconic.config.schema import TrainingConfig
 from laconic.errors import ConfigError, TrainingError, unknown_choice
 from laconic.models.base import SummarizationModel
 from laconic.objectives.base import Objective
@@ -43,9 +43,13 @@ class UpdateStep:
     """Leaves an update's clipped gradients on the model's parameters; the loop steps the optimizer."""
 
     def __init__(
-        self, run: RunConfig, model: SummarizationModel, objectives: Sequence[Objective], accelerator: Accelerator
+        self,
+        settings: TrainingConfig,
+        model: SummarizationModel,
+        objectives: Sequence[Objective],
+        accelerator: Accelerator,
     ) -> None:
-        self.run, self.model, self.accelerator = run, model, accelerator
+        self.settings, self.model, self.accelerator = settings, model, accelerator
         self._objectives = list(objectives)
         names = [objective.name for objective in objectives]
         if len(set(names)) != len(names):
@@ -83,7 +87,7 @@ class UpdateStep:
             return self.model(batch, context=context)
 
     def _autocast(self) -> torch.autocast:
-        low = self.run.training.precision == "bf16"
+        low = self.settings.precision == "bf16"
         return torch.autocast(self.accelerator.device.type, torch.bfloat16, enabled=low)
 
     def _terms_of(self, output: ModelOutput, batch: TrainingBatch, context: UpdateContext) -> list[Term]:
@@ -136,7 +140,7 @@ class UpdateStep:
         if counts is None:
             counts = self._divisors(figures[size : 2 * size])
             torch._foreach_div_([p.grad for p in self._parameters if p.grad is not None], counts[0])
-        norm = clip_gradients(self._parameters, self.run.training.clip_norm)
+        norm = clip_gradients(self._parameters, self.settings.clip_norm)
         # the one moment of an update at which the host waits for the device
         own = torch.stack([norm.detach(), *observed.values()]).float()
         numbers = torch.cat([figures[:size] / counts, own, figures[2 * size :]]).tolist()
@@ -161,19 +165,19 @@ class UpdateStep:
     def _ready(self, batch: TrainingBatch, update: int, *, last: bool) -> Ready:
         """The batch on the device, and what the update wants of model and objectives: the scheduled-sampling mask, a
         seed for noise of the model's own, whether the log looks, and what the objectives want."""
-        training, device = self.run.training, self.accelerator.device
+        settings, device = self.settings, self.accelerator.device
         mask = forced_mask(
-            training.teacher_forcing,
+            settings.teacher_forcing,
             (batch.target_ids.shape[0], batch.target_ids.shape[1]),
-            seed=training.seed,
+            seed=settings.seed,
             update=update,
             examples=batch.indices,
         )
         batch = batch.to(device, non_blocking=True)
         context = UpdateContext(
             forced_mask=None if mask is None else mask.to(device, non_blocking=True),
-            noise_seed=noise_seed(training.seed, update),
-            observe=last and (update + 1) % training.log_every == 0,
+            noise_seed=noise_seed(settings.seed, update),
+            observe=last and (update + 1) % settings.log_every == 0,
         )
         for objective in self.active:
             context = objective.wants(batch, context)

@@ -108,7 +108,7 @@ def test_norms_of_the_correlational_part() -> None:
 
 @pytest.mark.parametrize("self_transfer", TRANSFERS)
 def test_semantic_correlation(self_transfer: Any) -> None:
-    """b.6: zero the padding and where mass may not go, then rows to one; zero and keep are not rescaled."""
+    """Zero the padding and where mass may not go, then rows to one; zero and keep are not rescaled."""
     attention = attention_of()
     found = semantic_correlation(attention, MASK, IDS, self_transfer)
     for b in range(B):

@@ -70,7 +70,7 @@ def test_parity_with_the_cells_of_torch(cell: str, torch_cell: type[nn.RNNCellBa
 @pytest.mark.parametrize("bidirectional", [False, True])
 @pytest.mark.parametrize("cell", ["lstm", "gru"])
 def test_padding_does_not_exist(cell: str, bidirectional: bool) -> None:
-    """The backward direction starts at the last real token; outputs at padding are zero (c.28)."""
+    """The backward direction starts at the last real token; outputs at padding are zero."""
     layer = layer_of(cell, bidirectional=bidirectional)
     inputs, lengths = rand(B, T, E), [T, 3, 1]
     mask = torch.arange(T) < torch.tensor(lengths)[:, None]

@@ -27,7 +27,8 @@ def count(row: str, **changes: Any) -> int:
 
 
 def test_parameter_counts_of_see_et_al() -> None:
-    """c.50: 21,499,600, +1,153 for the pointer, +512 for coverage; torch's second LSTM biases would add 3,072."""
+    """21,499,600, +1,153 for the pointer, +512 for coverage (docs/headline_writer.md); torch's second LSTM biases would
+    add 3,072."""
     assert count("bilstm-attention-tf") == 21_499_600
     assert count("pointer-generator") == 21_499_600 + 1_153
     assert count("pointer-generator-coverage") == 21_499_600 + 1_153 + 512

@@ -132,7 +132,7 @@ def test_bigrams_do_not_reach_over_the_cut() -> None:
     assert (found.m1.tolist(), found.m2.tolist(), found.ml.tolist()) == ([3], [1], [2])
 
 
-def test_ceilings_are_those_of_the_specification() -> None:
+def test_scores_are_cut_at_the_ceilings() -> None:
     key = ScoreKey.of((Fraction(1), Fraction(1), Fraction(1)), Shape())
     assert key.score(32, 0, 0) == key.score(0, 0, 32) == Fraction(2, 5)
     assert key.score(0, 31, 0) == Fraction(62, 158)
