@@ -1,4 +1,4 @@
-"""Files and folders that appear whole, and folders that one process at a time works in.
+"""Files and folders that appear whole, and those that one process at a time works in.
 
 What is written stands beside its place until it is complete: a file as ``.NAME.partial``, a folder as
 ``.NAME.XXXXXXXX.partial``. Whoever writes a folder holds an advisory lock on it, and the kernel frees the lock when the
@@ -44,27 +44,47 @@ def only_here(folder: Path) -> Iterator[None]:
     """
     made = not folder.exists()
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / LOCK
-    handle = _hold_file(path)
     try:
-        yield
+        with _held_by(folder / LOCK, folder):
+            yield
     finally:
-        path.unlink(missing_ok=True)
-        _release(handle)
         if made:
             with suppress(OSError):  # something is in it
                 folder.rmdir()
 
 
-def _hold_file(path: Path) -> int:
+@contextmanager
+def only_writer(path: Path) -> Iterator[None]:
+    """Hold the file ``path``, there or not yet, until the block ends or the process dies; its folder is made.
+
+    The lock is on ``.NAME.lock`` beside it, which goes away again.
+
+    Raises:
+        FolderInUseError: another process, or another block of this one, holds it.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with _held_by(path.with_name(f".{path.name}{LOCK}"), path):
+        yield
+
+
+@contextmanager
+def _held_by(lock: Path, what: Path) -> Iterator[None]:
+    handle = _hold_file(lock, what)
+    try:
+        yield
+    finally:
+        lock.unlink(missing_ok=True)
+        _release(handle)
+
+
+def _hold_file(path: Path, what: Path) -> int:
     while True:
         handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
         if _lock(handle) is False:
             holder = os.read(handle, 200).decode(errors="replace") or "another process"
             os.close(handle)
-            raise FolderInUseError(
-                f"{path.parent} is in use by {holder}; wait until that is done, or choose another folder."
-            )
+            kind = "folder" if what.is_dir() else "file"
+            raise FolderInUseError(f"{what} is in use by {holder}; wait until that is done, or choose another {kind}.")
         _held.add(handle)
         if _is_at(handle, path):
             os.ftruncate(handle, 0)

@@ -1,4 +1,4 @@
-"""Every command that goes on with what it finds in a folder works there alone."""
+"""Every command that goes on with what it finds in a folder or file works there alone."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from laconic.cli.main import main
-from laconic.files import only_here
+from laconic.files import only_here, only_writer
 
 
 @pytest.fixture
@@ -53,3 +53,23 @@ def test_the_second_one_is_told(
     assert said.startswith(f"laconic: {out} is in use by process ")
     assert said.count("\n") == 1
     assert not out.exists()
+
+
+@pytest.mark.parametrize(
+    ("command", "held"),
+    [
+        (["summarize", "lead-1", "{pairs}", "--output", "{out}/a.jsonl"], "a.jsonl"),
+        (["evaluate", "lead-1", "--data", "{pairs}", "--output", "{out}"], "lead-1.predictions.jsonl.partial"),
+    ],
+)
+def test_one_process_writes_a_file(
+    command: list[str], held: str, pairs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    arguments = ["--quiet", *(part.format(pairs=pairs, out=out) for part in command)]
+    with only_writer(out / held):
+        assert main(arguments) == 1
+        assert [path.name for path in out.iterdir()] == [f".{held}.lock"]
+    assert f"{held} is in use by process " in capsys.readouterr().err
+    assert main(arguments) == 0
+    assert not list(out.glob(".*"))

@@ -1,4 +1,4 @@
-"""Files and folders that appear whole, and the lock on a folder."""
+"""Files and folders that appear whole, and the locks on them."""
 
 from __future__ import annotations
 
@@ -11,12 +11,21 @@ from pathlib import Path
 import pytest
 
 from laconic.errors import FolderInUseError
-from laconic.files import LOCK, only_here, part_of, put_back, remove_leftovers, replacing_folder, write_text
+from laconic.files import (
+    LOCK,
+    only_here,
+    only_writer,
+    part_of,
+    put_back,
+    remove_leftovers,
+    replacing_folder,
+    write_text,
+)
 
 DIE_HOLDING = """
 import os, signal, sys
 from pathlib import Path
-from laconic.files import only_here, replacing_folder
+from laconic.files import only_here, only_writer, replacing_folder
 with {what}(Path(sys.argv[1])) as draft:
     if draft is not None:
         (draft / "half").write_text("x")
@@ -46,6 +55,18 @@ def test_a_folder_is_held_by_one(tmp_path: Path) -> None:
     with only_here(tmp_path), pytest.raises(FolderInUseError), only_here(tmp_path):
         pass
     assert not list(tmp_path.iterdir())
+
+
+def test_a_file_has_one_writer(tmp_path: Path) -> None:
+    path, neighbour = tmp_path / "new" / "a.jsonl", tmp_path / "new" / "b.jsonl"
+    process = other("only_writer", path, "wait")
+    told = rf"a.jsonl is in use by process {process.pid} on \S+; wait until that is done, or choose another file\."
+    with only_writer(neighbour), pytest.raises(FolderInUseError, match=told), only_writer(path):
+        pass
+    process.communicate("")
+    with only_writer(path):
+        path.touch()
+    assert [found.name for found in path.parent.iterdir()] == ["a.jsonl"]
 
 
 def test_the_lock_dies_with_its_process(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from laconic.cli.inputs import count_lines, documents_of, is_records, model_and_
 from laconic.cli.options import BatchSize, DecodingOptions, Device, DocumentOptions, TrustCode, with_groups
 from laconic.cli.output import note, progress, show_summaries
 from laconic.errors import ConfigError, DataError, LaconicError
-from laconic.files import write_text
+from laconic.files import only_writer, write_text
 from laconic.systems.bulk import BulkJob, Lines, Request, lines_of, windows_of
 from laconic.text.control import safe_print as print
 from laconic.types import Record
@@ -158,6 +158,12 @@ def write_lines(lines: Lines, window: int, records: Iterable[Record], output: Pa
             for line in lines(windows_of(records, window), bar.advance):
                 print(line, flush=True)
         return
+    with only_writer(output):
+        _continue(lines, window, records, output, total)
+
+
+def _continue(lines: Lines, window: int, records: Iterable[Record], output: Path, total: int | None) -> None:
+    """Go on with what an earlier run left beside ``output``, and give the file its name."""
     draft = partial_name(output)
     done = kept_ids(output, draft)
     stream = iter(records)

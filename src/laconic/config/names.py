@@ -21,7 +21,7 @@ from contextvars import ContextVar
 from typing import Any
 
 from laconic.config.base import ConfigBase, validate
-from laconic.config.schema import RunConfig
+from laconic.config.schema import OptimizerConfig, RunConfig
 from laconic.errors import ConfigError, missing_package, unknown_choice
 
 Table = Mapping[str, str]
@@ -180,10 +180,11 @@ def check_run(run: RunConfig) -> dict[str, list[ConfigBase]]:
 
     Raises:
         ConfigError: a component or a way of scoring is unknown, or one of its options is; an objective would never
-            have anything to act on.
+            have anything to act on; the optimizer does not read an option that was changed.
     """
     model, config = parse("model", MODELS, run.model)
     objectives = [parse("objective", OBJECTIVES, spec) for spec in run.objectives]
+    _check_optimizer(run.training.optimizer)
     _check_phases(run, {cls.name: config for cls, config in objectives})
     scoring = {"type": "rouge", "profile": run.evaluation.profile, "rouge": run.evaluation.rouge}
     parts: dict[str, tuple[str, Table]] = {key: (kind, table) for key, kind, table in PARTS} | model.parts
@@ -209,6 +210,18 @@ def _check_objectives(run: RunConfig, found: dict[str, list[ConfigBase]]) -> Non
         if needs and needs not in fed:
             raise ConfigError(
                 f"The objective '{spec['type']}' needs {getattr(section, 'remedy', needs)}, or leave the objective out."
+            )
+
+
+def _check_optimizer(config: OptimizerConfig) -> None:
+    """Nothing is set that the optimizer does not read. Folders hold every option: those at their defaults are nobody's
+    wish."""
+    for option, readers in config.own.items():
+        default = OptimizerConfig.model_fields[option].default
+        if config.type not in readers and getattr(config, option) != default:
+            raise ConfigError(
+                f"training.optimizer.{option} does nothing with {config.type}, it is an option of "
+                f"{' and '.join(readers)}: leave it out, or set training.optimizer.type."
             )
 
 

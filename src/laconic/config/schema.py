@@ -6,6 +6,7 @@ a ``type``; the class's own ``Config`` validates the rest when it is built (`lac
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
@@ -65,9 +66,17 @@ class RateConfig(ConfigBase):
 class OptimizerConfig(ConfigBase):
     """``adam``, ``adamw``, ``adagrad``, ``adadelta`` or ``sgd`` with torch's own options.
 
-    ``rho`` is Adadelta's decay (torch's own default is 0.9); the usual Adadelta has learning rate 1.0.
+    ``rho`` is Adadelta's decay (torch's own default is 0.9); the usual Adadelta has learning rate 1.0. ``own`` are the
+    options that only some of them read.
     """
 
+    own: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "betas": ("adam", "adamw"),
+        "epsilon": ("adam", "adamw", "adagrad", "adadelta"),
+        "initial_accumulator": ("adagrad",),
+        "momentum": ("sgd",),
+        "rho": ("adadelta",),
+    }
     type: Literal["adam", "adamw", "adagrad", "adadelta", "sgd"] = "adam"
     learning_rate: float = Field(1e-3, gt=0, le=1000)
     weight_decay: float = Field(0.0, ge=0, le=1)

@@ -6,9 +6,11 @@ import hashlib
 import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Self, TextIO
 
+from laconic.files import only_writer
 from laconic.types import Record, Summary, references_of
 
 
@@ -45,14 +47,18 @@ class Journal:
 
     A line that a crash cut short is dropped, and so is all of a file that does not begin with ``header``: its first
     line, where there is one, says what the others are of. Without ``path`` lines are kept in memory only.
+
+    Raises:
+        FolderInUseError: another process writes this file.
     """
 
     def __init__(self, path: Path | None, header: Mapping[str, Any] | None = None) -> None:
         self.lines: list[dict[str, Any]] = []
         self._file: TextIO | None = None
+        self._alone = ExitStack()
         if path is None:
             return
-        path.parent.mkdir(parents=True, exist_ok=True)
+        self._alone.enter_context(only_writer(path))
         kept = [] if header is None else [json.dumps(header).encode() + b"\n"]
         old = path.read_bytes().splitlines(keepends=True) if path.is_file() else []
         for raw in old[len(kept) :] if old[: len(kept)] == kept else []:
@@ -70,6 +76,7 @@ class Journal:
     def __exit__(self, *_: object) -> None:
         if self._file is not None:
             self._file.close()
+        self._alone.close()
 
     def add(self, lines: Iterable[Mapping[str, Any]]) -> None:
         """Append them."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from laconic.evaluation.predictions import Journal, as_lines, fingerprint, predi
 from laconic.evaluation.systems import Contender
 from laconic.files import write_text
 from laconic.metrics.rouge import RougeResult
-from laconic.metrics.scoring import RunScoring, Shown, score_texts, scoring
+from laconic.metrics.scoring import RunScoring, Scoring, Shown, score_texts, scoring
 from laconic.summarizer import WINDOW_BATCHES
 from laconic.systems.extractive import Progress
 from laconic.text.unknown import restore_numbers
@@ -31,19 +31,15 @@ Watch = Callable[[Record, Summary], object]  # is shown what the system writes
 
 @dataclass(frozen=True, slots=True)
 class EvaluationOptions:
-    """``rouge`` are options of `laconic.rouge`, ``shown`` the figure of it that counts, ``flags`` how they are quoted
-    (`laconic.metrics.scoring`); ``batch_size`` is the number of records decoded at once. With ``restore_numbers``
-    what the system wrote as ``##`` is a number of the document before scoring; predictions stay as they were written.
-    ``by_sentence``: ROUGE reads one sentence a line (`laconic.metrics.scoring.score_texts`).
+    """``kinds`` of ROUGE, counted as ``scoring`` says; ``batch_size`` is the number of records decoded at once. With
+    ``restore_numbers`` what the system wrote as ``##`` is a number of the document before scoring; predictions stay as
+    they were written.
     """
 
     kinds: tuple[str, ...] = ("1", "2", "L")
-    rouge: Mapping[str, Any] = field(default_factory=dict)
+    scoring: Scoring = field(default_factory=Scoring)
     batch_size: int = 32
-    shown: Shown = "f"
-    flags: str = ""
     restore_numbers: bool = False
-    by_sentence: bool = False
 
 
 def options_of(config: EvaluationConfig, **rouge: Any) -> EvaluationOptions:
@@ -58,12 +54,9 @@ def options_of(config: EvaluationConfig, **rouge: Any) -> EvaluationOptions:
     kinds = way.rouge.get("kinds", EvaluationOptions().kinds)
     return EvaluationOptions(
         kinds=tuple(map(str, kinds)),
-        rouge={name: value for name, value in way.rouge.items() if name != "kinds"},
+        scoring=replace(way, rouge={name: value for name, value in way.rouge.items() if name != "kinds"}),
         batch_size=config.batch_size,
-        shown=way.shown,
-        flags=way.flags,
         restore_numbers=config.restore_numbers,
-        by_sentence=way.by_sentence,
     )
 
 
@@ -189,8 +182,9 @@ def score(
     if options.restore_numbers:
         hypotheses = [restore_numbers(text, r.document) for text, r in zip(hypotheses, records, strict=True)]
     references = [tuple(references_of(record)) for record in records]
-    asked = {"interval": True, **options.rouge}
-    found = score_texts(hypotheses, references, kinds=options.kinds, by_sentence=options.by_sentence, **asked)
+    way = options.scoring
+    asked = {"interval": True, **way.rouge}
+    found = score_texts(hypotheses, references, kinds=options.kinds, by_sentence=way.by_sentence, **asked)
     p_gens = [float(line["p_gen"]) for line in predictions if line.get("p_gen") is not None]
     measures = measure([record.document for record in records], hypotheses, references, unk_text=unk_text)
     measures |= reading_measures([line.get("reading") or {} for line in predictions])
@@ -199,15 +193,15 @@ def score(
     return EvaluationResult(
         system=name,
         records=len(records),
-        rouge={kind: _rouge_score(found, kind, options.shown) for kind in found.mean},
+        rouge={kind: _rouge_score(found, kind, way.shown) for kind in found.mean},
         measures=measures,
         signature=found.signature,
         seconds=seconds,
         per_document={
-            kind: tuple(getattr(s, options.shown) for s in scores) for kind, scores in found.per_document.items()
+            kind: tuple(getattr(s, way.shown) for s in scores) for kind, scores in found.per_document.items()
         },
-        shown=options.shown,
-        flags=options.flags,
+        shown=way.shown,
+        flags=way.flags,
     )
 
 

@@ -177,7 +177,7 @@ class CoarseToFine(AutoregressiveModel):
         documents, mask = state["documents"].tree
         output = self.attention(hidden.unflatten(0, (len(documents), -1)), state["attention"])
         context = output.context.flatten(0, 1)
-        features = final_context(context, hidden, self.merge.weight)
+        features = final_context(context, hidden, self.merge)
         result, state = self._step_output(self._head_input(features, state), None, hidden, state)
         result.details |= {name: output.aux[name].flatten(0, 1) for name in _EXPLAINS if name in output.aux}
         result.context = context
@@ -255,7 +255,7 @@ class CoarseToFine(AutoregressiveModel):
             elif keys is not None:
                 sampling.keys = noise.mixed(_DRAW + STREAMS * t, keys)
             output = self.attention(hidden.unsqueeze(1), states[is_soft], sampling)
-            feed = torch.tanh(merge(torch.cat([output.context.squeeze(1), hidden], dim=-1)))
+            feed = final_context(output.context.squeeze(1), hidden, merge)
             if keys is not None and self.config.dropout:
                 feed = feed * self._kept(keys, _FEED, t, feed)
             trace.remember(feed, output, drawn=keys is not None and not is_soft)

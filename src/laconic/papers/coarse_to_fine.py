@@ -26,6 +26,8 @@ functions follow its section 4: STANDARD, HIER, C2F, rewards and variance reduct
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
@@ -71,9 +73,9 @@ def context(weights: Tensor, states: Tensor) -> Tensor:
     return torch.bmm(weights.to(states.dtype), states)
 
 
-def final_context(context: Tensor, query: Tensor, weight: Tensor) -> Tensor:
-    """``c_t = tanh(W_2 [c~_t; h^dec_t])``: (..., H) twice, (H, 2H) -> (..., H)."""
-    return torch.tanh(torch.nn.functional.linear(torch.cat([context, query], dim=-1), weight))
+def final_context(context: Tensor, query: Tensor, merge: Callable[[Tensor], Tensor]) -> Tensor:
+    """``c_t = tanh(W_2 [c~_t; h^dec_t])``, W_2 as the function ``merge``, (..., 2H) -> (..., H): (..., H) twice."""
+    return torch.tanh(merge(torch.cat([context, query], dim=-1)))
 
 
 def log_coarse_weights(scores: Tensor, mask: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""An objective that would never have anything to act on is refused before anything is read."""
+"""An objective or an option that would never have anything to act on is refused before anything is read."""
 
 from __future__ import annotations
 
@@ -70,3 +70,28 @@ def test_another_attention_in_the_row_with_coverage(tmp_path: Path) -> None:
         train(resolve_run(recipe, "pointer-generator-coverage", "tiny", changed), tmp_path / "run")
     assert not (tmp_path / "run").exists()
     check_run(resolve_run(recipe, "pointer-generator", "tiny", changed))
+
+
+@pytest.mark.parametrize(
+    ("kind", "option", "value", "read"),
+    [
+        ("adam", "momentum", 0.9, False),
+        ("sgd", "epsilon", 1e-6, False),
+        ("adagrad", "betas", (0.5, 0.9), False),
+        ("adamw", "rho", 0.9, False),
+        ("adadelta", "initial_accumulator", 0.5, False),
+        ("adadelta", "rho", 0.9, True),
+        ("sgd", "momentum", 0.9, True),
+        ("adamw", "betas", (0.5, 0.9), True),
+        ("adam", "momentum", 0.0, True),
+    ],
+)
+def test_an_option_that_the_optimizer_does_not_read_is_refused(kind: str, option: str, value: Any, read: bool) -> None:
+    run = run_of("coverage", {"type": "seq2seq", **COVERAGE}, optimizer={"type": kind, option: value})
+    if read:
+        check_run(run)
+        return
+    with pytest.raises(
+        ConfigError, match=rf"training\.optimizer\.{option} does nothing with {kind}, it is an option of"
+    ):
+        check_run(run)

@@ -13,6 +13,7 @@ from laconic.evaluation.measures import measure
 from laconic.evaluation.run import EvaluationOptions, evaluate, score
 from laconic.evaluation.systems import Contender
 from laconic.metrics.rouge import rouge
+from laconic.metrics.scoring import Scoring
 from laconic.metrics.words import words
 from laconic.study.tables import compared, result_table
 from laconic.systems.extractive import is_method, method_spec
@@ -66,7 +67,9 @@ def test_scores_are_those_of_rouge_itself() -> None:
 
 def test_every_reference_counts() -> None:
     record = Record("one two three", "one", references=("one", "three four"))
-    result = score("x", [record], [{"summary": "three four"}], options=EvaluationOptions(rouge={"multi": "max"}))
+    result = score(
+        "x", [record], [{"summary": "three four"}], options=EvaluationOptions(scoring=Scoring({"multi": "max"}))
+    )
     assert result.rouge["1"].f == 1.0
 
 

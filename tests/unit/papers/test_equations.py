@@ -63,4 +63,6 @@ def test_the_opponents_branch_is_equations_4_to_8() -> None:
 def test_the_final_context() -> None:
     context, query, weight = rand(2, 3), rand(2, 3, seed=1), rand(3, 6, seed=2)
     expected = torch.tanh(context @ weight[:, :3].T + query @ weight[:, 3:].T)
-    torch.testing.assert_close(coarse_to_fine.final_context(context, query, weight), expected)
+    torch.testing.assert_close(
+        coarse_to_fine.final_context(context, query, lambda features: features @ weight.T), expected
+    )

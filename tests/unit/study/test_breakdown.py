@@ -24,11 +24,12 @@ RECORDS = [record(length, number) for number, length in enumerate([9, 2, 5, 2, 3
 
 def test_options_of_a_run() -> None:
     plain = options_of(EvaluationConfig())
-    assert (plain.kinds, plain.rouge, plain.shown, plain.batch_size) == (("1", "2", "L"), {}, "f", 32)
+    assert (plain.kinds, plain.scoring.rouge, plain.scoring.shown, plain.batch_size) == (("1", "2", "L"), {}, "f", 32)
     duc = options_of(EvaluationConfig(profile="duc2004", rouge={"stem": False, "kinds": ["1"]}), interval=False)
-    assert duc.shown == "recall"
+    assert duc.scoring.shown == "recall"
     assert duc.kinds == ("1",)
-    assert duc.rouge == {"profile": "rouge155", "stem": False, "multi": "average", "max_bytes": 75, "interval": False}
+    expected = {"profile": "rouge155", "stem": False, "multi": "average", "max_bytes": 75, "interval": False}
+    assert duc.scoring.rouge == expected
     with pytest.raises(ConfigError, match="Unknown ROUGE profile"):
         options_of(EvaluationConfig(profile="duc"))
 
@@ -47,10 +48,10 @@ def test_recall_is_what_counts_where_the_profile_says_so() -> None:
     _, rows, notes = result_table([result])
     assert rows[0][1].startswith("75.00")
     assert notes[0].startswith("ROUGE recall x 100")
-    assert notes[2:] == [options.flags, result.signature] == how_scored([result])
+    assert notes[2:] == [options.scoring.flags, result.signature] == how_scored([result])
     assert "-b 75" in notes[2]
     entry = compared([result])[0]
-    assert (entry["shown"], entry["flags"]) == ("recall", options.flags)
+    assert (entry["shown"], entry["flags"]) == ("recall", options.scoring.flags)
 
 
 def test_numbers_are_restored_for_scoring_only() -> None:

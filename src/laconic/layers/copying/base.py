@@ -77,6 +77,11 @@ class CopyHead(nn.Module):
     reads_captured: bool = False  # does it need `precompute`, ``HeadInput.cross`` and ``weights``? (Transformers only)
     projection: VocabularyProjection
 
+    @classmethod
+    def with_special_ids(cls, config: ConfigBase, ids: Sequence[int]) -> ConfigBase:
+        """``config`` told which ids are the tokenizer's special ones, for heads that treat them apart."""
+        return config
+
     def precompute(self, features: EncoderFeatures) -> Any:
         """What all steps of a document share, a tree of tensors with B in front, for ``CopySource.precomputed``."""
         return None
@@ -162,7 +167,7 @@ def build_copy_head(
     """The copy head that ``spec`` names; every model builds its head here.
 
     ``captured``: can the model fill `EncoderFeatures` and ``HeadInput.cross``? ``special_ids`` are the tokenizer's
-    special ids, for heads that have an option of that name and no value for it.
+    special ids (`CopyHead.with_special_ids`).
 
     Raises:
         ConfigError: the head needs captured attention and the model has none.
@@ -173,9 +178,7 @@ def build_copy_head(
             f"The copy head '{spec['type']}' reads a Transformer's attention, which this model does not have: set "
             "model.type to transformer or bart, or model.head to {type: pointer} or {type: vocabulary}."
         )
-    if getattr(config, "special_ids", ()) is None:
-        config = config.model_copy(update={"special_ids": tuple(sorted(set(special_ids)))})
-    head: CopyHead = cls(config, **context)
+    head: CopyHead = cls(cls.with_special_ids(config, special_ids), **context)
     return head
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -92,6 +93,14 @@ class CapturedHead(CopyHead):
         self.width = int(projection.weight.shape[1]) if hidden is None else hidden.in_features
         with torch.random.fork_rng(devices=[]):
             self._build()
+
+    @classmethod
+    def with_special_ids(cls, config: ConfigBase, ids: Sequence[int]) -> ConfigBase:
+        """``special_ids``, where the recipe does not say them."""
+        assert isinstance(config, CapturedConfig)
+        if config.special_ids is not None:
+            return config
+        return config.model_copy(update={"special_ids": tuple(sorted(set(ids)))})
 
     def _build(self) -> None:
         """Make the gates; subclasses add theirs."""

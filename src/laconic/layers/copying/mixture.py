@@ -103,7 +103,7 @@ def gold_mixture(
     ids: Tensor,
     words: tuple[Tensor, Tensor] | None,
 ) -> tuple[Tensor, Tensor | None]:
-    """Equation (5) of M gold words, without any (M, V) tensor that is copy_mask; and the mean of all V words' log P.
+    """Equation (5) of M gold words, without any (M, V) tensor that is kept; and the mean of all V words' log P.
 
     Args:
         hidden: (M, F) what the projection reads.
