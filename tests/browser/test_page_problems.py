@@ -110,9 +110,9 @@ def test_nothing_to_summarize_is_said(page: Any, server: Server) -> None:
 def test_a_number_out_of_range_is_said(page: Any, server: Server) -> None:
     visit(page, server)
     page.fill("#text", TEXT)
-    page.get_by_label("Beam").fill("99")
+    page.get_by_label("Search width").fill("99")
     page.click("#go")
-    assert "Beam takes a whole number from 1 to 16." in page.locator("#messages").inner_text()
+    assert "Search width takes a whole number from 1 to 16." in page.locator("#messages").inner_text()
     assert server.asked == []
 
 

@@ -81,8 +81,8 @@ def test_the_page_shows_what_the_service_says(page: Any, address: str) -> None:
 def test_the_service_says_what_does_not_fit(page: Any, address: str) -> None:
     page.goto(f"{address}#systems=tiny")
     page.wait_for_selector("body[data-ready]")
-    page.get_by_label("Longest").fill("4")
-    page.get_by_label("Shortest").fill("6")
+    page.get_by_label("Length at most").fill("4")
+    page.get_by_label("Length at least").fill("6")
     summarize(page)
     assert page.locator(".problem").inner_text()  # a sentence, whatever the server's words
     assert page.get_by_role("button", name="Try again").is_visible()

@@ -20,12 +20,18 @@ def test_a_word_lights_up_where_it_came_from(page: Any, server: Server) -> None:
     assert lit(page, "level5") == ["Thursday"]
     assert lit(page, "level2") == ["3"]  # a fifth of the weight against seven tenths; behind an emoji, too
     inspector = page.locator(".inspector").inner_text()
-    assert "copied · probability 0.60 · p_gen 0.10 · 90% of it copied" in inspector
+    assert "Thursday Copied, mostly from “Thursday”, also from “3”. How sure: 60%." in inspector
     assert "70%" in inspector
     assert page.locator(".sources q").all_inner_texts() == ["Thursday", "3"]
     page.locator("h1").hover()
     assert lit(page, "level5") == []
     assert "Point at a word" in page.locator(".inspector").inner_text()
+    word(page, "Thursday").click()
+    page.locator(".figures summary").click()
+    assert "probability 0.60 · p_gen 0.10 · 90% of it copied" in page.locator(".figures").inner_text()
+    word(page, "about").click()
+    assert "The model's own word. It looked most at" in page.locator(".inspector").inner_text()
+    assert "p_gen 0.80" in page.locator(".figures").inner_text()  # once opened, figures stay open
 
 
 def test_a_place_lights_up_the_words_that_use_it(page: Any, server: Server) -> None:
@@ -44,11 +50,45 @@ def test_a_place_lights_up_the_words_that_use_it(page: Any, server: Server) -> N
 def test_copied_generated_and_unknown_words_differ_without_their_colours(page: Any, server: Server) -> None:
     visit(page, server)
     summarize(page)
+    line = "(one) => ['Line', 'Style'].map((part) => getComputedStyle(one)['textDecoration' + part]).join(' ')"
     lines = {
-        kind: page.locator(f".words .word.{kind}").first.evaluate("(one) => getComputedStyle(one).textDecorationStyle")
+        kind: page.locator(f"{where} .word.{kind}").first.evaluate(line)
         for kind in ("copied", "generated", "unknown")
+        for where in (".legend", ".words")  # what the legend says is what the words show
     }
-    assert lines == {"copied": "solid", "generated": "dotted", "unknown": "wavy"}
+    assert lines == {"copied": "underline solid", "generated": "none solid", "unknown": "underline wavy"}
+
+
+def test_only_what_was_copied_is_underlined_in_the_text(page: Any, server: Server) -> None:
+    visit(page, server)
+    summarize(page)
+    used = lit(page, "used")
+    assert "Thursday" in used
+    own = word(page, "about")
+    own.hover()
+    looked_at = page.locator(".sources q").first.inner_text()
+    assert lit(page, "level5") == [looked_at]
+    assert looked_at not in used
+
+
+def test_each_system_says_what_it_is(page: Any, server: Server) -> None:
+    visit(page, server, "systems=pointer,first")
+    assert page.locator(".chosen-system .about").all_inner_texts() == ["What pointer does.", "What first does."]
+    summarize(page)
+    assert page.locator(".system .about").all_inner_texts() == ["What pointer does.", "What first does."]
+
+
+def test_another_system_is_asked_without_leaving_the_summaries(page: Any, server: Server) -> None:
+    page.set_viewport_size({"width": 360, "height": 740})
+    visit(page, server)
+    summarize(page)
+    page.click("text=+ Compare")
+    page.get_by_label("System 2").select_option("first")
+    wait(page, "document.querySelectorAll('.words').length === 2 && !document.body.classList.contains('busy')")
+    assert page.evaluate("document.body.dataset.state") == "reading"
+    assert page.locator(".system h2").all_inner_texts() == ["pointer", "first"]
+    assert [request["model"] for request in server.asked].count("pointer") == 1  # what was answered is not asked again
+    assert overflow(page) == 0
 
 
 def test_everything_can_be_done_from_the_keyboard(page: Any, server: Server) -> None:
@@ -116,7 +156,7 @@ def test_three_systems_stand_side_by_side(page: Any, server: Server) -> None:
     assert page.get_by_text("+ Compare").is_hidden()
     page.get_by_label("System 2").select_option("first")
     page.get_by_label("System 3").select_option("whole")
-    page.get_by_label("Beam").fill("7")
+    page.get_by_label("Search width").fill("7")
     page.get_by_label("Sentences").fill("2")
     summarize(page)
     boxes = [slot.bounding_box() for slot in page.locator(".system").all()]
@@ -179,7 +219,7 @@ def test_summary_and_link_can_be_copied_and_the_link_has_no_text(page: Any, serv
     visit(page, server)
     page.click("text=+ Compare")
     page.get_by_label("System 2").select_option("whole")
-    page.get_by_label("Longest").fill("33")
+    page.get_by_label("Length at most").fill("33")
     summarize(page)
     page.locator(".system").first.get_by_text("Copy", exact=True).click()
     page.wait_for_selector("text=Copied")
@@ -194,7 +234,7 @@ def test_summary_and_link_can_be_copied_and_the_link_has_no_text(page: Any, serv
     other.goto(link)
     other.wait_for_selector("body[data-ready]")
     assert other.get_by_label("System 2").input_value() == "whole"
-    assert other.get_by_label("Longest").input_value() == "33"
+    assert other.get_by_label("Length at most").input_value() == "33"
     assert other.locator("#text").input_value() == ""
 
 

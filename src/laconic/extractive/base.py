@@ -34,6 +34,7 @@ class Extractor:
     """
 
     Config: type[ExtractorConfig] = ExtractorConfig
+    in_short: ClassVar[str] = ""  # what it does, a sentence for people who know none of these methods
     needs_reference: ClassVar[bool] = False  # does `summarize` take ``references``?
     cuts: ClassVar[bool] = False  # may `text` end inside a sentence?
 

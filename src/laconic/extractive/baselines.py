@@ -21,12 +21,16 @@ _GAIN = 1e-12
 class Lead(Extractor):
     """The first ``sentences`` sentences."""
 
+    in_short = "Takes the first sentences of the text."
+
     def rate(self, sentences: list[str]) -> np.ndarray:
         return -np.arange(len(sentences), dtype=np.float64)
 
 
 class First(Lead):
     """FIRST of Ling and Rush 2017: the article's first sentence."""
+
+    in_short = "Takes the first sentence of the text."
 
     class Config(ExtractorConfig):
         sentences: int = Field(1, ge=1)
@@ -35,6 +39,7 @@ class First(Lead):
 class FirstWords(Extractor):
     """The document's first ``words`` blank-separated words; the last sentence is cut."""
 
+    in_short = "Takes the first words of the text, wherever they end."
     cuts = True
 
     class Config(ExtractorConfig):
@@ -51,6 +56,7 @@ class FirstWords(Extractor):
 class FirstCharacters(Extractor):
     """The document's first ``characters`` characters, blanks not counted (LCSTS's first 30)."""
 
+    in_short = "Takes the first characters of the text, wherever they end."
     cuts = True
 
     class Config(ExtractorConfig):
@@ -78,6 +84,8 @@ class Longest(Extractor):
     With ``lines`` the units are the document's lines, which in a dialogue are its utterances.
     """
 
+    in_short = "Takes the longest sentences."
+
     class Config(ExtractorConfig):
         lines: bool = True
 
@@ -103,6 +111,7 @@ class Oracle(Extractor):
     English text is compared as ROUGE-1.5.5 does with stemming; a reference without ASCII words as Unicode text.
     """
 
+    in_short = "Takes the sentences most like a summary that is given: a bound for the others."
     needs_reference = True
 
     def summarize(self, document: str | Sequence[str], references: str | Sequence[str] = ()) -> list[int]:

@@ -33,6 +33,8 @@ class ConceptIlp(Extractor):
     When not even one sentence fits, the shortest is taken.
     """
 
+    in_short = "Takes sentences that together hold the most frequent pairs of words, up to so many words."
+
     class Config(WordsConfig):
         max_words: int = Field(50, ge=1)
         concepts: Literal["skip", "adjacent"] = "skip"

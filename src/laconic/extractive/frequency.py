@@ -25,6 +25,8 @@ class Luhn(Extractor):
     ``gap``: how many insignificant words in a row end a cluster.
     """
 
+    in_short = "Takes sentences in which frequent words stand close together."
+
     class Config(WordsConfig):
         gap: int = Field(4, ge=1)
 
@@ -60,6 +62,8 @@ class Edmundson(Extractor):
 
     Weights multiply the three parts; title words that are stop words do not count.
     """
+
+    in_short = "Takes sentences with telling words or words of the title, and those that open or close the text."
 
     class Config(WordsConfig):
         bonus_words: tuple[str, ...] = ()
@@ -98,6 +102,7 @@ class SumBasic(Extractor):
     Ties go to the earlier sentence; a sentence without content words is worth nothing.
     """
 
+    in_short = "Takes sentences with the most frequent words, each worth less once it was used."
     Config = WordsConfig
 
     def pick(self, sentences: list[str]) -> Sequence[int]:
@@ -138,6 +143,7 @@ class KlSum(Extractor):
     The stemmer of the settings is not used.
     """
 
+    in_short = "Takes the sentences whose words are spread most like those of the whole text."
     Config = WordsConfig
 
     def pick(self, sentences: list[str]) -> Sequence[int]:

@@ -27,6 +27,8 @@ class LexRank(Extractor):
     Documents whose sentences share nothing keep their order.
     """
 
+    in_short = "Takes the sentences that are most like many others."
+
     class Config(WordsConfig):
         threshold: float = Field(0.1, ge=0)
         epsilon: float = Field(0.1, gt=0)
@@ -74,6 +76,8 @@ class TextRank(Extractor):
     ``damping``: probability of following an edge; ``epsilon``: where the power method stops.
     """
 
+    in_short = "Takes the sentences that share most words with others that do."
+
     class Config(WordsConfig):
         damping: float = Field(0.85, gt=0, lt=1)
         epsilon: float = Field(1e-4, gt=0)
@@ -113,6 +117,7 @@ class Reduction(Extractor):
     An edge weighs (pairs of equal content words) / (log |a| + log |b|), or nothing between one-word sentences.
     """
 
+    in_short = "Takes the sentences that share most words with all the others."
     Config = WordsConfig
 
     def rate(self, sentences: list[str]) -> np.ndarray:
@@ -140,6 +145,8 @@ class Lsa(Extractor):
 
     A document without a word keeps its order.
     """
+
+    in_short = "Takes the sentences that stand most for the text's main topics."
 
     class Config(WordsConfig):
         method: Literal["auto", "first", "gong_liu", "steinberger", "full"] = "auto"
@@ -179,6 +186,8 @@ class Lsa(Extractor):
 
 class LsaFirst(Lsa):
     """The headline paper's row: one sentence, the heaviest in the first topic."""
+
+    in_short = "Takes the sentence that stands most for the text's main topic."
 
     class Config(Lsa.Config):
         sentences: int = Field(1, ge=1)

@@ -94,6 +94,7 @@ class Served:
             name=self.name,
             kind="neural" if self.is_neural else "extractive",
             family=self.about["family"],
+            in_short=self.about["in_short"],
             copies=self.about["copies"],
             streams=self.is_neural,
             default=default,

@@ -252,6 +252,7 @@ class ModelInfo(BaseModel):
     name: str
     kind: Literal["neural", "extractive"]
     family: str = Field(description="The kind of model (`seq2seq`, `bart`, ...), or the method's name.")
+    in_short: str = Field(description="What it does, one sentence for people who do not know it.")
     copies: bool = Field(description="Can it copy words that its vocabulary lacks?")
     streams: bool = Field(description="Does `stream` give it word by word?")
     default: bool = Field(description="Is it used when a request names none?")

@@ -117,6 +117,7 @@ class ExtractiveSystem:
         """What kind of thing this is, for those who choose one: it copies sentences and has no weights."""
         return {
             "family": self._spec["type"],
+            "in_short": resolve("extractive method", EXTRACTIVE, self._spec["type"]).in_short,
             "copies": True,
             "parameters": None,
             "max_source_tokens": None,

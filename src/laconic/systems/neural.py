@@ -26,6 +26,9 @@ from laconic.search.scorers import with_word_blocking
 from laconic.systems.extractive import OnText, Progress
 from laconic.types import Hypothesis, Record, StepOutput, Summary, TokenizedText
 
+WRITES = "A trained model: writes a line of its own, word by word."
+WRITES_AND_COPIES = "A trained model: writes a line of its own, word by word, and can copy words from the text."
+
 
 class NeuralSystem:
     """A `LoadedModel` ready to decode."""
@@ -217,9 +220,11 @@ class NeuralSystem:
         memory = self.model.encode(self._collator(example).to(self.device))
         start = torch.full((1,), self.loaded.start_id, device=self.device)
         output, _ = self.model.step(start, self.model.start(memory))
+        copies = not {"p_gen", "copy_probs"}.isdisjoint(output.details)
         return {
             "family": self.loaded.run.model["type"] if self.loaded.run else type(self.model).__name__.lower(),
-            "copies": not {"p_gen", "copy_probs"}.isdisjoint(output.details),
+            "in_short": WRITES_AND_COPIES if copies else WRITES,
+            "copies": copies,
             "parameters": sum(parameter.numel() for parameter in self.model.parameters()),
             "max_source_tokens": self.text.max_source_tokens,
             "max_summary_tokens": self.model.max_target_tokens,

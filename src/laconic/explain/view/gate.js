@@ -25,22 +25,28 @@ export function gateCurve(view, onpoint) {
   ]);
   const line = svg("polyline", { class: "line", points: words.map((word, i) => `${x(i)},${y(word.pGen)}`).join(" ") });
   const points = words.flatMap((word, i) => [
-    svg(
-      "circle",
-      { class: `dot ${word.kind}`, cx: x(i), cy: y(word.pGen), r: 4.5, data: { word: word.index } },
-      svg("title", {}, `${word.text}: p_gen ${word.pGen.toFixed(3)}`),
-    ),
+    svg("circle", { class: `dot ${word.kind}`, cx: x(i), cy: y(word.pGen), r: 4.5 }),
     svg("text", { class: `tick label ${word.kind}`, transform: `translate(${x(i) - 3} ${LOW + 20}) rotate(38)` }, shortened(word.text, 12)),
   ]);
+  // A finger needs more than a dot: the whole column of a word answers.
+  const columns = words.map((word, i) =>
+    svg(
+      "rect",
+      { class: "hit", x: x(i) - STEP / 2, y: 0, width: STEP, height: HEIGHT, data: { word: word.index } },
+      svg("title", {}, `${word.text}: p_gen ${word.pGen.toFixed(3)}`),
+    ),
+  );
   const labelled = { class: "gate", width, height: HEIGHT, viewBox: `0 0 ${width} ${HEIGHT}`, role: "img" };
   const said = words.map((word) => `${word.text} ${word.pGen.toFixed(2)}`).join(", ");
-  const picture = svg("svg", { ...labelled, "aria-label": `p_gen of each word: ${said}` }, ...grid, line, ...points);
-  picture.addEventListener("pointerover", (event) => onpoint(event.target.dataset.word ? Number(event.target.dataset.word) : null));
-  picture.addEventListener("pointerleave", () => onpoint(null));
+  const picture = svg("svg", { ...labelled, "aria-label": `p_gen of each word: ${said}` }, ...grid, line, ...points, ...columns);
+  const wordAt = (event) => onpoint(event.target.dataset.word ? Number(event.target.dataset.word) : null);
+  picture.addEventListener("pointerover", wordAt);
+  picture.addEventListener("click", wordAt);
+  picture.addEventListener("pointerleave", (event) => event.pointerType !== "touch" && onpoint(null));
   return h(
     "figure",
     { class: "chart-block" },
-    h("figcaption", {}, h("b", {}, "p_gen"), " of each word. At 1 the model writes its own word, at 0 it points into the document."),
+    h("figcaption", {}, h("b", {}, "Own word or copy (p_gen)"), ": at 1 the model writes its own word, at 0 it copies from the text."),
     h("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": "p_gen curve" }, picture),
   );
 }

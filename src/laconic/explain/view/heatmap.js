@@ -38,7 +38,7 @@ export class HeatMap {
       this.canvas,
     );
     this.names = h("div", { class: "heat-names", "aria-hidden": "true" }, ...words.map((word) => h("span", { class: word.kind }, shortened(word.text, 18))));
-    this.readout = h("p", { class: "readout", "aria-live": "polite" }, "Point at a cell, or move with the arrow keys; + and − zoom.");
+    this.readout = h("p", { class: "readout", "aria-live": "polite" }, "Point at a cell or tap it, or move with the arrow keys; + and − zoom.");
     this.element = h("figure", { class: "chart-block heat" }, this.caption(), h("div", { class: "heat-body" }, this.names, this.scroller), this.readout);
     this.listen();
   }
@@ -73,8 +73,9 @@ export class HeatMap {
   listen() {
     new ResizeObserver(() => this.layout()).observe(this.scroller);
     this.scroller.addEventListener("scroll", () => this.later(), { passive: true });
-    this.scroller.addEventListener("pointermove", (event) => this.point(this.cellAt(event)));
-    this.scroller.addEventListener("pointerleave", () => this.point(null));
+    this.scroller.addEventListener("pointermove", (event) => event.pointerType !== "touch" && this.point(this.cellAt(event)));
+    this.scroller.addEventListener("pointerleave", (event) => event.pointerType !== "touch" && this.point(null));
+    this.scroller.addEventListener("click", (event) => this.point(this.cellAt(event))); // a finger scrolls, and points by a tap
     this.scroller.addEventListener("keydown", (event) => this.key(event));
     const repaint = () => (this.canvas.isConnected ? this.draw() : document.removeEventListener("laconic-theme", repaint));
     document.addEventListener("laconic-theme", repaint);

@@ -51,7 +51,7 @@ export class Panel {
     const place = (one) => order.findIndex((other) => other.contains(one.element));
     this.views = [...this.views, view].sort((a, b) => place(a) - place(b)); // however they arrive
     this.places = null;
-    this.document.markUsed(this.usedPlaces());
+    this.document.markUsed(this.copiedPlaces());
     const ends = this.views.map((one) => one.view.readTo);
     this.unread.hidden = ends.includes(null); // some system read everything
     this.document.dim(this.unread.hidden ? null : Math.max(...ends));
@@ -68,6 +68,11 @@ export class Panel {
     }
     this.places = [...found.values()].sort((a, b) => a.start - b.start || a.end - b.end);
     return this.places;
+  }
+
+  /** The places that words were copied from: what stays marked while nothing is pointed at. */
+  copiedPlaces() {
+    return this.views.flatMap(({ view }) => view.words.filter((word) => word.kind === "copied").flatMap((word) => word.sources));
   }
 
   // ------------------------------------------------------------------ from words to places
@@ -88,6 +93,7 @@ export class Panel {
     view.choose(index);
     this.document.light(view.view.words[index].sources);
     this.document.point(null);
+    this.document.element.classList.add("in-hand");
   }
 
   /** Back to the pinned word, or to nothing. */
@@ -99,6 +105,7 @@ export class Panel {
     }
     this.document.light([]);
     this.document.point(null);
+    this.document.element.classList.remove("in-hand");
     this.status.textContent = "";
   }
 

@@ -4,7 +4,7 @@
  * Everything but `summary` may be missing: an older record, or one asked for without explanation, is shown as far
  * as it goes. All positions are UTF-16 units afterwards.
  */
-import { Offsets } from "./text.js";
+import { Offsets, percent, probability, shortened } from "./text.js";
 
 const MAPS = { p_co: "Correlational copying P_co", p_final: "Copying P_final" };
 const FIGURES = { copy_attention_gate: "g", copy_semantic_gate: "u", copied_from_specials: "on special tokens", opponent_log_prob: "log P_o" };
@@ -98,7 +98,7 @@ function readTo(record, offsets) {
   return offsets.toUnits(record.source_offsets.reduce((most, [, end]) => Math.max(most, end), 0));
 }
 
-/** One line about a summary: words copied, score, what was read. @param {View} view @returns {string[]} */
+/** One line about a summary: words copied, how sure, what was read. @param {View} view @returns {string[]} */
 export function facts(view) {
   const { raw, words } = view;
   const parts = [];
@@ -106,10 +106,37 @@ export function facts(view) {
   const { checked, unsupported } = raw.support ?? {};
   const claims = ["name", "number", "date"].reduce((sum, kind) => sum + (checked?.[kind] ?? 0), 0);
   if (claims) parts.push(`${claims - unsupported.length} of ${claims} names, numbers and dates in the document`);
-  if (raw.confidence != null && !raw.declined) parts.push(`confidence ${Number(raw.confidence).toFixed(2)}`);
-  if (raw.log_prob) parts.push(`score ${Number(raw.score).toFixed(2)}`);
+  if (raw.confidence != null && !raw.declined) parts.push(`how sure: ${percent(Number(raw.confidence))}`);
   if (raw.reading) parts.push(`read ${raw.reading.chunks_read.toLocaleString("en")} of ${raw.reading.chunks.toLocaleString("en")} chunks`);
   if (raw.truncated) parts.push(`${raw.reading ? "given" : "read"} the first ${raw.tokens_read.toLocaleString("en")} of ${raw.tokens_given.toLocaleString("en")} tokens`);
   if (raw.finished === false) parts.push("cut at the length limit");
   return parts;
+}
+
+/**
+ * Where a word came from, in words.
+ * @param {Word} word
+ * @returns {string}
+ */
+export function origin(word) {
+  const [first, second] = [...new Set(word.sources.map((source) => shortened(source.text, 40)))].map((text) => `“${text}”`);
+  if (isExtract(word)) return "Taken from the text as it stands.";
+  if (word.kind === "copied") {
+    if (!first) return "Copied.";
+    return second ? `Copied, mostly from ${first}, also from ${second}.` : `Copied from ${first}.`;
+  }
+  const kind = word.kind === "unknown" ? "A word that the model does not know." : "The model's own word.";
+  if (!first) return kind;
+  return `${kind} It looked most at ${first}${second ? `, then at ${second}` : ""}.`;
+}
+
+/** Does the word stand there because its sentence was taken whole? @param {Word} word */
+export function isExtract(word) {
+  return word.kind === "copied" && word.pGen === null && word.probability === 1;
+}
+
+/** What a model says of a word, for those who know the letters. @param {Word} word @returns {string[]} */
+export function figuresOf(word) {
+  const gate = word.pGen === null ? [] : [`p_gen ${word.pGen.toFixed(2)}`, `${percent(word.copyShare)} of it copied`];
+  return [`probability ${probability(word.probability)}`, ...gate, ...word.figures];
 }

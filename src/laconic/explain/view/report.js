@@ -19,7 +19,7 @@ function mount(group) {
   if (!text) panel.reading.remove();
   for (const record of data.records) {
     const copy = copyButton(() => record.summary, "Copy");
-    const slot = panel.addSystem(h("header", {}, h("h4", {}, record.model || "summary"), copy));
+    const slot = panel.addSystem(h("header", {}, h("h3", {}, record.model || "summary"), copy));
     panel.show(slot, record);
   }
   for (const reference of plain.querySelectorAll(".reference")) panel.addSystem().replaceWith(reference);

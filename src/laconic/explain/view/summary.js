@@ -1,10 +1,10 @@
 /** One system's summary: its words, coloured by where they came from, and below it what is known of the word in hand. */
 import { button, freshId, h } from "./dom.js";
-import { facts } from "./record.js";
-import { percent, probability, shortened } from "./text.js";
+import { facts, figuresOf, isExtract, origin } from "./record.js";
+import { percent, shortened } from "./text.js";
 
-const KINDS = { copied: "copied", generated: "generated", unknown: "unknown to its vocabulary" };
 const HINT = "Point at a word, or move with the arrow keys, to see where it came from.";
+const TOUCH_HINT = "Tap a word to see where it came from.";
 const LONG = 150; // words, from which on a summary beside others scrolls in a frame of its own
 const NO_WORDS = "This summary came without an explanation.";
 
@@ -22,8 +22,8 @@ export class SummaryView {
     /** Told the word that was chosen by focus or tap, or null on Escape. */
     this.onpin = (/** @type {number|null} */ _index) => {};
     this.inspector = h("div", { class: "inspector", id: freshId("inspector"), "aria-live": "polite" });
-    const allCopied = view.words.length > 0 && view.words.every((word) => word.kind === "copied");
-    const classes = ["words", allCopied ? "all-copied" : "", view.words.length > LONG ? "long" : ""];
+    const extract = view.words.length > 0 && view.words.every(isExtract);
+    const classes = ["words", extract ? "extract" : "", view.words.length > LONG ? "long" : ""];
     this.text = h("p", { class: classes.filter(Boolean).join(" ") }, ...this.parts());
     this.warnings = this.warningList();
     const others = view.newWords.length ? h("div", { class: "quiet" }, `Other words that are not there: ${view.newWords.join(", ")}`) : null;
@@ -164,17 +164,20 @@ export class SummaryView {
 
   /** @param {import("./record.js").Word|null} word */
   inspect(word) {
+    this.inspector.classList.toggle("waiting", !word);
     if (!word) {
-      this.inspector.replaceChildren(h("p", { class: "quiet" }, this.view.words.length ? HINT : NO_WORDS));
+      const hint = matchMedia("(hover: none)").matches ? TOUCH_HINT : HINT;
+      this.inspector.replaceChildren(h("p", { class: "quiet" }, this.view.words.length ? hint : NO_WORDS));
       return;
     }
-    const known = [KINDS[word.kind], `probability ${probability(word.probability)}`];
-    if (word.pGen !== null) known.push(`p_gen ${word.pGen.toFixed(2)}`, `${percent(word.copyShare)} of it copied`);
-    known.push(...word.figures);
-    const from = word.kind === "copied" ? "Copied from" : "The model looked at";
-    const title = h("p", { class: "known" }, h("b", {}, word.text), ` ${known.join(" · ")}`);
-    this.inspector.replaceChildren(title);
-    if (!word.sources.length) return;
+    const sure = isExtract(word) ? "" : ` How sure: ${percent(word.probability)}.`;
+    this.inspector.replaceChildren(h("p", { class: "known" }, h("b", {}, word.text), ` ${origin(word)}${sure}`));
+    if (word.sources.length > 1) this.inspector.append(this.sourceList(word));
+    if (!isExtract(word)) this.inspector.append(this.figures(word));
+  }
+
+  /** The places a word came from, or that were looked at for it, with their shares. */
+  sourceList(word) {
     const bar = (weight) => {
       const filled = h("i", {});
       filled.style.width = percent(Math.min(1, weight));
@@ -182,7 +185,15 @@ export class SummaryView {
     };
     const place = (source) =>
       h("li", {}, bar(source.weight), h("span", { class: "weight" }, percent(source.weight)), h("q", {}, shortened(source.text, 60)));
-    this.inspector.append(h("p", { class: "offscreen" }, from), h("ol", { class: "sources", "aria-label": from }, ...word.sources.map(place)));
+    const from = word.kind === "copied" ? "Copied from" : "The model looked at";
+    return h("ol", { class: "sources", "aria-label": from }, ...word.sources.map(place));
+  }
+
+  /** The figures behind the words, folded away; once opened they stay open from word to word. */
+  figures(word) {
+    const details = h("details", { class: "figures", open: this.figuresOpen ?? false }, h("summary", {}, "Figures"), figuresOf(word).join(" · "));
+    details.addEventListener("toggle", () => details.isConnected && (this.figuresOpen = details.open));
+    return details;
   }
 }
 

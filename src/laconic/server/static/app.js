@@ -85,7 +85,11 @@ function submit() {
   showMessage("");
   summarized = text;
   setState("reading");
-  return results.run(text, settings.chosen.map((model) => ({ model, options: settings.optionsOf(model) })));
+  return results.run(text, asked());
+}
+
+function asked() {
+  return settings.chosen.map((model) => ({ model, options: settings.optionsOf(model), about: settings.about(model) }));
 }
 
 function write(text) {
@@ -115,6 +119,8 @@ addEventListener("keydown", (event) => {
   if (event.key === "Enter" && (event.ctrlKey || event.metaKey) && !go.disabled) submit();
   if (event.key === "Escape" && document.body.classList.contains("busy")) results.cancel();
 });
+settings.onsystems = () => document.body.dataset.state === "reading" && results.run(summarized, asked(), { keep: true });
+for (const part of ["options", "legend"]) at(part).open = innerWidth >= 860; // a phone has no room for what is rarely needed
 setState("writing");
 await load();
 document.body.dataset.ready = "";

@@ -15,18 +15,22 @@ export class Results {
     Object.assign(this, { place, say, onunauthorized, onbusy, onedit });
     this.panel = null;
     this.running = new Set();
+    /** @type {Map<string, Object>} the records of this text, by what was asked */
+    this.answers = new Map();
   }
 
   /**
    * Ask all systems at once; each shows up when it is ready.
    * @param {string} text
-   * @param {{model: string, options: Object}[]} systems
+   * @param {{model: string, options: Object, about: string}[]} systems
+   * @param {{keep?: boolean}} [how] `keep`: do not ask again what was answered already
    */
-  async run(text, systems) {
+  async run(text, systems, { keep = false } = {}) {
     this.cancel();
+    if (!keep) this.answers.clear();
     this.panel?.close();
     this.panel = new Panel(text, { chartsOpen: systems.length === 1 && innerWidth >= 860 });
-    const title = h("h4", {}, "Your text ", h("span", { class: "quiet" }, counted(countWords(text), "word")));
+    const title = h("h2", {}, "Your text ", h("span", { class: "quiet" }, counted(countWords(text), "word")));
     this.panel.reading.prepend(h("header", { class: "text-head" }, title, button("Edit", this.onedit, { "aria-label": "Edit the text" })));
     this.place.replaceChildren(this.panel.element);
     this.say(`Summarizing with ${systems.map(({ model }) => model).join(", ")}.`);
@@ -35,6 +39,9 @@ export class Results {
 
   async ask(text, system, slot) {
     const { panel } = this;
+    const asked = JSON.stringify([system.model, system.options]);
+    const known = this.answers.get(asked);
+    if (known) return this.show(slot, known, text, system.about);
     const control = new AbortController();
     const stop = this.showProgress(slot, system.model);
     this.running.add(control);
@@ -42,7 +49,9 @@ export class Results {
     try {
       const record = await summarize({ ...system, document: text }, control.signal);
       stop();
-      if (panel === this.panel) this.show(slot, record, text);
+      if (panel !== this.panel) return;
+      this.answers.set(asked, record);
+      this.show(slot, record, text, system.about);
     } catch (error) {
       stop();
       if (panel === this.panel) this.showProblem(slot, error, system, text);
@@ -58,7 +67,7 @@ export class Results {
   }
 
   header(model, ...tools) {
-    return h("header", {}, h("h4", {}, model), ...tools);
+    return h("header", {}, h("h2", {}, model), ...tools);
   }
 
   /** @returns {() => void} ends the showing */
@@ -71,13 +80,13 @@ export class Results {
     return () => clearInterval(timer);
   }
 
-  show(slot, record, text) {
+  show(slot, record, text, about) {
     const copy = copyButton(() => record.summary, "Copy");
     const save = button("JSON", () => download(`laconic-${record.model}.jsonl`, { ...record, document: text }), {
       title: "Download the record; laconic explain stored FILE --html shows it again",
       "aria-label": `Download the record of ${record.model} as JSON`,
     });
-    slot.replaceChildren(this.header(record.model, copy, save));
+    slot.replaceChildren(this.header(record.model, copy, save), h("p", { class: "about quiet" }, about));
     const view = this.panel.show(slot, record);
     this.say(this.panel.describe(view));
   }

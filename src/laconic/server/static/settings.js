@@ -7,10 +7,10 @@ import { button, h } from "./view/dom.js";
 const MOST = 3;
 /** Options of the service that the page offers; each is sent to the systems that have it. */
 const NUMBERS = [
-  { key: "min_length", label: "Shortest", unit: "tokens" },
-  { key: "max_length", label: "Longest", unit: "tokens" },
-  { key: "beam_size", label: "Beam", unit: "hypotheses" },
-  { key: "sentences", label: "Sentences", unit: "sentences" },
+  { key: "min_length", label: "Length at least", meaning: "The shortest line that a model may write, in tokens (a word has one or two)." },
+  { key: "max_length", label: "Length at most", meaning: "The longest line that a model may write, in tokens (a word has one or two)." },
+  { key: "beam_size", label: "Search width", meaning: "A larger number searches wider: so many beginnings of a line are kept at each word. It takes longer." },
+  { key: "sentences", label: "Sentences", meaning: "How many sentences an extractive method takes." },
 ];
 const GROUPS = { neural: "Models", extractive: "Extractive methods" };
 
@@ -27,6 +27,8 @@ export class Settings {
     this.values = {};
     /** Told about every change. */
     this.onchange = () => {};
+    /** Told when a system was added, left out or exchanged. */
+    this.onsystems = () => {};
     addEventListener("hashchange", () => this.readAddress());
   }
 
@@ -73,6 +75,11 @@ export class Settings {
     this.onchange();
   }
 
+  /** What a system is, one sentence. @param {string} name @returns {string} */
+  about(name) {
+    return this.models.get(name)?.in_short ?? "";
+  }
+
   draw() {
     const rows = this.chosen.map((name, index) => this.chooser(name, index));
     const more = button("+ Compare", () => this.add(), { title: "Ask another system, too", hidden: this.chosen.length >= Math.min(MOST, this.models.size) });
@@ -94,9 +101,10 @@ export class Settings {
       this.draw();
       this.place.querySelectorAll("select")[index].focus();
       this.changed();
+      this.onsystems();
     });
     const remove = button("×", () => this.remove(index), { "aria-label": `Leave out ${name}`, class: "plain remove", hidden: this.chosen.length < 2 });
-    return h("span", { class: "chosen-system" }, select, remove);
+    return h("span", { class: "chosen-system" }, select, remove, h("small", { class: "about quiet" }, this.about(name)));
   }
 
   add() {
@@ -106,6 +114,7 @@ export class Settings {
     this.draw();
     this.place.querySelectorAll("select")[this.chosen.length - 1].focus();
     this.changed();
+    this.onsystems();
   }
 
   remove(index) {
@@ -113,11 +122,12 @@ export class Settings {
     this.draw();
     this.place.querySelectorAll("select")[0].focus();
     this.changed();
+    this.onsystems();
   }
 
   /** A field for each option that some chosen system has; empty: as the system is set. */
   drawNumbers() {
-    const fields = NUMBERS.map(({ key, label, unit }) => {
+    const fields = NUMBERS.map(({ key, label, meaning }) => {
       const infos = this.chosen.map((name) => this.models.get(name).options?.[key]).filter(Boolean);
       if (!infos.length) return null;
       const ends = { min: Math.max(...infos.map((info) => info.minimum ?? 0), 0), max: Math.min(...infos.map((info) => info.maximum ?? 1000)) };
@@ -128,7 +138,7 @@ export class Settings {
         step: 1,
         ...ends,
         placeholder: defaults.length === 1 ? defaults[0] : "auto",
-        title: `${label} in ${unit}, ${ends.min} to ${ends.max}. Empty: as each system is set.`,
+        title: `${meaning} ${ends.min} to ${ends.max}; empty: as each system is set.`,
         data: { option: key },
       });
       input.value = this.values[key] ?? "";
