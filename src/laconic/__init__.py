@@ -12,15 +12,19 @@ __version__ = "0.1.0"
 
 _LAZY = {
     "Summarizer": "laconic.summarizer",
+    "evaluate": "laconic.evaluation.api",
     "read_records": "laconic.data.readers",
     "rouge": "laconic.metrics.rouge",
+    "train": "laconic.training.api",
 }
-__all__ = ["Summarizer", "__version__", "read_records", "rouge"]
+__all__ = ["Summarizer", "__version__", "evaluate", "read_records", "rouge", "train"]
 
 if TYPE_CHECKING:
     from laconic.data.readers import read_records
+    from laconic.evaluation.api import evaluate
     from laconic.metrics.rouge import rouge
     from laconic.summarizer import Summarizer
+    from laconic.training.api import train
 
 
 def __getattr__(name: str) -> Any:

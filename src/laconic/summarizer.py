@@ -55,6 +55,8 @@ class System(Protocol):
     def describe(self, options: Any) -> dict[str, Any]: ...
     def score(self, records: Sequence[Record], batch_size: int, progress: Progress | None) -> list[float]: ...
     def to(self, device: Any) -> None: ...
+    def save_pretrained(self, folder: str | Path) -> None: ...
+    def push_to_hub(self, repo_id: str, **options: Any) -> str: ...
 
 
 class Summarizer:
@@ -140,6 +142,10 @@ class Summarizer:
             return next(self.stream([texts], **options))
         return list(self.stream(texts, **options))
 
+    def __call__(self, texts: Document | Iterable[Document], **options: Any) -> Any:
+        """`summarize`, for those who call a model like a function."""
+        return self.summarize(texts, **options)
+
     def explain(self, text: Document, **options: Any) -> Summary:
         """Summarize one text and say of each word where it came from."""
         return self.summarize(text, **{**options, "explain": True})
@@ -220,6 +226,25 @@ class Summarizer:
     def decoding(self, **overrides: Any) -> dict[str, Any]:
         """The decoding (or the method's settings) that these overrides lead to, for records of results."""
         return self.system.describe(self.system.options(overrides))
+
+    def save_pretrained(self, folder: str | Path) -> None:
+        """Write the model folder (replaced as a whole if it exists), with the decoding defaults this summarizer has.
+
+        Raises:
+            ConfigError: an extractive method has nothing to save.
+        """
+        self.system.save_pretrained(folder)
+
+    def push_to_hub(self, repo_id: str, **options: Any) -> str:
+        """Upload the model folder to the Hugging Face hub as ``owner/name``; gives back the address of the upload.
+
+        ``options``: ``private``, ``token``, ``branch``, ``commit_message``, ``create_pr``.
+
+        Raises:
+            ModelError: there is no token, or the hub refuses.
+            ConfigError: an extractive method has nothing to upload.
+        """
+        return self.system.push_to_hub(repo_id, **options)
 
     def to(self, device: Any) -> Summarizer:
         """Move the model to a device; gives back the summarizer itself."""

@@ -10,6 +10,7 @@ words that V lacks). Masks are boolean and **true at real tokens**.
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Self
@@ -333,6 +334,11 @@ class Summary:
     unlike: tuple[str, ...] = ()
     declined: str = ""
     facts: dict[str, float] = field(default_factory=dict)
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the summary and its document, linked; see `laconic.explain.html.notebook_view`."""
+        view = importlib.import_module("laconic.explain.html")  # a view, looked up when one is asked for
+        return str(view.notebook_view(self))
 
 
 def references_of(record: Record) -> Sequence[str]:

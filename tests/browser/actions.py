@@ -34,7 +34,7 @@ def wait(page: Any, expression: str) -> None:
 
 
 def word(page: Any, text: str) -> Any:
-    return page.locator(".word", has_text=text).first
+    return page.locator(".words .word", has_text=text).first
 
 
 def lit(page: Any, kind: str) -> list[str]:

@@ -28,7 +28,14 @@ COPIED = 0.5
 
 def entry(name: str, kind: str = "neural", **more: Any) -> dict[str, Any]:
     options = DECODING if kind == "neural" else EXTRACTIVE
-    return {"name": name, "kind": kind, "in_short": f"What {name} does.", "default": name == "pointer", "options": options, **more}
+    return {
+        "name": name,
+        "kind": kind,
+        "in_short": f"What {name} does.",
+        "default": name == "pointer",
+        "options": options,
+        **more,
+    }
 
 
 MODELS = [

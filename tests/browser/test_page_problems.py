@@ -22,7 +22,7 @@ def test_a_full_queue_is_said_and_can_be_tried_again(page: Any, server: Server) 
     again.click()
     wait(page, "document.querySelector('.system .problem')")
     assert len(server.asked) == asked + 1
-    assert page.locator(".system").nth(1).locator(".word").count() > 0  # the other system is not touched
+    assert page.locator(".system").nth(1).locator(".words .word").count() > 0  # the other system is not touched
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def test_a_server_that_is_gone_is_said(page: Any, server: Server) -> None:
     assert "The server does not answer." in page.locator(".problem").inner_text()
     page.context.set_offline(False)
     page.get_by_role("button", name="Try again").click()
-    page.wait_for_selector(".word")
+    page.wait_for_selector(".words .word")
 
 
 def test_a_page_opened_without_its_server_can_be_revived(page: Any, server: Server) -> None:
@@ -73,13 +73,13 @@ def test_a_token_is_asked_for_and_used(page: Any) -> None:
         page.click("text=Use it")
         page.wait_for_selector("#go:enabled")
         summarize(page)
-        assert page.locator(".word").count() == 6
+        assert page.locator(".words .word").count() == 6
         server.token = "changed"
         page.click("#go")
         page.wait_for_selector("text=This token is wrong.")
         page.get_by_label("Token").fill("changed")
         page.keyboard.press("Enter")
-        page.wait_for_selector(".word")  # what had failed is asked again
+        page.wait_for_selector(".words .word")  # what had failed is asked again
         assert "opensesame" not in page.url
 
 
@@ -89,13 +89,13 @@ def test_waiting_is_shown_and_can_be_cancelled(page: Any, server: Server) -> Non
     page.click("#go")
     page.wait_for_selector("[role=progressbar]")
     assert page.locator("#go").inner_text() == "Cancel"
-    page.wait_for_selector(".word")  # the quick one does not wait for the slow one
+    page.wait_for_selector(".words .word")  # the quick one does not wait for the slow one
     page.click("#go")
     page.wait_for_selector("text=Cancelled.")
     assert page.locator("#go").inner_text() == "Summarize"
-    assert page.locator(".system").nth(1).locator(".word").count() > 0
+    assert page.locator(".system").nth(1).locator(".words .word").count() > 0
     page.get_by_role("button", name="Try again").click()
-    page.wait_for_selector(".system:first-child .word")
+    page.wait_for_selector(".system:first-child .words .word")
 
 
 def test_nothing_to_summarize_is_said(page: Any, server: Server) -> None:

@@ -66,14 +66,14 @@ def test_the_page_shows_what_the_service_says(page: Any, address: str) -> None:
     assert json.loads(waiting.value.request.post_data)["document"] == TEXT
     wait(page, "document.querySelectorAll('.system .words').length === 2")
     tiny, lexrank = page.locator(".system").all()
-    assert 3 <= tiny.locator(".word").count() <= 5
-    first = lexrank.locator(".word").first
+    assert 3 <= tiny.locator(".words .word").count() <= 5
+    first = lexrank.locator(".words .word").first
     first.hover()
     assert lit(page, "level5") == [first.inner_text()]  # the place of an extracted word is the word itself
     page.locator(".charts > summary").click()
     page.wait_for_selector(".heat")
     assert page.locator(".heat").count() == 1
-    assert page.locator(".gate .dot").count() == tiny.locator(".word").count()
+    assert page.locator(".gate .dot").count() == tiny.locator(".words .word").count()
     word(tiny, "").focus()
     assert page.locator(".sources li").count() >= 1
 

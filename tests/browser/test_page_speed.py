@@ -101,7 +101,7 @@ def test_twenty_thousand_words_stay_smooth(page: Any, server: Server, line: int)
     page.bring_to_front()  # tabs behind others are slowed down
     within(bound, lambda: median(page.evaluate(TYPE)))
     page.click("#go")
-    page.wait_for_selector(".word")
+    page.wait_for_selector(".words .word")
     assert page.locator(".document *").count() < 200  # no element a word
     within(HOVER_MS, lambda: median(page.evaluate(HOVER)))
     assert lit(page, "level5")
@@ -111,7 +111,7 @@ def test_twenty_thousand_words_stay_smooth(page: Any, server: Server, line: int)
 def test_a_place_far_down_is_brought_into_sight(page: Any, server: Server) -> None:
     visit(page, server, "systems=whole")
     summarize(page, long_text(3_000, 60))
-    page.locator(".word").nth(2_900).focus()
+    page.locator(".words .word").nth(2_900).focus()
     assert page.locator(".document").evaluate("(panel) => panel.scrollTop") > 1000
     where = page.evaluate(
         """() => {

@@ -96,7 +96,7 @@ def test_everything_can_be_done_from_the_keyboard(page: Any, server: Server) -> 
     page.locator("#text").focus()
     page.keyboard.insert_text(TEXT)
     page.keyboard.press("Control+Enter")
-    page.wait_for_selector(".word")
+    page.wait_for_selector(".words .word")
     words = page.locator(".words .word").all_inner_texts()
     in_hand = "document.activeElement.textContent"
 
@@ -107,7 +107,7 @@ def test_everything_can_be_done_from_the_keyboard(page: Any, server: Server) -> 
                 return
         raise AssertionError(f"Tab does not lead to {selector}")
 
-    tab_to(".word")
+    tab_to(".words .word")
     assert page.evaluate(in_hand) == words[0]
     assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
     page.keyboard.press("ArrowRight")
@@ -318,7 +318,7 @@ def test_the_text_can_be_edited_and_the_summaries_found_again(page: Any, server:
     page.locator("#text").fill("Something else.")
     page.click("text=Back to the summaries")
     assert page.locator(".document").inner_text().strip() == TEXT.strip()
-    assert page.locator(".word").first.is_visible()
+    assert page.locator(".words .word").first.is_visible()
 
 
 def test_the_page_leaves_no_global_names(page: Any, server: Server) -> None:

@@ -12,16 +12,16 @@ from laconic.cli.options import DocumentOptions
 from laconic.cli.output import note
 from laconic.config.schema import DataConfig
 from laconic.config.shipped import SHIPPED, default_model
+from laconic.data.places import data_changes as data_changes
+from laconic.data.places import split_of as split_of
 from laconic.data.readers import (
     ReadOptions,
     SkipCounter,
-    find_splits,
-    is_one_data_set,
     read_configured,
     read_json_lines,
     read_with,
 )
-from laconic.errors import ConfigError, DataError
+from laconic.errors import DataError
 from laconic.systems.extractive import is_method
 from laconic.types import Record
 
@@ -64,33 +64,6 @@ def records_of(
     if some and not records:
         raise DataError(f"{path} holds no records.")
     return records
-
-
-def split_of(data: str | Path, split: str) -> str:
-    """The file of ``split`` where ``data`` is a folder with one file a split; else ``data`` itself.
-
-    Raises:
-        DataError: the folder has splits, but not this one.
-    """
-    folder = Path(data)
-    if not folder.is_dir() or is_one_data_set(folder):
-        return str(data)
-    splits = find_splits(folder)
-    if split not in splits:
-        raise DataError(f"{data} has no '{split}' split, only {', '.join(splits)}; choose one with --split.")
-    return str(splits[split])
-
-
-def data_changes(data: Path | None) -> dict[str, Any]:
-    """``--data`` as changes of a recipe: the splits of a folder, or one file to train on."""
-    if data is None:
-        return {}
-    if not data.is_dir():
-        return {"data": {"train": str(data), "validation": None, "test": None}}
-    found = find_splits(data)
-    if "train" not in found:
-        raise ConfigError(f"{data} has no training file (only {', '.join(found)}); name it train.jsonl, for example.")
-    return {"data": {split: str(found[split]) if split in found else None for split in ("train", "validation", "test")}}
 
 
 # ------------------------------------------------------------------------- texts, and records to summarize

@@ -107,9 +107,9 @@ def start_changes(start: str | None) -> dict[str, Any]:
     """
     if start is None or start == SCRATCH:
         return {} if start is None else {"training": {"initial_weights": None}}
-    from laconic.training.prepare import open_initial, tokenizer_settings
+    from laconic.training.api import start_changes as changes_of
 
-    return {"training": {"initial_weights": start}, "text": tokenizer_settings(open_initial(start))}
+    return changes_of(start)
 
 
 def _refuse_missing(name: str) -> None:

@@ -37,6 +37,7 @@ from laconic.types import Summary
 
 UNREAD_SHOWN = 4000  # characters of the unread end of a document that are shown
 MAX_HEAT_CELLS = 400_000  # larger heat maps would make the page heavy
+_FRAME = 'style="width: 100%; height: 34em; border: 1px solid #8886; border-radius: 8px"'
 References = Sequence[str | Sequence[str] | None]
 _IMPORT = re.compile(r'^import \{([^}]*)\} from "\./([\w.-]+)";\n', re.MULTILINE)
 _EXPORT = re.compile(r"^export (?=(?:async )?(?:function|const|class)\b)", re.MULTILINE)
@@ -216,6 +217,20 @@ def render(
 def render_report(title: str, sections: Sequence[Section], *, subtitle: str = "") -> str:
     """One page with these sections in order."""
     return _environment().get_template("page.html").render(title=title, subtitle=subtitle, sections=sections)
+
+
+def notebook_view(summary: Summary) -> str:
+    """One summary for a notebook: its page in a frame of its own, so that neither's style or script meets the other's.
+
+    A summary without explanation is its text, and a word on how to get one.
+    """
+    if not summary.words:
+        return (
+            f"<blockquote>{escape(summary.text)}</blockquote>"
+            "<p><small><code>summarizer.explain(text)</code> shows where each word came from.</small></p>"
+        )
+    page = render([summary], title=summary.model or "Summary")
+    return f'<iframe title="A summary, and where its words came from" srcdoc="{escape(page)}" {_FRAME}></iframe>'
 
 
 @cache

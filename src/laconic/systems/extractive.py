@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from laconic.config.loading import parse_overrides
@@ -123,6 +124,22 @@ class ExtractiveSystem:
             "max_source_tokens": None,
             "max_summary_tokens": None,
         }
+
+    def save_pretrained(self, folder: str | Path) -> None:
+        """Refused: a method is its name and its settings.
+
+        Raises:
+            ConfigError: always.
+        """
+        raise ConfigError(f"'{self.name}' has no weights, so there is nothing to save; its name opens it anywhere.")
+
+    def push_to_hub(self, repo_id: str, **options: Any) -> str:
+        """Refused, like `save_pretrained`.
+
+        Raises:
+            ConfigError: always.
+        """
+        raise ConfigError(f"'{self.name}' has no weights, so there is nothing to upload; its name opens it anywhere.")
 
     def _one(self, record: Record, extractor: Extractor) -> Summary:
         document = record.document

@@ -10,17 +10,19 @@ from typing import Any
 
 import numpy as np
 import torch
+from huggingface_hub import get_token
 
 from laconic.config.base import validate
 from laconic.config.loading import merge
 from laconic.config.schema import SearchConfig, TextConfig
 from laconic.data.collate import Collator
 from laconic.data.dataset import EncodedDataset, Example, encode_documents
-from laconic.errors import ConfigError
+from laconic.errors import ConfigError, LaconicError, ModelError
 from laconic.explain.provenance import build_summary
 from laconic.metrics.confidence import Calibration, facts_of
 from laconic.metrics.consensus import by_consensus
 from laconic.models.folder import LoadedModel, load_model_folder
+from laconic.models.stored import first_line
 from laconic.search.decode import decode
 from laconic.search.scorers import with_word_blocking
 from laconic.systems.extractive import OnText, Progress
@@ -229,6 +231,31 @@ class NeuralSystem:
             "max_source_tokens": self.text.max_source_tokens,
             "max_summary_tokens": self.model.max_target_tokens,
         }
+
+    def save_pretrained(self, folder: str | Path) -> None:
+        """Write the model folder, with the decoding defaults in force here."""
+        self.loaded.search = self.search
+        self.loaded.save_pretrained(folder)
+
+    def push_to_hub(self, repo_id: str, *, token: str | None = None, **options: Any) -> str:
+        """Upload the model folder; gives back the address.
+
+        Raises:
+            ModelError: no token, or the hub refuses.
+        """
+        token = token or get_token()
+        if not token:
+            raise ModelError(
+                f"{repo_id} was not uploaded: there is no token for the Hugging Face hub. Make one with write access"
+                " at https://huggingface.co/settings/tokens, then run `hf auth login` or set HF_TOKEN."
+            )
+        self.loaded.search = self.search
+        try:
+            return str(self.loaded.push_to_hub(repo_id, token=token, **options))
+        except LaconicError:
+            raise
+        except Exception as error:  # the hub client's errors, httpx's and OSError have no common base
+            raise ModelError(f"{repo_id} was not uploaded to the hub: {first_line(error)}.") from error
 
     @property
     def device(self) -> torch.device:

@@ -1,0 +1,65 @@
+"""`laconic.evaluate`: what systems write for a data set, scored, in one call."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from laconic.config.schema import EvaluationConfig
+from laconic.data.places import split_of
+from laconic.data.readers import read_records
+from laconic.errors import DataError
+from laconic.evaluation.run import EvaluationResult, options_of
+from laconic.evaluation.run import evaluate as evaluate_one
+from laconic.evaluation.systems import Contender
+from laconic.systems.extractive import is_method
+from laconic.types import Record
+
+
+def evaluate(
+    systems: str | Path | Sequence[str | Path],
+    data: str | Path | Sequence[Record],
+    *,
+    split: str = "test",
+    max_records: int | None = None,
+    profile: str = "rouge155",
+    decoding: Mapping[str, Any] | None = None,
+    device: str = "cpu",
+) -> dict[str, EvaluationResult]:
+    """Score systems on a data set, as ``laconic evaluate`` does.
+
+    ::
+
+        scores = laconic.evaluate(["lead-1", "runs/mine"], "my_pairs/")
+        print(scores["runs/mine"].rouge["L"].f)
+
+    Args:
+        systems: run or model folders, hub ids, extractive methods; one or several.
+        data: a folder with splits, a file of pairs, or records (`laconic.read_records`).
+        split: which split of a folder.
+        max_records: only so many, the first.
+        profile: how ROUGE is computed (`laconic evaluate --help` lists the profiles).
+        decoding: settings of the models' search, such as ``{"beam_size": 8}``.
+        device: where models run.
+
+    Returns:
+        The result of each system by its name, in the order given.
+
+    Raises:
+        DataError: the data cannot be read, is empty, or has records without a summary.
+        ModelError: there is no such model or method.
+    """
+    names = [str(name) for name in ([systems] if isinstance(systems, str | Path) else systems)]
+    source = read_records(split_of(data, split)) if isinstance(data, str | Path) else data
+    records = list(islice(source, max_records))
+    if not records:
+        raise DataError(f"{data if isinstance(data, str | Path) else 'The list'} holds no records.")
+    options = options_of(EvaluationConfig(profile=profile))
+    return {
+        name: evaluate_one(
+            Contender(name, settings={} if is_method(name) else decoding, device=device), records, options=options
+        )
+        for name in names
+    }

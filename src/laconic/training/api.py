@@ -1,0 +1,63 @@
+"""`laconic.train`: a row of a recipe on your pairs, in one call."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from laconic.config.loading import load_recipe, merge, resolve_run
+from laconic.config.names import check_run
+from laconic.data.places import data_changes
+from laconic.training.loop import TrainResult
+from laconic.training.prepare import open_initial, tokenizer_settings
+from laconic.training.run import train as train_run
+
+
+def train(
+    recipe: str | Path,
+    data: str | Path,
+    out: str | Path,
+    *,
+    row: str | None = None,
+    size: str | None = None,
+    start: str | None = None,
+    settings: Mapping[str, Any] | None = None,
+    **how: Any,
+) -> TrainResult:
+    """Train a row of a recipe, as ``laconic train`` does.
+
+    ::
+
+        result = laconic.train("oneline", "my_pairs/", "runs/mine", settings={"training.max_minutes": 5})
+        laconic.Summarizer.from_pretrained(result.model_folder)
+
+    Args:
+        recipe: a recipe's name (``oneline``, ``headline_writer``, ...) or a YAML file.
+        data: a folder with ``train`` and ``validation`` files, or one file of pairs.
+        out: the run folder: model, log and checkpoints.
+        row, size: of the recipe; its defaults if not given.
+        start: start from this model (a folder, a hub id, ``oneline``).
+        settings: keys of the recipe that shall differ, dotted or nested: ``{"training.batch_size": 16}``.
+        how: ``resume``, ``force``, ``progress``, ``on_log``, ``on_message`` of `laconic.training.run.train`.
+
+    Raises:
+        ConfigError: an unknown recipe, row, size or key, or settings that do not fit together.
+        DataError: the data is not usable.
+        TrainingError: loss or gradients are not finite.
+    """
+    changes = merge(data_changes(Path(data)), start_changes(start), revive=True)
+    run = resolve_run(load_recipe(recipe), row, size, merge(changes, settings or {}, revive=True))
+    check_run(run)
+    return train_run(run, out, **how)
+
+
+def start_changes(start: str | None) -> dict[str, Any]:
+    """A model to start from as changes of a recipe: its weights, and the tokenizer whose words they are weights of.
+
+    Raises:
+        ModelError: there is no such model, or it is damaged.
+    """
+    if start is None:
+        return {}
+    return {"training": {"initial_weights": start}, "text": tokenizer_settings(open_initial(start))}

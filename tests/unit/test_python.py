@@ -1,0 +1,122 @@
+"""What `import laconic` gives: training and evaluation as functions, a summarizer that is called, saved and uploaded,
+and a summary as a notebook shows it."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import laconic
+from laconic.errors import ConfigError, DataError, ModelError
+from laconic.explain.html import render
+from laconic.systems import neural
+from tiny_models import DOCUMENTS, save_tiny_model
+
+TEXT = DOCUMENTS[0]
+
+
+@pytest.fixture(scope="module")
+def summarizer(tmp_path_factory: pytest.TempPathFactory) -> laconic.Summarizer:
+    folder = save_tiny_model(tmp_path_factory.mktemp("python") / "tiny")
+    return laconic.Summarizer.from_pretrained(folder, beam_size=3)
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("pairs")
+    pairs = [{"document": f"item {i} is {colour} .", "summary": colour} for i in range(6) for colour in ("red", "blue")]
+    for split in ("train", "validation", "test"):
+        (folder / f"{split}.jsonl").write_text("".join(json.dumps(pair) + "\n" for pair in pairs))
+    return folder
+
+
+def test_the_names_are_there_and_the_import_brings_no_tensors() -> None:
+    code = (
+        "import sys, laconic\n"
+        "assert not {'torch', 'transformers', 'numpy'} & set(sys.modules)\n"
+        "print(all(callable(getattr(laconic, name)) for name in laconic.__all__ if name != '__version__'))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "True\n"
+
+
+def test_a_summarizer_is_called_like_a_function(summarizer: laconic.Summarizer) -> None:
+    assert summarizer(TEXT).text == summarizer.summarize(TEXT).text
+    assert [one.text for one in summarizer(DOCUMENTS)] == [one.text for one in summarizer.summarize(DOCUMENTS)]
+
+
+def test_what_is_saved_opens_and_writes_the_same(summarizer: laconic.Summarizer, tmp_path: Path) -> None:
+    summarizer.save_pretrained(tmp_path / "saved")
+    again = laconic.Summarizer.from_pretrained(tmp_path / "saved")
+    assert again.decoding() == summarizer.decoding()
+    assert again.decoding()["beam_size"] == 3  # the defaults that it was opened with
+    assert [one.text for one in again(DOCUMENTS)] == [one.text for one in summarizer(DOCUMENTS)]
+
+
+def test_an_extractive_method_has_nothing_to_save(tmp_path: Path) -> None:
+    method = laconic.Summarizer.from_pretrained("lexrank-1")
+    with pytest.raises(ConfigError, match="'lexrank-1' has no weights"):
+        method.save_pretrained(tmp_path / "saved")
+    with pytest.raises(ConfigError, match="'lexrank-1' has no weights"):
+        method.push_to_hub("owner/name")
+
+
+def test_without_a_token_nothing_is_uploaded(summarizer: laconic.Summarizer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(neural, "get_token", lambda: None)
+    with pytest.raises(ModelError, match="owner/name was not uploaded: there is no token"):
+        summarizer.push_to_hub("owner/name")
+
+
+def test_an_upload_carries_the_model_folder(summarizer: laconic.Summarizer, monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: dict[str, Any] = {}
+
+    def push(self: Any, repo_id: str, **options: Any) -> str:
+        sent.update(options, repo_id=repo_id, beam_size=self.search.beam_size)
+        return f"https://huggingface.co/{repo_id}"
+
+    monkeypatch.setattr(type(summarizer.system.loaded), "push_to_hub", push)  # type: ignore[attr-defined]
+    assert summarizer.push_to_hub("owner/name", token="t", private=True) == "https://huggingface.co/owner/name"
+    assert sent == {"repo_id": "owner/name", "token": "t", "private": True, "beam_size": 3}
+
+    def refuse(*_: Any, **__: Any) -> str:
+        raise OSError("403 Forbidden")
+
+    monkeypatch.setattr(type(summarizer.system.loaded), "push_to_hub", refuse)  # type: ignore[attr-defined]
+    with pytest.raises(ModelError, match="owner/name was not uploaded to the hub: 403 Forbidden"):
+        summarizer.push_to_hub("owner/name", token="t")
+
+
+def test_a_notebook_shows_the_page_in_a_frame(summarizer: laconic.Summarizer) -> None:
+    summary = summarizer.explain("A <b>small</b> cat & a fox sat on the mat .")
+    (page,) = re.findall(r'<iframe title="[^"]+" srcdoc="([^"]*)" style="[^"]*"></iframe>', summary._repr_html_())
+    assert html.unescape(page) == render([summary], title=summary.model)
+    plain = summarizer("it was <late>")
+    assert "explain" in plain._repr_html_()
+    assert "<late>" not in plain._repr_html_()
+
+
+def test_training_and_evaluation_are_functions(data: Path, tmp_path: Path) -> None:
+    settings = {"training": {"max_updates": 2}, "search.max_length": 4}
+    result = laconic.train("headline_writer", data, tmp_path / "run", size="tiny", settings=settings)
+    assert result.updates == 2
+    scores = laconic.evaluate(["lead-1", str(result.model_folder)], data, max_records=4)
+    assert list(scores) == ["lead-1", str(result.model_folder)]
+    assert scores["lead-1"].records == 4
+    assert scores["lead-1"].rouge["1"].recall == 1.0  # the colour is a word of the sentence
+    records = list(laconic.read_records(data / "test.jsonl"))
+    assert laconic.evaluate("lead-1", records, max_records=4)["lead-1"].rouge == scores["lead-1"].rouge
+
+
+def test_mistakes_are_one_sentence(data: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"max_update.*max_updates"):
+        laconic.train("headline_writer", data, tmp_path / "run", settings={"training.max_update": 2})
+    with pytest.raises(ConfigError, match=r"headline_wirter.*headline_writer"):
+        laconic.train("headline_wirter", data, tmp_path / "run")
+    with pytest.raises(DataError, match="The list holds no records"):
+        laconic.evaluate("lead-1", [])
