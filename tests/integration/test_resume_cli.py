@@ -42,8 +42,9 @@ def test_train_then_train_further(data: Path, tmp_path: Path, capsys: pytest.Cap
     assert "train on 48 pairs, validate on 8" in said.err
     assert "4 updates" in said.err
     assert f"Model: {out / 'model'}" in said.out
-    assert f"laconic summarize {out / 'model'}" in said.out
-    assert "laconic evaluate" in said.out
+    assert "lead-1" in said.out
+    assert "taking the first sentence" in said.out
+    assert not (out / "data").exists()
 
     assert main(arguments(data, out)) == 2
     assert "already holds a run" in capsys.readouterr().err
@@ -62,6 +63,26 @@ def test_train_then_train_further(data: Path, tmp_path: Path, capsys: pytest.Cap
     assert main(arguments(data, out, "--force", "--json")) == 0
     assert json.loads(capsys.readouterr().out)["updates"] == 4
     assert [entry["update"] for entry in read_log(out / "log.jsonl") if entry["kind"] == "validation"] == [4]
+
+
+def test_one_file_is_split_and_scored(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "run"
+    single = arguments(data / "train.jsonl", out)
+    assert main(single) == 0
+    said = capsys.readouterr()
+    assert "has no validation file: 44 for train, 4 for validation (seed 1" in said.err
+    assert "train on 44 pairs, validate on 4" in said.err
+    assert "on 4 pairs it was not trained on" in said.out
+    held = (out / "data" / "validation.jsonl").read_bytes()
+    kept = (out / "data" / "train.jsonl").read_text().splitlines()
+    assert len(kept) == 44
+    assert not set(kept) & set(held.decode().splitlines())
+    assert main(single) == 2  # and the parts of the run that is there stay as they are
+    assert (out / "data" / "validation.jsonl").read_bytes() == held
+    assert main(["resume", str(out), "--set", "training.max_updates=5", "--json"]) == 0
+    capsys.readouterr()
+    assert main([*arguments(data / "train.jsonl", tmp_path / "all"), "--all-pairs"]) == 0
+    assert "Nothing was held out" in capsys.readouterr().out
 
 
 def test_what_resume_refuses(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from laconic.cli.data_write import TOKENS, Separator, prepare_app, subset_command
-from laconic.cli.options import AsJson, ColumnOptions, MaxRecords, MinHumanScore, TrustCode, subcommands, with_groups
+from laconic.cli.options import (
+    AsJson,
+    ColumnOptions,
+    MaxRecords,
+    MinHumanScore,
+    Row,
+    Size,
+    TrustCode,
+    subcommands,
+    with_groups,
+)
 from laconic.cli.output import aligned, print_json, progress
 from laconic.cli.select_spans import select_spans_command
 from laconic.errors import ConfigError, DataError
@@ -39,6 +50,11 @@ def check_command(
     files: Files,
     *,
     columns: ColumnOptions,
+    recipe: Annotated[
+        str | None, typer.Option(help="Count with the limits and tokens of this recipe; --row and --size choose.")
+    ] = None,
+    row: Row = None,
+    size: Size = None,
     max_source: MaxSource = 400,
     max_target: MaxTarget = 100,
     max_records: MaxRecords = None,
@@ -50,7 +66,11 @@ def check_command(
     """
     from laconic.data.checks import CheckOptions
 
+    if recipe is None and (row or size):
+        raise ConfigError("--row and --size choose of a recipe; name it with --recipe.")
     options = CheckOptions(max_source, max_target, max_records=max_records)
+    if recipe is not None:
+        options = replace(_limits_of(recipe, row, size), max_records=max_records)
     report = _read(files, options, columns.options())
     if as_json:
         print_json(report.as_dict())
@@ -58,6 +78,22 @@ def check_command(
         print(_check_text(report))
     if report.refused:
         raise typer.Exit(DataError.exit_code)
+
+
+def _limits_of(name: str, row: str | None, size: str | None) -> CheckOptions:
+    """What a recipe reads and cuts, in the tokens of its tokenizer as far as these are known before a training."""
+    from laconic.config.loading import load_recipe, resolve_run
+    from laconic.data.checks import CheckOptions
+    from laconic.data.subset import counter_of_run
+
+    run = resolve_run(load_recipe(name), row, size)
+    return CheckOptions(
+        run.text.max_source_tokens,
+        run.text.max_target_tokens,
+        run.data.min_supported,
+        count=counter_of_run(run),
+        limits_in_tokens=True,
+    )
 
 
 @app.command("stats")
@@ -215,6 +251,12 @@ def _splits(files: list[str]) -> dict[str, Path | str]:
 def _stats_table(report: DataReport) -> str:
     splits = {split.name: split.as_dict(report.options) for split in report.splits}
     options = report.options
+    unit = "tokens" if options.limits_in_tokens else "words"
+    supported = [
+        _over({"count": s["hardly_supported"], "share": s["hardly_supported"] / max(1, s["records"])})
+        for s in splits.values()
+        if "hardly_supported" in s
+    ]
     rows = [
         ["records", *(f"{split['records']:,}" for split in splits.values())],
         *_length_rows(splits, "document"),
@@ -223,13 +265,14 @@ def _stats_table(report: DataReport) -> str:
         *_length_rows(splits, "summary", "tokens"),
         ["document words a summary word", *(_number(split["compression"]) for split in splits.values())],
         [
-            f"documents over {options.max_source} words",
+            f"documents over {options.max_source} {unit}",
             *(_over(split["documents_over_limit"]) for split in splits.values()),
         ],
         [
-            f"summaries over {options.max_target} words",
+            f"summaries over {options.max_target} {unit}",
             *(_over(split["summaries_over_limit"]) for split in splits.values()),
         ],
+        *([["left out of training: hardly supported", *supported]] if supported else []),
         ["summary words in the document", *(_percent(split["summary_words_in_document"]) for split in splits.values())],
         [
             "distinct document words in the summary",

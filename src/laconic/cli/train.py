@@ -10,14 +10,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from laconic.cli import own_data
 from laconic.cli.inputs import data_changes
-from laconic.cli.options import AsJson, ReadingOptions, RecipeKeys, Row, Size, TrustCode, with_groups
+from laconic.cli.options import AsJson, ReadingOptions, RecipeKeys, Row, TrustCode, with_groups
 from laconic.cli.output import EXIT_INTERRUPTED, note, print_json, progress
 from laconic.config.loading import load_recipe, merge, parse_overrides, resolve_run
 from laconic.config.names import check_run
 from laconic.config.schema import RunConfig
 from laconic.config.shipped import SHIPPED, place_of
 from laconic.errors import ConfigError, ModelError
+from laconic.files import only_here
 from laconic.text.control import safe_print as print
 
 if TYPE_CHECKING:
@@ -31,7 +33,9 @@ _say = partial(note, always=True)
 def command(
     recipe: Annotated[str, typer.Argument(help="A recipe's name (see `laconic recipes`) or a YAML file.")],
     row: Row = None,
-    size: Size = None,
+    size: Annotated[
+        str | None, typer.Option(help="A size of the recipe; auto: its default size, with limits that fit the data.")
+    ] = None,
     data: Annotated[
         Path | None, typer.Option(help="A folder with train, validation and test files, or one file of pairs.")
     ] = None,
@@ -43,17 +47,24 @@ def command(
     *,
     reading: ReadingOptions,
     overrides: RecipeKeys = None,
+    all_pairs: Annotated[
+        bool, typer.Option("--all-pairs", help="Train on all pairs of one file; hold none out.")
+    ] = False,
     force: Annotated[bool, typer.Option("--force", help="Empty the run folder if it holds a run.")] = False,
     trust_code: TrustCode = False,
     as_json: AsJson = False,
 ) -> None:
     """Train a row of a recipe. The run folder then holds the model, the log and the checkpoints.
 
+    Of data without a validation file a tenth is held out for validation, and another for the score at the end; near
+    duplicates stay together, and RUN/data has the parts.
+
     Under `accelerate launch` or `torchrun` the run uses all their processes. Ctrl-C saves; `laconic resume` goes on.
     """
     changes = merge(start_changes(start), parse_overrides(overrides or []), revive=True)
     given = merge(data_changes(data), reading.changes())
-    run = resolve_run(load_recipe(recipe), row, size, merge(given, changes, revive=True))
+    chosen = None if size == own_data.AUTO else size
+    run = resolve_run(load_recipe(recipe), row, chosen, merge(given, changes, revive=True))
     check_run(run)
     if run.data.train is None:
         raise ConfigError("Which pairs? Give --data DIR (with train and validation files), or --set data.train=FILE.")
@@ -62,7 +73,16 @@ def command(
     if start is None and run.training.initial_weights in SHIPPED:
         _refuse_missing(run.training.initial_weights)
         _say(f"Starting from {run.training.initial_weights}, the model in the box; --from scratch starts from nothing.")
-    folder = out or Path("runs") / "-".join(part for part in (run.name, run.row, run.size) if part)
+    if size == own_data.AUTO:
+        fitting = merge(given, own_data.automatic(run))
+        run = resolve_run(load_recipe(recipe), row, None, merge(fitting, changes, revive=True))
+    folder = out or Path("runs") / "-".join(part for part in (run.name, run.row, size or run.size) if part)
+    if run.data.validation is None and data is not None and not all_pairs and _is_first_process():
+        from laconic.training.run import has_begun
+
+        if force or not has_begun(folder):  # else it is refused
+            with only_here(folder):
+                run = own_data.hold_out(run, folder)
     run_training(run, folder, force=force, as_json=as_json)
 
 
@@ -96,7 +116,11 @@ def run_training(
     finally:
         close_processes()
     if first:
-        print_json(asdict(result), indent=None) if as_json else print(_closing_words(result, run))
+        if as_json:
+            print_json(asdict(result), indent=None)
+            return
+        print(_closing_words(result, run))
+        print(own_data.closing_score(result.model_folder, run))
 
 
 def start_changes(start: str | None) -> dict[str, Any]:
@@ -132,8 +156,6 @@ def _closing_words(result: TrainResult, run: RunConfig) -> str:
         f"Trained {result.updates:,} updates in {result.elapsed_seconds / 60:.1f} minutes; {reasons[result.stopped]}.",
         *([f"Validation{best}: {scores}"] if scores else []),
         f"Model: {result.model_folder}",
-        f"Next:  laconic summarize {result.model_folder} article.txt",
-        *([f"       laconic evaluate {result.model_folder} --data {run.data.test}"] if run.data.test else []),
     ]
     return "\n".join(lines)
 

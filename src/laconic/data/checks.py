@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from laconic.data.readers import ReadOptions, SkipCounter, read_with
-from laconic.data.subset import WORD
+from laconic.data.subset import WORD, supported_share
 from laconic.errors import DataError
 from laconic.types import Record
 
@@ -28,14 +28,17 @@ _BAR = 40
 class CheckOptions:
     """Limits in words for the truncation figures; ``duplicates`` off makes reading much faster.
 
-    ``count`` counts both sides of a record in other tokens besides (`laconic.data.subset.counter_of`).
+    ``count`` counts both sides of a record in other tokens besides (`laconic.data.subset.counter_of`), and with
+    ``limits_in_tokens`` the limits are of these. ``min_supported`` is a recipe's (`data.min_supported`).
     """
 
     max_source: int = 400
     max_target: int = 100
+    min_supported: float = 0.0
     duplicates: bool = True
     max_records: int | None = None
     count: Callable[[Record], tuple[int, int]] | None = None
+    limits_in_tokens: bool = False
 
 
 @dataclass(slots=True)
@@ -64,6 +67,7 @@ class SplitReport:
     summary_lengths: list[int] = field(default_factory=list)
     document_tokens: list[int] = field(default_factory=list)  # in the tokens asked for, if any were
     summary_tokens: list[int] = field(default_factory=list)
+    hardly_supported: int = 0
     coverage_sum: float = 0.0
     reappearing_sum: float = 0.0
     novel_sums: dict[int, float] = field(default_factory=lambda: dict.fromkeys((1, 2, 3), 0.0))
@@ -92,8 +96,13 @@ class SplitReport:
             **({"document_tokens": lengths(self.document_tokens)} if self.document_tokens else {}),
             **({"summary_tokens": lengths(self.summary_tokens)} if self.summary_tokens else {}),
             "compression": _ratio(sum(self.document_lengths), sum(self.summary_lengths)),
-            "documents_over_limit": _share(self.document_lengths, options.max_source),
-            "summaries_over_limit": _share(self.summary_lengths, options.max_target),
+            "documents_over_limit": _share(
+                self.document_tokens if options.limits_in_tokens else self.document_lengths, options.max_source
+            ),
+            "summaries_over_limit": _share(
+                self.summary_tokens if options.limits_in_tokens else self.summary_lengths, options.max_target
+            ),
+            **({"hardly_supported": self.hardly_supported} if options.min_supported else {}),
             "summary_words_in_document": round(self.coverage_sum / summarized, 4),
             "document_words_in_summary": round(self.reappearing_sum / summarized, 4),
             "novel_ngrams": {
@@ -159,6 +168,8 @@ def check(
         for record in _records(path, settings, split, options.max_records):
             words = _words(record.document)
             _measure(split, record, words)
+            if options.min_supported:
+                split.hardly_supported += supported_share(record, options.max_source) < options.min_supported
             if options.count is not None:
                 document, summary = options.count(record)
                 split.document_tokens.append(document)

@@ -169,6 +169,19 @@ class EncodedDataset:
         extra = len(self._frame.target_prefix) + 1
         return np.minimum(self._targets.totals + extra, self.max_target_tokens).tolist()
 
+    def cut_shares(self) -> tuple[float, float]:
+        """The shares of the documents and of the summaries that are longer than the present truncation."""
+        sources = self._sources.totals > self._frame.source_room(self.max_source_tokens)
+        targets = self._targets.totals + len(self._frame.target_prefix) + 1 > self.max_target_tokens
+        return float(sources.mean()), float(targets.mean())
+
+    def percentile(self, side: str, percent: float) -> int:
+        """The limit in tokens (``source`` or ``target``) within which so many of the texts are whole."""
+        frame = self._frame
+        around = len(frame.target_prefix) + 1 if side == "target" else len(frame.prefix) + len(frame.suffix)
+        totals = self._targets.totals if side == "target" else self._sources.totals
+        return int(np.ceil(np.percentile(totals, percent))) + around
+
     @property
     def unknown_share(self) -> float:
         """The share of the documents' tokens that the vocabulary lacks."""

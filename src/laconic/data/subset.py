@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
+from laconic.config.schema import RunConfig
 from laconic.config.shipped import place_of
 from laconic.data.dataset import document_gaps
 from laconic.errors import ConfigError, DataError
@@ -155,6 +156,15 @@ def counter_of(spec: str = "words", separator: str | None = None) -> TokenCounte
             f"{found}: the tokenizer's separator is {tokenizer.separator!r}; leave out --sentence-separator."
         )
     return _by_tokenizer(tokenizer)
+
+
+def counter_of_run(run: RunConfig) -> TokenCounter:
+    """The tokens that a run's tokenizer will make, as far as they are known before it is trained."""
+    start, kind = run.training.initial_weights, str(run.text.tokenizer.get("type"))
+    if start is not None:
+        return counter_of(start)
+    rules = {"character": "character-tokenizer", "word": "word-tokenizer"}
+    return counter_of(rules.get(kind, "words"), run.text.sentence_separator)
 
 
 def _by_tokenizer(tokenizer: Tokenizer) -> TokenCounter:

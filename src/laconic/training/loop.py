@@ -30,6 +30,7 @@ from laconic.training.step import UpdateStep
 from laconic.training.validate import LOWER_IS_BETTER, Validator, is_best
 
 MODEL_FOLDER = "model"
+ESTIMATE_AFTER = 20  # updates
 
 
 @dataclass(frozen=True)
@@ -108,6 +109,7 @@ class Trainer:
         """Train to the end; see `laconic.training.run.train` for what can happen on the way."""
         self.log = RunLog(self.out, self.state, self.accelerator, self.callbacks)
         self._started_at = time.perf_counter() - self.state.elapsed_seconds
+        self._count_made = 0
         self._saved_at = time.perf_counter()
         self.callbacks.show(self.state.update, total=self.total, description="Training")
         self.model.train()
@@ -148,6 +150,26 @@ class Trainer:
         self._stop_flag, self._end_flag, self._save_flag = figures.flags
         values = {"loss": figures.loss, **figures.values, "grad_norm": figures.grad_norm, "tokens": figures.tokens}
         self.log.update(values, place, self.run.training.log_every, figures.details)
+        self._count_made += 1
+        if self._count_made in (1, ESTIMATE_AFTER):
+            self._estimate()
+
+    def _estimate(self) -> None:
+        """Say how long it will take, once, by the updates behind the first, which is slower; not if it is a minute."""
+        now = time.perf_counter()
+        if self._count_made == 1:
+            self._first_at = now
+            return
+        seconds = (now - self._first_at) / (self._count_made - 1)
+        left = (self.total - self.state.update) * seconds if self.total is not None else float("inf")
+        minutes = self.run.training.max_minutes
+        within = float("inf") if minutes is None else 60 * minutes - self.state.elapsed_seconds
+        if 60 < min(left, within) < float("inf") and self.accelerator.is_main_process:
+            if within < left:
+                text = f"the time ({minutes:g} minutes) will be up after about {within / seconds:,.0f} more updates"
+            else:
+                text = f"about {left / 60:,.0f} minutes for {self.total - self.state.update:,} more updates"  # type: ignore[operator]
+            self.callbacks.on_message(f"Time:  {text}, validation not counted ({seconds:.2f} s an update).")
 
     def _control_flags(self, stop: StopRequest) -> list[float]:
         """What this process wants to happen after the update: stop, end (time is up), save.

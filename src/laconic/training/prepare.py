@@ -38,6 +38,7 @@ from laconic.text.casing import learn_casing
 from laconic.text.sentences import without_gaps
 from laconic.text.tokenizer import PretrainedTokenizer, Tokenizer
 from laconic.training.logging import ShowProgress
+from laconic.training.outlook import reading_table
 from laconic.types import Record
 
 TOKENIZER_FOLDER = "tokenizer"
@@ -58,6 +59,7 @@ class Prepared:
     collator: Collator
     identity: dict[str, str]
     notes: list[str]
+    left_out: dict[str, int]  # by split, the pairs that the settings leave out
 
 
 def prepare(
@@ -75,8 +77,9 @@ def prepare(
     initial = None if start is None else open_initial(start)
     show(description="Reading")
     notes: list[str] = []
+    left_out: dict[str, int] = {}
     records = {
-        "training": training_records(run.data, run.text.max_source_tokens, notes),
+        "training": training_records(run.data, run.text.max_source_tokens, notes, left_out),
         "validation": read_split(run.data, "validation", run.data.max_validation_records, notes),
     }
     if accelerator.is_main_process:
@@ -109,6 +112,7 @@ def prepare(
             "tokenizer": hashlib.sha256((out / TOKENIZER_FOLDER / "tokenizer.json").read_bytes()).hexdigest(),
         },
         notes=list(dict.fromkeys(notes)),
+        left_out={name: left_out.get(name, 0) + data.num_too_long for name, data in encoded.items()},
     )
 
 
@@ -116,6 +120,7 @@ def plan(run: RunConfig, parts: Prepared, accelerator: Accelerator) -> list[str]
     """What is going to be trained, in a few lines."""
     training, model = run.training, parts.model
     count = sum(p.numel() for p in model.parameters())
+    validated = {"validation": parts.validation_set} if parts.validation_set else {}
     validation = f", validate on {len(parts.validation_set):,}" if parts.validation_set else ", no validation data"
     processes = f", {accelerator.num_processes} processes" if accelerator.num_processes > 1 else ""
     size = f"{training.batch_tokens:,} tokens" if training.batch_tokens else str(training.batch_size)
@@ -128,13 +133,16 @@ def plan(run: RunConfig, parts: Prepared, accelerator: Accelerator) -> list[str]
         f"Data:  train on {len(parts.train_set):,} pairs{validation}; {batch}{processes}",
         f"Model: {type(model).__name__}, {count:,} parameters, vocabulary of {parts.tokenizer.vocab_size:,}, "
         f"on {accelerator.device} in {training.precision}",
+        *reading_table({"training": parts.train_set, **validated}, parts.left_out),
     ]
 
 
 # ------------------------------------------------------------------------------------------- the data
 
 
-def training_records(data: DataConfig, max_source_tokens: int, notes: list[str]) -> list[Record]:
+def training_records(
+    data: DataConfig, max_source_tokens: int, notes: list[str], left_out: dict[str, int] | None = None
+) -> list[Record]:
     """The training pairs, without those of which the part that is read holds too little (``data.min_supported``).
 
     Raises:
@@ -148,6 +156,8 @@ def training_records(data: DataConfig, max_source_tokens: int, notes: list[str])
             f"{data.train}: {len(records) - len(kept):,} of {len(records):,} pairs left out, because less than "
             f"{least:.0%} of the summary's words stand in the part that is read (data.min_supported)"
         )
+        if left_out is not None:
+            left_out["training"] = len(records) - len(kept)
         records = kept
     if not records:
         raise DataError(f"{data.train} holds no records to train on.")

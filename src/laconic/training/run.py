@@ -242,7 +242,7 @@ def run_folder(run: RunConfig, out: Path, *, resume: bool, force: bool, accept: 
             _remove_leftovers(out)
         elif (out / RECIPE).exists() or files.checkpoint_folders(out):
             # what has not begun failed on its data or settings
-            if (_began(out) or _began(out / files.STAGE_FOLDER)) and not force:
+            if has_begun(out) and not force:
                 raise ConfigError(
                     f"{out} already holds a run. Go on with `laconic resume {out}`, choose another --out, "
                     "or use --force."
@@ -272,8 +272,9 @@ def _remove_leftovers(out: Path) -> None:
     remove_leftovers(out / MODEL_FOLDER)
 
 
-def _began(out: Path) -> bool:
-    return (out / LOG).exists() or bool(files.checkpoint_folders(out))
+def has_begun(out: Path) -> bool:
+    """Is there a run that made an update, in its pre-training stage or after?"""
+    return any((place / LOG).exists() or files.checkpoint_folders(place) for place in (out, out / files.STAGE_FOLDER))
 
 
 # ------------------------------------------------------------------------------------- the same run?

@@ -1,0 +1,77 @@
+"""What `laconic train` does about one's own data: pairs held out, limits that fit, and a verdict at the end."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from laconic.cli.inputs import records_of
+from laconic.cli.output import aligned, note, progress
+from laconic.config.schema import DataConfig, RunConfig
+from laconic.errors import LaconicError
+
+FOLDER = "data"  # in the run folder
+SCORED = 200  # pairs, at the end
+AUTO = "auto"
+# how the file was read, which is not how its parts are
+READ = (
+    "format",
+    "document_column",
+    "summary_column",
+    "skip_bad",
+    "max_train_records",
+    "strip_publication_suffix",
+    "min_human_score",
+)
+
+
+def hold_out(run: RunConfig, folder: Path) -> RunConfig:
+    """The run on the pairs of its one file that are not held out; both lie in ``folder``/data from then on."""
+    from laconic.data.holdout import hold_out as split
+    from laconic.data.subset import write_records
+
+    records = records_of(str(run.data.train), run.data, run.data.max_train_records, some=True)
+    found = split(records, run.training.seed)
+    if "validation" not in found.splits:
+        note(f"{len(records):,} pairs are too few to hold any out: nothing will be scored.", always=True)
+        return run
+    place = folder / FOLDER
+    place.mkdir(parents=True, exist_ok=True)
+    for name, kept in found.splits.items():
+        write_records(place / f"{name}.jsonl", kept)
+    parts = ", ".join(f"{len(kept):,} for {name}" for name, kept in found.splits.items())
+    doubles = f"; {found.doubles:,} (near) duplicates stay with their originals" if found.doubles else ""
+    where = f"(seed {run.training.seed}{doubles}), in {place}"
+    note(f"{run.data.train} has no validation file: {parts} {where}", always=True)
+    read = {name: field.default for name, field in DataConfig.model_fields.items() if name in READ}
+    files = {name: str(place / f"{name}.jsonl") for name in found.splits}
+    return run.model_copy(update={"data": run.data.model_copy(update=read | files)})
+
+
+def automatic(run: RunConfig) -> dict[str, Any]:
+    """``--size auto`` as changes of a recipe, said in a line."""
+    from laconic.training.outlook import fitting_limits
+
+    records = records_of(str(run.data.train), run.data, run.data.max_train_records, some=True)
+    changes, line = fitting_limits(run, records)
+    note(line, always=True)
+    return changes
+
+
+def closing_score(model_folder: str, run: RunConfig) -> str:
+    """The table and the verdict on the pairs that were held out; without such pairs what to do about it."""
+    from laconic.evaluation.run import options_of
+    from laconic.study.verdict import scores, table, verdict
+
+    split = "test" if run.data.test is not None else "validation"
+    path = getattr(run.data, split)
+    if path is None:
+        return "Nothing was held out, so nobody knows how good it is: score it with `laconic evaluate` on other pairs."
+    try:
+        records = records_of(path, run.data.model_copy(update={"skip_bad": True}), SCORED, some=True)
+        with progress("Scoring", total=2 * len(records)) as bar:
+            results = scores(model_folder, records, options_of(run.evaluation), bar.advance)
+    except LaconicError as error:  # the training is done, whatever becomes of its score
+        return f"It could not be scored: {error}"
+    text = verdict(results, fine_tuned=run.training.initial_weights is not None)
+    return "\n".join(["", aligned(*table(results)), "", *text])

@@ -1,0 +1,107 @@
+"""What a run will read of its data, before it starts: how much is cut, and limits that fit the data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from laconic.config.names import check_run
+from laconic.config.schema import RunConfig
+from laconic.data.dataset import EncodedDataset
+from laconic.data.subset import counter_of_run
+from laconic.types import Record
+
+PERCENTILE = 95
+MOST_LIKELY = 4 * 2**30  # bytes that are free where nothing tells
+SAMPLE = 5000  # documents whose tokens are counted for the limits
+MUCH = 0.1  # a share of texts that is worth a word when it is cut
+_SHARE_OF_MEMORY = 0.5
+_STATES = 40  # numbers of a model's width kept for backward, a token
+
+
+def reading_table(sets: dict[str, EncodedDataset], left_out: dict[str, int]) -> list[str]:
+    """Lines of a table of what is read and cut, a line a split; ``left_out`` counts pairs by split.
+
+    A last line says how to read more, where much is cut.
+    """
+    first = next(iter(sets.values()))
+    limits = (first.max_source_tokens, first.max_target_tokens)
+    header = ["", "pairs", "left out", f"documents over {limits[0]} tokens", f"summaries over {limits[1]}"]
+    rows, most = [header], 0.0
+    for name, data in sets.items():
+        cut = data.cut_shares()
+        most = max(most, *cut)
+        rows.append([name, f"{len(data):,}", f"{left_out.get(name, 0):,}", *(f"{share:.0%}" for share in cut)])
+    widths = [max(len(row[column]) for row in rows) for column in range(len(header))]
+    lines = ["  ".join(text.rjust(width) for text, width in zip(row, widths, strict=True)) for row in rows]
+    if most > MUCH:
+        wanted = [first.percentile(side, PERCENTILE) for side in ("source", "target")]
+        lines.append(
+            f"What is longer is cut. {PERCENTILE}% of the documents have at most {wanted[0]:,} tokens, "
+            f"{PERCENTILE}% of the summaries {wanted[1]:,}: --size auto reads that much, or "
+            f"--set text.max_source_tokens={wanted[0]} --set text.max_target_tokens={wanted[1]}."
+        )
+    return lines
+
+
+def fitting_limits(run: RunConfig, records: Sequence[Record]) -> tuple[dict[str, Any], str]:
+    """Changes of ``run`` by which it reads most texts whole within the memory at hand, and a line that says so.
+
+    The limits are the 95th percentile of the lengths, rounded up to tens, as far as the model has positions. Where a
+    batch would need too much memory, it is made in parts (``training.accumulation``), which changes no result; where
+    single documents would, the limits fall.
+    """
+    count = counter_of_run(run)
+    sampled = records[:: max(1, len(records) // SAMPLE)]
+    lengths = np.array([count(record) for record in sampled])
+    source, target = (_tens(float(np.percentile(side, PERCENTILE)) + 1) for side in lengths.T)
+    model = check_run(run)["model"][0]
+    positions = getattr(model, "max_positions", None)
+    if positions is not None:
+        source, target = min(source, positions), min(target, positions)
+    batch, parts = run.training.batch_size, run.training.accumulation
+    room = _SHARE_OF_MEMORY * _free_memory()
+    while (needed := _bytes(run, model, batch, source, target)) > room and (batch > 4 or source > 100):
+        if batch > 4 and batch % 2 == 0:
+            batch, parts = batch // 2, 2 * parts
+        else:
+            source, target = _tens(0.8 * source), max(10, _tens(0.9 * target))
+    changes = {
+        "text": {"max_source_tokens": source, "max_target_tokens": target},
+        "training": {"batch_size": batch, "accumulation": parts},
+        "search": {"max_length": max(target, run.search.min_length)},
+    }
+    whole = f"batches of {batch}" + (f" x {parts}" if parts > 1 else "")
+    return changes, (
+        f"Size auto: documents up to {source:,} tokens and summaries up to {target:,} ({PERCENTILE}% of the data), "
+        f"{whole}; an update needs about {needed / 2**30:.1f} GB of {_free_memory() / 2**30:.1f} GB that are free."
+    )
+
+
+def _tens(value: float) -> int:
+    return max(10, -(-int(np.ceil(value)) // 10) * 10)
+
+
+def _free_memory() -> int:
+    """Bytes of the device that training takes: the first GPU's, else the machine's."""
+    if torch.cuda.is_available():
+        return int(torch.cuda.mem_get_info()[0])
+    try:
+        facts = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
+        return 1024 * int(facts["MemAvailable"].split()[0])
+    except (OSError, KeyError, ValueError):  # no Linux
+        return MOST_LIKELY
+
+
+def _bytes(run: RunConfig, model: Any, batch: int, source: int, target: int) -> float:
+    """A rough bound of what one batch keeps: logits with their gradients, states and energies."""
+    vocabulary = run.text.tokenizer.get("max_vocabulary") or run.text.tokenizer.get("vocab_size") or 50_000
+    width = getattr(model, "hidden_size", 512)
+    layers = getattr(model, "encoder_layers", 1) + getattr(model, "decoder_layers", 1)
+    states = _STATES * width * (source + target) * layers / 2
+    energies = 8 * layers * (source * target + (source**2 if layers > 2 else 0))
+    return 4.0 * batch * (3 * target * int(vocabulary) + states + energies)

@@ -1,0 +1,60 @@
+"""What a run will read, said before it starts."""
+
+from __future__ import annotations
+
+import pytest
+
+from laconic.config.loading import load_recipe, resolve_run
+from laconic.config.schema import TextConfig
+from laconic.data.dataset import EncodedDataset
+from laconic.text.tokenizer import WordTokenizer
+from laconic.training import outlook
+from laconic.types import Record
+
+
+def records(lengths: list[int]) -> list[Record]:
+    return [Record("a " * length, "b " * (length // 10)) for length in lengths]
+
+
+def test_table_and_what_to_set() -> None:
+    tokenizer = WordTokenizer(WordTokenizer.Config(min_frequency=1))
+    tokenizer.train(["a b"])
+    data = EncodedDataset.build(
+        records([20] * 15 + [60] * 5), tokenizer, TextConfig(max_source_tokens=40, max_target_tokens=7)
+    )
+    header, row, advice = outlook.reading_table({"training": data}, {"training": 3})
+    assert header.split("  ")[-2:] == ["documents over 40 tokens", "summaries over 7"]
+    assert row.split() == ["training", "20", "3", "25%", "0%"]  # six words and EOS are seven tokens
+    assert "at most 60 tokens, 95% of the summaries 7" in advice
+    assert "--set text.max_source_tokens=60" in advice
+    whole = data.limits(40, 5)
+    assert outlook.reading_table({"training": whole}, {})[1].split()[-1] == "25%"
+
+
+def test_no_advice_where_little_is_cut() -> None:
+    tokenizer = WordTokenizer(WordTokenizer.Config(min_frequency=1))
+    tokenizer.train(["a b"])
+    data = EncodedDataset.build(records([20] * 19 + [60]), tokenizer, TextConfig(max_source_tokens=40))
+    assert len(outlook.reading_table({"training": data}, {})) == 2
+
+
+def test_limits_are_those_of_the_data(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = resolve_run(load_recipe("headline_writer"), size="small")
+    data = records([100] * 90 + [300] * 10)
+    monkeypatch.setattr(outlook, "_free_memory", lambda: 16 * 2**30)
+    changes, line = outlook.fitting_limits(run, data)
+    assert changes["text"] == {"max_source_tokens": 310, "max_target_tokens": 40}
+    assert changes["search"]["max_length"] == 40
+    assert changes["training"] == {"batch_size": 32, "accumulation": 1}
+    assert "310 tokens" in line
+    monkeypatch.setattr(outlook, "_free_memory", lambda: 2**28)
+    changes, line = outlook.fitting_limits(run, data)
+    assert changes["training"]["batch_size"] * changes["training"]["accumulation"] == 32
+    assert changes["training"]["accumulation"] > 1
+    monkeypatch.setattr(outlook, "_free_memory", lambda: 2**22)
+    assert outlook.fitting_limits(run, data)[0]["text"]["max_source_tokens"] < 310
+
+
+def test_limits_end_where_the_model_has_no_positions() -> None:
+    run = resolve_run(load_recipe("contrastive"), size="tiny", overrides=["model.max_positions=50"])
+    assert outlook.fitting_limits(run, records([300] * 20))[0]["text"]["max_source_tokens"] == 50
