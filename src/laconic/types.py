@@ -95,7 +95,7 @@ class TrainingBatch(Batch):
     """Documents with their summaries."""
 
     target_input_ids: Tensor  # (B, T) BOS, y_1, ..., words outside V are UNK
-    target_ids: Tensor  # (B, T) y_1, ..., EOS in extended ids
+    target_ids: Tensor  # (B, T) y_1, ..., EOS in extended ids; words that neither V nor the source has are UNK
     target_mask: Tensor  # (B, T) bool
 
 

@@ -9,6 +9,7 @@ Li et al., "Learn to Copy from the Copying History: Correlational Copy Network f
 | alpha_t | ``weights`` (B, Q, S), the mean over the heads |
 | lambda_t, u_t, g_t | gates (B, Q), given as the arguments of their sigmoids; lambda is the weight of *generation* |
 | P_attCopy, P_coCopy, P_finalCopy | alpha, ``correlational``, ``final`` (B, Q, S), over source positions |
+| P_t-1 in (11) | ``history`` (B, Q, S): P_finalCopy of the step before, zero before the first |
 | Q^E_j, K^E_i | ``queries``, ``keys`` (B, S, H, d) of the last encoder layer |
 | s_{j,i}, p_{j,i} | ``semantic``, ``positional`` (B, S, S); [j, i]: mass moves from position j (then) to i (now) |
 | sigma_j | ``log_widths`` (B, S) |

@@ -1,0 +1,120 @@
+"""The worked examples of CONTRIBUTING.md: a file and a line each, in a copy of the source, are all it takes."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import laconic
+
+PAGE = Path(__file__).parents[2] / "CONTRIBUTING.md"
+TESTS = Path(__file__).parents[1]
+SOURCE = Path(laconic.__file__).parent
+FILE = re.compile(r"^`src/(laconic/[\w/]+\.py)`:\n\n```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+LINE = re.compile(r"^In `(\w+)`:\n\n```python\n(    \"(\w+)\": .*\n)```$", re.MULTILINE)
+PAIRS = [
+    {"document": f"{name} lost the {thing} on the way home .", "summary": f"{name} lost the {thing} ."}
+    for name in ("anna", "bob", "carla")
+    for thing in ("keys", "phone", "car", "lunch")
+]
+RECURRENT = [
+    "train",
+    "headline_writer",
+    "--size",
+    "tiny",
+    "--set",
+    "model.attention.type=general",
+    "--set",
+    "model.head.type=fixed_share",
+    "--set",
+    "objectives=[{type: nll}, {type: attention_entropy}]",
+]
+TRANSFORMER = ["train", "contrastive", "--row", "pointer", "--size", "tiny", "--set", "model.head.type=fixed_share"]
+# One process: importing torch costs more than all that is done with it.
+DRIVER = """
+import json, sys
+import pytest
+from laconic.cli.main import main
+for arguments in json.loads(sys.argv[1]):
+    if main(["--quiet", *arguments]):
+        sys.exit("failed: " + " ".join(arguments))
+names, files = sys.argv[2], sys.argv[3:]
+sys.exit(int(pytest.main(["-p", "no:cacheprovider", "-k", names, *files])))
+"""
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """The examples put into a copy; trained, summarized and put to the contract tests there."""
+    folder = tmp_path_factory.mktemp("contributed")
+    page, copy = PAGE.read_text(encoding="utf-8"), folder / "laconic"
+    ignored = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(SOURCE, copy, ignore=ignored, copy_function=lambda place, to: os.symlink(place, to))
+    for name, code in FILE.findall(page):
+        assert not (folder / name).exists()
+        (folder / name).write_text(code, encoding="utf-8")
+    names = copy / "config/names.py"
+    text = names.read_text(encoding="utf-8")
+    for table, line, _ in LINE.findall(page):
+        text, count = re.subn(rf"^({table}: Table = {{\n)", rf"\g<1>{line}", text, flags=re.MULTILINE)
+        assert count == 1, table
+    names.unlink()  # a link to the real one
+    names.write_text(text, encoding="utf-8")
+    for split in ("train", "validation"):
+        (folder / f"{split}.jsonl").write_text("".join(json.dumps(pair) + "\n" for pair in PAIRS))
+    commands = []
+    for name, command in {"recurrent": RECURRENT, "transformer": TRANSFORMER}.items():
+        out, inputs = folder / name, str(folder / "validation.jsonl")
+        commands.append([*command, "--data", str(folder), "--out", str(out)])
+        commands.append(["summarize", str(out), inputs, "--explain", "--output", f"{out}.jsonl"])
+    kinds = [name for _, _, name in LINE.findall(page)]
+    files = [str(TESTS / "contract" / f"test_{kind}.py") for kind in ("attention_contract", "copy_heads", "scorers")]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(folder), str(TESTS)])}
+    process = subprocess.run(
+        [sys.executable, "-c", DRIVER, json.dumps(commands), " or ".join(kinds), *files],
+        env=environment,
+        cwd=PAGE.parent,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert process.returncode == 0, process.stdout[-4000:] + process.stderr[-4000:]
+    return folder, process.stdout
+
+
+def test_each_example_is_a_file_and_a_line() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    targets = {f"{path.removesuffix('.py').replace('/', '.')}" for path, _ in FILE.findall(page)}
+    assert len(targets) == len(LINE.findall(page)) == 3
+    assert targets == {re.findall(r'"([\w.]+):', line)[0] for _, line, _ in LINE.findall(page)}
+
+
+@pytest.mark.parametrize("name", ["recurrent", "transformer"])
+def test_models_train_and_summarize_with_them(done: tuple[Path, str], name: str) -> None:
+    folder, _ = done
+    settings = json.loads((folder / name / "model/config.json").read_text())["model"]
+    assert settings["head"]["type"] == "fixed_share"
+    assert name == "transformer" or settings["attention"] == {"type": "general"}
+    lines = [json.loads(line) for line in (folder / f"{name}.jsonl").read_text().splitlines()]
+    assert len(lines) == len(PAIRS)
+    shares = {round(word["p_gen"], 6) for line in lines for word in line["words"]}
+    assert len(shares) == 1, "one share for all steps"
+    assert shares != {0.5}, "and it is trained"
+
+
+def test_the_objective_is_in_the_log(done: tuple[Path, str]) -> None:
+    logged = (done[0] / "recurrent/log.jsonl").read_text()
+    assert "attention_entropy" in logged
+
+
+def test_the_contracts_were_kept(done: tuple[Path, str]) -> None:
+    passed = int(re.findall(r"(\d+) passed", done[1])[-1])
+    assert passed >= 25  # each promise of attentions and of copy heads
+    assert "failed" not in done[1]
