@@ -1,13 +1,14 @@
-# `make demo` and `make test` need Python 3.11+ and nothing else: they make .venv and install everything into it.
-# The stamp file makes that happen once, and again when the pins change.
+# `make demo` and `make test` need Python 3.11+ and nothing else: they make .venv and install what they need into it, the demo
+# without what tests and lint need. The stamp files make that happen once, and again when the pins change.
 .DEFAULT_GOAL := help
-.PHONY: help install browser demo model test test-cpus test-plain test-floor test-all check bench clean
+.PHONY: help install browser demo model docs wheel test test-cpus test-plain test-floor test-all check bench clean
 
 PYTHON ?= python3
 VENV := .venv
 FLOOR := .venv-floor
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+USE := $(VENV)/.installed-use
 TORCH := $(shell sed -n 's/^\(torch==.*\)/\1/p' constraints.txt)
 MINUTES ?= 6
 WORKERS ?= 2
@@ -17,24 +18,41 @@ export TEXT
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{ printf "%-18s %s\n", $$1, $$2 }'
 
-$(STAMP): pyproject.toml constraints.txt
+$(BIN)/python:
 	@found=; for python in $(PYTHON) python3.14 python3.13 python3.12 python3.11; do \
 	  if $$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; then found=$$python; break; fi; \
 	done; \
 	if [ -z "$$found" ]; then echo "Laconic needs Python 3.11 or newer; name one with: make PYTHON=/path/to/python3" >&2; exit 1; fi; \
-	test -x $(BIN)/python || $$found -m venv $(VENV)
+	$$found -m venv $(VENV)
+
+# What using Laconic needs; whoever has what tests need has that too.
+$(USE): pyproject.toml constraints.txt | $(BIN)/python
+	$(BIN)/python -m pip install -c constraints.txt $(TORCH)
+	$(BIN)/python -m pip install -c constraints.txt -e ".[train,serve]"
+	@touch $(USE)
+
+$(STAMP): pyproject.toml constraints.txt | $(BIN)/python
 	$(BIN)/python -m pip install -c constraints.txt $(TORCH)
 	$(BIN)/python -m pip install -c constraints.txt -e ".[dev,track]"
-	@touch $(STAMP)
+	@touch $(STAMP) $(USE)
 
-install: $(STAMP)  ## make .venv and install Laconic and what it needs
+install: $(USE)  ## make .venv and install Laconic and what it needs
 
-demo: $(STAMP)  ## summarize, fine-tune on docstrings, score, write demo/report.html; TEXT="..." is your text
+demo: $(USE)  ## summarize, fine-tune on docstrings, score, write demo/report.html; TEXT="..." is your text
 	@if [ -n "$$TEXT" ]; then $(BIN)/laconic demo --minutes $(MINUTES) -- "$$TEXT"; else $(BIN)/laconic demo --minutes $(MINUTES); fi
 
-model: $(STAMP)  ## the model in the box, in hours; ARXIV=FILE names arXiv's metadata (docs/oneline.md)
+model: $(USE)  ## the model in the box, in hours; ARXIV=FILE names arXiv's metadata (docs/oneline.md)
 	$(BIN)/python scripts/make_model.py $(WORK) $(if $(ARXIV),--arxiv "$(ARXIV)") $(if $(DEBIAN),--debian "$(DEBIAN)") \
 	  $(if $(DOCSTRINGS),--docstrings "$(DOCSTRINGS)")
+
+docs: | $(BIN)/python  ## the documentation site, in build/site
+	$(BIN)/python -m pip install -q -c constraints.txt $(TORCH)
+	$(BIN)/python -m pip install -q -c constraints.txt -e ".[train,serve,docs]"
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
+
+wheel: | $(BIN)/python  ## dist/laconic-*.whl
+	$(BIN)/python -m pip wheel -q --no-deps --wheel-dir dist .
+	@ls dist/laconic-*.whl
 
 browser: $(STAMP)  ## a browser for the tests of the page, where there is none
 	@scripts/install_browser.sh $(BIN)/python || echo "No browser could be installed: the tests of the page are skipped." >&2

@@ -1,0 +1,243 @@
+"""The documentation site's pages that are made, not written: a hook of mkdocs (`mkdocs.yml`), nothing of it committed.
+
+Commands come from their parsers, the keys of recipes from the schema, the API from docstrings, the first page from the
+README. Pages of ``docs/`` read on GitHub as they are; here a link that leaves ``docs/`` becomes its text.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import types
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal, Union, get_args, get_origin
+
+from pydantic import BaseModel
+
+from laconic.cli.main import COMMANDS, load_command
+from laconic.config import names
+from laconic.config.schema import RunConfig
+
+ROOT = Path(__file__).parent.parent
+LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s]+)\)")
+TABLES = {
+    "Models (`model.type`)": names.MODELS,
+    "Attention (`model.attention.type`)": names.ATTENTIONS,
+    "Attention over chunks": names.CHUNK_ATTENTIONS,
+    "Encoders of chunks": names.COARSE_ENCODERS,
+    "Copy heads (`model.head.type`)": names.COPY_HEADS,
+    "Opponents (`model.opponent.type`)": names.OPPONENTS,
+    "Objectives (`objectives`)": names.OBJECTIVES,
+    "Scorers of the search (`search.scorers`)": names.SCORERS,
+    "Tokenizers (`text.tokenizer.type`)": names.TOKENIZERS,
+    "Extractive methods": names.EXTRACTIVE,
+}
+PAPERS = {  # file of equations -> its title, and the page that tells the rest
+    "pointer_generator": ("Pointer-generator, coverage (Wu et al., after See et al. 2017)", "headline_writer.md"),
+    "distraction": ("Distraction (Chen et al. 2016)", "distraction.md"),
+    "coarse_to_fine": ("Coarse-to-fine attention (Ling and Rush 2017)", "coarse_to_fine.md"),
+    "contrastive": ("Contrastive attention (Duan et al. 2019)", "contrastive.md"),
+    "coconet": ("Correlational copying (Li et al. 2021)", "coconet.md"),
+}
+API = {
+    "Summarize": ("laconic.summarizer.Summarizer",),
+    "Train and evaluate": (
+        *("laconic.training.api.train", "laconic.training.loop.TrainResult", "laconic.evaluation.api.evaluate"),
+        *("laconic.evaluation.run.EvaluationResult", "laconic.evaluation.run.RougeScore"),
+    ),
+    "Read and score": ("laconic.data.readers.read_records", "laconic.metrics.rouge.rouge"),
+    "Records": tuple(f"laconic.types.{name}" for name in ("Record", "Summary", "SummaryWord", "SourceSpan", "Chunk")),
+    "Pages": ("laconic.explain.html.render",),
+    "Errors": ("laconic.errors",),
+}
+START = ["index.md", "install.md", "tutorial.md", "page.md", "python.md", "text.md"]
+HOW_TO = ["data.md", "training.md", "tuning.md", "decoding.md", "comparing.md", "explain.md", "faithfulness.md"]
+
+
+# --------------------------------------------------------------------------------------------- the hook
+
+
+def on_files(files: Any, config: Any) -> Any:
+    """Add the made pages."""
+    from mkdocs.structure.files import File
+
+    for place, text in made_pages().items():
+        files.append(File.generated(config, place, content=text))
+    config["nav"] = navigation({file.src_uri for file in files.documentation_pages()})
+    return files
+
+
+def on_page_markdown(markdown: str, *, page: Any, config: Any, files: Any) -> str:
+    """Links out of ``docs/`` become text: the site has no copy of the sources."""
+    return markdown if "/" in page.file.src_uri else inside_only(markdown)
+
+
+def made_pages() -> dict[str, str]:
+    """Place in the site -> Markdown."""
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    card = (ROOT / "src/laconic/oneline/README.md").read_text(encoding="utf-8")
+    pages = {
+        "index.md": re.sub(r"\]\(docs/", "](", readme),
+        "model_card.md": re.sub(r"\A---\n.*?\n---\n", "", card, flags=re.DOTALL),
+        "reference/api.md": api_page(),
+        "reference/commands.md": commands_page(),
+        "reference/recipe_keys.md": keys_page(),
+    }
+    for name, (title, page) in PAPERS.items():
+        pages[f"papers/{name}.md"] = (
+            f"# {title}: the equations\n\nEach function is one equation, under its number in the paper, as it runs. "
+            f"[How it is trained and used](../{page}).\n\n::: laconic.papers.{name}\n"
+        )
+    return pages
+
+
+def navigation(pages: set[str]) -> list[Any]:
+    """The site's contents. A page that no list names stands under "More", so that a new one is never lost."""
+    papers = [place for name, (_, page) in PAPERS.items() for place in (page, f"papers/{name}.md")]
+    sections = {
+        "Start": START,
+        "How to": HOW_TO,
+        "Serve": ["serving.md", "bulk.md", "confidence.md", "reliability.md"],
+        "Papers": [*papers, "transformer.md", "pretraining.md", "continued_pretraining.md", "legend.md"],
+        "Reference": [f"reference/{name}.md" for name in ("api", "commands", "recipe_keys")],
+        "Results": ["results.md", "protocol.md", "oneline.md", "model_card.md"],
+    }
+    named = {place for places in sections.values() for place in places}
+    sections["More"] = sorted(place for place in pages - named if place.endswith(".md"))
+    return [{title: [place for place in places if place in pages]} for title, places in sections.items()]
+
+
+def inside_only(markdown: str) -> str:
+    """A page of ``docs/`` or the README; of a link to a file outside the site only the words stay."""
+    outside = ("../", "src/", "benchmarks/", "LICENSE", "CONTRIBUTING", "CHANGELOG")
+    return LINK.sub(lambda found: found[2] if found[3].startswith(outside) else found[0], markdown)
+
+
+# --------------------------------------------------------------------------------------------- the pages
+
+
+def api_page() -> str:
+    """What a program uses, by mkdocstrings."""
+    parts = [
+        "# Python\n\n`import laconic` has the first of these under short names; [how to use them](../python.md).\n"
+    ]
+    for title, places in API.items():
+        parts += [f"## {title}\n", *(f"::: {place}\n    options:\n      heading_level: 3\n" for place in places)]
+    return "\n".join(parts)
+
+
+def commands_page() -> str:
+    """Every command and its options, from the parsers."""
+    parts = ["# Commands\n\nOptions that every command knows: `--help`; `laconic --quiet COMMAND` shows no progress.\n"]
+    return "\n".join([*parts, *(_command(f"laconic {name}", load_command(name)) for name in COMMANDS)])
+
+
+def _command(name: str, command: Any, level: int = 2) -> str:
+    lines = [f"{'#' * level} `{name}`\n", _plain(command.help or ""), ""]
+    if subcommands := getattr(command, "commands", None):
+        return "\n".join([*lines, *(_command(f"{name} {sub}", one, level + 1) for sub, one in subcommands.items())])
+    lines += ["| argument or option | default | meaning |", "| --- | --- | --- |"]
+    for parameter in command.params:
+        spelled = ", ".join(f"`{spelling}`" for spelling in [*parameter.opts, *parameter.secondary_opts])
+        if not parameter.opts[0].startswith("-"):
+            spelled = f"`{(parameter.metavar or parameter.name).upper()}`"
+        lines.append(f"| {spelled} | {_default(parameter)} | {_cell(getattr(parameter, 'help', '') or '')} |")
+    return "\n".join([*lines, ""])
+
+
+def _default(parameter: Any) -> str:
+    value = parameter.default
+    if parameter.required:
+        return "required"
+    return "" if value in (None, False, ()) or callable(value) else f"`{getattr(value, 'value', value)}`"
+
+
+def keys_page() -> str:
+    """Every key that a recipe and ``--set`` know: default, range, and the class it is declared in."""
+    parts = [
+        "# Keys of recipes\n",
+        "`laconic recipes show NAME` prints a recipe with all of them, `--set section.key=value` changes one. Source "
+        "is the class that declares the key; its documentation stands above the table.\n",
+    ]
+    parts += list(_group(RunConfig, ""))
+    for title, table in TABLES.items():
+        parts.append(f"## {title}\n")
+        for name in table:
+            owner = names.resolve("component", table, name)
+            parts += _group(owner.Config, "", f"### `{name}`", documented=owner)
+    return "\n".join(parts)
+
+
+def _group(cls: type[BaseModel], prefix: str, heading: str = "", documented: Any = None) -> Iterator[str]:
+    """The table of one class, then those of the groups in it."""
+    yield f"{heading or f'## `{prefix[:-1]}`' if prefix or heading else '## Top'}\n"
+    yield f"{_plain(inspect.getdoc(documented or cls) or '')}\n"
+    groups = {key: found for key, field in cls.model_fields.items() if (found := _group_in(field.annotation))}
+    lines = ["| key | type and range | default | source |", "| --- | --- | --- | --- |"]
+    for key, field in cls.model_fields.items():
+        if key in groups and get_origin(field.annotation) is None:
+            continue
+        default = "required" if field.is_required() else f"`{_shown(field.get_default(call_default_factory=True))}`"
+        owner = next(one for one in cls.__mro__ if key in getattr(one, "__annotations__", {}))
+        source = f"`{owner.__module__.removeprefix('laconic.')}.{owner.__qualname__}`"
+        lines.append(f"| `{prefix}{key}` | {_cell(_range(field))} | {_cell(default)} | {source} |")
+    if len(lines) > 2:
+        yield "\n".join([*lines, ""])
+    for key, group in groups.items():
+        yield from _group(group, f"{prefix}{key}.", f"{'###' if prefix else '##'} `{prefix}{key}`")
+
+
+def _group_in(annotation: Any) -> type[BaseModel] | None:
+    options = [annotation, *get_args(annotation)]
+    return next((one for one in options if inspect.isclass(one) and issubclass(one, BaseModel)), None)
+
+
+def _range(field: Any) -> str:
+    """``float, above 0, at most 1``."""
+    words = {"ge": "at least", "gt": "above", "le": "at most", "lt": "below", "min_length": "of length at least"}
+    bounds = [
+        f"{word} {getattr(part, name)}"
+        for part in [*field.metadata, *_metadata_in(field.annotation)]
+        for name, word in words.items()
+        if getattr(part, name, None) is not None
+    ]
+    return ", ".join([_type(field.annotation), *bounds])
+
+
+def _metadata_in(annotation: Any) -> list[Any]:
+    return [part for one in get_args(annotation) for part in getattr(one, "__metadata__", ())]
+
+
+def _type(annotation: Any) -> str:
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin is Literal:
+        return "one of " + ", ".join(f"`{value}`" for value in arguments)
+    if origin in (Union, types.UnionType):
+        return " or ".join("null" if one is type(None) else _type(one) for one in arguments)
+    if hasattr(annotation, "__metadata__"):
+        return _type(arguments[0])
+    if origin in (tuple, list):
+        inner = list(dict.fromkeys(_type(one) for one in arguments if one is not Ellipsis))
+        return f"list of {', '.join(inner)}"
+    if origin is not None:
+        return "keys and values"
+    if annotation is Any:
+        return "any"
+    return {"str": "text", "int": "integer", "bool": "true or false", "float": "number"}.get(
+        annotation.__name__, "keys of its own"
+    )
+
+
+def _shown(value: Any) -> str:
+    text = {None: "null", True: "true", False: "false"}.get(value) if isinstance(value, bool | None) else None
+    return text or (str(list(value)) if isinstance(value, tuple) else str(value)) or '""'
+
+
+def _plain(text: str) -> str:
+    """A docstring as Markdown: no hard spaces, no headings of its own, no links of Sphinx."""
+    return re.sub(r"``([^`]+)``", r"`\1`", inspect.cleandoc(text)).replace("::\n", ":\n").replace("\f", "")
+
+
+def _cell(text: str) -> str:
+    return _plain(text).replace("|", "\\|").replace("\n", " ")
