@@ -1,4 +1,5 @@
-"""What is dropped of a summary before it is shown: doubled words and phrases, a dangling end, stray signs, UNK.
+"""What is dropped of a summary before it is shown: doubled words and phrases, a name that the source does not give,
+a dangling end, stray signs, UNK.
 
 Only whole words are dropped and nothing is added. What the source says itself stays: a doubled name (``Duran Duran``),
 signs in a row, a sentence that ends in a preposition.
@@ -12,6 +13,8 @@ from dataclasses import dataclass
 from laconic.text.detokenize import is_unspaced
 
 LONGEST_PHRASE = 8  # words
+LONGEST_NAME = 3  # words in front of a colon
+_DESCRIPTION = 4  # words that stay, at least, where the name in front of them is dropped
 # Words an English line does not end with, and words that may be doubled around "and" ("again and again").
 _FUNCTION_WORDS = (
     "a an the of and or but nor with for from into onto between among amongst than as at by via per to in on upon & "
@@ -48,20 +51,23 @@ class DraftWord:
 
 
 def mended(
-    words: Sequence[DraftWord], in_source: Callable[[Sequence[str]], bool], source_keys: Sequence[str]
+    words: Sequence[DraftWord],
+    in_source: Callable[[Sequence[str]], bool],
+    is_name: Callable[[Sequence[str]], bool],
+    source_keys: Sequence[str],
 ) -> list[int]:
     """The positions of the words that stay, in order.
 
-    ``in_source(keys)`` says whether the source has these words one after the other; ``source_keys`` are its words, by
-    which it is judged to be English, whose function words are known here. A summary is never emptied, unless it is
-    nothing but UNK.
+    ``in_source(keys)`` says whether the source has these words one after the other, ``is_name(keys)`` whether it uses
+    them as a name; ``source_keys`` are its words, by which it is judged to be English, whose function words are known
+    here. A summary is never emptied, unless it is nothing but UNK.
     """
     known = [index for index, word in enumerate(words) if not word.unknown]
     english = _is_english(source_keys)
     kept = known
     while True:
         keys = [words[index].key.lower() for index in kept]
-        drop = _doubled(keys, in_source) or _stray(kept, keys, words) or _unpaired(keys)
+        drop = _doubled(keys, in_source) or _coined(keys, is_name) or _stray(kept, keys, words) or _unpaired(keys)
         drop = drop or _dangling(kept, keys, words, english)
         if not drop:
             return kept
@@ -89,6 +95,15 @@ def _doubled(keys: Sequence[str], in_source: Callable[[Sequence[str]], bool]) ->
             if not in_source(both):
                 return set(range(second, at + len(both)))
     return set()
+
+
+def _coined(keys: Sequence[str], is_name: Callable[[Sequence[str]], bool]) -> set[int]:
+    """A name in front of its description, where the source has no such name: ``Founded: a framework for ...``."""
+    colon = keys.index(":") if ":" in keys else 0
+    described = len(keys) - colon > _DESCRIPTION and keys[colon + 1] in ("a", "an")
+    if not described or not 0 < colon <= LONGEST_NAME or is_name(keys[:colon]):
+        return set()
+    return set(range(colon + 1))
 
 
 def _stray(kept: Sequence[int], keys: Sequence[str], words: Sequence[DraftWord]) -> set[int]:

@@ -33,6 +33,7 @@ from laconic.types import TokenizedText
 
 _LONG_FORM = 6  # words after a capital within which the bracket with its abbreviation opens
 RUN = 0.5  # what going on with the next word of the source is worth, in shares of a word's copying
+_DIGIT = re.compile(r"\d")
 _INVISIBLE = re.compile("[\u00ad\u200b\u2060\ufeff]")
 _SENTENCE_ENDS = frozenset((".", "!", "?", "…", "..."))
 _OPENING = frozenset("([{\"'“‘«`")
@@ -98,8 +99,21 @@ class SourceText:
 
     def holds(self, keys: Sequence[str]) -> bool:
         """Does the document say these words one after the other?"""
+        return bool(self._places(keys))
+
+    def names(self, keys: Sequence[str]) -> bool:
+        """Does the document use these words as a name, with a capital or digit that is not only that of a sentence or
+        a heading, or come back to them? Where it has no capitals at all, any of its words may be a name."""
+        places = self._places(keys)
+        if not self._has_capitals or len(places) > 1:
+            return bool(places)
+        words = {word for place in places for word in range(place, place + len(keys))}
+        return any(self._has_capital(word) and self.telling(word) or _DIGIT.search(self.form(word)) for word in words)
+
+    def _places(self, keys: Sequence[str]) -> list[int]:
+        """Where these words stand one after the other: the first of them."""
         size = len(keys)
-        return any(self.keys[at : at + size] == list(keys) for at in self.by_key.get(keys[0], ()))
+        return [at for at in self.by_key.get(keys[0], ()) if self.keys[at : at + size] == list(keys)]
 
     def ends_sentence(self, word: int) -> bool:
         """Does a sentence of the document end behind the word?"""
@@ -263,7 +277,7 @@ def _cleaned(words: list[_Word], draft: Draft, source: SourceText) -> list[_Word
         )
         for index, word in enumerate(words)
     ]
-    return [words[index] for index in mended(draft_words, source.holds, source.keys)]
+    return [words[index] for index in mended(draft_words, source.holds, source.names, source.keys)]
 
 
 def _follows(before: _Word, word: _Word) -> bool:

@@ -105,6 +105,29 @@ FORMS = [
 ]
 
 
+NAMES = [
+    # a name that the source does not have, in front of what it shall be the name of
+    ("old : a framework for new data", "We look at the framework for new data. It is old.", "A framework for new data"),
+    ("old : a framework for new data", "Old things. This is a framework for new data.", "A framework for new data"),
+    ("old way : a framework for new data", "We call it Old. A way and framework.", "A framework for new data"),
+    # names that it has: with a capital of its own, a digit, or in a text without capitals
+    ("luar : a framework for new data", "We use Luar, a framework for new data.", "Luar: A framework for new data"),
+    ("luar : a framework for new data", "LUAR is a framework for new data.", "LUAR: A framework for new data"),
+    ("libc6 : a framework for new data", "libc6 is a framework. This is new data.", "libc6: A framework for new data"),
+    ("old : a framework for new data", "the framework for new data is old", "Old: A framework for new data"),
+    # no name and its description
+    ("old things : new data of the council", "The Council has new data of old things.", None),
+    ("old : a river", "The river rose. It is old.", None),
+    ("old new right tool : a framework for new data", "The framework is right, new data is old.", None),
+]
+
+
+@pytest.mark.parametrize(("line", "document", "shown"), NAMES)
+def test_a_name_that_the_source_does_not_give_is_dropped(line: str, document: str, shown: str | None) -> None:
+    text = written(line, document).text
+    assert text == shown if shown else ":" in text
+
+
 @pytest.mark.parametrize(("line", "document", "shown"), FORMS)
 def test_copied_words_take_the_sources_own_form(line: str, document: str, shown: str) -> None:
     assert written(line, document).text == shown
