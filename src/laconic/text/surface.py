@@ -108,7 +108,7 @@ class SourceText:
         if not self._has_capitals or len(places) > 1:
             return bool(places)
         words = {word for place in places for word in range(place, place + len(keys))}
-        return any(self._has_capital(word) and self.telling(word) or _DIGIT.search(self.form(word)) for word in words)
+        return any((self._has_capital(word) and self.telling(word)) or _DIGIT.search(self.form(word)) for word in words)
 
     def _places(self, keys: Sequence[str]) -> list[int]:
         """Where these words stand one after the other: the first of them."""
