@@ -28,10 +28,10 @@ from torch import Tensor
 from laconic.config.loading import load_recipe, resolve_run
 from laconic.config.names import MODELS, build
 from laconic.config.schema import SearchConfig
+from laconic.decoding import decode
 from laconic.layers.copying import pointer
 from laconic.layers.vocabulary import VocabularyProjection
 from laconic.papers.pointer_generator import final_distribution
-from laconic.search.decode import decode
 from laconic.search.state import select
 from laconic.types import Batch
 

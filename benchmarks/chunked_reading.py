@@ -27,8 +27,8 @@ import torch
 
 from laconic.config.names import MODELS, OBJECTIVES, build
 from laconic.config.schema import SearchConfig
+from laconic.decoding import decode
 from laconic.layers.chunks import ChunkStates
-from laconic.search.decode import decode
 from laconic.types import Batch, TrainingBatch, UpdateContext
 
 HARD: dict[str, Any] = {"attention": {"type": "coarse_to_fine"}}

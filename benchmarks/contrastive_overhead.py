@@ -28,8 +28,8 @@ from torch.nn import functional as F
 
 from laconic.config.names import MODELS, build
 from laconic.config.schema import SearchConfig
+from laconic.decoding import decode
 from laconic.layers.vocabulary import VocabularyProjection
-from laconic.search.decode import decode
 from laconic.types import Batch, TrainingBatch
 from paired import best_of, peak_mib, training_step
 

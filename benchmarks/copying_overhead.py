@@ -28,7 +28,7 @@ import torch
 
 from laconic.config.names import MODELS, build
 from laconic.config.schema import SearchConfig
-from laconic.search.decode import decode
+from laconic.decoding import decode
 from laconic.types import Batch, TrainingBatch
 from paired import best_of, peak_mib, training_step
 

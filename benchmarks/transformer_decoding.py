@@ -24,7 +24,7 @@ from transformers import GenerationConfig, MarianConfig, MarianMTModel
 
 from laconic.config.names import MODELS, build
 from laconic.config.schema import SearchConfig
-from laconic.search.decode import decode
+from laconic.decoding import decode
 from laconic.types import Batch
 
 BEAMS = 5

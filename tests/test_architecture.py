@@ -29,6 +29,7 @@ LAYERS: list[set[str]] = [
     {"", "errors", "files", "jobs", "types", "papers"},  # "" is laconic/__init__.py
     {"config", "text", "kernels"},
     {"layers", "data", "metrics", "search"},
+    {"decoding"},
     {"models", "objectives", "extractive", "explain"},
     {"training", "summarizer", "systems"},
     {"evaluation"},
@@ -45,11 +46,26 @@ SAME_LAYER = {
     ("systems", "summarizer"),  # bulk jobs; an extractive method knows nothing of it
 }
 NEVER = {("models", "search"), ("search", "models"), ("layers", "data"), ("server", "study")}
-TORCH_FREE = {"", "errors", "files", "jobs", "types", "config", "text", "metrics", "extractive", "explain", "server"}
+TORCH_FREE = {
+    "",
+    "errors",
+    "files",
+    "jobs",
+    "types",
+    "config",
+    "text",
+    "metrics",
+    "search",
+    "extractive",
+    "explain",
+    "server",
+}
 TORCH_FREE_FILES = {
     "laconic.data.readers",
     "laconic.data.columns",
     "laconic.data.checks",
+    "laconic.data.dataset",
+    "laconic.data.padding",
     "laconic.study.corpora.docstrings",
     "laconic.cli.main",
     "laconic.cli.output",
@@ -57,6 +73,7 @@ TORCH_FREE_FILES = {
     "laconic.summarizer",
     "laconic.systems.bulk",
     "laconic.systems.extractive",
+    "laconic.systems.streaming",
     "laconic.evaluation.systems",
     "laconic.evaluation.run",
 }

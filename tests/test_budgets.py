@@ -21,6 +21,7 @@ import laconic
 from laconic.config import names
 from laconic.config.base import ConfigBase
 from laconic.config.schema import RunConfig, SearchConfig
+from laconic.decoding import TorchModel
 from laconic.models.seq2seq import Seq2SeqConfig
 from laconic.search.beam import beam_search
 from laconic.search.scorers import NgramBlocking, SpecialIds, build_scorers
@@ -110,12 +111,11 @@ def pointer_generator() -> Callable[[], Any]:
 
 def search_with_a_scorer() -> Callable[[], Any]:
     """A beam over a step function, with the length normalisation that every search has and one scorer more."""
-    model, batch = tiny_seq2seq(**COVERAGE).eval(), random_batch()
+    model, batch = TorchModel(tiny_seq2seq(**COVERAGE).eval()), random_batch()
     config = SearchConfig(beam_size=3, max_length=5, scorers=({"type": "ngram_blocking"},))
     specials = SpecialIds(UNK, BOS, EOS, PAD)
-    with torch.inference_mode():
-        memory = model.encode(batch)
-        state = model.start(memory)
+    memory = model.encode(batch)
+    state = model.start(memory)
 
     def step(*arguments: Any) -> Any:  # what the model does in it is not the search's
         watching = sys.gettrace()
@@ -125,7 +125,6 @@ def search_with_a_scorer() -> Callable[[], Any]:
         finally:
             sys.settrace(watching)
 
-    @torch.inference_mode()
     def run() -> None:
         scorers = build_scorers(config, specials)
         beam_search(step, state, memory=memory, config=config, specials=specials, scorers=scorers)

@@ -1,7 +1,8 @@
 """The records that travel between the parts of the toolkit.
 
 This file imports no tensor library: tensors appear in annotations only, so that text, metrics
-and the command line stay quick to import.
+and the command line stay quick to import. `Batch`, `Memory` and `StepOutput` hold tensors where a model is
+a torch module, and NumPy arrays where search, its scorers and models without torch see them.
 
 Dimension letters, here and everywhere: B batch, K beams, N = B * K decoder rows, S source tokens,
 T target tokens, D memory width, V vocabulary, X extended vocabulary (V plus the batch's source
@@ -13,11 +14,13 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 if TYPE_CHECKING:
     import numpy as np
     from torch import Tensor
+
+Rows = TypeVar("Rows")  # a tensor or an array
 
 
 # ------------------------------------------------------------------------------------------ text
@@ -62,15 +65,15 @@ class TokenizedText:
 
 
 @dataclass(slots=True)
-class Batch:
-    """Padded tensors for a list of documents; the collate function is the only place padding is added.
+class Batch(Generic[Rows]):
+    """Padded ids of a list of documents; the collator is the only place where padding is added.
 
-    Padding positions hold ``pad_id`` in every id tensor.
+    Padding positions hold ``pad_id`` everywhere.
     """
 
-    source_ids: Tensor  # (B, S) int64, words outside V are UNK
-    source_extended_ids: Tensor  # (B, S) int64, words outside V are V + k, numbered per example
-    source_mask: Tensor  # (B, S) bool
+    source_ids: Rows  # (B, S) int64, words outside V are UNK
+    source_extended_ids: Rows  # (B, S) int64, words outside V are V + k, numbered per example
+    source_mask: Rows  # (B, S) bool
     extended_vocab_size: int  # X = V + the largest number of source words outside V in one example
     oov_words: list[list[str]] = field(default_factory=list)  # per example: the strings of V, V + 1, ...
     record_ids: list[str] = field(default_factory=list)
@@ -78,25 +81,26 @@ class Batch:
 
     def to(self, device: Any, non_blocking: bool = False) -> Self:
         """Return a copy whose tensors are on ``device``."""
-        return self._changed(lambda tensor: tensor.to(device, non_blocking=non_blocking))
+        return self.changed(lambda tensor: tensor.to(device, non_blocking=non_blocking))
 
     def pin_memory(self) -> Self:
         """Return a copy in pinned host memory (called by torch's ``DataLoader``)."""
-        return self._changed(lambda tensor: tensor.pin_memory())
+        return self.changed(lambda tensor: tensor.pin_memory())
 
-    def _changed(self, change: Callable[[Tensor], Tensor]) -> Self:
+    def changed(self, change: Callable[[Any], Any]) -> Self:
+        """Return a copy of which every tensor or array is ``change`` of what it was."""
         values = {each.name: getattr(self, each.name) for each in fields(self)}
-        tensors = (each.name for each in fields(self) if each.type == "Tensor")
+        tensors = (each.name for each in fields(self) if each.type == "Rows")
         return type(self)(**values | {name: change(values[name]) for name in tensors})
 
 
 @dataclass(slots=True, kw_only=True)
-class TrainingBatch(Batch):
+class TrainingBatch(Batch[Rows]):
     """Documents with their summaries."""
 
-    target_input_ids: Tensor  # (B, T) BOS, y_1, ..., words outside V are UNK
-    target_ids: Tensor  # (B, T) y_1, ..., EOS in extended ids; words that neither V nor the source has are UNK
-    target_mask: Tensor  # (B, T) bool
+    target_input_ids: Rows  # (B, T) BOS, y_1, ..., words outside V are UNK
+    target_ids: Rows  # (B, T) y_1, ..., EOS in extended ids; words that neither V nor the source has are UNK
+    target_mask: Rows  # (B, T) bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,19 +133,19 @@ class Shared:
 
 
 @dataclass(slots=True)
-class Memory:
+class Memory(Generic[Rows]):
     """What the encoder leaves for the decoder."""
 
-    states: Tensor  # (B, S, D)
-    mask: Tensor  # (B, S) bool
-    extended_ids: Tensor  # (B, S) int64
+    states: Rows  # (B, S, D)
+    mask: Rows  # (B, S) bool
+    extended_ids: Rows  # (B, S) int64
     extended_vocab_size: int  # X
     final: Any = None  # what `start` needs to make the first decoder state, B in front
     extra: dict[str, Any] = field(default_factory=dict)
 
     @property
     def batch_size(self) -> int:
-        return int(self.mask.shape[0])
+        return len(self.mask)  # type: ignore[arg-type]
 
 
 @dataclass(slots=True)
@@ -155,7 +159,7 @@ class AttentionOutput:
 
 
 @dataclass(slots=True)
-class StepOutput:
+class StepOutput(Generic[Rows]):
     """What one decoding step is worth.
 
     ``scores`` is what search adds up; ``log_probs`` what the model believes. They are the same
@@ -164,13 +168,13 @@ class StepOutput:
     ``state`` are the vectors the output layer read, for scorers that compare steps; they are not kept.
     """
 
-    scores: Tensor  # (N, X)
-    log_probs: Tensor  # (N, X)
-    attention: Tensor | None = None  # (N, S)
-    context: Tensor | None = None  # (N, D) what attention made of the memory
-    state: Tensor | None = None  # (N, H) the decoder's state
-    details: dict[str, Tensor] = field(default_factory=dict)
-    attention_scores: Tensor | None = None  # (N, S) ``attention`` is their softmax, -inf at padding; not kept
+    scores: Rows  # (N, X)
+    log_probs: Rows  # (N, X)
+    attention: Rows | None = None  # (N, S)
+    context: Rows | None = None  # (N, D) what attention made of the memory
+    state: Rows | None = None  # (N, H) the decoder's state
+    details: dict[str, Rows] = field(default_factory=dict)
+    attention_scores: Rows | None = None  # (N, S) ``attention`` is their softmax, -inf at padding; not kept
 
 
 @dataclass(slots=True)

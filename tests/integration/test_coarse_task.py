@@ -8,7 +8,7 @@ from torch import Tensor
 
 from laconic.config.names import MODELS, OBJECTIVES, build
 from laconic.config.schema import SearchConfig
-from laconic.search.decode import decode
+from laconic.decoding import decode
 from laconic.types import Batch, TrainingBatch, UpdateContext
 
 VOCABULARY, CHUNKS, WORDS, MARK = 20, 8, 5, 4

@@ -15,8 +15,8 @@ from laconic.config.names import MODELS, OBJECTIVES, TOKENIZERS, build
 from laconic.config.schema import SearchConfig, TextConfig
 from laconic.data.collate import Collator
 from laconic.data.dataset import EncodedDataset
+from laconic.decoding import decode
 from laconic.models.seq2seq import Seq2Seq
-from laconic.search.decode import decode
 from laconic.text.base import Tokenizer
 from laconic.types import PLAIN_PASS, Record, TrainingBatch
 
@@ -46,7 +46,7 @@ def tokenizer() -> Tokenizer:
 def batches(tokenizer: Tokenizer, count: int, seed: int) -> list[TrainingBatch]:
     text = TextConfig()
     data = EncodedDataset.build(records(count, seed), tokenizer, text)
-    collate = Collator(tokenizer, text)
+    collate = Collator(tokenizer)
     return [collate.pairs([data[i] for i in range(start, start + BATCH)]) for start in range(0, count, BATCH)]
 
 

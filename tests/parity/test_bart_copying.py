@@ -15,10 +15,10 @@ import torch
 from torch import Tensor
 
 from laconic.config.schema import SearchConfig
+from laconic.decoding import decode
 from laconic.errors import ModelError
 from laconic.models.bart import BartSummarizer
 from laconic.models.stored import FAMILY
-from laconic.search.decode import decode
 from laconic.search.state import select, select_documents
 from laconic.types import Batch, Hypothesis, TrainingBatch, UpdateContext
 from samples import gradients

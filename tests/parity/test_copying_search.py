@@ -18,8 +18,8 @@ from torch import Tensor, nn
 
 from laconic.config.names import MODELS, build
 from laconic.config.schema import SearchConfig
+from laconic.decoding import decode
 from laconic.models.transformer import Transformer
-from laconic.search.decode import decode
 from laconic.search.state import select
 from laconic.types import Batch, Hypothesis
 from samples import BOS, EOS, PAD, UNK, VOCAB, one_example, random_batch, randomise

@@ -18,9 +18,9 @@ from torch import Tensor
 from transformers import GenerationConfig
 
 from laconic.config.generation import search_from
+from laconic.decoding import decode
 from laconic.models.bart import BartSummarizer
 from laconic.models.stored import FAMILY
-from laconic.search.decode import decode
 from laconic.types import Batch, Hypothesis
 from tiny_bart import BOS, EOS, PAD, UNK, architecture, reference_of
 

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from slow_distraction_search import Found, Settings, SlowSearch, every_sequence
 
 from laconic.config.names import MODELS, build
 from laconic.config.schema import SearchConfig
+from laconic.decoding import decode
 from laconic.search import distraction
-from laconic.search.decode import decode
+from laconic.search.state import rows_of_documents
 from laconic.types import Batch, Hypothesis
 from samples import BOS, EOS, PAD, UNK, one_example, random_batch, randomise, tiny_seq2seq
 
@@ -207,11 +209,11 @@ def test_one_beam_writes_the_same_whatever_the_weights(network: str) -> None:
 # ------------------------------------------------------------------- mistakes that must be noticed
 
 
-def _never(self: distraction.Past, index: torch.Tensor) -> None:
+def _never(self: distraction.Past, index: np.ndarray) -> None:
     """Beams are re-ordered, this history is not."""
-    documents = index.view(-1, self.beams)[:, 0] // self.beams
+    documents = index[:: self.beams] // self.beams
     if len(documents) != self.documents:
-        rows = (documents[:, None] * self.beams + torch.arange(self.beams)).flatten()
+        rows = rows_of_documents(documents, self.beams)
         self.places, self.documents = self.places[rows], len(documents)
         self.vectors = {name: held[documents] for name, held in self.vectors.items()}
 
@@ -237,11 +239,11 @@ def test_one_history_of_three_left_behind_is_noticed(kept: str, monkeypatch: pyt
     expected = slow(model, batch, **options)
     right = distraction.Past.products
 
-    def products(self: distraction.Past, name: str, present: torch.Tensor) -> torch.Tensor:
+    def products(self: distraction.Past, name: str, present: np.ndarray) -> np.ndarray:
         if name != kept:
             return right(self, name, present)
-        places, own = self.places, torch.arange(self.beams).repeat(self.documents)
-        self.places = torch.arange(self.steps)[None, :] * self.beams + own[:, None]
+        places, own = self.places, np.tile(np.arange(self.beams), self.documents)
+        self.places = np.arange(self.steps)[None, :] * self.beams + own[:, None]
         try:
             return right(self, name, present)
         finally:

@@ -1,33 +1,18 @@
-"""From examples to a padded `Batch`: the only place where padding is added."""
+"""From examples to a `Batch` of tensors."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields
 
-import numpy as np
 import torch
 
-from laconic.config.schema import TextConfig
 from laconic.data.dataset import Example
-from laconic.errors import DataError
-from laconic.text.base import Tokenizer
+from laconic.data.padding import ArrayCollator
 from laconic.types import Batch, TrainingBatch
 
 
-class Collator:
-    """``collator(examples) -> Batch``. It keeps only ids, so a data loader's workers can receive it cheaply.
-
-    It is a `TrainingBatch` when every example has a summary. The decoder's input is the
-    target shifted by one with the start token in front; words outside the vocabulary become UNK wherever a
-    tensor feeds an embedding.
-    """
-
-    def __init__(self, tokenizer: Tokenizer, text_config: TextConfig | None = None) -> None:
-        self.vocab_size = tokenizer.vocab_size
-        self.pad_id = tokenizer.pad_id
-        self.unk_id = tokenizer.unk_id
-        self.start_id = tokenizer.decoder_start_id
+class Collator(ArrayCollator):
+    """``collator(examples) -> Batch``: what `ArrayCollator` makes, as tensors over the same memory."""
 
     def __call__(self, examples: Sequence[Example]) -> Batch:
         """Pad ``examples``.
@@ -35,43 +20,10 @@ class Collator:
         Raises:
             DataError: an example has an empty source (attention over nothing is not a number).
         """
-        sources = [example.source_extended_ids for example in examples]
-        if empty := [example for example, source in zip(examples, sources, strict=True) if not len(source)]:
-            raise DataError(f"Record '{empty[0].record_id or empty[0].index}' has an empty source.")
-        source_extended_ids, source_mask = self._pad(sources)
-        batch = Batch(
-            source_ids=self._without_extended(source_extended_ids),
-            source_extended_ids=source_extended_ids,
-            source_mask=source_mask,
-            extended_vocab_size=self.vocab_size + max(len(example.oov_words) for example in examples),
-            oov_words=[example.oov_words for example in examples],
-            record_ids=[example.record_id for example in examples],
-            indices=[example.index for example in examples],
-        )
-        targets = [example.target_extended_ids for example in examples if example.target_extended_ids is not None]
-        if len(targets) < len(examples):
-            return batch
-        ids, mask = self._pad(targets)
-        own = {each.name: getattr(batch, each.name) for each in fields(batch)}
-        return TrainingBatch(**own, target_input_ids=self._shift(ids, mask), target_ids=ids, target_mask=mask)
+        return super().__call__(examples).changed(torch.from_numpy)
 
     def pairs(self, examples: Sequence[Example]) -> TrainingBatch:
         """Pad examples that all have a summary."""
         batch = self(examples)
         assert isinstance(batch, TrainingBatch), "a record without a summary passed the readers"
         return batch
-
-    def _pad(self, rows: Sequence[np.ndarray]) -> tuple[torch.Tensor, torch.Tensor]:
-        lengths = np.fromiter(map(len, rows), dtype=np.int64, count=len(rows))
-        mask = np.arange(lengths.max())[None, :] < lengths[:, None]  # (B, S)
-        padded = np.full(mask.shape, self.pad_id, dtype=np.int64)
-        padded[mask] = np.concatenate(rows)
-        return torch.from_numpy(padded), torch.from_numpy(mask)
-
-    def _without_extended(self, ids: torch.Tensor) -> torch.Tensor:
-        return ids.masked_fill(ids >= self.vocab_size, self.unk_id)
-
-    def _shift(self, target_ids: torch.Tensor, target_mask: torch.Tensor) -> torch.Tensor:
-        inputs = torch.full_like(target_ids, self.start_id)
-        inputs[:, 1:] = self._without_extended(target_ids[:, :-1])
-        return inputs.masked_fill(~target_mask, self.pad_id)

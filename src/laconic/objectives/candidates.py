@@ -15,13 +15,15 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, ClassVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from laconic.config.base import ConfigBase
 from laconic.config.schema import RunConfig, SearchConfig
+from laconic.decoding import search_memory
 from laconic.layers.noise import ExampleNoise, bits, mixed
-from laconic.search.decode import search_memory, switched
+from laconic.search.decode import switched
 from laconic.search.scorers import HypothesesView, Scorer, SpecialIds
 from laconic.search.state import select
 from laconic.types import Batch, Hypothesis, Memory, ModelOutput, TrainingBatch, UpdateContext
@@ -41,13 +43,17 @@ class Draw(Scorer):
         super().__init__(ConfigBase(), specials=specials)
         self.keys, self.drawn = keys, drawn
 
-    def on_tokens(self, scores: Tensor, view: HypothesesView) -> Tensor:
-        """Where the row's uniform number falls among the cumulated probabilities."""
-        sums = scores.double().softmax(dim=-1).cumsum(dim=-1)
+    def on_tokens(self, scores: np.ndarray, view: HypothesesView) -> np.ndarray:
+        """Where the row's uniform number falls among the cumulated probabilities, found where the keys are."""
+        sums = torch.from_numpy(scores).to(self.keys.device).double().softmax(dim=-1).cumsum(dim=-1)
         uniform = bits(mixed_rows(self.keys, view.length), 1).double() / 2**32
-        chosen = torch.searchsorted(sums, uniform * sums[:, -1:], right=True).clamp_max(scores.shape[1] - 1)
-        alone = torch.full_like(scores, -torch.inf).scatter_(1, chosen, scores.gather(1, chosen))
-        return torch.where(self.drawn.unsqueeze(-1), alone, scores)
+        found = torch.searchsorted(sums, uniform * sums[:, -1:], right=True).clamp_max(scores.shape[1] - 1)
+        rows = self.drawn.nonzero().squeeze(-1).cpu().numpy()
+        chosen = found.squeeze(-1).cpu().numpy()[rows]
+        kept = scores[rows, chosen]
+        scores[rows] = -np.inf
+        scores[rows, chosen] = kept
+        return scores
 
 
 def mixed_rows(keys: Tensor, number: int) -> Tensor:

@@ -26,8 +26,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import torch
-from torch import Tensor
+import numpy as np
 
 from laconic.config.schema import SearchConfig
 from laconic.errors import ModelError
@@ -50,11 +49,11 @@ from laconic.search.state import rows_of_documents, select, select_documents
 from laconic.search.topk import stable_topk, top_candidates
 from laconic.types import Hypothesis, Memory, StepOutput
 
-StepFunction = Callable[[Tensor, Any], tuple[StepOutput, Any]]
+StepFunction = Callable[[np.ndarray, Any], tuple[StepOutput, Any]]
 COMPACT_BELOW = 0.75  # drop finished documents when fewer than this share of the batch is still alive
 
 
-@torch.inference_mode()
+@np.errstate(invalid="ignore", divide="ignore")  # differences of minus infinities
 def beam_search(
     step: StepFunction,
     state: Any,
@@ -67,10 +66,10 @@ def beam_search(
     """The best ``config.num_return`` hypotheses of each document, best first.
 
     Args:
-        step: ``step(last_ids (N,), state) -> (StepOutput, state)``. The tensors it returns belong to the search,
-            which may write minus infinity into ``scores``.
-        state: the state before the first step, with one row a document.
-        memory: what the encoder left; search reads its size and mask only.
+        step: ``step(last_ids (N,), state) -> (StepOutput, state)``, all of NumPy arrays. What it returns belongs to the
+            search, which may write minus infinity into ``scores``; ``last_ids`` stay as they are.
+        state: the state before the first step, with one row a document: see `laconic.search.state`.
+        memory: what the encoder left; search and its scorers read its size and mask only.
         config: beam, lengths and the rules that are named above.
         specials: the ids of UNK, BOS, EOS and PAD.
         scorers: by default those that ``config`` asks for.
@@ -87,14 +86,14 @@ def beam_search(
 class _Rows:
     """The N = D * K prefixes under way."""
 
-    last_ids: Tensor  # (N,)
-    prefix: Tensor  # (N, t)
-    totals: Tensor  # (N,) float64, minus infinity for rows that hold no hypothesis
-    sums: Tensor  # (N, 2 + scorers) float64: log-probabilities, model scores, what each scorer added
-    origin: Tensor  # (N,) node of the last step
+    last_ids: np.ndarray  # (N,)
+    prefix: np.ndarray  # (N, t)
+    totals: np.ndarray  # (N,) float64, minus infinity for rows that hold no hypothesis
+    sums: np.ndarray  # (N, 2 + scorers) float64: log-probabilities, model scores, what each scorer added
+    origin: np.ndarray  # (N,) node of the last step
 
-    def keep(self, index: Tensor) -> _Rows:
-        return _Rows(*(getattr(self, name).index_select(0, index) for name in self.__slots__))
+    def keep(self, index: np.ndarray) -> _Rows:
+        return _Rows(*(getattr(self, name)[index] for name in self.__slots__))
 
 
 class _Search:
@@ -104,16 +103,15 @@ class _Search:
         self, step: StepFunction, state: Any, memory: Memory, config: SearchConfig, specials: SpecialIds, scorers: list
     ):
         self.step, self.config, self.eos_id, self.scorers = step, config, specials.eos_id, scorers
-        self.device = memory.mask.device
         self.groups = max([1, *(scorer.num_groups for scorer in scorers)])
         self.group_size = config.beam_size // self.groups
-        self.documents = torch.arange(memory.batch_size, device=self.device)  # those still in the batch
+        self.documents = np.arange(memory.batch_size)  # those still in the batch
         self.history = History()
         beams = memory.batch_size * self.groups
-        self.finished = FinishedTable(beams, self.group_size, len(scorers), self.device)
-        self.cut = FinishedTable(beams, self.group_size, len(scorers), self.device)
+        self.finished = FinishedTable(beams, self.group_size, len(scorers))
+        self.cut = FinishedTable(beams, self.group_size, len(scorers))
         self.has_grown = False  # has any token ever added something positive?
-        self.state = select(state, self.documents.repeat_interleave(config.beam_size))
+        self.state = select(state, self.documents.repeat(config.beam_size))
         for scorer in scorers:
             scorer.start(memory, memory.batch_size * config.beam_size)
         self.rows = self._first_rows(memory.batch_size * config.beam_size, specials.bos_id)
@@ -134,7 +132,7 @@ class _Search:
             if not last or config.unfinished != "compete":
                 self._mark_done(length + 1)
             if last:
-                self._cut(self.rows.totals > -torch.inf, length + 1, ended=config.unfinished == "free_end")
+                self._cut(self.rows.totals > -np.inf, length + 1, ended=config.unfinished == "free_end")
             if last or not self._drop_done():
                 break
         return collect(
@@ -148,17 +146,17 @@ class _Search:
         )
 
     def _first_rows(self, count: int, bos_id: int) -> _Rows:
-        totals = torch.full((count,), -torch.inf, dtype=torch.float64, device=self.device)
+        totals = np.full(count, -np.inf)
         totals[:: self.group_size] = 0.0  # one hypothesis a group: the others would repeat it
         return _Rows(
-            last_ids=torch.full((count,), bos_id, device=self.device),
-            prefix=torch.zeros(count, 0, dtype=torch.int64, device=self.device),
+            last_ids=np.full(count, bos_id),
+            prefix=np.empty((count, 0), dtype=np.int64),
             totals=totals,
-            sums=torch.zeros(count, 2 + len(self.scorers), dtype=torch.float64, device=self.device),
-            origin=torch.arange(count, device=self.device),
+            sums=np.zeros((count, 2 + len(self.scorers))),
+            origin=np.arange(count),
         )
 
-    def _beams(self) -> Tensor:
+    def _beams(self) -> np.ndarray:
         """(Q,) the beams of the documents that are still in the batch."""
         return rows_of_documents(self.documents, self.groups)
 
@@ -168,14 +166,15 @@ class _Search:
         output, self.state = self.step(rows.last_ids, self.state)
         self.history.open_step(rows.origin, output)
         view = HypothesesView(rows.prefix, output)
-        totals, sums = rows.totals, rows.sums.clone()
-        borrowed: Tensor | None = None  # (N,) what only this step's choice may see
+        totals, sums = rows.totals, rows.sums.copy()
+        borrowed: np.ndarray | None = None  # (N,) what only this step's choice may see
         for column, scorer in enumerate(self.scorers):
             changed = scorer.on_rows(totals, view)
             if changed is totals:
                 continue
-            changed = torch.where(totals > -torch.inf, changed, -torch.inf)
-            added = torch.where(totals > -torch.inf, changed - totals, 0.0)
+            alive = totals > -np.inf
+            changed = np.where(alive, changed, -np.inf)
+            added = np.where(alive, changed - totals, 0.0)
             if scorer.carries_rows:
                 sums[:, 2 + column] += added
             else:
@@ -190,93 +189,93 @@ class _Search:
         self.has_grown |= bool((candidates.totals > rows.totals[candidates.rows]).any())
         return candidates
 
-    def _finish(self, candidates: Candidates, length: int) -> Tensor:
+    def _finish(self, candidates: Candidates, length: int) -> np.ndarray:
         """(4) Put aside the candidates that end here; (Q, C) which ones."""
         beams = self._beams()
         ended = self._ending(candidates, beams)
-        if not bool(ended.any()):
+        if not ended.any():
             return ended
-        row_totals = torch.full_like(self.rows.totals, -torch.inf)
+        row_totals = np.full_like(self.rows.totals, -np.inf)
         row_totals[candidates.rows[ended]] = candidates.totals[ended]
         ranked = self._rank(row_totals, ended=True)
         self.finished.add(beams, self._entries(candidates, ended, ranked, length))
         return ended
 
-    def _ending(self, candidates: Candidates, beams: Tensor) -> Tensor:
+    def _ending(self, candidates: Candidates, beams: np.ndarray) -> np.ndarray:
         """(Q, C) the candidates that finish."""
-        ended = (candidates.ids == self.eos_id) & (candidates.totals > -torch.inf)
+        ended = (candidates.ids == self.eos_id) & (candidates.totals > -np.inf)
         if self.config.finish == "within_beam":
             ended[:, self.group_size :] = False
             return ended
-        going = candidates.going_on(self.eos_id).long()
+        going = candidates.going_on(self.eos_id)
         ended &= going.cumsum(1) - going < self.group_size
-        if self.config.early_stopping is True and bool(ended.any()):
+        if self.config.early_stopping is True and ended.any():
             ended &= self.finished.count(beams)[:, None] + ended.cumsum(1) <= self.group_size
         return ended
 
-    def _going_on(self, candidates: Candidates, ended: Tensor) -> Tensor:
+    def _going_on(self, candidates: Candidates, ended: np.ndarray) -> np.ndarray:
         """(Q, C) the candidates that may live on, of which the first K / groups do."""
         return candidates.going_on(self.eos_id)
 
-    def _stuck(self, candidates: Candidates) -> Tensor:
+    def _stuck(self, candidates: Candidates) -> np.ndarray:
         """(Q,) the beams after which nothing may come."""
-        return ~candidates.going_on(self.eos_id).any(1)
+        return ~np.any(candidates.going_on(self.eos_id), axis=1)
 
-    def _keep_stuck(self, candidates: Candidates, ended: Tensor, length: int) -> None:
+    def _keep_stuck(self, candidates: Candidates, ended: np.ndarray, length: int) -> None:
         """Keep, as unfinished, the rows of beams after which nothing may come."""
         stuck = self._stuck(candidates) | (length == self.config.max_length)
-        if not bool(stuck.any()):
+        if not stuck.any():
             return
-        alive = self.rows.totals > -torch.inf
+        alive = self.rows.totals > -np.inf
         alive[candidates.rows[ended]] = False  # finished instead
-        self._cut(alive & stuck.repeat_interleave(self.group_size), length, ended=False)
+        self._cut(alive & stuck.repeat(self.group_size), length, ended=False)
 
-    def _cut(self, which: Tensor, length: int, *, ended: bool) -> None:
+    def _cut(self, which: np.ndarray, length: int, *, ended: bool) -> None:
         """Keep the rows ``which`` (N,) as unfinished; ``ended``: with the score they have if EOS costs nothing."""
         ranked = self._rank(self.rows.totals, ended=ended)
-        index = torch.arange(len(which), device=self.device).view(-1, self.group_size)
-        nothing = torch.zeros(index.shape, dtype=torch.float64, device=self.device)
+        index = np.arange(len(which)).reshape(-1, self.group_size)
+        nothing = np.zeros(index.shape)
         as_candidates = Candidates(index, index, nothing, nothing, self.rows.sums[index])
         self.cut.add(self._beams(), self._entries(as_candidates, which[index], ranked, length))
 
-    def _rank(self, totals: Tensor, *, ended: bool) -> Ranked:
+    def _rank(self, totals: np.ndarray, *, ended: bool) -> Ranked:
         return rank(self.scorers, totals, HypothesesView(self.rows.prefix, ended=ended))
 
-    def _entries(self, candidates: Candidates, wanted: Tensor, ranked: Ranked, length: int) -> Tensor:
+    def _entries(self, candidates: Candidates, wanted: np.ndarray, ranked: Ranked, length: int) -> np.ndarray:
         """(Q, C, F) rows of the table of finished hypotheses; minus infinity where not wanted."""
-        entries = torch.empty(*wanted.shape, FIXED_COLUMNS + len(self.scorers), dtype=torch.float64, device=self.device)
-        entries[:, :, FINAL] = torch.where(wanted, ranked.scores[candidates.rows], -torch.inf)
+        entries = np.empty((*wanted.shape, FIXED_COLUMNS + len(self.scorers)))
+        entries[:, :, FINAL] = np.where(wanted, ranked.scores[candidates.rows], -np.inf)
         entries[:, :, STEP] = length
-        entries[:, :, ROW] = candidates.rows.double()
+        entries[:, :, ROW] = candidates.rows
         entries[:, :, END_LOG_PROB] = candidates.log_probs
         entries[:, :, LOG_PROB] = candidates.sums[:, :, 0]
         entries[:, :, MODEL] = candidates.sums[:, :, 1]
         entries[:, :, FIXED_COLUMNS:] = candidates.sums[:, :, 2:] + ranked.shares[candidates.rows]
         return entries
 
-    def _advance(self, candidates: Candidates, going: Tensor) -> None:
+    def _advance(self, candidates: Candidates, going: np.ndarray) -> None:
         """(5) Go on with the best K / groups of each beam; everything that has rows follows its parent."""
         chosen, alive = candidates.first(going, self.group_size)
-        parents, tokens = chosen.rows.flatten(), chosen.ids.flatten()
-        self.history.close_step(parents, tokens, chosen.log_probs.flatten())
+        parents, tokens = chosen.rows.ravel(), chosen.ids.ravel()
+        self.history.close_step(parents, tokens, chosen.log_probs.ravel())
         self.state = select(self.state, parents)
         for scorer in self.scorers:
             scorer.select(parents)
         self.rows = _Rows(
             last_ids=tokens,
-            prefix=torch.cat([self.rows.prefix.index_select(0, parents), tokens[:, None]], dim=1),
-            totals=torch.where(alive, chosen.totals, -torch.inf).flatten(),
-            sums=chosen.sums.flatten(0, 1),
-            origin=torch.arange(len(tokens), device=self.device),
+            prefix=np.concatenate([self.rows.prefix[parents], tokens[:, None]], axis=1),
+            totals=np.where(alive, chosen.totals, -np.inf).ravel(),
+            sums=chosen.sums.reshape(len(tokens), -1),
+            origin=np.arange(len(tokens)),
         )
 
     def _mark_done(self, length: int) -> None:
         """(6) Beams that need no further step lose their hypotheses."""
-        beams, totals = self._beams(), self.rows.totals.view(-1, self.group_size)
+        beams, totals = self._beams(), self.rows.totals.reshape(-1, self.group_size)
         if self.config.early_stopping is True:
             done = self.finished.count(beams) >= self.group_size
         elif self.config.early_stopping is False:
-            best = self._rank(self.rows.totals, ended=False).scores.view_as(totals).amax(1)
+            best = self._rank(self.rows.totals, ended=False).scores.reshape(totals.shape).max(axis=1)
             done = self.finished.worst_of_best(beams, self.group_size) >= best
         elif self.has_grown:
             return
@@ -284,16 +283,16 @@ class _Search:
             bounds = self.rows.totals
             for scorer in self.scorers:
                 bounds = scorer.bound(bounds, length, self.config.max_length)
-            best = bounds.view_as(totals).amax(1)
+            best = bounds.reshape(totals.shape).max(axis=1)
             done = self.finished.worst_of_best(beams, min(self.config.num_return, self.group_size)) >= best
-        totals[done] = -torch.inf
+        totals[done] = -np.inf
 
     def _drop_done(self) -> bool:
         """Drop documents without hypotheses once they are a quarter of the batch; are any others left?"""
-        alive = (self.rows.totals > -torch.inf).view(-1, self.config.beam_size).any(1)
+        alive = np.any(self.rows.totals.reshape(-1, self.config.beam_size) > -np.inf, axis=1)
         count = int(alive.sum())
         if 0 < count <= COMPACT_BELOW * len(alive):
-            keep = alive.nonzero()[:, 0]
+            keep = alive.nonzero()[0]
             rows = rows_of_documents(keep, self.config.beam_size)
             self.state = select_documents(self.state, keep, self.config.beam_size)
             self.rows = self.rows.keep(rows)
@@ -313,19 +312,19 @@ class _ShrinkingSearch(_Search):
 
     def __init__(self, *arguments: Any):
         super().__init__(*arguments)
-        self.within = torch.zeros(0)  # (Q, C) the candidates of this step that have a place
+        self.within = np.zeros(0)  # (Q, C) the candidates of this step that have a place
 
-    def _ending(self, candidates: Candidates, beams: Tensor) -> Tensor:
+    def _ending(self, candidates: Candidates, beams: np.ndarray) -> np.ndarray:
         width = self.group_size - self.finished.count(beams)
-        rank_of = torch.arange(candidates.ids.shape[1], device=self.device)
-        self.within = (rank_of < width[:, None]) & (candidates.totals > -torch.inf)
+        rank_of = np.arange(candidates.ids.shape[1])
+        self.within = (rank_of < width[:, None]) & (candidates.totals > -np.inf)
         return self.within & (candidates.ids == self.eos_id)
 
-    def _going_on(self, candidates: Candidates, ended: Tensor) -> Tensor:
+    def _going_on(self, candidates: Candidates, ended: np.ndarray) -> np.ndarray:
         return self.within & ~ended
 
-    def _stuck(self, candidates: Candidates) -> Tensor:
-        return ~self.within.any(1)
+    def _stuck(self, candidates: Candidates) -> np.ndarray:
+        return ~np.any(self.within, axis=1)
 
     def _mark_done(self, length: int) -> None:
         """Beams that have nothing left lost their hypotheses in `_advance`."""
@@ -339,24 +338,24 @@ class Addition:
     """Token scores before and after a scorer that adds to them; the difference is its share."""
 
     column: int
-    before: Tensor
-    after: Tensor
+    before: np.ndarray
+    after: np.ndarray
 
-    def at(self, rows: Tensor, ids: Tensor) -> Tensor:
+    def at(self, rows: np.ndarray, ids: np.ndarray) -> np.ndarray:
         """The share of some tokens, in 64 bits."""
-        return self.after[rows, ids].double() - self.before[rows, ids].double()
+        return self.after[rows, ids].astype(np.float64) - self.before[rows, ids]
 
 
 @dataclass(slots=True)
 class TokenScores:
     """The scores of all next tokens (N, X): the model's, and with every scorer's changes.
 
-    Scorers that only forbid tokens write into the model's own tensor; a tensor is copied for those that add.
+    Scorers that only forbid tokens write into the model's own array; it is copied for those that add.
     """
 
-    log_probs: Tensor
-    model: Tensor
-    total: Tensor
+    log_probs: np.ndarray
+    model: np.ndarray
+    total: np.ndarray
     additions: list[Addition]
 
     @classmethod
@@ -365,7 +364,7 @@ class TokenScores:
         scores, additions = output.scores, []
         for column, scorer in enumerate(scorers):
             if scorer.adds_to_tokens:
-                before, scores = scores, scorer.on_tokens(scores.clone(), view)
+                before, scores = scores, scorer.on_tokens(scores.copy(), view)
                 additions.append(Addition(column, before, scores))
             else:
                 scores = scorer.on_tokens(scores, view)
@@ -376,31 +375,26 @@ class TokenScores:
 class Candidates:
     """The C best continuations of each of Q beams, best first; those of no hypothesis have minus infinity."""
 
-    rows: Tensor  # (Q, C) the input row continued
-    ids: Tensor  # (Q, C)
-    totals: Tensor  # (Q, C) float64
-    log_probs: Tensor  # (Q, C) float64, of this token
-    sums: Tensor  # (Q, C, 2 + scorers) float64: log-probabilities, model scores, each scorer's share
+    rows: np.ndarray  # (Q, C) the input row continued
+    ids: np.ndarray  # (Q, C)
+    totals: np.ndarray  # (Q, C) float64
+    log_probs: np.ndarray  # (Q, C) float64, of this token
+    sums: np.ndarray  # (Q, C, 2 + scorers) float64: log-probabilities, model scores, each scorer's share
 
-    def going_on(self, eos_id: int) -> Tensor:
+    def going_on(self, eos_id: int) -> np.ndarray:
         """(Q, C) which are hypotheses that do not end here."""
-        return (self.totals > -torch.inf) & (self.ids != eos_id)
+        return (self.totals > -np.inf) & (self.ids != eos_id)
 
-    def first(self, wanted: Tensor, count: int) -> tuple[Candidates, Tensor]:
+    def first(self, wanted: np.ndarray, count: int) -> tuple[Candidates, np.ndarray]:
         """The first ``count`` wanted candidates of each beam, then unwanted ones; (Q, count) which are wanted."""
-        order = wanted.logical_not().to(torch.uint8).sort(dim=-1, stable=True).indices[:, :count]
-        taken = Candidates(
-            rows=self.rows.gather(1, order),
-            ids=self.ids.gather(1, order),
-            totals=self.totals.gather(1, order),
-            log_probs=self.log_probs.gather(1, order),
-            sums=self.sums.gather(1, order[:, :, None].expand(-1, -1, self.sums.shape[2])),
-        )
-        return taken, wanted.gather(1, order)
+        order = (~wanted).argsort(axis=1, kind="stable")[:, :count]
+        beams = np.arange(len(order))[:, None]
+        taken = Candidates(*(getattr(self, name)[beams, order] for name in Candidates.__slots__))
+        return taken, wanted[beams, order]
 
 
 def best_candidates(
-    scores: TokenScores, totals: Tensor, sums: Tensor, *, beam_size: int, scorers: Sequence[Scorer], eos_id: int
+    scores: TokenScores, totals: np.ndarray, sums: np.ndarray, *, beam_size: int, scorers: Sequence[Scorer], eos_id: int
 ) -> Candidates:
     """The best 2 * beam_size / groups candidates of each group of beams of each document.
 
@@ -423,28 +417,33 @@ def best_candidates(
         token_scores, additions = scores.total[index], []  # (D, size, X), a copy
         if group:
             going = [part.first(part.going_on(eos_id), size) for part in parts]
-            chosen = torch.cat([candidates.ids for candidates, _ in going], dim=1)
-            alive = torch.cat([wanted for _, wanted in going], dim=1)
+            chosen = np.concatenate([candidates.ids for candidates, _ in going], axis=1)
+            alive = np.concatenate([wanted for _, wanted in going], axis=1)
             for column, scorer in enumerate(scorers):
                 if scorer.num_groups > 1:
-                    before, token_scores = token_scores, scorer.on_group(token_scores.clone(), chosen, alive)
-                    additions.append(Addition(column, before.flatten(0, 1), token_scores.flatten(0, 1)))
-        parts.append(_best_of_group(scores, token_scores.flatten(0, 1), totals, sums, index, additions))
+                    before, token_scores = token_scores, scorer.on_group(token_scores.copy(), chosen, alive)
+                    additions.append(Addition(column, _flat(before), _flat(token_scores)))
+        parts.append(_best_of_group(scores, _flat(token_scores), totals, sums, index, additions))
     return Candidates(
-        *(torch.stack([getattr(part, name) for part in parts], dim=1).flatten(0, 1) for name in Candidates.__slots__)
+        *(_flat(np.stack([getattr(part, name) for part in parts], axis=1)) for name in Candidates.__slots__)
     )
 
 
-def _row_index(totals: Tensor, beam_size: int) -> Tensor:
-    return torch.arange(len(totals), device=totals.device).view(-1, beam_size)
+def _row_index(totals: np.ndarray, beam_size: int) -> np.ndarray:
+    return np.arange(len(totals)).reshape(-1, beam_size)
+
+
+def _flat(values: np.ndarray) -> np.ndarray:
+    """(A, B, ...) -> (A * B, ...)."""
+    return values.reshape(-1, *values.shape[2:])
 
 
 def _best_of_group(
     scores: TokenScores,
-    token_scores: Tensor,
-    totals: Tensor,
-    sums: Tensor,
-    index: Tensor,
+    token_scores: np.ndarray,
+    totals: np.ndarray,
+    sums: np.ndarray,
+    index: np.ndarray,
     group_additions: list[Addition],
 ) -> Candidates:
     """``index`` (D, k) names the rows whose token scores (D * k, X) are given."""
@@ -452,20 +451,22 @@ def _best_of_group(
     values, ids = top_candidates(token_scores, 2 * size)  # (D * k, m)
     kept = values.shape[1]
     prefix = totals[index][:, :, None]  # (D, k, 1)
-    summed = torch.where(prefix > -torch.inf, prefix + values.view(documents, size, kept), -torch.inf)
-    best, position = stable_topk(summed.flatten(1), min(2 * size, size * kept))  # (D, C)
-    if bool(best.isnan().any()):
+    summed = np.where(prefix > -np.inf, prefix + values.reshape(documents, size, kept), -np.inf)
+    summed = summed.reshape(documents, size * kept)
+    if np.isnan(summed).any():
         raise ModelError("The model gave a token score that is not a number; its weights are probably damaged.")
-    ids = ids.view(documents, size * kept).gather(1, position)
+    best, position = stable_topk(summed, 2 * size)  # (D, C)
+    document = np.arange(documents)[:, None]
+    ids = ids.reshape(documents, size * kept)[document, position]
     local = position // kept
-    rows = index.gather(1, local)
-    log_probs = scores.log_probs[rows, ids].double()
-    shares = torch.zeros(*rows.shape, sums.shape[1], dtype=torch.float64, device=rows.device)
-    shares[:, :, 0] = log_probs
-    shares[:, :, 1] = scores.model[rows, ids].double()
+    rows = index[document, local]
+    log_probs = scores.log_probs[rows, ids].astype(np.float64)
+    added = sums[rows]
+    added[:, :, 0] += log_probs
+    added[:, :, 1] += scores.model[rows, ids]
     for addition in scores.additions:
-        shares[:, :, 2 + addition.column] += addition.at(rows, ids)
-    in_group = local + size * torch.arange(documents, device=rows.device)[:, None]
+        added[:, :, 2 + addition.column] += addition.at(rows, ids)
+    in_group = local + size * document
     for addition in group_additions:
-        shares[:, :, 2 + addition.column] += addition.at(in_group, ids)
-    return Candidates(rows, ids, best, log_probs, sums[rows] + shares)
+        added[:, :, 2 + addition.column] += addition.at(in_group, ids)
+    return Candidates(rows, ids, best, log_probs, added)

@@ -1,4 +1,7 @@
-"""From a model and a batch to hypotheses: encode, start, search."""
+"""From a model and a batch to hypotheses: encode, start, search.
+
+Nothing here knows torch. What a model has to offer stands in `laconic.decoding`, which makes it of torch models.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import torch
 
 from laconic.config.schema import SearchConfig
 from laconic.search.beam import beam_search
@@ -18,7 +20,6 @@ from laconic.text.unknown import DROP, UnkRule
 from laconic.types import Batch, Hypothesis, Memory
 
 
-@torch.inference_mode()
 def decode(
     model: Any,
     batch: Batch,
@@ -33,10 +34,9 @@ def decode(
     """The best hypotheses of each document of ``batch``, best first.
 
     Args:
-        model: anything with ``encode``, ``start``, ``step`` and ``read_figures`` of `SummarizationModel`; put it in
-            evaluation mode before. With ``beam_size`` 1 the search is greedy.
-        batch: on the model's device.
-        config: the search.
+        model: anything that offers what `laconic.decoding` names.
+        batch: as the model's ``encode`` takes it.
+        config: the search. With ``beam_size`` 1 it is greedy.
         unk_id, bos_id, eos_id, pad_id: ``bos_id`` is what the decoder reads first.
         separator_id: the token between sentences, where there is one.
 
@@ -52,8 +52,7 @@ def decode(
         _note_reading(results, figures, model.chunk_tokens(memory))
     if config.replace_unk:
         rule = UnkRule(config.replace_unk, specials.separator_id)
-        source_ids = batch.source_extended_ids.cpu().numpy()
-        for source, hypotheses in zip(source_ids, results, strict=True):
+        for source, hypotheses in zip(memory.extended_ids, results, strict=True):
             hypotheses[:] = [without_unk(hypothesis, source, specials, rule) for hypothesis in hypotheses]
     return results
 

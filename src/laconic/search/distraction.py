@@ -37,8 +37,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import torch
-from torch import Tensor
+import numpy as np
 
 from laconic.config.base import ConfigBase
 from laconic.config.schema import DistractionTerms
@@ -53,55 +52,59 @@ COLLECT_EVERY = 16  # steps after which vectors that no living row descends from
 # ---------------------------------------------------------------------------------------- equations
 
 
-def log_weights(weights: Tensor) -> Tensor:
+def log_weights(weights: np.ndarray) -> np.ndarray:
     """log alpha (N, S), finite everywhere: a weight that underflowed counts as the smallest normal number.
 
     At padding the weight is 0 and is multiplied with this logarithm, which gives 0.
     """
-    return weights.clamp_min(torch.finfo(weights.dtype).tiny).log()
+    return np.log(np.maximum(weights, np.finfo(weights.dtype).tiny))
 
 
-def exact_logs(scores: Tensor) -> Tensor:
+def exact_logs(scores: np.ndarray) -> np.ndarray:
     """log alpha (N, S) from the scores of which alpha is the softmax: no weight underflows. 0 at padding."""
-    return torch.log_softmax(scores, dim=-1).masked_fill(scores == -torch.inf, 0.0)
+    shifted = scores - scores.max(axis=-1, keepdims=True)
+    logs = shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
+    logs[scores == -np.inf] = 0.0
+    return logs
 
 
-def divergence_sides(weights: Tensor, logs: Tensor | None = None) -> tuple[Tensor, Tensor]:
+def divergence_sides(weights: np.ndarray, logs: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
     """Equation (15)'s divergence as an inner product, KL(p || q) = <left(p), right(q)>.
 
     Attention (N, S) and its logarithms, where they are known -> left [p; sum p log p] and right [-log q; 1], each
     (N, S + 1).
     """
     logs = log_weights(weights) if logs is None else logs
-    left = torch.cat([weights, (weights * logs).sum(-1, keepdim=True)], dim=-1)
-    return left, torch.cat([-logs, weights.new_ones(*weights.shape[:-1], 1)], dim=-1)
+    left = np.concatenate([weights, (weights * logs).sum(axis=-1, keepdims=True)], axis=-1)
+    return left, np.concatenate([-logs, np.ones_like(weights[..., :1])], axis=-1)
 
 
-def reversed_divergence_sides(weights: Tensor, logs: Tensor | None = None) -> tuple[Tensor, Tensor]:
+def reversed_divergence_sides(weights: np.ndarray, logs: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
     """The released code's KL(past || present): the same sides the other way round."""
     left, right = divergence_sides(weights, logs)
     return right, left
 
 
-def cosine_sides(vectors: Tensor) -> tuple[Tensor, Tensor]:
+def cosine_sides(vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The cosine of equations (16) and (17) as an inner product: both sides are the vector at length one, (N, W)."""
-    direction = vectors / vectors.norm(dim=-1, keepdim=True).clamp_min(NORM_FLOOR)
+    norms = np.sqrt(np.einsum("...w,...w->...", vectors, vectors))[..., None]
+    direction = vectors / np.maximum(norms, NORM_FLOOR)
     return direction, direction
 
 
-def nearest(divergences: Tensor) -> Tensor:
+def nearest(divergences: np.ndarray) -> np.ndarray:
     """Equation (15): KL to each past step (N, t) -> d_alpha (N,)."""
-    return divergences.amin(-1)
+    return divergences.min(axis=-1)
 
 
-def most_similar(cosines: Tensor) -> Tensor:
+def most_similar(cosines: np.ndarray) -> np.ndarray:
     """Equations (16) and (17): cosines with each past step (N, t) -> d_c or d_s (N,)."""
-    return cosines.amax(-1)
+    return cosines.max(axis=-1)
 
 
-def least_similar(cosines: Tensor) -> Tensor:
+def least_similar(cosines: np.ndarray) -> np.ndarray:
     """The released code's term: minus the largest cosine distance, ``-max_i (1 - cos)`` (N,)."""
-    return cosines.amin(-1) - 1.0
+    return cosines.min(axis=-1) - 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,8 +112,8 @@ class Formula:
     """A term: what stands for a step's vectors when it is the present one and when it is past, whose inner product is
     taken; and which of the past steps counts."""
 
-    sides: Callable[..., tuple[Tensor, Tensor]]
-    reduce: Callable[[Tensor], Tensor]
+    sides: Callable[..., tuple[np.ndarray, np.ndarray]]
+    reduce: Callable[[np.ndarray], np.ndarray]
 
 
 VARIANTS: dict[str, dict[str, Formula]] = {
@@ -140,71 +143,69 @@ class Past:
 
     def __init__(self, documents: int, beams: int) -> None:
         self.documents, self.beams, self.steps, self.written = documents, beams, 0, 0
-        self.vectors: dict[str, Tensor] = {}
-        self.places: Tensor | None = None
+        self.vectors: dict[str, np.ndarray] = {}
+        self.places: np.ndarray | None = None
 
-    def products(self, name: str, present: Tensor) -> Tensor:
+    def products(self, name: str, present: np.ndarray) -> np.ndarray:
         """Inner products of vectors (N, W) with those of each past step of the same row, (N, t)."""
         assert self.places is not None
         written = self.vectors[name][:, : self.written]
-        everything = torch.bmm(present.view(self.documents, self.beams, -1), written.transpose(1, 2))  # (D, K, written)
-        return everything.flatten(0, 1).gather(1, self.places[:, : self.steps])
+        everything = present.reshape(self.documents, self.beams, -1) @ written.swapaxes(1, 2)  # (D, K, written)
+        return np.take_along_axis(everything.reshape(len(present), -1), self.places[:, : self.steps], axis=1)
 
-    def add(self, name: str, vectors: Tensor) -> None:
+    def add(self, name: str, vectors: np.ndarray) -> None:
         """Write the present step's vectors (N, W)."""
         end = self.written + self.beams
         held = self.vectors.get(name)
         if held is None or held.shape[1] < end:
-            held = _widened(held, (self.documents, max(end, FIRST_STEPS * self.beams), vectors.shape[-1]), vectors)
-            self.vectors[name] = held
-        held[:, self.written : end] = vectors.view(self.documents, self.beams, -1)
+            shape = (self.documents, max(end, FIRST_STEPS * self.beams), vectors.shape[-1])
+            held = self.vectors[name] = _widened(held, shape, vectors.dtype)
+        held[:, self.written : end] = vectors.reshape(self.documents, self.beams, -1)
 
-    def close_step(self, device: torch.device) -> None:
+    def close_step(self) -> None:
         """The present step becomes part of the past; each row is its own ancestor there."""
         if self.places is None or self.places.shape[1] == self.steps:
             rows = self.documents * self.beams
-            like = torch.zeros((), dtype=torch.int64, device=device)
-            self.places = _widened(self.places, (rows, max(self.steps + 1, FIRST_STEPS)), like)
-        own = torch.arange(self.written, self.written + self.beams, device=device)
-        self.places[:, self.steps] = own.repeat(self.documents)
+            self.places = _widened(self.places, (rows, max(self.steps + 1, FIRST_STEPS)), np.dtype(np.int64))
+        self.places[:, self.steps] = np.tile(np.arange(self.written, self.written + self.beams), self.documents)
         self.steps += 1
         self.written += self.beams
 
-    def select(self, index: Tensor) -> None:
+    def select(self, index: np.ndarray) -> None:
         """Row i becomes what row ``index[i]`` of the same document was; documents may disappear."""
         if self.places is None:
             return
-        self.places = self.places.index_select(0, index)
-        documents = index.view(-1, self.beams)[:, 0] // self.beams
+        self.places = self.places[index]
+        documents = index[:: self.beams] // self.beams
         if len(documents) != self.documents:
             self.documents = len(documents)
-            self.vectors = {name: held.index_select(0, documents) for name, held in self.vectors.items()}
+            self.vectors = {name: held[documents] for name, held in self.vectors.items()}
         if self.steps % COLLECT_EVERY == 0:
             self._collect(self.places[:, : self.steps])
 
-    def _collect(self, places: Tensor) -> None:
+    def _collect(self, places: np.ndarray) -> None:
         """Keep only the vectors that ``places`` (N, t) speak of, in their order."""
         places = places.reshape(self.documents, -1)  # (D, K * t)
-        used = torch.zeros(self.documents, self.written, dtype=torch.bool, device=places.device)
-        used.scatter_(1, places, True)
-        kept = int(used.sum(1).max())
+        used = np.zeros((self.documents, self.written), dtype=bool)
+        np.put_along_axis(used, places, True, axis=1)
+        kept = int(used.sum(axis=1).max())
         if 2 * kept > self.written:
             return
-        order = used.logical_not().to(torch.uint8).sort(dim=1, stable=True).indices[:, :kept]
-        documents = torch.arange(self.documents, device=places.device)[:, None]
+        order = (~used).argsort(axis=1, kind="stable")[:, :kept]
+        documents = np.arange(self.documents)[:, None]
         for held in self.vectors.values():
             held[:, :kept] = held[documents, order]
-        moved = (used.cumsum(1) - 1).gather(1, places)
+        moved = np.take_along_axis(used.cumsum(axis=1) - 1, places, axis=1)
         assert self.places is not None
-        self.places[:, : self.steps] = moved.view(-1, self.steps)
+        self.places[:, : self.steps] = moved.reshape(-1, self.steps)
         self.written = kept
 
 
-def _widened(held: Tensor | None, shape: tuple[int, ...], like: Tensor) -> Tensor:
-    """A tensor of ``shape`` or, along the second axis, of twice what was held, which stays at its beginning."""
+def _widened(held: np.ndarray | None, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+    """An array of ``shape`` or, along the second axis, of twice what was held, which stays at its beginning."""
     if held is None:
-        return like.new_empty(shape)
-    wider = held.new_empty(held.shape[0], max(shape[1], 2 * held.shape[1]), *held.shape[2:])
+        return np.empty(shape, dtype)
+    wider = np.empty((held.shape[0], max(shape[1], 2 * held.shape[1]), *held.shape[2:]), dtype)
     wider[:, : held.shape[1]] = held
     return wider
 
@@ -234,7 +235,7 @@ class DistractionScorer(Scorer):
             raise ConfigError("search.distraction needs to know the documents, but the search was given no memory.")
         self._past = Past(memory.batch_size, num_rows // memory.batch_size)
 
-    def on_rows(self, totals: Tensor, view: HypothesesView) -> Tensor:
+    def on_rows(self, totals: np.ndarray, view: HypothesesView) -> np.ndarray:
         past, added = self._past, None
         for name, weight, formula in self._terms:
             present, kept = formula.sides(*_given(view.output, name))
@@ -242,38 +243,40 @@ class DistractionScorer(Scorer):
                 term = weight * formula.reduce(past.products(name, present))
                 added = term if added is None else added + term
             past.add(name, kept)
-        past.close_step(totals.device)
+        past.close_step()
         return totals if added is None else totals + added
 
-    def bound(self, scores: Tensor, length: int, max_length: int) -> Tensor:
+    def bound(self, scores: np.ndarray, length: int, max_length: int) -> np.ndarray:
         """Cosines are at most 1 a step and the released terms at most 0; a rewarded divergence has no bound."""
         if not self.config.accumulate:
             return scores
         growth = 0.0
         for name, weight, _ in self._terms:
             if name == "attention":
-                growth += torch.inf if weight > 0 else 0.0
+                growth += np.inf if weight > 0 else 0.0
             else:
                 growth += abs(weight) * (max_length + 1 - length) * (1 if self.config.variant == "paper" else 2)
-        return torch.where(scores > -torch.inf, scores + growth, scores)
+        bound = scores.copy()
+        bound[scores > -np.inf] += growth
+        return bound
 
-    def select(self, index: Tensor) -> None:
+    def select(self, index: np.ndarray) -> None:
         self._past.select(index)
 
 
-def _given(output: StepOutput | None, name: str) -> tuple[Tensor, ...]:
+def _given(output: StepOutput | None, name: str) -> tuple[np.ndarray, ...]:
     """The step's vectors, in 32-bit floats at least; of attention its logarithms too, where the model has its scores.
 
     Raises:
         ConfigError: the model does not give them.
     """
-    vectors: Tensor | None = None if output is None else getattr(output, name)
+    vectors: np.ndarray | None = None if output is None else getattr(output, name)
     if vectors is None:
         raise ConfigError(
             f"search.distraction.{name} needs a model that shows its {name} at every step, and this one does not: "
             f"set search.distraction.{name} to 0 or search.distraction to null."
         )
-    wide = torch.promote_types(vectors.dtype, torch.float32)
+    wide = np.result_type(vectors.dtype, np.float32)
     if name != "attention" or output is None or output.attention_scores is None:
-        return (vectors.to(wide),)
-    return vectors.to(wide), exact_logs(output.attention_scores.to(wide))
+        return (vectors.astype(wide, copy=False),)
+    return vectors.astype(wide, copy=False), exact_logs(output.attention_scores.astype(wide, copy=False))

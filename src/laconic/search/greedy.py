@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import torch
-from torch import Tensor
+import numpy as np
 
 from laconic.config.schema import SearchConfig
 from laconic.errors import ConfigError, ModelError
@@ -28,7 +27,7 @@ from laconic.search.topk import top_candidates
 from laconic.types import Hypothesis, Memory, StepOutput
 
 
-@torch.inference_mode()
+@np.errstate(invalid="ignore", divide="ignore")  # differences of minus infinities
 def greedy_search(
     step: StepFunction,
     state: Any,
@@ -53,7 +52,7 @@ def greedy_search(
     for _ in range(config.num_steps):
         output, state = step(run.last_ids, state)
         run.advance(output)
-        if not bool(run.alive.any()):
+        if not run.alive.any():
             break
     return run.results()
 
@@ -63,21 +62,21 @@ class _GreedyRun:
 
     def __init__(self, memory: Memory, scorers: list[Scorer], config: SearchConfig, specials: SpecialIds):
         self.scorers, self.config, self.eos_id = scorers, config, specials.eos_id
-        count, device = memory.batch_size, memory.mask.device
+        count = memory.batch_size
         for scorer in scorers:
             scorer.start(memory, count)
         self.history = History()
-        self.rows = torch.arange(count, device=device)
-        self.last_ids = torch.full((count,), specials.bos_id, device=device)
-        self.prefix = torch.zeros(count, 0, dtype=torch.int64, device=device)
-        self.sums = torch.zeros(count, 2 + len(scorers), dtype=torch.float64, device=device)
-        self.alive = torch.ones(count, dtype=torch.bool, device=device)
+        self.rows = np.arange(count)
+        self.last_ids = np.full(count, specials.bos_id)
+        self.prefix = np.empty((count, 0), dtype=np.int64)
+        self.sums = np.zeros((count, 2 + len(scorers)))
+        self.alive = np.ones(count, dtype=bool)
         self.closed: dict[int, tuple[list[float], bool]] = {}  # by document: its row of the table, and whether in EOS
 
     def advance(self, output: StepOutput) -> None:
         """One step; documents that end or get stuck are closed with their final score."""
-        rows, nothing = self.rows, torch.zeros_like(self.sums[:, 0])
-        added = torch.zeros_like(self.sums)
+        rows, nothing = self.rows, np.zeros(len(self.rows))
+        added = np.zeros_like(self.sums)
         view = HypothesesView(self.prefix, output)
         for column, scorer in enumerate(self.scorers, start=2):
             amount = scorer.on_rows(nothing, view)
@@ -85,34 +84,34 @@ class _GreedyRun:
                 added[:, column] = amount
         scores = TokenScores.of(output, view, self.scorers)
         values, ids = (part[:, 0] for part in top_candidates(scores.total, 1))
-        if bool((values.isnan() & self.alive).any()):
+        if (np.isnan(values) & self.alive).any():
             raise ModelError("The model gave a token score that is not a number; its weights are probably damaged.")
-        log_probs = scores.log_probs[rows, ids].double()
-        added[:, 0], added[:, 1] = log_probs, scores.model[rows, ids].double()
+        log_probs = scores.log_probs[rows, ids].astype(np.float64)
+        added[:, 0], added[:, 1] = log_probs, scores.model[rows, ids]
         for addition in scores.additions:
             added[:, 2 + addition.column] += addition.at(rows, ids)
 
-        going = self.alive & (values > -torch.inf)
+        going = self.alive & (values > -np.inf)
         ended = going & (ids == self.eos_id)
         beyond = self.prefix.shape[1] == self.config.max_length  # nothing but EOS may come
         stuck = self.alive & ~ended & (~going | beyond)
         self.history.open_step(rows, output)
-        if bool(stuck.any()):
+        if stuck.any():
             self._close(stuck, nothing, finished=False)
-        self.sums = self.sums + torch.where(going[:, None], added, 0.0)
-        if bool(ended.any()):
+        self.sums = self.sums + np.where(going[:, None], added, 0.0)
+        if ended.any():
             self._close(ended, log_probs, finished=True)
         self.alive = going & ~ended & ~stuck
         self.history.close_step(rows, ids, log_probs)
-        self.last_ids, self.prefix = ids, torch.cat([self.prefix, ids[:, None]], dim=1)
-        if self.prefix.shape[1] == self.config.num_steps and bool(self.alive.any()):
+        self.last_ids, self.prefix = ids, np.concatenate([self.prefix, ids[:, None]], axis=1)
+        if self.prefix.shape[1] == self.config.num_steps and self.alive.any():
             self._close(self.alive, nothing, finished=False, free_end=self.config.unfinished == "free_end")
 
-    def _close(self, which: Tensor, end_log_probs: Tensor, *, finished: bool, free_end: bool = False) -> None:
+    def _close(self, which: np.ndarray, end_log_probs: np.ndarray, *, finished: bool, free_end: bool = False) -> None:
         view = HypothesesView(self.prefix, ended=finished or free_end)
         ranked = rank(self.scorers, self.sums[:, 1:].sum(-1), view)
         shares = self.sums[:, 2:] + ranked.shares
-        for row in which.nonzero()[:, 0].tolist():
+        for row in which.nonzero()[0].tolist():
             entry = [0.0] * FIXED_COLUMNS
             entry[FINAL], entry[STEP], entry[ROW] = float(ranked.scores[row]), self.prefix.shape[1], row
             entry[END_LOG_PROB] = float(end_log_probs[row])
@@ -122,8 +121,8 @@ class _GreedyRun:
     def results(self) -> list[list[Hypothesis]]:
         """The hypotheses in the order of the documents."""
         closed = [self.closed[row] for row in range(len(self.rows))]
-        steps = torch.tensor([int(entry[STEP]) for entry, _ in closed], device=self.rows.device)
-        ended = torch.tensor([finished for _, finished in closed], device=self.rows.device)
+        steps = np.array([int(entry[STEP]) for entry, _ in closed])
+        ended = np.array([finished for _, finished in closed])
         paths = self.history.paths(steps, self.rows, ended)
         return [
             [to_hypothesis(path, entry, finished, self.scorers)]

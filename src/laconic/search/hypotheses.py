@@ -1,6 +1,6 @@
 """The hypotheses of a search: what they are worth where they stop, the best that have finished, their paths.
 
-Nothing is re-ordered while the search runs: each step leaves its tensors with back-pointers, a table keeps the best
+Nothing is re-ordered while the search runs: each step leaves its arrays with back-pointers, a table keeps the best
 ends, and only the winning paths are followed from their last step to their first.
 """
 
@@ -10,8 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from laconic.search.scorers import HypothesesView, Scorer
 from laconic.search.topk import stable_topk
@@ -28,53 +26,54 @@ class FinishedTable:
     the log-probability of EOS, the sum of log-probabilities, the sum of model scores, and each scorer's sum.
     """
 
-    def __init__(self, beams: int, size: int, num_scorers: int, device: torch.device):
-        self.table = torch.zeros(beams, size, FIXED_COLUMNS + num_scorers, dtype=torch.float64, device=device)
-        self.table[:, :, FINAL] = -torch.inf
+    def __init__(self, beams: int, size: int, num_scorers: int):
+        self.table = np.zeros((beams, size, FIXED_COLUMNS + num_scorers))
+        self.table[:, :, FINAL] = -np.inf
 
-    def count(self, beams: Tensor) -> Tensor:
+    def count(self, beams: np.ndarray) -> np.ndarray:
         """The number of entries (q,) of some beams."""
-        return (self.table[beams, :, FINAL] > -torch.inf).sum(-1)
+        return (self.table[beams, :, FINAL] > -np.inf).sum(-1)
 
-    def worst_of_best(self, beams: Tensor, count: int) -> Tensor:
+    def worst_of_best(self, beams: np.ndarray, count: int) -> np.ndarray:
         """The final score (q,) of entry ``count`` of some beams; minus infinity where there are fewer."""
         return self.table[beams, count - 1, FINAL]
 
-    def add(self, beams: Tensor, entries: Tensor) -> None:
+    def add(self, beams: np.ndarray, entries: np.ndarray) -> None:
         """Merge ``entries`` (q, C, F) into the tables of the beams (q,); the best K stay, earlier ones first."""
-        merged = torch.cat([self.table[beams], entries], dim=1)
+        merged = np.concatenate([self.table[beams], entries], axis=1)
         _, order = stable_topk(merged[:, :, FINAL], self.table.shape[1])
-        self.table[beams] = merged.gather(1, order[:, :, None].expand(-1, -1, merged.shape[2]))
+        self.table[beams] = np.take_along_axis(merged, order[:, :, None], axis=1)
 
 
 @dataclass(slots=True)
 class Ranked:
     """The final scores (N,) of hypotheses and each scorer's share (N, scorers) in what made them final."""
 
-    scores: Tensor
-    shares: Tensor
+    scores: np.ndarray
+    shares: np.ndarray
 
 
-def rank(scorers: Sequence[Scorer], totals: Tensor, view: HypothesesView) -> Ranked:
+def rank(scorers: Sequence[Scorer], totals: np.ndarray, view: HypothesesView) -> Ranked:
     """Final scores of the rows if they stop here, with totals (N,)."""
-    shares = []
-    for scorer in scorers:
+    shares = np.zeros((len(totals), len(scorers)))
+    for column, scorer in enumerate(scorers):
         ranked = scorer.on_hypotheses(totals, view)
-        shares.append(torch.zeros_like(totals) if ranked is totals else ranked - totals)
-        totals = ranked
-    return Ranked(totals, torch.stack(shares, dim=1) if shares else totals.new_zeros(len(totals), 0))
+        if ranked is not totals:
+            shares[:, column] = ranked - totals
+            totals = ranked
+    return Ranked(totals, shares)
 
 
 @dataclass(slots=True)
 class StepRecord:
     """One step. Its input rows (N,) become nodes (M,): the hypotheses that live on after it."""
 
-    origin: Tensor  # (N,) the previous step's node behind each input row
-    attention: Tensor | None  # (N, S)
-    details: dict[str, Tensor]  # (N, ...)
-    parents: Tensor | None = None  # (M,) the input row each node grew from; None after the last step
-    tokens: Tensor | None = None  # (M,)
-    log_probs: Tensor | None = None  # (M,)
+    origin: np.ndarray  # (N,) the previous step's node behind each input row
+    attention: np.ndarray | None  # (N, S)
+    details: dict[str, np.ndarray]  # (N, ...)
+    parents: np.ndarray | None = None  # (M,) the input row each node grew from; None after the last step
+    tokens: np.ndarray | None = None  # (M,)
+    log_probs: np.ndarray | None = None  # (M,)
 
 
 @dataclass(slots=True)
@@ -93,18 +92,18 @@ class History:
 
     records: list[StepRecord] = field(default_factory=list)
 
-    def open_step(self, origin: Tensor, output: StepOutput) -> None:
+    def open_step(self, origin: np.ndarray, output: StepOutput) -> None:
         """Store what explains a step: attention and details, not the (N, X) tensors."""
         rows = len(origin)
-        details = {name: value for name, value in output.details.items() if value.dim() and len(value) == rows}
+        details = {name: value for name, value in output.details.items() if value.ndim and len(value) == rows}
         self.records.append(StepRecord(origin, output.attention, details))
 
-    def close_step(self, parents: Tensor, tokens: Tensor, log_probs: Tensor) -> None:
+    def close_step(self, parents: np.ndarray, tokens: np.ndarray, log_probs: np.ndarray) -> None:
         """Store which rows went on with which tokens."""
         record = self.records[-1]
         record.parents, record.tokens, record.log_probs = parents, tokens, log_probs
 
-    def paths(self, steps: Tensor, rows: Tensor, finished: Tensor) -> list[Path]:
+    def paths(self, steps: np.ndarray, rows: np.ndarray, finished: np.ndarray) -> list[Path]:
         """Follow M paths back from input row ``rows`` (M,) of step ``steps`` (M,).
 
         ``finished`` (M,) says that EOS was predicted at that step; otherwise the path ends one token
@@ -114,11 +113,10 @@ class History:
         if not len(steps):
             return []
         longest = int(steps.max())
-        device = rows.device
-        ids = torch.zeros(len(rows), longest, dtype=torch.int64, device=device)
-        log_probs = torch.zeros(len(rows), longest, dtype=torch.float64, device=device)
-        pointers = torch.zeros(len(rows), min(longest + 1, len(self.records)), dtype=torch.int64, device=device)
-        pointer = rows.clone()
+        ids = np.zeros((len(rows), longest), dtype=np.int64)
+        log_probs = np.zeros((len(rows), longest))
+        pointers = np.zeros((len(rows), min(longest + 1, len(self.records))), dtype=np.int64)
+        pointer = rows
         for step in range(pointers.shape[1] - 1, -1, -1):
             record = self.records[step]
             active = steps > step  # the others end here or have not begun
@@ -126,16 +124,18 @@ class History:
                 assert record.parents is not None
                 assert record.tokens is not None
                 assert record.log_probs is not None
-                node = torch.where(active, pointer, 0)
+                node = np.where(active, pointer, 0)
                 if step + 1 < len(self.records):
                     node = self.records[step + 1].origin[node]
                 ids[:, step] = record.tokens[node]
                 log_probs[:, step] = record.log_probs[node]
-                pointer = torch.where(active, record.parents[node], pointer)
-            pointers[:, step] = torch.where(steps >= step, pointer, 0)
+                pointer = np.where(active, record.parents[node], pointer)
+            pointers[:, step] = np.where(steps >= step, pointer, 0)
         return self._cut(ids, log_probs, pointers, steps, finished)
 
-    def _cut(self, ids: Tensor, log_probs: Tensor, pointers: Tensor, steps: Tensor, finished: Tensor) -> list[Path]:
+    def _cut(
+        self, ids: np.ndarray, log_probs: np.ndarray, pointers: np.ndarray, steps: np.ndarray, finished: np.ndarray
+    ) -> list[Path]:
         attention = self._gather([record.attention for record in self.records], pointers)
         names = self.records[0].details
         details = {n: self._gather([record.details.get(n) for record in self.records], pointers) for n in names}
@@ -153,15 +153,10 @@ class History:
             )
         return paths
 
-    def _gather(self, tensors: list[Tensor | None], pointers: Tensor) -> np.ndarray | None:
-        """(M, T, ...) the rows of each step's tensor that lie on the paths."""
-        used = [
-            tensor[pointers[:, step]] for step, tensor in enumerate(tensors[: pointers.shape[1]]) if tensor is not None
-        ]
-        if len(used) < pointers.shape[1]:
-            return None
-        stacked = torch.stack(used, dim=1)
-        return (stacked.float() if stacked.dtype == torch.bfloat16 else stacked).cpu().numpy()
+    def _gather(self, arrays: list[np.ndarray | None], pointers: np.ndarray) -> np.ndarray | None:
+        """(M, T, ...) the rows of each step's array that lie on the paths."""
+        used = [array[pointers[:, step]] for step, array in enumerate(arrays[: pointers.shape[1]]) if array is not None]
+        return np.stack(used, axis=1) if len(used) == pointers.shape[1] else None
 
 
 MODEL_TERM = "model"  # the name, among `Hypothesis.terms`, of the sum of the model's own scores
@@ -169,8 +164,8 @@ MODEL_TERM = "model"  # the name, among `Hypothesis.terms`, of the sum of the mo
 
 def collect(
     history: History,
-    finished: Tensor,
-    cut: Tensor,
+    finished: np.ndarray,
+    cut: np.ndarray,
     *,
     groups: int,
     num_return: int,
@@ -183,20 +178,20 @@ def collect(
     the better one comes first, finished or not.
     """
     documents = finished.shape[0] // groups
-    entries = torch.cat([_by_score(table, documents) for table in (finished, cut)], dim=1)  # (B, 2K, F)
-    is_finished_entry = torch.arange(entries.shape[1], device=entries.device) < entries.shape[1] // 2
-    is_finished_entry = is_finished_entry.expand(documents, -1)
+    entries = np.concatenate([_by_score(table, documents) for table in (finished, cut)], axis=1)  # (B, 2K, F)
+    is_finished_entry = np.arange(entries.shape[1]) < entries.shape[1] // 2
+    is_finished_entry = np.broadcast_to(is_finished_entry, entries.shape[:2])
     if cut_compete:
-        order = entries[:, :, FINAL].sort(dim=1, descending=True, stable=True).indices
-        entries = entries.gather(1, order[:, :, None].expand_as(entries))
-        is_finished_entry = is_finished_entry.gather(1, order)
-    valid = entries[:, :, FINAL] > -torch.inf
+        order = (-entries[:, :, FINAL]).argsort(axis=1, kind="stable")
+        entries = np.take_along_axis(entries, order[:, :, None], axis=1)
+        is_finished_entry = np.take_along_axis(is_finished_entry, order, axis=1)
+    valid = entries[:, :, FINAL] > -np.inf
     if groups == 1:  # hypotheses of one beam differ from each other; those of several groups need not
-        valid &= valid.cumsum(1) <= num_return
-    documents_of, columns = valid.nonzero(as_tuple=True)
+        valid &= valid.cumsum(axis=1) <= num_return
+    documents_of, columns = valid.nonzero()
     chosen = entries[documents_of, columns]
     ended = is_finished_entry[documents_of, columns]
-    paths = history.paths(chosen[:, STEP].long(), chosen[:, ROW].long(), ended)
+    paths = history.paths(chosen[:, STEP].astype(np.int64), chosen[:, ROW].astype(np.int64), ended)
     results: list[list[Hypothesis]] = [[] for _ in range(documents)]
     for document, path, entry, is_finished in zip(
         documents_of.tolist(), paths, chosen.tolist(), ended.tolist(), strict=True
@@ -225,8 +220,8 @@ def to_hypothesis(path: Path, entry: Sequence[float], finished: bool, scorers: S
     )
 
 
-def _by_score(table: Tensor, documents: int) -> Tensor:
+def _by_score(table: np.ndarray, documents: int) -> np.ndarray:
     """(B, K, F) the entries of all groups of a document in descending order."""
     entries = table.reshape(documents, -1, table.shape[2])
-    order = entries[:, :, FINAL].sort(dim=1, descending=True, stable=True).indices
-    return entries.gather(1, order[:, :, None].expand_as(entries))
+    order = (-entries[:, :, FINAL]).argsort(axis=1, kind="stable")
+    return np.take_along_axis(entries, order[:, :, None], axis=1)

@@ -2,6 +2,7 @@
 
 A scorer belongs to one search at a time: `Scorer.start` resets it, and what it remembers has N rows in front and
 is re-ordered by `Scorer.select`. Search records what each scorer added to each hypothesis under its ``name``.
+All that it is given and gives back are NumPy arrays, whatever the model is made of.
 """
 
 from __future__ import annotations
@@ -9,9 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-import torch
+import numpy as np
 from pydantic import Field, model_validator
-from torch import Tensor
 
 from laconic.config.base import ConfigBase
 from laconic.config.names import SCORERS, build
@@ -43,7 +43,7 @@ class HypothesesView:
     the hypotheses that are ranked end in EOS (which ``ids`` never holds).
     """
 
-    ids: Tensor  # (N, length), without BOS
+    ids: np.ndarray  # (N, length), without BOS
     output: StepOutput | None = None
     ended: bool = False
 
@@ -77,18 +77,18 @@ class Scorer:
     def start(self, memory: Memory | None, num_rows: int) -> None:
         """Forget the last search. ``num_rows`` is N; row ``b * K + k`` belongs to document b."""
 
-    def on_rows(self, totals: Tensor, view: HypothesesView) -> Tensor:
+    def on_rows(self, totals: np.ndarray, view: HypothesesView) -> np.ndarray:
         """Change the running totals (N,) of the prefixes, having seen this step's attention; return them.
 
         For terms that are the same for every next token. Must not write into ``totals``.
         """
         return totals
 
-    def on_tokens(self, scores: Tensor, view: HypothesesView) -> Tensor:
+    def on_tokens(self, scores: np.ndarray, view: HypothesesView) -> np.ndarray:
         """Change the scores (N, X) of the next tokens; return them. May write into ``scores``."""
         return scores
 
-    def on_group(self, scores: Tensor, chosen: Tensor, alive: Tensor) -> Tensor:
+    def on_group(self, scores: np.ndarray, chosen: np.ndarray, alive: np.ndarray) -> np.ndarray:
         """Change the token scores of a later group of beams, in view of what earlier groups chose.
 
         Args:
@@ -98,19 +98,23 @@ class Scorer:
         """
         return scores
 
-    def on_hypotheses(self, scores: Tensor, view: HypothesesView) -> Tensor:
+    def on_hypotheses(self, scores: np.ndarray, view: HypothesesView) -> np.ndarray:
         """The final scores (N,) of hypotheses that stop here, from their totals; return a new tensor."""
         return scores
 
-    def bound(self, scores: Tensor, length: int, max_length: int) -> Tensor:
+    def bound(self, scores: np.ndarray, length: int, max_length: int) -> np.ndarray:
         """An upper bound of `on_hypotheses` for prefixes of ``length`` tokens however they go on.
 
         ``scores`` (N,) bound the totals from above. The default suits scorers that add nothing positive.
         """
         return scores
 
-    def select(self, index: Tensor) -> None:
+    def select(self, index: np.ndarray) -> None:
         """Re-order what is remembered: row i becomes what row ``index[i]`` was."""
+
+    def _from_start(self, ids: np.ndarray) -> np.ndarray:
+        """The prefixes (N, t) with the start token in front, (N, 1 + t)."""
+        return np.concatenate([np.full((len(ids), 1), self.specials.bos_id), ids], axis=1)
 
 
 def build_scorers(config: SearchConfig, specials: SpecialIds) -> list[Scorer]:
@@ -170,12 +174,10 @@ class ForbidTokens(Scorer):
         super().__init__(config, specials=specials)
         named = {"unk": specials.unk_id, "pad": specials.pad_id, "bos": specials.bos_id}
         forbidden = set(self.config.ids) | {id_ for name, id_ in named.items() if getattr(self.config, name)}
-        self._ids = sorted(forbidden - {specials.eos_id})
+        self._ids = np.array(sorted(id_ for id_ in forbidden if id_ >= 0 and id_ != specials.eos_id), dtype=np.int64)
 
-    def on_tokens(self, scores: Tensor, view: HypothesesView) -> Tensor:
-        for id_ in self._ids:
-            if 0 <= id_ < scores.shape[1]:
-                scores[:, id_] = -torch.inf
+    def on_tokens(self, scores: np.ndarray, view: HypothesesView) -> np.ndarray:
+        scores[:, self._ids[: self._ids.searchsorted(scores.shape[1])]] = -np.inf
         return scores
 
 
@@ -188,16 +190,16 @@ class ForcedPrefix(Scorer):
     name = "forced_prefix"
     config: ForcedPrefix.Config
 
-    def on_tokens(self, scores: Tensor, view: HypothesesView) -> Tensor:
+    def on_tokens(self, scores: np.ndarray, view: HypothesesView) -> np.ndarray:
         if view.length < len(self.config.ids):
             id_ = self.config.ids[view.length]
-            kept = scores[:, id_].clone()
-            scores.fill_(-torch.inf)
+            kept = scores[:, id_].copy()
+            scores.fill(-np.inf)
             scores[:, id_] = kept
         return scores
 
 
-def repeating_tokens(ids: Tensor, size: int) -> tuple[Tensor, Tensor]:
+def repeating_tokens(ids: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
     """The next tokens that would complete an n-gram its row already holds.
 
     Args:
@@ -209,12 +211,12 @@ def repeating_tokens(ids: Tensor, size: int) -> tuple[Tensor, Tensor]:
     """
     length = ids.shape[1]
     if length < size:
-        empty = ids.new_empty(0)
+        empty = np.empty(0, dtype=np.int64)
         return empty, empty
-    windows = ids.unfold(1, size, 1)  # (N, T - n + 1, n)
+    windows = np.lib.stride_tricks.sliding_window_view(ids, size, axis=1)  # (N, T - n + 1, n)
     begun = ids[:, length - size + 1 :]  # (N, n - 1) what the next token would complete
-    rows, starts = (windows[:, :, :-1] == begun[:, None, :]).all(-1).nonzero(as_tuple=True)
-    return rows, windows[rows, starts, -1]
+    rows, starts = (windows[:, :, :-1] == begun[:, None, :]).all(axis=-1).nonzero()
+    return rows, ids[rows, starts + size - 1]
 
 
 class NgramBlocking(Scorer):
@@ -229,15 +231,13 @@ class NgramBlocking(Scorer):
     name = "ngram_blocking"
     config: NgramBlocking.Config
 
-    def on_tokens(self, scores: Tensor, view: HypothesesView) -> Tensor:
+    def on_tokens(self, scores: np.ndarray, view: HypothesesView) -> np.ndarray:
         prefix = view.ids
         if self.config.start:
-            prefix = torch.cat(
-                [torch.full_like(scores[:, :1], self.specials.bos_id, dtype=prefix.dtype), prefix], dim=1
-            )
+            prefix = self._from_start(prefix)
         rows, ids = repeating_tokens(prefix, self.config.size)
         if len(rows):
-            scores[rows, ids] = -torch.inf
+            scores[rows, ids] = -np.inf
         return scores
 
 
@@ -254,12 +254,11 @@ class WordBlocking(Scorer):
 
     def __init__(self, config: ConfigBase, *, specials: SpecialIds):
         super().__init__(config, specials=specials)
-        self._free = torch.tensor(sorted({*self.config.free, specials.eos_id}))
+        self._free = np.array(sorted({*self.config.free, specials.eos_id}))
 
-    def on_tokens(self, scores: Tensor, view: HypothesesView) -> Tensor:
-        blocked = ~torch.isin(view.ids, self._free.to(view.ids.device))
-        rows, steps = blocked.nonzero(as_tuple=True)
-        scores[rows, view.ids[rows, steps]] = -torch.inf
+    def on_tokens(self, scores: np.ndarray, view: HypothesesView) -> np.ndarray:
+        rows, steps = np.isin(view.ids, self._free, invert=True).nonzero()
+        scores[rows, view.ids[rows, steps]] = -np.inf
         return scores
 
 
@@ -291,11 +290,11 @@ class RepetitionPenalty(Scorer):
     adds_to_tokens = True
     config: RepetitionPenalty.Config
 
-    def on_tokens(self, scores: Tensor, view: HypothesesView) -> Tensor:
-        start = torch.full((len(scores), 1), self.specials.bos_id, device=scores.device)
-        held = torch.cat([start, view.ids], dim=1)
-        values, penalty = scores.gather(1, held), self.config.penalty
-        return scores.scatter_(1, held, torch.where(values < 0, values * penalty, values / penalty))
+    def on_tokens(self, scores: np.ndarray, view: HypothesesView) -> np.ndarray:
+        held, penalty = self._from_start(view.ids), self.config.penalty
+        values = np.take_along_axis(scores, held, axis=1)
+        np.put_along_axis(scores, held, np.where(values < 0, values * penalty, values / penalty), axis=1)
+        return scores
 
 
 class Renormalise(Scorer):
@@ -304,8 +303,11 @@ class Renormalise(Scorer):
     name = "renormalise"
     adds_to_tokens = True
 
-    def on_tokens(self, scores: Tensor, view: HypothesesView) -> Tensor:
-        return torch.where(scores > -torch.inf, scores.log_softmax(-1), -torch.inf)
+    def on_tokens(self, scores: np.ndarray, view: HypothesesView) -> np.ndarray:
+        top = scores.max(axis=-1, keepdims=True)
+        shifted = scores - np.where(top > -np.inf, top, 0)
+        sums = np.exp(shifted).sum(axis=-1, keepdims=True)
+        return shifted - np.log(sums, where=sums > 0, out=np.zeros_like(sums))
 
 
 class DiverseGroups(Scorer):
@@ -326,10 +328,11 @@ class DiverseGroups(Scorer):
         super().__init__(config, specials=specials)
         self.num_groups = self.config.groups
 
-    def on_group(self, scores: Tensor, chosen: Tensor, alive: Tensor) -> Tensor:
-        penalty = -self.config.strength * alive.to(scores.dtype)
-        shape = (scores.shape[0], scores.shape[1], chosen.shape[1])
-        return scores.scatter_add_(2, chosen[:, None, :].expand(shape), penalty[:, None, :].expand(shape))
+    def on_group(self, scores: np.ndarray, chosen: np.ndarray, alive: np.ndarray) -> np.ndarray:
+        documents, rows = np.arange(scores.shape[0])[:, None, None], np.arange(scores.shape[1])[:, None]
+        penalty = self.config.strength * alive.astype(scores.dtype)
+        np.subtract.at(scores, (documents, rows, chosen[:, None, :]), penalty[:, None, :])
+        return scores
 
 
 # ------------------------------------------------------------------------------------- what a whole hypothesis is worth
@@ -359,30 +362,27 @@ class LengthBounds(Scorer):
 
     name = "length_bounds"
     config: LengthBounds.Config
-    _least: Tensor | None = None  # (N,) the minimum of each row
+    _least: np.ndarray | None = None  # (N,) the minimum of each row
 
     def start(self, memory: Memory | None, num_rows: int) -> None:
         if memory is not None and self.config.share is not None:
-            allowed = (
-                (memory.mask.flatten(1).sum(-1) * self.config.share)
-                .long()
-                .clamp_min(1)
-                .clamp_max(self.config.min_length)
-            )
-            self._least = allowed.repeat_interleave(num_rows // memory.batch_size)
+            tokens = memory.mask.reshape(len(memory.mask), -1).sum(axis=1)
+            share = tokens.astype(np.float32) * np.float32(self.config.share)
+            allowed = np.clip(share.astype(np.int64), 1, self.config.min_length)
+            self._least = allowed.repeat(num_rows // memory.batch_size)
 
-    def select(self, index: Tensor) -> None:
+    def select(self, index: np.ndarray) -> None:
         if self._least is not None:
-            self._least = self._least.index_select(0, index)
+            self._least = self._least[index]
 
-    def on_tokens(self, scores: Tensor, view: HypothesesView) -> Tensor:
+    def on_tokens(self, scores: np.ndarray, view: HypothesesView) -> np.ndarray:
         eos_id = self.specials.eos_id
         if view.length < self.config.min_length:
             short = slice(None) if self._least is None else view.length < self._least
-            scores[short, eos_id] = -torch.inf
+            scores[short, eos_id] = -np.inf
         elif self.config.max_length is not None and view.length >= self.config.max_length:
-            kept = scores[:, eos_id].clone()
-            scores.fill_(-torch.inf)
+            kept = scores[:, eos_id].copy()
+            scores.fill(-np.inf)
             scores[:, eos_id] = kept
         return scores
 
@@ -413,12 +413,12 @@ class LengthNormalisation(Scorer):
         kinds = {"none": self._one, "average": self._average, "predicted": self._predicted, "gnmt": self._gnmt}
         self._divisor = kinds[self.config.kind]
 
-    def on_hypotheses(self, scores: Tensor, view: HypothesesView) -> Tensor:
+    def on_hypotheses(self, scores: np.ndarray, view: HypothesesView) -> np.ndarray:
         return scores / self._divisor(view.length + view.ended)
 
-    def bound(self, scores: Tensor, length: int, max_length: int) -> Tensor:
+    def bound(self, scores: np.ndarray, length: int, max_length: int) -> np.ndarray:
         # The divisor is monotone in the length, so the best end is the shortest or the longest.
-        return torch.maximum(scores / self._divisor(length + 1), scores / self._divisor(max_length + 1))
+        return np.maximum(scores / self._divisor(length + 1), scores / self._divisor(max_length + 1))
 
     def _one(self, predicted: int) -> float:
         return 1.0
@@ -433,19 +433,18 @@ class LengthNormalisation(Scorer):
         return float(((5.0 + predicted) / 6.0) ** self.config.alpha)
 
 
-def wu_coverage(coverage: Tensor, mask: Tensor) -> Tensor:
+def wu_coverage(coverage: np.ndarray, mask: np.ndarray) -> np.ndarray:
     """``sum_i log(min(sum_t a_ti, 1))`` over real source tokens (Wu et al. 2016, equation 14), at most 0.
 
     ``coverage`` and ``mask`` are (N, S); returns (N,). Our reading: a token never attended to counts the
     smallest positive number instead of log 0.
     """
-    tiny = torch.finfo(coverage.dtype).tiny
-    return coverage.clamp(tiny, 1.0).log().masked_fill(~mask, 0.0).sum(-1)
+    return np.where(mask, np.log(coverage.clip(np.finfo(coverage.dtype).tiny, 1.0)), 0.0).sum(axis=-1)
 
 
-def summary_coverage(coverage: Tensor, mask: Tensor) -> Tensor:
+def summary_coverage(coverage: np.ndarray, mask: np.ndarray) -> np.ndarray:
     """``n - sum_i max(sum_t a_ti, 1)`` over the n real source tokens (Gehrmann et al. 2018, section 5), at most 0."""
-    return (1.0 - coverage.clamp_min(1.0)).masked_fill(~mask, 0.0).sum(-1)
+    return np.where(mask, 1.0 - np.maximum(coverage, 1.0), 0.0).sum(axis=-1)
 
 
 class CoveragePenalty(Scorer):
@@ -464,29 +463,29 @@ class CoveragePenalty(Scorer):
     def __init__(self, config: ConfigBase, *, specials: SpecialIds):
         super().__init__(config, specials=specials)
         self._penalty = {"wu": wu_coverage, "summary": summary_coverage}[self.config.kind]
-        self._mask: Tensor | None = None
-        self._coverage: Tensor | None = None
+        self._mask: np.ndarray | None = None
+        self._coverage: np.ndarray | None = None
 
     def start(self, memory: Memory | None, num_rows: int) -> None:
         if memory is None:
             raise ConfigError("coverage_penalty needs the source mask, but the search was given no memory.")
-        self._mask = memory.mask.repeat_interleave(num_rows // memory.batch_size, dim=0)
+        self._mask = memory.mask.repeat(num_rows // memory.batch_size, axis=0)
         self._coverage = None
 
-    def on_tokens(self, scores: Tensor, view: HypothesesView) -> Tensor:
+    def on_tokens(self, scores: np.ndarray, view: HypothesesView) -> np.ndarray:
         attention = view.output.attention if view.output else None
         if attention is None:
             raise ConfigError("coverage_penalty needs a model with attention; set search.coverage_penalty to none.")
         self._coverage = attention if self._coverage is None else self._coverage + attention
         return scores
 
-    def on_hypotheses(self, scores: Tensor, view: HypothesesView) -> Tensor:
+    def on_hypotheses(self, scores: np.ndarray, view: HypothesesView) -> np.ndarray:
         if self._coverage is None or self._mask is None:
             return scores
-        return scores + self.config.beta * self._penalty(self._coverage, self._mask).to(scores.dtype)
+        return scores + self.config.beta * self._penalty(self._coverage, self._mask)
 
-    def select(self, index: Tensor) -> None:
+    def select(self, index: np.ndarray) -> None:
         if self._mask is not None:
-            self._mask = self._mask.index_select(0, index)
+            self._mask = self._mask[index]
         if self._coverage is not None:
-            self._coverage = self._coverage.index_select(0, index)
+            self._coverage = self._coverage[index]

@@ -1,51 +1,78 @@
 """The best entries of wide rows, quickly and with ties decided.
 
-``torch.topk`` over 50,000 columns costs several passes on a CPU. One pass of block maxima leaves
-``count`` blocks a row that can hold winners: if an entry of another block were among the best ``count``,
-each of the chosen blocks would hold an entry that is better still.
+A partition of 50,000 columns costs several passes. One pass of maxima over blocks leaves few columns: the ``count``
+best blocks of a row hold ``count`` entries that are not below the worst of these maxima, so nothing below it can be
+among the best ``count``, and only blocks that reach it are opened. A block is every (X / size)-th column: the maxima of
+neighbouring blocks are then taken side by side, which is what processors do fast.
 """
 
 from __future__ import annotations
 
-import torch
-from torch import Tensor
+import numpy as np
 
-BLOCK = 128
+BLOCK = 64  # columns; rows that are shorter than its square have smaller blocks
+SHORT = 512  # columns that are looked at one by one
 
 
-def top_candidates(scores: Tensor, count: int, block: int = BLOCK) -> tuple[Tensor, Tensor]:
+def top_candidates(scores: np.ndarray, count: int, block: int | None = None) -> tuple[np.ndarray, np.ndarray]:
     """The ``count`` largest entries of each row of ``scores`` (N, X): values and ids (N, min(count, X)).
 
-    Descending; of equal values the lower id comes first, also across the cut. Which ids stand for
-    values of minus infinity is not defined. NaN counts as larger than everything.
+    Descending; of equal values the lower id comes first, also across the cut. Which ids stand for values of minus
+    infinity is not defined. A row that holds NaN gives nothing but NaN.
     """
     rows, width = scores.shape
     count = min(count, width)
-    blocks = width // block
-    if blocks <= 2 * count:
-        return stable_topk(scores, count)
-    whole = blocks * block
-    body = scores[:, :whole].unflatten(1, (blocks, block))
-    _, winners = stable_topk(body.amax(-1), count)
-    winners = winners.sort(-1).values  # ascending, so that positions in the pool are ordered like ids
-    pool = torch.cat(
-        [body.gather(1, winners[:, :, None].expand(rows, count, block)).flatten(1), scores[:, whole:]], dim=1
-    )
-    values, position = stable_topk(pool, count)
-    from_blocks = winners.gather(1, (position // block).clamp_max(count - 1)) * block + position % block
-    ids = torch.where(position < count * block, from_blocks, position - count * block + whole)
-    return values, ids
+    best, size = _maxima(scores, _block(width) if block is None else block, count)
+    top = np.partition(best, best.shape[1] - count, axis=1)[:, -count:]
+    floor = np.maximum(top[:, :1], np.finfo(scores.dtype).min)  # minus infinity is nobody's candidate
+    row, column = (best >= floor).nonzero()
+    values, row, ids = _opened(scores, floor, row, column, best.shape[1], size)
+    order = np.lexsort((ids, -values, row))
+    first = row.searchsorted(np.arange(rows + 1))  # where each row's entries begin; at least ``count`` unless forbidden
+    place = first[:-1, None] + np.arange(count)
+    if len(order) and (first[1:] - first[:-1]).min() >= count:
+        taken = order[place]
+        return values[taken], ids[taken]
+    there = place < first[1:, None]
+    taken = np.append(order, 0)[np.where(there, place, -1)]
+    values, ids = np.append(values, np.zeros(1, values.dtype)), np.append(ids, 0)
+    found = np.where(there, values[taken], values.dtype.type(-np.inf)), np.where(there, ids[taken], 0)
+    found[0][np.isnan(top).any(axis=1)] = np.nan
+    return found
 
 
-def stable_topk(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """``torch.topk`` along the last of two dimensions where, of equal values, the lower index wins."""
-    top, index = values.topk(count, dim=-1)
-    threshold = top[:, -1:]
-    tied = ((values >= threshold).sum(-1) > count) & (threshold[:, 0] > -torch.inf)
-    index = index.sort(-1).values
-    top, order = values.gather(-1, index).sort(dim=-1, descending=True, stable=True)
-    index = index.gather(-1, order)
-    if bool(tied.any()):  # an equal value was left outside: the slow way, for these rows only
-        slow_top, slow_index = values[tied].sort(dim=-1, descending=True, stable=True)
-        top[tied], index[tied] = slow_top[:, :count], slow_index[:, :count]
-    return top, index
+def _block(width: int) -> int:
+    """How many columns a block of a row of ``width`` has."""
+    return 1 if width < SHORT else 16 if width < BLOCK * BLOCK else BLOCK
+
+
+def _maxima(scores: np.ndarray, size: int, count: int) -> tuple[np.ndarray, int]:
+    """The maxima of the blocks and how many columns these have: block b has b, b + blocks, b + 2 blocks, ..."""
+    rows, width = scores.shape
+    blocks = width // size
+    if size == 1 or blocks < max(count, size):
+        return scores, 1
+    best = scores[:, : blocks * size].reshape(rows, size, blocks).max(axis=1)
+    over = width - blocks * size  # fewer than a block's columns: the first blocks have one more
+    np.maximum(best[:, :over], scores[:, blocks * size :], out=best[:, :over])
+    return best, size
+
+
+def _opened(
+    scores: np.ndarray, floor: np.ndarray, row: np.ndarray, column: np.ndarray, blocks: int, size: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The entries (M,) of the blocks ``column`` of rows ``row`` that reach the row's ``floor``: values, rows, ids."""
+    if size == 1:
+        return scores[row, column], row, column
+    width = scores.shape[1]
+    ids = column[:, None] + blocks * np.arange(size + 1)  # the last is outside of the row, or the block's one more
+    values = scores[row[:, None], np.minimum(ids, width - 1)]
+    which, place = ((values >= floor[row]) & (ids < width)).nonzero()
+    return values[which, place], row[which], ids[which, place]
+
+
+def stable_topk(values: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
+    """The ``count`` largest of each row of a narrow matrix, descending, and where they stand; of equal values the lower
+    index comes first."""
+    index = (-values).argsort(axis=-1, kind="stable")[:, :count]
+    return np.take_along_axis(values, index, axis=-1), index

@@ -21,10 +21,10 @@ from torch import Tensor
 
 from laconic.data.collate import Collator
 from laconic.data.dataset import EncodedDataset, Example, encode_documents
+from laconic.decoding import decode
 from laconic.errors import ConfigError
 from laconic.metrics.alignment import Links, WordPair, head_counts, head_error_rates, word_attention, word_spans
 from laconic.models.base import SummarizationModel
-from laconic.search.decode import decode
 from laconic.systems.extractive import Progress
 from laconic.systems.neural import NeuralSystem
 from laconic.types import Record, TrainingBatch
@@ -133,7 +133,7 @@ def decoded_pair(system: NeuralSystem, pair: WordPair, rule: str) -> ForcedPair:
     """
     tokenizer = system.tokenizer
     examples, _ = encode_documents([pair.document], tokenizer, system.text, [pair.label])
-    batch = Collator(tokenizer, system.text)(examples).to(system.device)
+    batch = Collator(tokenizer)(examples).to(system.device)
     ids = {"unk_id": tokenizer.unk_id, "eos_id": tokenizer.eos_id, "pad_id": tokenizer.pad_id}
     search = system.search.model_copy(update={"replace_unk": False})
     best = decode(system.model, batch, search, bos_id=system.loaded.start_id, **ids)[0][0]
@@ -206,7 +206,7 @@ def attention_maps(
         ConfigError: the model lacks a map, or has no attention at all.
     """
     order = sorted(range(len(pairs)), key=lambda index: -len(pairs[index].columns))
-    collate = Collator(system.tokenizer, system.text)
+    collate = Collator(system.tokenizer)
     for start in range(0, len(order), batch_size):
         chosen = order[start : start + batch_size]
         batch = collate.pairs([pairs[index].example for index in chosen]).to(system.device)

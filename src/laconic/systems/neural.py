@@ -17,6 +17,7 @@ from laconic.config.loading import merge
 from laconic.config.schema import SearchConfig, TextConfig
 from laconic.data.collate import Collator
 from laconic.data.dataset import EncodedDataset, Example, encode_documents
+from laconic.decoding import TorchModel
 from laconic.errors import ConfigError, LaconicError, ModelError
 from laconic.explain.provenance import build_summary
 from laconic.metrics.confidence import Calibration, facts_of
@@ -26,7 +27,8 @@ from laconic.models.stored import first_line
 from laconic.search.decode import decode
 from laconic.search.scorers import with_word_blocking
 from laconic.systems.extractive import OnText, Progress
-from laconic.types import Hypothesis, Record, StepOutput, Summary, TokenizedText
+from laconic.systems.streaming import Watched, Writer
+from laconic.types import Hypothesis, Record, Summary, TokenizedText
 
 WRITES = "A trained model: writes a line of its own, word by word."
 WRITES_AND_COPIES = "A trained model: writes a line of its own, word by word, and can copy words from the text."
@@ -42,7 +44,7 @@ class NeuralSystem:
         self.text = _within(loaded.text, loaded.model.max_source_tokens)
         self.search: SearchConfig = loaded.search
         self.name = loaded.name
-        self._collator = Collator(self.tokenizer, self.text)
+        self._collator = Collator(self.tokenizer)
 
     @classmethod
     def from_pretrained(cls, folder_or_id: str | Path, device: Any) -> NeuralSystem:
@@ -118,13 +120,13 @@ class NeuralSystem:
         # replaced in `build_summary`, which knows the source's own strings, also outside the vocabulary
         every = {"num_return": options.beam_size} if options.choose == "mbr" else {}
         config = with_word_blocking(options.model_copy(update={"replace_unk": False, **every}), tokenizer)
-        model: Any = self.model
+        model: Any = TorchModel(self.model)
         if on_step or on_text:
             writers = [
-                _Writer(record, encoding, example.oov_words, tokenizer, options)
+                Writer(record, encoding, example.oov_words, tokenizer, options)
                 for record, example, encoding in zip(records, examples, encodings, strict=True)
             ]
-            model = _Watched(model, on_step, on_text, writers if on_text else [])
+            model = Watched(model, on_step, on_text, writers if on_text else [])
         found = decode(
             model,
             batch,
@@ -275,73 +277,6 @@ def _by_consensus(build: Callable[..., Summary], hypotheses: Sequence[Hypothesis
     """The hypotheses, the one first whose text has most in common with the others'."""
     texts = [build(hypothesis, explain=False).text for hypothesis in hypotheses]
     return [hypotheses[place] for place in by_consensus(texts, [hypothesis.score for hypothesis in hypotheses])]
-
-
-class _Writer:
-    """The summary of one document while greedy decoding makes it."""
-
-    def __init__(
-        self, record: Record, encoding: TokenizedText, oov_words: Sequence[str], tokenizer: Any, options: SearchConfig
-    ) -> None:
-        self.hypothesis = Hypothesis([], 0.0, 0.0, [], finished=False)
-        self.open = True
-        self._rows: list[np.ndarray] = []
-        self._eos_id, self._replace_unk = tokenizer.eos_id, options.replace_unk
-        if options.surface == "clean":  # what is dropped is known at the end only
-            options = options.model_copy(update={"surface": "cased"})
-        self._build = partial(
-            build_summary,
-            document=record,
-            source_encoding=encoding,
-            tokenizer=tokenizer,
-            oov_words=oov_words,
-            search=options,
-            explain=False,
-        )
-
-    def add(self, token_id: int, attention: torch.Tensor | None) -> str | None:
-        """The text with one token more; ``None`` when nothing was added."""
-        self.open = self.open and token_id != self._eos_id
-        if not self.open:
-            return None
-        self.hypothesis.ids.append(token_id)
-        self.hypothesis.token_log_probs.append(0.0)
-        if self._replace_unk and attention is not None:
-            self._rows.append(attention.float().cpu().numpy())
-            self.hypothesis.attention = np.stack(self._rows)
-        return self._build(self.hypothesis).text
-
-
-class _Watched:
-    """A model that tells of its steps; everything else is the model's own."""
-
-    def __init__(
-        self,
-        model: Any,
-        on_step: Callable[[], object] | None,
-        on_text: OnText | None,
-        writers: Sequence[_Writer],
-    ) -> None:
-        self._model, self._on_step, self._on_text, self._writers = model, on_step, on_text, writers
-        self._attention: torch.Tensor | None = None
-        self._steps = 0
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._model, name)
-
-    def step(self, last_ids: torch.Tensor, state: Any) -> tuple[StepOutput, Any]:
-        """The model's step; ``last_ids`` are what greedy decoding chose in the one before."""
-        if self._on_step:
-            self._on_step()
-        if self._steps and self._on_text and self._writers:
-            attention = [None] * len(self._writers) if self._attention is None else list(self._attention)
-            for row, (writer, token_id) in enumerate(zip(self._writers, last_ids.tolist(), strict=True)):
-                if writer.open and (text := writer.add(token_id, attention[row])) is not None:
-                    self._on_text(row, text)
-        self._steps += 1
-        output, state = self._model.step(last_ids, state)
-        self._attention = output.attention
-        return output, state
 
 
 def as_device(device: Any) -> torch.device:

@@ -105,7 +105,7 @@ def prepare(
         objectives=objectives,
         train_set=encoded["training"],
         validation_set=encoded.get("validation"),
-        collator=Collator(tokenizer, run.text),
+        collator=Collator(tokenizer),
         identity={
             "data": _digest(records["training"]),
             "validation": _digest(records["validation"]),

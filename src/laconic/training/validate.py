@@ -18,8 +18,8 @@ from accelerate.utils import gather_object
 
 from laconic.config.schema import SearchConfig, TrainingConfig, ValidationConfig
 from laconic.data.dataset import EncodedDataset
+from laconic.decoding import decode
 from laconic.metrics.scoring import Scoring, score_texts
-from laconic.search.decode import decode
 from laconic.search.scorers import with_word_blocking
 from laconic.text.tokenizer import Tokenizer
 from laconic.training.batches import free_running_mask

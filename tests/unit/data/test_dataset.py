@@ -78,7 +78,7 @@ def test_batches_equal_the_reference(pairs, limits, narrower, specials, eos, cop
     ).limits(*limits)
     config = TextConfig(max_source_tokens=limits[0], max_target_tokens=limits[1], **options)
     wanted = [reference(source, target, config) for source, target in pairs]
-    batch = Collator(TOKENIZER, config).pairs([built[index] for index in range(len(pairs))])
+    batch = Collator(TOKENIZER).pairs([built[index] for index in range(len(pairs))])
     width = max(len(source) for source, _, _ in wanted)
     steps = max(len(target) for _, target, _ in wanted)
     assert batch.source_ids.shape == (len(pairs), width)

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from laconic.config.names import MODELS, OBJECTIVES, build
 from laconic.config.schema import SearchConfig
+from laconic.decoding import decode
 from laconic.errors import ConfigError
 from laconic.kernels.windows import max_over_windows
 from laconic.layers import noise
@@ -25,7 +26,6 @@ from laconic.papers.coarse_to_fine import (
     sparsemax,
     updated_baseline,
 )
-from laconic.search.decode import decode
 from laconic.training.batches import noise_seed
 from laconic.types import ModelOutput, TrainingBatch, UpdateContext
 from samples import VOCAB, random_batch

@@ -12,10 +12,10 @@ from torch import Tensor
 
 from laconic.config.names import MODELS, OBJECTIVES, build
 from laconic.config.schema import SearchConfig
+from laconic.decoding import decode
 from laconic.errors import ConfigError
 from laconic.layers.copying.base import GoldTokens
 from laconic.models.base import SummarizationModel
-from laconic.search.decode import decode
 from laconic.types import PLAIN_PASS, Batch, ModelOutput, TrainingBatch, UpdateContext
 from samples import EOS, PAD, UNK, VOCAB, gradients, one_example, random_batch, randomise
 

@@ -15,12 +15,12 @@ import torch
 from transformers import AutoModelForSeq2SeqLM
 
 from laconic.config.schema import DataConfig, RunConfig, SearchConfig, TextConfig, TrainingConfig
+from laconic.decoding import decode
 from laconic.errors import ModelError
 from laconic.models import folder as folder_module
 from laconic.models.bart import BartSummarizer
 from laconic.models.folder import FORMAT, LoadedModel, load_model_folder, save_model_folder
 from laconic.models.seq2seq import Seq2Seq
-from laconic.search.decode import decode
 from laconic.text.tokenizer import BpeTokenizer, WordTokenizer
 from laconic.types import Batch
 

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from laconic.config.schema import SearchConfig
+from laconic.decoding import decode
 from laconic.models.seq2seq import Seq2Seq
-from laconic.search.decode import decode
 from laconic.types import Batch, Hypothesis, TrainingBatch, UpdateContext
 from samples import (
     ATTENTION,

@@ -15,11 +15,11 @@ from torch import Tensor, nn
 
 from laconic.config.names import MODELS, build
 from laconic.config.schema import SearchConfig
+from laconic.decoding import decode
 from laconic.errors import ConfigError, DataError
 from laconic.kernels import packed
 from laconic.layers.transformer import head_attention
 from laconic.models.transformer import Transformer
-from laconic.search.decode import decode
 from laconic.search.state import select
 from laconic.types import Batch, TrainingBatch, UpdateContext
 from samples import BOS, EOS, PAD, UNK, VOCAB, gradients, random_batch, randomise

@@ -10,13 +10,13 @@ import torch
 
 from laconic.config.names import MODELS, OBJECTIVES, build
 from laconic.config.schema import SearchConfig
+from laconic.decoding import decode
 from laconic.errors import ConfigError
 from laconic.layers.copying.correlational import CorrelationalHead
 from laconic.layers.transformer import TransformerEncoder, head_attention, mean_attention
 from laconic.models.transformer import Transformer
 from laconic.objectives.attention import guidance_divergence
 from laconic.papers import coconet
-from laconic.search.decode import decode
 from laconic.search.state import select
 from laconic.types import Batch, ModelOutput, TrainingBatch, UpdateContext
 from samples import BOS, EOS, PAD, UNK, VOCAB, random_batch, randomise

@@ -9,12 +9,14 @@ import itertools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from types import SimpleNamespace
 
 import torch
 from torch import Tensor
 
 from laconic.config.schema import SearchConfig
-from laconic.search.beam import StepFunction, beam_search
+from laconic.decoding import TorchMemory, TorchModel, TorchState
+from laconic.search.beam import beam_search
 from laconic.search.scorers import Scorer, SpecialIds
 from laconic.types import Hypothesis, Memory, Shared, StepOutput
 
@@ -99,11 +101,12 @@ def search(
     scorers: list[Scorer] | None = None,
     *,
     by: Callable[..., list[list[Hypothesis]]] = beam_search,
-    step: StepFunction | None = None,
+    step: Callable[[Tensor, dict], tuple[StepOutput, dict]] | None = None,
 ) -> list[list[Hypothesis]]:
     """What beam search (or greedy search) finds, with the model's own step or another."""
-    arguments = {"memory": model.memory, "config": config, "specials": SPECIALS, "scorers": scorers}
-    return by(step or model.step, model.start(), **arguments)
+    seen, memory = TorchModel(SimpleNamespace(step=step or model.step)), TorchMemory.of(model.memory)
+    state = TorchState(model.start(), model.mask.device)
+    return by(seen.step, state, memory=memory, config=config, specials=SPECIALS, scorers=scorers)
 
 
 def total_log_prob(model: TableModel, document: int, ids: tuple[int, ...], finished: bool) -> float:

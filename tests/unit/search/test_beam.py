@@ -7,6 +7,7 @@ import itertools
 import math
 import weakref
 
+import numpy as np
 import pytest
 import torch
 from search_tables import BOS, EOS, SPECIALS, TableModel, exhaustive, search, slow_beam, total_log_prob
@@ -434,7 +435,7 @@ class RowBonus(Scorer):
 
     name = "row_bonus"
 
-    def on_rows(self, totals: Tensor, view: HypothesesView) -> Tensor:
+    def on_rows(self, totals: np.ndarray, view: HypothesesView) -> np.ndarray:
         assert view.output is not None
         assert view.output.attention is not None
         return totals - view.output.attention[:, 0]
@@ -446,7 +447,7 @@ class WordBonus(Scorer):
     name = "word_bonus"
     adds_to_tokens = True
 
-    def on_tokens(self, scores: Tensor, view: HypothesesView) -> Tensor:
+    def on_tokens(self, scores: np.ndarray, view: HypothesesView) -> np.ndarray:
         scores[:, B] -= 0.5
         return scores
 

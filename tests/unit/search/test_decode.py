@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 from search_tables import SPECIALS, TableModel, search
 
 from laconic.config.schema import SearchConfig
+from laconic.decoding import decode
 from laconic.errors import ConfigError
 from laconic.models.base import SummarizationModel
-from laconic.search.decode import decode, switched, without_unk
+from laconic.search.decode import switched, without_unk
 from laconic.text.unknown import UnkRule
 from laconic.types import Batch, Hypothesis, Memory
 
@@ -25,7 +28,7 @@ class Encoding:
 
     def encode(self, batch: Batch) -> Memory:
         assert torch.is_inference_mode_enabled()
-        return self.model.memory
+        return replace(self.model.memory, extended_ids=batch.source_extended_ids)
 
     def start(self, memory: Memory) -> dict:
         return self.model.start()

@@ -32,34 +32,39 @@ ROWS = DOCUMENTS * BEAMS
 WEIGHTS = {"attention": 0.7, "context": -0.4, "state": -1.3}
 
 
-def drawn(seed: int, *, rows: int = ROWS, source: int = SOURCE, dtype: torch.dtype = torch.float64) -> StepOutput:
-    g = torch.Generator().manual_seed(seed)
-    attention = (2 * torch.randn(rows, source, generator=g, dtype=torch.float64)).softmax(-1)
-    context, state = (torch.randn(rows, width, generator=g, dtype=torch.float64) for width in (5, 4))
-    nothing = torch.zeros(rows, 1)
-    return StepOutput(nothing, nothing, attention.to(dtype), context.to(dtype), state.to(dtype))
+def softmax(scores: np.ndarray) -> np.ndarray:
+    weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    return weights / weights.sum(axis=-1, keepdims=True)
+
+
+def drawn(seed: int, *, rows: int = ROWS, source: int = SOURCE, dtype: type = np.float64) -> StepOutput:
+    random = np.random.default_rng(seed)
+    attention = softmax(2 * random.standard_normal((rows, source)))
+    context, state = (random.standard_normal((rows, width)) for width in (5, 4))
+    nothing = np.zeros((rows, 1))
+    return StepOutput(nothing, nothing, attention.astype(dtype), context.astype(dtype), state.astype(dtype))
 
 
 def scorer_of(documents: int = DOCUMENTS, beams: int = BEAMS, **options: object) -> DistractionScorer:
     scorer = DistractionScorer(DistractionTerms(**(options or WEIGHTS)), specials=SPECIALS)
-    mask = torch.ones(documents, SOURCE, dtype=torch.bool)
-    scorer.start(Memory(torch.zeros(documents, SOURCE, 1), mask, mask.long(), 9), documents * beams)
+    mask = np.ones((documents, SOURCE), dtype=bool)
+    scorer.start(Memory(np.zeros((documents, SOURCE, 1)), mask, mask.astype(int), 9), documents * beams)
     return scorer
 
 
-def said(scorer: DistractionScorer, output: StepOutput) -> Tensor:
+def said(scorer: DistractionScorer, output: StepOutput) -> np.ndarray:
     """What the scorer adds to rows at zero."""
     rows = len(output.scores)
-    return scorer.on_rows(torch.zeros(rows, dtype=torch.float64), HypothesesView(torch.zeros(rows, 0), output))
+    return scorer.on_rows(np.zeros(rows), HypothesesView(np.zeros((rows, 0)), output))
 
 
 def definition(now: StepOutput, past: list[tuple[StepOutput, int]], row: int, variant: str, w: dict) -> float:
     """Equations (15) to (18), or the released formula, with scalars."""
 
-    def divergence_of(p: Tensor, q: Tensor) -> float:
+    def divergence_of(p: np.ndarray, q: np.ndarray) -> float:
         return sum(float(a) * math.log(float(a) / float(b)) for a, b in zip(p, q, strict=True) if a > 0)
 
-    def cos(a: Tensor, b: Tensor) -> float:
+    def cos(a: np.ndarray, b: np.ndarray) -> float:
         return float(a @ b) / (math.sqrt(float(a @ a)) * math.sqrt(float(b @ b)))
 
     if not past:
@@ -78,56 +83,57 @@ def definition(now: StepOutput, past: list[tuple[StepOutput, int]], row: int, va
 # ---------------------------------------------------------------------------------------- equations
 
 
-def kl(p: Tensor, q: Tensor) -> Tensor:
+def kl(p: np.ndarray, q: np.ndarray) -> np.ndarray:
     return (divergence_sides(p)[0] * divergence_sides(q)[1]).sum(-1)
 
 
 def test_the_two_sides_of_the_divergence() -> None:
     p, q = (drawn(seed).attention for seed in (1, 2))
-    assert torch.allclose(kl(p, q), (p * (p / q).log()).sum(-1), atol=1e-12)
-    assert torch.allclose(kl(p, p), torch.zeros(ROWS).double(), atol=1e-12)
+    np.testing.assert_allclose(kl(p, q), (p * np.log(p / q)).sum(-1), atol=1e-12)
+    np.testing.assert_allclose(kl(p, p), np.zeros(ROWS), atol=1e-12)
     present, past = reversed_divergence_sides(p)[0], reversed_divergence_sides(q)[1]
-    assert torch.allclose((present * past).sum(-1), (q * (q / p).log()).sum(-1), atol=1e-12)
+    np.testing.assert_allclose((present * past).sum(-1), (q * np.log(q / p)).sum(-1), atol=1e-12)
 
 
 def test_divergence_is_finite_where_weights_underflow_and_blind_to_padding() -> None:
-    p, q = torch.tensor([[1.0, 0.0, 0.0]]), torch.tensor([[0.0, 1.0, 0.0]])
-    assert float(kl(p, q)) == pytest.approx(-math.log(torch.finfo(torch.float32).tiny), rel=1e-6)
-    assert float(kl(p, p)) == 0.0
+    p, q = np.array([[1.0, 0.0, 0.0]], np.float32), np.array([[0.0, 1.0, 0.0]], np.float32)
+    assert kl(p, q).item() == pytest.approx(-math.log(np.finfo(np.float32).tiny), rel=1e-6)
+    assert kl(p, p).item() == 0.0
 
 
 def test_peaked_attention_keeps_its_precision() -> None:
     """A floor such as 1e-6 inside the logarithm would halve this."""
-    p, q = torch.tensor([[1e-12, 1.0]]), torch.tensor([[1.0, 1e-12]])
-    assert float(kl(p, q)) == pytest.approx(12 * math.log(10), rel=1e-5)
+    p, q = np.array([[1e-12, 1.0]], np.float32), np.array([[1.0, 1e-12]], np.float32)
+    assert kl(p, q).item() == pytest.approx(12 * math.log(10), rel=1e-5)
 
 
 @pytest.mark.parametrize("scale", [1.0, 100.0, 1000.0])
 def test_no_weight_underflows_where_the_scores_are_known(scale: float) -> None:
     """In 32 bits as in 64, whichever of two weights that are zero in 32 bits is the larger; padding stays out."""
-    scores = scale * torch.randn(2, 9, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
-    scores[:, -2:] = -torch.inf
+    scores = scale * np.random.default_rng(1).standard_normal((2, 9))
+    scores[:, -2:] = -np.inf
     found = []
-    for dtype in (torch.float32, torch.float64):
-        outputs = [StepOutput(row, row, row.softmax(-1), attention_scores=row) for row in scores[:, None].to(dtype)]
+    for dtype in (np.float32, np.float64):
+        outputs = [StepOutput(row, row, softmax(row), attention_scores=row) for row in scores[:, None].astype(dtype)]
         (left, _), (_, right) = (divergence_sides(*_given(output, "attention")) for output in outputs)
-        found.append((left * right).sum(-1).double())
-    logs = scores[:, :-2].log_softmax(-1)
-    torch.testing.assert_close(found[1], (logs[0].exp() * (logs[0] - logs[1])).sum(-1, keepdim=True))
-    torch.testing.assert_close(found[0], found[1], rtol=1e-4, atol=1e-4)
+        found.append((left * right).sum(-1).astype(np.float64))
+    shifted = scores[:, :-2] - scores[:, :-2].max(axis=1, keepdims=True)
+    logs = shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True))
+    np.testing.assert_allclose(found[1], (np.exp(logs[0]) * (logs[0] - logs[1])).sum(-1, keepdims=True))
+    np.testing.assert_allclose(found[0], found[1], rtol=1e-4, atol=1e-4)
 
 
 def test_directions() -> None:
-    present, past = cosine_sides(torch.tensor([[3.0, 4.0], [0.0, 0.0]]))
-    assert torch.allclose(present, torch.tensor([[0.6, 0.8], [0.0, 0.0]]))
-    assert torch.equal(present, past)
+    present, past = cosine_sides(np.array([[3.0, 4.0], [0.0, 0.0]]))
+    np.testing.assert_allclose(present, np.array([[0.6, 0.8], [0.0, 0.0]]))
+    assert np.array_equal(present, past)
 
 
 def test_which_of_the_past_counts() -> None:
-    values = torch.tensor([[0.3, -0.2, 0.1]])
-    assert float(nearest(values)) == pytest.approx(-0.2)
-    assert float(most_similar(values)) == pytest.approx(0.3)
-    assert float(least_similar(values)) == pytest.approx(-max(1 - 0.3, 1 + 0.2, 1 - 0.1))
+    values = np.array([[0.3, -0.2, 0.1]])
+    assert nearest(values).item() == pytest.approx(-0.2)
+    assert most_similar(values).item() == pytest.approx(0.3)
+    assert least_similar(values).item() == pytest.approx(-max(1 - 0.3, 1 + 0.2, 1 - 0.1))
 
 
 # ------------------------------------------------------------------------------------------- scorer
@@ -138,7 +144,7 @@ def test_which_of_the_past_counts() -> None:
 def test_terms_follow_the_beams(variant: str, surviving: bool) -> None:
     """Rows move, die and multiply for more steps than there was room for at first; a document leaves."""
     scorer = scorer_of(**WEIGHTS, variant=variant)
-    g = torch.Generator().manual_seed(7)
+    random = np.random.default_rng(7)
     past: list[list[tuple[StepOutput, int]]] = [[] for _ in range(ROWS)]
     steps = FIRST_STEPS + 18
     for step in range(steps):
@@ -147,10 +153,10 @@ def test_terms_follow_the_beams(variant: str, surviving: bool) -> None:
         expected = [definition(output, past[row], row, variant, WEIGHTS) for row in range(rows)]
         assert said(scorer, output).tolist() == pytest.approx(expected, abs=1e-9)
         past = [[*past[row], (output, row)] for row in range(rows)]
-        parents = torch.randint(BEAMS, (rows // BEAMS, BEAMS), generator=g)
+        parents = random.integers(BEAMS, size=(rows // BEAMS, BEAMS))
         if surviving:
-            parents = torch.stack([torch.randperm(BEAMS, generator=g) for _ in parents])
-        index = (parents + BEAMS * torch.arange(rows // BEAMS)[:, None]).flatten()
+            parents = np.stack([random.permutation(BEAMS) for _ in parents])
+        index = (parents + BEAMS * np.arange(rows // BEAMS)[:, None]).ravel()
         if step == steps // 2:
             index = index[BEAMS:]  # the first document is done
         scorer.select(index)
@@ -161,10 +167,10 @@ def test_terms_follow_the_beams(variant: str, surviving: bool) -> None:
 
 def test_nothing_is_said_at_the_first_step() -> None:
     scorer = scorer_of()
-    totals = torch.zeros(ROWS)
-    assert scorer.on_rows(totals, HypothesesView(torch.zeros(ROWS, 0), drawn(0))) is totals
-    scorer.start(Memory(torch.zeros(2, 6, 1), torch.ones(2, 6, dtype=torch.bool), torch.zeros(2, 6), 9), ROWS)
-    assert scorer.on_rows(totals, HypothesesView(torch.zeros(ROWS, 0), drawn(0))) is totals
+    totals = np.zeros(ROWS)
+    assert scorer.on_rows(totals, HypothesesView(np.zeros((ROWS, 0)), drawn(0))) is totals
+    scorer.start(Memory(np.zeros((2, 6, 1)), np.ones((2, 6), dtype=bool), np.zeros((2, 6)), 9), ROWS)
+    assert scorer.on_rows(totals, HypothesesView(np.zeros((ROWS, 0)), drawn(0))) is totals
 
 
 @pytest.mark.parametrize("variant", ["paper", "released"])
@@ -173,7 +179,7 @@ def test_a_step_twice_in_the_past_changes_nothing(variant: str) -> None:
     for scorer, seeds in ((once, (0, 1)), (twice, (0, 1, 1, 0))):
         for seed in seeds:
             said(scorer, drawn(seed))
-    assert torch.allclose(said(once, drawn(5)), said(twice, drawn(5)), atol=1e-12)
+    np.testing.assert_allclose(said(once, drawn(5)), said(twice, drawn(5)), atol=1e-12)
 
 
 def test_padding_changes_nothing() -> None:
@@ -181,19 +187,19 @@ def test_padding_changes_nothing() -> None:
     for step in range(4):
         output = drawn(step)
         padded = drawn(step)
-        padded.attention = torch.cat([output.attention, torch.zeros(ROWS, 3).double()], dim=1)
-        assert torch.allclose(said(narrow, output), said(wide, padded), atol=1e-12)
+        padded.attention = np.concatenate([output.attention, np.zeros((ROWS, 3))], axis=1)
+        np.testing.assert_allclose(said(narrow, output), said(wide, padded), atol=1e-12)
 
 
 def test_sixteen_bit_models_are_compared_in_32_bits() -> None:
     low, high = scorer_of(), scorer_of()
     for step in range(4):
-        output = drawn(step, dtype=torch.bfloat16)
-        exact = StepOutput(output.scores, output.log_probs, *(v.double() for v in _vectors(output)))
-        assert torch.allclose(said(low, output), said(high, exact), atol=1e-4)
+        output = drawn(step, dtype=np.float16)
+        exact = StepOutput(output.scores, output.log_probs, *(v.astype(np.float64) for v in _vectors(output)))
+        np.testing.assert_allclose(said(low, output), said(high, exact), atol=1e-4)
 
 
-def _vectors(output: StepOutput) -> tuple[Tensor, Tensor, Tensor]:
+def _vectors(output: StepOutput) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     assert output.attention is not None
     assert output.context is not None
     assert output.state is not None
@@ -210,9 +216,9 @@ def test_what_the_model_does_not_show_is_named(name: str) -> None:
 
 
 def test_the_bound_is_never_below_what_can_come() -> None:
-    totals = torch.tensor([-1.0, -torch.inf]).double()
-    assert scorer_of(attention=1.0).bound(totals, 2, 9).tolist() == [torch.inf, -torch.inf]
-    assert scorer_of(attention=-1.0).bound(totals, 2, 9).tolist() == [-1.0, -torch.inf]
+    totals = np.array([-1.0, -np.inf])
+    assert scorer_of(attention=1.0).bound(totals, 2, 9).tolist() == [np.inf, -np.inf]
+    assert scorer_of(attention=-1.0).bound(totals, 2, 9).tolist() == [-1.0, -np.inf]
     assert float(scorer_of(context=-0.5).bound(totals, 2, 9)[0]) == pytest.approx(-1 + 0.5 * 8)
     assert scorer_of(attention=1.0, accumulate=False).bound(totals, 2, 9).tolist() == totals.tolist()
 

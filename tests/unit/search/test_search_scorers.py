@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 import random
 
+import numpy as np
 import pytest
-import torch
 from search_tables import BOS, EOS, SPECIALS, TableModel, least_length, search, slow_beam
 
 from laconic.config.schema import SearchConfig
@@ -41,37 +41,37 @@ def test_ngrams_against_a_slow_reference(size: int) -> None:
     random_ = random.Random(size)
     for length in range(12):
         prefixes = [[random_.randrange(3) for _ in range(length)] for _ in range(6)]
-        rows, ids = repeating_tokens(torch.tensor(prefixes).view(6, length).long(), size)
+        rows, ids = repeating_tokens(np.array(prefixes, dtype=np.int64).reshape(6, length), size)
         found = [{int(i) for r, i in zip(rows, ids, strict=True) if r == row} for row in range(6)]
         assert found == [slow_repeats(prefix, size) for prefix in prefixes]
 
 
 def test_blocked_tokens_are_those_and_no_others() -> None:
     scorer = NgramBlocking(NgramBlocking.Config(size=2), specials=SPECIALS)
-    scores = scorer.on_tokens(torch.zeros(2, 8), HypothesesView(torch.tensor([[4, 5, 4], [4, 5, 6]])))
-    assert (scores == -torch.inf).nonzero().tolist() == [[0, 5]]
+    scores = scorer.on_tokens(np.zeros((2, 8)), HypothesesView(np.array([[4, 5, 4], [4, 5, 6]])))
+    assert np.argwhere(scores == -np.inf).tolist() == [[0, 5]]
 
 
 def test_length_bounds() -> None:
     scorer = LengthBounds(LengthBounds.Config(min_length=2, max_length=3), specials=SPECIALS)
     for length in range(5):
-        scores = scorer.on_tokens(torch.zeros(1, 6), HypothesesView(torch.zeros(1, length, dtype=torch.long)))
+        scores = scorer.on_tokens(np.zeros((1, 6)), HypothesesView(np.zeros((1, length), dtype=int)))
         assert bool(scores[0, EOS] == 0) == (length >= 2)
         assert bool(scores[0, 4] == 0) == (length < 3)
 
 
 def test_a_short_document_has_a_smaller_minimum() -> None:
     """Of 12, 7 and 2 tokens a third is 4, 2 and 0: the minimum of 3 is 3, 2 and 1 there, wherever the rows stand."""
-    mask = torch.arange(12) < torch.tensor([12, 7, 2])[:, None]
-    memory = Memory(torch.zeros(3, 12, 1), mask, mask.long(), 6)
+    mask = np.arange(12) < np.array([12, 7, 2])[:, None]
+    memory = Memory(np.zeros((3, 12, 1)), mask, mask.astype(int), 6)
     scorer = LengthBounds(LengthBounds.Config(min_length=3, share=1 / 3), specials=SPECIALS)
     scorer.start(memory, 6)
     for length, free in enumerate(([], [4, 5], [2, 3, 4, 5], [0, 1, 2, 3, 4, 5])):
-        scores = scorer.on_tokens(torch.zeros(6, 6), HypothesesView(torch.zeros(6, length, dtype=torch.long)))
-        assert (scores[:, EOS] == 0).nonzero()[:, 0].tolist() == free
+        scores = scorer.on_tokens(np.zeros((6, 6)), HypothesesView(np.zeros((6, length), dtype=int)))
+        assert np.flatnonzero(scores[:, EOS] == 0).tolist() == free
         assert (scores[:, 4] == 0).all()
-    scorer.select(torch.tensor([4, 5, 0, 1]))
-    scores = scorer.on_tokens(torch.zeros(4, 6), HypothesesView(torch.zeros(4, 1, dtype=torch.long)))
+    scorer.select(np.array([4, 5, 0, 1]))
+    scores = scorer.on_tokens(np.zeros((4, 6)), HypothesesView(np.zeros((4, 1), dtype=int)))
     assert (scores[:, EOS] == 0).tolist() == [True, True, False, False]
 
 
@@ -99,8 +99,8 @@ def test_the_share_holds_in_beams_that_are_reordered_and_dropped() -> None:
 )
 def test_length_normalisation(kind: str, alpha: float, ended: bool, expected: float) -> None:
     scorer = LengthNormalisation(LengthNormalisation.Config(kind=kind, alpha=alpha), specials=SPECIALS)
-    view = HypothesesView(torch.zeros(1, 3, dtype=torch.long), ended=ended)
-    assert float(scorer.on_hypotheses(torch.tensor([-6.0]).double(), view)) == pytest.approx(expected)
+    view = HypothesesView(np.zeros((1, 3), dtype=int), ended=ended)
+    assert scorer.on_hypotheses(np.array([-6.0]), view).item() == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("kind", ["none", "average", "predicted", "gnmt"])
@@ -108,20 +108,20 @@ def test_length_normalisation(kind: str, alpha: float, ended: bool, expected: fl
 @pytest.mark.parametrize("total", [-3.0, 4.0])
 def test_the_bound_is_one(kind: str, alpha: float, total: float) -> None:
     scorer = LengthNormalisation(LengthNormalisation.Config(kind=kind, alpha=alpha), specials=SPECIALS)
-    bound = float(scorer.bound(torch.tensor([total]).double(), 2, 9))
+    bound = scorer.bound(np.array([total]), 2, 9).item()
     ends = [
-        float(scorer.on_hypotheses(torch.tensor([total]).double(), HypothesesView(torch.zeros(1, n), ended=True)))
+        scorer.on_hypotheses(np.array([total]), HypothesesView(np.zeros((1, n)), ended=True)).item()
         for n in range(2, 10)
     ]
     assert bound == pytest.approx(max(ends))
 
 
 def test_coverage_by_hand() -> None:
-    coverage = torch.tensor([[0.5, 1.5, 0.25, 9.0]]).double()
-    mask = torch.tensor([[True, True, True, False]])
-    assert float(wu_coverage(coverage, mask)) == pytest.approx(math.log(0.5) + math.log(0.25))
-    assert float(summary_coverage(coverage, mask)) == pytest.approx(-0.5)
-    assert math.isfinite(float(wu_coverage(torch.zeros(1, 4), mask)))
+    coverage = np.array([[0.5, 1.5, 0.25, 9.0]])
+    mask = np.array([[True, True, True, False]])
+    assert wu_coverage(coverage, mask).item() == pytest.approx(math.log(0.5) + math.log(0.25))
+    assert summary_coverage(coverage, mask).item() == pytest.approx(-0.5)
+    assert math.isfinite(wu_coverage(np.zeros((1, 4)), mask).item())
 
 
 def test_coverage_needs_attention() -> None:
@@ -150,20 +150,20 @@ def test_padding_is_not_covered() -> None:
 
 def test_forbidden_tokens() -> None:
     scorer = ForbidTokens(ForbidTokens.Config(ids=(5,)), specials=SPECIALS)
-    scores = scorer.on_tokens(torch.zeros(1, 7), HypothesesView(torch.zeros(1, 0)))
-    assert (scores[0] == -torch.inf).nonzero().flatten().tolist() == [0, 1, BOS, 5]
+    scores = scorer.on_tokens(np.zeros((1, 7)), HypothesesView(np.zeros((1, 0), dtype=int)))
+    assert np.flatnonzero(scores[0] == -np.inf).tolist() == [0, 1, BOS, 5]
     scorer = ForbidTokens(ForbidTokens.Config(unk=False), specials=SPECIALS)
-    scores = scorer.on_tokens(torch.zeros(1, 7), HypothesesView(torch.zeros(1, 0)))
-    assert (scores[0] == -torch.inf).nonzero().flatten().tolist() == [0, BOS]
+    scores = scorer.on_tokens(np.zeros((1, 7)), HypothesesView(np.zeros((1, 0), dtype=int)))
+    assert np.flatnonzero(scores[0] == -np.inf).tolist() == [0, BOS]
 
 
 def test_eos_stays_where_it_is_also_the_start() -> None:
     """BART starts decoding from its EOS."""
     specials = SpecialIds(unk_id=-1, bos_id=2, eos_id=2, pad_id=1)
     scores = ForbidTokens(ForbidTokens.Config(), specials=specials).on_tokens(
-        torch.zeros(1, 5), HypothesesView(torch.zeros(1, 0))
+        np.zeros((1, 5)), HypothesesView(np.zeros((1, 0), dtype=int))
     )
-    assert (scores[0] == -torch.inf).nonzero().flatten().tolist() == [1]
+    assert np.flatnonzero(scores[0] == -np.inf).tolist() == [1]
 
 
 def test_a_forced_prefix() -> None:
@@ -281,8 +281,8 @@ def test_a_word_of_the_prefix_cannot_come_again_in_its_own_row() -> None:
     (scorer,) = (found for found in build_scorers(config, specials) if isinstance(found, WordBlocking))
     the, tool, river = (tokenizer.token_id(word) for word in ("the", "tool", "river"))
     own = tokenizer.vocab_size  # a word that the vocabulary lacks
-    scores = scorer.on_tokens(torch.zeros(2, own + 2), HypothesesView(torch.tensor([[the, tool], [river, own]])))
-    assert (scores == -torch.inf).nonzero().tolist() == sorted([[0, tool], [1, river], [1, own]])
+    scores = scorer.on_tokens(np.zeros((2, own + 2)), HypothesesView(np.array([[the, tool], [river, own]])))
+    assert np.argwhere(scores == -np.inf).tolist() == sorted([[0, tool], [1, river], [1, own]])
 
 
 def test_pieces_of_words_are_left_alone() -> None:

@@ -2,52 +2,60 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import numpy as np
+import pytest
 import torch
-from torch import Tensor
 
 from laconic.search.state import rows_of_documents, select, select_documents
 from laconic.types import Memory, Shared
 
 
 class Pair(NamedTuple):
-    hidden: Tensor
+    hidden: Any
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class Frozen:
-    rows: Tensor
+    rows: Any
     nothing: None = None
 
 
 class Cache:
     """Like a wrapped transformers cache: rows in the second axis."""
 
-    def __init__(self, keys: Tensor):
+    def __init__(self, keys: Any):
         self.keys = keys
 
-    def select(self, index: Tensor) -> Cache:
+    def select(self, index: Any) -> Cache:
         return Cache(self.keys[:, index])
 
-    def select_documents(self, document_index: Tensor, beams: int) -> Cache:
+    def select_documents(self, document_index: Any, beams: int) -> Cache:
         return self.select(rows_of_documents(document_index, beams))
 
 
-def state() -> dict[str, Any]:
+@pytest.fixture(params=[torch.tensor, np.array], ids=["tensors", "arrays"])
+def made(request: pytest.FixtureRequest) -> Callable[[Any], Any]:
+    """Makes the leaves and the indices."""
+    return request.param
+
+
+def state(made: Callable[[Any], Any]) -> dict[str, Any]:
     """Three documents, two beams: row b * 2 + k holds 10 b + k."""
-    rows = torch.tensor([0, 1, 10, 11, 20, 21])
-    documents = torch.tensor([0, 1, 2])
-    memory = Memory(torch.zeros(3, 1, 1), torch.ones(3, 1, dtype=torch.bool), documents[:, None], 7)
+    rows = made([0, 1, 10, 11, 20, 21])
+    documents = made([0, 1, 2])
+    memory = Memory(made([[[0.0]]] * 3), made([[True]] * 3), documents[:, None], 7)
     return {
         "tensor": rows,
-        "list": [rows, (rows.view(6, 1), None, 3, "word")],
+        "list": [rows, (rows.reshape(6, 1), None, 3, "word")],
         "pair": Pair(rows, "kept"),
         "frozen": Frozen(rows),
         "cache": Cache(rows[None]),
-        "scalar": torch.tensor(5),
+        "scalar": made(5),
         "shared": Shared({"documents": documents, "memory": memory, "size": 7}),
     }
 
@@ -56,14 +64,14 @@ def everything_in_rows(tree: dict[str, Any]) -> list[list[int]]:
     column = tree["list"][1][0]
     assert column.shape[1] == 1
     return [
-        part.flatten().tolist()
+        part.reshape(-1).tolist()
         for part in (tree["tensor"], tree["list"][0], column, tree["pair"].hidden, tree["frozen"].rows)
     ] + [tree["cache"].keys[0].tolist()]
 
 
-def test_every_tensor_is_reordered_and_shared_parts_are_the_same_objects() -> None:
-    before = state()
-    index = torch.tensor([1, 1, 2, 3, 5, 4])
+def test_every_tensor_is_reordered_and_shared_parts_are_the_same_objects(made: Callable[[Any], Any]) -> None:
+    before = state(made)
+    index = made([1, 1, 2, 3, 5, 4])
     after = select(before, index)
     assert everything_in_rows(after) == [[1, 1, 10, 11, 21, 20]] * 6
     assert after["shared"] is before["shared"]
@@ -73,13 +81,13 @@ def test_every_tensor_is_reordered_and_shared_parts_are_the_same_objects() -> No
     assert everything_in_rows(before) == [[0, 1, 10, 11, 20, 21]] * 6, "the argument was modified"
 
 
-def test_one_row_a_document_is_widened_to_beams() -> None:
-    assert select([torch.tensor([7, 8])], torch.tensor([0, 0, 0, 1, 1, 1]))[0].tolist() == [7, 7, 7, 8, 8, 8]
+def test_one_row_a_document_is_widened_to_beams(made: Callable[[Any], Any]) -> None:
+    assert select([made([7, 8])], made([0, 0, 0, 1, 1, 1]))[0].tolist() == [7, 7, 7, 8, 8, 8]
 
 
-def test_documents_are_dropped_from_rows_and_from_shared_parts() -> None:
-    before = state()
-    after = select_documents(before, torch.tensor([0, 2]), 2)
+def test_documents_are_dropped_from_rows_and_from_shared_parts(made: Callable[[Any], Any]) -> None:
+    before = state(made)
+    after = select_documents(before, made([0, 2]), 2)
     assert everything_in_rows(after) == [[0, 1, 20, 21]] * 6
     shared = after["shared"].tree
     assert shared["documents"].tolist() == [0, 2]
@@ -89,5 +97,5 @@ def test_documents_are_dropped_from_rows_and_from_shared_parts() -> None:
     assert before["shared"].tree["documents"].tolist() == [0, 1, 2], "the argument was modified"
 
 
-def test_the_rows_of_documents() -> None:
-    assert rows_of_documents(torch.tensor([2, 0]), 3).tolist() == [6, 7, 8, 0, 1, 2]
+def test_the_rows_of_documents(made: Callable[[Any], Any]) -> None:
+    assert rows_of_documents(made([2, 0]), 3).tolist() == [6, 7, 8, 0, 1, 2]

@@ -99,12 +99,12 @@ def test_validation_rouge_is_that_of_the_exported_model(make_run: Any, tmp_path:
     from laconic.data.collate import Collator
     from laconic.data.dataset import EncodedDataset
     from laconic.data.readers import read_records
-    from laconic.search.decode import decode
+    from laconic.decoding import decode
 
     loaded = load_model_folder(result.model_folder)
     records = list(read_records(run.data.validation))[:7]
     data = EncodedDataset.build(records, loaded.tokenizer, run.text)
-    collator = Collator(loaded.tokenizer, run.text)
+    collator = Collator(loaded.tokenizer)
     texts = []
     for index in range(7):
         batch = collator([data[index]])

@@ -1,0 +1,145 @@
+"""Where torch models meet the search, which knows NumPy arrays alone.
+
+A model that `laconic.search.decode.decode` can drive, of whatever it is made, offers:
+
+* ``encode(batch) -> Memory``: of it search and scorers read the arrays ``mask`` (B, S) and ``extended_ids`` (B, S);
+  ``states``, ``final`` and ``extra`` are the model's own;
+* ``start(memory) -> state``: one row a document. A nested structure of arrays with the rows in front and, in `Shared`,
+  of arrays with the documents in front; or an object with ``select(rows)`` and ``select_documents(documents, beams)``
+  (`laconic.search.state`);
+* ``step(last_ids, state) -> (StepOutput, state)``: ``last_ids`` (N,) int64 stay as they are; the arrays of the output
+  are new in every step, ``scores`` (N, X) in 32 or 64 bits and writable;
+* ``read_figures(memory)`` and ``chunk_tokens(memory)``: empty lists of models that do not read in chunks;
+* ``switches()`` and ``switch(options)``: only where `SearchConfig.model` names switches.
+
+`TorchModel` is that of a `SummarizationModel`. On the CPU nothing is copied: arrays and tensors are the same memory.
+From another device the step's scores come to the search, and 16-bit floats become 32-bit ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from laconic.config.schema import SearchConfig
+from laconic.search import decode as search
+from laconic.search.scorers import Scorer, SpecialIds
+from laconic.search.state import select, select_documents
+from laconic.types import Batch, Hypothesis, Memory, StepOutput
+
+
+def decode(model: Any, batch: Batch, config: SearchConfig, **ids: Any) -> list[list[Hypothesis]]:
+    """`laconic.search.decode.decode` of a torch model; put it in evaluation mode before.
+
+    Args:
+        model: anything with ``encode``, ``start``, ``step`` and ``read_figures`` of `SummarizationModel`.
+        batch: on the model's device.
+        config: the search.
+        ids: ``unk_id``, ``bos_id``, ``eos_id``, ``pad_id`` and, where there is one, ``separator_id``.
+    """
+    return search.decode(TorchModel(model), batch, config, **ids)
+
+
+def search_memory(
+    model: Any, memory: Memory, config: SearchConfig, specials: SpecialIds, scorers: Sequence[Scorer] = ()
+) -> list[list[Hypothesis]]:
+    """`laconic.search.decode.search_memory` of a torch model and what it left."""
+    return search.search_memory(TorchModel(model), TorchMemory.of(memory), config, specials, scorers)
+
+
+class TorchModel:
+    """A torch model as the search sees it; what is not below is the model's own."""
+
+    def __init__(self, model: Any) -> None:
+        self._model = model
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._model, name)
+
+    @torch.inference_mode()
+    def encode(self, batch: Batch) -> Memory:
+        """Read the source."""
+        return TorchMemory.of(self._model.encode(batch))
+
+    @torch.inference_mode()
+    def start(self, memory: TorchMemory) -> TorchState:
+        """The state before the first step."""
+        return TorchState(self._model.start(memory.own), memory.own.mask.device)
+
+    @torch.inference_mode()
+    def step(self, last_ids: np.ndarray, state: TorchState) -> tuple[StepOutput, TorchState]:
+        """One step for N rows."""
+        output, tree = self._model.step(_tensor(last_ids, state.device), state.tree)
+        return _arrays(output), TorchState(tree, state.device)
+
+    def read_figures(self, memory: TorchMemory) -> list[dict[str, int]]:
+        """What was read of each document so far."""
+        return self._model.read_figures(memory.own)
+
+    def chunk_tokens(self, memory: TorchMemory) -> list[np.ndarray]:
+        """Of each document the source tokens of its chunks."""
+        return self._model.chunk_tokens(memory.own)
+
+
+@dataclass(frozen=True, slots=True)
+class TorchState:
+    """A torch model's state, which search re-orders by arrays of rows."""
+
+    tree: Any
+    device: torch.device
+
+    @torch.inference_mode()
+    def select(self, index: np.ndarray) -> TorchState:
+        """The rows ``index`` (M,)."""
+        return TorchState(select(self.tree, _tensor(index, self.device)), self.device)
+
+    @torch.inference_mode()
+    def select_documents(self, document_index: np.ndarray, beams: int) -> TorchState:
+        """The documents ``document_index`` (D,) with all their rows."""
+        return TorchState(select_documents(self.tree, _tensor(document_index, self.device), beams), self.device)
+
+
+@dataclass(slots=True)
+class TorchMemory(Memory):
+    """What search may see of a torch model's memory, and that memory itself."""
+
+    own: Any = None
+
+    @classmethod
+    def of(cls, memory: Memory) -> TorchMemory:
+        mask, ids = _array(memory.mask), _array(memory.extended_ids)
+        return cls(memory.states, mask, ids, memory.extended_vocab_size, own=memory)
+
+
+def _tensor(index: np.ndarray, device: torch.device) -> Tensor:
+    tensor = torch.from_numpy(index)
+    return tensor if device.type == "cpu" else tensor.to(device)
+
+
+def _array(tensor: Tensor) -> np.ndarray:
+    if tensor.dtype in (torch.bfloat16, torch.float16):
+        tensor = tensor.float()
+    return tensor.detach().cpu().numpy()
+
+
+def _arrays(output: StepOutput[Tensor]) -> StepOutput[np.ndarray]:
+    """The output in arrays; what is one tensor stays one array."""
+
+    def maybe(tensor: Tensor | None) -> np.ndarray | None:
+        return None if tensor is None else _array(tensor)
+
+    scores = _array(output.scores)
+    return StepOutput(
+        scores=scores,
+        log_probs=scores if output.log_probs is output.scores else _array(output.log_probs),
+        attention=maybe(output.attention),
+        context=maybe(output.context),
+        state=maybe(output.state),
+        details={name: _array(value) for name, value in output.details.items()},
+        attention_scores=maybe(output.attention_scores),
+    )

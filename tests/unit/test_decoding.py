@@ -1,0 +1,122 @@
+"""Torch models at the search's edge; a model of arrays is searched in the same way."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from laconic.config.schema import SearchConfig
+from laconic.decoding import TorchMemory, TorchModel, TorchState, decode, search_memory
+from laconic.search import decode as search
+from laconic.search.scorers import SpecialIds
+from laconic.types import Batch, Memory, Shared, StepOutput
+
+IDS = {"unk_id": 1, "bos_id": 2, "eos_id": 3, "pad_id": 0}
+VOCAB, SOURCE, DOCUMENTS = 9, 5, 4
+
+
+class Table:
+    """P(next | document, last two tokens), attention by (document, last token); of arrays."""
+
+    def __init__(self) -> None:
+        random = np.random.default_rng(0)
+        scores = 1.5 * random.standard_normal((DOCUMENTS, VOCAB, VOCAB, VOCAB))
+        self.log_probs = scores - np.log(np.exp(scores).sum(axis=-1, keepdims=True))
+        self.attention = random.dirichlet(np.ones(SOURCE), (DOCUMENTS, VOCAB))
+
+    def encode(self, batch: Batch) -> Memory:
+        return Memory(self.attention, batch.source_mask, batch.source_extended_ids, VOCAB, self.log_probs)
+
+    def start(self, memory: Memory) -> dict[str, Any]:
+        return {"before": np.zeros(DOCUMENTS, dtype=np.int64), "own": Shared([memory.states, memory.final])}
+
+    def step(self, last_ids: np.ndarray, state: dict[str, Any]) -> tuple[StepOutput, dict[str, Any]]:
+        attention, log_probs = state["own"].tree
+        here = np.arange(len(last_ids)) // (len(last_ids) // len(attention))
+        found = log_probs[here, state["before"], last_ids]
+        output = StepOutput(found.copy(), found, attention[here, last_ids], details={"read": last_ids.copy()})
+        return output, state | {"before": last_ids}
+
+    def read_figures(self, memory: Memory) -> list[dict[str, int]]:
+        return []
+
+
+class TorchTable(Table):
+    """The same of tensors."""
+
+    def start(self, memory: Memory) -> dict[str, Any]:
+        assert torch.is_inference_mode_enabled()
+        tensors = [torch.as_tensor(memory.states), torch.as_tensor(memory.final)]
+        return {"before": torch.zeros(DOCUMENTS, dtype=torch.int64), "own": Shared(tensors)}
+
+    def step(self, last_ids: torch.Tensor, state: dict[str, Any]) -> tuple[StepOutput, dict[str, Any]]:
+        assert torch.is_inference_mode_enabled()
+        attention, log_probs = state["own"].tree
+        here = torch.arange(len(last_ids)) // (len(last_ids) // len(attention))
+        found = log_probs[here, state["before"], last_ids]
+        output = StepOutput(found.clone(), found, attention[here, last_ids], details={"read": last_ids.clone()})
+        return output, state | {"before": last_ids}
+
+
+def batch_of(tensors: bool) -> Batch:
+    source = np.random.default_rng(1).integers(4, VOCAB + 2, (DOCUMENTS, SOURCE))
+    batch = Batch(np.minimum(source, 1), source, np.ones_like(source, dtype=bool), VOCAB)
+    return batch.changed(torch.from_numpy) if tensors else batch
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"beam_size": 1},
+        {"beam_size": 3, "num_return": 3, "coverage_penalty": "wu"},
+        {"beam_size": 4, "num_return": 2, "forbid_unk": False, "replace_unk": True, "distraction": {"attention": -0.5}},
+    ],
+    ids=["greedy", "beam", "distracted"],
+)
+def test_a_model_of_arrays_is_searched_as_one_of_tensors(options: dict) -> None:
+    config = SearchConfig(max_length=7, **options)
+    arrays = search.decode(Table(), batch_of(False), config, **IDS)
+    tensors = decode(TorchTable(), batch_of(True), config, **IDS)
+    assert len({len(hypotheses[0].ids) for hypotheses in arrays}) > 1, "documents end at different steps"
+    for one, two in zip(arrays, tensors, strict=True):
+        for ours, theirs in zip(one, two, strict=True):
+            assert replace(ours, attention=None, details={}) == replace(theirs, attention=None, details={})
+            assert np.array_equal(ours.attention, theirs.attention)
+            assert np.array_equal(ours.details["read"], theirs.details["read"])
+
+
+def test_a_memory_of_tensors_can_be_searched() -> None:
+    model, config = TorchTable(), SearchConfig(beam_size=2, max_length=4)
+    found = search_memory(model, model.encode(batch_of(True)), config, SpecialIds(**IDS))
+    assert [h[0].ids for h in found] == [h[0].ids for h in decode(model, batch_of(True), config, **IDS)]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_arrays_are_the_tensors_memory_or_at_least_32_bits_wide(dtype: torch.dtype) -> None:
+    given = StepOutput(torch.zeros(2, 3, dtype=dtype), torch.zeros(2, 3, dtype=dtype), state=torch.ones(2, 1).to(dtype))
+    given.log_probs = given.scores
+
+    class Model:
+        def step(self, last_ids: torch.Tensor, state: int) -> tuple[StepOutput, int]:
+            assert last_ids.tolist() == [4, 5]
+            return given, state + 1
+
+    output, state = TorchModel(Model()).step(np.array([4, 5]), TorchState(0, torch.device("cpu")))
+    assert state.tree == 1
+    assert output.scores is output.log_probs, "one tensor comes once"
+    assert output.attention is None
+    assert output.scores.dtype == output.state.dtype == np.float32
+    output.scores[0, 0] = -np.inf
+    assert bool(given.scores.isinf().any()) == (dtype == torch.float32), "nothing is copied that is wide enough"
+
+
+def test_what_search_sees_of_a_memory() -> None:
+    memory = Memory(torch.zeros(2, 3, 4), torch.ones(2, 3, dtype=torch.bool), torch.ones(2, 3).long(), 9, final="own")
+    seen = TorchMemory.of(memory)
+    assert isinstance(seen.mask, np.ndarray)
+    assert isinstance(seen.extended_ids, np.ndarray)
+    assert (seen.batch_size, seen.extended_vocab_size, seen.own) == (2, 9, memory)
