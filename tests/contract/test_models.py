@@ -253,7 +253,14 @@ def test_companions_do_not_matter(name: str) -> None:
     for b in range(3):
         alone = one_example(batch, b)
         length = alone.target_ids.shape[1]
-        torch.testing.assert_close(model(alone).gold_log_probs[0], output.gold_log_probs[b, :length], **EXACT)
+        result = model(alone)
+        torch.testing.assert_close(result.gold_log_probs[0], output.gold_log_probs[b, :length], **EXACT)
+        if output.attention is not None:
+            read = output.attention[b, :length, : result.attention.shape[2]]
+            torch.testing.assert_close(result.attention[0], read, **EXACT)
+        if output.coverage_losses is not None:
+            torch.testing.assert_close(result.coverage_losses[0], output.coverage_losses[b, :length], **EXACT)
+            assert output.coverage_losses[b, length:].eq(0).all()
         for step, wanted in zip(stepped(model, alone, min(2, length))[0], steps, strict=False):
             size = step.log_probs.shape[1]  # an example alone has no more extended words than its own
             torch.testing.assert_close(step.log_probs[0], wanted.log_probs[b, :size], **EXACT)
@@ -393,13 +400,13 @@ def test_a_model_in_half_precision_speaks_in_float32(name: str) -> None:
 
 @every_model
 def test_own_words(name: str) -> None:
-    """Coins that are all heads change nothing; all tails is finite, deterministic and differs."""
+    """Every input forced is teacher forcing; none is finite, deterministic and differs."""
     model, batch = model_of(name), random_batch((7, 5), (6, 6))
     forced = model(batch).gold_log_probs
-    heads = torch.ones_like(batch.target_mask)
-    same = model(batch, context=UpdateContext(forced_mask=heads)).gold_log_probs
+    every = torch.ones_like(batch.target_mask)
+    same = model(batch, context=UpdateContext(forced_mask=every)).gold_log_probs
     torch.testing.assert_close(same, forced, **EXACT)
-    free = UpdateContext(forced_mask=~heads)
+    free = UpdateContext(forced_mask=~every)
     output = model(batch, context=free)
     assert output.gold_log_probs.isfinite().all()
     assert torch.equal(output.gold_log_probs, model(batch, context=free).gold_log_probs)

@@ -12,7 +12,6 @@ from laconic.errors import ConfigError, DataError, ModelError
 from laconic.models.bart import BartSummarizer
 from laconic.models.bart_attention import ATTENTION, folded_attention
 from laconic.models.stored import FAMILY
-from laconic.search.state import select
 from laconic.types import Batch, TrainingBatch, UpdateContext
 from tiny_bart import BOS, EOS, PAD, UNK, architecture, reference_of
 
@@ -99,19 +98,6 @@ def test_gradients_equal_those_of_transformers(kind: str) -> None:
             assert torch.allclose(mine.grad, theirs.grad, atol=1e-9), name
 
 
-@pytest.mark.parametrize("kind", FAMILY)
-def test_steps_equal_the_teacher_forced_pass(kind: str) -> None:
-    model, batch = tiny(kind), some_batch()
-    with torch.no_grad():
-        whole = model(batch)
-        forced = torch.ones_like(batch.target_mask)
-        forced[:, LAST] = False  # only the last input may differ: the target is not read after it
-        batch.target_ids[:, LAST - 1] = batch.target_ids[:, LAST - 1]  # type: ignore[index]
-        stepped = model(batch, context=UpdateContext(forced_mask=forced))
-    assert torch.allclose(whole.gold_log_probs[:, :LAST], stepped.gold_log_probs[:, :LAST], atol=1e-10)
-    assert torch.allclose(whole.attention[:, :LAST], stepped.attention[:, :LAST], atol=1e-10)
-
-
 def test_where_the_gold_is_not_forced_the_model_reads_its_own_prediction() -> None:
     model, batch = tiny("bart"), some_batch()
     own = UpdateContext(forced_mask=torch.zeros_like(batch.target_mask))
@@ -125,34 +111,6 @@ def test_where_the_gold_is_not_forced_the_model_reads_its_own_prediction() -> No
             expected = logits.log_softmax(-1).gather(1, batch.target_ids[:, step, None])[:, 0]
             assert torch.allclose(free[:, step], expected * batch.target_mask[:, step], atol=1e-10)
             read = torch.cat([read, logits.argmax(-1, keepdim=True)], 1)
-
-
-def test_the_memory_is_not_copied_for_the_beams() -> None:
-    model, batch = tiny("bart"), some_batch(targets=False)
-    with torch.no_grad():
-        state = model.start(model.encode(batch))
-        wide = select(state, torch.arange(3).repeat_interleave(4))
-        assert wide["memory"].tree.layers[0][0] is state["memory"].tree.layers[0][0]
-        last = torch.full((12,), EOS)
-        output, wide = model.step(last, wide)
-        assert output.attention is not None
-        assert output.attention.shape == (12, 9)
-        assert wide["cache"][0][0].shape[0] == 12
-        assert wide["memory"].tree.layers[0][0].shape[0] == 3
-        alone, _ = model.step(torch.full((3,), EOS), state)
-    assert torch.allclose(output.log_probs, alone.log_probs.repeat_interleave(4, 0), atol=1e-12)
-
-
-def test_reordering_beams_commutes_with_stepping() -> None:
-    model, batch = tiny("marian"), some_batch(targets=False)
-    index = torch.tensor([1, 1, 0, 3, 2, 2])  # within each document's two rows
-    with torch.no_grad():
-        state = select(model.start(model.encode(batch)), torch.arange(3).repeat_interleave(2))
-        _, state = model.step(torch.full((6,), EOS), state)
-        words = torch.tensor([7, 8, 9, 10, 11, 12])
-        first, _ = model.step(words, state)
-        second, _ = model.step(words[index], select(state, index))
-    assert torch.allclose(first.log_probs[:2][index[:2]], second.log_probs[:2], atol=1e-12)
 
 
 def test_padding_and_companions_do_not_matter() -> None:

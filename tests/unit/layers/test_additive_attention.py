@@ -7,8 +7,6 @@ import torch
 from torch import Tensor, nn
 from torch.autograd import gradcheck
 
-from laconic.config.names import ATTENTIONS, parse
-from laconic.errors import ConfigError
 from laconic.kernels import additive
 from laconic.kernels.deferral import deferred
 from laconic.layers.attention.additive import AdditiveAttention
@@ -189,8 +187,3 @@ def test_coverage_of_a_half_precision_memory_is_summed_in_float32() -> None:
     assert state["coverage"].dtype == torch.float32
     assert output.context.dtype == torch.bfloat16
     torch.testing.assert_close(state["coverage"].sum(-1), torch.ones(B), atol=1e-5, rtol=0)
-
-
-def test_unknown_options_are_refused() -> None:
-    with pytest.raises(ConfigError, match="coverage"):
-        parse("attention", ATTENTIONS, {"type": "additive", "coverge": True})

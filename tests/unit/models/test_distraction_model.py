@@ -179,18 +179,6 @@ def test_distraction_learns_from_the_second_word_on(steps: int, learns: bool) ->
     assert grads["attention.content_vector"].abs().max() > 1e-9
 
 
-def test_batch_order_does_not_matter() -> None:
-    """Documents one at a time and in another order: losses and attention."""
-    model, batch = model_of(), random_batch()
-    output = model(batch)
-    for b in (2, 0, 1):
-        alone = one_example(batch, b)
-        result, length = model(alone), alone.target_ids.shape[1]
-        torch.testing.assert_close(result.gold_log_probs[0], output.gold_log_probs[b, :length], **EXACT)
-        sources = alone.source_ids.shape[1]
-        torch.testing.assert_close(result.attention[0], output.attention[b, :length, :sources], **EXACT)
-
-
 def test_the_loss_is_a_sum_over_words_and_a_mean_over_documents() -> None:
     model, batch = model_of(), random_batch()
     nll = build("objective", OBJECTIVES, {"type": "nll", "reduction": "sentence"})

@@ -71,7 +71,7 @@ class OwnWords:
 
 @pytest.mark.parametrize("ratio", [0.0, 1.0, "mixed"])
 @pytest.mark.parametrize("name", MODELS)
-def test_the_same_coins_give_the_same_bits(name: str, ratio: float | str) -> None:
+def test_the_same_mask_gives_the_same_bits(name: str, ratio: float | str) -> None:
     model, asked = model_of(name), batch_of(ratio)
     output, grads = backward(model, *asked)
     torch.manual_seed(99)  # no hidden randomness
@@ -81,28 +81,28 @@ def test_the_same_coins_give_the_same_bits(name: str, ratio: float | str) -> Non
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_coins_matter(name: str) -> None:
+def test_the_mask_matters(name: str) -> None:
     model = model_of(name)
     asked = [batch_of(ratio) for ratio in (0.0, "mixed", 1.0)]
     results = [model(batch, context=context).gold_log_probs for batch, context in asked]
     assert (results[0] - results[2]).abs().max() > 1e-3
     assert (results[1] - results[2]).abs().max() > 1e-3
-    assert torch.equal(results[0][:, 0], results[2][:, 0]), "the first input is BOS whatever the coin says"
+    assert torch.equal(results[0][:, 0], results[2][:, 0]), "the first input is BOS whatever the mask says"
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_coins_are_per_example(name: str) -> None:
-    """A row's result depends on its own coins only, and on no companion."""
+def test_the_mask_is_per_example(name: str) -> None:
+    """A row's result depends on its own mask only, and on no companion."""
     model, (batch, context) = model_of(name), batch_of("mixed")
     output = model(batch, context=context)
     for b in range(3):
         one = one_example(batch, b)
-        coins = context.forced_mask[b : b + 1, : one.target_ids.shape[1]]
-        alone = model(one, context=UpdateContext(forced_mask=coins)).gold_log_probs[0]
+        mask = context.forced_mask[b : b + 1, : one.target_ids.shape[1]]
+        alone = model(one, context=UpdateContext(forced_mask=mask)).gold_log_probs[0]
         torch.testing.assert_close(alone, output.gold_log_probs[b, : len(alone)], atol=1e-12, rtol=0)
 
 
-def test_words_are_chosen_only_where_a_coin_asks_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_words_are_chosen_only_where_the_mask_asks_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
     """No projection for a step whose successor is forced, for the last step, or for padding."""
     own, model, (batch, context) = OwnWords(monkeypatch), model_of("coverage"), batch_of(1.0)
     model(batch, context=context)

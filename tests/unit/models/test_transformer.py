@@ -260,7 +260,7 @@ def test_the_pointer_copies_by_the_averaged_weights() -> None:
 def test_feeding_itself_is_teacher_forcing_on_its_own_words() -> None:
     """The same numbers and gradients as a forced pass whose inputs are what the model would have written."""
     model, batch = tiny(**POINTER), random_batch((7, 5), (4, 4))
-    coins = torch.tensor([[True, False, True, False], [True, False, False, True]])
+    reads_gold = torch.tensor([[True, False, True, False], [True, False, False, True]])
     inputs = batch.target_input_ids.clone()
     with torch.no_grad():
         state = model.start(model.encode(batch))
@@ -268,10 +268,10 @@ def test_feeding_itself_is_teacher_forcing_on_its_own_words() -> None:
             step, state = model.step(inputs[:, t], state)
             own = step.log_probs.argmax(-1)
             own = own.masked_fill(own >= VOCAB, UNK)
-            inputs[:, t + 1] = torch.where(coins[:, t + 1], inputs[:, t + 1], own)
+            inputs[:, t + 1] = torch.where(reads_gold[:, t + 1], inputs[:, t + 1], own)
     assert inputs.ne(batch.target_input_ids).any()
     found = []
-    for variant, forced in ((replace(batch, target_input_ids=inputs), None), (batch, coins)):
+    for variant, forced in ((replace(batch, target_input_ids=inputs), None), (batch, reads_gold)):
         model.zero_grad()
         output = model(variant, context=UpdateContext(forced_mask=forced))
         output.gold_log_probs.sum().backward()

@@ -130,14 +130,14 @@ def test_steps_are_rows_of_the_forced_pass(head: dict[str, Any]) -> None:
 def test_free_running_carries_the_head(head: dict[str, Any]) -> None:
     """A model that reads its own words ends where a forced pass over these words ends."""
     model, batch = with_long_memory(tiny(head)) if head["type"] == "correlational" else tiny(head), random_batch()
-    coin = torch.rand(batch.target_mask.shape, generator=torch.Generator().manual_seed(1)) < 0.5
-    found = model(batch, context=UpdateContext(forced_mask=coin))
+    reads_gold = torch.rand(batch.target_mask.shape, generator=torch.Generator().manual_seed(1)) < 0.5
+    found = model(batch, context=UpdateContext(forced_mask=reads_gold))
     ids, state = batch.target_input_ids.clone(), model.start(model.encode(batch))
     for t in range(ids.shape[1]):
         output, state = model.step(ids[:, t], state)
         if t + 1 < ids.shape[1]:
             own = output.log_probs.argmax(-1)
-            ids[:, t + 1] = torch.where(coin[:, t + 1], ids[:, t + 1], own)
+            ids[:, t + 1] = torch.where(reads_gold[:, t + 1], ids[:, t + 1], own)
     expected = model(replace(batch, target_input_ids=ids))
     torch.testing.assert_close(found.gold_log_probs, expected.gold_log_probs, **EXACT)
 
