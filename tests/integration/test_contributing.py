@@ -35,6 +35,8 @@ RECURRENT = [
     "model.head.type=fixed_share",
     "--set",
     "objectives=[{type: nll}, {type: attention_entropy}]",
+    "--set",
+    "search.scorers=[{type: favour_source, bonus: 0.25}]",
 ]
 TRANSFORMER = ["train", "contrastive", "--row", "pointer", "--size", "tiny", "--set", "model.head.type=fixed_share"]
 # One process: importing torch costs more than all that is done with it.
@@ -92,7 +94,7 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
 def test_each_example_is_a_file_and_a_line() -> None:
     page = PAGE.read_text(encoding="utf-8")
     targets = {f"{path.removesuffix('.py').replace('/', '.')}" for path, _ in FILE.findall(page)}
-    assert len(targets) == len(LINE.findall(page)) == 3
+    assert len(targets) == len(LINE.findall(page)) == 4
     assert targets == {re.findall(r'"([\w.]+):', line)[0] for _, line, _ in LINE.findall(page)}
 
 
@@ -112,6 +114,13 @@ def test_models_train_and_summarize_with_them(done: tuple[Path, str], name: str)
 def test_the_objective_is_in_the_log(done: tuple[Path, str]) -> None:
     logged = (done[0] / "recurrent/log.jsonl").read_text()
     assert "attention_entropy" in logged
+
+
+def test_the_scorer_says_what_it_added(done: tuple[Path, str]) -> None:
+    lines = [json.loads(line) for line in (done[0] / "recurrent.jsonl").read_text().splitlines()]
+    added = [line["terms"]["favour_source"] for line in lines]
+    assert all(value == pytest.approx(0.25 * round(value / 0.25)) for value in added)
+    assert any(added)
 
 
 def test_the_contracts_were_kept(done: tuple[Path, str]) -> None:
