@@ -80,7 +80,18 @@ TORCH_FREE_FILES = {
 TENSOR_LIBRARIES = {"torch", "transformers", "accelerate"}
 LAZY_TABLES = {"laconic", "laconic.config.names"}
 # Not among the dependencies of the core; imported where used, with a sentence that says what to install.
-OPTIONAL = {"datasets", "pyarrow", "tensorboard", "fastapi", "uvicorn", "ray", "nltk", "scipy", "sacrebleu"}
+OPTIONAL = {
+    "datasets",
+    "pyarrow",
+    "tensorboard",
+    "fastapi",
+    "uvicorn",
+    "ray",
+    "selectolax",
+    "nltk",
+    "scipy",
+    "sacrebleu",
+}
 # Words for documents that are not in the repository.
 UNSEEN = re.compile(r"\b[Ss]pecification\b|\b[Ss]pec\.? [a-z]\.?[0-9]|\bDESIGN\b|\bshared/(?!data\b)")
 PAGE = re.compile(r"\bdocs/[\w/-]+\.md\b")

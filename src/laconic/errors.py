@@ -68,6 +68,7 @@ EXTRAS = {
     **dict.fromkeys(("onnx", "onnxscript"), "export"),
     "tensorboard": "track",
     "ray": "ray",
+    "selectolax": "html",
     "zstandard": "zstd",
 }
 

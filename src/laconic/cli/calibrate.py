@@ -47,7 +47,10 @@ def command(
     from laconic.evaluation.systems import model_folder
     from laconic.study.calibration import calibrate, describe
     from laconic.summarizer import Summarizer
+    from laconic.systems.extractive import is_method
 
+    if is_method(model):
+        raise ConfigError(f"{model} is an extractive method: it copies sentences and has no confidence to calibrate.")
     folder = model_folder(model)
     if not (folder / "config.json").is_file():
         raise ModelError(f"There is no model folder {model}; give one made by `laconic train`.")

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import codecs
 import sys
 from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 from laconic.cli.options import DocumentOptions
 from laconic.cli.output import note
 from laconic.config.schema import DataConfig
 from laconic.config.shipped import SHIPPED, default_model
+from laconic.data.lines import what_it_is
 from laconic.data.places import data_changes as data_changes
 from laconic.data.places import split_of as split_of
 from laconic.data.readers import (
@@ -21,11 +24,14 @@ from laconic.data.readers import (
     read_json_lines,
     read_with,
 )
-from laconic.errors import DataError
+from laconic.errors import ConfigError, DataError
 from laconic.systems.extractive import is_method
+from laconic.text.html import charset_of, is_html, page_text
 from laconic.types import Record
 
 RECORD_SUFFIXES = {".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".parquet", ".story", ".db", ".sqlite", ".sqlite3"}
+PAGE_SUFFIXES = {".html", ".htm", ".xhtml"}
+TEXT_SUFFIXES = {".txt", ".md", ".pdf", ".docx", ".doc", ".xlsx", ".xls", *PAGE_SUFFIXES}  # to be read, or refused
 OnSkip = Callable[[Exception], object]
 
 
@@ -74,9 +80,29 @@ def model_and_inputs(names: list[str]) -> tuple[str, list[str]]:
 
     Without a model it is the one in the box, or, with a word to stderr, an extractive method where there is none.
     """
+    names = list(map(_local, names))
+    for name in names[1:]:
+        if (Path(name) / "config.json").is_file() or (Path(name) / "recipe.yaml").is_file():
+            raise ConfigError(f"{name} is a model or run; the model stands before what it shall summarize.")
+    if names and any(mark.isspace() for mark in names[0]) and not Path(names[0]).exists():
+        raise ConfigError(
+            f"'{names[0][:60]}' is neither a model nor a file. A text comes from a file or through standard input: "
+            "echo 'Your text.' | laconic summarize"
+        )
     if names and not _is_input(names[0]):
         return names[0], names[1:]
     return default_model(lambda text: note(text, always=True)), names
+
+
+def _local(name: str) -> str:
+    """A file's own name, where it is given as an address.
+
+    Raises:
+        ConfigError: it is one of the web.
+    """
+    if name.startswith(("http://", "https://")):
+        raise ConfigError(f"laconic opens no web pages; save it first: curl -s {name} | laconic summarize")
+    return unquote(urlsplit(name).path) if name.startswith("file://") else name
 
 
 def _is_input(name: str) -> bool:
@@ -88,7 +114,7 @@ def _is_input(name: str) -> bool:
         name == "-"
         or name.startswith("hub:")
         or path.is_file()
-        or (not path.exists() and path.suffix.lower() in {".txt", ".md", *RECORD_SUFFIXES})
+        or (not path.exists() and path.suffix.lower() in {*TEXT_SUFFIXES, *RECORD_SUFFIXES})
     )
 
 
@@ -120,9 +146,20 @@ def documents_of(
     elif is_records(name, jsonl or kind != "auto"):
         yield from read_with(name, options, on_skip=on_skip)
     elif name == "-":
-        yield Record(text_of(name), id="stdin", origin="standard input")
+        yield Record(_without_markup(name), id="stdin", origin="standard input")
     else:
-        yield Record(text_of(name), id=Path(name).name, origin=name)
+        yield Record(_without_markup(name), id=Path(name).name, origin=name)
+
+
+def _without_markup(name: str) -> str:
+    """The text of an input; of a web page that of its article."""
+    text = text_of(name)
+    if Path(name).suffix.lower() not in PAGE_SUFFIXES and not is_html(text):
+        return text
+    found = page_text(text)
+    if not found:
+        raise DataError(f"{name} is a web page without text; perhaps a script would write it: save the page as text.")
+    return found
 
 
 def text_of(name: str) -> str:
@@ -137,8 +174,13 @@ def text_of(name: str) -> str:
         raise DataError(f"There is no file {name}.") from None
     except IsADirectoryError:
         raise DataError(f"{name} is a folder; name a file.") from None
+    if other := what_it_is(name, raw[:8]):
+        raise DataError(other)
+    if b"\0" in raw[:1_000_000] and not raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        raise DataError(f"{name} is not text: it holds NUL bytes.")
+    encoding = charset_of(raw) if Path(name).suffix.lower() in PAGE_SUFFIXES else "utf-8"
     try:
-        return raw.decode("utf-8-sig")
+        return raw.decode("utf-8-sig" if encoding.lower() in ("utf-8", "utf8") else encoding)
     except UnicodeDecodeError as error:
         line = raw[: error.start].count(b"\n") + 1
         place = "standard input" if name == "-" else name

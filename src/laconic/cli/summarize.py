@@ -164,6 +164,8 @@ def write_lines(lines: Lines, window: int, records: Iterable[Record], output: Pa
 
 def _continue(lines: Lines, window: int, records: Iterable[Record], output: Path, total: int | None) -> None:
     """Go on with what an earlier run left beside ``output``, and give the file its name."""
+    if output.is_dir():
+        raise ConfigError(f"{output} is a folder; --output names a file, such as {output / 'summaries.jsonl'}.")
     draft = partial_name(output)
     done = kept_ids(output, draft)
     stream = iter(records)

@@ -77,6 +77,8 @@ def command(
         fitting = merge(given, own_data.automatic(run))
         run = resolve_run(load_recipe(recipe), row, None, merge(fitting, changes, revive=True))
     folder = out or Path("runs") / "-".join(part for part in (run.name, run.row, size or run.size) if part)
+    if folder.is_file():
+        raise ConfigError(f"{folder} is a file; --out names a folder.")
     if run.data.validation is None and data is not None and not all_pairs and _is_first_process():
         from laconic.training.run import has_begun
 

@@ -95,6 +95,9 @@ def _sentence(cls: type[BaseModel], problem: Any, where: str, components: Compon
         shown = f"{where}.{meant}" if where == "model" else meant  # the other parts are not settings by these names
         hint = f" Did you mean '{shown}'?" if meant else ""
         return f"Unknown key '{dotted}'.{hint} Known here: {', '.join(sorted(known))}."
+    if problem["type"] == "model_type":
+        known = _fields_at(cls, [*path, ""])
+        return f"'{dotted}' is a section with keys of its own, such as {dotted}.{known[0]}: {', '.join(known)}."
     message = problem["msg"].removeprefix("Value error, ")
     given = "" if problem["type"] in {"missing", "value_error"} else f" (given: {_repr.repr(problem['input'])})"
     place = f"'{dotted}': " if dotted else ""

@@ -40,7 +40,13 @@ def load_recipe(name_or_path: str | Path) -> Recipe:
     Raises:
         ConfigError: no such recipe, invalid YAML (with the line), an unknown key or a wrong value.
     """
-    return validate(Recipe, _read(name_or_path, seen=()), where="")
+    values = _read(name_or_path, seen=())
+    if lacking := {"title", "rows", "sizes"} - set(values):
+        raise ConfigError(
+            f"{name_or_path} is no recipe: it has no {', '.join(sorted(lacking))}. One of your own begins with a line "
+            "such as `extends: headline_writer` and says what differs."
+        )
+    return validate(Recipe, values, where="")
 
 
 def resolve_run(
@@ -207,6 +213,8 @@ def _read(name_or_path: str | Path, seen: tuple[str, ...]) -> dict[str, Any]:
             raise ConfigError(unknown_choice("recipe", str(name_or_path), recipe_names()))
     if str(path) in seen:
         raise ConfigError(f"Recipe {path} extends itself through {' -> '.join(seen)}.")
+    if path.suffix.lower() in (".jsonl", ".json", ".csv", ".tsv", ".txt"):
+        raise ConfigError(f"{path} is data, not a recipe: `laconic train headline_writer --data {path}`, for example.")
     values = _read_yaml(path)
     parent = values.pop("extends", None)
     if parent is None:

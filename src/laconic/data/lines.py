@@ -67,6 +67,8 @@ def raw_lines(path: Path) -> Iterator[tuple[int, bytes]]:
                 if number == 1:
                     if line.startswith(_UTF16_MARKS):
                         raise DataError(f"{path} is UTF-16; save it as UTF-8.")
+                    if other := what_it_is(str(path), line):
+                        raise DataError(other)
                     line = line.removeprefix(_BOM)
                     if b"\r" in line and not line.endswith(b"\n"):  # the whole file, of a classic Mac
                         yield from enumerate(line.splitlines(keepends=True), start=1)
@@ -199,3 +201,49 @@ class _Frames(io.RawIOBase):
         """Close the file too."""
         self._file.close()
         super().close()
+
+
+# ------------------------------------------------------------- what people have and is neither text nor a table of it
+
+
+_OFFICE = "save it as CSV (UTF-8) in the program that made it"
+_BY_SUFFIX = {
+    ".xlsx": ("an Excel workbook", _OFFICE),
+    ".xlsm": ("an Excel workbook", _OFFICE),
+    ".xls": ("an Excel workbook", _OFFICE),
+    ".ods": ("a spreadsheet", _OFFICE),
+    ".numbers": ("a spreadsheet", _OFFICE),
+    ".docx": ("a Word document", "save it as plain text (UTF-8)"),
+    ".doc": ("a Word document", "save it as plain text (UTF-8)"),
+    ".odt": ("a text document of an office program", "save it as plain text (UTF-8)"),
+    ".rtf": ("a text document with formatting", "save it as plain text (UTF-8)"),
+    ".pdf": ("a PDF", "save its text, for example with pdftotext"),
+    ".epub": ("a book", "save its text"),
+    ".zip": ("an archive", "unpack it and name a file of it"),
+    ".tar": ("an archive", "unpack it and name a file of it"),
+    ".7z": ("an archive", "unpack it and name a file of it"),
+    ".pkl": ("a Python pickle, which can run code", "write its records as JSON lines"),
+    ".pickle": ("a Python pickle, which can run code", "write its records as JSON lines"),
+    **dict.fromkeys((".jpg", ".jpeg", ".png", ".gif", ".webp", ".tiff"), ("a picture", "name a file of text")),
+    **dict.fromkeys((".mp3", ".wav", ".mp4", ".mov"), ("a recording", "name a file with its transcript")),
+}
+_BY_BEGINNING = {
+    b"PK\x03\x04": ".zip",
+    b"\xd0\xcf\x11\xe0": ".xls",
+    b"%PDF": ".pdf",
+    b"\xff\xd8\xff": ".jpg",
+    b"\x89PNG": ".png",
+}
+
+
+def what_it_is(name: str, beginning: bytes = b"") -> str:
+    """``NAME is an Excel workbook: save it ...``, or nothing for what may be text or a table."""
+    suffix = "." + name.lower().rpartition(".")[2]
+    if suffix not in _BY_SUFFIX:
+        suffix = next((kind for mark, kind in _BY_BEGINNING.items() if beginning.startswith(mark)), "")
+        if suffix in (".zip", ".xls"):
+            return f"{name} is an archive or an office file, whatever its name says: save it as CSV or text (UTF-8)."
+    if suffix not in _BY_SUFFIX:
+        return ""
+    kind, remedy = _BY_SUFFIX[suffix]
+    return f"{name} is {kind}: {remedy}."

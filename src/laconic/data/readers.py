@@ -33,7 +33,7 @@ from pathlib import Path
 from laconic.config.schema import DataConfig
 from laconic.data import formats, tables
 from laconic.data.columns import RawRecord, RawRecords, TableOptions
-from laconic.data.lines import BadRecordError, bare_name, open_bytes
+from laconic.data.lines import BadRecordError, bare_name, open_bytes, what_it_is
 from laconic.errors import DataError, unknown_choice
 from laconic.types import Record
 
@@ -338,6 +338,8 @@ def _locate(path: str, kind: str) -> tuple[str, Path]:
         raise DataError(f"{place}: its other half is missing; expected {formats.partner_name(place)} beside it.")
     if _is_lcsts(place):
         return "lcsts", place
+    if other := what_it_is(path):
+        raise DataError(other)
     raise DataError(
         f"{place}: the format is not known from the name; choose one with --format (data.format): {', '.join(FORMATS)}."
     )
@@ -401,7 +403,7 @@ def _is_lcsts(path: Path) -> bool:
 def _missing(path: str) -> str:
     place = Path(path)
     names = [entry.name for entry in place.parent.iterdir()] if place.parent.is_dir() else []
-    close = difflib.get_close_matches(place.name, names, n=1)
+    close = difflib.get_close_matches(place.name, names, n=1, cutoff=0.75)
     if close:
         return f"{path} does not exist. Did you mean '{place.parent / close[0]}'?"
     hint = f" A data set of the hub is written hub:{path}." if re.fullmatch(r"[\w.\-]+/[\w.\-]+", path) else ""

@@ -1,0 +1,125 @@
+"""What a newcomer does wrong, and the one sentence that leads on; never a traceback, never exit code 0."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+
+import pytest
+
+from laconic.cli.main import main
+
+TRAIN = "train headline_writer --size tiny --out out --data"
+PAGE = "<html><body><nav>Home</nav><article><p>The river rose in the night.</p></article></body></html>"
+
+FILES: dict[str, bytes] = {
+    "good.jsonl": b'{"document": "The river rose in the night and the bridge was closed.", "summary": "river rose"}\n'
+    * 3,
+    "empty.jsonl": b"",
+    "header.csv": b"document,summary\n",
+    "latin.csv": "document,summary\nCafé au lait is a drink.,café\n".encode("latin-1"),
+    "utf16.csv": "document,summary\nA text.,short\n".encode("utf-16"),
+    "tickets.xlsx": b"PK\x03\x04" + bytes(500),
+    "renamed.csv": b"PK\x03\x04" + bytes(range(256)),
+    "paper.pdf": b"%PDF-1.4\n" + bytes(range(256)),
+    "columns.csv": b"ticket,answer\nThe printer does not print any more.,new toner\n",
+    "ragged.csv": b"document,summary\na text, with a comma,short\n",
+    "broken.jsonl": b'{"document": "a b c", "summary": "a"}\n{"document": "x\n',
+    "blank.txt": b"  \n\n ",
+    "binary.txt": b"a\0b\0",
+    "no_recipe.yaml": b"name: x\n",
+    "script.html": b"<html><body><script>write()</script></body></html>",
+    "runs/log.jsonl": b"{}\n",
+    "runs/recipe.yaml": b"name: x\n",
+}
+
+MISTAKES = [
+    (f"{TRAIN} good.json", 3, "Did you mean 'good.jsonl'?"),
+    (f"{TRAIN} empty.jsonl", 3, "the file has no record"),
+    (f"{TRAIN} header.csv", 3, "the file has no record"),
+    (f"{TRAIN} latin.csv", 3, "latin.csv:2: not UTF-8: byte 0xE9 (probably Latin-1 or Windows-1252); save the file"),
+    (f"{TRAIN} utf16.csv", 3, "is UTF-16; save it as UTF-8"),
+    (f"{TRAIN} tickets.xlsx", 3, "tickets.xlsx is an Excel workbook: save it as CSV (UTF-8)"),
+    (f"{TRAIN} renamed.csv", 3, "is an archive or an office file, whatever its name says"),
+    (f"{TRAIN} columns.csv", 3, "name it with --document-column (data.document_column). Columns: 'ticket', 'answer'."),
+    (f"{TRAIN} columns.csv --document-column tickt", 3, "Did you mean 'ticket'?"),
+    (f"{TRAIN} ragged.csv", 3, "a quotation mark or separator is probably missing"),
+    (f"{TRAIN} broken.jsonl", 3, "broken.jsonl:2: broken JSON"),
+    (f"{TRAIN} good.jsonl --row pointer-generatr", 2, "Did you mean 'pointer-generator'?"),
+    (f"{TRAIN} good.jsonl --set training.batch_size=-4", 2, "'training.batch_size': input should be greater than"),
+    (
+        f"{TRAIN} good.jsonl --set training.optimizer=adamw",
+        2,
+        "is a section with keys of its own, such as",
+    ),
+    (f"{TRAIN} good.jsonl --epochs 3", 2, "Did you mean --set training.max_epochs=VALUE?"),
+    ("train headlin_writer --data good.jsonl", 2, "Did you mean 'headline_writer'?"),
+    ("train good.jsonl", 2, "is data, not a recipe: `laconic train headline_writer --data good.jsonl`"),
+    ("train no_recipe.yaml --data good.jsonl", 2, "begins with a line such as `extends: headline_writer`"),
+    ("train headline_writer", 2, "Which pairs? Give --data"),
+    ("train headline_writer --size tiny --data good.jsonl --out good.jsonl", 2, "is a file; --out names a folder"),
+    ("resume good", 5, "Start one with `laconic train`"),
+    ("summarize lead mising.txt", 3, "There is no file mising.txt."),
+    ("summarize lead blank.txt", 3, "is empty; there is nothing to summarize"),
+    ("summarize lead paper.pdf", 3, "paper.pdf is a PDF: save its text, for example with pdftotext"),
+    ("summarize lead binary.txt", 3, "is not text: it holds NUL bytes"),
+    ("summarize lead script.html", 3, "is a web page without text"),
+    ("summarize lead https://example.org/", 2, "save it first: curl -s https://example.org/ | laconic summarize"),
+    ("summarize 'The text itself.'", 2, "echo 'Your text.' | laconic summarize"),
+    ("summarize good.jsonl runs", 2, "the model stands before what it shall summarize"),
+    ("summarize lead good.jsonl --output runs", 2, "is a folder; --output names a file"),
+    ("summarize lead --sentences -1 good.jsonl", 2, "greater than or equal to 1"),
+    ("evaluate lead-1 --data columns.csv", 3, "--document-column"),
+    ("evaluate lead-1", 2, "Missing option '--data'"),
+    ("calibrate lead --data good.jsonl", 2, "is an extractive method"),
+]
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name, content in FILES.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(content)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize(("line", "code", "said"), MISTAKES, ids=[line for line, _, _ in MISTAKES])
+def test_one_sentence_that_leads_on(
+    line: str, code: int, said: str, place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = {path: path.stat().st_size for path in place.rglob("*") if path.is_file()}
+    assert main(["--quiet", *shlex.split(line)]) == code
+    shown = capsys.readouterr()
+    assert said in shown.err
+    assert not shown.out
+    told = shown.err.splitlines()
+    assert len(told) == 1, told
+    assert told[0].startswith("laconic: ")
+    assert told[0][-1] in ".?`" or "| laconic summarize" in told[0]
+    after = {path: path.stat().st_size for path in place.rglob("*") if path.is_file()}
+    assert {path: after.get(path) for path in before} == before  # nothing of the user's is moved or changed
+
+
+def test_a_page_is_read_as_text(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    page = place / "a page.html"
+    page.write_text(PAGE)
+    for name in (str(page), page.as_uri()):
+        assert main(["--quiet", "summarize", "lead", name]) == 0
+        assert capsys.readouterr().out == "The river rose in the night.\n"
+    page.write_bytes(
+        PAGE.replace("<body>", '<meta charset="latin-1"><body>').replace("river", "Fluß").encode("latin-1")
+    )
+    assert main(["--quiet", "summarize", "lead", str(page)]) == 0
+    assert "Fluß" in capsys.readouterr().out
+
+
+def test_what_is_no_mistake(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A byte order mark, Windows' line ends, and a semicolon between the fields."""
+    rows = [("document", "summary"), *[(f"The river rose {n} times, and more.", "river rose") for n in range(3)]]
+    text = "".join(f'"{document}";"{summary}"\r\n' for document, summary in rows)
+    (place / "export.csv").write_bytes(b"\xef\xbb\xbf" + text.encode())
+    assert main(["--quiet", "summarize", "lead", "export.csv"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [json.loads(line)["summary"] for line in lines] == [document for document, _ in rows[1:]]
