@@ -110,7 +110,7 @@ def navigation(pages: set[str]) -> list[Any]:
 
 def inside_only(markdown: str) -> str:
     """A page of ``docs/`` or the README; of a link to a file outside the site only the words stay."""
-    outside = ("../", "src/", "benchmarks/", "LICENSE", "CONTRIBUTING", "CHANGELOG")
+    outside = ("../", "src/", "benchmarks/", "notebooks", "LICENSE", "CONTRIBUTING", "CHANGELOG")
     return LINK.sub(lambda found: found[2] if found[3].startswith(outside) else found[0], markdown)
 
 

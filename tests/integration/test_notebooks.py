@@ -1,0 +1,58 @@
+"""The notebooks run from top to bottom, with tiny settings, and are kept without outputs."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+FOLDER = Path(__file__).parent.parent.parent / "notebooks"
+NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
+QUICK = f"""
+from pathlib import Path
+
+ROOTS = [Path({str(Path(np.__file__).parent)!r})]
+STANDARD_LIBRARY = False
+SETTINGS = {{
+    "training.max_updates": 2,
+    "training.batch_size": 4,
+    "training.validation.decode_records": 4,
+    "data.max_train_records": 40,
+    "data.max_validation_records": 8,
+}}
+RECORDS = 4
+"""
+
+
+def cells(path: Path) -> list[dict[str, Any]]:
+    return json.loads(path.read_text(encoding="utf-8"))["cells"]
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_notebooks_are_kept_without_outputs(path: Path) -> None:
+    written = [cell for cell in cells(path) if cell["cell_type"] == "code"]
+    assert len(written) > 3
+    assert not [cell for cell in written if cell["outputs"] or cell["execution_count"]]
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_notebooks_run(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    nbclient = pytest.importorskip("nbclient", reason="the notebooks' tests need: pip install 'laconic[dev]'")
+    pytest.importorskip("ipykernel", reason="the notebooks' tests need: pip install 'laconic[dev]'")
+    nbformat = pytest.importorskip("nbformat")
+    sources = str(FOLDER.parent / "src")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, [sources, os.environ.get("PYTHONPATH")])))
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    notebook = nbformat.read(path, as_version=4)
+    for cell in notebook.cells:
+        if "settings" in cell.metadata.get("tags", ()):
+            cell.source = QUICK
+    nbclient.NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    shown = [output for cell in notebook.cells for output in cell.get("outputs", ())]
+    frames = [output for output in shown if "<iframe" in output.get("data", {}).get("text/html", "")]
+    assert len(frames) == 1  # the summary with its sources
+    assert not [output for output in shown if output.output_type == "error"]
