@@ -123,7 +123,7 @@ def test_functions_of_the_equation_table_exist() -> None:
 
 @pytest.mark.parametrize(("page", "code"), blocks("python"), ids=lambda value: value[:20])
 def test_python_examples_name_what_exists(page: str, code: str) -> None:
-    tree = ast.parse(code)
+    tree = ast.parse(f"{{{code}}}" if code.startswith(" ") else code)  # what is indented are lines of a table
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom):
             module = __import__(node.module or "", fromlist=[alias.name for alias in node.names])
