@@ -42,7 +42,7 @@ def anchors(page: Path) -> set[str]:
 def test_anchors_that_are_linked_exist(page: Path) -> None:
     for target in re.findall(r"\]\(([^)\s]*#[^)\s]+)\)", FENCE.sub("", page.read_text(encoding="utf-8"))):
         place, _, anchor = target.partition("#")
-        if "://" not in target:
+        if "://" not in target and (not place or place.endswith(".md")):
             assert anchor in anchors((page.parent / place).resolve() if place else page), f"{page.name}: {target}"
 
 
