@@ -6,6 +6,7 @@ import random
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given, settings
@@ -15,7 +16,7 @@ from laconic.errors import ConfigError, DataError
 from laconic.metrics.overlap import lcs_length, lcs_positions, union_hits, weighted_positions
 from laconic.metrics.rouge import rouge
 from laconic.metrics.rouge_engine import limit_bytes, limit_words
-from laconic.metrics.rouge_text import stem_rouge155
+from laconic.metrics.rouge_text import stem_nltk, stem_rouge155
 
 SMALL = st.lists(st.integers(0, 5), max_size=25)
 
@@ -279,3 +280,24 @@ def test_import_stays_light():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+# Porter's own examples (Program 14, 1980), and words whose condition *o looks at w, x and y.
+PORTER = (
+    "caresses caress, ponies poni, cats cat, feed feed, agreed agre, plastered plaster, motoring motor, "
+    "sing sing, conflated conflat, troubled troubl, sized size, hopping hop, tanned tan, falling fall, "
+    "hissing hiss, fizzed fizz, failing fail, filing file, happy happi, sky sky, relational relat, "
+    "conditional condit, rational ration, digitizer digit, vietnamization vietnam, predication predic, "
+    "feudalism feudal, decisiveness decis, hopefulness hope, triplicate triplic, formative form, "
+    "formalize formal, electrical electr, hopeful hope, goodness good, revival reviv, allowance allow, "
+    "inference infer, airliner airlin, adjustable adjust, defensible defens, replacement replac, "
+    "adjustment adjust, dependent depend, adoption adopt, activate activ, effective effect, "
+    "bowdlerize bowdler, probate probat, rate rate, cease ceas, controlling control, roll roll, snowing snow, "
+    "boxing box, swiping swipe"
+)
+
+
+@pytest.mark.parametrize("stem", [stem_rouge155, stem_nltk])
+def test_porters_examples(stem: Callable[[str], str]) -> None:
+    pairs = [pair.split() for pair in PORTER.split(", ")]
+    assert [(word, stem(word)) for word, _ in pairs] == [(word, expected) for word, expected in pairs]
