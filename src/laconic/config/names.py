@@ -1,7 +1,7 @@
 """The tables of names: what a recipe may ask for, the class that answers, and whether it may be asked.
 
 A table maps a name to ``"module:Class"``; classes are imported when asked for, so this file costs
-nothing to import. Nothing else in the toolkit compares names. A class from outside needs no entry:
+nothing to import. A class from outside needs no entry:
 ``type: my_package.module:MyAttention``.
 
 Every class named here has a nested ``Config`` (a ``ConfigBase``) that refuses unknown keys, and a
