@@ -98,7 +98,7 @@ def navigation(pages: set[str]) -> list[Any]:
     sections = {
         "Start": START,
         "How to": HOW_TO,
-        "Serve": ["serving.md", "bulk.md", "confidence.md", "reliability.md"],
+        "Serve": ["serving.md", "deploying.md", "bulk.md", "confidence.md", "reliability.md"],
         "Papers": [*papers, "transformer.md", "pretraining.md", "continued_pretraining.md", "legend.md"],
         "Reference": [f"reference/{name}.md" for name in ("api", "commands", "recipe_keys")],
         "Results": ["results.md", "protocol.md", "oneline.md", "model_card.md"],

@@ -30,9 +30,9 @@ LAYERS: list[set[str]] = [
     {"config", "text", "kernels"},
     {"layers", "data", "metrics", "search"},
     {"decoding"},
-    {"models", "objectives", "extractive", "explain"},
+    {"models", "objectives", "extractive", "explain", "runtime"},
     {"training", "summarizer", "systems"},
-    {"evaluation"},
+    {"evaluation", "export"},
     {"study", "server"},
     {"cli"},
 ]
@@ -58,6 +58,7 @@ TORCH_FREE = {
     "search",
     "extractive",
     "explain",
+    "runtime",
     "server",
 }
 TORCH_FREE_FILES = {
@@ -72,6 +73,8 @@ TORCH_FREE_FILES = {
     "laconic.cli.recipes",
     "laconic.summarizer",
     "laconic.systems.bulk",
+    "laconic.systems.decoding",
+    "laconic.systems.exported",
     "laconic.systems.extractive",
     "laconic.systems.streaming",
     "laconic.evaluation.systems",
@@ -91,6 +94,7 @@ OPTIONAL = {
     "nltk",
     "scipy",
     "sacrebleu",
+    "onnxruntime",
 }
 # Words for documents that are not in the repository.
 UNSEEN = re.compile(r"\b[Ss]pecification\b|\b[Ss]pec\.? [a-z]\.?[0-9]|\bDESIGN\b|\bshared/(?!data\b)")

@@ -65,7 +65,7 @@ EXTRAS = {
     **dict.fromkeys(("scipy", "sacrebleu", "matplotlib"), "train"),
     **dict.fromkeys(("fastapi", "uvicorn", "starlette", "prometheus_client"), "serve"),
     **dict.fromkeys(("datasets", "pyarrow"), "hf"),
-    **dict.fromkeys(("onnx", "onnxscript"), "export"),
+    "onnxruntime": "runtime",
     "tensorboard": "track",
     "ray": "ray",
     "selectolax": "html",

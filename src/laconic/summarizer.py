@@ -9,18 +9,23 @@ import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, Protocol, overload
 
 from laconic.config.names import resolve, trusting
-from laconic.config.shipped import default_model
+from laconic.config.shipped import default_model, place_of
 from laconic.errors import ConfigError, DataError, LaconicError
 from laconic.metrics.confidence import Calibration
+from laconic.runtime.manifest import is_exported
 from laconic.systems.extractive import ExtractiveSystem, OnText, Progress, is_method
 from laconic.types import Record, Summary
 
-SYSTEMS = {"neural": "laconic.systems.neural:NeuralSystem"}  # imported when a model is opened
+SYSTEMS = {  # imported when a model is opened
+    "exported": "laconic.systems.exported:ExportedSystem",
+    "neural": "laconic.systems.neural:NeuralSystem",
+}
 INSTEAD = "lexrank-1"  # what answers where a model had better not
 WINDOW_BATCHES = 8  # so many batches of documents are read ahead and sorted by length
 
@@ -93,8 +98,13 @@ class Summarizer:
             if method.needs_reference:
                 raise ConfigError(f"'{name}' picks by the reference summary: it can be evaluated, not used.")
             return cls(method)
+        exported = with_graphs(name) if str(device) in ("cpu", "auto") else None
         with trusting(trust_code):
-            system = resolve("system", SYSTEMS, "neural").from_pretrained(folder_or_id, device)
+            system = (
+                resolve("system", SYSTEMS, "neural").from_pretrained(folder_or_id, device)
+                if exported is None
+                else resolve("system", SYSTEMS, "exported").from_pretrained(exported, device)
+            )
         system.set_defaults(options)
         return cls(system)
 
@@ -250,6 +260,18 @@ class Summarizer:
         """Move the model to a device; gives back the summarizer itself."""
         self.system.to(device)
         return self
+
+
+def with_graphs(name: str) -> Path | None:
+    """The folder of a model that was exported, if it was: its graphs run here without torch.
+
+    Where onnxruntime is not installed and torch is, torch opens the folder's weights instead.
+    """
+    folder = place_of(name).expanduser()
+    found = next((place for place in (folder, folder / "model") if is_exported(place)), None)
+    if found is None or find_spec("onnxruntime") or not find_spec("torch"):
+        return found
+    return None
 
 
 def _windows(

@@ -12,7 +12,7 @@ import torch
 from laconic.config.loading import load_recipe, resolve_run
 from laconic.explain.record import to_dict
 from laconic.search import decode as decoding
-from laconic.systems import neural
+from laconic.systems import decoding as systems
 from laconic.systems.neural import NeuralSystem
 from laconic.training.run import train
 from laconic.types import Hypothesis, Record
@@ -48,7 +48,7 @@ def test_they_add_up_to_what_the_search_counted(
         kept.extend(hypotheses[0] for hypotheses in found)
         return found
 
-    monkeypatch.setattr(neural, "decode", decode)
+    monkeypatch.setattr(systems, "decode", decode)
     summaries = system.summarize_batch(RECORDS, explain=True, options=system.options({"max_length": longest}))
     weight = system.model.config.opponent["lambda_decode"]  # type: ignore[attr-defined]
     for hypothesis, summary in zip(kept, summaries, strict=True):

@@ -54,6 +54,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "align": ("laconic.cli.align:command", "Which attention head aligns words best; heat maps of attention."),
     "explain": ("laconic.cli.explain:command", "Show where each word of a summary came from."),
     "serve": ("laconic.cli.serve:command", "Serve models over HTTP, with a page to try them."),
+    "export": ("laconic.cli.export:command", "Write a model as graphs that run without torch."),
     "rouge": ("laconic.cli.rouge:command", "ROUGE of a file of summaries against references."),
     "data": ("laconic.cli.data:command", "Check, describe or build data sets."),
     "recipes": ("laconic.cli.recipes:command", "List, show and check the recipes."),

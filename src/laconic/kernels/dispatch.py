@@ -2,7 +2,8 @@
 
 ``LACONIC_KERNELS=off`` in the environment, read once when this file is imported, takes the equations of
 `laconic.papers` and plain autograd everywhere: slower and larger, for readers, debuggers and other back ends.
-`tests/contract/test_kernels.py` holds each pair equal, values and gradients.
+`tests/contract/test_kernels.py` holds each pair equal, values and gradients. ``LACONIC_KERNELS=graph`` is how models
+are exported: plain, but for what `laconic.kernels.graph` says in a way that makes a small and fast graph.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from laconic.kernels.packed import Map
 from laconic.kernels.vocabulary import Derivative
 from laconic.papers import coarse_to_fine, coconet, distraction, pointer_generator
 
-ENABLED = os.environ.get("LACONIC_KERNELS", "on") != "off"
+CHOICE = os.environ.get("LACONIC_KERNELS", "on")
+ENABLED, IN_GRAPHS = CHOICE not in ("off", "graph"), CHOICE == "graph"
 
 
 def _whole(tensor: Tensor) -> Tensor:
@@ -69,3 +71,12 @@ deferred_linear = deferral.deferred_linear if ENABLED else _plain_linear
 linear_map = packed.linear_map if ENABLED else packed.plain_map
 packed_output = packed.packed_output if ENABLED else _unpacked
 torch_gru = gru_sequence.gru_sequence if ENABLED else None
+# an exported graph's
+first_positions = mixture.first_positions
+recurrence: Callable[..., tuple[Tensor, tuple[Tensor, ...]]] | None = None  # over real tokens (none: the layers' own)
+if IN_GRAPHS:
+    from laconic.kernels import graph
+
+    attention_scores, distracted_scores = graph.attention_scores, graph.distracted_scores
+    final_distribution, first_positions = graph.final_distribution, graph.first_positions
+    recurrence = graph.recurrence

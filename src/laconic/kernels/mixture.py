@@ -50,3 +50,10 @@ def _normaliser(logits: Tensor) -> Tensor:
     peak = logits.amax(dim=-1, keepdim=True)
     sums = torch.stack([torch.sub(*pair).exp_().sum(dim=-1) for pair in zip(logits, peak, strict=True)])
     return sums.log_().add_(peak.squeeze(-1))
+
+
+def first_positions(ids: Tensor, size: int) -> Tensor:
+    """Where each id occurs first in its row: (B, S) ids below ``size`` -> (B, S) positions."""
+    positions = torch.arange(ids.shape[1], device=ids.device).expand_as(ids)
+    table = ids.new_full((ids.shape[0], size), ids.shape[1])
+    return table.scatter_reduce_(1, ids, positions, reduce="amin").gather(1, ids)

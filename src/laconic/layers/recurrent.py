@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from laconic.kernels.dispatch import deferred_linear, gru, torch_gru
+from laconic.kernels.dispatch import deferred_linear, gru, recurrence, torch_gru
 from laconic.layers.masking import lengths_of
 from laconic.papers import distraction
 
@@ -71,6 +71,8 @@ class Recurrence(nn.Module):
 
         The backward direction starts at the last real token; its final state is that of the first token.
         """
+        if recurrence is not None:
+            return recurrence(inputs, mask, list(self.layer._flat_weights), self.cell)
         if self.cell == "gru" and torch_gru is not None and inputs.device.type == "cpu" and torch.is_grad_enabled():
             flat: list[Any] = list(self.layer._flat_weights)
             weights = [flat[i : i + 4] for i in range(0, len(flat), 4)]
@@ -186,6 +188,11 @@ class GruCell(nn.Module):
 
     _has_state_bias = True
 
+    def four_weights(self) -> list[Tensor]:
+        """``W, U, b_W, b_U``, zeros in the place of biases that are not there."""
+        zeros = self.weight_ih.new_zeros(3 * self.hidden_size)
+        return [self.weight_ih, self.weight_hh, *(zeros if b is None else b for b in (self.bias_ih, self.bias_hh))]
+
     def project(self, inputs: Tensor, columns: slice = slice(None)) -> Tensor:
         """``W x + b``, (..., I) -> (..., 3H). ``columns`` are the inputs that ``inputs`` holds, if not all: the rest
         of the product is made elsewhere."""
@@ -224,12 +231,14 @@ class PaperRecurrence(nn.Module):
 
     def __init__(self, input_size: int, hidden_size: int, *, bidirectional: bool = False, bias: bool = True) -> None:
         super().__init__()
-        self.cells = nn.ModuleList(
+        self.cells: Any = nn.ModuleList(
             PaperGruCell(input_size, hidden_size, bias=bias) for _ in range(1 + bool(bidirectional))
         )
 
     def over_real_tokens(self, inputs: Tensor, mask: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
         """(B, S, I) under a (B, S) mask -> outputs (B, S, D), zero at padding, and final states (dirs, B, H)."""
+        if recurrence is not None:
+            return recurrence(inputs, mask, [part for cell in self.cells for part in cell.four_weights()], "paper_gru")
         weights = [(cell.weight_ih, cell.weight_hh, cell.bias_ih) for cell in self.cells]
         outputs, final = gru_over_real_tokens(gru, inputs, mask, weights)
         return outputs, (final,)

@@ -25,7 +25,8 @@ from torch import Tensor, nn
 from laconic.config.base import ConfigBase
 from laconic.config.names import Table
 from laconic.errors import ConfigError, DataError, did_you_mean
-from laconic.layers.copying.base import CopyHead, CopySource, GoldTokens, HeadInput, first_positions
+from laconic.kernels.dispatch import first_positions
+from laconic.layers.copying.base import CopyHead, CopySource, GoldTokens, HeadInput
 from laconic.layers.masking import scatter_real
 from laconic.papers.pointer_generator import coverage_loss
 from laconic.types import (

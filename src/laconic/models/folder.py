@@ -27,6 +27,7 @@ import re
 from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import yaml
@@ -155,7 +156,7 @@ def load_model_folder(folder_or_hub_id: str | Path, device: Any = "cpu", **hub_o
     Raises:
         ModelError: nothing there, a file missing or damaged, a newer format, or weights that do not fit.
     """
-    folder = _find(folder_or_hub_id, hub_options)
+    folder = find_folder(folder_or_hub_id, hub_options)
     config = read_json(folder / "config.json")
     name = _name(folder_or_hub_id)
     if "laconic" in config:
@@ -174,7 +175,12 @@ def load_model_folder(folder_or_hub_id: str | Path, device: Any = "cpu", **hub_o
 # --------------------------------------------------------------------------------------------- finding
 
 
-def _find(name: str | Path, hub_options: Mapping[str, Any]) -> Path:
+def find_folder(name: str | Path, hub_options: Mapping[str, Any] = MappingProxyType({})) -> Path:
+    """The folder that holds a model's files: itself, that of a run, one of the package, or a copy of the hub's.
+
+    Raises:
+        ModelError: there is none.
+    """
     folder = place_of(name).expanduser()
     for candidate in (folder, folder / "model"):
         put_back(candidate, holding="config.json")

@@ -91,7 +91,7 @@ def without_run(weights: Tensor, mask: Tensor, ratio: float, rule: Rule) -> Tens
     values, order = weights.masked_fill(~mask, -1.0).sort(dim=-1, descending=True, stable=True)
     over = values[..., :-1] > ratio * values[..., 1:]  # no division: a weight may be zero
     more = over if rule == "while_over" else ~over
-    run = torch.cat([torch.ones_like(values[..., :1], dtype=torch.bool), more.long().cumprod(dim=-1).bool()], dim=-1)
+    run = torch.cat([torch.ones_like(values[..., :1], dtype=torch.bool), (~more).long().cumsum(dim=-1) == 0], dim=-1)
     return mask & ~torch.zeros_like(run).scatter_(-1, order, run)
 
 

@@ -67,7 +67,7 @@ def calibrate(
     system = summarizer.system
     if not isinstance(system, NeuralSystem):
         raise ConfigError(f"'{summarizer.name}' is extractive and needs no calibration; name a trained model.")
-    system.loaded.calibration = Calibration.blank()
+    system.calibration = Calibration.blank()
     made = summarizer.summarize(records, batch_size=batch_size, progress=progress)
     good = accepted([summary.text for summary in made], records, accept)
     rule = f"ROUGE-1 of {accept:g} or more, no content word twice, no number or name that the document lacks"

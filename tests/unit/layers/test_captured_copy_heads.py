@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 from laconic.config.names import COPY_HEADS, build, parse
 from laconic.errors import ConfigError
+from laconic.kernels.dispatch import first_positions as places
 from laconic.layers.copying.base import CopyHead, CopySource, EncoderFeatures, GoldTokens, HeadInput, build_copy_head
-from laconic.layers.copying.base import first_positions as places
 from laconic.layers.copying.correlational import PRESETS, UnmovedHistory
 from laconic.layers.transformer import CapturedAttention, mean_attention
 from laconic.layers.vocabulary import VocabularyProjection

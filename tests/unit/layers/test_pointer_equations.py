@@ -12,8 +12,8 @@ from torch.autograd import gradcheck
 
 from laconic.config.base import ConfigBase
 from laconic.kernels import dispatch
+from laconic.kernels.dispatch import first_positions as _first_positions
 from laconic.layers.copying.base import CopySource, GoldTokens, HeadInput
-from laconic.layers.copying.base import first_positions as _first_positions
 from laconic.layers.copying.pointer import PointerHead, step_distribution
 from laconic.layers.masking import mask_scores
 from laconic.layers.vocabulary import VocabularyProjection

@@ -180,10 +180,3 @@ def build_copy_head(
         )
     head: CopyHead = cls(cls.with_special_ids(config, special_ids), **context)
     return head
-
-
-def first_positions(ids: Tensor, size: int) -> Tensor:
-    """Where each id occurs first in its row: (B, S) ids below ``size`` -> (B, S) positions."""
-    positions = torch.arange(ids.shape[1], device=ids.device).expand_as(ids)
-    table = ids.new_full((ids.shape[0], size), ids.shape[1])
-    return table.scatter_reduce_(1, ids, positions, reduce="amin").gather(1, ids)

@@ -16,8 +16,8 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.nn.functional import logsigmoid
 
-from laconic.kernels.dispatch import final_distribution
-from laconic.layers.copying.base import CopySource, GoldTokens, first_positions
+from laconic.kernels.dispatch import final_distribution, first_positions
+from laconic.layers.copying.base import CopySource, GoldTokens
 from laconic.layers.masking import NEGATIVE_INFINITY
 from laconic.layers.vocabulary import VocabularyProjection
 from laconic.papers.pointer_generator import gold_log_prob

@@ -1,0 +1,59 @@
+"""``laconic export``: a model as graphs that run without torch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from laconic.cli.inputs import records_of, split_of
+from laconic.cli.options import BatchSize, MaxRecords, Split
+from laconic.cli.output import progress
+from laconic.text.control import safe_print as print
+
+if TYPE_CHECKING:
+    from laconic.export.check import Agreement
+
+SHOWN = 5
+
+
+def command(
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="Model or run folder, hub id, or oneline.")],
+    out: Annotated[Path, typer.Option(help="The folder to write; replaced as a whole if it exists.")],
+    check: Annotated[
+        str | None, typer.Option(help="Compare with torch on these records: a file or data folder.")
+    ] = None,
+    split: Split = "validation",
+    max_records: MaxRecords = None,
+    batch_size: BatchSize = 16,
+) -> None:
+    """Write a folder that summarizes without torch: `laconic summarize DIR`, with the extra runtime.
+
+    It is the model's folder with two graphs in the ONNX format beside its weights.
+    """
+    from laconic.export.folder import export_apart
+
+    export_apart(model, out)
+    size = sum(path.stat().st_size for path in out.iterdir())
+    print(f"Wrote {out} ({size / 1e6:.1f} MB).")
+    if check is None:
+        return
+    from laconic.data.readers import ReadOptions
+    from laconic.export.check import compare
+
+    records = records_of(split_of(check, split), ReadOptions(), max_records, some=True)
+    with progress("Comparing", total=len(records)) as bar:
+        found = compare(model, out, records, batch_size=batch_size, progress=bar.advance)
+    print("\n".join(lines(found)))
+
+
+def lines(found: Agreement) -> list[str]:
+    """What came out, and the first summaries that differ."""
+    head = f"{found.equal} of {found.records} summaries equal word for word"
+    said = [f"{head}; scores differ by at most {found.worst_score:.1e}, shares of copying by {found.worst_share:.1e}."]
+    if found.different:
+        said.append(f"{len(found.different)} differ, {found.ties} of them between summaries of equal score:")
+    for ours, theirs in found.different[:SHOWN]:
+        said += [f"  torch  {ours.score:.5f}  {ours.text}", f"  graph  {theirs.score:.5f}  {theirs.text}"]
+    return said

@@ -1,0 +1,1 @@
+"""From a model folder to graphs that run without torch."""

@@ -1,0 +1,321 @@
+"""From a trace to a graph: what every lowering needs of it.
+
+A `Builder` holds the graph that is being written. Tensors of the trace have names in it; numbers that are sizes become
+small integer tensors, computed once from the shapes of the inputs. What an operation of torch becomes is said in
+`laconic.export.lowering`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from laconic.errors import ModelError
+from laconic.export.tracing import Operation, OperationTrace, Ref, Size
+from laconic.runtime.onnx_file import MICROSOFT, Graph, Node, Port
+
+ONNX_TYPES = {
+    torch.float32: "float32",
+    torch.float64: "float64",
+    torch.int64: "int64",
+    torch.int32: "int32",
+    torch.uint8: "uint8",
+    torch.bool: "bool",
+}
+_NUMBERS = {"float32": 1, "uint8": 2, "int32": 6, "int64": 7, "bool": 9, "float64": 11}
+ROWS = ("B", "K")  # a decoder's rows: so many documents times so many beams
+SMALL = 4096  # numbers; a larger constant that is one value is made from it when the graph runs
+
+
+class Builder:
+    """One graph. ``weights`` says which tensors are the model's and under which names they are stored."""
+
+    def __init__(self, name: str, trace: OperationTrace, weights: WeightNames) -> None:
+        self.graph, self.trace, self.weights = Graph(name), trace, weights
+        self._names: dict[int, str] = {}
+        self._sources: dict[str, tuple[str, int]] = {}  # of a size: an input and the axis that has it
+        self._made: dict[Any, str] = {}  # constants and sizes that are there already
+        self._count = 0
+
+    # ----------------------------------------------------------------------------- inputs and outputs
+
+    def take(self, ref: Ref, name: str) -> None:
+        """Tensor ``ref`` is the input ``name``."""
+        self._names[ref.number] = name
+        shape = self.trace.shapes[ref.number]
+        self.graph.inputs.append(Port(name, self.type_of(ref), tuple(map(size_name, shape))))
+        for axis, size in enumerate(shape):
+            if size.factor == 1 and not size.offset and not size.plus and size.names:
+                self._sources.setdefault("".join(size.names), (name, axis))
+
+    def give(self, ref: Ref, name: str) -> None:
+        """Tensor ``ref`` is the output ``name``."""
+        shape = self.trace.shapes[ref.number]
+        self.graph.outputs.append(Port(name, self.type_of(ref), tuple(map(size_name, shape))))
+        self.graph.nodes.append(Node("Identity", (self.name(ref),), (name,)))
+
+    def finish(self) -> Graph:
+        """The graph without what no output needs, in the order in which it was written."""
+        needed = {port.name for port in self.graph.outputs}
+        kept = []
+        for node in reversed(self.graph.nodes):
+            if needed.intersection(node.outputs):
+                kept.append(node)
+                needed.update(node.inputs)
+        self.graph.nodes = _without_copies(kept[::-1], {port.name for port in self.graph.inputs})
+        used = {name for node in self.graph.nodes for name in node.inputs}
+        self.graph.weights = [port for port in self.graph.weights if port.name in used]
+        self.graph.constants = {name: value for name, value in self.graph.constants.items() if name in used}
+        return self.graph
+
+    # ------------------------------------------------------------------------------------------ tensors
+
+    def name(self, ref: Ref) -> str:
+        """The name of a tensor of the trace; one from outside is a weight or a constant."""
+        if ref.number not in self._names:
+            self._names[ref.number] = self._outside(ref)
+        return self._names[ref.number]
+
+    def _outside(self, ref: Ref) -> str:
+        found = [given.get(ref.number) for given in self.trace.given]
+        if any(one is None for one in found):
+            raise ModelError("a tensor appears from nowhere")
+        tensors: list[Tensor] = [one for one in found if one is not None]
+        stored = self.weights.of(tensors[0])
+        if stored is not None:
+            name, rows = stored
+            whole = self.weight(name)
+            return (
+                whole if rows is None else self.node("Slice", whole, *map(self.constant, ([rows[0]], [rows[1]], [0])))
+            )
+        if any(one.shape != tensors[0].shape or not torch.equal(one, tensors[0]) for one in tensors):
+            raise ModelError("its numbers depend on the documents of a batch in a way that no graph can say")
+        return self.constant(tensors[0].numpy())
+
+    def weight(self, name: str) -> str:
+        """An initializer whose numbers are the stored tensor ``name``."""
+        if name not in {port.name for port in self.graph.weights}:
+            self.graph.weights.append(self.weights.port(name))
+        return name
+
+    def type_of(self, ref: Ref) -> str:
+        """The type of a tensor."""
+        return ONNX_TYPES[self.trace.types[ref.number]]
+
+    def shape_of(self, ref: Ref) -> tuple[Size, ...]:
+        """Its shape."""
+        return self.trace.shapes[ref.number]
+
+    def constant(self, value: Any) -> str:
+        """A constant: an array, or numbers (int64)."""
+        array = value if isinstance(value, np.ndarray) else np.array(value, dtype=np.int64)
+        key = (array.dtype.name, array.shape, array.tobytes())
+        if key not in self._made:
+            self._made[key] = self._new("c")
+            self.graph.constants[self._made[key]] = array
+        return self._made[key]
+
+    def scalar(self, value: Any, kind: str) -> str:
+        """One number of a type; a size is computed."""
+        if isinstance(value, Size):
+            return self.cast(self.node("Squeeze", self.size(value), self.constant([0])), "int64", kind)
+        return self.constant(np.array(value, dtype=kind))
+
+    def operand(self, value: Any, kind: str) -> str:
+        """A tensor or number as type ``kind``."""
+        if isinstance(value, Ref):
+            return self.cast(self.name(value), self.type_of(value), kind)
+        return self.scalar(value, kind)
+
+    def cast(self, name: str, kind: str, wanted: str) -> str:
+        """``name`` of type ``kind`` as ``wanted``."""
+        return name if kind == wanted else self.node("Cast", name, to=_NUMBERS[wanted])
+
+    # -------------------------------------------------------------------------------------------- sizes
+
+    def size(self, size: Any) -> str:
+        """A size as an int64 tensor (1,)."""
+        if not isinstance(size, Size):
+            return self.constant([int(size)])
+        if size.fixed:
+            return self.constant([size.offset])
+        if size not in self._made:
+            found = self._product(size.names)
+            if size.plus:
+                found = self.node("Add", found, self._product(size.plus))
+            if size.factor != 1:
+                found = self.node("Mul", found, self.constant([size.factor]))
+            if size.offset:
+                found = self.node("Add", found, self.constant([size.offset]))
+            self._made[size] = found
+        return self._made[size]
+
+    def _product(self, names: tuple[str, ...]) -> str:
+        key = "".join(names)
+        if ("product", key) in self._made:
+            return self._made["product", key]
+        rest = tuple(name for name in names if name not in ROWS)
+        if key in self._sources:
+            place, axis = self._sources[key]
+            shape = self._made.setdefault(("shape", place), "") or self._shape(place)
+            found = self.node("Gather", shape, self.constant([axis]))
+        elif set(ROWS) < set(names):
+            found = self.node("Mul", self._product(ROWS), self._product(rest))
+        elif names == ("K",):
+            found = self.node("Div", self._product(ROWS), self._product(("B",)))
+        elif len(names) > 1:
+            found = self.node("Mul", self._product(names[:1]), self._product(names[1:]))
+        else:
+            raise ModelError(f"no input says how large {key} is")
+        self._made["product", key] = found
+        return found
+
+    def _shape(self, name: str) -> str:
+        self._made["shape", name] = self.node("Shape", name)
+        return self._made["shape", name]
+
+    def shape(self, sizes: Sequence[Any]) -> str:
+        """Sizes as an int64 tensor (n,)."""
+        parts = [size if isinstance(size, Size) else Size(offset=int(size)) for size in sizes]
+        if all(part.fixed for part in parts):
+            return self.constant([part.offset for part in parts])
+        key = ("sizes", tuple(parts))
+        if key not in self._made:
+            self._made[key] = self.node("Concat", *map(self.size, parts), axis=0)
+        return self._made[key]
+
+    # -------------------------------------------------------------------------------------------- nodes
+
+    def node(self, operator: str, *inputs: str, domain: str = "", **attributes: Any) -> str:
+        """Add a node with one output; its name."""
+        return self.nodes(operator, inputs, 1, domain=domain, **attributes)[0]
+
+    def nodes(self, operator: str, inputs: Sequence[str], count: int, domain: str = "", **attributes: Any) -> list[str]:
+        """Add a node with several outputs; their names."""
+        outputs = [self._new(operator.lower()) for _ in range(count)]
+        self.graph.nodes.append(Node(operator, tuple(inputs), tuple(outputs), attributes, domain))
+        return outputs
+
+    def microsoft(self, operator: str, *inputs: str, **attributes: Any) -> str:
+        """Add a node of onnxruntime's own operators."""
+        return self.node(operator, *inputs, domain=MICROSOFT, **attributes)
+
+    def result(self, operation: Operation, *names: str) -> None:
+        """The outputs of ``operation`` are ``names``."""
+        for ref, name in zip(operation.results, names, strict=True):
+            self._names[ref.number] = name
+
+    def _new(self, stem: str) -> str:
+        self._count += 1
+        return f"{stem}_{self._count}"
+
+    def linear(self, rows: str, weight: Ref, bias: Ref | None) -> str:
+        """``rows W^T + bias``: (n, I), (O, I), (O,) -> (n, O)."""
+        inputs = [rows, self.name(weight)]
+        if bias is not None and not self._is_zero(bias):
+            inputs.append(self.name(bias))
+        return self.node("Gemm", *inputs, transB=1)
+
+    def _is_zero(self, ref: Ref) -> bool:
+        found = self.trace.given[0].get(ref.number)
+        return found is not None and self.weights.of(found) is None and not bool(found.any())
+
+    # ------------------------------------------------------------------------------------------- shapes
+
+    def reshape(self, name: str, before: Sequence[Size], after: Sequence[Size]) -> str:
+        """``name`` of shape ``before`` as ``after``; nothing to do where they are equal."""
+        if tuple(before) == tuple(after):
+            return name
+        may_be_empty = any({"O", "T"} & set(size.names + size.plus) for size in before)
+        open_sizes = [size for size in after if not size.fixed]
+        if len(open_sizes) <= 1 and not may_be_empty:
+            target = [size.offset if size.fixed else -1 for size in after]
+            return self.node("Reshape", name, self.constant(target))
+        target, kept = [], True
+        for axis, size in enumerate(after):
+            kept = kept and axis < len(before) and before[axis] == size
+            target.append(size.offset if size.fixed else 0 if kept else -1)
+        if target.count(-1) <= 1 and not (may_be_empty and -1 in target):
+            return self.node("Reshape", name, self.constant(target))
+        return self.node("Reshape", name, self.shape(after))
+
+    def filled(self, value: Any, kind: str, sizes: Sequence[Size]) -> str:
+        """A tensor of one value."""
+        if all(size.fixed for size in sizes) and np.prod([size.offset for size in sizes]) <= SMALL:
+            return self.constant(np.full([size.offset for size in sizes], value, dtype=kind))
+        return self.node("ConstantOfShape", self.shape(sizes), value=np.array([value], dtype=kind))
+
+
+class WeightNames:
+    """Which stored tensor a tensor of the model is: the whole of it, or some of its rows."""
+
+    def __init__(self, tensors: Mapping[str, Tensor], stored: Sequence[str]) -> None:
+        self._places: dict[int, list[tuple[str, Tensor]]] = {}
+        names = set(stored)
+        for name, tensor in tensors.items():
+            if name in names and tensor.numel():
+                self._places.setdefault(tensor.untyped_storage().data_ptr(), []).append((name, tensor))
+        self._all = {name: tensor for found in self._places.values() for name, tensor in found}
+
+    def of(self, tensor: Tensor) -> tuple[str, tuple[int, int] | None] | None:
+        """The stored name and, where it is not the whole, the first and last row."""
+        if not tensor.numel() or not tensor.dim():
+            return self._scalar(tensor)
+        for name, whole in self._places.get(tensor.untyped_storage().data_ptr(), []):
+            if tensor.stride() != whole.stride() or tensor.shape[1:] != whole.shape[1:]:
+                continue
+            first, rest = divmod(int(tensor.storage_offset() - whole.storage_offset()), max(whole.stride(0), 1))
+            if not rest and first >= 0 and first + len(tensor) <= len(whole):
+                return name, None if len(tensor) == len(whole) else (first, first + len(tensor))
+        return None
+
+    def _scalar(self, tensor: Tensor) -> tuple[str, None] | None:
+        found = self._places.get(tensor.untyped_storage().data_ptr(), []) if tensor.numel() else []
+        return next(((name, None) for name, whole in found if not whole.dim()), None)
+
+    def port(self, name: str) -> Port:
+        """The initializer of a stored tensor."""
+        return Port(name, "float32", tuple(self._all[name].shape))
+
+    def value(self, name: str) -> Tensor:
+        """The stored tensor."""
+        return self._all[name]
+
+
+def size_name(size: Size) -> int | str:
+    """How a size is written in the declaration of an input or output."""
+    if size.fixed:
+        return size.offset
+    product = "N" if size.names == ROWS else "".join(size.names)
+    product += f"+{''.join(size.plus)}" if size.plus else ""
+    return f"{'' if size.factor == 1 else size.factor}{product}{f'+{size.offset}' if size.offset else ''}"
+
+
+def _without_copies(nodes: list[Node], inputs: set[str]) -> list[Node]:
+    """Outputs take the place of what is copied into them, where that is made here and given out once."""
+    makers = {name: index for index, node in enumerate(nodes) for name in node.outputs}
+    renamed: dict[str, str] = {}
+    kept: list[Node | None] = list(nodes)
+    for index, node in enumerate(nodes):
+        source = node.inputs[0] if node.operator == "Identity" else ""
+        if source in makers and source not in renamed and nodes[makers[source]].operator != "Identity":
+            renamed[source] = node.outputs[0]
+            kept[index] = None
+    return [
+        Node(
+            node.operator,
+            tuple(renamed.get(name, name) for name in node.inputs),
+            tuple(renamed.get(name, name) for name in node.outputs),
+            node.attributes,
+            node.domain,
+        )
+        for node in kept
+        if node is not None
+    ]
+
+
+Lowering = Callable[[Builder, Operation], None]

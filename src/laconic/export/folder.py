@@ -1,0 +1,131 @@
+"""Write an exported folder: the graphs beside a model folder's own files."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import safe_open
+
+from laconic import __version__
+from laconic.errors import ConfigError, ModelError
+from laconic.export.builder import WeightNames
+from laconic.export.graphs import StateLayout, graphs_of
+from laconic.files import replacing_folder
+from laconic.kernels.dispatch import IN_GRAPHS
+from laconic.models.folder import FILES, LoadedModel, find_folder, load_model_folder
+from laconic.runtime.folder import ENCODER, STEP, write_manifest
+from laconic.runtime.onnx_file import Graph, model_bytes
+from laconic.text.base import read_json
+
+UNREADABLE = ("README.md",)  # files that people read: they may change without damage
+
+
+def export_apart(source: str | Path, target: Path) -> None:
+    """`export_folder` in a process of its own, whose equations are those of graphs.
+
+    Raises:
+        ModelError: the model cannot be exported.
+    """
+    environment = os.environ | {"LACONIC_KERNELS": "graph"}
+    command = [sys.executable, "-m", "laconic.export.process", str(source), str(target)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode:
+        reason = done.stderr.strip().splitlines() or [f"the process ended with {done.returncode}"]
+        raise ModelError(reason[-1] if done.returncode == ModelError.exit_code else "\n".join(reason[-20:]))
+
+
+def export_folder(source: str | Path, target: Path) -> None:
+    """Write ``target`` with the graphs of the model folder ``source``; what is there is replaced.
+
+    Raises:
+        ConfigError: this process does not use the equations of graphs (`laconic.kernels.dispatch`).
+        ModelError: there is no such model, or it does something that no graph can.
+    """
+    if not IN_GRAPHS:
+        raise ConfigError("Models are exported in a process with LACONIC_KERNELS=graph; `laconic export` starts one.")
+    loaded = load_model_folder(source)
+    with replacing_folder(target) as folder:
+        _copy_or_write(find_folder(source), loaded, folder)
+        graphs, about = _made(loaded, folder, str(source))
+        for name, graph in graphs.items():
+            (folder / name).write_bytes(model_bytes(graph, "laconic", __version__))
+        read = [path.name for path in folder.iterdir() if path.is_file() and path.name not in UNREADABLE]
+        write_manifest(folder, about, [name for name in read if not name.startswith(".")])
+
+
+def _copy_or_write(source: Path, loaded: LoadedModel, folder: Path) -> None:
+    """The files of a model folder of ours as they are; another's checkpoint in our format."""
+    if "laconic" not in read_json(source / "config.json"):
+        loaded._save_pretrained(folder)
+        return
+    for name in FILES:
+        if (source / name).is_file():
+            shutil.copyfile(source / name, folder / name)
+
+
+def _made(loaded: LoadedModel, folder: Path, name: str) -> tuple[dict[str, Graph], dict[str, Any]]:
+    model = loaded.model
+    model.switch(loaded.search.model)
+    parameters = dict(model.named_parameters(remove_duplicate=False))
+    buffers = dict(model.named_buffers(remove_duplicate=False))
+    with safe_open(folder / "model.safetensors", "pt") as file:
+        stored = list(file.keys())
+    try:
+        encoder, step, layout = graphs_of(model, WeightNames(parameters | buffers, stored))
+    except ModelError as error:
+        kind = type(model).__name__
+        raise ModelError(f"{name} cannot be exported: {str(error).rstrip('.')} (a {kind}).") from error
+    return {ENCODER: encoder, STEP: step}, _about(loaded, layout)
+
+
+def _about(loaded: LoadedModel, layout: StateLayout) -> dict[str, Any]:
+    model: Any = loaded.model
+    uncounted, outside = _counted(model)
+    starts_with_end = getattr(model.config, "start_with_end", False)
+    cached = any(name.startswith("cache") for name in layout.rows)
+    return {
+        "laconic": __version__,
+        "family": loaded.run.model["type"] if loaded.run else type(model).__name__.lower(),
+        "copies": bool(model.head.copies),
+        "parameters": sum(parameter.numel() for parameter in model.parameters()),
+        "vocab_size": model.vocab_size,
+        "start_id": loaded.start_id,
+        "max_source_tokens": model.max_source_tokens,
+        "max_target_tokens": model.max_target_tokens,
+        "uncounted": uncounted,
+        "outside_counts": outside,
+        "switches": model.switches(),
+        "layout": {
+            "rows": layout.rows,
+            "shared": layout.shared,
+            "next": layout.next,
+            "outputs": layout.outputs,
+            "same_scores": layout.same_scores,
+            "first_id": model.eos_id if starts_with_end else model.decoder_start_id if cached else None,
+            "forced_id": getattr(model, "forced_bos_id", None),
+        },
+    }
+
+
+def _counted(model: Any) -> tuple[list[int], bool]:
+    """The ids that a summary's likelihood leaves out, and whether words outside the vocabulary count."""
+
+    class _Target:
+        target_ids = torch.tensor([[model.unk_id, model.vocab_size]])
+        target_mask = torch.ones(1, 2, dtype=torch.bool)
+
+    unknown, outside = model._counted(_Target)[0].tolist()
+    return [] if unknown else [model.unk_id], outside
+
+
+def export_all(pairs: Sequence[tuple[str, str]]) -> None:
+    """`export_folder` of several."""
+    for source, target in pairs:
+        export_folder(source, Path(target))

@@ -1,0 +1,220 @@
+"""The two graphs of a model: what it makes of a document, and one step of its decoder.
+
+    encoder   source ids, extended ids, mask, outside words   ->   the decoder's first state
+    step      last ids, the state                             ->   what the step is worth, the next state
+
+A decoder state is a nested structure of tensors. The graphs know it flat, each tensor under the name of its place
+(``recurrent.0``, ``source.first``); `StateLayout` says which belong to the document, and which stay as they are.
+``outside`` is a vector of zeros, as long as the batch has words outside the vocabulary: it says how large X is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from laconic.errors import ModelError
+from laconic.export.builder import Builder, WeightNames
+from laconic.export.cache import RowCache
+from laconic.export.lowering import lower
+from laconic.export.tracing import Recorder, Recording, laid_together, tensors_of
+from laconic.layers.beam_cache import BeamCache
+from laconic.runtime.onnx_file import Graph
+from laconic.types import Batch, Shared
+
+from laconic.export import products, shapes  # noqa: F401  # isort: skip  # they enter their lowerings
+
+# documents, beams, source tokens, words outside the vocabulary, steps made: all different, and so are their products
+RUNS: tuple[dict[str, int], ...] = (
+    {"B": 3, "K": 5, "S": 23, "O": 12, "T": 2},
+    {"B": 5, "K": 2, "S": 31, "O": 7, "T": 4},
+    {"B": 2, "K": 7, "S": 27, "O": 19, "T": 3},
+    {"B": 4, "K": 3, "S": 21, "O": 9, "T": 6},
+)
+OUTPUTS = ("scores", "log_probs", "attention", "context", "state", "attention_scores")
+
+
+@dataclass(slots=True)
+class StateLayout:
+    """The decoder's state: names of the tensors, of rows and of documents; ``next`` are those that a step changes."""
+
+    rows: list[str] = field(default_factory=list)
+    shared: list[str] = field(default_factory=list)
+    next: list[str] = field(default_factory=list)
+    outputs: list[str] = field(default_factory=list)  # of `StepOutput`, and ``details.*``
+    same_scores: bool = True  # are the scores the log-probabilities?
+
+
+@dataclass(slots=True)
+class _Run:
+    """One run's records, and in them the tensors that go in and out."""
+
+    encoder: Recording
+    step: Recording
+    into_encoder: dict[str, Any]
+    out_of_encoder: dict[str, Any]
+    into_step: dict[str, Any]
+    out_of_step: dict[str, Any]
+    layout: StateLayout
+
+
+def graphs_of(model: Any, weights: WeightNames) -> tuple[Graph, Graph, StateLayout]:
+    """The encoder, the step, and the state between them.
+
+    Raises:
+        ModelError: the model does something that no graph can.
+    """
+    with torch.inference_mode():
+        runs = [_run(model, sizes, number) for number, sizes in enumerate(RUNS)]
+    layout = runs[0].layout
+    encoder = Builder("encoder", laid_together([run.encoder for run in runs], RUNS), weights)
+    step = Builder("step", laid_together([run.step for run in runs], RUNS), weights)
+    _write(step, runs[0].into_step, runs[0].out_of_step)
+    _drop_unread(step, layout)
+    kept = {f"{kind}.{name}" for name in (*layout.rows, *layout.shared) for kind in ("state", "taught")}
+    _write(encoder, runs[0].into_encoder, {n: ref for n, ref in runs[0].out_of_encoder.items() if n in kept})
+    return encoder.finish(), step.finish(), layout
+
+
+def _drop_unread(step: Builder, layout: StateLayout) -> None:
+    """Leave out what is in the state and is never read."""
+    read = {name for node in step.graph.nodes for name in node.inputs if node.operator != "Identity"}
+    unread = {name for name in (*layout.rows, *layout.shared) if f"state.{name}" not in read}
+    for names in (layout.rows, layout.shared, layout.next):
+        names[:] = [name for name in names if name not in unread]
+    gone = {f"{kind}.{name}" for name in unread for kind in ("state", "next")}
+    step.graph.inputs = [port for port in step.graph.inputs if port.name not in gone]
+    step.graph.outputs = [port for port in step.graph.outputs if port.name not in gone]
+
+
+def _write(builder: Builder, inputs: dict[str, Any], outputs: dict[str, Any]) -> None:
+    for name, ref in inputs.items():
+        builder.take(ref, name)
+    for operation in builder.trace.operations:
+        lower(builder, operation)
+    for name, ref in outputs.items():
+        builder.give(ref, name)
+
+
+def _run(model: Any, sizes: dict[str, int], number: int) -> _Run:
+    batch, outside = _documents(model, sizes, number)
+    with Recorder() as recorder:
+        into_encoder = {
+            "source_ids": recorder.ref(batch.source_ids),
+            "extended_ids": recorder.ref(batch.source_extended_ids),
+            "mask": recorder.ref(batch.source_mask),
+            "outside": recorder.ref(outside),
+        }
+        memory = model.encode(batch)
+        state = with_plain_cache(model.start(memory))
+        rows, shared = divided(state, twice=True)
+        out_of_encoder = {f"state.{name}": recorder.ref(tensor) for name, tensor in (rows | shared).items()}
+        if getattr(model.config, "see_decode_parity", False):  # what is taught starts without it
+            taught = divided(model._first_state(memory), twice=True)[0]
+            out_of_encoder |= {f"taught.{name}": recorder.ref(tensor) for name, tensor in taught.items()}
+    encoder = recorder.record
+    state = with_plain_cache(_widened(model.start(memory), sizes["K"]))
+    last_ids = torch.randint(4, model.vocab_size, (sizes["B"] * sizes["K"],))
+    for _ in range(sizes["T"]):
+        state = model.step(last_ids, state)[1]
+    rows, shared = divided(state)
+    with Recorder() as recorder:
+        into_step = {"last_ids": recorder.ref(last_ids), "outside": recorder.ref(outside)}
+        into_step |= {f"state.{name}": recorder.ref(tensor) for name, tensor in (rows | shared).items()}
+        output, after = model.step(last_ids, state)
+        found = {name: value for name in OUTPUTS if (value := getattr(output, name)) is not None}
+        same = output.scores is output.log_probs
+        if same:
+            del found["scores"]
+        found |= {f"details.{name}": value for name, value in output.details.items()}
+        changed = {
+            name: tensor for name, tensor in divided(after)[0].items() if name not in rows or rows[name] is not tensor
+        }
+        made = found | {f"next.{name}": tensor for name, tensor in changed.items()}
+        out_of_step = {name: recorder.ref(tensor) for name, tensor in made.items()}
+    layout = StateLayout(list(rows), list(shared), list(changed), list(found), same)
+    return _Run(encoder, recorder.record, into_encoder, out_of_encoder, into_step, out_of_step, layout)
+
+
+def _documents(model: Any, sizes: dict[str, int], seed: int) -> tuple[Batch, Tensor]:
+    """Made-up documents of different lengths."""
+    draw = torch.Generator().manual_seed(seed)
+    documents, width, outside = sizes["B"], sizes["S"], sizes["O"]
+    extended = torch.randint(4, model.vocab_size + outside, (documents, width), generator=draw)
+    lengths = torch.tensor([width, *(max(1, width // (2 + place)) for place in range(documents - 1))])
+    mask = torch.arange(width)[None] < lengths[:, None]
+    extended = extended.masked_fill(~mask, model.pad_id)
+    known = extended.masked_fill(extended >= model.vocab_size, model.unk_id)
+    batch = Batch(known, extended, mask, model.vocab_size + outside)
+    return batch, torch.zeros(outside)
+
+
+# ------------------------------------------------------------------------------------------- states
+
+
+def divided(state: Any, *, twice: bool = False) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """The tensors of a decoder state by the names of their places: those of rows, and those of documents.
+
+    A tensor that stands in several places has the name of the first, or with ``twice`` those of all.
+    """
+    shared: dict[str, Tensor] = {}
+    rows: dict[str, Tensor] = {}
+    seen: set[int] = set()
+
+    def note(into: dict[str, Tensor], found: Sequence[tuple[str, Tensor]]) -> None:
+        for name, tensor in found:
+            if tensor.dim() and (twice or id(tensor) not in seen):
+                seen.add(id(tensor))
+                into[name] = tensor
+
+    def visit(tree: Any, name: str) -> None:
+        if isinstance(tree, Shared):
+            note(shared, list(tensors_of(tree.tree, name)))
+        elif isinstance(tree, Tensor):
+            note(rows, [(name, tree)])
+        elif isinstance(tree, dict):
+            for key, value in tree.items():
+                visit(value, f"{name}.{key}" if name else str(key))
+        elif isinstance(tree, (list, tuple)):
+            for place, value in enumerate(tree):
+                visit(value, f"{name}.{place}")
+        elif isinstance(tree, RowCache):
+            note(rows, list(tree.tensors(name)))
+        elif hasattr(tree, "select_documents"):
+            raise ModelError(f"its state holds a {type(tree).__name__}, which orders its beams by itself")
+        elif hasattr(tree, "__dataclass_fields__"):
+            for field_name in tree.__dataclass_fields__:
+                visit(getattr(tree, field_name), f"{name}.{field_name}")
+
+    visit(state, "")
+    return rows, shared
+
+
+def with_plain_cache(state: Any) -> Any:
+    """The state with its past in plain rows."""
+    if isinstance(state, dict) and isinstance(state.get("cache"), BeamCache):
+        return state | {"cache": RowCache.of(state["cache"])}
+    return state
+
+
+def _widened(state: Any, beams: int) -> Any:
+    """One row a document -> so many."""
+
+    def change(tree: Any) -> Any:
+        if isinstance(tree, Shared):
+            return tree
+        if isinstance(tree, Tensor):
+            return tree.repeat_interleave(beams, dim=0) if tree.dim() else tree
+        if isinstance(tree, dict):
+            return {key: change(value) for key, value in tree.items()}
+        if isinstance(tree, (list, tuple)):
+            return type(tree)(change(value) for value in tree)
+        if isinstance(tree, BeamCache):
+            return tree.select(torch.arange(tree.documents).repeat_interleave(beams))
+        return tree
+
+    return change(state)

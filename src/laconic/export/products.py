@@ -1,0 +1,138 @@
+"""Lowerings of what costs: products with weights, attention, norms and recurrent layers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from laconic.errors import ModelError
+from laconic.export.builder import Builder
+from laconic.export.lowering import argument, lowers
+from laconic.export.tracing import Operation, Ref, Size
+
+_GATES = {"lstm": (0, 3, 1, 2), "gru": (1, 0, 2), "paper_gru": (1, 0, 2)}  # ONNX's order of torch's blocks
+MASKED = np.float32(-1e30)  # the score of what may not be looked at
+
+
+@lowers("linear.default")
+def _linear(b: Builder, op: Operation) -> None:
+    given, weight = op.args[:2]
+    bias = argument(op, 2, "bias")
+    before, after = b.shape_of(given), b.shape_of(op.results[0])
+    if len(before) == 2:
+        b.result(op, b.linear(b.name(given), weight, bias))
+        return
+    flat = b.node("Reshape", b.name(given), b.constant([-1, before[-1].offset]))
+    b.result(op, b.node("Reshape", b.linear(flat, weight, bias), b.shape(after)))
+
+
+@lowers("addmm.default")
+def _addmm(b: Builder, op: Operation) -> None:
+    bias, first, second = (b.name(one) for one in op.args[:3])
+    b.result(op, b.node("Gemm", first, second, bias))
+
+
+@lowers("mm.default", "bmm.default", "matmul.default")
+def _matmul(b: Builder, op: Operation) -> None:
+    b.result(op, b.node("MatMul", b.name(op.args[0]), b.name(op.args[1])))
+
+
+@lowers("baddbmm.default")
+def _baddbmm(b: Builder, op: Operation) -> None:
+    if argument(op, 3, "beta", 1) != 1 or argument(op, 4, "alpha", 1) != 1:
+        raise ModelError("it adds products with weights of their own")
+    b.result(op, b.node("Add", b.name(op.args[0]), b.node("MatMul", b.name(op.args[1]), b.name(op.args[2]))))
+
+
+@lowers("einsum.default")
+def _einsum(b: Builder, op: Operation) -> None:
+    b.result(op, b.node("Einsum", *(b.name(one) for one in op.args[1]), equation=op.args[0].replace(" ", "")))
+
+
+@lowers("scaled_dot_product_attention.default")
+def _attention(b: Builder, op: Operation) -> None:
+    queries, keys, values = (b.name(one) for one in op.args[:3])
+    mask, causal = argument(op, 3, "attn_mask"), argument(op, 5, "is_causal", False)
+    if causal:
+        raise ModelError("it decodes several words at once")
+    width = b.shape_of(op.args[0])[-1].offset
+    scale = argument(op, 6, "scale")
+    scaled = b.node("Mul", queries, b.scalar(width**-0.5 if scale is None else scale, "float32"))
+    rank = len(b.shape_of(op.args[1]))
+    turned = b.node("Transpose", keys, perm=[*range(rank - 2), rank - 1, rank - 2])
+    scores = b.node("MatMul", scaled, turned)
+    if mask is not None:
+        if b.type_of(mask) == "bool":
+            scores = b.node("Where", b.name(mask), scores, b.constant(np.array(MASKED)))
+        else:
+            scores = b.node("Add", scores, b.name(mask))
+    b.result(op, b.node("MatMul", b.node("Softmax", scores, axis=-1), values))
+
+
+@lowers("layer_norm.default")
+def _layer_norm(b: Builder, op: Operation) -> None:
+    shape, weight, bias = op.args[1], argument(op, 2, "weight"), argument(op, 3, "bias")
+    epsilon = float(argument(op, 4, "eps", 1e-5))
+    sizes = [Size(offset=size) for size in shape]
+    scale = b.filled(1, "float32", sizes) if weight is None else b.name(weight)
+    inputs = [b.name(op.args[0]), scale, *([] if bias is None else [b.name(bias)])]
+    b.result(op, b.node("LayerNormalization", *inputs, axis=-len(shape), epsilon=epsilon))
+
+
+# ------------------------------------------------------------------------------------ recurrent layers
+
+
+@lowers("lstm_cell.default")
+def _lstm_cell(b: Builder, op: Operation) -> None:
+    inputs, (state, cell), *weights = op.args
+    total = _gates(b, inputs, state, weights)
+    i, f, g, o = b.nodes("Split", (total,), 4, axis=1, num_outputs=4)
+    kept = b.node("Mul", b.node("Sigmoid", f), b.name(cell))
+    after = b.node("Add", kept, b.node("Mul", b.node("Sigmoid", i), b.node("Tanh", g)))
+    b.result(op, b.node("Mul", b.node("Sigmoid", o), b.node("Tanh", after)), after)
+
+
+def _gates(b: Builder, inputs: Ref, state: Ref, weights: list[Any]) -> str:
+    parts = zip((inputs, state), weights[:2], [*weights[2:], None, None], strict=False)
+    return b.node("Add", *(b.linear(b.name(given), weight, bias) for given, weight, bias in parts))
+
+
+@lowers("gru_cell.default")
+def _gru_cell(b: Builder, op: Operation) -> None:
+    inputs, state, *weights = op.args
+    biases = [*weights[2:], None, None]
+    of_input = b.nodes("Split", (b.linear(b.name(inputs), weights[0], biases[0]),), 3, axis=1, num_outputs=3)
+    of_state = b.nodes("Split", (b.linear(b.name(state), weights[1], biases[1]),), 3, axis=1, num_outputs=3)
+    r, z = (b.node("Sigmoid", b.node("Add", *pair)) for pair in zip(of_input[:2], of_state[:2], strict=True))
+    n = b.node("Tanh", b.node("Add", of_input[2], b.node("Mul", r, of_state[2])))
+    b.result(op, b.node("Add", n, b.node("Mul", z, b.node("Sub", b.name(state), n))))
+
+
+@lowers("laconic.recurrence.default")
+def _recurrence(b: Builder, op: Operation) -> None:
+    inputs, mask, weights, cell = op.args
+    directions = len(weights) // 4
+    width = b.shape_of(weights[1])[1].offset
+    own = [weights[4 * number : 4 * number + 4] for number in range(directions)]
+    from_input, from_state = (_stacked(b, [one[place] for one in own], cell, width) for place in (0, 1))
+    biases = [_stacked(b, [one[place] for one in own], cell, width) for place in (2, 3)]
+    lengths = b.node("ReduceSum", b.operand(mask, "int32"), b.constant([1]), keepdims=0)
+    in_time = b.node("Transpose", b.name(inputs), perm=[1, 0, 2])
+    given = (in_time, from_input, from_state, b.node("Concat", *biases, axis=1), lengths)
+    options: dict[str, Any] = {"hidden_size": width, "direction": "bidirectional" if directions == 2 else "forward"}
+    if cell == "lstm":
+        states, hidden, memory = b.nodes("LSTM", given, 3, **options)
+    else:
+        states, hidden = b.nodes("GRU", given, 2, linear_before_reset=int(cell == "gru"), **options)
+        memory = hidden
+    joined = b.node("Transpose", states, perm=[2, 0, 1, 3])  # (S, dirs, B, H) -> (B, S, dirs, H)
+    b.result(op, b.node("Reshape", joined, b.constant([0, 0, directions * width])), hidden, memory)
+
+
+def _stacked(b: Builder, parts: list[Ref], cell: str, width: int) -> str:
+    """Each direction's blocks in ONNX's order, (dirs, blocks * H, ...)."""
+    rows = np.concatenate([np.arange(block * width, (block + 1) * width) for block in _GATES[cell]])
+    turned = [b.node("Gather", b.name(part), b.constant(rows), axis=0) for part in parts]
+    each = [b.node("Unsqueeze", one, b.constant([0])) for one in turned]
+    return each[0] if len(each) == 1 else b.node("Concat", *each, axis=0)

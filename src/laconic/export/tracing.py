@@ -1,0 +1,290 @@
+"""What a model does in one step, written down as a list of torch's operations.
+
+The model runs as it is, on small made-up documents, and every operation that torch carries out is recorded: no second
+description of a mechanism exists that could differ from the first. A run has definite sizes. So it is made three times
+with different ones, and the three records are laid side by side: where a number differs, it is the product or the sum
+of sizes that agrees with all three (`Sizes`). A model whose operations themselves differ cannot be written as a graph,
+and neither can one that looks at a value to decide what to do.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
+from math import prod
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from laconic.errors import ModelError
+
+_LOOKING = {"aten.is_nonzero.default", "aten.item.default", "aten._local_scalar_dense.default", "aten.equal.default"}
+
+
+@dataclass(frozen=True, slots=True)
+class Ref:
+    """A tensor of a record: the number it was given when it appeared."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """``factor * product(names) + offset``; without names it is the number ``offset``."""
+
+    names: tuple[str, ...] = ()
+    factor: int = 1
+    offset: int = 0
+    plus: tuple[str, ...] = ()  # one more product, added
+
+    @property
+    def fixed(self) -> bool:
+        return not self.names
+
+
+@dataclass(slots=True)
+class Operation:
+    """One operation; tensors are `Ref`."""
+
+    name: str
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    results: list[Ref]
+
+
+@dataclass(slots=True)
+class Recording:
+    """One run: its operations, and of each tensor its shape, its type and, where it came from outside, itself."""
+
+    operations: list[Operation] = field(default_factory=list)
+    shapes: list[tuple[int, ...]] = field(default_factory=list)
+    types: list[torch.dtype] = field(default_factory=list)
+    given: dict[int, Tensor] = field(default_factory=dict)
+
+
+class Recorder(TorchDispatchMode):
+    """Records what happens inside the block. Everything that runs inside runs in inference mode."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.record = Recording()
+        self._known: dict[int, Ref] = {}
+        self._alive: list[Tensor] = []  # an id is that of one tensor as long as the tensor lives
+        self._every: set[int] = set()  # the answers to "are all of them true?"
+        self._fixed: set[int] = set()  # what is made of nothing, whatever the documents are
+        self._bases: dict[int, int] = {}  # of a view: the tensor whose numbers it shows
+
+    def ref(self, tensor: Tensor) -> Ref:
+        """The number of a tensor; one that nobody made here came from outside."""
+        if id(tensor) not in self._known:
+            self._new(tensor)
+            self.record.given[self._known[id(tensor)].number] = tensor
+        return self._known[id(tensor)]
+
+    def _new(self, tensor: Tensor) -> Ref:
+        ref = Ref(len(self.record.shapes))
+        self.record.shapes.append(tuple(tensor.shape))
+        self.record.types.append(tensor.dtype)
+        self._known[id(tensor)] = ref
+        self._alive.append(tensor)
+        return ref
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        name = str(func)
+        if name in _LOOKING and not self._is_shortcut(name, args):
+            raise ModelError("it looks at a value to decide what to do next")
+        given, named = torch.utils._pytree.tree_map_only(Tensor, self.ref, (args, kwargs))
+        out = func(*args, **kwargs)
+        if name == "aten.detach.default":
+            self._known[id(out)] = self.ref(args[0])
+            self._alive.append(out)
+            for kind in (self._fixed, self._every):
+                kind.update({id(out)} if id(args[0]) in kind else ())
+            return out
+        flat = [one for one in torch.utils._pytree.tree_leaves(out) if isinstance(one, Tensor)]
+        if func._schema.is_mutable:
+            self._mutated(name, flat)
+        results = [self._new(one) for one in flat]
+        if name == "aten.all.default":
+            self._every.add(id(flat[0]))
+        if all(
+            id(one) in self._fixed for one in torch.utils._pytree.tree_leaves((args, kwargs)) if isinstance(one, Tensor)
+        ):
+            self._fixed.update(map(id, flat))
+        for one in flat:
+            base = next((id(a) for a in args if isinstance(a, Tensor) and _shares(a, one)), None)
+            if base is not None and one is not args[0]:
+                self._bases[id(one)] = self._bases.get(base, base)
+        self.record.operations.append(Operation(name, given, named, results))
+        return out
+
+    def _is_shortcut(self, name: str, args: Any) -> bool:
+        """Does no document change the answer? Or is it asked whether everything in a mask is true, and it is not? Then
+        the way taken is the one for all."""
+        if id(args[0]) in self._fixed:
+            return True
+        return name == "aten.is_nonzero.default" and id(args[0]) in self._every and not bool(args[0].numpy())
+
+    def _mutated(self, name: str, changed: Sequence[Tensor]) -> None:
+        """A tensor that is written in place gets a new number; views of it would have to follow."""
+        for tensor in changed:
+            number = id(tensor)
+            if number in self._bases or number in self._bases.values():
+                raise ModelError(f"it writes into a part of a tensor ({name})")
+
+
+def _shares(first: Tensor, second: Tensor) -> bool:
+    try:
+        return first is not second and first.untyped_storage().data_ptr() == second.untyped_storage().data_ptr() != 0
+    except RuntimeError:
+        return False
+
+
+# ------------------------------------------------------------------------------------------------ sizes
+
+
+class Sizes:
+    """Which expression of the sizes a number is. ``runs`` has the sizes of each run by name."""
+
+    def __init__(self, runs: Sequence[Mapping[str, int]]) -> None:
+        self.runs = runs
+        names = list(runs[0])
+        self._products = [chosen for count in (1, 2, 3) for chosen in combinations(names, count)]
+        self._cache: dict[tuple[int, ...], Size] = {}
+
+    def of(self, values: Sequence[int]) -> Size:
+        """The expression that is ``values[r]`` in run r.
+
+        Raises:
+            ModelError: none is.
+        """
+        key = tuple(values)
+        if key not in self._cache:
+            self._cache[key] = self._fitted(key)
+        return self._cache[key]
+
+    def _fitted(self, values: tuple[int, ...]) -> Size:
+        if len(set(values)) == 1:
+            return Size(offset=values[0])
+        for names in self._products:
+            if values == tuple(prod(run[name] for name in names) for run in self.runs):
+                return Size(names)
+        for names in self._products:
+            powers = [prod(run[name] for name in names) for run in self.runs]
+            found = _line(powers, values)
+            if found is not None:
+                return Size(names, *found)
+        for first in self._products:
+            for second in self._products:
+                powers = [prod(run[n] for n in first) + prod(run[n] for n in second) for run in self.runs]
+                found = _line(powers, values)
+                if found is not None:
+                    return Size(first, *found, plus=second)
+        raise ModelError(f"a size is no product or sum of the sizes of a batch ({', '.join(map(str, values))})")
+
+    def value(self, size: Size, run: int) -> int:
+        """What ``size`` is in a run."""
+        if size.fixed:
+            return size.offset
+        total = prod(self.runs[run][n] for n in size.names)
+        total += prod(self.runs[run][n] for n in size.plus) if size.plus else 0
+        return size.factor * total + size.offset
+
+
+def _line(powers: Sequence[int], values: Sequence[int]) -> tuple[int, int] | None:
+    """The factor and offset by which ``values`` follow ``powers``."""
+    step = powers[1] - powers[0]
+    if not step or (values[1] - values[0]) % step:
+        return None
+    factor = (values[1] - values[0]) // step
+    offset = values[0] - factor * powers[0]
+    fits = all(factor * power + offset == value for power, value in zip(powers, values, strict=True))
+    return (factor, offset) if fits and factor else None
+
+
+# -------------------------------------------------------------------------------------------- side by side
+
+
+@dataclass(slots=True)
+class OperationTrace:
+    """The records of all runs as one: numbers that are sizes are `Size`, shapes have `Size` in the place of numbers."""
+
+    operations: list[Operation]
+    shapes: list[tuple[Size, ...]]
+    types: list[torch.dtype]
+    given: list[dict[int, Tensor]]  # of each run
+    sizes: Sizes
+
+
+def laid_together(records: Sequence[Recording], runs: Sequence[Mapping[str, int]]) -> OperationTrace:
+    """The trace of runs with the sizes ``runs``.
+
+    Raises:
+        ModelError: the runs did different things.
+    """
+    sizes = Sizes(runs)
+    first = records[0]
+    if any([o.name for o in one.operations] != [o.name for o in first.operations] for one in records):
+        raise ModelError("it does other things with other sizes")
+    operations = [
+        Operation(
+            column[0].name,
+            tuple(_merged([o.args for o in column], sizes)),
+            dict(_merged([o.kwargs for o in column], sizes)),
+            column[0].results,
+        )
+        for column in zip(*(one.operations for one in records), strict=True)
+    ]
+    shapes = [
+        tuple(sizes.of(dimension) for dimension in zip(*column, strict=True))
+        for column in zip(*(one.shapes for one in records), strict=True)
+    ]
+    return OperationTrace(operations, shapes, first.types, [one.given for one in records], sizes)
+
+
+def _merged(values: Sequence[Any], sizes: Sizes) -> Any:
+    first = values[0]
+    if isinstance(first, (list, tuple)):
+        if any(len(value) != len(first) for value in values):
+            raise ModelError("it does other things with other sizes")
+        return [_merged(column, sizes) for column in zip(*values, strict=True)]
+    if isinstance(first, dict):
+        return {key: _merged([value[key] for value in values], sizes) for key in first}
+    if isinstance(first, int) and not isinstance(first, bool) and any(value != first for value in values):
+        return sizes.of(values)
+    if isinstance(first, Ref) and any(value != first for value in values):
+        raise ModelError("it does other things with other sizes")
+    return first
+
+
+def tensors_of(tree: Any, name: str = "") -> Iterator[tuple[str, Tensor]]:
+    """The tensors of a nested structure, each under a name that says where it stands; see `replaced`."""
+    found: list[tuple[str, Tensor]] = []
+
+    def visit(place: str, tensor: Tensor) -> Tensor:
+        found.append((place, tensor))
+        return tensor
+
+    replaced(tree, visit, name)
+    return iter(found)
+
+
+def replaced(tree: Any, change: Callable[[str, Tensor], Any], name: str = "") -> Any:
+    """A nested structure of dicts, lists, tuples and dataclasses with every tensor changed by ``change(name, it)``."""
+    if isinstance(tree, Tensor):
+        return change(name, tree)
+    if isinstance(tree, dict):
+        return {key: replaced(value, change, f"{name}.{key}" if name else str(key)) for key, value in tree.items()}
+    if isinstance(tree, (list, tuple)):
+        parts = [replaced(value, change, f"{name}.{number}") for number, value in enumerate(tree)]
+        return type(tree)(*parts) if hasattr(tree, "_fields") else type(tree)(parts)
+    slots = getattr(tree, "__dataclass_fields__", None)
+    if slots is not None and not isinstance(tree, type):
+        changed = {each: replaced(getattr(tree, each), change, f"{name}.{each}") for each in slots}
+        return dataclasses.replace(tree, **changed)
+    return tree

@@ -1,0 +1,113 @@
+"""The same equations as an exported graph wants them: few operations, none of them in place.
+
+`laconic.kernels.dispatch` takes these where ``LACONIC_KERNELS`` is ``graph``, which is how a model is exported (see
+`laconic.export`). They are for inference: nothing here has a gradient.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn.functional import logsigmoid
+
+
+def attention_scores(
+    keys: Tensor,
+    queries: Tensor,
+    score_vector: Tensor,
+    coverage: Tensor | None = None,
+    coverage_vector: Tensor | None = None,
+) -> Tensor:
+    """`laconic.papers.pointer_generator.attention_scores`; the sum over A is a product with v."""
+    z = keys.unsqueeze(1) + queries.unsqueeze(2)  # (B, Q, S, A)
+    if coverage is not None and coverage_vector is not None:
+        z = z + coverage_vector * coverage.unsqueeze(-1)
+    return torch.matmul(torch.tanh(z), score_vector)
+
+
+def distracted_scores(
+    keys: Tensor,
+    queries: Tensor,
+    score_vector: Tensor,
+    history: Tensor | None = None,
+    history_vector: Tensor | None = None,
+) -> Tensor:
+    """`laconic.papers.distraction.attention_scores`: ``v . tanh(W s' + U h - b A)``."""
+    z = keys.unsqueeze(1) + queries.unsqueeze(2)
+    if history is not None and history_vector is not None:
+        z = z - history_vector * history.to(z.dtype).unsqueeze(-1)
+    return torch.matmul(torch.tanh(z), score_vector)
+
+
+def first_positions(ids: Tensor, size: int) -> Tensor:
+    """Where each id occurs first in its row: (B, S) -> (B, S)."""
+    return (ids.unsqueeze(2) == ids.unsqueeze(1)).long().argmax(dim=-1)
+
+
+def final_distribution(
+    vocabulary_logits: Tensor,
+    gate: Tensor,
+    copy_probs: Tensor,
+    source_ids: Tensor,
+    extended_vocab_size: int,
+    first: Tensor | None = None,
+) -> Tensor:
+    """`laconic.papers.pointer_generator.final_distribution`: (B, Q, V), (B, Q), (B, Q, S), (B, Q, S) -> (B, Q, X).
+
+    All words get log p_gen + log P_vocab(w); then the words of the source, and only they, get their copy probability
+    added. The copy probabilities of a repeated word meet at its first position, ``first``, and are read from there by
+    all its positions, so that the scatter writes equal values where it writes twice.
+    """
+    assert first is not None
+    log_gen, log_copy = logsigmoid(gate).unsqueeze(-1), logsigmoid(-gate).unsqueeze(-1)
+    generated = torch.log_softmax(vocabulary_logits, dim=-1) + log_gen
+    outside = extended_vocab_size - vocabulary_logits.shape[-1]
+    none = torch.full((*gate.shape, outside), float("-inf"), dtype=gate.dtype)
+    log_probs = torch.cat([generated, none], dim=-1)
+    summed = torch.zeros_like(copy_probs).scatter_add(-1, first, copy_probs).gather(-1, first)
+    both = torch.logaddexp(log_probs.gather(-1, source_ids), log_copy + summed.log())
+    return log_probs.scatter(-1, source_ids, both)
+
+
+@torch.library.custom_op("laconic::recurrence", mutates_args=())
+def _recurrence(inputs: Tensor, mask: Tensor, weights: list[Tensor], cell: str) -> tuple[Tensor, Tensor, Tensor]:
+    """One layer over the real tokens, one operation of a graph. ``weights`` hold each direction's input weights,
+    state weights and two biases; ``cell`` is ``lstm``, ``gru`` (torch's) or ``paper_gru`` (reset before U)."""
+    outputs, hidden, cells = [], [], []
+    for number in range(len(weights) // 4):
+        own = weights[4 * number : 4 * number + 4]
+        state = _zeros(inputs, own[1].shape[1])
+        memory = _zeros(inputs, own[1].shape[1])
+        made: list[Tensor] = [state] * inputs.shape[1]
+        order = range(inputs.shape[1]) if number == 0 else reversed(range(inputs.shape[1]))
+        for t in order:
+            real = mask[:, t : t + 1]
+            after, after_memory = _cell(cell, inputs[:, t], state, memory, own)
+            state, memory = torch.where(real, after, state), torch.where(real, after_memory, memory)
+            made[t] = torch.where(real, state, 0.0)
+        outputs.append(torch.stack(made, dim=1))
+        hidden.append(state)
+        cells.append(memory)
+    return torch.cat(outputs, dim=-1), torch.stack(hidden), torch.stack(cells)
+
+
+def _zeros(inputs: Tensor, width: int) -> Tensor:
+    return inputs.new_zeros(inputs.shape[0], width)
+
+
+def _cell(cell: str, inputs: Tensor, state: Tensor, memory: Tensor, weights: list[Tensor]) -> tuple[Tensor, Tensor]:
+    if cell == "lstm":
+        return torch.lstm_cell(inputs, [state, memory], *weights)
+    if cell == "gru":
+        return torch.gru_cell(inputs, state, *weights), memory
+    width = state.shape[1]
+    given = torch.nn.functional.linear(inputs, weights[0], weights[2])
+    r, z = torch.sigmoid(given[:, : 2 * width] + state @ weights[1][: 2 * width].t()).chunk(2, dim=-1)
+    candidate = torch.tanh(given[:, 2 * width :] + (r * state) @ weights[1][2 * width :].t())
+    return torch.lerp(candidate, state, z), memory
+
+
+def recurrence(inputs: Tensor, mask: Tensor, weights: list[Tensor], cell: str) -> tuple[Tensor, tuple[Tensor, ...]]:
+    """(B, S, I) under a (B, S) mask -> outputs (B, S, D), zero at padding, and final states (dirs, B, H)."""
+    outputs, hidden, cells = torch.ops.laconic.recurrence(inputs, mask, weights, cell)
+    return outputs, (hidden, cells) if cell == "lstm" else (hidden,)

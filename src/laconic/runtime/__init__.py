@@ -1,0 +1,1 @@
+"""Exported models without a training framework: onnxruntime, NumPy and tokenizers alone."""

@@ -1,0 +1,155 @@
+"""An exported folder: a model folder with graphs beside its weights, and ``export.json``, which says what they are.
+
+```
+export.json            format, who wrote it, the decoder's state, SHA-256 digests of the other files
+encoder.onnx           what the model makes of a document
+step.onnx              one step of its decoder
+model.safetensors      the weights of both
+```
+
+and of the model folder the tokenizer, casing, configuration, search settings, calibration and README. Nothing in it is
+executed, and nothing outside of it is read.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import ConfigDict, Field
+
+from laconic.config.base import ConfigBase, validate
+from laconic.config.names import refuse_code
+from laconic.config.schema import SearchConfig, TextConfig
+from laconic.errors import LaconicError, ModelError
+from laconic.metrics.confidence import Calibration
+from laconic.runtime.manifest import MANIFEST
+from laconic.runtime.model import GraphModel, Layout
+from laconic.runtime.sessions import open_sessions
+from laconic.text.base import Tokenizer, read_json
+
+ENCODER, STEP = "encoder.onnx", "step.onnx"
+FORMAT = 1
+
+
+class Exported(ConfigBase):
+    """``export.json``. ``uncounted`` are the ids that a summary's likelihood leaves out, ``outside_counts`` whether it
+    counts words outside the vocabulary."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    format: int
+    laconic: str = ""
+    quantized: bool = False
+    family: str = ""
+    copies: bool = False
+    parameters: int = 0
+    vocab_size: int = Field(ge=1)
+    start_id: int
+    max_source_tokens: int | None = None
+    max_target_tokens: int | None = None
+    uncounted: tuple[int, ...] = ()
+    outside_counts: bool = True
+    switches: dict[str, Any] = Field(default_factory=dict)
+    layout: Layout
+    sha256: dict[str, str]
+
+
+class _Described(ConfigBase):
+    """What is read of ``config.json``."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    name: str = ""
+    text: TextConfig
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedExport:
+    """An exported folder, opened."""
+
+    model: GraphModel
+    tokenizer: Tokenizer
+    text: TextConfig
+    search: SearchConfig
+    name: str
+    about: Exported
+    calibration: Calibration | None
+
+
+def open_export(folder: Path, threads: int = 1) -> OpenedExport:
+    """Open an exported folder.
+
+    Raises:
+        ModelError: a file is missing, damaged or of another version, or the graphs cannot run here.
+    """
+    about = _manifest(folder)
+    _check_sums(folder, about.sha256)
+    try:
+        refuse_code(read_json(folder / "config.json"), folder / "config.json")
+        described = validate(_Described, read_json(folder / "config.json"), where="config.json")
+        settings = read_json(folder / "generation_config.json")
+        refuse_code(settings, folder / "generation_config.json")
+        search = validate(SearchConfig, settings, where="search")
+        tokenizer = Tokenizer.load(folder)
+        calibration = Calibration.load(folder)
+    except ModelError:
+        raise
+    except LaconicError as error:
+        raise ModelError(f"{folder} cannot be opened: {error}") from None
+    if tokenizer.vocab_size > about.vocab_size:
+        raise ModelError(f"The tokenizer in {folder} is not that of its graphs; export the model again.")
+    encoder, step = open_sessions(folder, (ENCODER, STEP), threads)
+    model = GraphModel(
+        encoder,
+        step,
+        about.layout,
+        vocab_size=about.vocab_size,
+        max_source_tokens=about.max_source_tokens,
+        max_target_tokens=about.max_target_tokens,
+        switches=about.switches,
+    )
+    return OpenedExport(model, tokenizer, described.text, search, described.name or folder.name, about, calibration)
+
+
+def _manifest(folder: Path) -> Exported:
+    path = folder / MANIFEST
+    found = read_json(path)
+    version = found.get("format")
+    if version != FORMAT:
+        raise ModelError(
+            f"{path} is of export format {str(version)[:20]}; this laconic opens {FORMAT}: export the model again."
+        )
+    try:
+        return validate(Exported, found, where=MANIFEST)
+    except LaconicError as error:
+        raise ModelError(f"{path} is damaged ({error}); export the model again.") from None
+
+
+def _check_sums(folder: Path, expected: dict[str, str]) -> None:
+    lacking = {ENCODER, STEP, "model.safetensors", "tokenizer.json", "config.json"} - set(expected)
+    if lacking:
+        raise ModelError(f"{folder / MANIFEST} has no digest of {min(lacking)}; export the model again.")
+    for name, digest in expected.items():
+        path = folder / name
+        if Path(name).name != name or not path.is_file():
+            raise ModelError(f"{folder} has no {name}; the folder is incomplete: copy it again.")
+        if digest_of(path) != digest:
+            raise ModelError(f"{path} is not the file that was exported (its SHA-256 is another); copy it again.")
+
+
+def digest_of(path: Path) -> str:
+    """The SHA-256 digest of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def write_manifest(folder: Path, about: dict[str, Any], names: Iterable[str]) -> None:
+    """Write ``export.json`` over the files ``names``, which are there."""
+    sums = {name: digest_of(folder / name) for name in sorted(names)}
+    values = {"format": FORMAT, **about, "sha256": sums}
+    (folder / MANIFEST).write_text(json.dumps(values, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -1,0 +1,168 @@
+"""An exported model as search sees it: what `laconic.decoding` says a model offers, of graphs and NumPy arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from laconic.config.base import ConfigBase
+from laconic.errors import ConfigError, DataError
+from laconic.runtime.sessions import Session
+from laconic.types import Batch, Memory, Shared, StepOutput
+
+
+class Layout(ConfigBase):
+    """The decoder's state in an exported folder: names of its tensors, one a row and one a document. ``next`` are those
+    that a step changes, ``outputs`` what else it gives."""
+
+    rows: tuple[str, ...]
+    shared: tuple[str, ...]
+    next: tuple[str, ...]
+    outputs: tuple[str, ...]
+    same_scores: bool = True  # are the scores the log-probabilities?
+    past: tuple[str, ...] = ()  # those whose second axis is the steps made
+    first_id: int | None = None  # what the decoder reads first, whatever it is given
+    forced_id: int | None = None  # what every summary begins with
+
+
+@dataclass(slots=True)
+class GraphMemory(Memory):
+    """What the encoder left: the state before the first step, and the words outside the vocabulary."""
+
+    state: dict[str, np.ndarray] = field(default_factory=dict)
+    outside: np.ndarray = field(default_factory=lambda: np.zeros(0, np.float32))
+
+
+class GraphModel:
+    """``encode``, ``start`` and ``step`` over two sessions.
+
+    Details that nobody wants are not asked for: see `plain`.
+    """
+
+    def __init__(
+        self,
+        encoder: Session,
+        step: Session,
+        layout: Layout,
+        *,
+        vocab_size: int,
+        max_source_tokens: int | None = None,
+        max_target_tokens: int | None = None,
+        switches: Mapping[str, Any] | None = None,
+    ) -> None:
+        self._encoder, self._step, self.layout, self.vocab_size = encoder, step, layout, vocab_size
+        self.max_source_tokens, self.max_target_tokens = max_source_tokens, max_target_tokens
+        self._switches = dict(switches or {})
+        self._outputs = [*layout.outputs, *(f"next.{name}" for name in layout.next)]
+
+    def encode(self, batch: Batch) -> GraphMemory:
+        """Read the source.
+
+        Raises:
+            DataError: the source is longer than the model reads.
+        """
+        self._check_length("source", batch.source_ids.shape[1], "text.max_source_tokens")
+        outside = np.zeros(batch.extended_vocab_size - self.vocab_size, np.float32)
+        given = {
+            "source_ids": batch.source_ids,
+            "extended_ids": batch.source_extended_ids,
+            "mask": batch.source_mask,
+            "outside": outside,
+        }
+        state = self._encoder.run(given)
+        memory = GraphMemory(
+            states=batch.source_mask,
+            mask=batch.source_mask,
+            extended_ids=batch.source_extended_ids,
+            extended_vocab_size=batch.extended_vocab_size,
+        )
+        memory.state, memory.outside = state, outside
+        return memory
+
+    def start(self, memory: GraphMemory, kind: str = "state") -> dict[str, Any]:
+        """The state before the first step. Of kind ``taught`` it is that of training, where decoding has another."""
+        shared = {name: memory.state[f"state.{name}"] for name in self.layout.shared}
+        first = {f"state.{name}": memory.state[f"state.{name}"] for name in self.layout.rows}
+        rows = {name: memory.state.get(f"{kind}.{name}", first[f"state.{name}"]) for name in self.layout.rows}
+        return {"rows": rows, "documents": Shared(shared), "outside": _Fixed(memory.outside), "steps": 0}
+
+    def step(self, last_ids: np.ndarray, state: dict[str, Any]) -> tuple[StepOutput, dict[str, Any]]:
+        """One step for N rows.
+
+        Raises:
+            DataError: the summary grows longer than the model can write.
+        """
+        layout, steps = self.layout, state["steps"]
+        self._check_length("summary", steps + 1, "search.max_length")
+        if steps == 0 and layout.first_id is not None:
+            last_ids = np.full_like(last_ids, layout.first_id)
+        held = state["rows"] | state["documents"].tree
+        given = {"last_ids": last_ids, "outside": state["outside"].value}
+        given |= {f"state.{name}": value for name, value in held.items()}
+        found = self._step.run(given, self._outputs)
+        rows = state["rows"] | {name: found[f"next.{name}"] for name in layout.next}
+        output = self._output(found)
+        if steps == 0 and layout.forced_id is not None:
+            output.scores = np.full_like(output.log_probs, -np.inf)
+            output.scores[:, layout.forced_id] = 0.0
+        return output, {**state, "rows": rows, "steps": steps + 1}
+
+    def _output(self, found: Mapping[str, np.ndarray]) -> StepOutput:
+        log_probs = found["log_probs"]
+        return StepOutput(
+            scores=log_probs if self.layout.same_scores else found["scores"],
+            log_probs=log_probs,
+            attention=found.get("attention"),
+            context=found.get("context"),
+            state=found.get("state"),
+            details={name[8:]: value for name, value in found.items() if name.startswith("details.")},
+            attention_scores=found.get("attention_scores"),
+        )
+
+    def read_figures(self, memory: GraphMemory) -> list[dict[str, int]]:
+        """Empty: chunks are read by torch models only."""
+        return []
+
+    def chunk_tokens(self, memory: GraphMemory) -> list[np.ndarray]:
+        """Empty, as `read_figures`."""
+        return []
+
+    def switches(self) -> dict[str, Any]:
+        """The values that the graphs were made with."""
+        return dict(self._switches)
+
+    def switch(self, options: Mapping[str, Any]) -> None:
+        """Graphs cannot be switched; to what they are they can.
+
+        Raises:
+            ConfigError: another value.
+        """
+        for name, value in options.items():
+            if name not in self._switches or self._switches[name] != value:
+                raise ConfigError(
+                    f"An exported model keeps the switches that it was exported with: {name} is "
+                    f"{self._switches.get(name, 'not one of them')}; export it again with another value."
+                )
+
+    def _check_length(self, what: str, length: int, setting: str) -> None:
+        limit = self.max_source_tokens if what == "source" else self.max_target_tokens
+        if limit is not None and length > limit:
+            raise DataError(
+                f"A {what} of {length} tokens is longer than the {limit} of this model: set {setting} lower."
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class _Fixed:
+    """Something in a state that belongs to the search as a whole."""
+
+    value: Any
+
+    def select(self, index: Any) -> _Fixed:
+        return self
+
+    def select_documents(self, document_index: Any, beams: int) -> _Fixed:
+        return self

@@ -1,0 +1,83 @@
+"""Sessions of onnxruntime over the graphs of a model, with the weights handed over by name.
+
+One thread and no spinning unless asked: a small model's step is shorter than waking a second thread, and a process that
+waits for work shall not use a core. The weights of both graphs are the same arrays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from laconic.errors import ModelError
+from laconic.runtime import onnx_file
+from laconic.runtime.weights import read_weights
+
+
+class Session:
+    """One graph, ready to run."""
+
+    def __init__(self, session: Any, weights: Any) -> None:
+        self._session, self._weights = session, weights  # the session reads them where they are
+        self.inputs = [each.name for each in session.get_inputs()]
+        self.outputs = [each.name for each in session.get_outputs()]
+
+    def run(self, values: Mapping[str, np.ndarray], outputs: Sequence[str] | None = None) -> dict[str, np.ndarray]:
+        """The outputs by name, all of them if none are named; ``values`` may hold more than the graph's inputs."""
+        wanted = list(outputs or self.outputs)
+        found = self._session.run(wanted, {name: values[name] for name in self.inputs})
+        return dict(zip(wanted, found, strict=True))
+
+
+def open_sessions(folder: Path, names: Sequence[str], threads: int = 1) -> list[Session]:
+    """The graphs ``names`` of a folder.
+
+    Raises:
+        ModelError: a file is missing or damaged, names numbers elsewhere, or onnxruntime cannot run the graph here.
+    """
+    import onnxruntime
+
+    contents = {name: _content(folder / name) for name in names}
+    ports = {name: onnx_file.check(content, folder / name) for name, content in contents.items()}
+    values = _weights(onnxruntime, folder, {port.name: port for found in ports.values() for port in found})
+    sessions = []
+    for name, content in contents.items():
+        options = _options(onnxruntime, threads)
+        own = [port.name for port in ports[name]]
+        options.add_external_initializers(own, [values[each] for each in own])
+        try:
+            session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+        except Exception as error:  # onnxruntime's errors have no common base
+            reason = str(error).strip().splitlines()[0][:200] if str(error).strip() else type(error).__name__
+            raise ModelError(f"{folder / name} cannot be run here ({reason.rstrip('.')}).") from error
+        sessions.append(Session(session, values))
+    return sessions
+
+
+def _weights(onnxruntime: Any, folder: Path, ports: Mapping[str, onnx_file.Port]) -> dict[str, Any]:
+    """The weights that the graphs want, as onnxruntime takes them."""
+    arrays = read_weights(folder / "model.safetensors", ports)
+    for name, port in ports.items():
+        if arrays[name].shape != port.shape or arrays[name].dtype.name != port.type:
+            raise ModelError(f"The graphs in {folder} do not fit its weights ({name}); export the model again.")
+    return {name: onnxruntime.OrtValue.ortvalue_from_numpy(array) for name, array in arrays.items()}
+
+
+def _content(path: Path) -> bytes:
+    if not path.is_file():
+        raise ModelError(f"{path.parent} has no {path.name}; the folder is incomplete: copy it again.")
+    return path.read_bytes()
+
+
+def _options(onnxruntime: Any, threads: int) -> Any:
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.inter_op_num_threads = 1
+    options.execution_mode = onnxruntime.ExecutionMode.ORT_SEQUENTIAL
+    options.log_severity_level = 4  # what goes wrong is raised
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    options.enable_cpu_mem_arena = False
+    return options

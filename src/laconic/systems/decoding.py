@@ -1,0 +1,259 @@
+"""What a decoding system is, of whatever its model is made: tokenize, decode, say where the words came from.
+
+`laconic.systems.neural` runs torch models, `laconic.systems.exported` graphs; what differs is below the line of
+abstract methods. Nothing here needs a tensor library.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, ClassVar
+
+import numpy as np
+
+from laconic.config.base import validate
+from laconic.config.loading import merge
+from laconic.config.schema import SearchConfig, TextConfig
+from laconic.data.dataset import EncodedDataset, Example, encode_documents
+from laconic.data.padding import ArrayCollator
+from laconic.errors import ConfigError
+from laconic.explain.provenance import build_summary
+from laconic.metrics.confidence import Calibration, facts_of
+from laconic.metrics.consensus import by_consensus
+from laconic.search.decode import decode
+from laconic.search.scorers import with_word_blocking
+from laconic.systems.extractive import OnText, Progress
+from laconic.systems.streaming import Watched, Writer
+from laconic.text.base import Tokenizer
+from laconic.types import Hypothesis, Record, Summary, TokenizedText
+
+WRITES = "A trained model: writes a line of its own, word by word."
+WRITES_AND_COPIES = "A trained model: writes a line of its own, word by word, and can copy words from the text."
+
+
+class DecodingSystem:
+    """Settings, decoding and explanation.
+
+    Args:
+        model: what `laconic.search.decode.decode` drives; its ``max_source_tokens`` and ``max_target_tokens`` are the
+            most that it can read and write, none for any.
+        tokenizer: the model's.
+        text: limits of documents and summaries.
+        search: the decoding defaults.
+        name: of the model.
+        start_id: what the decoder reads first.
+        calibration: how confident it may be, where that has been found out.
+    """
+
+    collator: ClassVar[type[ArrayCollator]] = ArrayCollator
+
+    def __init__(
+        self,
+        model: Any,
+        tokenizer: Tokenizer,
+        *,
+        text: TextConfig,
+        search: SearchConfig,
+        name: str,
+        start_id: int,
+        calibration: Calibration | None = None,
+    ) -> None:
+        self._decoded_by, self.tokenizer, self.search, self.name = model, tokenizer, search, name
+        self.text = within(text, model.max_source_tokens)
+        self.start_id, self.calibration = start_id, calibration
+        self._collator = self.collator(tokenizer)
+
+    # ---------------------------------------------------------------------------------- what differs
+
+    @abstractmethod
+    def _log_likelihoods(self, batch: Any) -> list[float]:
+        """log P(summary | document) of each pair of a batch."""
+
+    @abstractmethod
+    def about(self) -> dict[str, Any]:
+        """What kind of model this is, for those who choose one: family, whether it copies, its size and limits."""
+
+    @abstractmethod
+    def to(self, device: Any) -> None:
+        """Move the model.
+
+        Raises:
+            ConfigError: there is no such device.
+        """
+
+    def _batch(self, examples: Sequence[Example]) -> Any:
+        return self._collator(examples)
+
+    def _pairs(self, examples: Sequence[Example]) -> Any:
+        """A batch of examples that all have a summary."""
+        return self._collator(examples)
+
+    def _written(self, examples: Sequence[Example], best: Sequence[Hypothesis]) -> list[Example]:
+        """The examples with what was written as their summaries."""
+        return [
+            replace(example, target_extended_ids=np.array([*hypothesis.ids, self.tokenizer.eos_id], dtype=np.int32))
+            for example, hypothesis in zip(examples, best, strict=True)
+        ]
+
+    def _add_opponent(self, examples: Sequence[Example], best: Sequence[Hypothesis]) -> None:
+        """Say more of the hypotheses that are explained, where the model can."""
+
+    # ----------------------------------------------------------------------------------- what is common
+
+    def set_defaults(self, overrides: Mapping[str, Any]) -> None:
+        """Change the decoding that is used when nothing else is asked for."""
+        self.search = self.options(overrides)
+
+    def options(self, overrides: Mapping[str, Any]) -> SearchConfig:
+        """The decoding defaults changed by ``overrides``.
+
+        A beam grows to hold ``num_return``, and the least length follows a smaller ``max_length``, unless
+        they are given too.
+
+        Raises:
+            ConfigError: an unknown key, a value that does not fit, or a summary longer than the model can write.
+        """
+        if not overrides:
+            return self.search
+        values = merge(self.search.model_dump(), overrides, revive=True)
+        if "beam_size" not in overrides:
+            values["beam_size"] = max(values["beam_size"], _number(overrides.get("num_return")))
+        elif "num_return" not in overrides:
+            values["num_return"] = min(values["num_return"], _number(overrides["beam_size"]) or 1)
+        if "min_length" not in overrides and (longest := _number(overrides.get("max_length"))):
+            values["min_length"] = min(values["min_length"], longest)
+        config = validate(SearchConfig, values, where="search")
+        limit = self._decoded_by.max_target_tokens
+        if limit is not None and config.num_steps > limit:
+            most = limit - config.num_steps + config.max_length
+            raise ConfigError(
+                f"search.max_length {config.max_length} is more than the {most} tokens this model can write."
+            )
+        return config
+
+    def describe(self, options: SearchConfig) -> dict[str, Any]:
+        """The settings that differ from the schema's defaults, and always beam and lengths."""
+        always = ("beam_size", "min_length", "max_length")
+        values, usual = options.model_dump(mode="json"), SearchConfig().model_dump(mode="json")
+        return {key: value for key, value in values.items() if key in always or value != usual[key]}
+
+    def summarize_batch(
+        self,
+        records: Sequence[Record],
+        *,
+        explain: bool,
+        options: SearchConfig,
+        on_step: Callable[[], object] | None = None,
+        on_text: OnText | None = None,
+    ) -> list[Summary]:
+        """Decode the documents together.
+
+        ``on_step()`` is called before each step; what it raises ends the work. ``on_text(i, text)`` is given the
+        summary of document i so far, each time it has grown (greedy decoding only).
+
+        Raises:
+            DataError: a document without any token.
+            ConfigError: ``on_text`` with a beam, whose best summary is not known before its end.
+        """
+        if on_text and options.beam_size > 1:
+            raise ConfigError("A summary can be given word by word with beam_size 1 only.")
+        labels = [record.id or record.origin for record in records]
+        examples, encodings = encode_documents(records, self.tokenizer, self.text, labels)
+        batch = self._batch(examples)
+        tokenizer = self.tokenizer
+        # replaced in `build_summary`, which knows the source's own strings, also outside the vocabulary
+        every = {"num_return": options.beam_size} if options.choose == "mbr" else {}
+        config = with_word_blocking(options.model_copy(update={"replace_unk": False, **every}), tokenizer)
+        model: Any = self._decoded_by
+        if on_step or on_text:
+            writers = [
+                Writer(record, encoding, example.oov_words, tokenizer, options)
+                for record, example, encoding in zip(records, examples, encodings, strict=True)
+            ]
+            model = Watched(model, on_step, on_text, writers if on_text else [])
+        found = decode(
+            model,
+            batch,
+            config,
+            unk_id=tokenizer.unk_id,
+            bos_id=self.start_id,
+            eos_id=tokenizer.eos_id,
+            pad_id=tokenizer.pad_id,
+        )
+        builders = [
+            partial(
+                build_summary,
+                document=record,
+                source_encoding=encoding,
+                tokenizer=tokenizer,
+                oov_words=example.oov_words,
+                model_name=self.name,
+                search=options,
+            )
+            for record, encoding, example in zip(records, encodings, examples, strict=True)
+        ]
+        if options.choose == "mbr":
+            pairs = zip(builders, found, strict=True)
+            found = [_by_consensus(build, hypotheses)[: options.num_return] for build, hypotheses in pairs]
+        if explain:
+            self._add_opponent(examples, [hypotheses[0] for hypotheses in found])
+        results = []
+        for build, example, encoding, hypotheses in zip(builders, examples, encodings, found, strict=True):
+            made = [build(hypothesis, explain=explain) for hypothesis in hypotheses]
+            best = self._judged(made[0], hypotheses[0], example, encoding)
+            results.append(replace(best, alternatives=tuple(made[1:])))
+        return results
+
+    @property
+    def unk_text(self) -> str | None:
+        """The token for words outside the vocabulary."""
+        return self.tokenizer.token(self.tokenizer.unk_id)
+
+    def _judged(self, summary: Summary, hypothesis: Hypothesis, example: Example, encoding: TokenizedText) -> Summary:
+        """The summary with its confidence and with what is strange about its document."""
+        if self.calibration is None:
+            return summary
+        facts = facts_of(
+            hypothesis,
+            example.source_extended_ids.tolist(),
+            encoding,
+            unk_id=self.tokenizer.unk_id,
+            reserved=len(self.tokenizer.special_ids),
+        )
+        confidence, unlike = self.calibration.confidence(facts), self.calibration.ranges.unlike(facts)
+        return replace(summary, confidence=confidence, unlike=unlike, facts=facts)
+
+    def score(self, records: Sequence[Record], batch_size: int, progress: Progress | None) -> list[float]:
+        """Teacher-forced log-probabilities, batched by length, in the given order."""
+        data = EncodedDataset.build(records, self.tokenizer, self.text)
+        lengths = data.source_lengths
+        order = sorted(range(len(data)), key=lambda index: -lengths[index])
+        scores = [0.0] * len(data)
+        for start in range(0, len(order), batch_size):
+            chosen = order[start : start + batch_size]
+            sums = self._log_likelihoods(self._pairs([data[index] for index in chosen]))
+            for index, value in zip(chosen, sums, strict=True):
+                scores[index] = value
+            if progress:
+                progress(len(chosen))
+        return scores
+
+
+def _by_consensus(build: Callable[..., Summary], hypotheses: Sequence[Hypothesis]) -> list[Hypothesis]:
+    """The hypotheses, the one first whose text has most in common with the others'."""
+    texts = [build(hypothesis, explain=False).text for hypothesis in hypotheses]
+    return [hypotheses[place] for place in by_consensus(texts, [hypothesis.score for hypothesis in hypotheses])]
+
+
+def within(text: TextConfig, limit: int | None) -> TextConfig:
+    """The limits of texts, no wider than what the model reads."""
+    if limit is None or text.max_source_tokens <= limit:
+        return text
+    return text.model_copy(update={"max_source_tokens": limit})
+
+
+def _number(value: Any) -> int:
+    return value if isinstance(value, int) else 0

@@ -1,0 +1,115 @@
+"""An exported model behind the interface of `Summarizer`: no torch, no transformers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from laconic.data.dataset import Example
+from laconic.errors import ConfigError
+from laconic.runtime.folder import OpenedExport, open_export
+from laconic.systems.decoding import WRITES, WRITES_AND_COPIES, DecodingSystem
+from laconic.types import Hypothesis, StepOutput
+
+
+class ExportedSystem(DecodingSystem):
+    """Graphs ready to decode."""
+
+    def __init__(self, opened: OpenedExport) -> None:
+        self.opened, self.model = opened, opened.model
+        super().__init__(
+            opened.model,
+            opened.tokenizer,
+            text=opened.text,
+            search=opened.search,
+            name=opened.name,
+            start_id=opened.about.start_id,
+            calibration=opened.calibration,
+        )
+
+    @classmethod
+    def from_pretrained(cls, folder: str | Path, device: Any = "cpu") -> ExportedSystem:
+        """Open an exported folder.
+
+        Raises:
+            ModelError: damaged, of another version, or not to be run here.
+            ConfigError: a device other than the CPU.
+        """
+        _check_device(device)
+        return cls(open_export(Path(folder)))
+
+    def _log_likelihoods(self, batch: Any) -> list[float]:
+        about, rows = self.opened.about, np.arange(len(batch.target_ids))
+        total = np.zeros(len(rows))
+        for output, gold, real in self._forced(batch, "taught"):
+            counted = real & ~np.isin(gold, about.uncounted)
+            if not about.outside_counts:
+                counted &= gold < about.vocab_size
+            known = gold if about.copies else np.where(gold >= about.vocab_size, self.tokenizer.unk_id, gold)
+            total += np.where(counted, output.log_probs[rows, known].astype(np.float64), 0.0)
+        return total.tolist()
+
+    def _forced(self, batch: Any, kind: str = "state") -> Iterator[tuple[StepOutput, np.ndarray, np.ndarray]]:
+        """Each step of a teacher-forced pass, its gold words (B,), and which of them are real."""
+        state = self.model.start(self.model.encode(batch), kind)
+        for inputs, gold, real in zip(batch.target_input_ids.T, batch.target_ids.T, batch.target_mask.T, strict=True):
+            output, state = self.model.step(np.ascontiguousarray(inputs), state)
+            yield output, gold, real
+
+    def _add_opponent(self, examples: Sequence[Example], best: Sequence[Hypothesis]) -> None:
+        """``opponent_log_prob`` (T,), log P_o of each token written: what the score has beside log P_c, over lambda."""
+        switches = self.model.switches()
+        weight = 1.0 if switches.get("decode_score") == "po" else switches.get("lambda_decode", 0.0)
+        if not weight or not all("opponent_attention" in hypothesis.details for hypothesis in best):
+            return
+        batch, rows, found = self._pairs(self._written(examples, best)), np.arange(len(best)), []
+        for output, gold, _ in self._forced(batch):
+            scores = output.scores[rows, gold].astype(np.float64)
+            own = 0.0 if switches.get("decode_score") == "po" else output.log_probs[rows, gold]
+            found.append((scores - own) / weight)
+        for row, hypothesis in zip(np.stack(found, axis=1), best, strict=True):
+            hypothesis.details["opponent_log_prob"] = row[: len(hypothesis.details["opponent_attention"])]
+
+    def about(self) -> dict[str, Any]:
+        """As `laconic.systems.neural.NeuralSystem.about`."""
+        about = self.opened.about
+        return {
+            "family": about.family,
+            "in_short": WRITES_AND_COPIES if about.copies else WRITES,
+            "copies": about.copies,
+            "parameters": about.parameters,
+            "max_source_tokens": self.text.max_source_tokens,
+            "max_summary_tokens": about.max_target_tokens,
+        }
+
+    def save_pretrained(self, folder: str | Path) -> None:
+        """Not needed.
+
+        Raises:
+            ConfigError: always.
+        """
+        raise ConfigError("An exported folder is complete as it is: copy it.")
+
+    def push_to_hub(self, repo_id: str, **options: Any) -> str:
+        """Not of graphs.
+
+        Raises:
+            ConfigError: always.
+        """
+        raise ConfigError("An exported folder is not uploaded from here: upload the model folder it was made from.")
+
+    def to(self, device: Any) -> None:
+        """Stay on the CPU.
+
+        Raises:
+            ConfigError: another device.
+        """
+        _check_device(device)
+
+
+def _check_device(device: Any) -> None:
+    if str(device) not in ("cpu", "auto"):
+        raise ConfigError(f"An exported model runs on the cpu, not on '{device}'.")

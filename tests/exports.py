@@ -1,0 +1,129 @@
+"""Models of every family for tests of exported folders: untrained, with large weights, so that choices differ."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from laconic.config.names import MODELS, build
+from laconic.config.schema import RunConfig, SearchConfig, TextConfig, TrainingConfig
+from laconic.models.folder import save_model_folder
+from laconic.text.tokenizer import WordTokenizer
+from tiny_models import DOCUMENTS
+
+SIZES = {"embedding_size": 8, "encoder_hidden": 7, "hidden_size": 6}
+SMALL = {
+    "type": "transformer",
+    "encoder_layers": 2,
+    "decoder_layers": 2,
+    "hidden_size": 12,
+    "num_heads": 3,
+    "feed_forward_size": 16,
+    "max_positions": 64,
+    "dropout": 0.0,
+}
+BART = {
+    "model_type": "bart",
+    "d_model": 12,
+    "encoder_layers": 2,
+    "decoder_layers": 2,
+    "encoder_attention_heads": 3,
+    "decoder_attention_heads": 3,
+    "encoder_ffn_dim": 16,
+    "decoder_ffn_dim": 16,
+    "max_position_embeddings": 64,
+    "dropout": 0.0,
+    "init_std": 0.8,
+    "bos_token_id": 2,
+    "pad_token_id": 0,
+    "eos_token_id": 3,
+    "decoder_start_token_id": 3,
+    "forced_eos_token_id": None,
+}
+WRITER = {"type": "seq2seq", **SIZES}
+DISTRACTION = {
+    "type": "distraction",
+    "embedding_size": 8,
+    "hidden_size": 6,
+    "init": "torch",
+    "attention": {"type": "distraction", "size": 5},
+}
+RELEASE = {"type": "correlational", "preset": "release", "prob_floor": None}
+
+CASES: dict[str, dict[str, Any]] = {
+    # headline writer
+    "writer-lstm": WRITER | {"bidirectional": False, "attention": None, "head": {"type": "vocabulary"}},
+    "writer-gru": WRITER | {"cell": "gru", "bidirectional": False, "attention": None, "head": {"type": "vocabulary"}},
+    "writer-bilstm": WRITER | {"attention": None, "head": {"type": "vocabulary"}, "context_feed": "init"},
+    "writer-attention": WRITER | {"attention": {"type": "additive"}, "head": {"type": "vocabulary"}},
+    "writer-pointer": WRITER | {"cell": "gru"},
+    "writer-coverage": WRITER | {"attention": {"type": "additive", "coverage": True, "coverage_init": "default"}},
+    "writer-see": WRITER
+    | {
+        "attention": {"type": "additive", "coverage": True, "coverage_init": "default"},
+        "state_for_attention": "ch",
+        "input_feeding": "linear",
+        "output_layers": 2,
+        "see_decode_parity": True,
+        "two_biases": False,
+        "unk_loss": "ignore",
+    },
+    "writer-before": WRITER | {"attention_timing": "before", "input_feeding": "concat", "first_context": "initial"},
+    # distraction
+    "distraction": DISTRACTION,
+    "distraction-paper": DISTRACTION | {"gru": "paper", "bias": False},
+    "distraction-one-level": DISTRACTION
+    | {"decoder": "one-level", "bidirectional": False, "attention": {"type": "additive", "size": 5}},
+    "distraction-pointer": DISTRACTION | {"head": {"type": "pointer"}},
+    # contrastive
+    "transformer": SMALL,
+    "transformer-pointer": SMALL | {"norm": "pre", "head": {"type": "pointer"}, "attention_head": 1},
+    "transformer-bos": SMALL | {"start_with_end": False, "share_embeddings": False},
+    **{
+        f"contrastive-{kind}": SMALL | {"opponent": {"type": kind, "layer": 1, "head": 2}}
+        for kind in ("max", "topk", "dynamic", "one_minus", "inverse", "none")
+    },
+    "contrastive-average": SMALL
+    | {"opponent": {"type": "max", "layer": 0, "head": "average", "out_proj": True, "ties": "first"}},
+    # CoCoNet on a Transformer
+    "attentional": SMALL | {"head": {"type": "attentional"}},
+    "attentional-heads": SMALL | {"head": {"type": "attentional", "context_heads": "per_head"}},
+    "guided": SMALL | {"head": {"type": "guided"}},
+    "correlational": SMALL | {"head": {"type": "correlational"}},
+    "correlational-semantic": SMALL | {"head": {"type": "correlational", "use_positional": False}},
+    "correlational-positional": SMALL | {"head": {"type": "correlational", "use_semantic": False}},
+    "correlational-cutoff": SMALL | {"head": {"type": "correlational", "clip_mode": "cutoff", "clip_distance": 3}},
+    "correlational-special": SMALL | {"head": {"type": "correlational", "exclude_special_from_copy": True}},
+    "correlational-release": SMALL | {"head": {**RELEASE}},
+    # on BART
+    "bart": {"type": "bart", "architecture": BART},
+    "bart-forced": {"type": "bart", "architecture": BART, "forced_bos_id": 5, "head": {"type": "pointer"}},
+    "bart-correlational": {"type": "bart", "architecture": BART, "head": {"type": "correlational"}},
+    "marian": {"type": "bart", "architecture": BART | {"model_type": "marian"}, "head": {"type": "attentional"}},
+    "pegasus-opponent": {
+        "type": "bart",
+        "architecture": BART | {"model_type": "pegasus"},
+        "opponent": {"type": "max", "layer": 1, "head": 0},
+    },
+}
+
+
+def save_case(path: Path, name: str, search: dict[str, Any] | None = None) -> Path:
+    """Save the model ``name`` of `CASES`; its vocabulary lacks Zebratown and Ellinghaus."""
+    torch.manual_seed(sorted(CASES).index(name))
+    tokenizer = WordTokenizer(WordTokenizer.Config(min_frequency=1))
+    tokenizer.train([text.replace("Zebratown", "").replace("Ellinghaus", "") for text in DOCUMENTS])
+    ids = {"pad_id": 0, "unk_id": 1, "bos_id": 2, "eos_id": 3}
+    model = build("model", MODELS, CASES[name], vocab_size=tokenizer.vocab_size, **ids).eval()
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.7 if parameter.dim() > 1 else 0.3)
+    run = RunConfig(
+        name=name,
+        model=CASES[name],
+        training=TrainingConfig(max_updates=1),
+        text=TextConfig(max_source_tokens=40, max_target_tokens=10),
+        search=SearchConfig(**(search or {"beam_size": 3, "max_length": 8, "min_length": 2})),
+    )
+    return save_model_folder(path, model=model, tokenizer=tokenizer, run=run)

@@ -1,0 +1,189 @@
+"""An exported folder writes what the model writes, word for word, and says the same of where the words came from."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from exports import CASES, save_case
+from laconic.errors import ConfigError, LaconicError, ModelError
+from laconic.runtime.folder import digest_of
+from laconic.summarizer import Summarizer
+from laconic.systems.exported import ExportedSystem
+from laconic.systems.neural import NeuralSystem
+from laconic.types import Record, Summary
+from tiny_models import DOCUMENTS
+
+FAST = [
+    "writer-gru",
+    "writer-see",
+    "distraction-paper",
+    "transformer-pointer",
+    "contrastive-dynamic",
+    "guided",
+    "correlational",
+    "bart-correlational",
+]
+TEXTS = [*DOCUMENTS, "cat", "Zebratown Ellinghaus Zebratown sat"]
+NEAR = 1e-4
+
+
+def exported(folder: Path, names: list[str]) -> dict[str, tuple[Path, Path]]:
+    """Each model's folder and its exported one, made in one process."""
+    pairs = {name: (save_case(folder / name, name), folder / f"{name}-exported") for name in names}
+    places = [str(place) for pair in pairs.values() for place in pair]
+    environment = os.environ | {"LACONIC_KERNELS": "graph"}
+    command = [sys.executable, "-m", "laconic.export.process", *places]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert not done.returncode, done.stderr[-3000:]
+    return pairs
+
+
+@pytest.fixture(scope="module")
+def fast(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Path, Path]]:
+    return exported(tmp_path_factory.mktemp("export"), FAST)
+
+
+def opened(pair: tuple[Path, Path]) -> tuple[Summarizer, Summarizer]:
+    return Summarizer(NeuralSystem.from_pretrained(pair[0], "cpu")), Summarizer.from_pretrained(pair[1])
+
+
+def assert_equal(ours: Summary, theirs: Summary) -> None:
+    assert ours.text == theirs.text
+    assert ours.score == pytest.approx(theirs.score, abs=NEAR)
+    for word, other in zip(ours.words, theirs.words, strict=True):
+        assert (word.text, word.copied, set(word.maps)) == (other.text, other.copied, set(other.maps))
+        assert word.figures == pytest.approx(other.figures, abs=NEAR)
+        for one, two in [(word.attention, other.attention), *((word.maps[k], other.maps[k]) for k in word.maps)]:
+            np.testing.assert_allclose(one, two, atol=NEAR)
+        assert word.copy_share == pytest.approx(other.copy_share, abs=NEAR)
+        assert word.probability == pytest.approx(other.probability, abs=NEAR)
+
+
+def check(pair: tuple[Path, Path]) -> None:
+    """Together and alone, with a beam and without, explained and scored."""
+    torch_model, graphs = opened(pair)
+    assert isinstance(graphs.system, ExportedSystem)
+    for options in ({}, {"beam_size": 1}, {"num_return": 3}, {"batch_size": 1}):
+        ours = torch_model.summarize(TEXTS, explain=True, **options)
+        for one, other in zip(ours, graphs.summarize(TEXTS, explain=True, **options), strict=True):
+            assert_equal(one, other)
+            for first, second in zip(one.alternatives, other.alternatives, strict=True):
+                assert_equal(first, second)
+    gold = [text[:30] for text in TEXTS]
+    np.testing.assert_allclose(torch_model.score(TEXTS, gold), graphs.score(TEXTS, gold), atol=NEAR)
+    ours, theirs = torch_model.system.about(), graphs.system.about()
+    assert ours == theirs
+
+
+@pytest.mark.parametrize("name", FAST)
+def test_equal_to_torch(name: str, fast: dict[str, tuple[Path, Path]]) -> None:
+    check(fast[name])
+
+
+@pytest.mark.slow
+def test_every_family_equal_to_torch(tmp_path: Path) -> None:
+    for pair in exported(tmp_path, list(CASES)).values():
+        check(pair)
+
+
+def test_no_torch_is_imported(fast: dict[str, tuple[Path, Path]]) -> None:
+    """From the command line, with what the extras of training bring out of reach."""
+    code = (
+        "import sys\n"
+        "class Refuse:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name.split('.')[0] in ('torch', 'transformers', 'accelerate', 'huggingface_hub'):\n"
+        "            raise ModuleNotFoundError(f'No module named {name}', name=name)\n"
+        "sys.meta_path.insert(0, Refuse())\n"
+        "from laconic.cli.main import main\n"
+        "sys.exit(main(sys.argv[1:]))\n"
+    )
+    command = [sys.executable, "-c", code, "summarize", str(fast["correlational"][1]), "-"]
+    done = subprocess.run(command, input=DOCUMENTS[0], capture_output=True, text=True, check=False)
+    expected = Summarizer.from_pretrained(fast["correlational"][1]).summarize(DOCUMENTS[0]).text
+    assert (done.returncode, done.stdout.strip()) == (0, expected), done.stderr
+
+
+def told(texts: list[str], _: int, text: str) -> None:
+    texts.append(text)
+
+
+def test_streams(fast: dict[str, tuple[Path, Path]]) -> None:
+    """Word by word, as torch's."""
+    ours, theirs = opened(fast["writer-see"])
+    found: list[list[str]] = [[], []]
+    for summarizer, texts in zip((ours, theirs), found, strict=True):
+        options = summarizer.system.options({"beam_size": 1})
+        summarizer.system.summarize_batch(
+            [Record(DOCUMENTS[2])], explain=False, options=options, on_text=partial(told, texts)
+        )
+    assert found[0] == found[1]
+    assert len(found[0]) > 1
+
+
+# ----------------------------------------------------------------------------------------- damage
+
+
+def changed(pair: tuple[Path, Path], target: Path, name: str, content: bytes | None) -> Path:
+    """A copy of the exported folder with another file, whose digest is right."""
+    target.mkdir()
+    for path in pair[1].iterdir():
+        (target / path.name).write_bytes(path.read_bytes())
+    if content is None:
+        (target / name).unlink()
+        return target
+    (target / name).write_bytes(content)
+    if name != "export.json":
+        manifest = json.loads((target / "export.json").read_text())
+        manifest["sha256"][name] = digest_of(target / name)
+        (target / "export.json").write_text(json.dumps(manifest))
+    return target
+
+
+def test_damage_is_one_sentence(fast: dict[str, tuple[Path, Path]], tmp_path: Path) -> None:
+    pair = fast["writer-gru"]
+    step, weights = (pair[1] / "step.onnx").read_bytes(), (pair[1] / "model.safetensors").read_bytes()
+    manifest = json.loads((pair[1] / "export.json").read_text())
+    outside = b"../secrets.json__"
+    cases = [
+        ("step.onnx", None, "has no step.onnx"),
+        ("step.onnx", step[: len(step) // 2], "truncated"),
+        ("step.onnx", b"not a graph", "no graph"),
+        ("step.onnx", step.replace(b"model.safetensors", outside, 1), "outside of its folder"),
+        ("step.onnx", step.replace(b"\x08\x09", b"\x08\x0d", 1), "another version"),
+        ("model.safetensors", weights[:200], "truncated"),
+        ("model.safetensors", None, "has no model.safetensors"),
+        ("export.json", json.dumps(manifest | {"format": 99}).encode(), "export format 99"),
+        ("export.json", b"{}", "export format"),
+    ]
+    assert len(outside) == len(b"model.safetensors")
+    for number, (name, content, words) in enumerate(cases):
+        with pytest.raises(ModelError) as raised:
+            Summarizer.from_pretrained(changed(pair, tmp_path / str(number), name, content))
+        assert words in str(raised.value), (name, str(raised.value))
+        assert len(str(raised.value).splitlines()) == 1
+
+
+def test_another_file_is_noticed(fast: dict[str, tuple[Path, Path]], tmp_path: Path) -> None:
+    folder = changed(
+        fast["writer-gru"], tmp_path / "copy", "export.json", (fast["writer-gru"][1] / "export.json").read_bytes()
+    )
+    (folder / "tokenizer.json").write_bytes((folder / "tokenizer.json").read_bytes() + b" ")
+    with pytest.raises(ModelError, match="is not the file that was exported"):
+        Summarizer.from_pretrained(folder)
+
+
+def test_what_graphs_cannot(fast: dict[str, tuple[Path, Path]]) -> None:
+    graphs = Summarizer.from_pretrained(fast["contrastive-dynamic"][1])
+    with pytest.raises(ConfigError, match="runs on the cpu"):
+        graphs.to("cuda")
+    with pytest.raises(LaconicError, match="export it again"):
+        graphs.summarize(DOCUMENTS[0], model={"lambda_decode": 0.9})
