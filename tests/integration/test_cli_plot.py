@@ -35,8 +35,11 @@ def test_plot(run: Path, suffix: str, tmp_path: Path, capsys: pytest.CaptureFixt
 
 def test_plot_as_json(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["plot", str(run), "--out", str(tmp_path / "c.png"), "--json"]) == 0
-    [row] = json.loads(capsys.readouterr().out)
-    assert (row["final"], row["published"]["full"]["bleu"]) == (2.0, 0.064)
+    training, validation = json.loads(capsys.readouterr().out)
+    assert (training["final"], training["published"]["full"]["bleu"]) == (2.0, 0.064)
+    assert (validation["run"], validation["final"]) == ("first, validation", 2.5)
+    assert main(["plot", str(run), "--out", str(tmp_path / "c.png"), "--metric", "loss", "--json"]) == 0
+    assert [row["run"] for row in json.loads(capsys.readouterr().out)] == ["first"]
 
 
 def test_plot_refuses_what_is_not_there(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -91,7 +91,7 @@ def command(
         if lines:
             print(f"\n{aligned(header, lines)}")
             print(COPYING_NOTE)
-        print("\n".join(["", *notes(table), f"{folder}/compare.html, .md, .csv, .json"]))
+        print("\n".join(["", *notes(table), f"{folder}/compare.html, .md, .csv, .tex, .json"]))
     if table.failed:
         raise typer.Exit(FAILED)
 
@@ -168,12 +168,13 @@ def _titled(bar: Any, title: str) -> Callable[..., None]:
 
 
 def _write(table: ComparisonTable, outcomes: list[Outcome], sampled: list[Record], folder: Path) -> None:
-    from laconic.study.report import as_dict, csv_text, markdown, page
+    from laconic.study.report import as_dict, csv_text, latex, markdown, page
 
     said = "laconic " + shlex.join(_arguments())
     files = {
         "compare.md": markdown(table, said),
         "compare.csv": csv_text(table),
+        "compare.tex": latex(table),
         "compare.html": page(table, outcomes, sampled, said),
     }
     for name, text in files.items():

@@ -58,6 +58,9 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "rouge": ("laconic.cli.rouge:command", "ROUGE of a file of summaries against references."),
     "data": ("laconic.cli.data:command", "Check, describe or build data sets."),
     "recipes": ("laconic.cli.recipes:command", "List, show and check the recipes."),
+    "doctor": ("laconic.cli.doctor:command", "What is installed, what this machine can do, what is missing."),
+    "push": ("laconic.cli.push:command", "Upload a model to the Hugging Face hub."),
+    "completion": ("laconic.cli.completion:command", "Print the completion script of a shell."),
     "plot": ("laconic.cli.plot:command", "Draw the training curves of one or several runs."),
 }
 
@@ -100,9 +103,45 @@ def _dispatch(arguments: list[str]) -> int:
         arguments = [*arguments[1:], "--help"]
         return _dispatch(arguments)
     if not arguments:
-        print(help_text())
+        print(FIRST_SCREEN)
         return 0
     return _run(arguments[0], arguments[1:])
+
+
+FIRST_SCREEN = f"""{ABOUT}
+
+A summary now, by the model in the box (Ctrl-D ends the text):
+  laconic summarize                             type or paste a text
+  laconic summarize article.txt                 or page.html, or articles.csv
+  laconic explain article.txt --html why.html   where each word came from
+
+A model of your own, from a file with a document and a summary in each record:
+  laconic data check pairs.csv                  what is in it, and what is wrong
+  laconic train oneline --data pairs.csv --out runs/mine
+  laconic summarize runs/mine article.txt
+  laconic serve runs/mine                       a page to try it
+
+laconic --help lists the commands, laconic COMMAND --help describes one, laconic doctor says what is missing."""
+
+EXIT_CODES = {
+    "0": "done",
+    "1": "a file cannot be used",
+    "2": "a wrong command, option, recipe or name",
+    "3": "bad data",
+    "4": "a missing or damaged model",
+    "5": "a missing or damaged checkpoint",
+    "6": "training cannot go on",
+    "7": "the disk is full",
+    "130": "interrupted",
+}
+VARIABLES = {
+    "LACONIC_QUIET": "as --quiet",
+    "LACONIC_TRACEBACK": "show the Python traceback of errors as well",
+    "LACONIC_KERNELS": "off: the papers' equations as they stand, slower",
+    "LACONIC_TOKEN": "the token that clients of `laconic serve` must send",
+    "OMP_NUM_THREADS": "threads of the CPU",
+    "HF_TOKEN, HF_HOME, HF_HUB_OFFLINE": "of the Hugging Face hub, for models named owner/name",
+}
 
 
 def help_text() -> str:
@@ -115,8 +154,14 @@ def help_text() -> str:
         f"  {'--quiet':<{width}}No progress on stderr.\n"
         f"  {'--version':<{width}}Print the version.\n"
         f"  {'--help':<{width}}This text; `laconic COMMAND --help` describes a command.\n\n"
+        f"Exit codes:\n{_listed(EXIT_CODES, width)}\n\n"
+        f"Environment variables:\n{_listed(VARIABLES, max(map(len, VARIABLES)) + 2)}\n\n"
         "Start with: laconic demo, or laconic summarize article.txt"
     )
+
+
+def _listed(meanings: dict[str, str], width: int) -> str:
+    return "\n".join(f"  {name:<{width}}{meaning}" for name, meaning in meanings.items())
 
 
 def load_command(name: str) -> Any:

@@ -14,13 +14,16 @@ from laconic.errors import ConfigError, unknown_choice
 from laconic.text.control import safe_print as print
 
 FORMATS = (".png", ".svg", ".pdf")
+TRAINING, VALIDATION = "loss", "val_loss_tf"
 AXES = ("update", "epoch", "tokens")
 
 
 def command(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run folders.")],
     out: Annotated[Path, typer.Option(help="The picture: .png, .svg or .pdf.")] = Path("curves.png"),
-    metric: Annotated[str, typer.Option(help="What to draw, for example loss, nll, val_loss_tf.")] = "loss",
+    metric: Annotated[
+        str | None, typer.Option(help="What to draw, such as nll or rouge1; by default training and validation loss.")
+    ] = None,
     x: Annotated[str, typer.Option(help="Horizontal axis: update, epoch or tokens.")] = "update",
     smooth: Annotated[int, typer.Option(min=1, help="Running mean over this many log lines.")] = 1,
     log_scale: Annotated[bool, typer.Option("--log", help="Logarithmic vertical axis.")] = False,
@@ -35,9 +38,11 @@ def command(
     from laconic.training.logging import read_curve
 
     out.parent.mkdir(parents=True, exist_ok=True)
-    curves = [(run.name, *read_curve(run, metric, x)) for run in runs]
-    rows = draw_curves(curves, out, value=metric, window=smooth, log=log_scale, against=x)
-    for row, run in zip(rows, runs, strict=True):
+    drawn = [(run, name) for run in runs for name in ([metric] if metric else _losses(run))]
+    curves = [(_curve_name(run, name, metric), *read_curve(run, name, x)) for run, name in drawn]
+    value = metric or TRAINING
+    rows = draw_curves(curves, out, value=value, window=smooth, log=log_scale, against=x)
+    for row, (run, _) in zip(rows, drawn, strict=True):
         row["published"] = _published(run)
     if as_json:
         print_json(rows)
@@ -46,8 +51,21 @@ def command(
         [str(row["run"]), f"{row[x]:g}", f"{row['final']:.4f}", f"{row['best']:.4f}", _in_words(row["published"])]
         for row in rows
     ]
-    print(aligned(["run", x, f"last {metric}", "best", "published"], cells))
+    print(aligned(["run", x, f"last {value}", "best", "published"], cells))
     print(f"\n{out}")
+
+
+def _losses(run: Path) -> list[str]:
+    """The training loss, and the validation loss of a run that validates."""
+    from laconic.training.logging import LOG, read_log
+
+    log = run / LOG
+    entries = read_log(log) if log.is_file() else []
+    return [TRAINING, *([VALIDATION] if any(VALIDATION in entry for entry in entries) else [])]
+
+
+def _curve_name(run: Path, name: str, metric: str | None) -> str:
+    return run.name if metric else f"{run.name}, {'validation' if name == VALIDATION else 'training'}"
 
 
 def _published(run: Path) -> dict[str, Any]:

@@ -292,7 +292,9 @@ def draw_curves(
     log: bool = False,
     against: str = "update",
 ) -> list[dict[str, Any]]:
-    """Draw the curves (name, where, what) of several runs and return one row a run: name, place, final and best value.
+    """Draw the curves (name, where, what) of runs and return one row a curve: name, place, final and best value.
+
+    A name may be ``RUN, training`` or ``RUN, validation``: both have the run's colour, and validation is dashed.
 
     Args:
         value: what is drawn: a key of the runs' logs, such as ``loss``, ``nll``, ``val_loss_tf`` or ``rouge1``.
@@ -308,12 +310,15 @@ def draw_curves(
     figure = Figure(figsize=(7.0, 4.5), layout="constrained")
     axes = figure.add_subplot()
     rows = []
-    for number, (name, places, values) in enumerate(curves):
-        smooth = running_mean(values, window)
-        colour = f"C{number % 10}"
-        if window > 1:
+    runs = list(dict.fromkeys(name.partition(", ")[0] for name, _, _ in curves))
+    for name, places, values in curves:
+        run, _, part = name.partition(", ")
+        smooth = running_mean(values, 1 if part == "validation" else window)
+        colour = f"C{runs.index(run) % 10}"
+        if window > 1 and part != "validation":
             axes.plot(places, values, color=colour, alpha=0.25, linewidth=0.8)
-        axes.plot(places, smooth, color=colour, label=name, linewidth=1.5)
+        style: dict[str, Any] = {"linestyle": "--", "marker": "o", "markersize": 3} if part == "validation" else {}
+        axes.plot(places, smooth, color=colour, label=name, linewidth=1.5, **style)
         best = min if "loss" in value or value in {"nll", "coverage", "grad_norm"} else max
         rows.append({"run": name, against: places[-1], "final": float(smooth[-1]), "best": float(best(values))})
     axes.set_xlabel({"update": "updates", "epoch": "epochs", "tokens": "target tokens"}[against])

@@ -282,6 +282,22 @@ def _markdown_text(text: str) -> str:
     return text.replace("|", "\\|").replace("*", "\\*")
 
 
+def latex(table: ComparisonTable) -> str:
+    """The table with booktabs' rules, to be read into a paper; notes and signatures are comments above it."""
+    header, rows = cells(table)
+    lines = [f"% {line}" for line in notes(table)]
+    lines += ["\\begin{tabular}{l" + "r" * (len(header) - 1) + "}", "\\toprule"]
+    lines += [_latex_line(header), "\\midrule", *map(_latex_line, rows), "\\bottomrule", "\\end{tabular}"]
+    return "\n".join(lines) + "\n"
+
+
+_LATEX = str.maketrans({c: f"\\{c}" for c in "&%$#_{}"} | {"\\": "\\textbackslash{}", "±": "$\\pm$", "–": "--"})
+
+
+def _latex_line(texts: Sequence[str]) -> str:
+    return " & ".join(text.strip().translate(_LATEX) for text in texts) + r" \\"
+
+
 def flat_rows(table: ComparisonTable) -> Iterator[dict[str, Any]]:
     """One flat dictionary a row, numbers unrounded."""
     for row in table.rows:

@@ -16,7 +16,7 @@ from laconic.evaluation.run import EvaluationResult, RougeScore
 from laconic.metrics.significance import approximate_randomization, holm
 from laconic.study.comparison import Outcome, ScoredSystem
 from laconic.study.plan import Plan, PlannedRow
-from laconic.study.report import ComparisonTable, as_dict, cells, compare, csv_text, markdown, notes, page
+from laconic.study.report import ComparisonTable, as_dict, cells, compare, csv_text, latex, markdown, notes, page
 from laconic.study.tables import compared, differences, result_table
 from laconic.types import Record, Summary
 
@@ -126,6 +126,14 @@ def test_without_the_baseline_there_are_no_marks() -> None:
 
 def test_file_forms_agree() -> None:
     made = table(outcome("base", BASE), outcome("a|b*", BASE + 0.1))
+    tex = latex(made)
+    ruled = [line for line in tex.splitlines() if not line.startswith("%")]
+    assert (ruled[1], ruled[3], ruled[-2]) == (r"\toprule", r"\midrule", r"\bottomrule")
+    body = [ruled[2], *ruled[4:-2]]
+    assert {line.replace(r"\&", "").count("&") for line in body} == {len(cells(made)[0]) - 1}
+    assert all(line.endswith(r" \\") for line in body)
+    assert r"\%" in ruled[2]
+    assert r"$\pm$" in tex
     rows = list(csv.DictReader(io.StringIO(csv_text(made))))
     values = as_dict(made)["rows"]
     assert [float(row["rouge1_f"]) for row in rows] == [row["rouge"]["1"]["f"] for row in values]

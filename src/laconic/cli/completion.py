@@ -1,0 +1,83 @@
+"""``laconic completion``: commands, their options and file names at the touch of the tab key.
+
+The script is made once and holds the words itself, so that no key waits for Python.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from laconic.cli.hints import options_of
+from laconic.cli.main import COMMANDS, load_command
+from laconic.config.loading import recipe_names
+from laconic.errors import ConfigError, unknown_choice
+
+SHELLS = ("bash", "zsh", "fish")
+TAKE_RECIPES = ("train", "compare", "recipes show", "recipes check")
+
+_BASH = """\
+_laconic() {{
+  local word="${{COMP_WORDS[COMP_CWORD]}}" command="${{COMP_WORDS[1]}}" words=""
+  if [ "$COMP_CWORD" -eq 1 ]; then words="{commands}"
+  else
+    case "$command ${{COMP_WORDS[2]}} ${{COMP_WORDS[3]}} " in
+{cases}
+    esac
+  fi
+  COMPREPLY=($(compgen -W "$words" -- "$word"))
+  case "$word" in -*) ;; *) COMPREPLY+=($(compgen -f -- "$word")) ;; esac
+}}
+complete -o filenames -F _laconic laconic
+"""
+
+
+def command(shell: Annotated[str, typer.Argument(metavar="SHELL", help="bash, zsh or fish.")]) -> None:
+    """Print the completion script of a shell.
+
+    bash: `source <(laconic completion bash)`, in ~/.bashrc for good; zsh: the same with zsh, in ~/.zshrc.
+    fish: `laconic completion fish > ~/.config/fish/completions/laconic.fish`.
+    """
+    if shell not in SHELLS:
+        raise ConfigError(unknown_choice("shell", shell, SHELLS))
+    print(fish(words()) if shell == "fish" else bash(words(), zsh=shell == "zsh"), end="")
+
+
+def words() -> dict[str, list[str]]:
+    """By command, and by command and sub-command, what may follow: sub-commands, recipes, options."""
+    found: dict[str, list[str]] = {}
+    for name in COMMANDS:
+        _add(found, name, load_command(name))
+    return found
+
+
+def _add(found: dict[str, list[str]], name: str, command: Any) -> None:
+    options = sorted({*(option for option in options_of(command) if option.startswith("--")), "--help"})
+    subs = getattr(command, "commands", {})
+    recipes = recipe_names() if name in TAKE_RECIPES else []
+    found[name] = [*subs, *recipes, *options]
+    for sub, below in subs.items():
+        _add(found, f"{name} {sub}", below)
+
+
+def bash(found: dict[str, list[str]], *, zsh: bool = False) -> str:
+    """The script of bash, which zsh understands too."""
+    order = sorted(found, key=lambda name: -name.count(" "))  # the longer name first
+    cases = "\n".join(f'      "{name} "*) words="{" ".join(found[name])}" ;;' for name in order)
+    script = _BASH.format(commands=" ".join(COMMANDS), cases=cases)
+    return f"autoload -U +X bashcompinit && bashcompinit\n{script}" if zsh else script
+
+
+def fish(found: dict[str, list[str]]) -> str:
+    """The script of fish."""
+    start = "complete -c laconic -n __fish_use_subcommand"
+    lines = [f'{start} -a {name} -d "{text}"' for name, (_, text) in COMMANDS.items()]
+    for name, following in found.items():
+        first, _, sub = name.partition(" ")
+        where = f"__fish_seen_subcommand_from {first}" + (f"; and __fish_seen_subcommand_from {sub}" if sub else "")
+        plain = [word for word in following if not word.startswith("--")]
+        if plain:
+            lines.append(f"complete -c laconic -n '{where}' -a '{' '.join(plain)}'")
+        lines += [f"complete -c laconic -n '{where}' -l {word[2:]}" for word in following if word.startswith("--")]
+    return "\n".join(lines) + "\n"

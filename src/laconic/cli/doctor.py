@@ -1,0 +1,82 @@
+"""``laconic doctor``: what is installed here, what this machine can do, and what is missing for what."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from laconic import __version__
+from laconic.cli.options import AsJson
+from laconic.cli.output import aligned, print_json
+from laconic.config.shipped import DEFAULT, place_of
+from laconic.errors import EXTRAS, LaconicError
+
+PACKAGES = ("torch", "transformers", "accelerate", "tokenizers", "numpy", "pydantic", "typer", "huggingface_hub")
+WHAT_FOR = {
+    "train": "training and models",
+    "serve": "laconic serve",
+    "hf": "data sets of the hub, Parquet",
+    "export": "ONNX",
+    "track": "TensorBoard",
+    "ray": "a Ray cluster",
+    "zstd": "files that end in .zst",
+    "html": "web pages",
+}
+VARIABLES = ("OMP_NUM_THREADS", "LACONIC_KERNELS", "LACONIC_QUIET", "LACONIC_TRACEBACK", "HF_HOME", "HF_HUB_OFFLINE")
+
+
+def command(as_json: AsJson = False) -> None:
+    """Print versions, threads, devices, the CPU's features, and what is not installed with what needs it."""
+    found = facts()
+    if as_json:
+        print_json(found)
+        return
+    print(aligned(["what", "here"], [[name, str(value)] for name, value in found.items() if name != "missing"], left=2))
+    for extra, packages in found["missing"].items():
+        needed = WHAT_FOR.get(extra, extra)
+        print(f"Missing for {needed}: {', '.join(packages)}; pip install 'laconic[{extra}]'")
+    if not found["missing"]:
+        print("Nothing is missing.")
+
+
+def facts() -> dict[str, Any]:
+    """Name and value; ``missing`` maps an extra to its packages that are not here."""
+    missing: dict[str, list[str]] = {}
+    for package, extra in EXTRAS.items():
+        if find_spec(package) is None:
+            missing.setdefault(extra, []).append(package)
+    found: dict[str, Any] = {"laconic": __version__, "python": platform.python_version()}
+    found |= {name: _version(name) for name in PACKAGES}
+    found |= {"system": f"{platform.system()} {platform.machine()}", "cores": os.cpu_count()}
+    if find_spec("torch") is not None:
+        import torch
+
+        devices = [torch.cuda.get_device_name(number) for number in range(torch.cuda.device_count())]
+        found |= {
+            "threads": torch.get_num_threads(),
+            "cpu": torch.backends.cpu.get_cpu_capability(),
+            "devices": ", ".join(["cpu", *devices, *(["mps"] if torch.backends.mps.is_available() else [])]),
+        }
+    found["free disk"] = f"{shutil.disk_usage(Path.cwd()).free / 2**30:.1f} GB"
+    found["model in the box"] = _boxed()
+    found |= {f"${name}": os.environ[name] for name in VARIABLES if name in os.environ}
+    return found | {"missing": missing}
+
+
+def _boxed() -> str:
+    try:
+        return str(place_of(DEFAULT))
+    except LaconicError:
+        return "not here: `laconic summarize` takes an extractive method"
+
+
+def _version(name: str) -> str:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return "not installed"

@@ -1,0 +1,87 @@
+"""What a newcomer types first: nothing, --help, the tab key, doctor, push."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from tests.tiny_models import save_tiny_model
+
+from laconic.cli.completion import words
+from laconic.cli.main import COMMANDS, FIRST_SCREEN, load_command, main
+from laconic.errors import EXTRAS
+
+
+def test_nothing_leads_to_the_first_result(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 0
+    assert "laconic summarize article.txt" in capsys.readouterr().out
+    lines = [line for line in FIRST_SCREEN.splitlines() if line.startswith("  laconic")]
+    for line in lines:
+        name, *arguments = shlex.split(line.split("   ")[0].strip())[1:]
+        command = load_command(name)
+        if not hasattr(command, "commands"):
+            with command.make_context(f"laconic {name}", arguments):
+                pass
+
+
+def test_help_has_exit_codes_and_variables(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--help"]) == 0
+    shown = capsys.readouterr().out
+    assert "  5           a missing or damaged checkpoint" in shown
+    assert "LACONIC_TRACEBACK" in shown
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash here")
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("laconic summ", {"summarize"}),
+        ("laconic train headl", {"headline_writer"}),
+        ("laconic train --all", {"--all-pairs"}),
+        ("laconic data che", {"check"}),
+        ("laconic data check --rec", {"--recipe"}),
+        ("laconic data prepare gigaword --keep", {"--keep-all"}),
+    ],
+)
+def test_the_tab_key(line: str, expected: set[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["completion", "bash"]) == 0
+    typed = line.split()
+    press = f"COMP_WORDS=({shlex.join(typed)}); COMP_CWORD={len(typed) - 1}; _laconic"
+    script = capsys.readouterr().out + press + "; printf '%s\\n' \"${COMPREPLY[@]}\"\n"
+    found = subprocess.run(["bash", "-c", script], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert set(found.stdout.split()) == expected
+
+
+def test_every_shell_knows_every_command(capsys: pytest.CaptureFixture[str]) -> None:
+    for shell in ("zsh", "fish"):
+        assert main(["completion", shell]) == 0
+        script = capsys.readouterr().out
+        assert all(name in script for name in COMMANDS)
+    assert set(COMMANDS) <= set(words())
+    assert main(["completion", "tcsh"]) == 2
+
+
+def test_doctor(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    assert main(["doctor", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["torch"] != "not installed"
+    assert set(found["missing"]) <= set(EXTRAS.values())
+    monkeypatch.setattr("laconic.cli.doctor.find_spec", lambda name: None)
+    assert main(["doctor"]) == 0
+    shown = capsys.readouterr().out
+    assert "Missing for web pages: selectolax; pip install 'laconic[html]'" in shown
+
+
+def test_push_needs_a_token(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("laconic.systems.neural.get_token", lambda: None)
+    model = str(save_tiny_model(tmp_path / "model"))
+    assert main(["push", model, "owner/name"]) == 4
+    assert "there is no token for the Hugging Face hub" in capsys.readouterr().err
+    assert main(["push", model, "name"]) == 2
+    assert main(["push", "lexrank", "owner/name"]) == 2
