@@ -285,6 +285,26 @@ def test_a_phone_shows_everything_without_scrolling_sideways(page: Any, server: 
     assert overflow(page) == 0
 
 
+def test_a_finger_points_by_tapping(browser: Any, server: Server) -> None:
+    context = browser.new_context(viewport={"width": 390, "height": 800}, has_touch=True, is_mobile=True)
+    page = context.new_page()
+    visit(page, server)
+    summarize(page)
+    assert page.locator(".inspector").inner_text() == "Tap a word to see where it came from."
+    word(page, "Thursday").tap()
+    assert lit(page, "level5") == ["Thursday"]
+    assert "Copied, mostly from" in page.locator(".inspector").inner_text()
+    page.locator(".charts > summary").tap()
+    page.wait_for_selector(".gate .hit")
+    page.locator(".gate .hit").nth(2).tap()
+    assert page.locator(".word.chosen").inner_text() == "about"  # it stays when the finger is lifted
+    page.locator(".heat-scroll").tap(position={"x": 5, "y": 20})
+    assert "←" in page.locator(".readout").inner_text()
+    assert lit(page, "point")
+    assert page.locator(".plain:visible").first.bounding_box()["height"] >= 40
+    context.close()
+
+
 def test_nothing_moves_for_those_who_asked_for_that(page: Any, server: Server) -> None:
     page.emulate_media(reduced_motion="reduce")
     visit(page, server, "systems=slow")
