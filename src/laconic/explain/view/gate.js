@@ -41,8 +41,8 @@ export function gateCurve(view, onpoint) {
   const picture = svg("svg", { ...labelled, "aria-label": `p_gen of each word: ${said}` }, ...grid, line, ...points, ...columns);
   const wordAt = (event) => onpoint(event.target.dataset.word ? Number(event.target.dataset.word) : null);
   picture.addEventListener("pointerover", wordAt);
-  picture.addEventListener("click", wordAt);
-  picture.addEventListener("pointerleave", (event) => event.pointerType !== "touch" && onpoint(null));
+  picture.addEventListener("click", wordAt); // of a finger, which has left by then
+  picture.addEventListener("pointerleave", () => onpoint(null));
   return h(
     "figure",
     { class: "chart-block" },

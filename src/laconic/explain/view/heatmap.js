@@ -74,7 +74,7 @@ export class HeatMap {
     new ResizeObserver(() => this.layout()).observe(this.scroller);
     this.scroller.addEventListener("scroll", () => this.later(), { passive: true });
     this.scroller.addEventListener("pointermove", (event) => event.pointerType !== "touch" && this.point(this.cellAt(event)));
-    this.scroller.addEventListener("pointerleave", (event) => event.pointerType !== "touch" && this.point(null));
+    this.scroller.addEventListener("pointerleave", () => this.point(null));
     this.scroller.addEventListener("click", (event) => this.point(this.cellAt(event))); // a finger scrolls, and points by a tap
     this.scroller.addEventListener("keydown", (event) => this.key(event));
     const repaint = () => (this.canvas.isConnected ? this.draw() : document.removeEventListener("laconic-theme", repaint));
