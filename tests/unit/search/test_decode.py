@@ -13,6 +13,7 @@ from laconic.config.schema import SearchConfig
 from laconic.decoding import decode
 from laconic.errors import ConfigError
 from laconic.models.base import SummarizationModel
+from laconic.search.decode import _note_reading as note_reading
 from laconic.search.decode import switched, without_unk
 from laconic.text.unknown import UnkRule
 from laconic.types import Batch, Hypothesis, Memory
@@ -147,3 +148,20 @@ def test_switches_are_put_back_after_an_error(model):
 def test_an_unknown_switch_is_refused(model):
     with pytest.raises(ConfigError, match="no switch 'wieght'"), switched(model, {"wieght": 1}):
         pass
+
+
+def test_what_a_path_read_of_its_document() -> None:
+    """Distinct chunks with a share, and the entropy of the coarse attention over the summary's own tokens."""
+    half = np.array([[0.5, 0.5, 0.0], [1.0, 0.0, 0.0], [1 / 3, 1 / 3, 1 / 3]])
+    details = {
+        "coarse": half,
+        "sampled": np.array([[0, 1], [0, 2], [1, 1]]),
+        "shares": np.array([[1, 1], [1, 0], [1, 1]]),
+    }
+    summary = Hypothesis([5, 6], 0.0, 0.0, [-1.0, -1.0, -1.0], True, details=details)
+    empty = Hypothesis([], 0.0, 0.0, [-1.0], True, details={name: value[:1] for name, value in details.items()})
+    figures, chunks = {"chunks": 3, "words": 9}, np.array([[0, 3], [3, 6], [6, 9]])
+    note_reading([[summary, empty]], [figures], [chunks])
+    assert summary.reading == figures | {"chunks_chosen": 2, "coarse_entropy": pytest.approx(np.log(2) / 2), "steps": 2}
+    assert empty.reading == figures | {"chunks_chosen": 2}
+    assert summary.chunk_tokens is chunks
