@@ -77,8 +77,8 @@ test-plain: browser  ## the fast tests with the papers' equations as they stand,
 test-floor: $(STAMP)  ## the parity tests with the oldest versions that pyproject.toml allows, in .venv-floor
 	test -x $(FLOOR)/bin/python || $(BIN)/python -m venv $(FLOOR)
 	$(FLOOR)/bin/python -m pip install $(TORCH)
-	$(FLOOR)/bin/python -m pip install --only-binary :all: $$($(BIN)/python scripts/floors.py)
-	$(FLOOR)/bin/python -m pip install -e . pytest pytest-xdist hypothesis rouge-score sumy nltk
+	$(FLOOR)/bin/python -m pip install --only-binary :all: $$($(BIN)/python scripts/floors.py core train)
+	$(FLOOR)/bin/python -m pip install -e '.[train]' pytest pytest-xdist hypothesis rouge-score sumy nltk
 	OMP_NUM_THREADS=1 $(FLOOR)/bin/python -m pytest -n $(WORKERS) tests/parity
 
 test-all: test-cpus  ## every test: the fast ones with each set of instructions, then the slow ones

@@ -15,8 +15,10 @@ import hashlib
 import heapq
 import json
 import random
+import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,7 +31,10 @@ from laconic.data.readers import find_splits, read_records
 from laconic.errors import ConfigError, LaconicError
 from laconic.evaluation.run import EvaluationResult, evaluate
 from laconic.evaluation.systems import Contender
+from laconic.export.folder import export_apart
 from laconic.models.folder import LoadedModel, load_model_folder, model_card
+from laconic.runtime.folder import ENCODER, STEP
+from laconic.runtime.manifest import MANIFEST
 from laconic.study.calibration import calibrate
 from laconic.study.corpora.debian import build_debian
 from laconic.study.tables import result_table
@@ -85,6 +90,7 @@ def make(options: Options, say: Callable[[str], object] = print) -> Path:
     calibration.save(options.into)
     scores = scored(options.into, validation, options.work / "scores", say)
     write_card(options.into, scores, every, corpora, mix)
+    add_graphs(options.into)
     size = sum(path.stat().st_size for path in options.into.iterdir())
     if size > MOST_BYTES:
         raise ConfigError(f"{options.into} has {size:,} bytes, more than the {MOST_BYTES:,} that a wheel may carry.")
@@ -203,6 +209,15 @@ def export(run: Path, into: Path, mix: Path, say: Callable[[str], object]) -> No
     loaded.name, loaded.metrics = DEFAULT, {}
     loaded.save_pretrained(into)
     say(f"Exported {run} into {into}")
+
+
+def add_graphs(folder: Path) -> None:
+    """What runs the model without torch, beside its weights: last, as it holds digests of the folder's files."""
+    with tempfile.TemporaryDirectory() as place:
+        exported = Path(place) / folder.name
+        export_apart(folder, exported)
+        for name in (ENCODER, STEP, MANIFEST):
+            shutil.copyfile(exported / name, folder / name)
 
 
 # --------------------------------------------------------------------------------- scores and card

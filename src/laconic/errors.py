@@ -65,7 +65,6 @@ EXTRAS = {
     **dict.fromkeys(("scipy", "sacrebleu", "matplotlib"), "train"),
     **dict.fromkeys(("fastapi", "uvicorn", "starlette", "prometheus_client"), "serve"),
     **dict.fromkeys(("datasets", "pyarrow"), "hf"),
-    "onnxruntime": "runtime",
     "tensorboard": "track",
     "ray": "ray",
     "selectolax": "html",
