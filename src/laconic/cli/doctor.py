@@ -15,6 +15,7 @@ from laconic.cli.options import AsJson
 from laconic.cli.output import aligned, print_json
 from laconic.config.shipped import DEFAULT, place_of
 from laconic.errors import EXTRAS, LaconicError
+from laconic.text.control import safe_print as print
 
 PACKAGES = ("torch", "transformers", "accelerate", "tokenizers", "numpy", "pydantic", "typer", "huggingface_hub")
 WHAT_FOR = {

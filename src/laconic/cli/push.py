@@ -8,6 +8,7 @@ import typer
 
 from laconic.cli.options import TrustCode
 from laconic.errors import ConfigError
+from laconic.text.control import safe_print as print
 
 
 def command(

@@ -24,7 +24,7 @@ from laconic.runtime.folder import ENCODER, STEP, write_manifest
 from laconic.runtime.onnx_file import Graph, model_bytes
 from laconic.text.base import read_json
 
-UNREADABLE = ("README.md",)  # files that people read: they may change without damage
+MAY_CHANGE = ("README.md", "calibration.json")  # what people write, and what `laconic calibrate` finds out later
 
 
 def export_apart(source: str | Path, target: Path) -> None:
@@ -56,7 +56,7 @@ def export_folder(source: str | Path, target: Path) -> None:
         graphs, about = _made(loaded, folder, str(source))
         for name, graph in graphs.items():
             (folder / name).write_bytes(model_bytes(graph, "laconic", __version__))
-        read = [path.name for path in folder.iterdir() if path.is_file() and path.name not in UNREADABLE]
+        read = [path.name for path in folder.iterdir() if path.is_file() and path.name not in MAY_CHANGE]
         write_manifest(folder, about, [name for name in read if not name.startswith(".")])
 
 

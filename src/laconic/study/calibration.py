@@ -20,8 +20,8 @@ from laconic.metrics.rouge import rouge
 from laconic.metrics.support import check_support
 from laconic.metrics.words import smart_stop_words, words
 from laconic.summarizer import Summarizer
+from laconic.systems.decoding import DecodingSystem
 from laconic.systems.extractive import Progress
-from laconic.systems.neural import NeuralSystem
 from laconic.types import Record, references_of
 
 FOLDS = 5
@@ -65,7 +65,7 @@ def calibrate(
         DataError: too few records, or all summaries of one kind.
     """
     system = summarizer.system
-    if not isinstance(system, NeuralSystem):
+    if not isinstance(system, DecodingSystem):
         raise ConfigError(f"'{summarizer.name}' is extractive and needs no calibration; name a trained model.")
     system.calibration = Calibration.blank()
     made = summarizer.summarize(records, batch_size=batch_size, progress=progress)

@@ -349,9 +349,9 @@ def tune(
     """
     assert metric in METRICS, metric
     refuse_unscorable(records, "tune on")
-    model = OnceEncoded(system.model)
+    model = OnceEncoded(system.decoded_by)
     own = copy.copy(system)
-    own.model = model  # type: ignore[assignment]
+    own.decoded_by = model
     run = system.loaded.run
     shown = {} if run is None or run.evaluation.surface is None else {"surface": run.evaluation.surface}
     batches = batches_of(records, options.batch_size)

@@ -61,7 +61,7 @@ class DecodingSystem:
         start_id: int,
         calibration: Calibration | None = None,
     ) -> None:
-        self._decoded_by, self.tokenizer, self.search, self.name = model, tokenizer, search, name
+        self.decoded_by, self.tokenizer, self.search, self.name = model, tokenizer, search, name
         self.text = within(text, model.max_source_tokens)
         self.start_id, self.calibration = start_id, calibration
         self._collator = self.collator(tokenizer)
@@ -126,7 +126,7 @@ class DecodingSystem:
         if "min_length" not in overrides and (longest := _number(overrides.get("max_length"))):
             values["min_length"] = min(values["min_length"], longest)
         config = validate(SearchConfig, values, where="search")
-        limit = self._decoded_by.max_target_tokens
+        limit = self.decoded_by.max_target_tokens
         if limit is not None and config.num_steps > limit:
             most = limit - config.num_steps + config.max_length
             raise ConfigError(
@@ -167,7 +167,7 @@ class DecodingSystem:
         # replaced in `build_summary`, which knows the source's own strings, also outside the vocabulary
         every = {"num_return": options.beam_size} if options.choose == "mbr" else {}
         config = with_word_blocking(options.model_copy(update={"replace_unk": False, **every}), tokenizer)
-        model: Any = self._decoded_by
+        model: Any = self.decoded_by
         if on_step or on_text:
             writers = [
                 Writer(record, encoding, example.oov_words, tokenizer, options)

@@ -99,6 +99,7 @@ class Trainer:
         made = {"processes": accelerator.num_processes, "recipe": run.model_dump(mode="json")}
         self._identity = parts.identity | made
         self._saved_update, self._improved, self._elapsed_before = 0, False, 0.0
+        self._count_made, self._first_at = 0, 0.0  # updates of this process, and when the first was done
         self._stop_flag = self._end_flag = self._save_flag = 0.0
         files.seed_everything(training.seed, accelerator.process_index + 1)
         self._load()
@@ -109,7 +110,6 @@ class Trainer:
         """Train to the end; see `laconic.training.run.train` for what can happen on the way."""
         self.log = RunLog(self.out, self.state, self.accelerator, self.callbacks)
         self._started_at = time.perf_counter() - self.state.elapsed_seconds
-        self._count_made = 0
         self._saved_at = time.perf_counter()
         self.callbacks.show(self.state.update, total=self.total, description="Training")
         self.model.train()
