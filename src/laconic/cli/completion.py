@@ -13,6 +13,7 @@ from laconic.cli.hints import options_of
 from laconic.cli.main import COMMANDS, load_command
 from laconic.config.loading import recipe_names
 from laconic.errors import ConfigError, unknown_choice
+from laconic.text.control import safe_print as print
 
 SHELLS = ("bash", "zsh", "fish")
 TAKE_RECIPES = ("train", "compare", "recipes show", "recipes check")
