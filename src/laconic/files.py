@@ -19,7 +19,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from laconic.errors import FolderInUseError
+from laconic.errors import ConfigError, FolderInUseError
 
 try:
     import fcntl
@@ -202,6 +202,17 @@ def replacing_folder(folder: Path) -> Iterator[Path]:
     finally:
         shutil.rmtree(draft, ignore_errors=True)
         _release(handle)
+
+
+def refuse_other(folder: Path, holding: str, what: str) -> None:
+    """Before a folder is replaced that a person named.
+
+    Raises:
+        ConfigError: it holds something, but not the file ``holding`` that ``what`` has: what is in it would be lost.
+    """
+    folder = folder.expanduser()
+    if folder.is_file() or (folder.is_dir() and any(folder.iterdir()) and not (folder / holding).is_file()):
+        raise ConfigError(f"{folder} is there and is no {what}: name another folder.")
 
 
 def put_back(folder: Path, holding: str = "") -> None:

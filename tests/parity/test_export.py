@@ -14,7 +14,9 @@ import pytest
 
 from exports import CASES, save_case
 from laconic.errors import ConfigError, LaconicError, ModelError
+from laconic.export.folder import export_apart
 from laconic.runtime.folder import digest_of
+from laconic.runtime.manifest import is_exported
 from laconic.summarizer import Summarizer
 from laconic.systems.exported import ExportedSystem
 from laconic.systems.neural import NeuralSystem
@@ -187,3 +189,23 @@ def test_what_graphs_cannot(fast: dict[str, tuple[Path, Path]]) -> None:
         graphs.to("cuda")
     with pytest.raises(LaconicError, match="export it again"):
         graphs.summarize(DOCUMENTS[0], model={"lambda_decode": 0.9})
+
+
+def test_what_is_there_is_not_lost(fast: dict[str, tuple[Path, Path]], tmp_path: Path) -> None:
+    source = str(next(iter(fast.values()))[0])
+    (tmp_path / "thesis.txt").write_text("precious")
+    with pytest.raises(ConfigError, match="is no exported model: name another"):
+        export_apart(source, tmp_path)
+    with pytest.raises(ConfigError, match="is no model folder: name another"):
+        Summarizer.from_pretrained(source).save_pretrained(tmp_path)
+    assert (tmp_path / "thesis.txt").read_text() == "precious"
+    for _ in range(2):  # the second time it replaces its own
+        export_apart(source, tmp_path / "new")
+        assert is_exported(tmp_path / "new")
+
+
+def test_a_model_that_no_graph_can_follow(tmp_path: Path) -> None:
+    folder = Path(__file__).parents[1] / "old_folders/coarse_to_fine/model"
+    with pytest.raises(ModelError, match="depends on the text that it reads"):
+        export_apart(str(folder), tmp_path / "out")
+    assert not (tmp_path / "out").exists()

@@ -10,6 +10,7 @@ import typer
 from laconic.cli.inputs import records_of, split_of
 from laconic.cli.options import BatchSize, MaxRecords, Split
 from laconic.cli.output import progress
+from laconic.errors import ConfigError
 from laconic.text.control import safe_print as print
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ SHOWN = 5
 
 def command(
     model: Annotated[str, typer.Argument(metavar="MODEL", help="Model or run folder, hub id, or oneline.")],
-    out: Annotated[Path, typer.Option(help="The folder to write; replaced as a whole if it exists.")],
+    out: Annotated[Path, typer.Option(help="The folder to write; an exported model that is there is replaced.")],
     check: Annotated[
         str | None, typer.Option(help="Compare with torch on these records: a file or data folder.")
     ] = None,
@@ -28,12 +29,15 @@ def command(
     max_records: MaxRecords = None,
     batch_size: BatchSize = 16,
 ) -> None:
-    """Write a folder that summarizes without torch: `laconic summarize DIR`, with the extra runtime.
+    """Write a folder that summarizes without torch: `laconic summarize DIR`.
 
     It is the model's folder with two graphs in the ONNX format beside its weights.
     """
     from laconic.export.folder import export_apart
+    from laconic.systems.extractive import is_method
 
+    if is_method(model):
+        raise ConfigError(f"{model} is an extractive method, which runs without torch as it is.")
     export_apart(model, out)
     size = sum(path.stat().st_size for path in out.iterdir())
     print(f"Wrote {out} ({size / 1e6:.1f} MB).")

@@ -17,10 +17,11 @@ from laconic import __version__
 from laconic.errors import ConfigError, ModelError
 from laconic.export.builder import WeightNames
 from laconic.export.graphs import StateLayout, graphs_of
-from laconic.files import replacing_folder
+from laconic.files import refuse_other, replacing_folder
 from laconic.kernels.dispatch import IN_GRAPHS
 from laconic.models.folder import FILES, LoadedModel, find_folder, load_model_folder
 from laconic.runtime.folder import ENCODER, STEP, write_manifest
+from laconic.runtime.manifest import MANIFEST
 from laconic.runtime.onnx_file import Graph, model_bytes
 from laconic.text.base import read_json
 
@@ -31,8 +32,10 @@ def export_apart(source: str | Path, target: Path) -> None:
     """`export_folder` in a process of its own, whose equations are those of graphs.
 
     Raises:
+        ConfigError: ``target`` holds something else than an exported model, which would be lost.
         ModelError: the model cannot be exported.
     """
+    refuse_other(target, MANIFEST, "exported model")
     environment = os.environ | {"LACONIC_KERNELS": "graph"}
     command = [sys.executable, "-m", "laconic.export.process", str(source), str(target)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)

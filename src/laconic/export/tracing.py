@@ -230,7 +230,7 @@ def laid_together(records: Sequence[Recording], runs: Sequence[Mapping[str, int]
     sizes = Sizes(runs)
     first = records[0]
     if any([o.name for o in one.operations] != [o.name for o in first.operations] for one in records):
-        raise ModelError("it does other things with other sizes")
+        raise ModelError("what it computes depends on the text that it reads, which no graph can follow")
     operations = [
         Operation(
             column[0].name,
@@ -251,14 +251,14 @@ def _merged(values: Sequence[Any], sizes: Sizes) -> Any:
     first = values[0]
     if isinstance(first, (list, tuple)):
         if any(len(value) != len(first) for value in values):
-            raise ModelError("it does other things with other sizes")
+            raise ModelError("what it computes depends on the text that it reads, which no graph can follow")
         return [_merged(column, sizes) for column in zip(*values, strict=True)]
     if isinstance(first, dict):
         return {key: _merged([value[key] for value in values], sizes) for key in first}
     if isinstance(first, int) and not isinstance(first, bool) and any(value != first for value in values):
         return sizes.of(values)
     if isinstance(first, Ref) and any(value != first for value in values):
-        raise ModelError("it does other things with other sizes")
+        raise ModelError("what it computes depends on the text that it reads, which no graph can follow")
     return first
 
 

@@ -40,7 +40,7 @@ from laconic.config.names import EXTRACTIVE, MODELS, refuse_code, resolve, trust
 from laconic.config.schema import RunConfig, SearchConfig, TextConfig
 from laconic.config.shipped import SHIPPED, place_of
 from laconic.errors import LaconicError, ModelError, did_you_mean
-from laconic.files import put_back, replacing_folder
+from laconic.files import put_back, refuse_other, replacing_folder
 from laconic.metrics import confidence
 from laconic.metrics.confidence import Calibration
 from laconic.models.base import SummarizationModel
@@ -115,7 +115,12 @@ class LoadedModel(ModelHubMixin, library_name="laconic", pipeline_tag="summariza
         return self.model.decoder_start_id
 
     def save_pretrained(self, save_directory: str | Path, **options: Any) -> str | None:
-        """Write the folder as a whole (beside and renamed); with ``push_to_hub=True`` upload it too."""
+        """Write the folder as a whole (beside and renamed); with ``push_to_hub=True`` upload it too.
+
+        Raises:
+            ConfigError: something else than a model is in the folder, which would be lost.
+        """
+        refuse_other(Path(save_directory), "model.safetensors", "model folder")
         if options.pop("push_to_hub", False):
             repo_id = options.pop("repo_id", None) or Path(save_directory).name
             self.save_pretrained(save_directory)
