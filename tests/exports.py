@@ -97,6 +97,7 @@ CASES: dict[str, dict[str, Any]] = {
     "correlational-cutoff": SMALL | {"head": {"type": "correlational", "clip_mode": "cutoff", "clip_distance": 3}},
     "correlational-special": SMALL | {"head": {"type": "correlational", "exclude_special_from_copy": True}},
     "correlational-release": SMALL | {"head": {**RELEASE}},
+    "wide": SMALL | {"hidden_size": 144, "feed_forward_size": 160, "head": {"type": "pointer"}},  # eight bits pay
     # on BART
     "bart": {"type": "bart", "architecture": BART},
     "bart-forced": {"type": "bart", "architecture": BART, "forced_bos_id": 5, "head": {"type": "pointer"}},
@@ -110,15 +111,16 @@ CASES: dict[str, dict[str, Any]] = {
 }
 
 
-def save_case(path: Path, name: str, search: dict[str, Any] | None = None) -> Path:
-    """Save the model ``name`` of `CASES`; its vocabulary lacks Zebratown and Ellinghaus."""
+def save_case(path: Path, name: str, search: dict[str, Any] | None = None, spread: float = 0.7) -> Path:
+    """Save the model ``name`` of `CASES`; its vocabulary lacks Zebratown and Ellinghaus. ``spread`` is that of the
+    weights."""
     torch.manual_seed(sorted(CASES).index(name))
     tokenizer = WordTokenizer(WordTokenizer.Config(min_frequency=1))
     tokenizer.train([text.replace("Zebratown", "").replace("Ellinghaus", "") for text in DOCUMENTS])
     ids = {"pad_id": 0, "unk_id": 1, "bos_id": 2, "eos_id": 3}
     model = build("model", MODELS, CASES[name], vocab_size=tokenizer.vocab_size, **ids).eval()
     for parameter in model.parameters():
-        torch.nn.init.normal_(parameter, std=0.7 if parameter.dim() > 1 else 0.3)
+        torch.nn.init.normal_(parameter, std=spread if parameter.dim() > 1 else 0.3)
     run = RunConfig(
         name=name,
         model=CASES[name],

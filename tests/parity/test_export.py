@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import os
 import subprocess
@@ -13,8 +15,10 @@ import numpy as np
 import pytest
 
 from exports import CASES, save_case
+from laconic.cli.main import main
 from laconic.errors import ConfigError, LaconicError, ModelError
 from laconic.export.folder import export_apart
+from laconic.models.folder import load_model_folder
 from laconic.runtime.folder import digest_of
 from laconic.runtime.manifest import is_exported
 from laconic.summarizer import Summarizer
@@ -129,6 +133,49 @@ def test_streams(fast: dict[str, tuple[Path, Path]]) -> None:
         )
     assert found[0] == found[1]
     assert len(found[0]) > 1
+
+
+# ------------------------------------------------------------------------------------- eight bits
+
+
+@pytest.fixture(scope="module")
+def eight_bits(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, str]:
+    """A model large enough for it, the folder that the command wrote, and what it said."""
+    home = tmp_path_factory.mktemp("eight")
+    source = save_case(home / "wide", "wide", spread=0.12)
+    lines = [json.dumps({"document": text, "summary": text[:20]}) for text in DOCUMENTS]
+    (home / "pairs.jsonl").write_text("\n".join(lines))
+    arguments = ["export", str(source), "--out", str(home / "out"), "--int8", "--check", str(home / "pairs.jsonl")]
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said):
+        assert main(arguments) == 0
+    return source, home / "out", said.getvalue()
+
+
+def test_eight_bits_are_near(eight_bits: tuple[Path, Path, str]) -> None:
+    """Smaller, near to torch, and the same alone as together."""
+    source, folder, said = eight_bits
+    torch_model, graphs = opened((source, folder))
+    gold = [text[:30] for text in TEXTS]
+    ours, theirs = torch_model.score(TEXTS, gold), graphs.score(TEXTS, gold)
+    np.testing.assert_allclose(ours, theirs, atol=0.05)
+    assert np.abs(np.subtract(ours, theirs)).max() > NEAR
+    assert theirs == pytest.approx([graphs.score([text], [one])[0] for text, one in zip(TEXTS, gold, strict=True)])
+    sizes = [(place / "model.safetensors").stat().st_size for place in (source, folder)]
+    assert sizes[1] < 0.37 * sizes[0]  # a width of 144 is three blocks of 64
+    header = (folder / "model.safetensors").read_bytes()[:20_000].decode("latin-1")
+    assert "embedding.weight.int8" in header  # of the vocabulary's product and of the look-up
+    assert '"embedding.weight"' not in header
+    assert f"of {len(DOCUMENTS)} summaries" in said
+    assert f"Over {len(DOCUMENTS)} with summaries, torch -> graphs: ROUGE-1 " in said
+
+
+def test_eight_bits_are_not_torchs(eight_bits: tuple[Path, Path, str], tmp_path: Path) -> None:
+    folder = eight_bits[1]
+    with pytest.raises(ModelError, match="eight bits, which onnxruntime runs and torch does not"):
+        load_model_folder(folder)
+    with pytest.raises(ModelError, match="eight bits"):
+        export_apart(folder, tmp_path / "again")
 
 
 # ----------------------------------------------------------------------------------------- damage

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from laconic.export.check import Agreement
 
 SHOWN = 5
+MOST_LOST = 0.3  # points of ROUGE
 
 
 def command(
@@ -25,6 +26,9 @@ def command(
     check: Annotated[
         str | None, typer.Option(help="Compare with torch on these records: a file or data folder.")
     ] = None,
+    int8: Annotated[
+        bool, typer.Option("--int8", help="Weights of eight bits: smaller and faster, not quite equal.")
+    ] = False,
     split: Split = "validation",
     max_records: MaxRecords = None,
     batch_size: BatchSize = 16,
@@ -38,7 +42,7 @@ def command(
 
     if is_method(model):
         raise ConfigError(f"{model} is an extractive method, which runs without torch as it is.")
-    export_apart(model, out)
+    export_apart(model, out, int8=int8)
     size = sum(path.stat().st_size for path in out.iterdir())
     print(f"Wrote {out} ({size / 1e6:.1f} MB).")
     if check is None:
@@ -54,10 +58,18 @@ def command(
 
 def lines(found: Agreement) -> list[str]:
     """What came out, and the first summaries that differ."""
-    head = f"{found.equal} of {found.records} summaries equal word for word"
-    said = [f"{head}; scores differ by at most {found.worst_score:.1e}, shares of copying by {found.worst_share:.1e}."]
+    head = f"{found.equal} of {found.records} summaries ({found.equal / found.records:.1%}) equal word for word"
+    said = [
+        f"{head}; scores differ by at most {found.worst_score:.1e}, their explanations by {found.worst_source:.1e}."
+    ]
     if found.different:
         said.append(f"{len(found.different)} differ, {found.ties} of them between summaries of equal score:")
     for ours, theirs in found.different[:SHOWN]:
         said += [f"  torch  {ours.score:.5f}  {ours.text}", f"  graph  {theirs.score:.5f}  {theirs.text}"]
+    if found.scored:
+        changes = [(kind, before, found.rouge[1][kind]) for kind, before in found.rouge[0].items()]
+        parts = [f"ROUGE-{kind} {before:.2f} -> {after:.2f} ({after - before:+.2f})" for kind, before, after in changes]
+        said.append(f"Over {found.scored} with summaries, torch -> graphs: {', '.join(parts)}.")
+        if max(before - after for _, before, after in changes) > MOST_LOST:
+            said.append(f"That is a loss of more than {MOST_LOST}; without --int8 there is none.")
     return said

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from laconic.errors import ModelError
+from laconic.export.eight_bits import is_worth_it, ports, product, quantized
 from laconic.export.tracing import Operation, OperationTrace, Ref, Size
 from laconic.runtime.onnx_file import MICROSOFT, Graph, Node, Port
 
@@ -87,20 +88,30 @@ class Builder:
         tensors: list[Tensor] = [one for one in found if one is not None]
         stored = self.weights.of(tensors[0])
         if stored is not None:
-            name, rows = stored
-            whole = self.weight(name)
-            return (
-                whole if rows is None else self.node("Slice", whole, *map(self.constant, ([rows[0]], [rows[1]], [0])))
-            )
+            return self._rows_of(self.weights.port(stored[0]), stored[1])
         if any(one.shape != tensors[0].shape or not torch.equal(one, tensors[0]) for one in tensors):
             raise ModelError("its numbers depend on the documents of a batch in a way that no graph can say")
         return self.constant(tensors[0].numpy())
 
-    def weight(self, name: str) -> str:
-        """An initializer whose numbers are the stored tensor ``name``."""
-        if name not in {port.name for port in self.graph.weights}:
-            self.graph.weights.append(self.weights.port(name))
-        return name
+    def _rows_of(self, weight: Port, rows: tuple[int, int] | None) -> str:
+        """An initializer whose numbers are stored, or some rows of it."""
+        if weight not in self.graph.weights:
+            self.graph.weights.append(weight)
+        if rows is None:
+            return weight.name
+        return self.node("Slice", weight.name, *map(self.constant, ([rows[0]], [rows[1]], [0])))
+
+    def has_eight_bits(self, ref: Ref) -> bool:
+        """Is this a weight whose numbers are stored in eight bits?"""
+        found = self.trace.given[0].get(ref.number)
+        stored = self.weights.of(found) if found is not None and self.weights.int8 else None
+        return stored is not None and is_worth_it(self.weights.port(stored[0]).shape)
+
+    def parts(self, ref: Ref) -> list[str]:
+        """Of such a weight the numbers and the scales."""
+        stored = self.weights.of(self.trace.given[0][ref.number])
+        assert stored is not None
+        return [self._rows_of(port, stored[1]) for port in ports(stored[0], self.weights.port(stored[0]).shape)]
 
     def type_of(self, ref: Ref) -> str:
         """The type of a tensor."""
@@ -215,10 +226,10 @@ class Builder:
 
     def linear(self, rows: str, weight: Ref, bias: Ref | None) -> str:
         """``rows W^T + bias``: (n, I), (O, I), (O,) -> (n, O)."""
-        inputs = [rows, self.name(weight)]
-        if bias is not None and not self._is_zero(bias):
-            inputs.append(self.name(bias))
-        return self.node("Gemm", *inputs, transB=1)
+        added = [] if bias is None or self._is_zero(bias) else [self.name(bias)]
+        if self.has_eight_bits(weight):
+            return product(self, rows, weight, added)
+        return self.node("Gemm", rows, self.name(weight), *added, transB=1)
 
     def _is_zero(self, ref: Ref) -> bool:
         found = self.trace.given[0].get(ref.number)
@@ -251,9 +262,11 @@ class Builder:
 
 
 class WeightNames:
-    """Which stored tensor a tensor of the model is: the whole of it, or some of its rows."""
+    """Which stored tensor a tensor of the model is: the whole of it, or some of its rows. With ``int8`` matrices are
+    stored in eight bits where that serves."""
 
-    def __init__(self, tensors: Mapping[str, Tensor], stored: Sequence[str]) -> None:
+    def __init__(self, tensors: Mapping[str, Tensor], stored: Sequence[str], int8: bool = False) -> None:
+        self.int8 = int8
         self._places: dict[int, list[tuple[str, Tensor]]] = {}
         names = set(stored)
         for name, tensor in tensors.items():
@@ -281,9 +294,14 @@ class WeightNames:
         """The initializer of a stored tensor."""
         return Port(name, "float32", tuple(self._all[name].shape))
 
-    def value(self, name: str) -> Tensor:
-        """The stored tensor."""
-        return self._all[name]
+    def eight_bits(self) -> dict[str, Tensor]:
+        """The parts of all matrices that are stored in eight bits, used or not."""
+        return {
+            port.name: torch.from_numpy(part)
+            for name, tensor in self._all.items()
+            if is_worth_it(tuple(tensor.shape))
+            for port, part in zip(ports(name, tuple(tensor.shape)), quantized(tensor.detach().numpy()), strict=True)
+        }
 
 
 def size_name(size: Size) -> int | str:

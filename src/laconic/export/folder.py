@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 from safetensors import safe_open
+from torch import Tensor
 
 from laconic import __version__
 from laconic.errors import ConfigError, ModelError
@@ -20,6 +21,7 @@ from laconic.export.graphs import StateLayout, graphs_of
 from laconic.files import refuse_other, replacing_folder
 from laconic.kernels.dispatch import IN_GRAPHS
 from laconic.models.folder import FILES, LoadedModel, find_folder, load_model_folder
+from laconic.models.stored import save_tensors
 from laconic.runtime.folder import ENCODER, STEP, write_manifest
 from laconic.runtime.manifest import MANIFEST
 from laconic.runtime.onnx_file import Graph, model_bytes
@@ -28,7 +30,7 @@ from laconic.text.base import read_json
 MAY_CHANGE = ("README.md", "calibration.json")  # what people write, and what `laconic calibrate` finds out later
 
 
-def export_apart(source: str | Path, target: Path) -> None:
+def export_apart(source: str | Path, target: Path, *, int8: bool = False) -> None:
     """`export_folder` in a process of its own, whose equations are those of graphs.
 
     Raises:
@@ -37,15 +39,16 @@ def export_apart(source: str | Path, target: Path) -> None:
     """
     refuse_other(target, MANIFEST, "exported model")
     environment = os.environ | {"LACONIC_KERNELS": "graph"}
-    command = [sys.executable, "-m", "laconic.export.process", str(source), str(target)]
+    command = [sys.executable, "-m", "laconic.export.process", *(["--int8"] if int8 else []), str(source), str(target)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
         reason = done.stderr.strip().splitlines() or [f"the process ended with {done.returncode}"]
         raise ModelError(reason[-1] if done.returncode == ModelError.exit_code else "\n".join(reason[-20:]))
 
 
-def export_folder(source: str | Path, target: Path) -> None:
-    """Write ``target`` with the graphs of the model folder ``source``; what is there is replaced.
+def export_folder(source: str | Path, target: Path, *, int8: bool = False) -> None:
+    """Write ``target`` with the graphs of the model folder ``source``; what is there is replaced. With ``int8`` its
+    weights have eight bits (`laconic.export.eight_bits`).
 
     Raises:
         ConfigError: this process does not use the equations of graphs (`laconic.kernels.dispatch`).
@@ -56,7 +59,7 @@ def export_folder(source: str | Path, target: Path) -> None:
     loaded = load_model_folder(source)
     with replacing_folder(target) as folder:
         _copy_or_write(find_folder(source), loaded, folder)
-        graphs, about = _made(loaded, folder, str(source))
+        graphs, about = _made(loaded, folder, str(source), int8)
         for name, graph in graphs.items():
             (folder / name).write_bytes(model_bytes(graph, "laconic", __version__))
         read = [path.name for path in folder.iterdir() if path.is_file() and path.name not in MAY_CHANGE]
@@ -73,19 +76,30 @@ def _copy_or_write(source: Path, loaded: LoadedModel, folder: Path) -> None:
             shutil.copyfile(source / name, folder / name)
 
 
-def _made(loaded: LoadedModel, folder: Path, name: str) -> tuple[dict[str, Graph], dict[str, Any]]:
+def _made(loaded: LoadedModel, folder: Path, name: str, int8: bool) -> tuple[dict[str, Graph], dict[str, Any]]:
     model = loaded.model
     model.switch(loaded.search.model)
     parameters = dict(model.named_parameters(remove_duplicate=False))
     buffers = dict(model.named_buffers(remove_duplicate=False))
     with safe_open(folder / "model.safetensors", "pt") as file:
         stored = list(file.keys())
+    weights = WeightNames(parameters | buffers, stored, int8)
     try:
-        encoder, step, layout = graphs_of(model, WeightNames(parameters | buffers, stored))
+        encoder, step, layout = graphs_of(model, weights)
     except ModelError as error:
         kind = type(model).__name__
         raise ModelError(f"{name} cannot be exported: {str(error).rstrip('.')} (a {kind}).") from error
-    return {ENCODER: encoder, STEP: step}, _about(loaded, layout)
+    if int8:
+        used = {port.name for graph in (encoder, step) for port in graph.weights}
+        _store(weights.eight_bits(), used, folder / "model.safetensors")
+    return {ENCODER: encoder, STEP: step}, {"quantized": int8, **_about(loaded, layout)}
+
+
+def _store(eight_bits: dict[str, Tensor], used: set[str], path: Path) -> None:
+    """Keep of the file what is ``used`` as it is stored, with the parts that are."""
+    with safe_open(path, "pt") as file:
+        kept = {name: file.get_tensor(name).clone() for name in sorted(used.intersection(file.keys()))}
+    save_tensors(kept | {name: eight_bits[name] for name in sorted(used.difference(kept))}, path)
 
 
 def _about(loaded: LoadedModel, layout: StateLayout) -> dict[str, Any]:
@@ -128,7 +142,7 @@ def _counted(model: Any) -> tuple[list[int], bool]:
     return [] if unknown else [model.unk_id], outside
 
 
-def export_all(pairs: Sequence[tuple[str, str]]) -> None:
+def export_all(pairs: Sequence[tuple[str, str]], *, int8: bool = False) -> None:
     """`export_folder` of several."""
     for source, target in pairs:
-        export_folder(source, Path(target))
+        export_folder(source, Path(target), int8=int8)

@@ -8,6 +8,7 @@ import numpy as np
 
 from laconic.errors import ModelError
 from laconic.export.builder import Builder
+from laconic.export.eight_bits import look_up
 from laconic.export.lowering import argument, axis_of, kind_of, lowers
 from laconic.export.tracing import Operation, Ref, Size
 
@@ -167,7 +168,9 @@ def _triangle(b: Builder, op: Operation) -> None:
 
 @lowers("embedding.default")
 def _embedding(b: Builder, op: Operation) -> None:
-    b.result(op, b.node("Gather", b.name(op.args[0]), b.name(op.args[1]), axis=0))
+    table, ids = op.args[:2]
+    plain = not b.has_eight_bits(table)
+    b.result(op, b.node("Gather", b.name(table), b.name(ids), axis=0) if plain else look_up(b, table, ids))
 
 
 @lowers("index_select.default")

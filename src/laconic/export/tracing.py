@@ -18,6 +18,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import Parameter
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from laconic.errors import ModelError
@@ -107,6 +108,10 @@ class Recorder(TorchDispatchMode):
                 kind.update({id(out)} if id(args[0]) in kind else ())
             return out
         flat = [one for one in torch.utils._pytree.tree_leaves(out) if isinstance(one, Tensor)]
+        if args and isinstance(args[0], Parameter) and all(_is_rows(one, args[0]) for one in flat):
+            for one in flat:  # some rows of a weight are a weight
+                self.ref(one)
+            return out
         if func._schema.is_mutable:
             self._mutated(name, flat)
         results = [self._new(one) for one in flat]
@@ -136,6 +141,10 @@ class Recorder(TorchDispatchMode):
             number = id(tensor)
             if number in self._bases or number in self._bases.values():
                 raise ModelError(f"it writes into a part of a tensor ({name})")
+
+
+def _is_rows(part: Tensor, whole: Tensor) -> bool:
+    return _shares(part, whole) and part.stride() == whole.stride() and part.shape[1:] == whole.shape[1:]
 
 
 def _shares(first: Tensor, second: Tensor) -> bool:

@@ -197,6 +197,11 @@ def load_weights(model: nn.Module, path: Path) -> None:
         shapes = [line.strip() for line in str(error).splitlines() if "size mismatch" in line]
         detail = shapes[0].rstrip(".") if shapes else first_line(error)
         raise ModelError(f"The weights in {path} do not fit config.json: {detail}.") from error
+    if any(name.endswith(".int8") for name in unexpected):
+        raise ModelError(
+            f"{path} holds weights of eight bits, which onnxruntime runs and torch does not: open the exported folder "
+            "without a device, or the model that it was made from."
+        )
     if missing or unexpected:
         kind, names = ("lacks", sorted(missing)) if missing else ("has unknown weights", sorted(unexpected))
         raise ModelError(

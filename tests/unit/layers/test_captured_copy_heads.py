@@ -144,6 +144,13 @@ def test_training_and_decoding_agree(name: str, options: dict[str, Any]) -> None
     torch.testing.assert_close(found[-1]["copy_probs"], copied, **EXACT)
 
 
+def test_u_of_a_source_of_one_token() -> None:
+    """Its mean under a history without mass is zero, whatever the source's length."""
+    head = head_of(u_input="source_state")
+    figures = head._gate_details(torch.zeros(B, 1, 1), torch.full((B, 1, 1), 0.3), torch.ones(B, 1))
+    assert figures["copy_semantic_gate"].tolist() == [[0.0]] * B
+
+
 @torch.no_grad()
 def test_with_g_of_one_it_is_attentional_copying() -> None:
     """(iii); with g of zero the first attention moves on alone."""

@@ -350,7 +350,7 @@ class CorrelationalHead(CapturedHead):
         """u (of the source: its mean under the history) and g, (B, Q)."""
         if split is None:
             semantic = torch.full_like(attention_gate, float(self.config.use_semantic))
-        elif split.shape[-1] == 1 and split.shape[1] == history.shape[1]:
+        elif self.config.u_input == "decoder_query":
             semantic = split.squeeze(-1)
         else:
             semantic = (history * split).sum(dim=-1) / history.sum(dim=-1).clamp_min(1e-30)
