@@ -16,7 +16,19 @@ import torch
 from torch import Tensor
 
 from laconic import kernels
-from laconic.kernels import additive, correlation, deferral, gru_sequence, heads, mixture, packed, vocabulary, windows
+from laconic.kernels import (
+    additive,
+    correlation,
+    deferral,
+    graph,
+    gru_sequence,
+    heads,
+    mixture,
+    packed,
+    vocabulary,
+    windows,
+)
+from laconic.layers.recurrent import PaperRecurrence, Recurrence
 from laconic.papers import coarse_to_fine, coconet, distraction, pointer_generator
 
 B, Q, S, D, A, H, V, X = 3, 2, 7, 4, 5, 2, 9, 11
@@ -45,6 +57,26 @@ def with_first(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
             return function(logits.clone(), *rest, IDS.unsqueeze(1).expand(B, Q, S), X, first)
 
     return run
+
+
+def over_real_tokens(layer: Any) -> tuple[Callable[..., Tensor], Callable[..., Tensor]]:
+    """Outputs and final states of a recurrent layer, as a graph has it and as it is: documents of 7, 4 and 1 tokens."""
+    layer = layer.double()
+    paper = isinstance(layer, PaperRecurrence)
+    weights = [p for cell in layer.cells for p in cell.four_weights()] if paper else list(layer.layer._flat_weights)
+    mask = torch.arange(S) < torch.tensor([[7], [4], [1]])
+
+    @torch.no_grad()
+    def graph_s(inputs: Tensor) -> Tensor:
+        outputs, last = graph.recurrence(inputs, mask, weights, "paper_gru" if paper else layer.cell)
+        return torch.cat([outputs.flatten(), *map(torch.flatten, last)])
+
+    @torch.no_grad()
+    def own(inputs: Tensor) -> Tensor:
+        outputs, last = layer.over_real_tokens(inputs, mask)
+        return torch.cat([outputs.flatten(), *map(torch.flatten, last)])
+
+    return graph_s, own
 
 
 SCORED = (rand(B, S, A), rand(B, Q, A, seed=1), rand(A, seed=2), rand(B, Q, S, seed=3).abs(), rand(A, seed=4))
@@ -104,6 +136,19 @@ PAIRS: dict[str, Pair] = {
         ),
         (torch.softmax(rand(B, Q, S), dim=-1) * MASK.unsqueeze(1), rand(B, S, seed=1)),
     ),
+    "graph.attention_scores": (graph.attention_scores, pointer_generator.attention_scores, SCORED),
+    "in graphs without coverage": (graph.attention_scores, pointer_generator.attention_scores, SCORED[:3]),
+    "graph.distracted_scores": (graph.distracted_scores, distraction.attention_scores, SCORED),
+    "in graphs without history": (graph.distracted_scores, distraction.attention_scores, SCORED[:3]),
+    "graph.recurrence": (*over_real_tokens(Recurrence("lstm", D, A, bidirectional=True)), (rand(B, S, D),)),
+    "of one direction": (*over_real_tokens(Recurrence("gru", D, A)), (rand(B, S, D),)),
+    "of torch's GRU": (*over_real_tokens(Recurrence("gru", D, A, bidirectional=True)), (rand(B, S, D),)),
+    "of the paper's GRU": (*over_real_tokens(PaperRecurrence(D, A, bidirectional=True)), (rand(B, S, D),)),
+    "graph.final_distribution": (
+        with_first(graph.final_distribution),
+        with_first(lambda *x: pointer_generator.final_distribution(*x[:-1])),
+        (rand(B, Q, V), rand(B, Q, seed=1), torch.softmax(rand(B, Q, S, seed=2), dim=-1)),
+    ),
     "mixture.final_distribution": (
         with_first(mixture.final_distribution),
         with_first(lambda *x: pointer_generator.final_distribution(*x[:-1])),
@@ -113,8 +158,8 @@ PAIRS: dict[str, Pair] = {
 # Held equal in float32, the only type that is packed, and without gradients, which packed weights do not have:
 # tests/unit/kernels/test_packed_output.py, tests/unit/layers/test_transformer_blocks.py.
 ELSEWHERE = {"packed.linear_map", "packed.plain_map", "packed.packed_output", "packed.can_pack"}
-PARTS = {"deferral.collected_of", "vocabulary.at_least_float32", "mixture.first_positions"}
-CHOOSES, IN_GRAPHS = "dispatch", "graph"  # what exported graphs compute with: tests/parity/test_export.py runs them
+PARTS = {"deferral.collected_of", "vocabulary.at_least_float32", "mixture.first_positions", "graph.first_positions"}
+CHOOSES = "dispatch"
 
 
 @pytest.mark.parametrize("name", PAIRS)
@@ -151,12 +196,13 @@ def test_the_table_holds_every_kernel() -> None:
     public = {
         f"{module.name}.{name}"
         for module in pkgutil.iter_modules(kernels.__path__)
-        if module.name not in (CHOOSES, IN_GRAPHS)
+        if module.name != CHOOSES
         for name, value in inspect.getmembers(import_module(f"laconic.kernels.{module.name}"), inspect.isfunction)
         if value.__module__ == f"laconic.kernels.{module.name}" and not name.startswith("_")
     }
     assert public == {name for name in PAIRS if "." in name} | ELSEWHERE | PARTS
     assert packed.can_pack(rand(2, 2)) is False
+    assert torch.equal(graph.first_positions(IDS, X), mixture.first_positions(IDS, X))
 
 
 @pytest.mark.parametrize("switch", ["on", "off"])

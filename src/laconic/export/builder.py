@@ -105,13 +105,13 @@ class Builder:
         """Is this a weight whose numbers are stored in eight bits?"""
         found = self.trace.given[0].get(ref.number)
         stored = self.weights.of(found) if found is not None and self.weights.int8 else None
-        return stored is not None and is_worth_it(self.weights.port(stored[0]).shape)
+        return stored is not None and is_worth_it(self.weights.shape(stored[0]))
 
     def parts(self, ref: Ref) -> list[str]:
         """Of such a weight the numbers and the scales."""
         stored = self.weights.of(self.trace.given[0][ref.number])
         assert stored is not None
-        return [self._rows_of(port, stored[1]) for port in ports(stored[0], self.weights.port(stored[0]).shape)]
+        return [self._rows_of(port, stored[1]) for port in ports(stored[0], self.weights.shape(stored[0]))]
 
     def type_of(self, ref: Ref) -> str:
         """The type of a tensor."""
@@ -292,7 +292,11 @@ class WeightNames:
 
     def port(self, name: str) -> Port:
         """The initializer of a stored tensor."""
-        return Port(name, "float32", tuple(self._all[name].shape))
+        return Port(name, "float32", self.shape(name))
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """The shape of a stored tensor."""
+        return tuple(self._all[name].shape)
 
     def eight_bits(self) -> dict[str, Tensor]:
         """The parts of all matrices that are stored in eight bits, used or not."""

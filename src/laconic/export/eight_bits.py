@@ -57,10 +57,9 @@ def product(b: Builder, rows: str, weight: Ref, bias: list[str]) -> str:
 def look_up(b: Builder, table: Ref, ids: Ref) -> str:
     """The rows ``ids`` of a matrix: (...) -> (..., K)."""
     width = b.shape_of(table)[1].offset
-    numbers, scales = b.parts(table)
-    scales = b.node("Unsqueeze", scales, b.constant([2]))
-    options = {"bits": 8, "block_size": BLOCK, "gather_axis": 0, "quantize_axis": 2}
-    found = b.microsoft("GatherBlockQuantized", numbers, b.name(ids), scales, **options)
+    numbers, scales = (b.node("Gather", part, b.name(ids), axis=0) for part in b.parts(table))
     rank = len(b.shape_of(ids))
+    steps = b.node("Sub", b.cast(numbers, "uint8", "float32"), b.scalar(_MIDDLE, "float32"))
+    found = b.node("Mul", steps, b.node("Unsqueeze", scales, b.constant([rank + 1])))
     joined = b.node("Reshape", found, b.constant([0] * rank + [width + -width % BLOCK]))
     return joined if width % BLOCK == 0 else b.node("Slice", joined, *map(b.constant, ([0], [width], [rank])))

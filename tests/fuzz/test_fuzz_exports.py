@@ -1,0 +1,110 @@
+"""Damaged exported folders: one sentence or a summary, in time, with the digests of before and with digests that fit.
+
+500 folders: 250 of each of two models, the second of eight bits.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hostile import Findings, assert_a_sentence, damage_bytes, damage_values, in_time
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from exports import save_case
+from laconic import Summarizer
+from laconic.errors import LaconicError
+from laconic.export.folder import export_apart
+from laconic.runtime.folder import digest_of
+from laconic.runtime.manifest import MANIFEST
+from laconic.systems.exported import ExportedSystem
+from tiny_models import DOCUMENTS
+
+pytestmark = pytest.mark.slow
+
+KINDS = {"writer-see": False, "wide": True}  # eight bits?
+EXAMPLES = int(os.environ.get("FUZZ", 250))
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    home = tmp_path_factory.mktemp("sound")
+    for kind, int8 in KINDS.items():
+        export_apart(save_case(home / kind, kind, spread=0.2), home / f"{kind}-out", int8=int8)
+    return {kind: home / f"{kind}-out" for kind in KINDS}
+
+
+@contextlib.contextmanager
+def copy_of(folder: Path) -> Iterator[Path]:
+    with tempfile.TemporaryDirectory() as home:
+        yield Path(shutil.copytree(folder, Path(home) / "folder"))
+
+
+def damage(folder: Path, draw: Any) -> str:
+    """Do something to one file; says what."""
+    files = sorted(path for path in folder.iterdir() if path.name not in ("README.md", "metrics.json"))
+    path = draw(st.sampled_from(files))
+    how = draw(st.sampled_from(["value"] * 4 + ["bytes"] * 5 + ["remove", "folder"]))
+    if how == "value" and path.suffix in (".json", ".yaml"):
+        return damage_values(path, draw)
+    if how == "remove":
+        path.unlink()
+    elif how == "folder":
+        path.unlink()
+        path.mkdir()
+    else:
+        return damage_bytes(path, draw)
+    return f"{path.name} {how}"
+
+
+def with_digests(folder: Path) -> None:
+    """Let ``export.json`` say of every file what it is now, where it still can."""
+    with contextlib.suppress(ValueError, KeyError, TypeError, AttributeError, OSError):
+        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        manifest["sha256"] = {name: digest_of(folder / name) for name in manifest["sha256"]}
+        (folder / MANIFEST).write_text(json.dumps(manifest), encoding="utf-8")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_exported_folders(sound: dict[str, Path], kind: str) -> None:
+    opened, findings = list[str](), Findings()
+    before = Summarizer(ExportedSystem.from_pretrained(sound[kind])).summarize(DOCUMENTS[0]).text
+    assert before
+
+    @given(data=st.data())
+    @settings(
+        max_examples=EXAMPLES,
+        deadline=None,
+        database=None,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    def check(data: Any) -> None:
+        with copy_of(sound[kind]) as folder, findings.of(done := []):
+            done.append(what := damage(folder, data.draw))
+            if data.draw(st.booleans()):
+                with_digests(folder)
+                what += ", digests fit"
+            with in_time():
+                try:
+                    summary = Summarizer(ExportedSystem.from_pretrained(folder)).explain(DOCUMENTS[0])
+                except LaconicError as error:
+                    assert_a_sentence(error)
+                    return
+            assert isinstance(summary.text, str)
+            assert math.isfinite(summary.log_prob)
+            opened.append(what)
+
+    check()
+    findings.none()
+    assert 0 < len(opened) < EXAMPLES
+    print(f"{kind}: {len(opened)} opened", *sorted(opened), sep="\n  ")
