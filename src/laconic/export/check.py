@@ -32,7 +32,7 @@ class Agreement:
     worst_source: float = 0.0  # of where their words came from: probability, copying, attention, maps and figures
     different: list[tuple[Summary, Summary]] = field(default_factory=list)
     scored: int = 0  # records with summaries
-    rouge: tuple[dict[str, float], dict[str, float]] = field(default_factory=lambda: ({}, {}))  # F, torch's first
+    rouge: list[dict[str, float]] = field(default_factory=list)  # F by kind, torch's first
 
     @property
     def ties(self) -> int:
@@ -71,7 +71,7 @@ def compare(
     if written:
         *both, gold = zip(*written, strict=True)
         scores = [rouge(texts, gold).mean.items() for texts in both]
-        found.rouge = tuple({kind: 100 * score.f for kind, score in one} for one in scores)
+        found.rouge = [{kind: 100 * score.f for kind, score in one} for one in scores]
         found.scored = len(written)
     return found
 
