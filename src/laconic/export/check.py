@@ -70,8 +70,7 @@ def compare(
             progress(len(chosen))
     if written:
         *both, gold = zip(*written, strict=True)
-        scores = [rouge(texts, gold).mean.items() for texts in both]
-        found.rouge = [{kind: 100 * score.f for kind, score in one} for one in scores]
+        found.rouge = [{kind: 100 * f.f for kind, f in rouge(texts, gold).mean.items()} for texts in both]
         found.scored = len(written)
     return found
 
