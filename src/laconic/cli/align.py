@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from laconic.cli.inputs import split_of, stream_records
+from laconic.cli.inputs import stream_records
 from laconic.cli.options import AsJson, Device, ReadingOptions, Split, TrustCode, with_groups
 from laconic.cli.output import aligned, note, print_json, progress
+from laconic.data.places import split_of
 from laconic.errors import ConfigError, DataError, did_you_mean
 from laconic.files import write_text
 from laconic.metrics.alignment import (

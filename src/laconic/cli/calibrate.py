@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from laconic.cli.inputs import records_of, split_of
+from laconic.cli.inputs import records_of
 from laconic.cli.options import AsJson, BatchSize, MaxRecords, ReadingOptions, Split, with_groups
 from laconic.cli.output import print_json, progress
+from laconic.data.places import split_of
 from laconic.errors import ConfigError, ModelError, unknown_choice
 from laconic.text.control import safe_print as print
 

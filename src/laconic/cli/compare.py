@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from laconic.cli.inputs import data_changes, records_of, split_of
+from laconic.cli.inputs import records_of
 from laconic.cli.options import AsJson, Device, MaxRecords, ReadingOptions, RecipeKeys, Size, TrustCode, with_groups
 from laconic.cli.output import aligned, note, print_json, progress
 from laconic.config.loading import load_recipe, merge, parse_overrides, recipe_names
+from laconic.data.places import data_changes, split_of
 from laconic.errors import ConfigError, DataError
 from laconic.files import only_here, write_json, write_text
 from laconic.text.control import safe_print as print

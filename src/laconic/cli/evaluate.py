@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from laconic.cli.inputs import records_of, split_of
+from laconic.cli.inputs import records_of
 from laconic.cli.options import (
     AsJson,
     BatchSize,
@@ -24,6 +24,7 @@ from laconic.cli.options import (
 )
 from laconic.cli.output import aligned, print_json, progress
 from laconic.config.schema import EvaluationConfig
+from laconic.data.places import split_of
 from laconic.errors import ConfigError
 from laconic.evaluation.run import EvaluationOptions, EvaluationResult, options_of, predict, score
 from laconic.evaluation.systems import Contender

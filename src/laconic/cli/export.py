@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from laconic.cli.inputs import records_of, split_of
+from laconic.cli.inputs import records_of
 from laconic.cli.options import BatchSize, MaxRecords, Split
 from laconic.cli.output import progress
+from laconic.data.places import split_of
 from laconic.errors import ConfigError
 from laconic.text.control import safe_print as print
 

@@ -7,27 +7,21 @@ import sys
 from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 from laconic.cli.options import DocumentOptions
 from laconic.cli.output import note
-from laconic.config.schema import DataConfig
 from laconic.config.shipped import SHIPPED, default_model
 from laconic.data.lines import what_it_is
-from laconic.data.places import data_changes as data_changes
-from laconic.data.places import split_of as split_of
-from laconic.data.readers import (
-    ReadOptions,
-    SkipCounter,
-    read_configured,
-    read_json_lines,
-    read_with,
-)
 from laconic.errors import ConfigError, DataError
 from laconic.systems.extractive import is_method
 from laconic.text.html import charset_of, is_html, page_text
 from laconic.types import Record
+
+if TYPE_CHECKING:
+    from laconic.config.schema import DataConfig
+    from laconic.data.readers import ReadOptions
 
 RECORD_SUFFIXES = {".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".parquet", ".story", ".db", ".sqlite", ".sqlite3"}
 PAGE_SUFFIXES = {".html", ".htm", ".xhtml"}
@@ -45,6 +39,8 @@ def stream_records(
 
     ``advance`` is called when a record has been dealt with.
     """
+    from laconic.data.readers import SkipCounter, read_with
+
     skipped = SkipCounter()
     for record in read_with(path, options, on_skip=skipped, on_choice=None if silent else note):
         yield record
@@ -62,6 +58,8 @@ def records_of(
     Raises:
         DataError: it cannot be read, or holds no records where ``some`` are needed.
     """
+    from laconic.data.readers import ReadOptions, SkipCounter, read_configured, read_with
+
     skipped = SkipCounter()
     read: Any = read_with if isinstance(options, ReadOptions) else read_configured
     records = list(islice(read(path, options, on_skip=skipped, on_choice=note), most))
@@ -140,15 +138,17 @@ def documents_of(
     reading = reading or DocumentOptions()
     jsonl = jsonl or (name == "-" and reading.format != "auto")
     kind = "jsonl" if jsonl and reading.format == "auto" else reading.format
+    if not is_records(name, jsonl or kind != "auto"):
+        label, origin = ("stdin", "standard input") if name == "-" else (Path(name).name, name)
+        yield Record(_without_markup(name), id=label, origin=origin)
+        return
+    from laconic.data.readers import ReadOptions, read_json_lines, read_with
+
     options = ReadOptions(kind, reading.document_column, skip_bad=reading.skip_bad, need_summary=False)
-    if name == "-" and jsonl:
+    if name == "-":
         yield from read_json_lines(sys.stdin.buffer, "standard input", options, on_skip=on_skip)
-    elif is_records(name, jsonl or kind != "auto"):
-        yield from read_with(name, options, on_skip=on_skip)
-    elif name == "-":
-        yield Record(_without_markup(name), id="stdin", origin="standard input")
     else:
-        yield Record(_without_markup(name), id=Path(name).name, origin=name)
+        yield from read_with(name, options, on_skip=on_skip)
 
 
 def _without_markup(name: str) -> str:

@@ -21,6 +21,7 @@ on stderr and an exit code:
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 import traceback
@@ -190,7 +191,12 @@ def load_command(name: str) -> Any:
 
 
 def _run(name: str, arguments: list[str]) -> int:
-    command = load_command(name)
+    gc.disable()  # what is imported stays: looking through it for what could go costs a fifth of a short command
+    try:
+        command = load_command(name)
+    finally:
+        gc.freeze()
+        gc.enable()
     from typer import Abort, Exit, TyperException
 
     try:

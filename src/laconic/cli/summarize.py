@@ -17,11 +17,12 @@ from laconic.cli.options import BatchSize, DecodingOptions, Device, DocumentOpti
 from laconic.cli.output import note, progress, show_summaries
 from laconic.errors import ConfigError, DataError, LaconicError
 from laconic.files import only_writer, write_text
-from laconic.systems.bulk import BulkJob, Lines, Request, lines_of, windows_of
+from laconic.systems.request import Request, SummaryJob
 from laconic.text.control import safe_print as print
 from laconic.types import Record
 
 if TYPE_CHECKING:
+    from laconic.systems.bulk import Lines
     from laconic.types import Summary
 
 
@@ -75,12 +76,14 @@ def command(
         model, device, overrides, explain, batch_size, reading.skip_bad, decoding.always_write, trust_code
     )
     if of_records == {True} or as_json:
+        from laconic.systems.bulk import lines_of
+
         total = count_lines(inputs) if of_records == {True} else len(inputs)
         write_lines(lines_of(request, jobs, ray, skipped), request.window, records, output, total)
     elif ray or (jobs or 1) > 1:
         raise ConfigError("--jobs and --ray are for files of records (.jsonl, .csv, ...), not for texts.")
     else:
-        write_texts(BulkJob(request), list(records), output, skipped, several=len(inputs) > 1)
+        write_texts(SummaryJob(request), list(records), output, skipped, several=len(inputs) > 1)
     skipped.report()
 
 
@@ -107,7 +110,9 @@ class Skipped:
 # --------------------------------------------------------------------------------------------- output
 
 
-def write_texts(job: BulkJob, records: list[Record], output: Path | None, skipped: Skipped, *, several: bool) -> None:
+def write_texts(
+    job: SummaryJob, records: list[Record], output: Path | None, skipped: Skipped, *, several: bool
+) -> None:
     """Print summaries as text; several files get a heading each, several hypotheses a line each."""
     out: list[str] = []
     with progress("Summarizing", total=len(records), silent=len(records) < 2) as bar:
@@ -154,6 +159,8 @@ def write_lines(lines: Lines, window: int, records: Iterable[Record], output: Pa
     """JSON lines to standard output, or to a file that a later run of the command can go on with; ``window`` is a
     window's number of records."""
     if output is None:
+        from laconic.systems.bulk import windows_of
+
         with progress("Summarizing", total=total) as bar:
             for line in lines(windows_of(records, window), bar.advance):
                 print(line, flush=True)
@@ -164,6 +171,8 @@ def write_lines(lines: Lines, window: int, records: Iterable[Record], output: Pa
 
 def _continue(lines: Lines, window: int, records: Iterable[Record], output: Path, total: int | None) -> None:
     """Go on with what an earlier run left beside ``output``, and give the file its name."""
+    from laconic.systems.bulk import windows_of
+
     if output.is_dir():
         raise ConfigError(f"{output} is a folder; --output names a file, such as {output / 'summaries.jsonl'}.")
     draft = partial_name(output)

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from laconic.cli import own_data
-from laconic.cli.inputs import data_changes
 from laconic.cli.options import AsJson, ReadingOptions, RecipeKeys, Row, TrustCode, with_groups
 from laconic.cli.output import EXIT_INTERRUPTED, note, print_json, progress
 from laconic.config.loading import load_recipe, merge, parse_overrides, resolve_run
 from laconic.config.names import check_run
 from laconic.config.schema import RunConfig
 from laconic.config.shipped import SHIPPED, place_of
+from laconic.data.places import data_changes
 from laconic.errors import ConfigError, ModelError
 from laconic.files import only_here
 from laconic.text.control import safe_print as print

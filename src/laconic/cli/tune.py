@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from laconic.cli.inputs import records_of, split_of
+from laconic.cli.inputs import records_of
 from laconic.cli.options import (
     AsJson,
     BatchSize,
@@ -22,6 +22,7 @@ from laconic.cli.options import (
 )
 from laconic.cli.output import aligned, print_json, progress
 from laconic.config.schema import EvaluationConfig
+from laconic.data.places import split_of
 from laconic.errors import ConfigError, unknown_choice
 from laconic.files import write_json
 from laconic.text.control import safe_print as print

@@ -26,7 +26,12 @@ class ConfigBase(BaseModel):
     """
 
     model_config = ConfigDict(
-        extra="forbid", frozen=True, validate_default=True, protected_namespaces=(), allow_inf_nan=False
+        extra="forbid",
+        frozen=True,
+        validate_default=True,
+        protected_namespaces=(),
+        allow_inf_nan=False,
+        defer_build=True,  # most commands use few of the classes
     )
 
     @field_validator("*", mode="wrap")

@@ -6,7 +6,9 @@ waits for work shall not use a core. The weights of both graphs are the same arr
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -47,14 +49,23 @@ def open_sessions(folder: Path, names: Sequence[str], threads: int = 1) -> list[
     for name, content in contents.items():
         options = _options(onnxruntime, threads)
         own = [port.name for port in ports[name]]
-        options.add_external_initializers(own, [values[each] for each in own])
+        options.add_external_initializers(own, [values[each] for each in own])  # so that it can look at them,
+        for each in own:
+            options.add_initializer(each, values[each])  # and so that it keeps no copy
         try:
             session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
         except Exception as error:  # onnxruntime's errors have no common base
             reason = str(error).strip().splitlines()[0][:200] if str(error).strip() else type(error).__name__
             raise ModelError(f"{folder / name} cannot be run here ({reason.rstrip('.')}).") from error
         sessions.append(Session(session, values))
+    _give_back()
     return sessions
+
+
+def _give_back() -> None:
+    """Making a session leaves free memory the size of its weights; C's library keeps it unless it is asked."""
+    with suppress(AttributeError, OSError, TypeError):  # where this is not glibc
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def _weights(onnxruntime: Any, folder: Path, ports: Mapping[str, onnx_file.Port]) -> dict[str, Any]:

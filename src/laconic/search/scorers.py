@@ -254,10 +254,12 @@ class WordBlocking(Scorer):
 
     def __init__(self, config: ConfigBase, *, specials: SpecialIds):
         super().__init__(config, specials=specials)
-        self._free = np.array(sorted({*self.config.free, specials.eos_id}))
+        free = {*self.config.free, specials.eos_id}
+        self._once = np.ones(max(free) + 2, dtype=bool)  # by id; the last stands for all that are larger
+        self._once[list(free)] = False
 
     def on_tokens(self, scores: np.ndarray, view: HypothesesView) -> np.ndarray:
-        rows, steps = np.isin(view.ids, self._free, invert=True).nonzero()
+        rows, steps = self._once.take(view.ids, mode="clip").nonzero()
         scores[rows, view.ids[rows, steps]] = -np.inf
         return scores
 

@@ -16,13 +16,13 @@ import numpy as np
 
 from laconic.config.base import validate
 from laconic.config.loading import merge
+from laconic.config.names import resolve
 from laconic.config.schema import SearchConfig, TextConfig
 from laconic.data.dataset import EncodedDataset, Example, encode_documents
 from laconic.data.padding import ArrayCollator
 from laconic.errors import ConfigError
 from laconic.explain.provenance import build_summary
 from laconic.metrics.confidence import Calibration, facts_of
-from laconic.metrics.consensus import by_consensus
 from laconic.search.decode import decode
 from laconic.search.scorers import with_word_blocking
 from laconic.systems.extractive import OnText, Progress
@@ -30,6 +30,7 @@ from laconic.systems.streaming import Watched, Writer
 from laconic.text.base import Tokenizer
 from laconic.types import Hypothesis, Record, Summary, TokenizedText
 
+CHOICES = {"mbr": "laconic.metrics.consensus:by_consensus"}  # other ways to choose; imported when one is asked for
 WRITES = "A trained model: writes a line of its own, word by word."
 WRITES_AND_COPIES = "A trained model: writes a line of its own, word by word, and can copy words from the text."
 
@@ -245,6 +246,7 @@ class DecodingSystem:
 def _by_consensus(build: Callable[..., Summary], hypotheses: Sequence[Hypothesis]) -> list[Hypothesis]:
     """The hypotheses, the one first whose text has most in common with the others'."""
     texts = [build(hypothesis, explain=False).text for hypothesis in hypotheses]
+    by_consensus = resolve("way to choose", CHOICES, "mbr")
     return [hypotheses[place] for place in by_consensus(texts, [hypothesis.score for hypothesis in hypotheses])]
 
 

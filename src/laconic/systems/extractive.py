@@ -9,15 +9,17 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from laconic.config.loading import parse_overrides
 from laconic.config.names import EXTRACTIVE, parse, resolve
 from laconic.config.shipped import SHIPPED, place_of
 from laconic.errors import ConfigError, ModelError, did_you_mean
 from laconic.explain.provenance import extractive_summary
-from laconic.extractive.base import Extractor
 from laconic.types import Record, Summary, references_of
+
+if TYPE_CHECKING:
+    from laconic.extractive.base import Extractor
 
 Progress = Callable[[int], object]  # is told the number of documents just done
 OnText = Callable[[int, str], object]  # is given the place of a document and its summary so far
