@@ -61,7 +61,7 @@ DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 # What is not among the dependencies of the base package -> the extra that brings it.
 EXTRAS = {
-    **dict.fromkeys(("torch", "transformers", "accelerate", "huggingface_hub"), "train"),
+    **dict.fromkeys(("torch", "transformers", "accelerate", "huggingface_hub", "safetensors"), "train"),
     **dict.fromkeys(("scipy", "sacrebleu", "matplotlib"), "train"),
     **dict.fromkeys(("fastapi", "uvicorn", "starlette", "prometheus_client"), "serve"),
     **dict.fromkeys(("datasets", "pyarrow"), "hf"),
@@ -75,8 +75,11 @@ EXTRAS = {
 def missing_package(error: BaseException) -> str | None:
     """The sentence for an import that failed because an extra is not installed; None for any other error."""
     package = (error.name or "").split(".")[0] if isinstance(error, ModuleNotFoundError) else ""
-    if package not in EXTRAS:
-        return None
+    return not_installed(package) if package in EXTRAS else None
+
+
+def not_installed(package: str) -> str:
+    """The sentence for a package of an extra that is not there."""
     return f"This needs {package}, which is not installed: pip install 'laconic[{EXTRAS[package]}]'."
 
 

@@ -14,15 +14,10 @@ from laconic.errors import EXTRAS, missing_package
 
 PYPROJECT = Path(__file__).parents[2] / "pyproject.toml"
 WITHOUT = """
-import contextlib, importlib.abc, io, json, sys
-
-class Missing(importlib.abc.MetaPathFinder):
-    def find_spec(self, name, path=None, target=None):
-        if name.split(".")[0] in PACKAGES:
-            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+import contextlib, io, json, sys
 
 PACKAGES, COMMANDS = json.loads(sys.argv[1])
-sys.meta_path.insert(0, Missing())
+sys.modules.update(dict.fromkeys(PACKAGES))  # as if none was there
 from laconic.cli.main import main
 found = []
 for command in COMMANDS:

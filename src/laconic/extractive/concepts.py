@@ -13,16 +13,19 @@ min(1, sum s). The solver is HiGHS through scipy; when time runs out its best so
 from __future__ import annotations
 
 from collections.abc import Sequence
+from importlib.util import find_spec
 from itertools import pairwise
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from pydantic import Field
-from scipy.optimize import Bounds, LinearConstraint, milp
-from scipy.sparse import csr_array, hstack, identity, vstack
 
+from laconic.errors import ConfigError, not_installed
 from laconic.extractive.base import Extractor, WordsConfig
 from laconic.extractive.words import SentenceTerms
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 _EARLIER = 1e-6
 
@@ -41,6 +44,11 @@ class ConceptIlp(Extractor):
         lead_prior: float = Field(1.0, gt=0, le=1)
         time_limit: float = Field(5.0, gt=0)
 
+    def __init__(self, config: Any | None = None) -> None:
+        super().__init__(config)
+        if find_spec("scipy") is None:
+            raise ConfigError(not_installed("scipy"))
+
     def pick(self, sentences: list[str]) -> Sequence[int]:
         lengths = np.array([len(sentence.split()) for sentence in sentences], dtype=np.float64)
         if lengths.min() > self.config.max_words:
@@ -53,6 +61,8 @@ class ConceptIlp(Extractor):
         return chosen or [int(np.flatnonzero(lengths <= self.config.max_words)[0])]
 
     def _concepts(self, terms: SentenceTerms) -> tuple[np.ndarray, csr_array]:
+        from scipy.sparse import csr_array  # the base package does without
+
         rows: list[list[tuple[Any, Any]]]
         if self.config.concepts == "skip":
             rows = [list(pairwise(row)) for row in terms.content]
@@ -88,6 +98,9 @@ def solve_coverage(
         occurrence: (concepts, sentences), 1 where the sentence contains the concept.
         lengths: (sentences,).
     """
+    from scipy.optimize import Bounds, LinearConstraint, milp
+    from scipy.sparse import csr_array, hstack, identity, vstack
+
     concepts, total = occurrence.shape
     if not concepts:
         return []

@@ -4,6 +4,7 @@ options that requests may give it, in our words or in those of the hub's summari
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -114,9 +115,10 @@ class Catalogue:
         self._entries: dict[str, Served] = {}
         for name, summarizer in models.items():
             self._entries[name] = _served(name, summarizer.system, settings)
-        for name in sorted(EXTRACTIVE):
-            if name not in self._entries and not (method := ExtractiveSystem(name)).needs_reference:
-                self._entries[name] = _served(name, method, settings)
+        for name in sorted(set(EXTRACTIVE) - set(self._entries)):
+            with suppress(ConfigError):  # it needs a package that is not installed
+                if not (method := ExtractiveSystem(name)).needs_reference:
+                    self._entries[name] = _served(name, method, settings)
         self.default = next(iter(models))
 
     def __iter__(self) -> Iterator[Served]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import sys
 from typing import Any
 
 import pytest
@@ -296,3 +297,10 @@ def test_names_of_models_are_unique(summarizer: Summarizer) -> None:
         Catalogue({}, Settings())
     with pytest.raises(ConfigError, match="max_documents 300 is more than max_queue"):
         validate(Settings, {"max_documents": 300}, where="")
+
+
+def test_a_method_whose_package_is_missing_is_not_offered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "scipy", None)
+    names = {served.name for served in Catalogue({"lead": Summarizer.from_pretrained("lead")}, Settings())}
+    assert "lexrank" in names
+    assert "concept_ilp" not in names
