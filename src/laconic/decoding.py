@@ -19,6 +19,7 @@ From another device the step's scores come to the search, and 16-bit floats beco
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,6 +28,7 @@ import torch
 from torch import Tensor
 
 from laconic.config.schema import SearchConfig
+from laconic.kernels.packed import Packing
 from laconic.search import decode as search
 from laconic.search.scorers import Scorer, SpecialIds
 from laconic.search.state import select, select_documents
@@ -53,10 +55,18 @@ def search_memory(
 
 
 class TorchModel:
-    """A torch model as the search sees it; what is not below is the model's own."""
+    """A torch model as the search sees it; what is not below is the model's own.
 
-    def __init__(self, model: Any) -> None:
-        self._model = model
+    Args:
+        model: the model.
+        packing: keeps its packed weights between searches; without one they are packed for each search.
+    """
+
+    def __init__(self, model: Any, packing: Packing | None = None) -> None:
+        self._model, self._packing = model, packing
+
+    def _packed(self) -> AbstractContextManager[None]:
+        return self._packing.used() if self._packing else nullcontext()
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._model, name)
@@ -64,17 +74,20 @@ class TorchModel:
     @torch.inference_mode()
     def encode(self, batch: Batch) -> Memory:
         """Read the source."""
-        return TorchMemory.of(self._model.encode(batch))
+        with self._packed():
+            return TorchMemory.of(self._model.encode(batch))
 
     @torch.inference_mode()
     def start(self, memory: TorchMemory) -> TorchState:
         """The state before the first step."""
-        return TorchState(self._model.start(memory.own), memory.own.mask.device)
+        with self._packed():
+            return TorchState(self._model.start(memory.own), memory.own.mask.device)
 
     @torch.inference_mode()
     def step(self, last_ids: np.ndarray, state: TorchState) -> tuple[StepOutput, TorchState]:
         """One step for N rows."""
-        output, tree = self._model.step(_tensor(last_ids, state.device), state.tree)
+        with self._packed():
+            output, tree = self._model.step(_tensor(last_ids, state.device), state.tree)
         return _arrays(output), TorchState(tree, state.device)
 
     def read_figures(self, memory: TorchMemory) -> list[dict[str, int]]:

@@ -38,7 +38,7 @@ def command(
     diagram: Annotated[Path | None, typer.Option(help="Draw the reliability diagram (.png, .svg, .pdf).")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Fit a model's confidence to validation records and store it in its folder.
+    """Fit a model's confidence to validation records and store it in its folder; try bf16 and int8 on them.
 
     From then on its summaries carry a confidence; where that is below the threshold, or the text is unlike those the
     model knows, the document's most central sentence is the answer (--always-write gives the model's words anyway).
@@ -46,7 +46,7 @@ def command(
     if diagram is not None and diagram.suffix not in FORMATS:
         raise ConfigError(unknown_choice("picture format", diagram.suffix or diagram.name, FORMATS))
     from laconic.evaluation.systems import model_folder
-    from laconic.study.calibration import calibrate, describe
+    from laconic.study.calibration import MOST_TRIED, calibrate, describe, try_precisions
     from laconic.summarizer import Summarizer
     from laconic.systems.extractive import is_method
 
@@ -62,12 +62,18 @@ def command(
             summarizer, records, accept=accept, threshold=threshold, batch_size=batch_size, progress=bar.advance
         )
     calibration.save(folder)
+    if precisions := try_precisions(Summarizer.from_pretrained(str(folder)), records[:MOST_TRIED], batch_size):
+        precisions.save(folder)
     if diagram is not None:
         draw(diagram, found)
     if as_json:
         print_json(as_dict(found) | {"threshold": threshold, "records": len(records)})
     else:
-        print("\n".join([*describe(calibration, found), f"Stored in {folder}."]))
+        print(
+            "\n".join(
+                [*describe(calibration, found), *([precisions.say()] if precisions else []), f"Stored in {folder}."]
+            )
+        )
 
 
 def as_dict(found: Reliability) -> dict[str, Any]:

@@ -61,7 +61,9 @@ def automatic(run: RunConfig) -> dict[str, Any]:
 def closing_score(model_folder: str, run: RunConfig) -> str:
     """The table and the verdict on the pairs that were held out; without such pairs what to do about it."""
     from laconic.evaluation.run import options_of
+    from laconic.study.calibration import MOST_TRIED, try_precisions
     from laconic.study.verdict import scores, table, verdict
+    from laconic.summarizer import Summarizer
 
     split = "test" if run.data.test is not None else "validation"
     path = getattr(run.data, split)
@@ -71,6 +73,9 @@ def closing_score(model_folder: str, run: RunConfig) -> str:
         records = records_of(path, run.data.model_copy(update={"skip_bad": True}), SCORED, some=True)
         with progress("Scoring", total=2 * len(records)) as bar:
             results = scores(model_folder, records, options_of(run.evaluation), bar.advance)
+        precisions = try_precisions(Summarizer.from_pretrained(model_folder), records[:MOST_TRIED])
+        if precisions:
+            precisions.save(Path(model_folder))
     except LaconicError as error:  # the training is done, whatever becomes of its score
         return f"It could not be scored: {error}"
     text = verdict(results, fine_tuned=run.training.initial_weights is not None)

@@ -21,7 +21,7 @@ from typing import Any
 
 import torch
 from pydantic import Field
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import AutoConfig, AutoModelForSeq2SeqLM, PretrainedConfig, PreTrainedModel
 from transformers.cache_utils import EncoderDecoderCache
@@ -29,6 +29,8 @@ from transformers.models.bart.modeling_bart import shift_tokens_right
 
 from laconic.config.base import ConfigBase
 from laconic.errors import ConfigError, LaconicError, ModelError
+from laconic.kernels.dispatch import linear_map
+from laconic.kernels.packed import Packing
 from laconic.layers.copying.base import CopyHead, build_copy_head
 from laconic.layers.opponent import DecoderShape
 from laconic.layers.vocabulary import BorrowedProjection
@@ -42,6 +44,16 @@ LEARNED_POSITIONS = ("bart", "mbart")
 NOT_ARCHITECTURE = ("transformers_version", "dtype", "architectures", "id2label", "label2id")
 SINES, MOST_SINES, MOST_LAYERS = ("marian", "pegasus"), 8_000_000, 1000
 MOST_TENSORS = 20_000  # parameters of one network; the largest of the family have some hundred
+
+
+class PackedWhereDecoding(nn.Linear):
+    """A linear layer of transformers that is multiplied from packed weights where a `Packing` keeps them."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        """``x W^T + b``."""
+        if self.bias is None or Packing.current() is None:
+            return super().forward(input)
+        return linear_map(self.weight, self.bias, pack=True)(input)
 
 
 class BartSummarizer(CapturedTransformer):
@@ -108,6 +120,9 @@ class BartSummarizer(CapturedTransformer):
         )
         self.forced_bos_id = config.forced_bos_id
         self.network = network
+        for module in network.modules():
+            if type(module) is nn.Linear:
+                module.__class__ = PackedWhereDecoding
         if options.model_type in LEARNED_POSITIONS:
             self.max_source_tokens = self.max_target_tokens = int(options.max_position_embeddings)
         if not -options.decoder_layers <= config.attention_layer < options.decoder_layers:

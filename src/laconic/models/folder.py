@@ -10,6 +10,7 @@ README.md              the model card
 recipe.yaml            the resolved run that made it
 metrics.json           its scores, with the metric's signature
 calibration.json       how confident it may be, where `laconic calibrate` has found out
+precision.json         what decoding in bf16 and int8 does to its words, where that was found out
 environment.json       versions, seed, platform
 ```
 
@@ -41,8 +42,9 @@ from laconic.config.schema import RunConfig, SearchConfig, TextConfig
 from laconic.config.shipped import SHIPPED, place_of
 from laconic.errors import LaconicError, ModelError, did_you_mean
 from laconic.files import put_back, refuse_other, replacing_folder
-from laconic.metrics import confidence
+from laconic.metrics import confidence, lower_precision
 from laconic.metrics.confidence import Calibration
+from laconic.metrics.lower_precision import Precisions
 from laconic.models.base import SummarizationModel
 from laconic.models.stored import (
     AGAIN,
@@ -75,6 +77,7 @@ FILES = (
     "metrics.json",
     "environment.json",
     confidence.FILE,
+    lower_precision.FILE,
 )
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 PLACES = ("tokenizer", "pretrained_embeddings")  # keys of the text section that may hold a path
@@ -107,6 +110,7 @@ class LoadedModel(ModelHubMixin, library_name="laconic", pipeline_tag="summariza
         self.search = search or (run.search if run else SearchConfig())
         self.metrics = dict(metrics or {})
         self.calibration = calibration
+        self.precisions: Precisions | None = None
         self.name = name or (_run_name(run) if run else "")
 
     @property
@@ -266,7 +270,7 @@ def _load_own(folder: Path, config: dict[str, Any], name: str) -> LoadedModel:
     except LaconicError as error:
         raise ModelError(f"{folder} cannot be opened: {error}") from None
     metrics = read_json(folder / "metrics.json") if (folder / "metrics.json").is_file() else {}
-    return LoadedModel(
+    loaded = LoadedModel(
         model,
         tokenizer,
         run=run,
@@ -276,6 +280,8 @@ def _load_own(folder: Path, config: dict[str, Any], name: str) -> LoadedModel:
         name=described.name or name,
         calibration=Calibration.load(folder),
     )
+    loaded.precisions = Precisions.load(folder)
+    return loaded
 
 
 def _load_family(folder: Path, name: str) -> LoadedModel:
@@ -349,6 +355,8 @@ def _write(folder: Path, loaded: LoadedModel) -> None:
     _write_json(folder / "environment.json", environment(loaded.run.training.seed if loaded.run else None))
     if loaded.calibration:
         loaded.calibration.save(folder)
+    if loaded.precisions:
+        loaded.precisions.save(folder)
     if run is not None:
         (folder / "recipe.yaml").write_text(dump_run(run), encoding="utf-8")
     (folder / "README.md").write_text(model_card(loaded), encoding="utf-8")

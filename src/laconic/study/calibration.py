@@ -16,17 +16,19 @@ from scipy.stats import rankdata
 
 from laconic.errors import ConfigError, DataError
 from laconic.metrics.confidence import FEATURES, Calibration, Facts, Ranges
+from laconic.metrics.lower_precision import Precisions, measure
 from laconic.metrics.rouge import rouge
 from laconic.metrics.support import check_support
 from laconic.metrics.words import smart_stop_words, words
 from laconic.summarizer import Summarizer
 from laconic.systems.decoding import DecodingSystem
 from laconic.systems.extractive import Progress
-from laconic.types import Record, references_of
+from laconic.types import Precision, Record, references_of
 
 FOLDS = 5
 BINS = 10
 LEAST_RECORDS = 100
+MOST_TRIED = 200  # records, in each precision
 RIDGE = 1.0  # of the standardised weights: keeps them finite where a fact separates the records
 TAIL = 0.5  # per cent of the documents that lie outside each range
 
@@ -72,6 +74,18 @@ def calibrate(
     good = accepted([summary.text for summary in made], records, accept)
     rule = f"ROUGE-1 of {accept:g} or more, no content word twice, no number or name that the document lacks"
     return fit([summary.facts for summary in made], good, threshold, rule)
+
+
+def try_precisions(summarizer: Summarizer, records: Sequence[Record], batch_size: int = 32) -> Precisions | None:
+    """What decoding in bf16 and in int8 does to the summaries; none of a model that cannot choose."""
+    if not hasattr(summarizer.system, "loaded"):
+        return None
+
+    def texts(precision: Precision) -> list[str]:
+        made = summarizer.summarize(list(records), batch_size=batch_size, precision=precision, always_write=True)
+        return [summary.text for summary in made]
+
+    return measure(texts, records)
 
 
 def accepted(summaries: Sequence[str], records: Sequence[Record], accept: float) -> list[bool]:

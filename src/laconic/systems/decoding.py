@@ -85,6 +85,14 @@ class DecodingSystem:
             ConfigError: there is no such device.
         """
 
+    def _decoder(self, options: SearchConfig, batch: Any) -> Any:
+        """What the search drives, in the precision that ``options`` ask for.
+
+        Raises:
+            ConfigError: this model cannot be run in it.
+        """
+        return self.decoded_by
+
     def _batch(self, examples: Sequence[Example]) -> Any:
         return self._collator(examples)
 
@@ -168,7 +176,7 @@ class DecodingSystem:
         # replaced in `build_summary`, which knows the source's own strings, also outside the vocabulary
         every = {"num_return": options.beam_size} if options.choose == "mbr" else {}
         config = with_word_blocking(options.model_copy(update={"replace_unk": False, **every}), tokenizer)
-        model: Any = self.decoded_by
+        model: Any = self._decoder(options, batch)
         if on_step or on_text:
             writers = [
                 Writer(record, encoding, example.oov_words, tokenizer, options)

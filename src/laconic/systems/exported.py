@@ -8,8 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from laconic.config.schema import SearchConfig
 from laconic.data.dataset import Example
 from laconic.errors import ConfigError
+from laconic.metrics.lower_precision import LOWER
 from laconic.runtime.folder import OpenedExport, open_export
 from laconic.systems.decoding import WRITES, WRITES_AND_COPIES, DecodingSystem
 from laconic.types import Hypothesis, StepOutput
@@ -72,6 +74,13 @@ class ExportedSystem(DecodingSystem):
             found.append((scores - own) / weight)
         for row, hypothesis in zip(np.stack(found, axis=1), best, strict=True):
             hypothesis.details["opponent_log_prob"] = row[: len(hypothesis.details["opponent_attention"])]
+
+    def _decoder(self, options: SearchConfig, batch: Any) -> Any:
+        if options.precision in LOWER:
+            raise ConfigError(
+                f"search.precision {options.precision}: a model computes as it was exported; use fp32 or auto."
+            )
+        return self.decoded_by
 
     def about(self) -> dict[str, Any]:
         """As `laconic.systems.neural.NeuralSystem.about`."""

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import logging
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from huggingface_hub import get_token
 
+from laconic.config.schema import SearchConfig
 from laconic.data.collate import Collator
 from laconic.data.dataset import Example, encode_documents
 from laconic.decoding import TorchModel
 from laconic.errors import ConfigError, LaconicError, ModelError
+from laconic.kernels.packed import Packing
+from laconic.metrics.lower_precision import fastest
 from laconic.models.folder import LoadedModel, load_model_folder
 from laconic.models.stored import first_line
 from laconic.systems.decoding import WRITES, WRITES_AND_COPIES, DecodingSystem
-from laconic.types import Batch, Hypothesis
+from laconic.types import Batch, Hypothesis, Precision
 
 
 class NeuralSystem(DecodingSystem):
@@ -27,8 +33,10 @@ class NeuralSystem(DecodingSystem):
     def __init__(self, loaded: LoadedModel) -> None:
         self.loaded = loaded
         self.model = loaded.model.eval()
+        self._packings: dict[Precision, Packing] = {"fp32": Packing("fp32")}
+        self._taken: dict[int, Precision] = {}  # what auto has found for so many rows, in powers of two
         super().__init__(
-            TorchModel(self.model),
+            TorchModel(self.model, self._packings["fp32"]),
             loaded.tokenizer,
             text=loaded.text,
             search=loaded.search,
@@ -46,6 +54,39 @@ class NeuralSystem(DecodingSystem):
             ConfigError: there is no such device.
         """
         return cls(load_model_folder(folder_or_id, device=as_device(device)))
+
+    def _decoder(self, options: SearchConfig, batch: Batch) -> Any:
+        wanted = options.precision
+        if wanted == "auto":
+            wanted = self._automatic(batch, options.beam_size)
+        if wanted == "fp32":
+            return self.decoded_by
+        if self.device.type != "cpu":
+            raise ConfigError(f"search.precision {wanted} is for the CPU, and the model is on {self.device}: use fp32.")
+        return self._in(wanted)
+
+    def _in(self, precision: Precision) -> TorchModel:
+        return TorchModel(self.model, self._packings.setdefault(precision, Packing(precision)))
+
+    def _automatic(self, batch: Batch, beams: int) -> Precision:
+        """The fastest of the precisions that keep the words, for a step of so many rows."""
+        precisions = self.loaded.precisions
+        rows = np.repeat(np.arange(len(batch.source_ids)), beams)
+        size = len(rows).bit_length()
+        if size not in self._taken:
+
+            def seconds(precision: Precision) -> float:
+                model = self._in(precision)
+                state = model.start(model.encode(batch)).select(rows)
+                began = time.perf_counter()
+                model.step(np.full(len(rows), self.start_id), state)
+                return time.perf_counter() - began
+
+            may_be = precisions.may_be if precisions and self.device.type == "cpu" else ("fp32",)
+            taken = self._taken[size] = fastest(may_be, seconds) if len(may_be) > 1 else "fp32"
+            why = precisions.say() if precisions else "nothing is known of lower ones: `laconic calibrate` finds out"
+            logging.getLogger(__name__).warning("%s decodes %d rows in %s (%s).", self.name, len(rows), taken, why)
+        return self._taken[size]
 
     @torch.inference_mode()
     def _add_opponent(self, examples: Sequence[Example], best: Sequence[Hypothesis]) -> None:
@@ -120,6 +161,9 @@ class NeuralSystem(DecodingSystem):
             ConfigError: there is no such device.
         """
         self.model.to(as_device(device))
+        self._taken.clear()
+        for packing in self._packings.values():
+            packing.forget()
 
 
 def as_device(device: Any) -> torch.device:

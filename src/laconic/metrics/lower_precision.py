@@ -1,0 +1,111 @@
+"""In which precision a model decodes: what was found out about the lower ones, and which one is taken.
+
+A product in bf16 or int8 is faster and a little different, so a summary may come out in other words. How often, and
+what it costs, is a fact of each model: `measure` decodes validation records in each precision, and what it found
+lies in the model folder as ``precision.json``. ``search.precision: auto`` takes a lower precision only where that file
+says that the words hold, and among those the one that is the fastest for the shapes at hand, timed once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field, FiniteFloat, TypeAdapter, ValidationError
+from pydantic.dataclasses import dataclass
+
+from laconic.errors import ModelError
+from laconic.files import write_json
+from laconic.metrics.rouge import rouge
+from laconic.types import Precision, Record, references_of
+
+FILE = "precision.json"
+LOWER: tuple[Precision, ...] = ("bf16", "int8")
+MOST_LOST, LEAST_EQUAL = 0.3, 0.8  # ROUGE x 100, and the share of equal summaries
+KINDS = ("1", "2", "L")
+TIMES = 3
+
+
+@dataclass(frozen=True)
+class Lowered:
+    """One precision against fp32 on the same records: ``equal`` is the share of summaries that are the same to the
+    letter, ``rouge`` what each ROUGE F x 100 changed by."""
+
+    equal: Annotated[float, Field(ge=0, le=1)]
+    rouge: dict[str, FiniteFloat]
+
+    @property
+    def holds(self) -> bool:
+        """May it be taken in place of fp32?"""
+        return self.equal >= LEAST_EQUAL and all(abs(change) <= MOST_LOST for change in self.rouge.values())
+
+
+@dataclass(frozen=True)
+class Precisions:
+    """What each lower precision does to one model's summaries of ``records`` validation records."""
+
+    records: Annotated[int, Field(ge=1)]
+    of: dict[str, Lowered]
+
+    @property
+    def may_be(self) -> tuple[Precision, ...]:
+        """The precisions that ``auto`` chooses among."""
+        return ("fp32", *(name for name in LOWER if name in self.of and self.of[name].holds))
+
+    def say(self) -> str:
+        """A line for people."""
+        parts = [f"{name} {lower.equal:.0%} equal, ROUGE-1 {lower.rouge['1']:+.2f}" for name, lower in self.of.items()]
+        return f"Precision of decoding, {self.records} records against fp32: {'; '.join(parts)}"
+
+    def save(self, folder: Path) -> None:
+        """Write it into a model folder."""
+        write_json(folder / FILE, TypeAdapter(Precisions).dump_python(self, mode="json"))
+
+    @classmethod
+    def load(cls, folder: Path) -> Precisions | None:
+        """That of a model folder, if it has one.
+
+        Raises:
+            ModelError: it cannot be read.
+        """
+        path = folder / FILE
+        if not path.is_file():
+            return None
+        try:
+            return TypeAdapter(Precisions).validate_json(path.read_bytes())
+        except ValidationError as error:
+            raise ModelError(
+                f"{path} is damaged ({error.errors()[0]['msg']}); delete it, then run `laconic calibrate`."
+            ) from None
+
+
+def measure(
+    summarize: Callable[[Precision], Sequence[str]], records: Sequence[Record], exact: Sequence[str] | None = None
+) -> Precisions:
+    """Decode in each precision and compare.
+
+    Args:
+        summarize: the summaries' texts of all records in the named precision.
+        records: with their references.
+        exact: the texts in fp32, where they are there already.
+    """
+    references = [list(references_of(record)) for record in records]
+
+    def scores(texts: Sequence[str]) -> dict[str, float]:
+        found = rouge(texts, references, kinds=KINDS)
+        return {kind: 100 * found.mean[kind].f for kind in KINDS}
+
+    exact = exact if exact is not None else summarize("fp32")
+    base, found = scores(exact), {}
+    for name in LOWER:
+        texts = summarize(name)
+        equal = sum(one == other for one, other in zip(texts, exact, strict=True)) / len(exact)
+        found[name] = Lowered(equal, {kind: round(f - base[kind], 3) for kind, f in scores(texts).items()})
+    return Precisions(len(records), found)
+
+
+def fastest(precisions: Sequence[Precision], seconds: Callable[[Precision], float]) -> Precision:
+    """The one that takes the least time; the first time of each pays for packing and does not count."""
+    found = {name: min([seconds(name) for _ in range(TIMES)][1:]) for name in precisions}
+    return min(found, key=found.__getitem__)

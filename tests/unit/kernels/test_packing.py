@@ -1,0 +1,96 @@
+"""Packed weights in lower precision, kept between searches."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from laconic.kernels import dispatch, packed
+from laconic.kernels.packed import Packing, linear_map
+from laconic.layers.vocabulary import VocabularyProjection
+
+pytestmark = pytest.mark.skipif(not dispatch.ENABLED, reason="LACONIC_KERNELS=off: nothing is packed")
+
+
+@pytest.fixture(autouse=True)
+def small_is_packed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(packed, "_WORTH_PACKING", 1)
+    monkeypatch.setattr(packed, "_OUTPUT_WORTH_PACKING", 1)
+    with torch.inference_mode():
+        if not packed.can_pack(torch.zeros(2, 2)):
+            pytest.skip("this build of torch lacks oneDNN's packed linear layer")
+
+
+def rounded(x: Tensor, bits: int) -> Tensor:
+    """Each row in as many steps as int8 has to each side of zero."""
+    scale = x.abs().amax(-1, keepdim=True) / (2 ** (bits - 1) - 1)
+    return torch.round(x / scale) * scale
+
+
+@pytest.mark.parametrize("relu", [False, True])
+@torch.no_grad()
+def test_each_precision_is_the_product_of_rounded_factors(relu: bool) -> None:
+    torch.manual_seed(0)
+    weight, bias, inputs = torch.randn(33, 48), torch.randn(33), torch.randn(2, 5, 48)
+    low = [x.bfloat16().float() for x in (inputs, weight, bias)]
+    expected = {
+        "fp32": torch.nn.functional.linear(inputs, weight, bias),
+        "bf16": torch.nn.functional.linear(*low).bfloat16().float(),
+        "int8": torch.nn.functional.linear(rounded(inputs, 8), rounded(weight, 8), bias),
+    }
+    for precision, value in expected.items():
+        with Packing(precision).used():  # type: ignore[arg-type]
+            found = linear_map(weight, bias, relu=relu, pack=True)(inputs)
+        tolerance = 1e-2 if precision == "bf16" else 1e-5  # bf16's last bit hangs on the order of the sum
+        torch.testing.assert_close(found, value.relu() if relu else value, rtol=tolerance, atol=tolerance)
+        if precision != "fp32":
+            assert not torch.equal(found, expected["fp32"].relu() if relu else expected["fp32"])
+
+
+@torch.no_grad()
+def test_in_int8_a_row_does_not_depend_on_others() -> None:
+    torch.manual_seed(0)
+    inputs = torch.randn(6, 40)
+    inputs[3] *= 1000
+    inputs[4] = 0
+    with Packing("int8").used():
+        product = linear_map(torch.randn(20, 40), torch.randn(20), pack=True)
+        assert torch.equal(product(inputs)[:2], product(inputs[:2]))
+        assert bool(product(inputs).isfinite().all())
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16", "int8"])
+@torch.no_grad()
+def test_words_outside_the_vocabulary_get_minus_infinity(precision: packed.Precision) -> None:
+    projection = VocabularyProjection(32, 301)
+    with Packing(precision).used():
+        wide = projection.for_decoding(305)(torch.randn(4, 32))
+    assert wide.shape == (4, 305)
+    assert bool((wide[:, 301:] == -torch.inf).all())
+    assert bool(wide[:, :301].isfinite().all())
+
+
+def test_packed_once_until_a_weight_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+    weight, bias, inputs = torch.randn(16, 8), torch.zeros(16), torch.randn(2, 8)
+    made = []
+    plain = packed.PACKED["fp32"]
+    monkeypatch.setitem(packed.PACKED, "fp32", lambda *args, **options: made.append(1) or plain(*args, **options))
+    packing = Packing("fp32")
+    with torch.no_grad(), packing.used():
+        first = linear_map(weight, bias, pack=True)
+        assert linear_map(weight, bias, pack=True) is first
+        assert len(made) == 1
+        weight.mul_(2)
+        torch.testing.assert_close(linear_map(weight, bias, pack=True)(inputs), inputs @ weight.t())
+        bias.add_(1)
+        torch.testing.assert_close(linear_map(weight, bias, pack=True)(inputs), inputs @ weight.t() + 1)
+        assert len(made) == 3
+        packing.forget()
+        linear_map(weight, bias, pack=True)
+        assert len(made) == 4
+    with torch.no_grad():
+        assert Packing.current() is None
+        linear_map(weight, bias, pack=True)  # nobody keeps it
+        linear_map(weight, bias, pack=True)
+    assert len(made) == 4  # `linear_map` without a packing does not ask the table
