@@ -97,7 +97,7 @@ def of_queries(queries: slice, rows: slice = slice(None), tokens: slice = slice(
         tap.mask[rows, tokens],
     )
     weights = inputs.weights[rows, queries, tokens]
-    part = HeadInput(inputs.hidden[rows, queries], inputs.gate[rows, queries], None, tap, weights)
+    part = HeadInput(inputs.hidden[rows, queries], inputs.gate_features[rows, queries], None, tap, weights)
     return part, AttentionOutput(attention.context[rows, queries], weights, None)
 
 
@@ -204,7 +204,7 @@ def test_gold_log_probs_are_entries_of_the_distribution(spec: dict[str, Any]) ->
     leaves = list(head.parameters())
     for weights in (None, torch.ones(len(words)).double(), rand(len(words), seed=7).abs()):
         inputs, attention = inputs_of()
-        picked = replace(inputs, hidden=inputs.hidden[rows, queries], gate=inputs.gate[rows, queries])
+        picked = replace(inputs, hidden=inputs.hidden[rows, queries], gate_features=inputs.gate_features[rows, queries])
         gold = GoldTokens(words, rows, weights, steps=queries)
         values, details = head.gold_log_probs(picked, attention.scores[rows, queries], source_of(head), gold)
         expected = successive(head)[rows, queries, words]
@@ -220,7 +220,7 @@ def test_gold_log_probs_are_entries_of_the_distribution(spec: dict[str, Any]) ->
     if not head.copies:
         outside = GoldTokens(torch.tensor([X - 1]), torch.tensor([0]))
         inputs, attention = inputs_of()
-        picked = HeadInput(inputs.hidden[:1, 0], inputs.gate[:1, 0])
+        picked = HeadInput(inputs.hidden[:1, 0], inputs.gate_features[:1, 0])
         value, _ = head.gold_log_probs(picked, None, source_of(head), outside)
         torch.testing.assert_close(value[0], head(inputs, attention, source_of(head))[0][0, 0, UNK])
 
@@ -237,7 +237,7 @@ def test_gradients(spec: dict[str, Any]) -> None:
     gold = GoldTokens(words, rows, steps=steps)
 
     def function(hidden: Tensor, gate: Tensor, scores: Tensor, *projected: Tensor) -> Tensor:
-        given = replace(inputs, hidden=hidden[rows, steps], gate=gate[rows, steps])
+        given = replace(inputs, hidden=hidden[rows, steps], gate_features=gate[rows, steps])
         known = side
         if head.reads_captured:
             queries, states, own_queries, own_keys, values = projected
@@ -246,7 +246,7 @@ def test_gradients(spec: dict[str, Any]) -> None:
             known = EncoderFeatures(states, own_queries, own_keys, values, MASK, IDS)
         return head.gold_log_probs(given, scores[rows, steps], source_of(head, side=known), gold)[0]
 
-    leaves = [inputs.hidden, inputs.gate, 2 * rand(B, Q, S, seed=2)]
+    leaves = [inputs.hidden, inputs.gate_features, 2 * rand(B, Q, S, seed=2)]
     if head.reads_captured:
         leaves += [inputs.cross.queries, side.states, side.queries, side.keys, side.values]
     assert gradcheck(function, [leaf.clone().requires_grad_() for leaf in leaves], fast_mode=head.reads_captured)
@@ -260,7 +260,7 @@ def test_inputs_stay_as_they_are(spec: dict[str, Any]) -> None:
     gold = GoldTokens(torch.tensor([2, 3]), torch.tensor([0, 1]), torch.ones(2).double(), steps=torch.tensor([0, 0]))
     with Unmodified(inputs, attention, source, gold, history, head.state_dict()), torch.no_grad():
         head(inputs, attention, source, history)
-        picked = replace(inputs, hidden=inputs.hidden[:, 0], gate=inputs.gate[:, 0])
+        picked = replace(inputs, hidden=inputs.hidden[:, 0], gate_features=inputs.gate_features[:, 0])
         head.gold_log_probs(picked, attention.scores[:, 0], source, gold)
     assert tensors_on(head) == before
 

@@ -219,3 +219,12 @@ def test_one_switch_chooses(switch: str) -> None:
     count, module = subprocess.check_output([sys.executable, "-c", program], env=environment, text=True).split()
     assert (int(count) == 0) == (switch == "off")
     assert module == ("laconic.papers.pointer_generator" if switch == "off" else "laconic.kernels.additive")
+
+
+def test_a_switch_that_does_not_exist_is_refused() -> None:
+    command = [sys.executable, "-c", "import laconic.kernels.dispatch"]
+    found = subprocess.run(
+        command, env=os.environ | {"LACONIC_KERNELS": "OFF"}, capture_output=True, text=True, check=False
+    )
+    assert found.returncode
+    assert "Unknown value of LACONIC_KERNELS 'OFF'" in found.stderr

@@ -15,13 +15,17 @@ from functools import partial
 from torch import Tensor
 from torch.nn.functional import linear
 
+from laconic.errors import ConfigError, unknown_choice
 from laconic.kernels import additive, correlation, deferral, gru_sequence, heads, mixture, packed, vocabulary, windows
 from laconic.kernels.packed import Map
 from laconic.kernels.vocabulary import Derivative
 from laconic.papers import coarse_to_fine, coconet, distraction, pointer_generator
 
-CHOICE = os.environ.get("LACONIC_KERNELS", "on")
-ENABLED, IN_GRAPHS = CHOICE not in ("off", "graph"), CHOICE == "graph"
+CHOICES = ("on", "off", "graph")
+CHOICE = os.environ.get("LACONIC_KERNELS") or "on"
+if CHOICE not in CHOICES:
+    raise ConfigError(unknown_choice("value of LACONIC_KERNELS", CHOICE, CHOICES))
+ENABLED, IN_GRAPHS = CHOICE == "on", CHOICE == "graph"
 
 
 def _whole(tensor: Tensor) -> Tensor:

@@ -131,7 +131,7 @@ class CapturedTransformer(AutoregressiveModel):
         elif attention is not None and attention.scores is not None:
             scores = gold.at(attention.scores)
         inputs = self._head_input(decoded, attention)
-        inputs = replace(inputs, hidden=gold.at(inputs.hidden), gate=gold.at(inputs.gate))
+        inputs = replace(inputs, hidden=gold.at(inputs.hidden), gate_features=gold.at(inputs.gate_features))
         output = self._likelihood(inputs, scores, gold, memory, precomputed)
         output.attention = None if attention is None else attention.weights
         if self.opponent is not None:

@@ -71,7 +71,7 @@ def all_steps(head: CopyHead) -> tuple[Tensor, list[dict[str, Tensor]]]:
     for t in range(T):
         one = slice(t, t + 1)
         tap = replace(inputs.cross, queries=inputs.cross.queries[:, one], state=inputs.cross.state[:, one])
-        step = HeadInput(inputs.hidden[:, one], inputs.gate[:, one], None, tap, inputs.weights[:, one])
+        step = HeadInput(inputs.hidden[:, one], inputs.gate_features[:, one], None, tap, inputs.weights[:, one])
         log_probs, detail, state = head(step, None, source, state)
         found.append(log_probs)
         details.append(detail)
@@ -86,7 +86,9 @@ def gold_of(smoothing: float = 0.0) -> GoldTokens:
 
 def trained(head: CopyHead, smoothing: float = 0.0) -> tuple[Tensor, dict[str, Tensor]]:
     inputs, gold = inputs_of(), gold_of(smoothing)
-    picked = replace(inputs, hidden=inputs.hidden[gold.rows, gold.steps], gate=inputs.gate[gold.rows, gold.steps])
+    picked = replace(
+        inputs, hidden=inputs.hidden[gold.rows, gold.steps], gate_features=inputs.gate_features[gold.rows, gold.steps]
+    )
     return head.gold_log_probs(picked, None, source_of(head), gold)
 
 
@@ -214,7 +216,9 @@ FLOATS = [
 
 def floats(inputs: HeadInput) -> HeadInput:
     tap = inputs.cross
-    return HeadInput(inputs.hidden.float(), inputs.gate.float(), None, replace(tap, queries=tap.queries.float()))
+    return HeadInput(
+        inputs.hidden.float(), inputs.gate_features.float(), None, replace(tap, queries=tap.queries.float())
+    )
 
 
 # --------------------------------------------------------------------------------------- label smoothing
@@ -406,7 +410,7 @@ def test_autocast_leaves_the_head_alone(name: str) -> None:
     gold, inputs = gold_of(), floats(inputs_of())
     side = EncoderFeatures(*(each(getattr(side_of(), key)) for each, key in FLOATS))
     inputs.weights, at = inputs_of().weights.float(), (gold.rows, gold.steps)
-    picked = replace(inputs, hidden=inputs.hidden[at], gate=inputs.gate[at])
+    picked = replace(inputs, hidden=inputs.hidden[at], gate_features=inputs.gate_features[at])
     tap = replace(inputs.cross, queries=inputs.cross.queries[:, :1])
     one = replace(inputs, hidden=inputs.hidden[:, :1], weights=inputs.weights[:, :1], cross=tap)
     found = []

@@ -268,7 +268,7 @@ def test_the_step_distribution_is_the_plain_mixture(monkeypatch: pytest.MonkeyPa
     with torch.no_grad():
         step, _ = model.step(batch.target_input_ids[:, 0], model.start(model.encode(batch)))
         inputs, attention, *_ = seen[0]
-        gate = generation_gate(inputs.gate, model.head.gate.weight, model.head.gate.bias)
+        gate = generation_gate(inputs.gate_features, model.head.gate.weight, model.head.gate.bias)
         ids = batch.source_extended_ids.unsqueeze(1)
         plain = final_distribution(
             model.head.projection(inputs.hidden), gate, attention.weights, ids, batch.extended_vocab_size

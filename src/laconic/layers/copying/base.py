@@ -21,14 +21,14 @@ from laconic.types import AttentionOutput
 
 @dataclass(slots=True)
 class HeadInput:
-    """What a head reads of the decoder: ``hidden`` (..., F) for the vocabulary, ``gate`` (..., G) for p_gen.
+    """What a head reads of the decoder: ``hidden`` (..., F) for the vocabulary, ``gate_features`` (..., G) for p_gen.
 
     ``project`` is `VocabularyProjection.for_decoding`, made once a search. Heads with ``reads_captured`` also get the
     captured cross attention, always as Q rows a document (T in training), and its weights averaged over the heads.
     """
 
     hidden: Tensor
-    gate: Tensor
+    gate_features: Tensor
     project: Callable[[Tensor], Tensor] | None = None  # what to use instead of the head's own projection
     cross: CapturedAttention | None = None  # (B, Q, ...)
     weights: Tensor | None = None  # (B, Q, S)

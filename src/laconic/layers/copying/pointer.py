@@ -1,7 +1,7 @@
 """The pointer-generator's head: generate a word from the vocabulary, or copy one from the source.
 
-Equations (4) and (5) of `laconic.papers.pointer_generator`: ``inputs.gate`` (..., G) is [h*_t; s_t; x_t], ``gate``
-holds [w_h*; w_s; w_x] and b_ptr, ``source.extended_ids`` are the words w_i.
+Equations (4) and (5) of `laconic.papers.pointer_generator`: ``inputs.gate_features`` (..., G) are [h*_t; s_t; x_t],
+``gate`` holds [w_h*; w_s; w_x] and b_ptr, ``source.extended_ids`` are the words w_i.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class PointerHead(CopyHead):
     ) -> tuple[Tensor, dict[str, Tensor], Any]:
         """One step: log P(w) (B, Q, X); details p_gen (B, Q) and copy_probs (B, Q, S) = (1 - p_gen) a^t."""
         assert attention is not None
-        gate = generation_gate(inputs.gate, self.gate.weight, self.gate.bias)
+        gate = generation_gate(inputs.gate_features, self.gate.weight, self.gate.bias)
         logits = (inputs.project or self.projection)(inputs.hidden)
         logits, weights = logits.to(gate.dtype), attention.weights.to(gate.dtype)
         log_probs = step_distribution(logits, gate, weights, source)
@@ -52,7 +52,7 @@ class PointerHead(CopyHead):
         """M target tokens: log P(gold) (M,), details p_gen (M,) and, where labels are smoothed,
         ``smoothed_log_probs`` (M,)."""
         assert scores is not None
-        gate = generation_gate(inputs.gate, self.gate.weight, self.gate.bias)
+        gate = generation_gate(inputs.gate_features, self.gate.weight, self.gate.bias)
         scores, mask = scores.to(gate.dtype), source.mask[gold.rows]
         log_copy = gold_copy_log_prob(scores, gold.ids, source.extended_ids[gold.rows], mask)
         ids = gold.ids.masked_fill(gold.ids >= self.projection.vocab_size, self.unk_id)
