@@ -78,7 +78,7 @@ class ExportedSystem(DecodingSystem):
     def _decoder(self, options: SearchConfig, batch: Any) -> Any:
         if options.precision in LOWER:
             raise ConfigError(
-                f"search.precision {options.precision}: a model computes as it was exported; use fp32 or auto."
+                f"search.precision {options.precision}: an export computes as it was made; use fp32 or auto."
             )
         return self.decoded_by
 
