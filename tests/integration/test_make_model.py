@@ -62,9 +62,10 @@ def test_the_model_is_made_and_made_again_for_nothing(
     rows = [json.loads(line) for line in (tmp_path / "mix" / "train.jsonl").read_text().splitlines()]
     assert {source: sum(row["source"] == source for row in rows) for source in script.SOURCES} == {
         "arxiv": 54,
-        "debian": 24,
+        "debian": 48,  # each pair twice
         "docstrings": 24,
     }
+    assert len({row["id"] for row in rows if row["source"] == "debian"}) == 48
     assert {row["source"] for row in rows[:20]} == set(script.SOURCES)
     paper = next(row for row in rows if row["source"] == "arxiv")
     assert paper["summary"].startswith("Kites ")
@@ -84,7 +85,9 @@ def test_the_model_is_made_and_made_again_for_nothing(
     assert "| debian, 50 records | ROUGE-1" in card
     assert "## 50 outputs" in card
     assert "laconic summarize oneline article.txt" in card
-    assert json.loads((folder / "data.json").read_text())["docstring_packages"] == ["kites"]
+    described = json.loads((folder / "data.json").read_text())
+    assert described["docstring_packages"] == ["kites"]
+    assert described["pairs"] == {"arxiv": 54, "debian": 24, "docstrings": 24}
     assert set(json.loads((folder / "metrics.json").read_text())) == set(script.SOURCES)
 
     capsys.readouterr()
