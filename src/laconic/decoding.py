@@ -72,7 +72,7 @@ class TorchModel:
         return getattr(self._model, name)
 
     @torch.inference_mode()
-    def encode(self, batch: Batch) -> Memory:
+    def encode(self, batch: Batch) -> TorchMemory:
         """Read the source."""
         with self._packed():
             return TorchMemory.of(self._model.encode(batch))

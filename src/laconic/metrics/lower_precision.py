@@ -80,15 +80,12 @@ class Precisions:
             ) from None
 
 
-def measure(
-    summarize: Callable[[Precision], Sequence[str]], records: Sequence[Record], exact: Sequence[str] | None = None
-) -> Precisions:
+def measure(summarize: Callable[[Precision], Sequence[str]], records: Sequence[Record]) -> Precisions:
     """Decode in each precision and compare.
 
     Args:
         summarize: the summaries' texts of all records in the named precision.
         records: with their references.
-        exact: the texts in fp32, where they are there already.
     """
     references = [list(references_of(record)) for record in records]
 
@@ -96,13 +93,14 @@ def measure(
         found = rouge(texts, references, kinds=KINDS)
         return {kind: 100 * found.mean[kind].f for kind in KINDS}
 
-    exact = exact if exact is not None else summarize("fp32")
-    base, found = scores(exact), {}
+    exact = summarize("fp32")
+    base = scores(exact)
+    lowered: dict[str, Lowered] = {}
     for name in LOWER:
         texts = summarize(name)
         equal = sum(one == other for one, other in zip(texts, exact, strict=True)) / len(exact)
-        found[name] = Lowered(equal, {kind: round(f - base[kind], 3) for kind, f in scores(texts).items()})
-    return Precisions(len(records), found)
+        lowered[name] = Lowered(equal, {kind: round(f - base[kind], 3) for kind, f in scores(texts).items()})
+    return Precisions(len(records), lowered)
 
 
 def fastest(precisions: Sequence[Precision], seconds: Callable[[Precision], float]) -> Precision:
