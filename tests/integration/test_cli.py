@@ -57,6 +57,16 @@ def test_help_names_every_command() -> None:
     assert all(len(line) <= 100 for line in done.stdout.splitlines())
 
 
+@pytest.mark.parametrize(("given", "taken"), [(None, "passive"), ("active", "active")])
+def test_threads_wait_without_spinning_unless_told(given: str | None, taken: str) -> None:
+    environment = {name: value for name, value in os.environ.items() if name != "OMP_WAIT_POLICY"}
+    if given:
+        environment["OMP_WAIT_POLICY"] = given
+    program = "import os; from laconic.cli.main import main; main(['--version']); print(os.environ['OMP_WAIT_POLICY'])"
+    found = subprocess.check_output([sys.executable, "-c", program], env=environment, text=True)
+    assert found.split()[-1] == taken
+
+
 def test_version() -> None:
     assert laconic("--version").stdout.strip() == f"laconic {cli.__version__}"
 

@@ -72,6 +72,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; return its exit code. ``argv`` defaults to the process's arguments."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     was_quiet = os.environ.get("LACONIC_QUIET")
+    # before torch is imported: threads that wait for each other give the core away instead of spinning, which costs
+    # several times the time as soon as anything else runs on the machine (benchmarks/contention.py)
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     try:
         code = _dispatch(arguments)
         sys.stdout.flush()
@@ -141,6 +144,7 @@ VARIABLES = {
     "LACONIC_KERNELS": "off: the papers' equations as they stand, slower",
     "LACONIC_TOKEN": "the token that clients of `laconic serve` must send",
     "OMP_NUM_THREADS": "threads of the CPU",
+    "OMP_WAIT_POLICY": "how they wait for each other; passive unless set",
     "HF_TOKEN, HF_HOME, HF_HUB_OFFLINE": "of the Hugging Face hub, for models named owner/name",
 }
 
