@@ -75,9 +75,8 @@ def main() -> None:
                 for process in busy:
                     process.kill()
             passive, active = min(times["passive"]), min(times["active"])
-            print(
-                f"{name}: {documents} documents, passive {passive:.2f} s, spinning {active:.2f} s, {active / passive:.2f}x"
-            )
+            found = f"passive {passive:.2f} s, spinning {active:.2f} s, {active / passive:.2f}x"
+            print(f"{name}: {documents} documents, {found}", flush=True)
 
 
 if __name__ == "__main__":
