@@ -43,6 +43,7 @@ _DAY_WORDS = frozenset(f"{day}{ending}" for day in _DAYS for ending in ("", "s",
 _CLOCK_WORDS = frozenset({"am", "pm", "o'clock", "o’clock"})
 DATE_WORDS = _MONTH_WORDS | _DAY_WORDS | {"noon", "midday", "midnight"}
 _DIGIT = re.compile(r"[0-9]")
+_WINDOW = 40  # characters that are looked at before a word: more than the words that tell
 _HALF = re.compile(r"[0-9]\s?[ap]\.?\s?m\b")
 
 _DAY = (
@@ -179,27 +180,28 @@ def _worded(text: str, lower: str, found: re.Match[str]) -> Iterator[Quantity]:
 
 def _is_month(text: str, lower: str, found: re.Match[str]) -> bool:
     """A month, not the verb, the walk or a person: after "in" and the like, or a capital among small letters."""
-    start, end = found.span()
-    before, behind = text[max(0, start - 12) : start], text[end : end + 2].lstrip()
-    if _NEAR.search(lower[max(0, start - 12) : start]):
+    start, (before, behind) = found.start(), _beside(text, *found.span())
+    if _NEAR.search(lower, max(0, start - _WINDOW), start):
         return True
-    if text[start].islower() or not before.strip() or before.rstrip()[-1] in ".!?:\n":
+    if text[start].islower() or not before:
         return False
-    return before.split()[-1][0].islower() or not behind or not behind[0].isupper()
+    return before[0].islower() or not behind.isupper()
 
 
 def _is_day(text: str, lower: str, found: re.Match[str]) -> bool:
     """A week day, not "sat" or "the sun"."""
-    start, end = found.span()
-    before, behind = text[max(0, start - 12) : start], text[end : end + 2].lstrip()
-    if _DAY_NEAR.search(lower[max(0, start - 12) : start]) or _DAY_BEHIND.match(lower, end):
+    (start, end), (before, behind) = found.span(), _beside(text, *found.span())
+    if _DAY_NEAR.search(lower, max(0, start - _WINDOW), start) or _DAY_BEHIND.match(lower, end):
         return True
-    if text[start:end].isupper() and found["day"] in ("sat", "sun"):
+    if not before or (found["day"] in ("sat", "sun") and (text[start:end].isupper() or before[0].isupper())):  # Li Sun
         return False
-    opens = not before.strip() or before.rstrip()[-1] in ".!?:\n"
-    if opens or (found["day"] in ("sat", "sun") and before.split()[-1][0].isupper()):  # Li Sun
-        return False
-    return text[start].isupper() and not behind[:1].isupper()
+    return text[start].isupper() and not behind.isupper()
+
+
+def _beside(text: str, start: int, end: int) -> tuple[str, str]:
+    """The word before a place, empty where a sentence begins, and the letter behind it, a blank aside."""
+    words = text[max(0, start - _WINDOW) : start].split()
+    return words[-1] if words and words[-1][-1] not in ".!?:" else "", text[end : end + 2].lstrip()[:1]
 
 
 def _times(found: re.Match[str]) -> Iterator[Quantity]:
@@ -220,8 +222,8 @@ def _time(start: int, end: int, hour: int, minutes: str | None, half: str | None
     offers: set[Key] = {clock}
     if not minute:
         offers |= {amount_key(hour)}
-    if half or hour > 12:
-        exact = ("t", (hour % 12 + (12 if (half or "p").lower() == "p" else 0)) * 60 + minute)
+    if half or not 1 <= hour <= 12:
+        exact = ("t", (hour % 12 + 12 * (half == "p") if half else hour % 24) * 60 + minute)
         needs = (exact, ("hour", hour)) if half and not minute else (exact,)
         return _date(start, end, needs, offers={*offers, exact})
     offers |= {("t", clock[1]), ("t", clock[1] + 720)}

@@ -72,7 +72,7 @@ _SCALE = re.compile(
 )
 _UNIT = re.compile(
     r"[-\s]?(?:(?P<percent>%|percent(?:age)?\b|per\s?cent\b|pct\b|pc\b)"
-    r"|(?P<money>(?:us\s)?dollars?\b|dlrs?\b|usd\b|bucks\b|euros?\b|eur\b|pounds\b|gbp\b|sterling\b|yen\b|rupees?\b|€|£|¥|\$(?!\d))"
+    r"|(?P<money>(?:us\s)?dollars?\b|dlrs?\b|usd\b|bucks\b|euros?\b|eur\b|pounds\b|gbp\b|sterling\b|yen\b|rupees?\b|[€£¥$](?!\s?\d))"
     r"|(?P<cents>cents?\b|cts\b|¢)|(?P<ordinal>(?:st|nd|rd|th)\b))"
 )
 # By a prefix of the dollar sign, by sign, by the first letter of a code or name.
@@ -241,7 +241,7 @@ def _read(lower: str, match: re.Match[str], behind: _Read | None) -> _Read | Non
         end = scaled.end()
         while (again := _SCALE.match(lower, end)) and again["word"]:  # two hundred thousand
             scale, end = scale * _SCALES[again["word"]], again.end()
-    if named := _UNIT.match(lower, end):
+    if (named := _UNIT.match(lower, end)) and (not unit or _unit_of(named) == unit):  # "$3 £2" are two sums
         unit, end = _unit_of(named), named.end()
     if lower[end : end + 1].isalpha() and end == match.end() and not _UNIT_LETTERS.match(lower, end):
         return None  # 3D, 747s: a code

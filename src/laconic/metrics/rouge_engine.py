@@ -49,6 +49,7 @@ _BOUNDS = {
     "processes": (1, 256),
     "skip_distance": (-(10**9), 10**9),
 }
+_MOST_WEIGHT = 5  # of ROUGE-W, where a text of n words has the size n to the weight's square
 _KIND = re.compile(r"(?:rouge)?[-_]?(?:(?P<n>[1-9])|(?P<name>Lsum|L|W|SU|S)(?P<number>\*|\d+(?:\.\d+)?)?)$", re.I)
 _NAMES = {"lsum": "Lsum", "l": "L", "w": "W", "su": "SU", "s": "S"}
 
@@ -105,8 +106,10 @@ class RougeOptions:
                 raise ConfigError(f"ROUGE option '{name}' is {value}; it must be from {least} to {most:,}.")
         if not 0 <= self.alpha <= 1:
             raise ConfigError(f"ROUGE option 'alpha' is {self.alpha}; it must lie between 0 and 1.")
-        if not 0 < self.weight <= 100:
-            raise ConfigError(f"ROUGE option 'weight' is {self.weight}; it must be more than 0 and at most 100.")
+        if not 0 < self.weight <= _MOST_WEIGHT:
+            raise ConfigError(
+                f"ROUGE option 'weight' is {self.weight}; it must be more than 0, at most {_MOST_WEIGHT}."
+            )
         if not 0 < self.confidence < 100:
             raise ConfigError(f"ROUGE option 'confidence' is {self.confidence}; it is a percentage, for example 95.")
 
@@ -166,8 +169,8 @@ def parse_kind(text: str, options: RougeOptions) -> Kind:
         raise ConfigError(f"ROUGE kind '{text}' takes no number; write {name}.")
     if name == "W":
         weight = float(number) if number and number != "*" else options.weight
-        if not weight > 0:
-            raise ConfigError(f"ROUGE kind '{text}': the weight must be more than 0.")
+        if not 0 < weight <= _MOST_WEIGHT:
+            raise ConfigError(f"ROUGE kind '{text}': the weight must be more than 0, at most {_MOST_WEIGHT}.")
         return Kind(label, name, weight=weight)
     distance = options.skip_distance if number is None else -1 if number == "*" else int(float(number))
     return Kind(label, name, distance=distance)

@@ -138,13 +138,10 @@ class _CharacterClasses(dict):
 
     def __missing__(self, code: int) -> str:
         character = chr(code)
-        kept = unicodedata.category(character)[0] in "LMN"
-        result = character if kept else " "
-        if kept and _UNSPACED.match(character):
-            combining = unicodedata.category(character)[0] == "M"  # a vowel sign stays with its consonant
-            result = character if combining else f" {character}"
-        elif kept:
-            result = character
+        kind = unicodedata.category(character)[0]
+        result = character if kind in "LMN" else " "
+        if kind in "LN" and _UNSPACED.match(character):  # a mark, such as a vowel sign, stays with its consonant
+            result = f" {character}"
         self[code] = result
         return result
 

@@ -310,9 +310,7 @@ class _ShrinkingSearch(_Search):
     predicted; what still lives then competes with what has finished.
     """
 
-    def __init__(self, *arguments: Any):
-        super().__init__(*arguments)
-        self.within = np.zeros(0)  # (Q, C) the candidates of this step that have a place
+    within: np.ndarray  # (Q, C) the candidates of this step that have a place
 
     def _ending(self, candidates: Candidates, beams: np.ndarray) -> np.ndarray:
         width = self.group_size - self.finished.count(beams)

@@ -465,29 +465,22 @@ class CoveragePenalty(Scorer):
     def __init__(self, config: ConfigBase, *, specials: SpecialIds):
         super().__init__(config, specials=specials)
         self._penalty = {"wu": wu_coverage, "summary": summary_coverage}[self.config.kind]
-        self._mask: np.ndarray | None = None
-        self._coverage: np.ndarray | None = None
 
     def start(self, memory: Memory | None, num_rows: int) -> None:
         if memory is None:
             raise ConfigError("coverage_penalty needs the source mask, but the search was given no memory.")
         self._mask = memory.mask.repeat(num_rows // memory.batch_size, axis=0)
-        self._coverage = None
+        self._coverage = np.zeros(self._mask.shape, dtype=np.float32)
 
     def on_tokens(self, scores: np.ndarray, view: HypothesesView) -> np.ndarray:
         attention = view.output.attention if view.output else None
         if attention is None:
             raise ConfigError("coverage_penalty needs a model with attention; set search.coverage_penalty to none.")
-        self._coverage = attention if self._coverage is None else self._coverage + attention
+        self._coverage = self._coverage + attention
         return scores
 
     def on_hypotheses(self, scores: np.ndarray, view: HypothesesView) -> np.ndarray:
-        if self._coverage is None or self._mask is None:
-            return scores
         return scores + self.config.beta * self._penalty(self._coverage, self._mask)
 
     def select(self, index: np.ndarray) -> None:
-        if self._mask is not None:
-            self._mask = self._mask[index]
-        if self._coverage is not None:
-            self._coverage = self._coverage[index]
+        self._mask, self._coverage = self._mask[index], self._coverage[index]

@@ -153,7 +153,10 @@ def test_sheet_with_long_texts_and_links_over_several_lines(tmp_path: Path) -> N
     path = tmp_path / "sheet.txt"
     write_sheet(path, pairs, "spaces")
     assert sheet_rule(path) == "spaces"
-    assert max(map(len, path.read_text().splitlines())) <= 110
+    lines = path.read_text().splitlines()
+    assert max(map(len, lines)) <= 110
+    assert lines[7].startswith("  0:w0:x= 1:w1:x= ")
+    assert lines[-3:] == ["summary:", "  0:w3:x= 1:w299:x=", "links: "]
     path.write_text(path.read_text() + "  3-0\n  299-1\n")
     assert read_links(path, pairs)[0].sure == {(0, 3), (1, 299)}
 

@@ -70,6 +70,53 @@ def test_one_amount(text: str, value: int | Decimal) -> None:
     assert amount_key(value) in quantities_[0].offers
 
 
+# A text with what is read as a quantity in brackets; of each, what must be offered, "|" between what may stand for it.
+READ = {
+    "[Q3] and [2q], [4th quarter], [third quarter]": "q 3, q 2, q 4, q 3",
+    "the [1990s], ['80s], ['98], [FY04], [cal 06]": "decade 1990, decade 1980, y 1998, y 2004, y 2006",
+    "call [713-853-4111] or [(713) 853-4111] or [853-4111]": "w 7138534111, w 7138534111, w 8534111",
+    "[F-16], [B2B], [a747s] and phase-[2], 3D": "code f16, code b2b, code a747s, n 2",
+    "[1,234.5] [1.234,5] [12,5]": "n 1234.5|w 1,234.5, n 1234.5|w 1.234,5, n 12.5",
+    "[1.234.567] v[2.0] version [1.10]": "v 1.234.567|w 1.234.567, v 2.0|w 2.0, v 1.10|w 1.10",
+    "Windows [3.1] rose [3.5]": "v 3.1|w 3.1, n 3.5|w 3.5",
+    "[1 000 000] [1'000] [12,34,567]": "n 1000000, n 1000, n 1234567",
+    "[$5] [US$5] [HK$5] [NZ$6] [A$7] [C$8]": "$ $ 5, $ $ 5, $ HK$ 5, $ NZ$ 6, $ A$ 7, $ C$ 8",
+    "[€5] [£5] [¥5] [₹5] [usd 5] [gbp 7]": "$ € 5, $ £ 5, $ ¥ 5, $ ₹ 5, $ $ 5, $ £ 7",
+    "[5 dollars], [7 bucks], [8 euros], [9 pounds], [6 rupees], [7€]": "$ $ 5, $ $ 7, $ € 8, $ £ 9, $ ₹ 6, $ € 7",
+    "[$3m] [£2bn] [5 cents]": "$ $ 3000000|bare 3000000, $ £ 2000000000|bare 2000000000, $ $ 0.05",
+    "[$999] [$1,000] [$1.5]": "$ $ 999, $ $ 1000|bare 1000, $ $ 1.5|bare 1.5",
+    "[3m] [3mm] [4k] walk, [5mm$]": "n 3000000|x 3 m, n 3000000|x 3 mm, n 4000|x 4 k, $ $ 5000000|bare 5000000",
+    "[$3]-[5 million], [3]-[5m]": "$ $ 3000000|bare 3000000, n 5000000, n 3000000|x 3 m, n 5000000|x 5 m",
+    "[5]-[3 million], [3 million]-[5], [3] to [5 percent]": "n 5, n 3000000, n 3000000, n 5, % 3, % 5",
+    "[2 hundred thousand dollars] or [two dozen dollars]": "$ $ 200000|bare 200000, $ $ 24",
+    "[5 per cent], [5pct], [22nd], [1999], [5]lb, [7]hrs, 8xyz": "% 5, % 5, o 22, n 1999|y 1999, n 5, n 7",
+    "[twenty five cents], [thirty-third], [twenty first]": "$ $ 0.25, o 33, o 21",
+    "[twenty-one hundred], [sixteen fifty], [nine] [eleven]": "n 2100, n 1650, n 9, n 11",
+    "[one hundred and five] and [six], [fifty]-[fifty]": "n 105, n 6, n 50, n 50",
+}
+
+
+@pytest.mark.parametrize(("text", "needs"), READ.items())
+def test_what_is_read_and_what_it_needs(text: str, needs: str) -> None:
+    plain = re.sub(r"[\[\]]", "", text)
+    read = found(plain)
+    assert [plain[quantity.start : quantity.end] for quantity in read] == re.findall(r"\[(.*?)\]", text)
+    written = [" + ".join("|".join(map(key_written, group)) for group in quantity.needs) for quantity in read]
+    assert ", ".join(written) == needs
+    assert all(quantity.offers.intersection(group) for quantity in read for group in quantity.needs)
+
+
+def key_written(key: tuple) -> str:
+    return " ".join(format(part, "f") if isinstance(part, Decimal) else str(part) for part in key)
+
+
+def test_hours_are_small_and_follow_what_tells_an_hour() -> None:
+    offered = [
+        ("hour", int(q.needs[0][0][1])) in q.offers for q in found("at 4, until 12, around 5, at 13, the 6, at 1999")
+    ]
+    assert offered == [True, True, True, False, False, False]
+
+
 @pytest.mark.parametrize(
     ("text", "values"),
     [
@@ -90,6 +137,7 @@ def test_a_range_lends_its_scale() -> None:
     assert {amount_key(3_000_000), amount_key(3)} <= low.offers
     assert amount_key(5_000_000) in high.offers
     assert amount_key(5) not in high.offers
+    assert found("3 to 5 percent")[0].offers == {("%", Decimal(3))}
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -13,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from laconic.errors import ConfigError, DataError
+from laconic.metrics import rouge_text
 from laconic.metrics.overlap import lcs_length, lcs_positions, union_hits, weighted_positions
 from laconic.metrics.rouge import rouge
 from laconic.metrics.rouge_engine import limit_bytes, limit_words
@@ -164,6 +166,9 @@ def test_several_references():
     )
     assert rouge(hypotheses, references, multi="max", **options).mean["1"].f == pytest.approx(2 / 3, abs=1e-5)
     assert rouge(hypotheses, references, multi="jackknife", **options).mean["1"].recall == 0.75
+    for kind, best in (("S", 0), ("SU", 0), ("L", 0), ("Lsum", 0), ("W", 0), ("2", 0), ("3", 1)):  # by recall, not hits
+        found, alone = (rouge(hypotheses, r, kinds=[kind], multi="best") for r in (references, [references[0][best]]))
+        assert found.mean == alone.mean
     one = rouge(hypotheses, ["a b"], multi="jackknife", **options).mean["1"]
     assert one == rouge(hypotheses, ["a b"], multi="best", **options).mean["1"]
 
@@ -271,6 +276,49 @@ def test_signature_pins_what_matters():
 def test_wrong_input_is_explained(arguments, error, says):
     with pytest.raises(error, match=says):
         rouge(**arguments)
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"multi": "mean"}, "multi"),
+        ({"weight": 0.0}, "'weight' is 0.0"),
+        ({"weight": 5.5}, "'weight' is 5.5; it must be more than 0, at most 5"),
+        ({"alpha": -0.1}, "'alpha' is -0.1"),
+        ({"confidence": 0.0}, "'confidence' is 0.0"),
+        ({"confidence": 100.0}, "'confidence' is 100.0"),
+        ({"max_bytes": 0}, "'max_bytes' is 0; it must be from 1 to 1,000,000,000"),
+        ({"max_words": 10**9 + 1}, "'max_words' is 1000000001"),
+        ({"samples": 1}, "'samples' is 1; it must be from 2 to 1,000,000"),
+        ({"processes": 257}, "'processes' is 257; it must be from 1 to 256"),
+        ({"skip_distance": -(10**9) - 1}, "'skip_distance'"),
+        ({"stem": 1}, "'stem': input should be a valid boolean"),
+        ({"kinds": ["L2"]}, "takes no number; write L"),
+        ({"kinds": ["W0"]}, "the weight must be more than 0, at most 5"),
+        ({"kinds": ["W5.1"]}, "the weight must be more than 0, at most 5"),
+    ],
+)
+def test_options_out_of_bounds_are_refused(options: dict, says: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(says)):
+        rouge(["a b"], ["a b"], **options)
+
+
+def test_the_bounds_themselves_are_good() -> None:
+    for options in ({"weight": 5.0}, {"alpha": 0.0}, {"alpha": 1.0}, {"max_bytes": 1}, {"max_words": 10**9},
+                    {"samples": 2, "interval": True}, {"confidence": 0.5}, {"skip_distance": -(10**9)}):  # fmt: skip
+        assert rouge(["a b"], ["a b"], kinds=["W", "L"], **options).mean["L"] == (1.0, 1.0, 1.0)
+
+
+def test_a_word_is_normalised_once_until_too_many_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[str] = []
+    memory = rouge_text._Memory(lambda word: seen.append(word) or word[:1])
+    assert [memory[word] for word in ("ab", b"ac", "b", "ab")] == [0, 0, 1, 0]
+    assert seen == ["ab", "ac", "b"]
+    for limit, left in ((3, 3), (2, 0)):
+        monkeypatch.setattr(rouge_text, "_MEMORY_LIMIT", limit)
+        memory.trim()
+        assert len(memory) == left
+    assert memory["b"] == 0
 
 
 def test_import_stays_light():

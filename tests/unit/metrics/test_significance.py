@@ -128,7 +128,9 @@ def test_tests_agree_on_clear_cases():
         assert test(better, base).p < 0.001
         assert test(better, base).difference > 0
         assert test(same, base).p > 0.01
-    assert paired_bootstrap(same, base) == paired_bootstrap(same, base)  # seeded
+    for test in (paired_bootstrap, approximate_randomization, bootstrap_interval):  # seeded
+        scores = [same, base][: 1 if test is bootstrap_interval else 2]
+        assert test(*scores) == test(*scores, samples=10_000, seed=1) != test(*scores, seed=2)
     found = paired_bootstrap(better, base)
     assert found.low < found.difference < found.high
     low, high = bootstrap_interval(base)

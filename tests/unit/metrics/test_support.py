@@ -83,6 +83,39 @@ def test_a_name_is_seen_in_any_case(summary: str) -> None:
     assert [claim.kind for claim in check_support(summary, "We are in Oslo for the plan.").unsupported] == ["name"]
 
 
+# A summary, a source, the claim and where the source has it.
+PLACES = [
+    ("we met Muller in town", "The Müller report was read.", "Muller", "Müller"),
+    ("we met Müller in town", "The Muller report was read.", "Müller", "Muller"),
+    ("we discuss the Writing today", "They wrote it.", "Writing", "wrote"),
+    ("we met Jonson at work", "Johnson was there.", "Jonson", None),
+    ("we met Jonhson at work", "Johnson was there.", "Jonhson", "Johnson"),
+    ("we met Skiling at work", "Skilling was there.", "Skiling", "Skilling"),
+    ("we went to New Yrok today", "to New York", "Yrok", None),
+    ("we sched the meeting", "schedule the meeting", "sched", "schedule"),
+    ("we met at Ford's today", "Ford was there", "Ford's", "Ford"),
+    ("French are here and we go", "France was there", "French", "France"),
+    ("the IBM is here", "in international business machines we trust", "IBM", "international business machines"),
+    ("the IMF plan", "the International Monetary Fund plan", "IMF", "International Monetary Fund"),
+    ("the EOL is here", "Enron Online was there", "EOL", None),
+    ("the ABC plan", "Alpha Bravo Foo Charlie", "ABC", None),
+    ("we use the Pacific Gas and Electric", "PG&E was there", "Pacific", "PG&E"),
+    ("we see HewlettPackard today", "Hewlett-Packard came", "HewlettPackard", "Hewlett-Packard"),
+    ("we see Hewlett Packard today", "HewlettPackard came", "Hewlett Packard", "HewlettPackard"),
+    ("meet Smith-Jones", "Smith Jones came", "Smith-Jones", "Smith Jones"),
+    ("meet Ann Lee", "they said Bob Lee saw Ann, and then Ann, Lee", "Ann Lee", "Ann, Lee"),
+    ("eSource rises", "nothing there", "eSource", None),
+    ("visit Companies today", "a company came", "Companies", "company"),
+    ("we see website today", "the web site came", "website", "web site"),
+]
+
+
+@pytest.mark.parametrize(("summary", "source", "text", "place"), PLACES)
+def test_where_the_source_has_it(summary: str, source: str, text: str, place: str | None) -> None:
+    (claim,) = (claim for claim in check_support(summary, source).claims if claim.text == text)
+    assert (claim.source and source[slice(*claim.source)]) == place
+
+
 def test_words_of_other_languages_are_no_names() -> None:
     document = "Der Vertrag wurde gestern in der Hauptstadt von beiden Seiten feierlich unterzeichnet."
     assert check_support("vertrag bleibt ungültig", document).unsupported == ()

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from search_tables import BOS, EOS, SPECIALS, TableModel, least_length, search, slow_beam
 
+from laconic.config.names import SCORERS, build
 from laconic.config.schema import SearchConfig
 from laconic.errors import ConfigError
 from laconic.search.scorers import (
@@ -135,6 +136,9 @@ def test_coverage_needs_attention() -> None:
     config = SearchConfig(beam_size=2, coverage_penalty="wu", coverage_beta=1.0)
     with pytest.raises(ConfigError, match="needs a model with attention"):
         search(model, config, step=blind)
+    for kind, said in (("coverage_penalty", "source mask"), ("distraction", "know the documents")):
+        with pytest.raises(ConfigError, match=said):
+            build("scorer", SCORERS, {"type": kind}, specials=SPECIALS).start(None, 2)
 
 
 def test_padding_is_not_covered() -> None:
