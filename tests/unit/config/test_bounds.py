@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import types
 from collections.abc import Iterator
 from typing import Any, Union, get_args, get_origin
@@ -16,6 +17,7 @@ from laconic.config.loading import load_recipe, resolve_run
 from laconic.config.names import check_run
 from laconic.config.schema import Recipe, RunConfig
 from laconic.errors import ConfigError
+from laconic.objectives.risk import RewardConfig
 
 TABLES = {name: value for name, value in vars(names).items() if name.isupper() and isinstance(value, dict)}
 
@@ -72,6 +74,49 @@ def test_every_number_of_every_section_has_bounds(value: Any) -> None:
         if not refused(section, name, value)
     ]
     assert not lax
+
+
+# What a setting is where nothing is said, the edges that are accepted, and what lies just beyond them.
+EDGES = """
+scorer coverage_penalty beta 1.0 | 0 1000 | -1e-9 1000.1
+scorer diverse_groups groups 1 | 1 | 0
+scorer diverse_groups strength 0.5 | 0 1000 | -1e-9 1000.1
+scorer length_bounds min_length 0 | 0 | -1
+scorer length_bounds share None | 1e-9 | 0
+scorer length_bounds max_length None | 1 | 0
+scorer length_normalisation alpha 1.0 | -10 10 | -10.1 10.1
+scorer ngram_blocking size 3 | 1 | 0
+scorer repetition_penalty penalty 1.0 | 1e-9 | 0
+objective nll weight 1.0 | 0 | -1e-9
+objective nll label_smoothing 0.0 | 0 0.999 | -1e-9 1
+objective opponent weight 0.2 | 0 | -1e-9
+objective opponent label_smoothing 0.0 | 0 0.999 | -1e-9 1
+objective minus_softmax weight 0.2 | 0 | -1e-9
+objective minus_softmax limit -50.0 | -1e-9 | 0
+objective coverage weight 1.0 | 0 | -1e-9
+objective guidance weight 1.0 | 0 | -1e-9
+objective coarse_entropy weight 1.0 | -100 100 | -100.1 100.1
+objective reinforce discount 0.5 | 0 1 | -1e-9 1.001
+objective reinforce scale 0.3 | 1e-9 | 0
+objective reinforce baseline_rate 0.1 | 1e-9 1 | 0 1.001
+objective reinforce max_steps 512 | 1 | 0
+objective minimum_risk candidates 4 | 2 | 1
+objective minimum_risk alpha 1.0 | 1e-9 | 0
+objective self_critical samples 1 | 1 | 0
+objective r_drop alpha 1.0 | 1e-9 | 0
+reward repetition 1.0 | 0 | -1e-9
+reward support 0.5 | 0 | -1e-9
+"""
+
+
+@pytest.mark.parametrize("line", EDGES.strip().splitlines())
+def test_edges(line: str) -> None:
+    (*place, name, default), good, bad = (part.split() for part in line.split("|"))
+    tables = {"scorer": names.SCORERS, "objective": names.OBJECTIVES}
+    section = names.resolve(place[0], tables[place[0]], place[1]).Config if place[1:] else RewardConfig
+    assert section.model_fields[name].default == ast.literal_eval(default)
+    assert not any(refused(section, name, ast.literal_eval(value)) for value in good)
+    assert all(refused(section, name, ast.literal_eval(value)) for value in bad)
 
 
 def test_every_text_of_every_section_is_unicode() -> None:

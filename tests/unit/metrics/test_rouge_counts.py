@@ -199,6 +199,21 @@ def test_unicode_profile_reads_any_script():
     assert (latin.counts.wordless_hypotheses, latin.counts.wordless_references) == (2, 2)
 
 
+@pytest.mark.parametrize(
+    ("profile", "text", "other", "same"),
+    [
+        ("unicode", "he runs", "he running", True),
+        ("unicode", "бегут", "бегущих", False),
+        ("unicode", "бегут", "БЕГУТ", True),
+        ("plain", "runs", "running", False),
+        ("plain", "runs", "runs", True),
+        ("characters", "<unk> 北", "北 <unk>", True),
+    ],
+)
+def test_stemming_is_of_english_and_of_profiles_that_stem(profile: str, text: str, other: str, same: bool) -> None:
+    assert rouge([text], [other], kinds=["1"], profile=profile, stem=True).mean["1"].f == same
+
+
 def test_chinese_by_character_does_not_depend_on_the_mapping():
     hypothesis, reference = "大家好,你好", "你好大家"
     numbers = {character: str(place) for place, character in enumerate("大家好你")}

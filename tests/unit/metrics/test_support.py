@@ -104,6 +104,7 @@ PLACES = [
     ("we see Hewlett Packard today", "HewlettPackard came", "Hewlett Packard", "HewlettPackard"),
     ("meet Smith-Jones", "Smith Jones came", "Smith-Jones", "Smith Jones"),
     ("meet Ann Lee", "they said Bob Lee saw Ann, and then Ann, Lee", "Ann Lee", "Ann, Lee"),
+    ("meet Ann Lee", "they said Bob Lee left and saw Ann", "Ann Lee", "Ann"),
     ("eSource rises", "nothing there", "eSource", None),
     ("visit Companies today", "a company came", "Companies", "company"),
     ("we see website today", "the web site came", "website", "web site"),

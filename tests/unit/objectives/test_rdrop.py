@@ -11,6 +11,7 @@ from laconic.config.names import OBJECTIVES, build
 from laconic.config.schema import RunConfig
 from laconic.errors import ConfigError
 from laconic.objectives.rdrop import two_way_divergence
+from laconic.types import UpdateContext
 from samples import COVERAGE, random_batch, tiny_seq2seq
 
 
@@ -57,6 +58,17 @@ def test_the_term_is_the_second_pass_and_the_divergence() -> None:
     assert float(objective.figures(first, batch)["r_drop_divergence"]) > 0
     term.sum.backward()
     assert all(bool(p.grad.isfinite().all()) for p in model.parameters() if p.grad is not None)
+
+
+@pytest.mark.parametrize("seed", [None, 7])
+def test_the_second_pass_has_noise_of_its_own_and_is_not_observed(seed: int | None) -> None:
+    model, batch, seen = tiny_seq2seq(dropout=0.4, **COVERAGE), random_batch(), []
+    objective = attached(model)
+    objective._model = (lambda batch, context: seen.append(context) or model(batch, context=context),)
+    objective(model(batch), batch, UpdateContext(noise_seed=seed, observe=True))
+    assert (seen[0].noise_seed is None) == (seed is None)
+    assert seen[0].noise_seed != 7
+    assert not seen[0].observe
 
 
 def test_training_makes_the_passes_more_alike() -> None:

@@ -34,10 +34,10 @@ def facts_with(**values: float) -> dict[str, float]:
 
 def test_facts_of_a_summary_counted_by_hand() -> None:
     source = TokenizedText(
-        ids=(4, 1, 150, 1, 9), tokens=("the", "zebra", "ran", "xylo", "."), offsets=((0, 1),) * 5, total=8
+        ids=(4, 1, 104, 1, 9), tokens=("the", "zebra", "ran", "xylo", "."), offsets=((0, 1),) * 5, total=8
     )
     hypothesis = Hypothesis([4, 300, 301, 77], 0.0, -6.0, [-1.0, -2.0, -0.5, -2.0, -0.5], finished=True)
-    found = facts_of(hypothesis, [4, 300, 150, 301, 9], source, unk_id=1, reserved=4)
+    found = facts_of(hypothesis, [4, 300, 104, 301, 9], source, unk_id=1, reserved=4)
     assert found["mean_log_prob"] == pytest.approx(-6.0 / 5)
     assert found["least_log_prob"] == -2.0
     assert found["tokens"] == 4
@@ -46,6 +46,7 @@ def test_facts_of_a_summary_counted_by_hand() -> None:
     assert found["source_common"] == pytest.approx(1 / 4)
     assert found["source_tokens"] == 8
     assert found["log_source_tokens"] == pytest.approx(math.log(8))
+    assert found.keys() == {*FEATURES, "source_common", "source_tokens"}
 
 
 def test_confidence_is_the_logistic_of_the_standardised_facts() -> None:
