@@ -170,6 +170,10 @@ def test_sheet_of_other_data_is_refused(tmp_path: Path) -> None:
         read_links(path, changed)
     with pytest.raises(DataError, match="the data has no pair 'a'"):
         read_links(path, PAIRS[1:])
+    path.write_text(path.read_text().replace("document:", "\nno part\ndocument:"))
+    with pytest.raises(DataError, match=r"sheet\.txt:8: 'no part' belongs to no part"):
+        read_links(path, PAIRS)
+    write_sheet(path, PAIRS[:1])
     filled(path, "1-0 99-0")
     with pytest.raises(DataError, match=r"sheet\.txt:11: '99-0' links document word 99"):
         read_links(path, PAIRS)

@@ -56,6 +56,8 @@ def test_corpus_bleu_is_sacrebleu():
     assert ragged.score == pytest.approx(100.0)
     with pytest.raises(DataError, match="as many hypotheses"):
         corpus_bleu(["a"], [])
+    with pytest.raises(DataError, match="nothing to score"):
+        corpus_bleu([], [])
 
 
 @pytest.mark.parametrize(("words", "told"), [(3, 0.064), (8, 0.025), (20, 0.010)])

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from laconic.errors import ConfigError, DataError
 from laconic.metrics import rouge_text
-from laconic.metrics.overlap import lcs_length, lcs_positions, union_hits, weighted_positions
+from laconic.metrics.overlap import lcs_length, lcs_positions, union_hits, weighted_hits, weighted_positions
 from laconic.metrics.rouge import rouge
 from laconic.metrics.rouge_engine import limit_bytes, limit_words
 from laconic.metrics.rouge_text import stem_nltk, stem_rouge155
@@ -87,6 +87,31 @@ def test_weighted_lcs_counts_runs_of_the_reference():
     assert score.per_document["L"][0] == score.per_document["L"][1]
 
 
+def slow_weighted_hits(references, hypotheses, counts, weight):
+    """By the words' states: kept, clipped or unmarked. A run ends with a kept word that an unmarked one follows."""
+    left, right = Counter(counts[0]), Counter(counts[1])
+    total = 0.0
+    for sentence in references:
+        marked = {place for hypothesis in hypotheses for place in weighted_positions(sentence, hypothesis, weight)}
+        states = ""
+        for place, word in enumerate(sentence):
+            kept = place in marked and min(left[word], right[word]) > 0
+            left[word] -= kept
+            right[word] -= kept
+            states += "k" if kept else "c" if place in marked else "u"
+        total += sum(run.count("k") ** weight for run in re.split("(?<=k)(?=u|$)", states) if run.endswith("k"))
+    return total
+
+
+def test_weighted_hits_against_a_slow_reference():
+    generator = random.Random(5)
+    for _ in range(100):
+        left, right = ([generator.choices("abc", k=generator.randint(0, 6)) for _ in range(2)] for _ in range(2))
+        counts = tuple(Counter(word for sentence in side for word in sentence) for side in (left, right))
+        expected = slow_weighted_hits(left, right, counts, 1.5)
+        assert weighted_hits(left, right, counts, 1.5) == pytest.approx(expected)
+
+
 def test_union_lcs_of_lins_example():
     # Lin 2004, section 3.2: r = w1 w2 w3 w4 w5, c1 = w1 w2 w6 w7 w8, c2 = w1 w3 w8 w9 w5: union w1 w2 w3 w5.
     reference = [[1, 2, 3, 4, 5]]
@@ -150,6 +175,7 @@ def test_bytes_cut_both_sides_and_characters_in_two():
     assert limit_bytes(["abcde", "fghij"], 7) == (["abcde", "fg"], ["abcde", "fghij"])  # the tool's LCS slip
     assert limit_words(["a b c", "d e f"], 4) == ["a b c", "d"]
     assert limit_words([" a b c"], 2) == [" a"]  # a leading blank is an empty word
+    assert limit_words(["a b ", "c d"], 4) == ["a b ", "c d"]  # one behind is none
     score = rouge(["alpha beta gamma"], ["alpha beta gamma"], kinds=["1"], max_bytes=8, stem=False)
     assert score.mean["1"] == (1.0, 1.0, 1.0)
     assert rouge(["alpha beta"], ["alpha bex"], kinds=["1"], max_bytes=8, stem=False).mean["1"].f == 1.0
@@ -169,6 +195,10 @@ def test_several_references():
     for kind, best in (("S", 0), ("SU", 0), ("L", 0), ("Lsum", 0), ("W", 0), ("2", 0), ("3", 1)):  # by recall, not hits
         found, alone = (rouge(hypotheses, r, kinds=[kind], multi="best") for r in (references, [references[0][best]]))
         assert found.mean == alone.mean
+    three = [[*references[0], "a"]]
+    assert rouge(hypotheses, three, multi="jackknife", **options).mean["1"].recall == 1.0
+    found = rouge(hypotheses, three, multi="jackknife-average", **options).mean["1"].recall
+    assert found == pytest.approx((5 / 8 + 4 / 7 + 3 / 3) / 3, abs=1e-5)
     one = rouge(hypotheses, ["a b"], multi="jackknife", **options).mean["1"]
     assert one == rouge(hypotheses, ["a b"], multi="best", **options).mean["1"]
 

@@ -145,3 +145,10 @@ def test_wrong_scores_are_refused(test):
         test([], [])
     with pytest.raises(DataError, match="finite"):
         test([1.0, math.nan], [1.0, 2.0])
+
+
+def test_too_few_documents_are_refused():
+    with pytest.raises(DataError, match="at least two"):
+        paired_t_test([1.0], [2.0])
+    with pytest.raises(DataError, match="at least one score"):
+        bootstrap_interval([])

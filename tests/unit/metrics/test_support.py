@@ -13,8 +13,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import laconic.metrics.words
 from laconic.metrics.support import SourceFacts, check_support
-from laconic.metrics.words import is_ordinary, lowered, stem, words
+from laconic.metrics.words import (
+    is_ordinary,
+    lowered,
+    ordinary_stems,
+    smart_stop_words,
+    stem,
+    words,
+    younger_words,
+)
 
 CASES = Path(__file__).parent / "support_cases.tsv"
 PAGE = Path(__file__).parents[3] / "docs/faithfulness.md"
@@ -75,7 +84,7 @@ def test_kinds_and_places() -> None:
 
 def test_nothing_to_compare_is_no_full_support() -> None:
     assert check_support("nothing happened", "It was late.").rate is None
-    assert check_support("", "").claims == ()
+    assert check_support("", "").claims == check_support("x y z", "a").claims == ()
 
 
 @pytest.mark.parametrize("summary", ["bergen", "BERGEN", "Bergen", "in bergen", "The Bergen Plan"])
@@ -96,6 +105,7 @@ PLACES = [
     ("we met at Ford's today", "Ford was there", "Ford's", "Ford"),
     ("French are here and we go", "France was there", "French", "France"),
     ("the IBM is here", "in international business machines we trust", "IBM", "international business machines"),
+    ("the IBM is", "it began moving. The international business machines", "IBM", "international business machines"),
     ("the IMF plan", "the International Monetary Fund plan", "IMF", "International Monetary Fund"),
     ("the EOL is here", "Enron Online was there", "EOL", None),
     ("the ABC plan", "Alpha Bravo Foo Charlie", "ABC", None),
@@ -115,6 +125,7 @@ PLACES = [
 def test_where_the_source_has_it(summary: str, source: str, text: str, place: str | None) -> None:
     (claim,) = (claim for claim in check_support(summary, source).claims if claim.text == text)
     assert (claim.source and source[slice(*claim.source)]) == place
+    assert claim.supported == (place is not None)
 
 
 def test_words_of_other_languages_are_no_names() -> None:
@@ -139,6 +150,16 @@ def test_other_forms_of_a_word_support_it() -> None:
 def test_ordinary_words() -> None:
     assert all(map(is_ordinary, ["meeting", "wrote", "recalculated", "the", "email", "won't", "change"]))
     assert not any(map(is_ordinary, ["oslo", "enron", "china", "berlin", "smith"]))
+    names = [word[1:] for word in ordinary_stems() if word.startswith("-")]
+    assert len(names) > 100
+    assert not any(map(is_ordinary, set(names) - younger_words() - smart_stop_words()))
+
+
+def test_stems_are_forgotten_when_there_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(laconic.metrics.words, "_MOST_STEMS", 2)
+    monkeypatch.setattr(laconic.metrics.words, "_STEMS", known := {"pays": "kept"})
+    assert [stem(word) for word in ("pays", "wrote", "cities", "pays")] == ["kept", "write", "citi", "kept"]
+    assert [stem("trains"), len(known), stem("pays")] == ["train", 1, "pay"]
 
 
 @settings(max_examples=200, deadline=None)

@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 from search_tables import BOS, EOS, SPECIALS, TableModel, least_length, search, slow_beam
 
+from laconic.config.base import ConfigBase
 from laconic.config.names import SCORERS, build
 from laconic.config.schema import SearchConfig
 from laconic.errors import ConfigError
+from laconic.search.hypotheses import History
 from laconic.search.scorers import (
     CoveragePenalty,
     ForbidTokens,
@@ -20,6 +22,7 @@ from laconic.search.scorers import (
     LengthBounds,
     LengthNormalisation,
     NgramBlocking,
+    Scorer,
     SpecialIds,
     WordBlocking,
     build_scorers,
@@ -59,6 +62,16 @@ def test_length_bounds() -> None:
         scores = scorer.on_tokens(np.zeros((1, 6)), HypothesesView(np.zeros((1, length), dtype=int)))
         assert bool(scores[0, EOS] == 0) == (length >= 2)
         assert bool(scores[0, 4] == 0) == (length < 3)
+
+
+def test_what_cannot_be_met_is_refused_and_the_base_changes_nothing() -> None:
+    with pytest.raises(ValueError, match="min_length 4 is more than max_length 3"):
+        LengthBounds.Config(min_length=4, max_length=3)
+    assert LengthBounds.Config(min_length=3, max_length=3).max_length == 3
+    base, scores, view = Scorer(ConfigBase(), specials=SPECIALS), np.zeros((2, 3)), HypothesesView(np.zeros((2, 1)))
+    assert base.on_rows(scores, view) is base.on_tokens(scores, view) is base.on_hypotheses(scores, view) is scores
+    assert base.on_group(scores, scores, scores) is base.bound(scores, 1, 2) is scores
+    assert History().paths(*[np.zeros(0, dtype=int)] * 3) == []
 
 
 def test_a_short_document_has_a_smaller_minimum() -> None:

@@ -171,6 +171,10 @@ def test_the_average_is_a_plain_mean_first_then_exponential() -> None:
 def test_the_models_own_weights_come_back() -> None:
     model = nn.Linear(2, 2)
     average = WeightAverage(model, horizon=2)
+    with torch.no_grad():
+        model.weight.add_(1.0)
+    with average.applied():  # nothing averaged yet: the model as it is
+        assert not torch.equal(model.weight, average.mean["weight"])
     average.update()
     with torch.no_grad():
         model.weight.add_(1.0)
