@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import laconic.metrics.words
-from laconic.metrics.support import SourceFacts, check_support
+from laconic.metrics.support import SourceFacts, _related, check_support
 from laconic.metrics.words import (
     is_ordinary,
     lowered,
@@ -87,7 +87,7 @@ def test_nothing_to_compare_is_no_full_support() -> None:
     assert check_support("", "").claims == check_support("x y z", "a").claims == ()
 
 
-@pytest.mark.parametrize("summary", ["bergen", "BERGEN", "Bergen", "in bergen", "The Bergen Plan"])
+@pytest.mark.parametrize("summary", ["bergen", "BERGEN", "Bergen", "The Bergen Plan", "Ask people for bergen"])
 def test_a_name_is_seen_in_any_case(summary: str) -> None:
     assert [claim.kind for claim in check_support(summary, "We are in Oslo for the plan.").unsupported] == ["name"]
 
@@ -107,6 +107,7 @@ PLACES = [
     ("the IBM is here", "in international business machines we trust", "IBM", "international business machines"),
     ("the IBM is", "it began moving. The international business machines", "IBM", "international business machines"),
     ("the IMF plan", "the International Monetary Fund plan", "IMF", "International Monetary Fund"),
+    ("the IMF is", "the International Monetary Fund Board met", "IMF", "International Monetary Fund Board"),
     ("the EOL is here", "Enron Online was there", "EOL", None),
     ("the ABC plan", "Alpha Bravo Foo Charlie", "ABC", None),
     ("we use the Pacific Gas and Electric", "PG&E was there", "Pacific", "PG&E"),
@@ -116,6 +117,9 @@ PLACES = [
     ("meet Ann Lee", "they said Bob Lee saw Ann, and then Ann, Lee", "Ann Lee", "Ann, Lee"),
     ("meet Ann Lee", "they said Bob Lee left and saw Ann", "Ann Lee", "Ann"),
     ("eSource rises", "nothing there", "eSource", None),
+    ("due May 14, 2001", "In 2001 it was", "May 14, 2001", None),
+    ("due May 14, 2001", "On May 14 it was", "May 14, 2001", None),
+    ("due May 14, 2001", "It was 2001, on 5/14", "May 14, 2001", "5/14"),
     ("visit Companies today", "a company came", "Companies", "company"),
     ("we see website today", "the web site came", "website", "web site"),
 ]
@@ -126,6 +130,35 @@ def test_where_the_source_has_it(summary: str, source: str, text: str, place: st
     (claim,) = (claim for claim in check_support(summary, source).claims if claim.text == text)
     assert (claim.source and source[slice(*claim.source)]) == place
     assert claim.supported == (place is not None)
+
+
+@pytest.mark.parametrize(
+    ("name", "forms", "others"),
+    [
+        ("kennedy", {"kennedys", "kennedies", "kenned"}, {"kenne"}),
+        ("kennedies", {"kennedy", "kennedie"}, {"kennedi"}),
+        ("french", {"france", "frenchs"}, {"frenchies"}),
+        ("france", {"french"}, {"francies", "franc"}),
+        ("swedish", {"sweden", "swed"}, {"swedi"}),
+        ("irans", {"iran", "iranss", "iransian"}, {"ira"}),
+        ("iran", {"iranian", "iranians", "irani"}, {"ira"}),
+        ("perus", {"peru"}, {"per"}),
+    ],
+)
+def test_forms_of_a_name(name: str, forms: set[str], others: set[str]) -> None:
+    found = set(_related(name))
+    assert forms <= found
+    assert found.isdisjoint(others)
+
+
+def test_words_stand_by_themselves_and_dates_beside_one_another() -> None:
+    source = SourceFacts("Oslos, nOslo, New Oslo, Oslo, New, Bergen")
+    assert source.find(["oslo"]) == (18, 22)
+    assert source.find(["oslo", "new"]) == (24, 33)
+    assert source.find(["bergen", "new"]) == (35, 41)
+    assert source.find(["paris"]) is None
+    claims = check_support("on Mon.Tue at 5/6", "Monday, Tuesday, 5/6").claims
+    assert [(claim.kind, claim.text) for claim in claims] == [("date", "Mon."), ("date", "Tue"), ("date", "5/6")]
 
 
 def test_words_of_other_languages_are_no_names() -> None:
