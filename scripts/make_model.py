@@ -35,7 +35,7 @@ from laconic.export.folder import export_apart
 from laconic.models.folder import LoadedModel, load_model_folder, model_card
 from laconic.runtime.folder import ENCODER, STEP
 from laconic.runtime.manifest import MANIFEST
-from laconic.study.calibration import calibrate
+from laconic.study.calibration import MOST_TRIED, calibrate, try_precisions
 from laconic.study.corpora.debian import build_debian
 from laconic.study.tables import result_table
 from laconic.summarizer import Summarizer
@@ -89,6 +89,9 @@ def make(options: Options, say: Callable[[str], object] = print) -> Path:
     say(f"Calibrating on {len(every):,} records")
     calibration, _ = calibrate(Summarizer.from_pretrained(options.into), every, accept=ACCEPT, threshold=THRESHOLD)
     calibration.save(options.into)
+    tried = try_precisions(Summarizer.from_pretrained(options.into), every[:: max(1, len(every) // MOST_TRIED)])
+    if tried:
+        tried.save(options.into)
     scores = scored(options.into, validation, options.work / "scores", say)
     write_card(options.into, scores, every, corpora, mix)
     add_graphs(options.into)

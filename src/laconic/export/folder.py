@@ -27,7 +27,8 @@ from laconic.runtime.manifest import MANIFEST
 from laconic.runtime.onnx_file import Graph, model_bytes
 from laconic.text.base import read_json
 
-MAY_CHANGE = ("README.md", "calibration.json")  # what people write, and what `laconic calibrate` finds out later
+# what people write, and what `laconic calibrate` finds out later
+MAY_CHANGE = ("README.md", "calibration.json", "precision.json")
 
 
 def export_apart(source: str | Path, target: Path, *, int8: bool = False) -> None:
