@@ -1,0 +1,113 @@
+"""The file format: onnxruntime runs what is written, and what is looked through is what was written."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from laconic.errors import ModelError
+from laconic.runtime import onnx_file
+from laconic.runtime.onnx_file import MICROSOFT, Graph, Node, Port, check, model_bytes
+
+
+def graph_of(nodes: list[Node], **given: object) -> Graph:
+    """``x`` (M, 3) -> ``y``."""
+    graph = Graph("g", [Port("x", "float32", ("M", 3))], [Port("y", "float32", ("M", "N"))], nodes)
+    for name, value in given.items():
+        setattr(graph, name, value)
+    return graph
+
+
+def run(graph: Graph, x: np.ndarray) -> np.ndarray:
+    onnxruntime = pytest.importorskip("onnxruntime")
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    session = onnxruntime.InferenceSession(model_bytes(graph, "laconic", "0"), options)
+    (found,) = session.run(["y"], {"x": x})
+    return np.asarray(found)
+
+
+X = np.arange(6, dtype=np.float32).reshape(2, 3)
+W = np.array([[1, -1, 2], [0.5, 0, -3]], np.float32)
+
+
+def test_every_kind_of_attribute() -> None:
+    """Whole numbers, fractions, lists of them, texts and tensors."""
+    made = graph_of(
+        [
+            Node("Gemm", ("x", "w"), ("a",), {"transB": 1, "alpha": 0.5}),
+            Node("Transpose", ("a",), ("b",), {"perm": [1, 0]}),
+            Node("Transpose", ("b",), ("c",), {"perm": [1, 0]}),
+            Node("Pad", ("c", "room", "filling"), ("d",), {"mode": "constant"}),
+            Node("ConstantOfShape", ("one",), ("e",), {"value": np.array([7], np.float32)}),
+            Node("Add", ("d", "e"), ("y",)),
+        ],
+        constants={
+            "w": W,
+            "room": np.array([0, 0, 0, 1]),
+            "filling": np.float32(9) * np.ones((), np.float32),
+            "one": np.array([1]),
+        },
+    )
+    expected = np.concatenate([0.5 * X @ W.T, np.full((2, 1), 9)], axis=1) + 7
+    np.testing.assert_allclose(run(made, X), expected)
+    assert model_bytes(made, "laconic", "0") == model_bytes(made, "laconic", "0")
+
+
+def test_operators_of_onnxruntime() -> None:
+    made = graph_of([Node("Gelu", ("x",), ("y",), {}, MICROSOFT)])
+    assert run(made, X)[1, 2] == pytest.approx(5.0, abs=1e-4)
+
+
+def test_weights_are_named_not_held() -> None:
+    weights = [Port("w", "float32", (2, 3)), Port("q", "uint8", (300, 2, 64))]
+    made = graph_of([Node("Gemm", ("x", "w"), ("y",), {"transB": 1})], weights=weights)
+    content = model_bytes(made, "laconic", "0")
+    assert check(content, "step.onnx") == weights
+    assert len(content) < 400
+
+
+GRAPH = graph_of([Node("Gemm", ("x", "w"), ("y",), {"transB": 1})], weights=[Port("w", "float32", (2, 3))])
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"OPSET": 17, "DOMAINS": {"": 17, MICROSOFT: 1}}, "another version .*ai.onnx 17.*: export the model again"),
+        ({"IR_VERSION": 12}, "another version .ONNX 12"),
+        ({"DOMAINS": {"": onnx_file.OPSET, "evil": 1}}, "another version .*evil 1"),
+        ({"ELSEWHERE": "/etc/passwd"}, "from outside of its folder"),
+        ({"ELSEWHERE": "../model.safetensors"}, "from outside of its folder"),
+    ],
+)
+def test_what_comes_from_elsewhere(change: dict[str, object], words: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in change.items():
+        monkeypatch.setattr(onnx_file, name, value)
+    content = model_bytes(GRAPH, "somebody", "9")
+    monkeypatch.undo()
+    with pytest.raises(ModelError, match=words) as raised:
+        check(content, "step.onnx")
+    assert len(str(raised.value).splitlines()) == 1
+
+
+def test_every_truncated_file_is_refused() -> None:
+    """But for the one that ends between the two entries of versions, which is whole."""
+    content, opened = model_bytes(GRAPH, "laconic", "0"), 0
+    for size in range(len(content)):
+        try:
+            check(content[:size], "step.onnx")
+            opened += 1
+        except ModelError as error:
+            assert "step.onnx is " in str(error)
+    assert opened == 1
+
+
+@pytest.mark.parametrize("field", [6, 11])  # a graph inside of a node, several
+def test_graphs_inside_of_nodes(field: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    inner = onnx_file._text(1, "body") + onnx_file._bytes(field, b"") + onnx_file._number(20, 5)
+    monkeypatch.setattr(onnx_file, "_attribute", lambda name, value: inner)
+    content = model_bytes(replace(GRAPH, nodes=[Node("Loop", ("x",), ("y",), {"body": 1})]), "l", "0")
+    with pytest.raises(ModelError, match="parts that no exported model has"):
+        check(content, "step.onnx")
