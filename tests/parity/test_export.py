@@ -212,6 +212,8 @@ def test_damage_is_one_sentence(fast: dict[str, tuple[Path, Path]], tmp_path: Pa
         ("model.safetensors", None, "has no model.safetensors"),
         ("export.json", json.dumps(manifest | {"format": 99}).encode(), "export format 99"),
         ("export.json", b"{}", "export format"),
+        ("export.json", json.dumps(manifest).replace("recurrent", "recurring").encode(), "does not fit its graphs"),
+        ("export.json", json.dumps(manifest | {"start_id": 10**6}).encode(), "does not fit its graphs (id 1000000)"),
     ]
     assert len(outside) == len(b"model.safetensors")
     for number, (name, content, words) in enumerate(cases):

@@ -29,7 +29,7 @@ from laconic.errors import LaconicError, ModelError
 from laconic.metrics.confidence import Calibration
 from laconic.runtime.manifest import MANIFEST
 from laconic.runtime.model import GraphModel, Layout
-from laconic.runtime.sessions import open_sessions
+from laconic.runtime.sessions import Session, open_sessions
 from laconic.text.base import Tokenizer, read_json
 
 ENCODER, STEP = "encoder.onnx", "step.onnx"
@@ -104,6 +104,7 @@ def open_export(folder: Path, threads: int = 1) -> OpenedExport:
     if tokenizer.vocab_size > about.vocab_size:
         raise ModelError(f"The tokenizer in {folder} is not that of its graphs; export the model again.")
     encoder, step = open_sessions(folder, (ENCODER, STEP), threads)
+    _check_layout(folder, about, encoder, step)
     model = GraphModel(
         encoder,
         step,
@@ -140,6 +141,23 @@ def _check_sums(folder: Path, expected: dict[str, str]) -> None:
             raise ModelError(f"{folder} has no {name}; the folder is incomplete: copy it again.")
         if digest_of(path) != digest:
             raise ModelError(f"{path} is not the file that was exported (its SHA-256 is another); copy it again.")
+
+
+def _check_layout(folder: Path, about: Exported, encoder: Session, step: Session) -> None:
+    """Do the graphs take and give what ``export.json`` says, and are its ids those of words?"""
+    layout = about.layout
+    state = {f"state.{name}" for name in (*layout.rows, *layout.shared)}
+    given = {"log_probs", *layout.outputs, *(f"next.{name}" for name in layout.next)}
+    unlike = (
+        (state - set(encoder.outputs))
+        | (set(encoder.inputs) - {"source_ids", "extended_ids", "mask", "outside"})
+        | (set(step.inputs) - state - {"last_ids", "outside"})
+        | ((given if layout.same_scores else given | {"scores"}) - set(step.outputs))
+    )
+    ids = [one for one in (about.start_id, layout.first_id, layout.forced_id) if one is not None]
+    unlike |= {f"id {one}" for one in ids if not 0 <= one < about.vocab_size}
+    if unlike:
+        raise ModelError(f"{folder / MANIFEST} does not fit its graphs ({min(unlike)[:60]}); export the model again.")
 
 
 def digest_of(path: Path) -> str:

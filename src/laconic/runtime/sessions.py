@@ -22,15 +22,22 @@ from laconic.runtime.weights import read_weights
 class Session:
     """One graph, ready to run."""
 
-    def __init__(self, session: Any, weights: Any) -> None:
-        self._session, self._weights = session, weights  # the session reads them where they are
+    def __init__(self, session: Any, weights: Any, where: Path) -> None:
+        self._session, self._weights, self._where = session, weights, where  # the session reads them where they are
         self.inputs = [each.name for each in session.get_inputs()]
         self.outputs = [each.name for each in session.get_outputs()]
 
     def run(self, values: Mapping[str, np.ndarray], outputs: Sequence[str] | None = None) -> dict[str, np.ndarray]:
-        """The outputs by name, all of them if none are named; ``values`` may hold more than the graph's inputs."""
+        """The outputs by name, all of them if none are named; ``values`` may hold more than the graph's inputs.
+
+        Raises:
+            ModelError: the graph fails, which one that was exported here does not.
+        """
         wanted = list(outputs or self.outputs)
-        found = self._session.run(wanted, {name: values[name] for name in self.inputs})
+        try:
+            found = self._session.run(wanted, {name: values[name] for name in self.inputs})
+        except Exception as error:  # onnxruntime's errors have no common base
+            raise ModelError(f"{self._where} failed ({_reason(error)}); export the model again.") from error
         return dict(zip(wanted, found, strict=True))
 
 
@@ -54,12 +61,16 @@ def open_sessions(folder: Path, names: Sequence[str], threads: int = 1) -> list[
             options.add_initializer(each, values[each])  # and so that it keeps no copy
         try:
             session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
-        except Exception as error:  # onnxruntime's errors have no common base
-            reason = str(error).strip().splitlines()[0][:200] if str(error).strip() else type(error).__name__
-            raise ModelError(f"{folder / name} cannot be run here ({reason.rstrip('.')}).") from error
-        sessions.append(Session(session, values))
+        except Exception as error:
+            raise ModelError(f"{folder / name} cannot be run here ({_reason(error)}).") from error
+        sessions.append(Session(session, values, folder / name))
     _give_back()
     return sessions
+
+
+def _reason(error: Exception) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[0][:200].rstrip(".") if lines else type(error).__name__
 
 
 def _give_back() -> None:
