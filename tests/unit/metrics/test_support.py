@@ -157,6 +157,8 @@ def test_words_stand_by_themselves_and_dates_beside_one_another() -> None:
     assert source.find(["oslo", "new"]) == (24, 33)
     assert source.find(["bergen", "new"]) == (35, 41)
     assert source.find(["paris"]) is None
+    eight = "Alpha Bravo Charlie Delta Echo Foxtrot Golf Hotel"
+    assert (SourceFacts(eight).initials.get("cde"), SourceFacts(f"{eight} India").initials) == ((0, len(eight)), {})
     claims = check_support("on Mon.Tue at 5/6", "Monday, Tuesday, 5/6").claims
     assert [(claim.kind, claim.text) for claim in claims] == [("date", "Mon."), ("date", "Tue"), ("date", "5/6")]
 

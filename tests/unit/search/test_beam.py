@@ -369,6 +369,19 @@ def test_nothing_allowed_at_all() -> None:
         assert [h.ids for hypotheses in results for h in hypotheses] == [[], []]
 
 
+@pytest.mark.parametrize("options", [{}, {"finish": "within_beam"}, {"early_stopping": "never"}, {"shrink_beam": True}])
+def test_nothing_allowed_after_the_first_word(options: dict) -> None:
+    """What has begun is kept, unfinished; what may not end has not ended."""
+    model = TableModel(1, vocab=7)
+    first = model.log_probs[:, 0, BOS].clone()
+    first[:, EOS] = -torch.inf
+    model.log_probs[:] = -torch.inf
+    model.log_probs[:, 0, BOS] = first
+    (found,) = search(model, SearchConfig(beam_size=2, num_return=2, max_length=5, **options))
+    best = (first[0, 4:].topk(2).indices + 4).tolist()
+    assert [(h.ids, h.finished) for h in found] == [([id_], False) for id_ in best]
+
+
 def test_more_beams_than_words() -> None:
     model = TableModel(1, vocab=6)
     config = SearchConfig(beam_size=50, num_return=50, max_length=2, length_normalisation="none")
