@@ -199,7 +199,7 @@ def test_several_references():
     three = [[*references[0], "a"]]
     assert rouge(hypotheses, three, multi="jackknife", **options).mean["1"].recall == 1.0
     found = rouge(hypotheses, three, multi="jackknife-average", **options).mean["1"].recall
-    assert found == pytest.approx((5 / 8 + 4 / 7 + 3 / 3) / 3, abs=1e-5)
+    assert found == 0.73214  # of 5/8, 4/7 and 3/3, rounded
     one = rouge(hypotheses, ["a b"], multi="jackknife", **options).mean["1"]
     assert one == rouge(hypotheses, ["a b"], multi="best", **options).mean["1"]
 
