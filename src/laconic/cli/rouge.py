@@ -182,6 +182,8 @@ def warnings_of(result: RougeResult) -> list[str]:
     ):
         if number:
             sentences.append(f"{number} of {counts.documents} {what}; they were scored, not dropped.")
+    if counts.wordless_references:
+        sentences.append("Words of other scripts than Latin count with --profile unicode, characters with characters.")
     return sentences
 
 

@@ -15,6 +15,8 @@ every reader of a folder's settings calls before anything is built from them.
 from __future__ import annotations
 
 import importlib
+import os
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -132,6 +134,8 @@ def resolve(kind: str, table: Table, name: str) -> type[Any]:
     if ":" not in target:
         raise ConfigError(unknown_choice(kind, name, table))
     module_name, class_name = target.split(":", 1)
+    if name not in table and os.getcwd() not in sys.path:
+        sys.path.append(os.getcwd())  # last: a module in the working directory hides no other
     try:
         found = getattr(importlib.import_module(module_name), class_name)
     except Exception as error:  # a module from outside can raise anything

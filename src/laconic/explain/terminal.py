@@ -154,7 +154,10 @@ def _chunks_read(reading: Mapping[str, float]) -> str:
 
 
 def word_table(summary: Summary, *, colour: bool) -> Table:
-    """A row a word: probability, p_gen, share copied, and the sources with their places and weights."""
+    """A row a word: probability, p_gen, share copied, and where it was copied from, its characters counted from 1.
+
+    Of a word that was generated it is what the model attended to, which is not where the word is from.
+    """
     table = Table(box=None, pad_edge=False, header_style="bold" if colour else "", show_edge=False)
     with_gate = any(word.p_gen is not None for word in summary.words)
     table.add_column("word", overflow="fold")
@@ -162,10 +165,11 @@ def word_table(summary: Summary, *, colour: bool) -> Table:
     if with_gate:
         table.add_column("p_gen", justify="right")
     table.add_column("copied", justify="right")
-    table.add_column("sources: text @ first-last character (weight)", overflow="fold")
+    table.add_column("from where: text @ its characters (weight)", overflow="fold")
     for word in summary.words:
         style = (UNKNOWN_STYLE if is_unknown(word) else COPIED_STYLE if word.copied else "") if colour else ""
-        sources = Text("  ".join(_quote(span.text, span.start, span.end, span.weight) for span in word.sources))
+        quotes = [_quote(span.text, span.start, span.end, span.weight) for span in word.sources]
+        sources = Text("  ".join([*([] if word.copied or not quotes else ["attended to:"]), *quotes]))
         sources.stylize(SOURCE_STYLE if colour else "")
         gate = [Text("" if word.p_gen is None else f"{word.p_gen:.2f}")] if with_gate else []
         table.add_row(
@@ -242,4 +246,4 @@ def _probability(word: SummaryWord) -> str:
 def _quote(text: str, start: int, end: int, weight: float) -> str:
     flat = " ".join(text.split())
     flat = flat if len(flat) <= MAX_QUOTE else flat[: MAX_QUOTE - 1] + "…"
-    return f"{flat} @ {start}-{end} ({weight:.2f})"
+    return f"{flat} @ {start + 1}-{end} ({weight:.2f})"

@@ -19,7 +19,7 @@ class ExtractorConfig(ConfigBase):
     """``sentences``: how many to pick; ``language``: for splitting a text into sentences (an ISO code)."""
 
     sentences: int = Field(3, ge=1)
-    language: str = "en"
+    language: str = Field("en", pattern=r"^[a-z]{2,3}$")
 
 
 class WordsConfig(ExtractorConfig, WordConfig):

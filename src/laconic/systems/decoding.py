@@ -134,7 +134,7 @@ class DecodingSystem:
             values["num_return"] = min(values["num_return"], _number(overrides["beam_size"]) or 1)
         if "min_length" not in overrides and (longest := _number(overrides.get("max_length"))):
             values["min_length"] = min(values["min_length"], longest)
-        config = validate(SearchConfig, values, where="search")
+        config = validate(SearchConfig, values, where="")
         limit = self.decoded_by.max_target_tokens
         if limit is not None and config.num_steps > limit:
             most = limit - config.num_steps + config.max_length

@@ -7,25 +7,48 @@ behind the last one, and belongs to no characters: its span is the empty one beh
 from __future__ import annotations
 
 import re
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from itertools import pairwise
 
 import sentencex
 
 Span = tuple[int, int]
+NARROWEST = 60  # characters: no prose is taken to be wrapped at less
 
 
 def split_sentences(text: str, language: str = "en") -> list[tuple[int, int]]:
     """Return the character spans of the sentences of ``text``, in order, white space around them left out.
 
-    A blank line always ends a sentence; text between two spans is white space only.
+    A blank line always ends a sentence, and so does the end of a line that nobody wrapped (`_line_ends`); text between
+    two spans is white space only.
     """
+    ends = _line_ends(text)
     spans: list[tuple[int, int]] = []
     for boundary in sentencex.get_sentence_boundaries(language, text):
-        start, end = bounds(text, boundary["start_index"], boundary["end_index"])
-        if start < end:
-            spans.append((start, end))
+        first, last = boundary["start_index"], boundary["end_index"]
+        cuts = [first, *ends[bisect_right(ends, first) : bisect_left(ends, last)], last]
+        found = (bounds(text, *part) for part in pairwise(cuts))
+        spans.extend((start, end) for start, end in found if start < end)
     return spans
+
+
+def _line_ends(text: str) -> list[int]:
+    """The ends of lines that were ended on purpose, as those of lists, minutes and mails are: the next line's first word
+    would have fitted in, and does not begin in lower case.
+
+    Lines of prose that was wrapped are as full as they can be. The longest line tells the width, where it has the 60
+    characters that wrapped prose usually has.
+    """
+    lines = text.split("\n")
+    width = max(NARROWEST, *map(len, lines))
+    found, place = [], 0
+    for line, following in pairwise(lines):
+        place += len(line) + 1
+        word = following.split(maxsplit=1)[:1]
+        if word and not word[0][0].islower() and len(line.rstrip()) + 1 + len(word[0]) <= width:
+            found.append(place)
+    return found
 
 
 def sentence_strings(text: str, language: str = "en") -> list[str]:

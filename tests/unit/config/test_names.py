@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+
 import pytest
 
 from laconic.config import names
@@ -30,6 +33,14 @@ def test_a_class_outside_the_tables_needs_no_entry() -> None:
     cls, config = names.parse("thing", {}, {"type": f"{__name__}:Outside"})
     assert cls is Outside
     assert config == Outside.Config(size=3)
+
+
+def test_a_module_of_the_working_directory_needs_no_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "of_my_own.py").write_text(f"from {__name__} import Outside as Mine\n")
+    monkeypatch.setattr(sys, "path", [place for place in sys.path if place])
+    monkeypatch.chdir(tmp_path)
+    cls, _ = names.parse("thing", {}, {"type": "of_my_own:Mine"})
+    assert cls is Outside
 
 
 def test_the_spec_is_left_alone() -> None:

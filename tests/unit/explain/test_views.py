@@ -299,7 +299,8 @@ def test_without_colour_brackets_and_braces_mark_the_words() -> None:
     assert "1 of 3 words copied" in text
     assert "read 2 of 9 tokens" in text
     assert "\x1b" not in text
-    assert "Tom @ 0-3 (0.75)" in text
+    assert "Tom @ 1-3 (0.75)" in text  # the first and the last character
+    assert "attended to: " in text.split("runs")[-1]  # a word that was generated is from nowhere
     assert "[Tom] & " in text  # the document
 
 

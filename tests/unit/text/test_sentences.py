@@ -36,6 +36,27 @@ def test_sentence_spans_point_into_the_text() -> None:
     assert split_sentences(" \n ") == []
 
 
+MAIL = """Hi all,
+here is what we agreed on
+Budget: Anna sends the draft before Thursday
+Travel: Peter books the trains to Vienna
+- two rooms
+and breakfast"""
+WRAPPED = """The committee met on Monday in the old town hall of the city of
+Vienna, where the mayor of Salzburg had been invited to speak to
+Anna and the others. Nobody came."""
+
+
+def test_lines_that_nobody_wrapped_are_sentences() -> None:
+    """A line that begins in lower case goes on; a full line may have been wrapped, whatever follows."""
+    first, *others, last = MAIL.splitlines()
+    assert sentence_strings(MAIL) == [f"{first}\n{others[0]}", *others[1:-1], f"{others[-1]}\n{last}"]
+    assert sentence_strings(WRAPPED) == [WRAPPED.removesuffix(" Nobody came."), "Nobody came."]
+    assert sentence_strings("The river rose.\nIt rained\n\nand rained.") == [
+        *("The river rose.", "It rained", "and rained."),
+    ]
+
+
 @given(st.text(max_size=60))
 @settings(max_examples=100, deadline=None)
 def test_sentences_cover_everything_but_white_space(text: str) -> None:
