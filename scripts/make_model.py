@@ -32,12 +32,13 @@ from laconic.errors import ConfigError, LaconicError
 from laconic.evaluation.run import EvaluationResult, evaluate
 from laconic.evaluation.systems import Contender
 from laconic.export.folder import export_apart
-from laconic.models.folder import LoadedModel, load_model_folder, model_card
+from laconic.metrics.card import Facts, write_card
+from laconic.models.folder import LoadedModel, load_model_folder
 from laconic.runtime.folder import ENCODER, STEP
 from laconic.runtime.manifest import MANIFEST
 from laconic.study.calibration import MOST_TRIED, calibrate, try_precisions
 from laconic.study.corpora.debian import build_debian
-from laconic.study.tables import result_table
+from laconic.study.tables import for_card
 from laconic.summarizer import Summarizer
 from laconic.text.casing import Casing, learn_casing
 from laconic.training.run import train
@@ -50,6 +51,7 @@ TWICE = {"debian"}  # the smallest corpus, and the one whose lines are the short
 HELD_OUT = {"arxiv": 2000, "debian": 1500}  # validation pairs of corpora that are made here
 SHOWN = 50
 SEED = 14
+LICENCE = "apache-2.0"  # of the weights, as of the code
 ACCEPT, THRESHOLD = 0.4, 0.2
 SOURCES = {
     "arxiv": ("abstracts and titles of papers, as the authors submitted them", "arXiv metadata, CC0 1.0"),
@@ -93,7 +95,7 @@ def make(options: Options, say: Callable[[str], object] = print) -> Path:
     if tried:
         tried.save(options.into)
     scores = scored(options.into, validation, options.work / "scores", say)
-    write_card(options.into, scores, every, corpora, mix)
+    describe(options.into, scores, every, corpora, mix)
     add_graphs(options.into)
     size = sum(path.stat().st_size for path in options.into.iterdir())
     if size > MOST_BYTES:
@@ -213,7 +215,7 @@ def export(run: Path, into: Path, mix: Path, say: Callable[[str], object]) -> No
         pairs = list(read_records(mix / "train.jsonl"))
         loaded.tokenizer.casing = learn_casing([p.document for p in pairs], [p.summary for p in pairs])
     loaded.model.to(torch.bfloat16)
-    loaded.name, loaded.metrics = DEFAULT, {}
+    loaded.name = DEFAULT
     loaded.save_pretrained(into)
     say(f"Exported {run} into {into}")
 
@@ -244,16 +246,14 @@ def scored(
     return found
 
 
-def write_card(
+def describe(
     folder: Path,
     scores: Mapping[str, Sequence[EvaluationResult]],
     records: Sequence[Record],
     corpora: Mapping[str, Path],
     mix: Path,
 ) -> None:
-    """``README.md`` and ``metrics.json`` of the folder, and in ``data.json`` what it was trained on."""
-    figures = {name: results[-1].as_dict() for name, results in scores.items()}
-    (folder / "metrics.json").write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
+    """``card.json`` and ``README.md`` of the folder, and in ``data.json`` what it was trained on."""
     counts = dict.fromkeys(SOURCES, 0)
     with (mix / "train.jsonl").open(encoding="utf-8") as handle:
         for line in handle:
@@ -267,30 +267,19 @@ def write_card(
         "licences": facts.get("licences", {}),
     }
     (folder / "data.json").write_text(json.dumps(data, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-    front = model_card(load_model_folder(folder)).split("## Scores")[0].split("## Limits")[0].rstrip()
-    front = front.replace("PATH_OR_HUB_ID", DEFAULT)
-    parts = [front, data_section(counts, data["licences"]), score_section(scores), output_section(folder, records)]
-    (folder / "README.md").write_text("\n\n".join([*parts, LIMITS]) + "\n", encoding="utf-8")
+    notes = "\n\n".join([data_section(counts, data["licences"]), output_section(folder, records)])
+    tables = [for_card(results, name, "validation") for name, results in scores.items()]
+    facts = Facts(license=LICENCE, language=["en"], datasets=list(SOURCES), notes=notes, limits=LIMITS, scores=tables)
+    write_card(folder, facts, opened_as=DEFAULT)
 
 
 def data_section(counts: Mapping[str, int], licences: Mapping[str, str]) -> str:
     """Which data, how much of it, under which licence."""
-    lines = ["## Data", "", "| corpus | what | training pairs | licence |", "| --- | --- | --- | --- |"]
+    lines = ["| corpus | what | training pairs | licence |", "| --- | --- | --- | --- |"]
     lines += [f"| {name} | {what} | {counts[name]:,} | {licence} |" for name, (what, licence) in SOURCES.items()]
     if licences:
         lines += ["", f"`data.json` names the {len(licences)} packages of the docstrings with version and licence."]
     return "\n".join(lines)
-
-
-def score_section(scores: Mapping[str, Sequence[EvaluationResult]]) -> str:
-    """One table a corpus."""
-    lines = ["## Scores on validation", ""]
-    notes: list[str] = []
-    for name, results in scores.items():
-        header, rows, notes = result_table(results)
-        cells = [[f"{name}, {results[0].records:,} records", *header[1:]], ["---"] * len(header), *rows]
-        lines += [*("| " + " | ".join(cell.strip() for cell in row) + " |" for row in cells), ""]
-    return "\n".join([*lines, *notes])
 
 
 def output_section(folder: Path, records: Sequence[Record]) -> str:
@@ -309,12 +298,10 @@ def output_section(folder: Path, records: Sequence[Record]) -> str:
 
 
 LIMITS = """\
-## Limits
-
 It writes one line about English texts of the kinds above, and knows little of others: stories, conversations and mails
 are not among them. It reads the beginning of a text only. It may name what the text does not, or say something that is
 not so; a number or a name in the line should be looked up in the text. `laconic explain` shows for each word whether
-it was copied and from where. Below a confidence fitted on the validation records it leaves the answer to LexRank.\
+it was copied and from where.\
 """
 
 

@@ -85,6 +85,7 @@ LAZY_TABLES = {"laconic", "laconic.config.names"}
 # Not among the dependencies of the core; imported where used, with a sentence that says what to install.
 OPTIONAL = {
     "datasets",
+    "huggingface_hub",
     "pyarrow",
     "tensorboard",
     "fastapi",

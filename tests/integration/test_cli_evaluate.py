@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from pathlib import Path
 
@@ -44,6 +45,12 @@ def test_json_and_files(data: Path, tmp_path: Path, capsys: pytest.CaptureFixtur
     assert not captured.err
     printed = json.loads(captured.out)
     assert printed == json.loads((out / "scores.json").read_text())
+    rows = list(csv.DictReader((out / "scores.csv").open(encoding="utf-8")))
+    assert [float(row["rouge1_f"]) for row in rows] == [one["rouge"]["1"]["f"] for one in printed["systems"]]
+    tex = (out / "scores.tex").read_text()
+    assert tex.count(r" \\") == 1 + len(rows)
+    assert "% rouge:google|" in tex
+    assert r"unfaithful \%" in tex
     assert [entry["system"] for entry in printed["systems"]] == ["lead-1", "lexrank-1"]
     assert "difference" in printed["systems"][1]
     assert "google" in printed["systems"][0]["signature"]

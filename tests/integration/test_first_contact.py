@@ -79,7 +79,7 @@ def test_doctor(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPa
 def test_push_needs_a_token(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("laconic.systems.neural.get_token", lambda: None)
+    monkeypatch.setattr("laconic.models.folder.get_token", lambda: None)
     model = str(save_tiny_model(tmp_path / "model"))
     assert main(["push", model, "owner/name"]) == 4
     assert "there is no token for the Hugging Face hub" in capsys.readouterr().err

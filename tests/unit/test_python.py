@@ -16,7 +16,7 @@ import pytest
 import laconic
 from laconic.errors import ConfigError, DataError, ModelError
 from laconic.explain.html import render
-from laconic.systems import neural
+from laconic.models import folder
 from tiny_models import DOCUMENTS, save_tiny_model
 
 TEXT = DOCUMENTS[0]
@@ -68,7 +68,7 @@ def test_an_extractive_method_has_nothing_to_save(tmp_path: Path) -> None:
 
 
 def test_without_a_token_nothing_is_uploaded(summarizer: laconic.Summarizer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(neural, "get_token", lambda: None)
+    monkeypatch.setattr(folder, "get_token", lambda: None)
     with pytest.raises(ModelError, match="owner/name was not uploaded: there is no token"):
         summarizer.push_to_hub("owner/name")
 

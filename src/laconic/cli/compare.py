@@ -169,13 +169,14 @@ def _titled(bar: Any, title: str) -> Callable[..., None]:
 
 
 def _write(table: ComparisonTable, outcomes: list[Outcome], sampled: list[Record], folder: Path) -> None:
-    from laconic.study.report import as_dict, csv_text, latex, markdown, page
+    from laconic.study.report import as_dict, cells, markdown, notes, page
+    from laconic.study.tables import csv_text, latex
 
     said = "laconic " + shlex.join(_arguments())
     files = {
         "compare.md": markdown(table, said),
-        "compare.csv": csv_text(table),
-        "compare.tex": latex(table),
+        "compare.csv": csv_text(table.rows),
+        "compare.tex": latex(*cells(table), notes(table)),
         "compare.html": page(table, outcomes, sampled, said),
     }
     for name, text in files.items():

@@ -28,15 +28,18 @@ from laconic.data.places import split_of
 from laconic.errors import ConfigError
 from laconic.evaluation.run import EvaluationOptions, EvaluationResult, options_of, predict, score
 from laconic.evaluation.systems import Contender
-from laconic.files import write_json
+from laconic.files import write_json, write_text
 from laconic.study.breakdown import as_dicts, best_lines, best_of, buckets, by_length, sweep_names
 from laconic.study.tables import (
     COPYING_NOTE,
     MEASURES,
     compared,
     copy_table,
+    csv_text,
+    latex,
     measure_column,
     result_row,
+    result_rows,
     result_table,
 )
 from laconic.systems.extractive import check_name, is_method
@@ -55,7 +58,7 @@ def command(
     ] = None,
     *,
     split: Split = "validation",
-    output: Annotated[Path | None, typer.Option(help="Folder for predictions and scores.")] = None,
+    output: Annotated[Path | None, typer.Option(help="Folder for predictions and scores (JSON, CSV, LaTeX).")] = None,
     batch_size: BatchSize = 32,
     max_records: MaxRecords = None,
     profile: Annotated[
@@ -119,6 +122,9 @@ def command(
     content = report.as_dict()
     if output:
         write_json(output / "scores.json", content, indent=2)
+        results = list(report.results.values())
+        write_text(output / "scores.csv", csv_text(result_rows(results)))
+        write_text(output / "scores.tex", latex(*result_table(results)))
     if as_json:
         print_json(content)
     else:

@@ -60,6 +60,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "data": ("laconic.cli.data:command", "Check, describe or build data sets."),
     "recipes": ("laconic.cli.recipes:command", "List, show and check the recipes."),
     "doctor": ("laconic.cli.doctor:command", "What is installed, what this machine can do, what is missing."),
+    "card": ("laconic.cli.card:command", "Show or write a model's card: licence, scores, how it was made."),
     "push": ("laconic.cli.push:command", "Upload a model to the Hugging Face hub."),
     "completion": ("laconic.cli.completion:command", "Print the completion script of a shell."),
     "plot": ("laconic.cli.plot:command", "Draw the training curves of one or several runs."),

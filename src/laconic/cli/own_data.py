@@ -62,6 +62,8 @@ def closing_score(model_folder: str, run: RunConfig) -> str:
     """The table and the verdict on the pairs that were held out; without such pairs what to do about it."""
     from laconic.evaluation.run import options_of
     from laconic.study.calibration import MOST_TRIED, try_precisions
+    from laconic.metrics.card import Facts, write_card
+    from laconic.study.tables import for_card
     from laconic.study.verdict import scores, table, verdict
     from laconic.summarizer import Summarizer
 
@@ -76,6 +78,8 @@ def closing_score(model_folder: str, run: RunConfig) -> str:
         precisions = try_precisions(Summarizer.from_pretrained(model_folder), records[:MOST_TRIED])
         if precisions:
             precisions.save(Path(model_folder))
+        folder = Path(model_folder)
+        write_card(folder, Facts.of(folder).with_scores(for_card(results, Path(path).name, split)))
     except LaconicError as error:  # the training is done, whatever becomes of its score
         return f"It could not be scored: {error}"
     text = verdict(results, fine_tuned=run.training.initial_weights is not None)

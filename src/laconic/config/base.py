@@ -12,7 +12,7 @@ from laconic.config.spellings import place_of_key
 from laconic.errors import ConfigError
 
 Components = Mapping[str, type[BaseModel]]
-S = TypeVar("S", bound="ConfigBase")
+S = TypeVar("S", bound=BaseModel)
 LARGEST = 2**32 - 1  # what no setting exceeds, whatever its own bounds
 _repr = reprlib.Repr()
 _repr.maxstring = _repr.maxother = 80

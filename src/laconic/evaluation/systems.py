@@ -86,7 +86,7 @@ def weights_identity(place: str) -> str:
     return _identity(model_folder(place), place, {*_NOT_IDENTITY, "generation_config.json"})
 
 
-_NOT_IDENTITY = frozenset({"metrics.json", "environment.json"})
+_NOT_IDENTITY = frozenset({"metrics.json", "environment.json", "card.json"})
 
 
 def _identity(folder: Path, name: str, without: Collection[str] = _NOT_IDENTITY) -> str:

@@ -27,8 +27,8 @@ from laconic.runtime.manifest import MANIFEST
 from laconic.runtime.onnx_file import Graph, model_bytes
 from laconic.text.base import read_json
 
-# what people write, and what `laconic calibrate` finds out later
-MAY_CHANGE = ("README.md", "calibration.json", "precision.json")
+# what people write, and what `laconic calibrate` and `laconic card` find out later
+MAY_CHANGE = ("README.md", "card.json", "calibration.json", "precision.json")
 
 
 def export_apart(source: str | Path, target: Path, *, int8: bool = False) -> None:

@@ -6,9 +6,10 @@ model.safetensors      the weights
 tokenizer.json         the tokenizer (and tokenizer_config.json)
 casing.json            how the training texts write their words, of models trained here
 generation_config.json the decoding defaults (SearchConfig)
-README.md              the model card
+README.md              the model card, made by `laconic.metrics.card`
+card.json              what only a person can say of it, and its scores beside other systems
 recipe.yaml            the resolved run that made it
-metrics.json           its scores, with the metric's signature
+metrics.json           which data and how many updates made it, and the validation then
 calibration.json       how confident it may be, where `laconic calibrate` has found out
 precision.json         what decoding in bf16 and int8 does to its words, where that was found out
 environment.json       versions, seed, platform
@@ -24,15 +25,13 @@ import json
 import logging
 import os
 import platform
-import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib import metadata
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-import yaml
-from huggingface_hub import ModelCardData, ModelHubMixin, hf_hub_download, snapshot_download
+from huggingface_hub import ModelHubMixin, get_token, hf_hub_download, snapshot_download
 
 from laconic.config.base import validate
 from laconic.config.generation import search_from
@@ -43,6 +42,8 @@ from laconic.config.shipped import SHIPPED, place_of
 from laconic.errors import LaconicError, ModelError, did_you_mean
 from laconic.files import put_back, refuse_other, replacing_folder
 from laconic.metrics import confidence, lower_precision
+from laconic.metrics.card import FILE as CARD
+from laconic.metrics.card import HUB_ID, Facts, write_card
 from laconic.metrics.confidence import Calibration
 from laconic.metrics.lower_precision import Precisions
 from laconic.models.base import SummarizationModel
@@ -73,13 +74,13 @@ FILES = (
     "casing.json",
     "generation_config.json",
     "README.md",
+    CARD,
     "recipe.yaml",
     "metrics.json",
     "environment.json",
     confidence.FILE,
     lower_precision.FILE,
 )
-HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 PLACES = ("tokenizer", "pretrained_embeddings")  # keys of the text section that may hold a path
 PACKAGES = ("torch", "transformers", "tokenizers", "safetensors", "numpy")
 
@@ -111,6 +112,7 @@ class LoadedModel(ModelHubMixin, library_name="laconic", pipeline_tag="summariza
         self.metrics = dict(metrics or {})
         self.calibration = calibration
         self.precisions: Precisions | None = None
+        self.card = Facts()
         self.name = name or (_run_name(run) if run else "")
 
     @property
@@ -265,6 +267,7 @@ def _load_own(folder: Path, config: dict[str, Any], name: str) -> LoadedModel:
         before = model.switches()
         model.switch(search.model if search else {})  # decoding does so: the model has to have them
         model.switch(before)
+        card = Facts.of(folder)
     except ModelError:
         raise
     except LaconicError as error:
@@ -281,6 +284,7 @@ def _load_own(folder: Path, config: dict[str, Any], name: str) -> LoadedModel:
         calibration=Calibration.load(folder),
     )
     loaded.precisions = Precisions.load(folder)
+    loaded.card = card
     return loaded
 
 
@@ -334,6 +338,26 @@ def _load_tokenizer(folder: Path) -> Tokenizer:
 # --------------------------------------------------------------------------------------------- writing
 
 
+def uploaded(repo_id: str, send: Callable[[str], object], token: str | None = None) -> str:
+    """What ``send`` gives, told the token to upload ``repo_id`` with: the address.
+
+    Raises:
+        ModelError: there is no token, or the hub refuses.
+    """
+    token = token or get_token()
+    if not token:
+        raise ModelError(
+            f"{repo_id} was not uploaded: there is no token for the Hugging Face hub. Make one with write access"
+            " at https://huggingface.co/settings/tokens, then run `hf auth login` or set HF_TOKEN."
+        )
+    try:
+        return str(send(token))
+    except LaconicError:
+        raise
+    except Exception as error:  # the hub client's errors, httpx's and OSError have no common base
+        raise ModelError(f"{repo_id} was not uploaded to the hub: {first_line(error)}.") from error
+
+
 def _write(folder: Path, loaded: LoadedModel) -> None:
     model, run = loaded.model, _without_places(loaded.run) if loaded.run else None
     save_weights(model, folder / "model.safetensors")
@@ -359,7 +383,7 @@ def _write(folder: Path, loaded: LoadedModel) -> None:
         loaded.precisions.save(folder)
     if run is not None:
         (folder / "recipe.yaml").write_text(dump_run(run), encoding="utf-8")
-    (folder / "README.md").write_text(model_card(loaded), encoding="utf-8")
+    write_card(folder, loaded.card)
 
 
 def environment(seed: int | None = None) -> dict[str, Any]:
@@ -371,53 +395,6 @@ def environment(seed: int | None = None) -> dict[str, Any]:
         "platform": f"{platform.system()} {platform.machine()}",
         "seed": seed,
     }
-
-
-def model_card(loaded: LoadedModel) -> str:
-    """The README of a model folder: hub metadata, what it is, how to use it, how it scored."""
-    run = loaded.run
-    kind = _type_name(type(loaded.model))
-    title = loaded.name or kind
-    data = ModelCardData(
-        library_name="laconic",
-        pipeline_tag="summarization",
-        tags=sorted({"summarization", "laconic", kind, *([run.name.replace("_", "-")] if run else [])}),
-        metrics=["rouge"] if loaded.metrics else None,
-        model_name=title,
-    )
-    size = sum(p.numel() for p in loaded.model.parameters())
-    lines = [f"---\n{data.to_yaml()}\n---", f"# {title}", ""]
-    if run and run.description:
-        lines += [run.description, ""]
-    lines += [
-        f"A `{kind}` summarizer with {size:,} parameters, made with laconic {_version('laconic')}.",
-        f"It reads up to {loaded.text.max_source_tokens} tokens of a document and writes up to"
-        f" {loaded.search.max_length} (beam {loaded.search.beam_size}).",
-        "",
-        "```python",
-        "from laconic import Summarizer",
-        "",
-        'summarizer = Summarizer.from_pretrained("PATH_OR_HUB_ID")',
-        'print(summarizer.summarize("Your text.").text)',
-        "```",
-        "",
-        "```",
-        "laconic summarize PATH_OR_HUB_ID article.txt",
-        "laconic explain PATH_OR_HUB_ID article.txt --html why.html",
-        "```",
-    ]
-    if loaded.metrics:
-        block = yaml.safe_dump(dict(loaded.metrics), sort_keys=False, allow_unicode=True).rstrip()
-        lines += ["", "## Scores", "", "With the signature of the metric:", "", "```yaml", block, "```"]
-    lines += [
-        "",
-        "## Limits",
-        "",
-        "The summary may state what the document does not. `laconic explain` shows for each word whether it was",
-        "copied and from where. `recipe.yaml` holds every setting of the training run, `environment.json` the",
-        "versions.",
-    ]
-    return "\n".join(lines) + "\n"
 
 
 def _type_name(cls: type) -> str:

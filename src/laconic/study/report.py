@@ -3,10 +3,8 @@ one self-contained page with the training curves and what the systems wrote."""
 
 from __future__ import annotations
 
-import csv
-import io
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean, stdev
@@ -34,6 +32,7 @@ from laconic.study.tables import (
     cells_of,
     copy_table,
     differences,
+    figure_values,
     measure_column,
     rouge_column,
 )
@@ -282,55 +281,6 @@ def _markdown_text(text: str) -> str:
     return text.replace("|", "\\|").replace("*", "\\*")
 
 
-def latex(table: ComparisonTable) -> str:
-    """The table with booktabs' rules, to be read into a paper; notes and signatures are comments above it."""
-    header, rows = cells(table)
-    lines = [f"% {line}" for line in notes(table)]
-    lines += ["\\begin{tabular}{l" + "r" * (len(header) - 1) + "}", "\\toprule"]
-    lines += [_latex_line(header), "\\midrule", *map(_latex_line, rows), "\\bottomrule", "\\end{tabular}"]
-    return "\n".join(lines) + "\n"
-
-
-_LATEX = str.maketrans({c: f"\\{c}" for c in "&%$#_{}"} | {"\\": "\\textbackslash{}", "±": "$\\pm$", "–": "--"})
-
-
-def _latex_line(texts: Sequence[str]) -> str:
-    return " & ".join(text.strip().translate(_LATEX) for text in texts) + r" \\"
-
-
-def flat_rows(table: ComparisonTable) -> Iterator[dict[str, Any]]:
-    """One flat dictionary a row, numbers unrounded."""
-    for row in table.rows:
-        flat: dict[str, Any] = {"row": row.name, "label": row.label, "seeds": row.seeds}
-        for kind in KINDS:
-            figure = row.rouge.get(kind)
-            flat |= {f"rouge{kind}_{name}": value for name, value in _figure(figure).items()}
-        flat |= {**row.measures, **row.losses}
-        flat |= {f"published_{key}": value for key, value in row.published.items()}
-        flat["error"] = "; ".join(row.errors)
-        yield flat
-
-
-def _figure(figure: Figure | None) -> dict[str, float | None]:
-    names = ("f", "low", "high", "sd", "difference", "p", "p_holm")
-    if figure is None:
-        return dict.fromkeys(names)
-    versus = figure.versus
-    test = (versus.difference, versus.p, versus.p_holm) if versus else (None, None, None)
-    return dict(zip(names, (figure.mean, figure.low, figure.high, figure.deviation, *test), strict=True))
-
-
-def csv_text(table: ComparisonTable) -> str:
-    """`flat_rows` as CSV."""
-    rows = list(flat_rows(table))
-    names = list(dict.fromkeys(name for row in rows for name in row if name != "error"))
-    out = io.StringIO()
-    writer = csv.DictWriter(out, [*names, "error"], restval="", lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return out.getvalue()
-
-
 def as_dict(table: ComparisonTable) -> dict[str, Any]:
     """The comparison as JSON values."""
     return {
@@ -346,7 +296,7 @@ def as_dict(table: ComparisonTable) -> dict[str, Any]:
                 "row": row.name,
                 "label": row.label,
                 "seeds": row.seeds,
-                "rouge": {kind: _figure(figure) for kind, figure in row.rouge.items()},
+                "rouge": {kind: figure_values(figure) for kind, figure in row.rouge.items()},
                 "measures": dict(row.measures),
                 "losses": dict(row.losses),
                 "published": dict(row.published),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -19,6 +21,7 @@ from laconic.evaluation.measures import (
     UNSUPPORTED_WORDS,
 )
 from laconic.evaluation.run import EvaluationResult
+from laconic.metrics.card import CardScores
 from laconic.metrics.significance import TestResult, approximate_randomization, holm, paired_bootstrap, paired_t_test
 
 # (heading, key or keys of EvaluationResult.measures, factor, digits)
@@ -225,6 +228,52 @@ def copy_table(rows: Iterable[Row]) -> tuple[list[str], list[list[str]]]:
     return cells_of(measured, [measure_column(measure) for measure in shown]) if shown else ([], [])
 
 
+# ------------------------------------------------------------------------------------ for papers, for programs
+
+
+def latex(header: Sequence[str], rows: Iterable[Sequence[str]], notes: Iterable[str]) -> str:
+    """A table with booktabs' rules, to be read into a paper; notes and signatures are comments above it."""
+    lines = [f"% {line}" for note in notes for line in note.splitlines()]
+    lines += ["\\begin{tabular}{l" + "r" * (len(header) - 1) + "}", "\\toprule"]
+    lines += [_latex_line(header), "\\midrule", *map(_latex_line, rows), "\\bottomrule", "\\end{tabular}"]
+    return "\n".join(lines) + "\n"
+
+
+_LATEX = str.maketrans({c: f"\\{c}" for c in "&%$#_{}"} | {"\\": "\\textbackslash{}", "±": "$\\pm$", "–": "--"})
+
+
+def _latex_line(texts: Sequence[str]) -> str:
+    return " & ".join(text.strip().translate(_LATEX) for text in texts) + r" \\"
+
+
+def csv_text(rows: Iterable[Row]) -> str:
+    """One line a row, its numbers unrounded."""
+    flat = list(map(_flat, rows))
+    names = list(dict.fromkeys(name for row in flat for name in row if name != "error"))
+    out = io.StringIO()
+    writer = csv.DictWriter(out, [*names, "error"], restval="", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(flat)
+    return out.getvalue()
+
+
+def _flat(row: Row) -> dict[str, Any]:
+    found: dict[str, Any] = {"row": row.name, "label": row.label, "seeds": row.seeds}
+    for kind, figure in row.rouge.items():
+        found |= {f"rouge{kind}_{name}": value for name, value in figure_values(figure).items()}
+    found |= {**row.measures, **row.losses}
+    found |= {f"published_{key}": value for key, value in row.published.items()}
+    return found | {"error": "; ".join(row.errors)}
+
+
+def figure_values(figure: Figure) -> dict[str, float | None]:
+    """A figure's numbers by name, with those of its test."""
+    names = ("f", "low", "high", "sd", "difference", "p", "p_holm")
+    versus = figure.versus
+    test = (versus.difference, versus.p, versus.p_holm) if versus else (None, None, None)
+    return dict(zip(names, (figure.mean, figure.low, figure.high, figure.deviation, *test), strict=True))
+
+
 # ------------------------------------------------------------------------------- the table of evaluate
 
 
@@ -236,6 +285,11 @@ def result_row(result: EvaluationResult, versus: Mapping[str, Difference] | None
     }
     seconds = {"seconds": result.seconds / result.records} if result.seconds else {}
     return Row(result.system, result.system, rouge=rouge, measures={**result.measures, **seconds})
+
+
+def result_rows(results: Sequence[EvaluationResult]) -> list[Row]:
+    """What the evaluations found, each but the first with its differences to the first."""
+    return list(map(result_row, results, _differences(results)))
 
 
 def compared(results: Sequence[EvaluationResult]) -> list[dict[str, Any]]:
@@ -269,7 +323,6 @@ def result_table(results: Sequence[EvaluationResult]) -> tuple[list[str], list[l
     Stars mark differences to the first system, see `compared`. The column ``p_gen`` is there when a system that can
     copy is, those of `READING` when one that reads in chunks is.
     """
-    rows = list(map(result_row, results, _differences(results)))
     there = {name for result in results for name in result.measures}
     shown = [measure for measure in MEASURES if measure[1] != "p_gen" or "p_gen" in there]
     shown += READING if "chunks_read" in there else ()
@@ -283,7 +336,24 @@ def result_table(results: Sequence[EvaluationResult]) -> tuple[list[str], list[l
         *([READING_NOTE] if "chunks_read" in there else []),
         *how_scored(results),
     ]
-    return *cells_of(rows, columns), notes
+    return *cells_of(result_rows(results), columns), notes
+
+
+def for_card(results: Sequence[EvaluationResult], data: str, split: str = "") -> CardScores:
+    """The table as a model card has it; the model is the last of ``results``."""
+    header, rows, notes = result_table(results)
+    model = results[-1]
+    return CardScores(
+        data=data,
+        split=split,
+        records=model.records,
+        rouge={kind: round(100 * model.value(kind), 2) for kind in model.rouge},
+        figure=FIGURES[model.shown],
+        signature=model.signature,
+        header=header,
+        rows=[[cell.strip() for cell in row] for row in rows],
+        notes=notes,
+    )
 
 
 def how_scored(results: Sequence[EvaluationResult]) -> list[str]:

@@ -10,17 +10,15 @@ from typing import Any
 
 import numpy as np
 import torch
-from huggingface_hub import get_token
 
 from laconic.config.schema import SearchConfig
 from laconic.data.collate import Collator
 from laconic.data.dataset import Example, encode_documents
 from laconic.decoding import TorchModel
-from laconic.errors import ConfigError, LaconicError, ModelError
+from laconic.errors import ConfigError
 from laconic.kernels.packed import Packing
 from laconic.metrics.lower_precision import fastest
-from laconic.models.folder import LoadedModel, load_model_folder
-from laconic.models.stored import first_line
+from laconic.models.folder import LoadedModel, load_model_folder, uploaded
 from laconic.systems.decoding import WRITES, WRITES_AND_COPIES, DecodingSystem
 from laconic.types import Batch, Hypothesis, Precision
 
@@ -135,19 +133,8 @@ class NeuralSystem(DecodingSystem):
         Raises:
             ModelError: no token, or the hub refuses.
         """
-        token = token or get_token()
-        if not token:
-            raise ModelError(
-                f"{repo_id} was not uploaded: there is no token for the Hugging Face hub. Make one with write access"
-                " at https://huggingface.co/settings/tokens, then run `hf auth login` or set HF_TOKEN."
-            )
         self.loaded.search = self.search
-        try:
-            return str(self.loaded.push_to_hub(repo_id, token=token, **options))
-        except LaconicError:
-            raise
-        except Exception as error:  # the hub client's errors, httpx's and OSError have no common base
-            raise ModelError(f"{repo_id} was not uploaded to the hub: {first_line(error)}.") from error
+        return uploaded(repo_id, lambda found: self.loaded.push_to_hub(repo_id, token=found, **options), token)
 
     @property
     def device(self) -> torch.device:

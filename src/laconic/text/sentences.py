@@ -34,7 +34,7 @@ def split_sentences(text: str, language: str = "en") -> list[tuple[int, int]]:
 
 
 def _line_ends(text: str) -> list[int]:
-    """The ends of lines that were ended on purpose, as those of lists, minutes and mails are: the next line's first word
+    """The ends of lines that were ended on purpose, as in lists, minutes and mails: the first word of the next line
     would have fitted in, and does not begin in lower case.
 
     Lines of prose that was wrapped are as full as they can be. The longest line tells the width, where it has the 60

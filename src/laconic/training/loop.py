@@ -361,6 +361,9 @@ class Trainer:
     def _export(self, metrics: dict[str, float]) -> None:
         if self.accelerator.is_main_process:
             facts = {"update": self.state.update, "epoch": self.state.epoch, "validation": metrics}
+            facts |= {"data": self.parts.facts}
+            if self.validator is not None and self.validator.signature:
+                facts["signature"] = self.validator.signature
             save_model_folder(
                 self.out / MODEL_FOLDER,
                 model=self.model,

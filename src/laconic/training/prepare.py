@@ -61,6 +61,14 @@ class Prepared:
     notes: list[str]
     left_out: dict[str, int]  # by split, the pairs that the settings leave out
 
+    @property
+    def facts(self) -> dict[str, dict[str, Any]]:
+        """By split, how many pairs there are and the digest of their texts, for the model card."""
+        found = {"train": ("data", self.train_set), "validation": ("validation", self.validation_set)}
+        return {
+            split: {"pairs": len(pairs), "sha256": self.identity[key]} for split, (key, pairs) in found.items() if pairs
+        }
+
 
 def prepare(
     run: RunConfig, out: Path, accelerator: Accelerator, show: ShowProgress, *, start: str | None = None
@@ -215,6 +223,7 @@ def encode(
 
 
 def _digest(records: list[Record]) -> str:
+    """SHA-256 of the pairs in their order: each document, a byte 0, its summary, a byte 1."""
     digest = hashlib.sha256()
     for record in records:
         digest.update(record.document.encode("utf-8", "surrogatepass") + b"\0")

@@ -42,6 +42,7 @@ class Validator:
     tokenizer: Tokenizer
     dataset: EncodedDataset
     collator: Callable[[Sequence[Any]], TrainingBatch]
+    signature: str = ""  # of ROUGE, once it was computed
 
     def __call__(self) -> dict[str, float]:
         """All values asked for, by name.
@@ -106,6 +107,7 @@ class Validator:
         references = [references_of(self.dataset.records[index]) for index in range(count)]
         options = {name: value for name, value in self.scoring.rouge.items() if name != "kinds"}
         found = score_texts(texts, references, kinds=("1", "2", "L"), by_sentence=self.scoring.by_sentence, **options)
+        self.signature = found.signature
         return {f"rouge{kind}": float(getattr(found.mean[kind], self.scoring.shown)) for kind in ("1", "2", "L")}
 
     def _decode(self, indices: Sequence[int]) -> list[str]:

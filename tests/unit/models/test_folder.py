@@ -54,7 +54,7 @@ def run() -> RunConfig:
 
 @pytest.fixture
 def saved(tmp_path: Path) -> Path:
-    metrics = {"rouge1": 12.5, "signature": "rouge155|n:2"}
+    metrics = {"update": 3, "validation": {"val_loss_tf": 2.5, "rouge1": 0.125}, "signature": "rouge155|n:2"}
     return save_model_folder(tmp_path / "model", model=model(), tokenizer=tokenizer(), run=run(), metrics=metrics)
 
 
@@ -75,16 +75,15 @@ def test_what_is_saved_is_what_is_loaded(saved: Path) -> None:
 
 
 def test_the_folder_holds_what_the_design_names_and_no_pickle(saved: Path) -> None:
-    assert {path.name for path in saved.iterdir()} == set(folder_module.FILES) - {"calibration.json"}  # not calibrated
+    assert {path.name for path in saved.iterdir()} == set(folder_module.FILES) - {"calibration.json", "card.json"}
     config = json.loads((saved / "config.json").read_text())
     assert config["laconic"]["format"] == FORMAT
     assert config["model"]["type"] == "seq2seq"
     card = (saved / "README.md").read_text()
     metadata = huggingface_hub.ModelCard(card).data
     assert metadata.pipeline_tag == "summarization"
-    assert metadata.metrics == ["rouge"]
     assert "headline-writer" in metadata.tags
-    assert "rouge155|n:2" in card
+    assert "at update 3: val_loss_tf 2.5, ROUGE-1 12.50 (rouge155|n:2)" in card
 
 
 def test_no_place_on_the_machine_is_told(saved: Path) -> None:
@@ -142,7 +141,7 @@ def test_a_run_folder_opens_its_model(saved: Path) -> None:
 def test_an_existing_folder_is_replaced_whole(saved: Path) -> None:
     (saved / "stray.txt").write_text("from before")
     save_model_folder(saved, model=model(seed=1), tokenizer=tokenizer(), run=run())
-    assert {path.name for path in saved.iterdir()} == set(folder_module.FILES) - {"calibration.json"}  # not calibrated
+    assert {path.name for path in saved.iterdir()} == set(folder_module.FILES) - {"calibration.json", "card.json"}
     assert [path.name for path in saved.parent.iterdir()] == ["model"]
 
 
@@ -152,7 +151,7 @@ def test_a_failure_while_writing_leaves_the_old_folder(saved: Path, monkeypatch:
     def full(*_: Any) -> str:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(folder_module, "model_card", full)
+    monkeypatch.setattr(folder_module, "write_card", full)
     with pytest.raises(OSError, match="No space"):
         save_model_folder(saved, model=model(seed=1), tokenizer=tokenizer(), run=run())
     assert (saved / "model.safetensors").read_bytes() == before
@@ -188,7 +187,7 @@ def test_push_to_hub_uploads_the_same_files(saved: Path, monkeypatch: pytest.Mon
 
     monkeypatch.setattr(huggingface_hub.hub_mixin, "HfApi", Api)
     assert load_model_folder(saved).push_to_hub("owner/name") == "url"
-    assert set(uploaded) == set(folder_module.FILES) - {"calibration.json"}
+    assert set(uploaded) == set(folder_module.FILES) - {"calibration.json", "card.json"}
 
 
 # -------------------------------------------------------------------------------------- damaged folders

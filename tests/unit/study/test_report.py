@@ -16,8 +16,8 @@ from laconic.evaluation.run import EvaluationResult, RougeScore
 from laconic.metrics.significance import approximate_randomization, holm
 from laconic.study.comparison import Outcome, ScoredSystem
 from laconic.study.plan import Plan, PlannedRow
-from laconic.study.report import ComparisonTable, as_dict, cells, compare, csv_text, latex, markdown, notes, page
-from laconic.study.tables import compared, differences, result_table
+from laconic.study.report import ComparisonTable, as_dict, cells, compare, markdown, notes, page
+from laconic.study.tables import compared, csv_text, differences, latex, result_table
 from laconic.types import Record, Summary
 
 DOCUMENTS = 40
@@ -115,7 +115,7 @@ def test_a_failed_row_shows_its_error() -> None:
     assert [row.name for row in made.failed] == ["bad"]
     assert cells(made)[1][1][1] == "failed"
     assert "BAD failed: The loss is not finite." in notes(made)
-    assert "not finite" in csv_text(made)
+    assert "not finite" in csv_text(made.rows)
     json.dumps(as_dict(made), allow_nan=False)
 
 
@@ -126,7 +126,7 @@ def test_without_the_baseline_there_are_no_marks() -> None:
 
 def test_file_forms_agree() -> None:
     made = table(outcome("base", BASE), outcome("a|b*", BASE + 0.1))
-    tex = latex(made)
+    tex = latex(*cells(made), notes(made))
     ruled = [line for line in tex.splitlines() if not line.startswith("%")]
     assert (ruled[1], ruled[3], ruled[-2]) == (r"\toprule", r"\midrule", r"\bottomrule")
     body = [ruled[2], *ruled[4:-2]]
@@ -134,7 +134,7 @@ def test_file_forms_agree() -> None:
     assert all(line.endswith(r" \\") for line in body)
     assert r"\%" in ruled[2]
     assert r"$\pm$" in tex
-    rows = list(csv.DictReader(io.StringIO(csv_text(made))))
+    rows = list(csv.DictReader(io.StringIO(csv_text(made.rows))))
     values = as_dict(made)["rows"]
     assert [float(row["rouge1_f"]) for row in rows] == [row["rouge"]["1"]["f"] for row in values]
     assert float(rows[1]["rouge1_p_holm"]) == values[1]["rouge"]["1"]["p_holm"]

@@ -1,0 +1,252 @@
+"""The model card, README.md of a model folder: made of what the folder's other files say, and of ``card.json``.
+
+``card.json`` holds what those cannot know: licence, language, data sets, words of a person, and scores. Every card is
+made by `model_card`: that of a run, of a saved or uploaded model, of ``laconic card`` and of the model in the box.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from math import prod
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pydantic import BaseModel, ConfigDict, Field
+from safetensors import safe_open
+
+from laconic.config.base import validate
+from laconic.config.loading import load_run
+from laconic.config.schema import RunConfig
+from laconic.config.shipped import SHIPPED
+from laconic.files import write_json, write_text
+from laconic.metrics.confidence import Calibration
+from laconic.text.base import read_json
+
+if TYPE_CHECKING:
+    from huggingface_hub import ModelCardData
+
+FILE, README = "card.json", "README.md"
+HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
+ANYWHERE = "PATH_OR_HUB_ID"  # what stands for the model's name in examples
+LIMITS = (
+    "The summary may state what the document does not: look a number or a name up before you rely on it. "
+    "`laconic explain` shows for each word whether it was copied and from where."
+)
+
+
+class CardScores(BaseModel):
+    """A table of systems on one data set, the model's row last: cells as they are printed, ``rouge`` by kind x 100."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    data: str
+    split: str = ""
+    records: int = Field(ge=1)
+    rouge: dict[str, float]
+    figure: str = "F1"
+    signature: str
+    header: list[str]
+    rows: list[list[str]]
+    notes: list[str] = Field(default_factory=list)
+
+
+class Facts(BaseModel):
+    """``card.json``. ``notes`` and ``limits`` are Markdown."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    license: str | None = Field(None, pattern=r"^[a-z0-9][a-z0-9.+-]*$")
+    language: list[str] = Field(default_factory=list)
+    datasets: list[str] = Field(default_factory=list)
+    notes: str = ""
+    limits: str = ""
+    scores: list[CardScores] = Field(default_factory=list)
+
+    @classmethod
+    def of(cls, folder: Path) -> Facts:
+        """Those of a model folder; empty where it has none.
+
+        Raises:
+            LaconicError: the file is damaged.
+        """
+        path = folder / FILE
+        return validate(cls, read_json(path), where=FILE) if path.is_file() else cls()
+
+    def changed(self, **changes: Any) -> Facts:
+        """With other values, checked; those of ``changes`` that are empty change nothing.
+
+        Raises:
+            ConfigError: a value that no card can have.
+        """
+        given = {name: value for name, value in changes.items() if value}
+        return validate(Facts, self.model_dump() | given, where="")
+
+    def with_scores(self, scores: CardScores) -> Facts:
+        """With these in place of earlier ones on the same data."""
+        place = (scores.data, scores.split)
+        others = [one for one in self.scores if (one.data, one.split) != place]
+        return self.model_copy(update={"scores": [*others, scores]})
+
+    def missing(self) -> list[str]:
+        """Options of ``laconic card`` that would say what this does not."""
+        wanted = {"--license": self.license, "--language": self.language, "--data": self.scores}
+        return [option for option, value in wanted.items() if not value]
+
+
+def write_card(folder: Path, facts: Facts | None = None, *, opened_as: str = ANYWHERE) -> None:
+    """Write ``card.json``, where facts are given, and ``README.md`` of a model folder."""
+    if facts is not None and facts != Facts():
+        write_json(folder / FILE, facts.model_dump(exclude_defaults=True), indent=2)
+    write_text(folder / README, model_card(folder, opened_as=opened_as))
+
+
+def model_card(folder: Path, facts: Facts | None = None, *, opened_as: str = ANYWHERE) -> str:
+    """The card of a model folder: metadata for the hub (with a model-index), use, training, data, scores, limits.
+
+    ``facts`` are those of its ``card.json`` if not given.
+
+    Raises:
+        LaconicError: a file of the folder cannot be read.
+    """
+    facts = Facts.of(folder) if facts is None else facts
+    config, search = read_json(folder / "config.json"), read_json(folder / "generation_config.json")
+    metrics = _read(folder, "metrics.json")
+    run = load_run(folder / "recipe.yaml") if (folder / "recipe.yaml").is_file() else None
+    kind = config["model"]["type"]
+    title = config.get("name") or kind
+    parts = [
+        f"---\n{_metadata(title, kind, run, facts).to_yaml()}\n---\n# {title}",
+        run.description if run else "",
+        _what_it_is(folder, kind, config, search),
+        f'```python\nfrom laconic import Summarizer\n\nsummarizer = Summarizer.from_pretrained("{opened_as}")\n'
+        'print(summarizer.summarize("Your text.").text)\n```',
+        f"```\nlaconic summarize {opened_as} article.txt\nlaconic explain {opened_as} article.txt --html why.html\n```",
+        *_training(run, metrics, _read(folder, "environment.json")),
+        *_data(metrics.get("data"), facts),
+        facts.notes.strip(),
+        *_scores(facts.scores, metrics),
+        "## Limits",
+        facts.limits.strip() or LIMITS,
+    ]
+    return "\n\n".join(filter(None, parts)) + "\n"
+
+
+def _metadata(title: str, kind: str, run: RunConfig | None, facts: Facts) -> ModelCardData:
+    from huggingface_hub import EvalResult, ModelCardData
+
+    results = [
+        EvalResult(
+            task_type="summarization",
+            dataset_type=scores.data,
+            dataset_name=scores.data,
+            dataset_split=scores.split or None,
+            metric_type="rouge",
+            metric_name=f"ROUGE-{kind_of_rouge} {scores.figure} x 100",
+            metric_value=value,
+            metric_args={"signature": scores.signature, "records": scores.records},
+        )
+        for scores in facts.scores
+        for kind_of_rouge, value in scores.rouge.items()
+    ]
+    return ModelCardData(
+        license=facts.license,
+        language=facts.language or None,
+        library_name="laconic",
+        pipeline_tag="summarization",
+        tags=sorted({"summarization", "laconic", kind, *([run.name.replace("_", "-")] if run else [])}),
+        datasets=facts.datasets or None,
+        base_model=_starts_from(run),
+        metrics=["rouge"] if results else None,
+        model_name=title,
+        eval_results=results or None,
+    )
+
+
+def _starts_from(run: RunConfig | None) -> str | None:
+    """The model whose weights the training began with, where its name says something to others."""
+    start = run.training.initial_weights if run else None
+    return start if start in SHIPPED or (start and HUB_ID.fullmatch(start)) else None
+
+
+def _what_it_is(folder: Path, kind: str, config: Mapping[str, Any], search: Mapping[str, Any]) -> str:
+    with safe_open(folder / "model.safetensors", "np") as file:
+        size = sum(prod(file.get_slice(name).get_shape()) for name in file.keys())  # noqa: SIM118
+    lines = [
+        f"A `{kind}` summarizer with {size:,} parameters, made with laconic {config['laconic'].get('version', '')}.",
+        f"It reads up to {config['text']['max_source_tokens']} tokens of a document and writes up to "
+        f"{search['max_length']} (beam {search['beam_size']}).",
+    ]
+    if calibration := Calibration.load(folder):
+        lines.append(
+            f"Below a confidence of {calibration.threshold:.2f}, and of texts unlike those it knows, it gives the most "
+            "central sentence of the document instead."
+        )
+    return "\n".join(lines)
+
+
+def _training(run: RunConfig | None, metrics: Mapping[str, Any], environment: Mapping[str, Any]) -> list[str]:
+    if run is None:
+        return []
+    training, optimizer = run.training, run.training.optimizer
+    named = ", ".join(f"{what} `{name}`" for what in ("row", "size") if (name := getattr(run, what)))
+    named = f"Recipe `{run.name}`{f', {named}' if named else ''}"
+    done = f"{metrics['update']:,} updates" if isinstance(metrics.get("update"), int) else "batches"
+    batch = f"{training.batch_tokens:,} tokens" if training.batch_tokens else f"{training.batch_size} pairs"
+    known = _starts_from(run) or ("an earlier model" if training.initial_weights else "")
+    start = f" It started from the weights of {known}." if known else ""
+    versions = ", ".join(f"{name} {environment[name]}" for name in ("python", "torch") if name in environment)
+    return [
+        "## Training",
+        f"{named}: {done} of {batch} with {optimizer.type}, learning rate {optimizer.learning_rate:g}, seed "
+        f"{training.seed}, {training.precision}.{start}\n`recipe.yaml` holds every setting, `environment.json` the "
+        f"versions{f' ({versions})' if versions else ''}.",
+    ]
+
+
+def _data(data: Any, facts: Facts) -> list[str]:
+    lines = [f"Data sets: {', '.join(facts.datasets)}."] if facts.datasets else []
+    rows = [
+        [str(split), f"{part['pairs']:,}", f"`{part['sha256']}`"]
+        for split, part in (data.items() if isinstance(data, Mapping) else ())
+        if isinstance(part, Mapping) and isinstance(part.get("pairs"), int) and "sha256" in part
+    ]
+    if rows:
+        lines.append(_table(["data", "pairs", "SHA-256 of the texts"], rows))
+    stated = f"Licence of the model: {facts.license}." if facts.license else "No licence is stated."
+    return ["## Data and licence", *lines, stated]
+
+
+def _scores(scores: Sequence[CardScores], metrics: Mapping[str, Any]) -> list[str]:
+    """One table a data set, with the notes of all; the figures of validation while it was trained."""
+    parts = ["## Scores"]
+    for one in scores:
+        first = f"{one.data}{f' ({one.split})' if one.split else ''}, {one.records:,} records"
+        parts.append(_table([first, *one.header[1:]], one.rows))
+    if notes := list(dict.fromkeys(note for one in scores for note in one.notes)):
+        parts.append("\n".join(notes))
+    validation = metrics.get("validation")
+    if isinstance(validation, Mapping) and validation:
+        numbers = {str(name): value for name, value in validation.items() if isinstance(value, int | float)}
+        figures = ", ".join(_figure(name, value) for name, value in numbers.items())
+        signature = f" ({metrics['signature']})" if "signature" in metrics else ""
+        parts.append(f"Validation while it was trained, at update {metrics.get('update')}: {figures}{signature}.")
+    if len(parts) == 1:
+        parts.append(f"None yet: `laconic card {ANYWHERE} --data FILE` scores it beside the first sentence.")
+    return parts
+
+
+def _figure(name: str, value: Any) -> str:
+    """ROUGE as tables have it, 0 to 100; losses as they are."""
+    if name.startswith("rouge"):
+        return f"ROUGE-{name.removeprefix('rouge')} {100 * value:.2f}"
+    return f"{name} {value:.4g}"
+
+
+def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join("| " + " | ".join(cell.strip().replace("|", "\\|") for cell in line) + " |" for line in lines)
+
+
+def _read(folder: Path, name: str) -> dict[str, Any]:
+    return read_json(folder / name) if (folder / name).is_file() else {}
