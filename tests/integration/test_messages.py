@@ -51,7 +51,7 @@ SHOWN_BY = {
     "cli/hints.py": set(SET_CHANGES),
 }
 # files of several commands: one of them has it
-SEVERAL = {"cli/data.py", "cli/data_write.py", "cli/judge.py", "cli/recipes.py", "cli/options.py"}
+SEVERAL = {"cli/hints.py", "cli/data.py", "cli/data_write.py", "cli/judge.py", "cli/recipes.py", "cli/options.py"}
 # of all of laconic, and those that align prints to be given to train
 OWN = {"cli/main.py": {"--quiet", "--version", "--help"}, "cli/align.py": {"--set"}}
 # of another program, or said with the words before it: `laconic train --skip-bad`

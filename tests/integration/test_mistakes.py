@@ -30,6 +30,13 @@ FILES: dict[str, bytes] = {
     "binary.txt": b"a\0b\0",
     "no_recipe.yaml": b"name: x\n",
     "script.html": b"<html><body><script>write()</script></body></html>",
+    "text.txt": b"The river rose in the night. Nobody slept.\n",
+    "renamed.jsonl.gz": b"no gzip",
+    "tab.yaml": b"extends: headline_writer\nbase:\n\ttraining: {}\n",
+    "twice.yaml": b"extends: headline_writer\nbase:\n  training: {max_epochs: 1}\n  training: {max_epochs: 2}\n",
+    "list.yaml": b"- a\n",
+    "one.txt": b"one\n",
+    "tests/test.jsonl": b'{"document": "a b", "summary": "a"}\n',
     "runs/log.jsonl": b"{}\n",
     "runs/recipe.yaml": b"name: x\n",
 }
@@ -73,6 +80,37 @@ MISTAKES = [
     ("evaluate lead-1 --data columns.csv", 3, "--document-column"),
     ("evaluate lead-1", 2, "Missing option '--data'"),
     ("calibrate lead --data good.jsonl", 2, "is an extractive method"),
+    # arguments in another place, options of other programs
+    ("summarise text.txt", 2, "Did you mean 'summarize'?"),
+    ("train headline_writer good.jsonl", 2, "Data is named with --data: --data good.jsonl"),
+    ("train --recipe headline_writer --data good.jsonl", 2, "The recipe stands first: laconic train headline_writer"),
+    (f"{TRAIN} good.jsonl --set training.max_epochs 3", 2, "stands behind its key without a blank: --set key=value"),
+    (f"{TRAIN} good.jsonl --device cuda", 2, "takes the accelerator that is there; CUDA_VISIBLE_DEVICES chooses"),
+    ("summarize text.txt --model oneline", 2, "The model stands first: laconic summarize MODEL"),
+    ("summarize text.txt lexrank", 2, "the model stands before what it shall summarize"),
+    ("summarize oneline text.txt --device tpu", 2, "There is no device 'tpu' here; use cpu, or auto"),
+    ("data split good.jsonl", 2, "No such command 'split'. Known: check, columns"),
+    ("completion powershell", 2, "Unknown shell 'powershell'. Known: bash, fish, zsh."),
+    ("serve --port 99999", 2, "less than or equal to 65535"),
+    # a file of one kind where another is wanted
+    (f"{TRAIN} good.jsonl --from lexrank", 4, "has no weights; name a model such as oneline"),
+    (f"{TRAIN} renamed.jsonl.gz", 3, "the gzip data is damaged"),
+    (f"{TRAIN} tests", 2, "tests has no training file (only test); name it train.jsonl"),
+    ("train tab.yaml --data good.jsonl", 2, "is not valid YAML at line 3: found character '\\t'"),
+    ("train twice.yaml --data good.jsonl", 2, "line 4: the key 'training' stands there twice"),
+    ("train list.yaml --data good.jsonl", 2, "does not hold a mapping of keys; see `laconic recipes show"),
+    ("evaluate lead-1 --data text.txt", 3, "files of pairs end in .jsonl, .csv or .tsv"),
+    ("evaluate good.jsonl --data good.jsonl", 4, "good.jsonl is a file; a model is a folder"),
+    ("rouge one.txt text.txt one.txt --profile rouge", 2, "Did you mean 'rouge155'?"),
+    ("summarize lead good.jsonl --output lines.csv", 2, "results are JSON lines; name it lines.jsonl."),
+    ("explain lead text.txt --html runs", 1, "Cannot use runs: is a directory; name a file."),
+    # settings that leave nothing
+    (
+        f"{TRAIN} good.jsonl --set data.min_supported=1 --set text.max_source_tokens=1 --all-pairs",
+        3,
+        "None of the 3 pairs of ",
+    ),
+    ("compare headline_writer --size tiny --rows lead --data good.jsonl --out out", 2, "Did you mean 'lead-1'?"),
 ]
 
 

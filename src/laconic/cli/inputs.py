@@ -80,7 +80,8 @@ def model_and_inputs(names: list[str]) -> tuple[str, list[str]]:
     """
     names = list(map(_local, names))
     for name in names[1:]:
-        if (Path(name) / "config.json").is_file() or (Path(name) / "recipe.yaml").is_file():
+        own = (Path(name) / "config.json").is_file() or (Path(name) / "recipe.yaml").is_file()
+        if own or (not Path(name).exists() and (is_method(name) or name in SHIPPED)):
             raise ConfigError(f"{name} is a model or run; the model stands before what it shall summarize.")
     if names and any(mark.isspace() for mark in names[0]) and not Path(names[0]).exists():
         raise ConfigError(

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 import sys
 import traceback
 from collections.abc import Sequence
@@ -230,12 +231,20 @@ def _with_what_was_meant(error: Any) -> str:
     message = error.format_message()
     if message and message[-1] not in ".?!":
         message += "."
-    given = getattr(error, "option_name", None)
-    if given is None or error.ctx is None or not hasattr(error, "possibilities"):
+    if error.ctx is None:
         return message
-    from laconic.cli.hints import meant_option, options_of
+    from laconic.cli.hints import meant_extra, meant_option, meant_place, options_of
 
     path = error.ctx.command_path.removeprefix("laconic ")
+    if message.startswith("No such command"):
+        return f"{message} Known: {', '.join(sorted(error.ctx.command.commands))}."
+    if (extra := re.search(r"unexpected extra arguments?(?:\(s\))? \((.+)\)", message)) is not None:
+        return " ".join(filter(None, [message, meant_extra(extra[1], options_of(error.ctx.command))]))
+    given = getattr(error, "option_name", None)
+    if given is None or not hasattr(error, "possibilities"):
+        return message
+    if place := meant_place(path, given):
+        return f"No such option: {given}. {place}"
     meant = meant_option(path, options_of(error.ctx.command), given)
     return f"No such option: {given}. Did you mean {meant}?" if meant else message
 
@@ -260,7 +269,8 @@ def _report(error: Exception) -> int:
         )
         return EXIT_DISK_FULL
     if isinstance(error, OSError) and error.filename is not None:
-        _say(f"Cannot use {error.filename}: {(error.strerror or str(error)).lower()}.")
+        instead = "; name a file" if isinstance(error, IsADirectoryError) else ""
+        _say(f"Cannot use {error.filename}: {(error.strerror or str(error)).lower()}{instead}.")
         return 1
     if isinstance(error, MemoryError):
         _say("There is not enough memory; use a smaller batch size, shorter texts or a smaller size of the recipe.")

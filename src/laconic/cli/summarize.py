@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from laconic.systems.bulk import Lines
     from laconic.types import Summary
 
+NO_LINES = {".csv", ".tsv", ".xlsx", ".ods", ".parquet", ".html", ".docx"}  # whose readers would find something else
+
 
 @with_groups
 def command(
@@ -78,6 +80,8 @@ def command(
     if of_records == {True} or as_json:
         from laconic.systems.bulk import lines_of
 
+        if output is not None and output.suffix.lower() in NO_LINES:
+            raise ConfigError(f"{output}: results are JSON lines; name it {output.with_suffix('.jsonl')}.")
         total = count_lines(inputs) if of_records == {True} else len(inputs)
         write_lines(lines_of(request, jobs, ray, skipped), request.window, records, output, total)
     elif ray or (jobs or 1) > 1:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import copy
 import json
 import os
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -316,10 +315,11 @@ class _Loader(yaml.SafeLoader):
         if id(node) in self._flat:  # the keys that were merged into it are among its own now
             return
         self._flat.add(id(node))
-        names = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
-        twice = next((name for name, count in Counter(names).items() if count > 1), None)
-        if twice is not None:
-            raise _problem(f"the key '{_short(twice)}' stands there twice", node)
+        seen: set[str] = set()
+        for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode)):
+            if key.value in seen:
+                raise _problem(f"the key '{_short(key.value)}' stands there twice", key)
+            seen.add(key.value)
         super().flatten_mapping(node)
         if len(node.value) > MOST_VALUES:
             raise _problem(f"a mapping of more than {MOST_VALUES:,} keys", node)

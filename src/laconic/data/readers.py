@@ -341,7 +341,8 @@ def _locate(path: str, kind: str) -> tuple[str, Path]:
     if other := what_it_is(path):
         raise DataError(other)
     raise DataError(
-        f"{place}: the format is not known from the name; choose one with --format (data.format): {', '.join(FORMATS)}."
+        f"{place}: the name does not say what it holds: files of pairs end in .jsonl, .csv or .tsv; or choose with "
+        f"--format (data.format): {', '.join(FORMATS)}."
     )
 
 

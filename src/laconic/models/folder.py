@@ -199,9 +199,11 @@ def find_folder(name: str | Path, hub_options: Mapping[str, Any] = MappingProxyT
             return candidate
     if folder.is_dir():
         raise ModelError(f"{name} holds no config.json: it is neither a model folder nor a finished run folder.")
-    if folder.exists():
-        raise ModelError(f"{name} is a file; give the model folder it lies in.")
     text = str(name)
+    if folder.exists():
+        raise ModelError(f"{name} is a file; a model is a folder, such as `laconic train` makes.")
+    if text in EXTRACTIVE:
+        raise ModelError(f"{name} is an extractive method, which has no weights; name a model such as oneline.")
     if not HUB_ID.fullmatch(text) or folder.parent.is_dir():
         raise ModelError(
             f"There is no model folder {name}; give a folder made by `laconic train`, a hub id of the form owner/name,"

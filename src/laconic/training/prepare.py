@@ -157,7 +157,7 @@ def training_records(
         ConfigError, DataError: the settings name no training data, or it is not usable.
     """
     records = read_split(data, "train", data.max_train_records, notes)
-    least = data.min_supported
+    read, least = len(records), data.min_supported
     if least:
         kept = [record for record in records if supported_share(record, max_source_tokens) >= least]
         notes.append(
@@ -167,6 +167,11 @@ def training_records(
         if left_out is not None:
             left_out["training"] = len(records) - len(kept)
         records = kept
+    if read and not records:
+        raise DataError(
+            f"None of the {read:,} pairs of {data.train} is left: less than {least:.0%} of each summary's words stand "
+            "in the part that is read (data.min_supported, text.max_source_tokens)."
+        )
     if not records:
         raise DataError(f"{data.train} holds no records to train on.")
     return records
