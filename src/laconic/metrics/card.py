@@ -170,8 +170,10 @@ def _starts_from(run: RunConfig | None) -> str | None:
 
 
 def _what_it_is(folder: Path, kind: str, config: Mapping[str, Any], search: Mapping[str, Any]) -> str:
-    with safe_open(folder / "model.safetensors", "np") as file:
-        size = sum(prod(file.get_slice(name).get_shape()) for name in file.keys())  # noqa: SIM118
+    size = _read(folder, "export.json").get("parameters")  # where weights have eight bits, scales stand beside them
+    if not isinstance(size, int):
+        with safe_open(folder / "model.safetensors", "np") as file:
+            size = sum(prod(file.get_slice(name).get_shape()) for name in file.keys())  # noqa: SIM118
     lines = [
         f"A `{kind}` summarizer with {size:,} parameters, made with laconic {config['laconic'].get('version', '')}.",
         f"It reads up to {config['text']['max_source_tokens']} tokens of a document and writes up to "
