@@ -7,11 +7,11 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from laconic.cli.hints import SET_CHANGES, options_of
 from laconic.cli.main import COMMANDS, load_command
+from laconic.cli.options import options_of
 
 SOURCE = Path(__file__).parent.parent.parent / "src" / "laconic"
-OPTION = re.compile(r"(?<![\w-])--[a-z][a-z_-]+")
+OPTION = re.compile(r"(?<![\w-])--[a-z][a-z0-9_-]+")
 # what a file below the commands says, and who says it: reading data
 READING = {
     "train",
@@ -48,10 +48,9 @@ SHOWN_BY = {
     "config/names.py": {"train", "summarize", "evaluate", "serve", "resume"},
     "cli/inputs.py": {"evaluate", "tune", "compare", "calibrate", "align"},
     "cli/select_spans.py": {"data select-spans"},
-    "cli/hints.py": set(SET_CHANGES),
 }
 # files of several commands: one of them has it
-SEVERAL = {"cli/hints.py", "cli/data.py", "cli/data_write.py", "cli/judge.py", "cli/recipes.py", "cli/options.py"}
+SEVERAL = {"cli/data.py", "cli/data_write.py", "cli/judge.py", "cli/recipes.py", "cli/options.py"}
 # of all of laconic, and those that align prints to be given to train
 OWN = {"cli/main.py": {"--quiet", "--version", "--help"}, "cli/align.py": {"--set"}}
 # of another program, or said with the words before it: `laconic train --skip-bad`

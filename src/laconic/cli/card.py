@@ -1,4 +1,7 @@
-"""``laconic card``: what a model is, how it was made and how good it is, as the hub shows it."""
+"""``laconic card`` and ``laconic push``: what a model is, how it was made and how good it is; and a model to the hub.
+
+``push`` is the only command that sends anything.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +10,14 @@ from typing import Annotated
 
 import typer
 
-from laconic.cli.inputs import records_of, split_of
+from laconic.cli.inputs import records_of
 from laconic.cli.options import MaxRecords, ReadingOptions, Split, TrustCode, with_groups
 from laconic.cli.output import note, progress
 from laconic.config.schema import EvaluationConfig
 from laconic.config.shipped import SHIPPED
+from laconic.data.places import split_of
 from laconic.errors import ConfigError
+from laconic.text.base import read_json
 from laconic.text.control import safe_print as print
 
 
@@ -79,3 +84,38 @@ def _text(path: Path) -> str:
         return path.read_text(encoding="utf-8")
     except UnicodeDecodeError:
         raise ConfigError(f"{path} is not UTF-8 text.") from None
+
+
+def push(
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="Model or run folder.")],
+    name: Annotated[str, typer.Argument(metavar="OWNER/NAME", help="What it is called on the hub.")],
+    private: Annotated[bool, typer.Option("--private", help="Nobody else shall see it.")] = False,
+    trust_code: TrustCode = False,
+) -> None:
+    """Upload a model folder to the Hugging Face hub, as it is. It needs a token: `hf auth login`, or HF_TOKEN.
+
+    Look at the folder's README.md before, which `laconic card` writes: it becomes the model's page.
+    """
+    from huggingface_hub import HfApi
+
+    from laconic.models.folder import FILES, HUB_ID, find_folder, uploaded
+    from laconic.runtime.folder import ENCODER, STEP
+    from laconic.runtime.manifest import MANIFEST
+    from laconic.summarizer import Summarizer
+    from laconic.systems.extractive import is_method
+
+    if is_method(model):
+        raise ConfigError(f"{model} is an extractive method: there is nothing to upload.")
+    if not HUB_ID.fullmatch(name):
+        raise ConfigError(f"'{name}' is no name on the hub; they are of the form owner/name.")
+    summarizer, folder = Summarizer.from_pretrained(model), find_folder(model)
+    if "laconic" not in read_json(folder / "config.json"):  # another's checkpoint is written in our format
+        print(summarizer.push_to_hub(name, private=private))
+        return
+
+    def send(token: str) -> str:
+        api = HfApi(token=token)
+        api.create_repo(name, private=private, exist_ok=True)
+        return api.upload_folder(repo_id=name, folder_path=folder, allow_patterns=[*FILES, ENCODER, STEP, MANIFEST])
+
+    print(uploaded(name, send))

@@ -9,8 +9,8 @@ from typing import Annotated, Any
 
 import typer
 
-from laconic.cli.hints import options_of
 from laconic.cli.main import COMMANDS, load_command
+from laconic.cli.options import options_of
 from laconic.config.loading import recipe_names
 from laconic.errors import ConfigError, unknown_choice
 from laconic.text.control import safe_print as print

@@ -62,7 +62,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "recipes": ("laconic.cli.recipes:command", "List, show and check the recipes."),
     "doctor": ("laconic.cli.doctor:command", "What is installed, what this machine can do, what is missing."),
     "card": ("laconic.cli.card:command", "Show or write a model's card: licence, scores, how it was made."),
-    "push": ("laconic.cli.push:command", "Upload a model to the Hugging Face hub."),
+    "push": ("laconic.cli.card:push", "Upload a model to the Hugging Face hub."),
     "completion": ("laconic.cli.completion:command", "Print the completion script of a shell."),
     "plot": ("laconic.cli.plot:command", "Draw the training curves of one or several runs."),
 }
@@ -233,7 +233,7 @@ def _with_what_was_meant(error: Any) -> str:
         message += "."
     if error.ctx is None:
         return message
-    from laconic.cli.hints import meant_extra, meant_option, meant_place, options_of
+    from laconic.cli.options import meant_extra, meant_option, meant_place, options_of
 
     path = error.ctx.command_path.removeprefix("laconic ")
     if message.startswith("No such command"):

@@ -61,8 +61,8 @@ def automatic(run: RunConfig) -> dict[str, Any]:
 def closing_score(model_folder: str, run: RunConfig) -> str:
     """The table and the verdict on the pairs that were held out; without such pairs what to do about it."""
     from laconic.evaluation.run import options_of
-    from laconic.study.calibration import MOST_TRIED, try_precisions
     from laconic.metrics.card import Facts, write_card
+    from laconic.study.calibration import MOST_TRIED, try_precisions
     from laconic.study.tables import for_card
     from laconic.study.verdict import scores, table, verdict
     from laconic.summarizer import Summarizer

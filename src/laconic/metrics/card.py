@@ -6,6 +6,7 @@ made by `model_card`: that of a run, of a saved or uploaded model, of ``laconic 
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from math import prod
@@ -13,7 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict, Field
-from safetensors import safe_open
 
 from laconic.config.base import validate
 from laconic.config.loading import load_run
@@ -172,8 +172,9 @@ def _starts_from(run: RunConfig | None) -> str | None:
 def _what_it_is(folder: Path, kind: str, config: Mapping[str, Any], search: Mapping[str, Any]) -> str:
     size = _read(folder, "export.json").get("parameters")  # where weights have eight bits, scales stand beside them
     if not isinstance(size, int):
-        with safe_open(folder / "model.safetensors", "np") as file:
-            size = sum(prod(file.get_slice(name).get_shape()) for name in file.keys())  # noqa: SIM118
+        with (folder / "model.safetensors").open("rb") as file:
+            header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
+        size = sum(prod(one["shape"]) for name, one in header.items() if name != "__metadata__")
     lines = [
         f"A `{kind}` summarizer with {size:,} parameters, made with laconic {config['laconic'].get('version', '')}.",
         f"It reads up to {config['text']['max_source_tokens']} tokens of a document and writes up to "
