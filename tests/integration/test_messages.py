@@ -47,10 +47,11 @@ SHOWN_BY = {
     "config/loading.py": {"train", "compare", "summarize", "recipes show"},
     "config/names.py": {"train", "summarize", "evaluate", "serve", "resume"},
     "cli/inputs.py": {"evaluate", "tune", "compare", "calibrate", "align"},
+    "cli/card.py": {"card", "push"},
     "cli/select_spans.py": {"data select-spans"},
 }
 # files of several commands: one of them has it
-SEVERAL = {"cli/data.py", "cli/data_write.py", "cli/judge.py", "cli/recipes.py", "cli/options.py"}
+SEVERAL = {"cli/card.py", "cli/data.py", "cli/data_write.py", "cli/judge.py", "cli/recipes.py", "cli/options.py"}
 # of all of laconic, and those that align prints to be given to train
 OWN = {"cli/main.py": {"--quiet", "--version", "--help"}, "cli/align.py": {"--set"}}
 # of another program, or said with the words before it: `laconic train --skip-bad`
