@@ -83,7 +83,7 @@ def test_the_model_is_made_and_made_again_for_nothing(
     assert "| arxiv | abstracts and titles" in card
     assert "| 54 |" in card
     assert "names the 1 packages" in card
-    assert "| debian, 50 records | ROUGE-1" in card
+    assert "| debian (validation), 50 records | ROUGE-1" in card
     assert "## 50 outputs" in card
     assert "laconic summarize oneline article.txt" in card
     described = json.loads((folder / "data.json").read_text())
