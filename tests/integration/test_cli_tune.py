@@ -111,14 +111,14 @@ def test_the_best_is_applied_and_stays_the_best(place: Path, capsys: pytest.Capt
     [
         ([], 2, "Say what to search"),
         (["--grid", "beam_sise=2"], 2, "Did you mean 'beam_size'?"),
-        (["--grid", "beam_size=many"], 2, "search.beam_size"),
+        (["--grid", "beam_size=many"], 2, "'beam_size'"),
         (["--random", "distraction.state=a:b"], 2, "two numbers low:high"),
         (["--random", "distraction.state=2:1"], 2, "must not be above"),
         (["--grid", "model.lamda=1"], 2, "no switch 'lamda'"),
         (["--grid", "beam_size=2", "--metric", "rouge3"], 2, "Unknown metric 'rouge3'"),
         (["--grid", "beam_size=2", "--split", "test"], 3, "has no 'test' split"),
-        (["--grid", "beam_size=2", "--set", "beam=2"], 2, "Unknown key 'search.beam'"),
-        (["--grid", "distraction.context=-1", "--set", "distraction.variant=code"], 2, "search.distraction.variant"),
+        (["--grid", "beam_size=2", "--set", "beam=2"], 2, "Unknown key 'beam'"),
+        (["--grid", "distraction.context=-1", "--set", "distraction.variant=code"], 2, "'distraction.variant'"),
     ],
 )
 def test_mistakes(arguments: list[str], code: int, said: str, place: Path, capsys: pytest.CaptureFixture[str]) -> None:
