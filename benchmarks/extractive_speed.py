@@ -103,7 +103,8 @@ def main() -> None:
         print(f"{size} sentences{'sumy ms':>14}{'cold ms':>10}{'warm ms':>10}{'cold x':>9}{'warm x':>9}")
         for name in methods:
             theirs = milliseconds(sumy_runner(name), documents)
-            method = build("extractive method", EXTRACTIVE, {"type": name})
+            cues = {"bonus_words": ["zzbonus"], "stigma_words": ["zzbonus"]} if name == "edmundson" else {}
+            method = build("extractive method", EXTRACTIVE, {"type": name, **cues})
             method.summarize(documents[0])
             cold = milliseconds(method.summarize, documents, forget)
             warm = milliseconds(method.summarize, documents)

@@ -15,11 +15,13 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from itertools import islice
 from multiprocessing import connection
 from typing import Any, Protocol, TypeVar
 
@@ -28,6 +30,7 @@ from laconic.errors import ConfigError, LaconicError
 T = TypeVar("T")
 R = TypeVar("R")
 
+THREADS = "threads (OMP_NUM_THREADS)"  # `option` of those who take as many workers as there are threads
 _STORE = 100_000_000  # bytes a worker in a local Ray's object store; what travels is small
 
 
@@ -88,6 +91,47 @@ def as_finished(pool: Pool, work: Callable[[T], R], items: Iterable[T]) -> Itera
             yield waiting.pop(future), pool.result(future)
 
 
+def forked(work: Callable[[T], R], items: Iterable[T], workers: int, *, option: str) -> Iterator[R]:
+    """``work`` of each item, in order, by ``workers`` processes that are copies of this one as it is at the first item.
+
+    ``work`` may be any function, and keep in its process what it likes; items and results travel. With one worker, or
+    where processes cannot be copied, this process does it.
+
+    Raises:
+        LaconicError: a worker died.
+    """
+    if workers <= 1 or "fork" not in multiprocessing.get_all_start_methods():
+        yield from map(work, items)
+        return
+    pool = Processes(workers, option=option, inherit=work)
+    try:
+        yield from in_order(pool, inherited, items)
+    finally:
+        pool.close()
+
+
+def batches(items: Iterable[T], size: int) -> Iterator[list[T]]:
+    """Lists of ``size`` items, the last perhaps shorter."""
+    incoming = iter(items)
+    while batch := list(islice(incoming, size)):
+        yield batch
+
+
+_work: Callable[[Any], Any] | None = None
+
+
+def inherited(item: Any) -> Any:
+    """In a process of `Processes` with ``inherit``: that function of ``item``."""
+    assert _work is not None
+    return _work(item)
+
+
+def unasked_workers() -> int:
+    """Processes to take where nobody said how many: one a thread; only this one where copying a process that has
+    threads is not safe (all but Linux)."""
+    return threads_each(1) if sys.platform == "linux" else 1
+
+
 def threads_each(workers: int) -> int:
     """The threads of this process, divided."""
     given = os.environ.get("OMP_NUM_THREADS", "")
@@ -103,9 +147,12 @@ def limit_threads(threads: int) -> None:
 
 class Processes:
     """``workers`` processes of this machine, each with ``threads`` (its share if not given); they start when there is
-    something to do. ``option`` is what the user gave the number with."""
+    something to do. ``option`` is what the user gave the number with. With ``inherit`` they are forked and have that
+    function from the start (`inherited` calls it), so that neither it nor what it holds need travel."""
 
-    def __init__(self, workers: int, *, option: str, threads: int | None = None) -> None:
+    def __init__(
+        self, workers: int, *, option: str, threads: int | None = None, inherit: Callable[[Any], Any] | None = None
+    ) -> None:
         self.size = workers
         self._died = (
             "A worker process died (out of memory?). What was complete is kept; run the same command again, with fewer "
@@ -114,9 +161,9 @@ class Processes:
         self._others = set(multiprocessing.active_children())
         self._executor = ProcessPoolExecutor(
             workers,
-            mp_context=multiprocessing.get_context("spawn"),
+            mp_context=multiprocessing.get_context("fork" if inherit else "spawn"),
             initializer=_begin,
-            initargs=(threads or threads_each(workers),),
+            initargs=(threads or threads_each(workers), inherit),
         )
 
     def submit(self, work: Callable[[T], R], item: T) -> Future[R]:
@@ -145,8 +192,11 @@ class Processes:
             process.join(10)
 
 
-def _begin(threads: int) -> None:
+def _begin(threads: int, inherit: Callable[[Any], Any] | None = None) -> None:
+    global _work
+    _work = inherit
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent says what an interruption means
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     limit_threads(threads)
     parent = multiprocessing.parent_process()
     if parent is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -91,6 +92,9 @@ def command(
     reading: ReadingOptions,
     min_human_score: MinHumanScore = None,
     device: Device = "cpu",
+    processes: Annotated[
+        int, typer.Option(min=1, max=256, help="Processes that score, and that apply extractive methods.")
+    ] = 1,
     trust_code: TrustCode = False,
     as_json: AsJson = False,
 ) -> None:
@@ -113,7 +117,7 @@ def command(
         rouge={} if stem is None else {"stem": stem},
         restore_numbers=restore_numbers,
     )
-    options = options_of(scoring)
+    options = replace(options_of(scoring), processes=processes)
     path = split_of(data, split)
     records = records_of(path, reading.options(min_human_score=min_human_score), max_records, some=True)
     report = ScoreReport(path, records, options, sweeps, lengths, copying)
@@ -155,7 +159,7 @@ class ScoreReport:
         records, options = self.records, self.options
         out = output / f"{_file_name(name)}.predictions.jsonl" if output else None
         with progress(f"Evaluating {name}", total=len(records)) as bar:
-            lines, seconds = predict(system, records, batch_size=options.batch_size, out=out, progress=bar.advance)
+            lines, seconds = predict(system, records, options=options, out=out, progress=bar.advance)
         unk = system.unk_text
         self.results[name] = score(system.name, records, lines, options=options, unk_text=unk, seconds=seconds)
         if self.buckets:

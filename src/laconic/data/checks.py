@@ -5,8 +5,10 @@ Everything is read once, as a stream; only numbers and sketches of the texts are
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import zlib
+from array import array
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -18,9 +20,11 @@ import numpy as np
 from laconic.data.readers import ReadOptions, SkipCounter, read_with
 from laconic.data.subset import WORD, supported_share
 from laconic.errors import DataError
+from laconic.jobs import THREADS, batches, forked, unasked_workers
 from laconic.types import Record
 
 _EXAMPLES = 3
+_RECORDS = 1000  # a piece of work of a process
 _BAR = 40
 
 
@@ -54,6 +58,10 @@ class Findings:
             self.examples.append(example)
 
 
+def _integers() -> array[int]:
+    return array("i")
+
+
 @dataclass(slots=True)
 class SplitReport:
     """One file. Lengths are in words and punctuation marks, Han characters one each."""
@@ -63,10 +71,10 @@ class SplitReport:
     choice: str = ""
     records: int = 0
     skipped: SkipCounter = field(default_factory=SkipCounter)
-    document_lengths: list[int] = field(default_factory=list)
-    summary_lengths: list[int] = field(default_factory=list)
-    document_tokens: list[int] = field(default_factory=list)  # in the tokens asked for, if any were
-    summary_tokens: list[int] = field(default_factory=list)
+    document_lengths: array[int] = field(default_factory=_integers)
+    summary_lengths: array[int] = field(default_factory=_integers)
+    document_tokens: array[int] = field(default_factory=_integers)  # in the tokens asked for, if any were
+    summary_tokens: array[int] = field(default_factory=_integers)
     hardly_supported: int = 0
     coverage_sum: float = 0.0
     reappearing_sum: float = 0.0
@@ -79,6 +87,21 @@ class SplitReport:
 
     def suspect(self, reason: str, example: str) -> None:
         self.suspicious.setdefault(reason, Findings()).add(example)
+
+    def extend(self, other: SplitReport) -> None:
+        """Add what was measured of the records that come next."""
+        for name in ("records", "hardly_supported", "coverage_sum", "reappearing_sum"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        for name in ("document_lengths", "summary_lengths", "document_tokens", "summary_tokens"):
+            getattr(self, name).extend(getattr(other, name))
+        for n in self.novel_sums:
+            self.novel_sums[n] += other.novel_sums[n]
+            self.novel_counts[n] += other.novel_counts[n]
+        self.references.update(other.references)
+        for reason, found in other.suspicious.items():
+            mine = self.suspicious.setdefault(reason, Findings())
+            mine.count += found.count
+            mine.examples += found.examples[: _EXAMPLES - len(mine.examples)]
 
     def as_dict(self, options: CheckOptions) -> dict[str, Any]:
         """For JSON and for the terminal view."""
@@ -161,24 +184,33 @@ def check(
     settings = replace(base, skip_bad=True)
     report = DataReport(options)
     finder = DuplicateFinder()
-    homes: list[str] = []
+    homes: list[SplitReport] = []
+
+    def measured(records: list[Record]) -> tuple[SplitReport, Sketches | None]:
+        part = SplitReport("", "")
+        words = [_words(record.document) for record in records]
+        for record, document in zip(records, words, strict=True):
+            _measure(part, record, document, options)
+        return part, sketches_of(words, [record.origin for record in records]) if options.duplicates else None
+
     for name, path in files.items():
         split = SplitReport(name, str(path))
         report.splits.append(split)
-        for record in _records(path, settings, split, options.max_records):
-            words = _words(record.document)
-            _measure(split, record, words)
-            if options.min_supported:
-                split.hardly_supported += supported_share(record, options.max_source) < options.min_supported
-            if options.count is not None:
-                document, summary = options.count(record)
-                split.document_tokens.append(document)
-                if record.summary:
-                    split.summary_tokens.append(summary)
-            if options.duplicates:
-                _compare(report, split, finder, homes, record, words)
+        pieces = batches(_records(path, settings, split, options.max_records), _RECORDS)
+        for part, sketches in forked(measured, pieces, unasked_workers(), option=THREADS):
+            split.extend(part)
+            if sketches is not None:
+                finder.add(sketches)
             if progress:
-                progress(1)
+                progress(part.records)
+        homes += [split] * (len(finder) - len(homes))
+    for later, earlier, kind in finder.find():
+        example = f"{finder.names[later]} and {finder.names[earlier]}"
+        here, there = homes[later], homes[earlier]
+        if here is there:
+            (here.exact_duplicates if kind == "exact" else here.near_duplicates).add(example)
+        else:
+            report.leakage.setdefault(f"{there.name} -> {here.name}", {}).setdefault(kind, Findings()).add(example)
     return report
 
 
@@ -187,10 +219,13 @@ def _records(path: Path | str, settings: ReadOptions, split: SplitReport, most: 
         split.choice = message
 
     records = read_with(path, settings, on_skip=split.skipped, on_choice=choose)
+    read = 0
     try:
-        yield from itertools.islice(records, most)
+        for record in itertools.islice(records, most):
+            read += 1
+            yield record
     except DataError:
-        if split.records or not split.skipped.total:
+        if read or not split.skipped.total:
             raise  # otherwise "no usable record" is a finding, with its reasons, not the end of the check
 
 
@@ -198,24 +233,33 @@ def _words(text: str) -> list[str]:
     return WORD.findall(text.lower())
 
 
-def _measure(split: SplitReport, record: Record, words: list[str]) -> None:
+def _measure(split: SplitReport, record: Record, words: list[str], options: CheckOptions) -> None:
     split.records += 1
     split.document_lengths.append(len(words))
+    if options.min_supported:
+        split.hardly_supported += supported_share(record, options.max_source) < options.min_supported
+    if options.count is not None:
+        document, summary = options.count(record)
+        split.document_tokens.append(document)
+        if record.summary:
+            split.summary_tokens.append(summary)
     if not record.summary:
         return
     target = _words(record.summary)
     split.summary_lengths.append(len(target))
     split.references[max(1, len(record.references))] += 1
-    known = set(words)
-    covered = sum(word in known for word in target) / max(1, len(target))
+    known, wanted = set(words), set(target)
+    shared = known & wanted
+    covered = sum([word in shared for word in target]) / max(1, len(target))
     split.coverage_sum += covered
-    split.reappearing_sum += reappearing_share(known, set(target))
+    split.reappearing_sum += reappearing_share(known, wanted)
+    places = [place for place, word in enumerate(words) if word in shared] if len(target) > 1 else []
     for n in split.novel_sums:
         grams = list(zip(*(target[start:] for start in range(n)), strict=False))
         if grams:
-            source = known if n == 1 else set(zip(*(words[start:] for start in range(n)), strict=False))
-            novel = sum((gram[0] if n == 1 else gram) not in source for gram in grams)
-            split.novel_sums[n] += novel / len(grams)
+            # of the document's n-grams only those that begin with a word of the summary can stand in it
+            source = {tuple(words[place : place + n]) for place in places} if n > 1 else {(word,) for word in shared}
+            split.novel_sums[n] += sum([gram not in source for gram in grams]) / len(grams)
             split.novel_counts[n] += 1
     if len(target) >= len(words):
         split.suspect(
@@ -231,23 +275,10 @@ def _measure(split: SplitReport, record: Record, words: list[str]) -> None:
 
 def reappearing_share(document: set[str], summary: set[str]) -> float:
     """The share of the document's distinct words that the summary has too; punctuation marks are no words."""
-    words = {word for word in document if word[0].isalnum() or word[0] == "_"}
-    return len(words & summary) / len(words) if words else 0.0
-
-
-def _compare(
-    report: DataReport, split: SplitReport, finder: DuplicateFinder, homes: list[str], record: Record, words: list[str]
-) -> None:
-    kind, earlier = finder.add(words, record.origin)
-    homes.append(split.name)
-    if not kind:
-        return
-    example = f"{record.origin} and {finder.names[earlier]}"
-    if homes[earlier] == split.name:
-        (split.exact_duplicates if kind == "exact" else split.near_duplicates).add(example)
-    else:
-        kinds = report.leakage.setdefault(f"{homes[earlier]} -> {split.name}", {})
-        kinds.setdefault(kind, Findings()).add(example)
+    # whatever has more than one letter is a word, by the pattern that found it
+    signs = {word for word in document if len(word) == 1 and not (word.isalnum() or word == "_")}
+    words = len(document) - len(signs)
+    return len((document & summary) - signs) / words if words else 0.0
 
 
 # ----------------------------------------------------------------------------------------- figures
@@ -311,76 +342,99 @@ THRESHOLD = 0.7  # estimated Jaccard similarity of the 5-grams
 MAX_WORDS = 2000  # only so many words of a text are looked at for near duplicates
 
 _PRIME = 0x9E3779B97F4A7C15
+_MOST_CODES = 1_000_000  # words whose codes are remembered
 _EMPTY = np.uint64(0xFFFFFFFFFFFFFFFF)
 
 
-@dataclass(slots=True)
-class DuplicateFinder:
-    """Exact and near duplicates among many texts, in one pass and a few hundred bytes a text.
+@dataclass(frozen=True, slots=True)
+class Sketches:
+    """Of N texts: ``names``; ``keys`` (N,), equal for equal texts; ``bins`` (N, `BINS`), both uint64. A text too short
+    to be more than equal or not has `_EMPTY` in all its bins."""
 
-    `add` texts one by one; each call tells which earlier text is the same or nearly the same.
+    names: list[str]
+    keys: np.ndarray
+    bins: np.ndarray
+
+
+class DuplicateFinder:
+    """Exact and near duplicates among many texts, in one pass and about four hundred bytes a text.
 
     Near duplicates are found by one-permutation MinHash over word 5-grams: the hashes are spread over `BINS` bins,
     the least of each bin is kept, texts that agree in a band of `BAND` bins are compared, and the share of
     agreeing bins estimates the Jaccard similarity. Results do not change from run to run.
     """
 
-    names: list[str] = field(default_factory=list)
-    _exact: dict[int, int] = field(default_factory=dict)
-    _bands: dict[tuple[int, bytes], int] = field(default_factory=dict)
-    _sketches: list[np.ndarray | None] = field(default_factory=list)
-    _words: dict[str, int] = field(default_factory=dict)
+    def __init__(self) -> None:
+        self.names: list[str] = []
+        self._keys: list[np.ndarray] = []
+        self._bins: list[np.ndarray] = []
 
-    def add(self, words: Sequence[str], name: str) -> tuple[str, int]:
-        """Return ``("exact" or "near", number of the earlier text)``, or ``("", -1)`` for a new one."""
-        number = len(self.names)
-        self.names.append(name)
-        codes = self._codes(words)
-        key = hash(codes.tobytes())
-        if key in self._exact:
-            self._sketches.append(None)
-            return "exact", self._exact[key]
-        self._exact[key] = number
-        sketch = _sketch(codes[:MAX_WORDS])
-        self._sketches.append(sketch)
-        if sketch is None:
-            return "", -1
-        bands = [(start, sketch[start : start + BAND].tobytes()) for start in range(0, BINS, BAND)]
-        candidates = sorted({self._bands[band] for band in bands if band in self._bands})
-        for band in bands:
-            self._bands.setdefault(band, number)
-        for candidate in candidates:
-            other = self._sketches[candidate]
-            if other is not None and _similarity(sketch, other) >= THRESHOLD:
-                return "near", candidate
-        return "", -1
+    def __len__(self) -> int:
+        return len(self.names)
 
-    def _codes(self, words: Sequence[str]) -> np.ndarray:
-        known = self._words
-        codes = np.empty(len(words), dtype=np.uint64)
-        for index, word in enumerate(words):
-            code = known.get(word)
-            if code is None:
-                code = known[word] = zlib.crc32(word.encode("utf-8", "surrogatepass"))
-            codes[index] = code
-        return codes
+    def add(self, texts: Sketches) -> None:
+        """The texts that come next."""
+        self.names += texts.names
+        self._keys.append(texts.keys)
+        self._bins.append(texts.bins)
+
+    def find(self) -> Iterator[tuple[int, int, str]]:
+        """The texts that are ``exact``ly or ``near``ly the same as an earlier one, in order, with the first such."""
+        if not self.names:
+            return
+        keys, bins = np.concatenate(self._keys), np.concatenate(self._bins)
+        same = _first_equal(keys)
+        alone = np.flatnonzero((same == np.arange(len(keys))) & (bins != _EMPTY).any(axis=1))
+        near = np.full(len(keys), len(keys))
+        for start in range(0, BINS, BAND):
+            code = np.zeros(len(alone), dtype=np.uint64)
+            for column in range(start, start + BAND):
+                code = (code ^ bins[alone, column]) * np.uint64(_PRIME)
+                code ^= code >> np.uint64(32)
+            first = alone[_first_equal(code)]
+            later = np.flatnonzero((first < alone) & (first < near[alone]))
+            one, other = bins[alone[later]], bins[first[later]]
+            used = (one != _EMPTY) | (other != _EMPTY)
+            alike = ((one == other) & used).sum(axis=1) / used.sum(axis=1) >= THRESHOLD
+            near[alone[later[alike]]] = first[later[alike]]
+        for number in np.flatnonzero((same < np.arange(len(keys))) | (near < len(keys))).tolist():
+            exact = same[number] < number
+            yield number, int(same[number] if exact else near[number]), "exact" if exact else "near"
 
 
-def _sketch(codes: np.ndarray) -> np.ndarray | None:
-    if len(codes) < SHINGLE:
-        return None  # too short to be more than equal or not
-    hashes = np.zeros(len(codes) - SHINGLE + 1, dtype=np.uint64)
-    with np.errstate(over="ignore"):
-        for place in range(SHINGLE):
-            hashes = hashes * np.uint64(1_000_003) + codes[place : place + len(hashes)]
-        hashes ^= hashes >> np.uint64(29)
-        hashes *= np.uint64(_PRIME)
-        hashes ^= hashes >> np.uint64(32)
-    sketch = np.full(BINS, _EMPTY, dtype=np.uint64)
-    np.minimum.at(sketch, (hashes % np.uint64(BINS)).astype(np.int64), hashes)
-    return sketch
+def _first_equal(values: np.ndarray) -> np.ndarray:
+    """Of each value the place of the first that is equal to it."""
+    _, first, group = np.unique(values, return_index=True, return_inverse=True)
+    return first[group]
 
 
-def _similarity(one: np.ndarray, other: np.ndarray) -> float:
-    used = (one != _EMPTY) | (other != _EMPTY)
-    return float(((one == other) & used).sum() / used.sum())
+class _Codes(dict[str, int]):
+    def __missing__(self, word: str) -> int:
+        self[word] = code = zlib.crc32(word.encode("utf-8", "surrogatepass"))
+        return code
+
+
+_codes = _Codes()
+
+
+def sketches_of(texts: Sequence[Sequence[str]], names: Sequence[str]) -> Sketches:
+    """What `DuplicateFinder` keeps of texts, given as words."""
+    if len(_codes) > _MOST_CODES:
+        _codes.clear()
+    coded = [np.fromiter(map(_codes.__getitem__, words), np.uint64, len(words)) for words in texts]
+    digests = b"".join([hashlib.blake2b(codes.tobytes(), digest_size=8).digest() for codes in coded])
+    flat = np.concatenate([codes[:MAX_WORDS] for codes in coded])
+    lengths = np.array([min(len(codes), MAX_WORDS) for codes in coded])
+    counts = np.maximum(lengths - SHINGLE + 1, 0)
+    rows = np.repeat(np.arange(len(coded)), counts)
+    # the places where a 5-gram begins that ends in the same text
+    places = np.arange(len(rows)) + np.repeat(np.cumsum(lengths) - lengths - (np.cumsum(counts) - counts), counts)
+    hashes = np.zeros(len(rows), dtype=np.uint64)
+    for place in range(SHINGLE):
+        hashes = hashes * np.uint64(1_000_003) + flat[places + place]
+    hashes ^= hashes >> np.uint64(29)
+    hashes *= np.uint64(_PRIME)
+    hashes ^= hashes >> np.uint64(32)
+    bins = np.full(len(coded) * BINS, _EMPTY, dtype=np.uint64)
+    np.minimum.at(bins, rows * BINS + (hashes % np.uint64(BINS)).astype(np.int64), hashes)
+    return Sketches(list(names), np.frombuffer(digests, np.uint64), bins.reshape(-1, BINS))

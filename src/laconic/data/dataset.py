@@ -7,17 +7,33 @@ one: `EncodedDataset.limits` narrows the truncation without tokenizing again.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from itertools import count
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from laconic.config.schema import TextConfig
 from laconic.errors import ConfigError, DataError
-from laconic.text.base import Tokenizer
+from laconic.files import write_json
+from laconic.jobs import THREADS, batches, forked
+from laconic.text.base import EncodedIds, Tokenizer
 from laconic.text.sentences import sentence_gaps
 from laconic.text.unknown import extend_source, extend_target
-from laconic.types import Record, TokenizedText
+from laconic.types import Record, TokenizedText, references_of
+
+RAGGED = ("source", "target", "words", "ids", "references")
+COLUMNS = {
+    **dict.fromkeys(("source", "target", "source.total", "target.total"), "<i4"),
+    **dict.fromkeys((f"{name}.lengths" for name in RAGGED), "<i4"),
+    **dict.fromkeys(("words", "ids", "references"), "u1"),
+}
+FACTS = "facts.json"
+RECORDS = 1000  # a piece of work of a process
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,28 +54,51 @@ class Example:
     target_truncated: bool = False
 
 
+@dataclass(slots=True)
+class Part:
+    """Some records encoded: the columns of an `EncodedDataset`, rows one behind the other, and what was counted.
+
+    ``source`` and ``target`` are int32 ids, ``words`` (those outside the vocabulary), ``ids`` and ``references`` UTF-8
+    with a NUL between strings; under ``NAME.lengths`` the int32 lengths of a column's rows, under ``source.total`` and
+    ``target.total`` the int32 numbers of tokens before the cut. ``too_long`` counts documents that were left out,
+    ``unknown`` the documents' tokens that the vocabulary lacks.
+    """
+
+    columns: dict[str, np.ndarray]
+    records: int
+    too_long: int
+    unknown: int
+
+
 class EncodedDataset:
-    """A data set in memory: flat int32 arrays with one offset a record. Build it with `build`.
+    """Encoded records as columns (`Part`), in memory (`build`) or mapped from the files of a folder (`open`).
 
     ``separator_id`` is the id of the word between sentences, none where there is no such word. ``num_too_long`` counts
     the documents that were left out for their length.
     """
 
-    records: list[Record]
     max_source_tokens: int
     max_target_tokens: int
-    num_too_long: int = 0
 
-    def __init__(self, records: list[Record], tokenizer: Tokenizer, config: TextConfig) -> None:
-        self.records = records
+    def __init__(
+        self,
+        columns: dict[str, np.ndarray],
+        tokenizer: Tokenizer,
+        config: TextConfig,
+        *,
+        num_too_long: int = 0,
+        num_unknown: int = 0,
+    ) -> None:
         self.max_source_tokens = self._built_source = config.max_source_tokens
         self.max_target_tokens = self._built_target = config.max_target_tokens
         self._frame = _Frame(tokenizer, config)
         self._frame.check(self.max_source_tokens, self.max_target_tokens)
         self.separator_id = tokenizer.separator_id
-        self._sources = _Ragged()
-        self._targets = _Ragged()
-        self._oov_words: list[tuple[str, ...]] = []
+        self.num_too_long, self._num_unknown = num_too_long, num_unknown
+        self._sources, self._targets, self._words, self._ids, self._references = (
+            _Ragged(columns[name], columns[f"{name}.lengths"]) for name in RAGGED
+        )
+        self._source_totals, self._target_totals = columns["source.total"], columns["target.total"]
 
     @classmethod
     def build(
@@ -78,48 +117,38 @@ class EncodedDataset:
         Raises:
             DataError: a document or summary holds no token (names the record's origin), or there is no record.
         """
-        given = list(records)
-        data = cls([], tokenizer, text_config)
-        if not given:
-            raise DataError("There are no records to encode; the data file is empty or every record was skipped.")
-        separator = tokenizer.separator
-        sources = tokenizer.encode_stream(
-            (record.document for record in given),
-            max_tokens=data._frame.source_room(data.max_source_tokens),
-            gaps=None if separator is None else (document_gaps(record, separator) for record in given),
-        )
-        targets = tokenizer.encode_stream(
-            (record.summary for record in given),
-            max_tokens=data.max_target_tokens,
-            gaps=None if separator is None else (sentence_gaps(r.summary, separator, by_line=True) for r in given),
-        )
-        interned: dict[str, str] = {}
-        for count, (record, source, target) in enumerate(zip(given, sources, targets, strict=True), start=1):
-            if max_document_tokens is None or source.total <= max_document_tokens:
-                data._add(record, source, target, interned)
-            if progress and count % 256 == 0:
-                progress(256)
-        if progress:
-            progress(len(given) % 256)
-        data.num_too_long = len(given) - len(data.records)
-        if not data.records:
-            raise DataError(
-                f"All {len(given):,} documents have more than {max_document_tokens} tokens (data.max_document_tokens)."
-            )
-        data._sources.freeze()
-        data._targets.freeze()
-        return data
+        encoder = Encoder(tokenizer, text_config, max_document_tokens)
+        return cls.of(encoder, encoder.parts(records, progress=progress))
 
-    def _add(self, record: Record, source: TokenizedText, target: TokenizedText, interned: dict[str, str]) -> None:
-        self.records.append(record)
-        if not source.ids:
-            raise DataError(f"{_origin(record, len(self._sources))}: the document holds no token after tokenization.")
-        if record.summary and not target.ids:
-            raise DataError(f"{_origin(record, len(self._sources))}: the summary holds no token after tokenization.")
-        extended, words = self._frame.extend(source)
-        self._sources.append(extended, source.total)
-        self._targets.append(self._frame.extend_target(target, words), target.total)
-        self._oov_words.append(tuple(interned.setdefault(word, word) for word in words))
+    @classmethod
+    def of(cls, encoder: Encoder, found: Iterable[Part]) -> EncodedDataset:
+        """The parts that ``encoder`` made, in memory.
+
+        Raises:
+            DataError: there is no record in them.
+        """
+        parts = list(found)
+        encoder.refuse_empty(parts)
+        columns = {name: np.concatenate([part.columns[name] for part in parts]) for name in COLUMNS}
+        too_long, unknown = (sum(getattr(part, name) for part in parts) for name in ("too_long", "unknown"))
+        return cls(columns, encoder.tokenizer, encoder.config, num_too_long=too_long, num_unknown=unknown)
+
+    @classmethod
+    def open(cls, folder: Path, tokenizer: Tokenizer, text_config: TextConfig) -> EncodedDataset:
+        """Map what `Encoder.store` wrote; nothing is read until it is used.
+
+        Raises:
+            OSError, ValueError: the folder is not there, or not whole.
+        """
+        facts = json.loads((folder / FACTS).read_text(encoding="utf-8"))
+        columns = {}
+        for name, kind in COLUMNS.items():
+            path, size = folder / name, int(facts["sizes"][name])
+            if path.stat().st_size != size * np.dtype(kind).itemsize:
+                raise ValueError(f"{path} is not whole")
+            columns[name] = np.asarray(np.memmap(path, kind, mode="r")) if size else np.zeros(0, kind)
+        counts = {"num_too_long": int(facts["too_long"]), "num_unknown": int(facts["unknown"])}
+        return cls(columns, tokenizer, text_config, **counts)
 
     def limits(self, max_source_tokens: int | None = None, max_target_tokens: int | None = None) -> EncodedDataset:
         """Return a view of the same arrays with a narrower truncation (``None`` keeps the present one).
@@ -140,53 +169,146 @@ class EncodedDataset:
         return view
 
     def __len__(self) -> int:
-        return len(self.records)
+        return len(self._sources)
 
     def __getitem__(self, index: int) -> Example:
-        source, source_total = self._sources[index]
         room = self._frame.source_room(self.max_source_tokens)
-        target, target_total = self._targets[index]
-        record = self.records[index]
+        total = int(self._target_totals[index])
         return self._frame.example(
-            source[:room],
-            self._oov_words[index],
-            (target, target_total, self.max_target_tokens) if record.summary else None,
-            record_id=record.id,
+            self._sources[index][:room],
+            self._words.strings(index),
+            (self._targets[index], total, self.max_target_tokens) if total else None,
+            record_id="".join(self._ids.strings(index)),
             index=index,
-            source_truncated=source_total > room,
+            source_truncated=int(self._source_totals[index]) > room,
         )
 
-    @property
-    def source_lengths(self) -> list[int]:
-        """The number of source ids of every example under the present truncation, special tokens included."""
-        room = self._frame.source_room(self.max_source_tokens)
-        lengths = np.minimum(self._sources.lengths, room) + len(self._frame.prefix) + len(self._frame.suffix)
-        return lengths.tolist()
+    def references(self, index: int) -> list[str]:
+        """What the record's summary is compared with, where `Encoder` was to keep it."""
+        return self._references.strings(index)
 
     @property
-    def target_lengths(self) -> list[int]:
-        """The number of target ids of every example under the present truncation, EOS included."""
+    def source_lengths(self) -> np.ndarray:
+        """The number of source ids of every example under the present truncation, special tokens included: int64."""
+        room = self._frame.source_room(self.max_source_tokens)
+        return np.minimum(self._sources.lengths, room) + len(self._frame.prefix) + len(self._frame.suffix)
+
+    @property
+    def target_lengths(self) -> np.ndarray:
+        """The number of target ids of every example under the present truncation, EOS included: int64."""
         extra = len(self._frame.target_prefix) + 1
-        return np.minimum(self._targets.totals + extra, self.max_target_tokens).tolist()
+        return np.minimum(self._target_totals.astype(np.int64) + extra, self.max_target_tokens)
 
     def cut_shares(self) -> tuple[float, float]:
         """The shares of the documents and of the summaries that are longer than the present truncation."""
-        sources = self._sources.totals > self._frame.source_room(self.max_source_tokens)
-        targets = self._targets.totals + len(self._frame.target_prefix) + 1 > self.max_target_tokens
+        sources = self._source_totals > self._frame.source_room(self.max_source_tokens)
+        targets = self._target_totals + len(self._frame.target_prefix) + 1 > self.max_target_tokens
         return float(sources.mean()), float(targets.mean())
 
     def percentile(self, side: str, percent: float) -> int:
         """The limit in tokens (``source`` or ``target``) within which so many of the texts are whole."""
         frame = self._frame
         around = len(frame.target_prefix) + 1 if side == "target" else len(frame.prefix) + len(frame.suffix)
-        totals = self._targets.totals if side == "target" else self._sources.totals
+        totals = self._target_totals if side == "target" else self._source_totals
         return int(np.ceil(np.percentile(totals, percent))) + around
 
     @property
     def unknown_share(self) -> float:
         """The share of the documents' tokens that the vocabulary lacks."""
-        ids = self._sources.flat
-        return float(((ids >= self._frame.vocab_size) | (ids == self._frame.unk_id)).mean())
+        return self._num_unknown / len(self._sources.flat)
+
+
+class Encoder:
+    """Makes the columns of an `EncodedDataset`, by several processes if there are any.
+
+    Records whose document has more than ``max_document_tokens`` tokens are left out. ``references``: keep what
+    summaries are compared with.
+    """
+
+    def __init__(
+        self, tokenizer: Tokenizer, config: TextConfig, max_document_tokens: int | None = None, references: bool = False
+    ) -> None:
+        self.tokenizer, self.config = tokenizer, config
+        self._most, self._references = max_document_tokens, references
+        self._frame = _Frame(tokenizer, config)
+        self._frame.check(config.max_source_tokens, config.max_target_tokens)
+
+    def parts(
+        self, records: Iterable[Record], workers: int = 1, progress: Callable[[int], object] | None = None
+    ) -> Iterator[Part]:
+        """The parts in the order of the records; only some of them are in memory at a time.
+
+        Raises:
+            DataError: a document or summary holds no token (names the record's origin).
+        """
+        starts = count(step=RECORDS)
+        for part in forked(self._part, zip(starts, batches(records, RECORDS), strict=False), workers, option=THREADS):
+            if progress:
+                progress(part.records)
+            yield part
+
+    def store(self, folder: Path, parts: Iterable[Part], facts: Callable[[], dict[str, Any]]) -> None:
+        """Write the parts to the files of ``folder``, and in the end beside them ``facts()`` for whoever opens it."""
+        counted = []
+        sizes = dict.fromkeys(COLUMNS, 0)
+        with ExitStack() as opened:
+            files = {name: opened.enter_context((folder / name).open("wb")) for name in COLUMNS}
+            for part in parts:
+                for name, values in part.columns.items():
+                    files[name].write(values.tobytes())
+                    sizes[name] += len(values)
+                counted.append(replace(part, columns={}))
+        self.refuse_empty(counted)
+        sums = {name: sum(getattr(part, name) for part in counted) for name in ("records", "too_long", "unknown")}
+        write_json(folder / FACTS, {**facts(), **sums, "sizes": sizes})
+
+    def refuse_empty(self, parts: Sequence[Part]) -> None:
+        """Nothing is left of the records.
+
+        Raises:
+            DataError: there was none, or all documents were too long.
+        """
+        given = sum(part.records for part in parts)
+        if not given:
+            raise DataError("There are no records to encode; the data file is empty or every record was skipped.")
+        if given == sum(part.too_long for part in parts):
+            raise DataError(f"All {given:,} documents have more than {self._most} tokens (data.max_document_tokens).")
+
+    def _part(self, item: tuple[int, list[Record]]) -> Part:
+        first, given = item
+        frame, tokenizer, separator = self._frame, self.tokenizer, self.tokenizer.separator
+        gaps: list[Any] = [None, None]
+        if separator is not None:
+            gaps[0] = [document_gaps(record, separator) for record in given]
+            gaps[1] = [sentence_gaps(record.summary, separator, by_line=True) for record in given]
+        room = frame.source_room(self.config.max_source_tokens)
+        sources = tokenizer.encode_ids((record.document for record in given), room, gaps[0])
+        targets = tokenizer.encode_ids((record.summary for record in given), self.config.max_target_tokens, gaps[1])
+        rows: dict[str, list[Any]] = {name: [] for name in (*RAGGED, "source.total", "target.total")}
+        too_long = 0
+        for number, (record, source, target) in enumerate(zip(given, sources, targets, strict=True), start=first):
+            if self._most is not None and source[2] > self._most:
+                too_long += 1
+                continue
+            for name, text, total in (("document", record.document, source[2]), ("summary", record.summary, target[2])):
+                if text and not total:
+                    raise DataError(f"{_origin(record, number)}: the {name} holds no token after tokenization.")
+            words = frame.extend(source)
+            extend_target(*target[:2], words, frame.vocab_size, frame.unk_id)
+            rows["source"].append(source[0])
+            rows["target"].append(target[0])
+            rows["source.total"].append(source[2])
+            rows["target.total"].append(target[2])
+            rows["words"].append(_joined(words))
+            rows["ids"].append(_joined([record.id]))
+            rows["references"].append(_joined(references_of(record)) if self._references else b"")
+        ids = np.concatenate(rows["source"]) if rows["source"] else np.zeros(0, np.int32)
+        unknown = int(((ids >= frame.vocab_size) | (ids == frame.unk_id)).sum())
+        columns = {f"{name}.lengths": np.fromiter(map(len, rows[name]), np.int32) for name in RAGGED}
+        columns |= {name: np.array(rows[name], np.int32) for name in ("source.total", "target.total")}
+        columns |= {"source": ids, "target": np.concatenate(rows["target"]) if rows["target"] else ids}
+        columns |= {name: np.frombuffer(b"".join(rows[name]), np.uint8) for name in ("words", "ids", "references")}
+        return Part(columns, len(given), too_long, unknown)
 
 
 def document_gaps(record: Record, separator: str) -> list[tuple[int, int]]:
@@ -221,10 +343,11 @@ def encode_documents(
         if not text.total:
             name = f" '{ids[index]}'" if ids and ids[index] else f" {index + 1}"
             raise DataError(f"Document{name} is empty; there is nothing to summarize.")
-        extended, words = frame.extend(text)
+        encoded = tokenizer.ids_of(text)
+        words = frame.extend(encoded)
         examples.append(
             Example(
-                np.array(extended, dtype=np.int32),
+                encoded[0],
                 words,
                 record_id=ids[index] if ids else "",
                 index=index,
@@ -260,13 +383,9 @@ class _Frame:
     def source_room(self, max_source_tokens: int) -> int:
         return max_source_tokens - len(self.prefix) - len(self.suffix)
 
-    def extend(self, source: TokenizedText) -> tuple[list[int], list[str]]:
-        if not self.extends:
-            return list(source.ids), []
-        return extend_source(source, self.vocab_size, self.unk_id)
-
-    def extend_target(self, target: TokenizedText, words: Sequence[str]) -> list[int]:
-        return extend_target(target, words, self.vocab_size, self.unk_id)
+    def extend(self, source: EncodedIds) -> list[str]:
+        """`extend_source`, where words outside the vocabulary have ids."""
+        return extend_source(*source[:2], self.vocab_size, self.unk_id) if self.extends else []
 
     def example(
         self,
@@ -304,35 +423,27 @@ class _Frame:
 
 
 class _Ragged:
-    """Rows of different length in one int32 array."""
+    """Rows of different length in one array."""
 
-    def __init__(self) -> None:
-        self._pending: list[np.ndarray] = []
-        self._totals: list[int] = []
-        self.flat = np.zeros(0, dtype=np.int32)
-        self.starts = np.zeros(1, dtype=np.int64)
-        self.totals = np.zeros(0, dtype=np.int64)
-
-    def append(self, row: Sequence[int], total: int) -> None:
-        self._pending.append(np.array(row, dtype=np.int32))
-        self._totals.append(total)
-
-    def freeze(self) -> None:
-        self.starts = np.cumsum([0, *map(len, self._pending)], dtype=np.int64)
-        self.flat = np.concatenate(self._pending)
-        self.totals = np.array(self._totals, dtype=np.int64)
-        self._pending = []
-        self._totals = []
-
-    @property
-    def lengths(self) -> np.ndarray:
-        return np.diff(self.starts)
+    def __init__(self, flat: np.ndarray, lengths: np.ndarray) -> None:
+        self.flat, self.lengths = flat, lengths
+        self._starts = np.zeros(len(lengths) + 1, dtype=np.int64)
+        np.cumsum(lengths, out=self._starts[1:])
 
     def __len__(self) -> int:
-        return len(self._pending) or len(self.starts) - 1
+        return len(self.lengths)
 
-    def __getitem__(self, index: int) -> tuple[np.ndarray, int]:
-        return self.flat[self.starts[index] : self.starts[index + 1]], int(self.totals[index])
+    def __getitem__(self, index: int) -> np.ndarray:
+        return self.flat[self._starts[index] : self._starts[index + 1]]
+
+    def strings(self, index: int) -> list[str]:
+        """The strings of a row of text."""
+        row = self[index]
+        return row.tobytes().decode("utf-8", "surrogatepass").split("\0")[:-1] if len(row) else []
+
+
+def _joined(strings: Iterable[str]) -> bytes:
+    return "".join([f"{string}\0" for string in strings]).encode("utf-8", "surrogatepass")
 
 
 def _origin(record: Record, index: int) -> str:

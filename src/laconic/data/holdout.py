@@ -7,8 +7,9 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from laconic.data.checks import DuplicateFinder
+from laconic.data.checks import DuplicateFinder, sketches_of
 from laconic.data.subset import WORD
+from laconic.jobs import batches
 from laconic.types import Record
 
 SHARE, MOST = 10, 1000  # a tenth of the pairs for each split, and never more than so many
@@ -30,10 +31,11 @@ def hold_out(records: Sequence[Record], seed: int = 1) -> HeldOut:
     Documents that are nearly the same (`laconic.data.checks`) are one group, and a group is in one split. Which groups
     are held out depends on the seed and their texts only, not on the order of the file.
     """
-    finder, groups = DuplicateFinder(), list[int]()
-    for number, record in enumerate(records):
-        kind, earlier = finder.add(WORD.findall(record.document.lower()), str(number))
-        groups.append(groups[earlier] if kind else number)
+    finder, groups = DuplicateFinder(), list(range(len(records)))
+    for some in batches(records, 1000):
+        finder.add(sketches_of([WORD.findall(record.document.lower()) for record in some], [""] * len(some)))
+    for number, earlier, _ in finder.find():
+        groups[number] = groups[earlier]
     members: dict[int, list[int]] = {}
     for number, group in enumerate(groups):
         members.setdefault(group, []).append(number)

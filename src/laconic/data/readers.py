@@ -41,6 +41,7 @@ __all__ = [
     "BadRecordError",
     "ReadOptions",
     "SkipCounter",
+    "files_of",
     "find_splits",
     "is_one_data_set",
     "read_configured",
@@ -300,6 +301,23 @@ def find_splits(folder: str | Path) -> dict[str, Path]:
 def is_one_data_set(folder: Path) -> bool:
     """Is the folder itself what is read (stories, an input with its references) rather than a place of splits?"""
     return next(folder.glob("*.story*"), None) is not None or formats.duc_files(folder) is not None
+
+
+def files_of(path: str | Path, format: str = "auto") -> list[Path]:
+    """The files that reading ``path`` opens, in order; none for a data set of the hub.
+
+    Raises:
+        DataError: there is no such place, or its format is not known.
+    """
+    kind, place = _locate(str(path), format)
+    if kind == "hub":
+        return []
+    if kind == "duc" and (found := formats.duc_files(place)):
+        return [found[0], *found[1]]
+    if place.is_dir():
+        return sorted(entry for entry in place.rglob("*") if entry.is_file())
+    partner = formats.pair_partner(place) if kind == "pair" else None
+    return [place, partner] if partner else [place]
 
 
 def _usable(path: Path) -> bool:

@@ -45,13 +45,16 @@ class Sampler:
     def __iter__(self) -> Iterator[list[int]]:
         """The batches from `seek`'s position to the end of the epoch; afterwards the position is 0 again."""
         start, self.position = self.position, 0
-        yield from self.batches(self.epoch)[start:]
+        yield from self._batches(self.epoch, start)
 
     def batches(self, epoch: int) -> list[list[int]]:
         """All batches of this rank in ``epoch``."""
+        return list(self._batches(epoch, 0))
+
+    def _batches(self, epoch: int, start: int) -> Iterator[list[int]]:
         every = self._every_batch(epoch)
         mine = range(self._rank, len(self) * self._world_size, self._world_size)
-        return [every[number % len(every)].tolist() for number in mine]
+        return (every[number % len(every)].tolist() for number in mine[start:])
 
     def _num_batches(self) -> int:
         raise NotImplementedError

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
+from laconic.jobs import forked
 from laconic.metrics.copying import (
     correct_ngram_counts,
     coverage_and_density,
@@ -27,6 +28,7 @@ CORRECT = {n: f"correct_{n}" for n in (1, 2, 3, 4)}  # micro averages; those of 
 OVER_COPIED, OVER_COPIED_CONTENT = "over_copied", "over_copied_content"
 UNSUPPORTED: dict[Kind, str] = {kind: f"unsupported_{kind}" for kind in CLAIMS}  # kind of claim -> name of the figure
 UNSUPPORTED_WORDS, UNFAITHFUL = "unsupported_word", "unfaithful"
+_TEXTS = 500  # a piece of work of a process
 _BETWEEN = "\n"  # between two references: no word, so no n-gram with it stands in a document
 
 
@@ -36,6 +38,7 @@ def measure(
     references: Sequence[Sequence[str]],
     *,
     unk_text: str | None = None,
+    processes: int = 1,
 ) -> dict[str, float]:
     """Means over documents; a document whose summary is too short for a figure does not count in it.
 
@@ -46,15 +49,44 @@ def measure(
     ``words``: its length; ``length_ratio``: its length over the references' mean length. ``empty``: share of summaries
     without any word. Then what is unsupported (`_Faithfulness`) and what is copied rightly (`_Copying`).
     """
-    rows: dict[str, list[float]] = {
-        name: []
-        for name in (
-            *("copy_rate", "density", "novel_2", *REPEATED.values(), REPEATING),
-            *("unk_rate", "words", "length_ratio", "empty"),
-        )
-    }
-    copying, faithfulness = _Copying(), _Faithfulness()
-    for document, summary, group in zip(documents, summaries, references, strict=True):
+    whole = _Figures()
+
+    def part(start: int) -> _Figures:
+        found = _Figures()
+        chosen = slice(start, start + _TEXTS)
+        for document, summary, group in zip(documents[chosen], summaries[chosen], references[chosen], strict=True):
+            found.add(document, summary, group, unk_text)
+        return found
+
+    for figures in forked(part, range(0, len(documents), _TEXTS), processes, option="--processes"):
+        whole.extend(figures)
+    rows = {name: _mean(values) for name, values in whole.rows.items()}
+    return rows | whole.faithfulness.figures() | whole.copying.figures()
+
+
+class _Figures:
+    """The figures of some summaries, in order: ``rows`` has those of single summaries."""
+
+    def __init__(self) -> None:
+        self.rows: dict[str, list[float]] = {
+            name: []
+            for name in (
+                *("copy_rate", "density", "novel_2", *REPEATED.values(), REPEATING),
+                *("unk_rate", "words", "length_ratio", "empty"),
+            )
+        }
+        self.copying, self.faithfulness = _Copying(), _Faithfulness()
+
+    def extend(self, other: _Figures) -> None:
+        """Append those of the summaries that come next."""
+        for name, values in other.rows.items():
+            self.rows[name] += values
+        self.copying.extend(other.copying)
+        self.faithfulness.extend(other.faithfulness)
+
+    def add(self, document: str, summary: str, group: Sequence[str], unk_text: str | None) -> None:
+        """Measure one summary."""
+        rows = self.rows
         marks = summary.split().count(unk_text) if unk_text else 0
         rows["unk_rate"].append(marks / max(1, len(summary.split())))
         plain = summary.replace(unk_text, " ") if unk_text else summary
@@ -72,9 +104,8 @@ def measure(
         for name, rate in rates.items():
             if rate is not None:
                 rows[name].append(rate)
-        copying.add(mine, source.words, models)
-        faithfulness.add(check_support(plain, source))
-    return {name: _mean(values) for name, values in rows.items()} | faithfulness.figures() | copying.figures()
+        self.copying.add(mine, source.words, models)
+        self.faithfulness.add(check_support(plain, source))
 
 
 class _Faithfulness:
@@ -96,6 +127,13 @@ class _Faithfulness:
         self.missing.update(claim.kind for claim in (*report.unsupported, *report.new_words))
         self.summaries += 1
         self.unfaithful += bool(report.unsupported)
+
+    def extend(self, other: _Faithfulness) -> None:
+        """Add what another one counted."""
+        self.checked.update(other.checked)
+        self.missing.update(other.missing)
+        self.summaries += other.summaries
+        self.unfaithful += other.unfaithful
 
     def figures(self) -> dict[str, float]:
         """Of the summaries so far."""
@@ -128,6 +166,13 @@ class _Copying:
         copied = over_copied_words(summary, source, known)
         self.over.append(len(copied))
         self.content.append(sum(not is_stop_word(word) for word in copied))
+
+    def extend(self, other: _Copying) -> None:
+        """Append what another one counted."""
+        for n, pairs in other.counts.items():
+            self.counts[n] += pairs
+        self.over += other.over
+        self.content += other.content
 
     def figures(self) -> dict[str, float]:
         """Of the summaries so far."""

@@ -19,6 +19,7 @@ from laconic.evaluation.measures import measure, reading_measures
 from laconic.evaluation.predictions import Journal, as_lines, fingerprint, prediction_of
 from laconic.evaluation.systems import Contender
 from laconic.files import write_text
+from laconic.jobs import forked
 from laconic.metrics.rouge import RougeResult
 from laconic.metrics.scoring import RunScoring, Scoring, Shown, score_texts, scoring
 from laconic.summarizer import WINDOW_BATCHES
@@ -33,13 +34,14 @@ Watch = Callable[[Record, Summary], object]  # is shown what the system writes
 class EvaluationOptions:
     """``kinds`` of ROUGE, counted as ``scoring`` says; ``batch_size`` is the number of records decoded at once. With
     ``restore_numbers`` what the system wrote as ``##`` is a number of the document before scoring; predictions stay as
-    they were written.
+    they were written. ``processes`` of this machine score, and pick sentences where the system is a method.
     """
 
     kinds: tuple[str, ...] = ("1", "2", "L")
     scoring: Scoring = field(default_factory=Scoring)
     batch_size: int = 32
     restore_numbers: bool = False
+    processes: int = 1
 
 
 def options_of(config: EvaluationConfig, **rouge: Any) -> EvaluationOptions:
@@ -130,7 +132,7 @@ def evaluate(
         DataError: no records, or a record without a summary to compare with.
     """
     options = options or EvaluationOptions()
-    lines, seconds = predict(system, records, batch_size=options.batch_size, out=out, progress=progress, watch=watch)
+    lines, seconds = predict(system, records, options=options, out=out, progress=progress, watch=watch)
     return score(system.name, records, lines, options=options, unk_text=system.unk_text, seconds=seconds)
 
 
@@ -138,27 +140,36 @@ def predict(
     system: Contender,
     records: Sequence[Record],
     *,
-    batch_size: int = 32,
+    options: EvaluationOptions | None = None,
     out: Path | None = None,
     progress: Progress | None = None,
     watch: Watch | None = None,
 ) -> tuple[list[dict[str, Any]], float]:
     """The first half of `evaluate`: the predictions, and the seconds it took; 0 where an earlier call had made some."""
     refuse_unscorable(records, "evaluate")
+    options = options or EvaluationOptions()
     start = time.perf_counter()
     partial = None if out is None else out.with_name(out.name + ".partial")
     with Journal(partial, {"predictions_of": fingerprint(system.identity, records)}) as predictions:
         done = len(predictions.lines)
         if progress is not None and done:
             progress(done)
-        window = WINDOW_BATCHES * batch_size
-        for first in range(done, len(records), window):
+        window = WINDOW_BATCHES * options.batch_size
+        workers = options.processes if system.is_method and watch is None else 1
+        inside = progress if workers == 1 else None
+
+        def made(first: int) -> list[dict[str, Any]]:
             chunk = records[first : first + window]
-            made = list(zip(chunk, system.summarize(chunk, batch_size=batch_size, progress=progress), strict=True))
+            summaries = system.summarize(chunk, batch_size=options.batch_size, progress=inside)
             if watch is not None:
-                for record, summary in made:
+                for record, summary in zip(chunk, summaries, strict=True):
                     watch(record, summary)
-            predictions.add(prediction_of(summary, record) for record, summary in made)
+            return [prediction_of(summary, record) for summary, record in zip(summaries, chunk, strict=True)]
+
+        for lines in forked(made, range(done, len(records), window), workers, option="--processes"):
+            predictions.add(lines)
+            if progress is not None and inside is None:
+                progress(len(lines))
     if out is not None and partial is not None:
         write_text(out, as_lines(predictions.lines))  # only a finished file gets its name
         partial.unlink(missing_ok=True)
@@ -183,10 +194,11 @@ def score(
         hypotheses = [restore_numbers(text, r.document) for text, r in zip(hypotheses, records, strict=True)]
     references = [tuple(references_of(record)) for record in records]
     way = options.scoring
-    asked = {"interval": True, **way.rouge}
+    asked = {"interval": True, "processes": options.processes, **way.rouge}
     found = score_texts(hypotheses, references, kinds=options.kinds, by_sentence=way.by_sentence, **asked)
     p_gens = [float(line["p_gen"]) for line in predictions if line.get("p_gen") is not None]
-    measures = measure([record.document for record in records], hypotheses, references, unk_text=unk_text)
+    documents = [record.document for record in records]
+    measures = measure(documents, hypotheses, references, unk_text=unk_text, processes=options.processes)
     measures |= reading_measures([line.get("reading") or {} for line in predictions])
     if p_gens:
         measures["p_gen"] = sum(p_gens) / len(p_gens)

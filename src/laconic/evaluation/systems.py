@@ -61,6 +61,11 @@ class Contender:
         return Summarizer.from_pretrained(str(folder) if folder.is_dir() else self._place, device=self._device)
 
     @property
+    def is_method(self) -> bool:
+        """Does it pick sentences?"""
+        return self._method is not None
+
+    @property
     def unk_text(self) -> str | None:
         """What a word outside the vocabulary looks like in the output, if it can occur."""
         return self.summarizer.system.unk_text

@@ -285,10 +285,10 @@ def _source(
     oov_words: Sequence[str],
     positions: np.ndarray | None,
 ) -> ReadSource:
+    ids, unknown, _ = tokenizer.ids_of(encoding)
     if oov_words:
-        extended, _ = extend_source(encoding, tokenizer.vocab_size, tokenizer.unk_id)
-    else:
-        extended = list(encoding.ids)
+        extend_source(ids, unknown, tokenizer.vocab_size, tokenizer.unk_id)
+    extended = ids.tolist()
     joined = [False] * len(extended)
     for group in tokenizer.word_groups(encoding.tokens):
         for position in group[1:]:

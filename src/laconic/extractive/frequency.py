@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
+from functools import cached_property
 
 import numpy as np
 from pydantic import Field
 
 from laconic.extractive.base import Extractor, WordsConfig
-from laconic.extractive.words import SentenceTerms
+from laconic.extractive.words import SentenceTerms, stop_words
 
 _NEAR = 1e-9  # candidates of KL-Sum this close to the best are compared again, added up word by word
 
@@ -77,17 +78,23 @@ class Edmundson(Extractor):
         config = self.config
         ratings = np.zeros(len(sentences))
         if config.bonus_words or config.stigma_words or config.title:
-            terms = SentenceTerms(sentences, config)
-            bonus, stigma = self._stems(config.bonus_words), self._stems(config.stigma_words)
-            title = self._stems((config.title,)) - self._stems(tuple(terms.stops))
-            for index, stems in enumerate(terms.stems):
+            bonus, stigma, title = self._telling
+            for index, stems in enumerate(SentenceTerms(sentences, config).stems):
                 cue = sum([(stem in bonus) - (stem in stigma) for stem in stems])
-                titled = sum([stem in title for stem in stems])
+                titled = sum([stem in title for stem in stems]) if title else 0
                 ratings[index] = config.cue_weight * cue + config.title_weight * titled
         ratings[0] += config.location_weight
         if len(ratings) > 1:
             ratings[-1] += config.location_weight
         return ratings
+
+    @cached_property
+    def _telling(self) -> tuple[set[str], set[str], set[str]]:
+        """The stems of bonus words, stigma words and the title: the same for every document."""
+        config = self.config
+        title = self._stems((config.title,)) if config.title else set()
+        title -= self._stems(tuple(stop_words(config.stop_words))) if title else set()
+        return self._stems(config.bonus_words), self._stems(config.stigma_words), title
 
     def _stems(self, texts: tuple[str, ...]) -> set[str]:
         return {stem for stems in SentenceTerms(texts, self.config).stems for stem in stems} if texts else set()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from laconic.metrics.overlap import ngram_counts
+from laconic.metrics.overlap import ngram_counts, ngram_set
 from laconic.metrics.words import is_stop_word
 
 Words = Sequence[str]
@@ -16,9 +16,8 @@ Words = Sequence[str]
 
 def novel_ngram_rate(summary: Words, source: Words, n: int) -> float | None:
     """The share of the summary's distinct n-grams that the source does not contain; None without n-grams."""
-    mine = ngram_counts(summary, n)
-    known = ngram_counts(source, n).keys()
-    return len(mine.keys() - known) / len(mine) if mine else None
+    mine = ngram_set(summary, n)
+    return len(mine - ngram_set(source, n)) / len(mine) if mine else None
 
 
 def extractive_fragments(summary: Words, source: Words) -> list[tuple[int, int]]:
@@ -64,7 +63,7 @@ def coverage_and_density(summary: Words, source: Words) -> tuple[float, float] |
 def correct_ngram_counts(summary: Words, source: Words, reference: Words, n: int) -> tuple[int, int]:
     """CoCoNet's figure 4: the summary's n-gram occurrences that source and reference both have, and all of them."""
     mine = ngram_counts(summary, n)
-    known = ngram_counts(source, n).keys() & ngram_counts(reference, n).keys()
+    known = ngram_set(source, n) & ngram_set(reference, n)
     return sum(count for gram, count in mine.items() if gram in known), mine.total()
 
 

@@ -28,6 +28,11 @@ def ngram_counts(items: Sequence[Hashable], n: int) -> Counter:
     return Counter(zip(*(items[start:] for start in range(n)), strict=False))
 
 
+def ngram_set(items: Sequence[Hashable], n: int) -> set[Any]:
+    """The n-grams of `ngram_counts`."""
+    return set(items) if n == 1 else set(zip(*(items[start:] for start in range(n)), strict=False))
+
+
 def overlap(left: Counter, right: Counter) -> int:
     """The clipped number of matches: the sum over grams of the smaller count."""
     return sum([min(left[gram], right[gram]) for gram in left.keys() & right.keys()])

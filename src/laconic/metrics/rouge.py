@@ -12,10 +12,8 @@ punctuation count); ``unicode`` is ``rouge155`` on words of any script, characte
 
 from __future__ import annotations
 
-import multiprocessing
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Any
@@ -23,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from laconic.errors import DataError
+from laconic.jobs import forked
 from laconic.metrics.rouge_engine import Kind, RougeEngine, RougeOptions, Score, make_options, parse_kind, signature
 
 __all__ = ["RougeCounts", "RougeInterval", "RougeOptions", "RougeResult", "Score", "rouge"]
@@ -158,14 +157,15 @@ def _score_all(kinds: tuple[Kind, ...], profile: str, options: RougeOptions, pai
         rows = _score_chunk(kinds, profile, options, pairs)
         scores = [[row[0][place] for row in rows] for place in range(len(kinds))]
         return ScoreColumns(scores, [row[1] for row in rows], [row[2] for row in rows])
-    # Several chunks a process even out long documents; forking spares the workers the imports where it exists.
+    # Several chunks a process even out long documents; forked, the workers have the texts already.
     size = max(1, -(-len(pairs) // (processes * 4)))
-    chunks = [pairs[start : start + size] for start in range(0, len(pairs), size)]
-    method = "fork" if "fork" in multiprocessing.get_all_start_methods() else None
     whole = ScoreColumns([[] for _ in kinds], [], [])
-    with ProcessPoolExecutor(processes, mp_context=multiprocessing.get_context(method)) as pool:
-        for part in pool.map(_score_packed, *zip(*((kinds, profile, options, chunk) for chunk in chunks), strict=True)):
-            whole.add_packed(part)
+
+    def work(start: int) -> bytes:
+        return _score_packed(kinds, profile, options, pairs[start : start + size])
+
+    for part in forked(work, range(0, len(pairs), size), processes, option="processes"):
+        whole.add_packed(part)
     return whole
 
 

@@ -238,7 +238,7 @@ class DecodingSystem:
     def score(self, records: Sequence[Record], batch_size: int, progress: Progress | None) -> list[float]:
         """Teacher-forced log-probabilities, batched by length, in the given order."""
         data = EncodedDataset.build(records, self.tokenizer, self.text)
-        lengths = data.source_lengths
+        lengths = data.source_lengths.tolist()
         order = sorted(range(len(data)), key=lambda index: -lengths[index])
         scores = [0.0] * len(data)
         for start in range(0, len(order), batch_size):

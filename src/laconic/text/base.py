@@ -10,6 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
+import numpy as np
 import tokenizers
 
 from laconic.config.base import ConfigBase
@@ -30,6 +31,7 @@ _CHUNK = 512  # texts a call of the library
 MOST_UNUSED = 10_000  # ids without a token that a small vocabulary may have
 
 Specials = bool | Literal["end"]
+EncodedIds = tuple[np.ndarray, list[str], int]
 
 
 class Tokenizer(ABC):
@@ -216,6 +218,21 @@ class Tokenizer(ABC):
                 yield from self._encode_chunk(chunk, room, prefix, suffix)
                 chunk = []
         yield from self._encode_chunk(chunk, room, prefix, suffix)
+
+    def encode_ids(
+        self,
+        texts: Iterable[str],
+        max_tokens: int,
+        gaps: Iterable[Sequence[tuple[int, int]]] | None = None,
+    ) -> Iterator[EncodedIds]:
+        """What training needs of `encode_stream`: for each text the ids up to ``max_tokens``, the strings of those that
+        are UNK, in order, and the number of tokens before the cut."""
+        yield from map(self.ids_of, self.encode_stream(texts, max_tokens=max_tokens, gaps=gaps))
+
+    def ids_of(self, text: TokenizedText) -> EncodedIds:
+        """What `encode_ids` gives of a text."""
+        unknown = [token for index, token in zip(text.ids, text.tokens, strict=True) if index == self.unk_id]
+        return np.array(text.ids, dtype=np.int32), unknown, text.total
 
     def _encode_chunk(
         self,

@@ -12,15 +12,18 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Literal
 
 from laconic.errors import ModelError
+from laconic.jobs import THREADS, batches, forked, unasked_workers
 
 CASING_FILE = "casing.json"
 FORMAT = 1
 MAX_FORMS = 20_000  # words that the table holds at most, the most frequent
 MAX_CHARACTERS = 20_000_000  # of documents; of more text every k-th document is read
+_TEXTS = 2000  # a piece of work of a process
 MIN_COUNT = 3  # times a form must have been seen
 RELIABLE = 0.8  # share of a word's occurrences that must have the form
 TITLED = 0.75  # share of Title Case summaries from which on the style is Title Case
@@ -86,16 +89,21 @@ class Casing:
             raise ModelError(f"{path} is damaged ({error}); save or copy the model folder again.") from None
 
 
-def learn_casing(documents: Sequence[str], summaries: Sequence[str]) -> Casing:
+def sampling_step(characters: int) -> int:
+    """Every how manyth document is read, where they have so many characters in all."""
+    return 1 + characters // MAX_CHARACTERS
+
+
+def learn_casing(documents: Sequence[str], summaries: Sequence[str], *, step: int | None = None) -> Casing:
     """Count how words are written inside sentences, in both; the style from the summaries.
 
     Not counted is what says nothing of a word: the beginning of a sentence or list item, Title Case and ALL CAPS.
     """
     written: Counter[str] = Counter()
-    step = 1 + sum(map(len, documents)) // MAX_CHARACTERS
-    for text in (*documents[::step], *summaries):
-        for start, end in segments(text):
-            written.update(_telling(text, start, end))
+    step = step or sampling_step(sum(map(len, documents)))
+    texts = batches(chain(documents[::step], summaries), _TEXTS)
+    for part in forked(_written, texts, unasked_workers(), option=THREADS):
+        written.update(part)
     forms: dict[str, Counter[str]] = {}
     for form, count in written.items():
         forms.setdefault(form.lower(), Counter())[form] = count
@@ -106,6 +114,15 @@ def learn_casing(documents: Sequence[str], summaries: Sequence[str]) -> Casing:
             kept[word] = (form, count)
     capitals, after_colon = _style(summaries, {word for word, counts in forms.items() if word in counts} - set(kept))
     return Casing(_most_frequent(kept), capitals, after_colon)
+
+
+def _written(texts: Sequence[str]) -> Counter[str]:
+    """The words whose case is their own, as they are written."""
+    counts: Counter[str] = Counter()
+    for text in texts:
+        for start, end in segments(text):
+            counts.update(_telling(text, start, end))
+    return counts
 
 
 def _most_frequent(forms: dict[str, tuple[str, int]]) -> dict[str, tuple[str, int]]:

@@ -6,23 +6,28 @@ Those trained here keep the strings of what their vocabulary lacks, so that a po
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
+from itertools import chain, count
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
+import numpy as np
 import tokenizers
 from pydantic import Field
 from tokenizers import Regex, decoders, models, pre_tokenizers, trainers
 
 from laconic.config.base import ConfigBase
 from laconic.errors import ConfigError, ModelError
+from laconic.jobs import THREADS, batches, forked, unasked_workers
 from laconic.text.base import (
     CONFIG_FILE,
     SPECIAL_TOKENS,
     TOKENIZER_FILE,
     UNK,
+    EncodedIds,
     Tokenizer,
     read_backend,
     read_json,
@@ -45,7 +50,14 @@ from laconic.text.sentences import bounds
 
 __all__ = ["BpeTokenizer", "CharacterTokenizer", "PretrainedTokenizer", "Tokenizer", "WordTokenizer"]
 
+TEXTS = 2000  # a piece of work of a process
 _PROBE = "a"
+_REMEMBERED = 300_000  # stretches
+# What the rules see across a blank: separators that are blanks to Python alone, signs that join to what follows them
+# (Unicode's Prepend), and halves of characters.
+_ACROSS_BLANKS = re.compile(
+    "[\x1c-\x1f\u0600-\u0605\u06dd\u070f\u0890\u0891\u08e2\u0d4e\U00011000-\U00011fff\ud800-\udfff]"
+)
 _NAMES = {  # our role: (key of config.json, key of tokenizer_config.json, usual strings)
     "pad": ("pad_token_id", "pad_token", ("<pad>", "[PAD]")),
     "unk": ("unk_token_id", "unk_token", ("<unk>", "[UNK]")),
@@ -59,6 +71,7 @@ class _OpenTokenizer(Tokenizer):
 
     pattern: ClassVar[str]
     spaces_to_marks: ClassVar[bool] = False
+    blanks_separate: ClassVar[bool] = False  # is a text read as its stretches between blanks are, one by one?
 
     config: NormalizationConfig
 
@@ -91,11 +104,72 @@ class _OpenTokenizer(Tokenizer):
             )
         return [*SPECIAL_TOKENS, self._separator]
 
-    def _train_word_level(self, texts: Iterable[str], size: int, min_frequency: int) -> None:
-        backend = self._blank(models.WordLevel({UNK: 0}, unk_token=UNK))
-        counts: Counter[str] = Counter()
+    def encode_ids(
+        self,
+        texts: Iterable[str],
+        max_tokens: int,
+        gaps: Iterable[Sequence[tuple[int, int]]] | None = None,
+    ) -> Iterator[EncodedIds]:
+        """As `Tokenizer.encode_ids`; where blanks separate, each stretch between them is read once and remembered."""
+        if gaps is not None or not self._by_stretches:
+            yield from super().encode_ids(texts, max_tokens, gaps)
+            return
+        read = self._stretches
         for text in texts:
-            counts.update(self._pieces(backend, encodable(text)))
+            read.forget()
+            codes = () if _ACROSS_BLANKS.search(text) else chain.from_iterable(map(read.__getitem__, text.split()))
+            ids = np.fromiter(codes, dtype=np.int32)
+            if not len(ids):
+                yield from super().encode_ids([text], max_tokens)
+                continue
+            kept = ids[:max_tokens]
+            unknown = (kept < 0).nonzero()[0]
+            words = [read.unknown[-1 - code] for code in kept[unknown].tolist()]
+            kept[unknown] = self.unk_id
+            yield kept, words, len(ids)
+
+    @property
+    def _by_stretches(self) -> bool:
+        return self.blanks_separate and all(mark.split() == [mark] for mark in self.config.unknown_marks)
+
+    @cached_property
+    def _stretches(self) -> _Stretches:
+        return _Stretches(self._read, self.unk_id)
+
+    def _read(self, stretch: str) -> tuple[Sequence[int], list[str]]:
+        """The ids of a text without blanks, and the strings of those that are UNK, in order."""
+        if self.spaces_to_marks and self.backend.normalizer.normalize_str(encodable(stretch)) == SPACE_MARK:
+            return (), []  # what counts as a blank to this tokenizer
+        found = self.encode(stretch)
+        return found.ids, self.ids_of(found)[1]
+
+    def count_words(self, texts: Iterable[str]) -> Counter[str]:
+        """How often each token that a vocabulary could have stands in the texts."""
+        counts: Counter[str] = Counter()
+        stretches: Counter[str] = Counter()
+        for text in texts:
+            if self._by_stretches and not _ACROSS_BLANKS.search(text):
+                stretches.update(text.split())
+            else:
+                counts.update(self._pieces(self._cutter, encodable(text)))
+        for stretch, number in stretches.items():
+            for piece in self._cut(stretch):
+                counts[piece] += number
+        return counts
+
+    @cached_property
+    def _cutter(self) -> tokenizers.Tokenizer:
+        return self._blank(models.WordLevel({UNK: 0}, unk_token=UNK))
+
+    def _cut(self, stretch: str) -> Sequence[str]:
+        """The tokens of a text without blanks, before there is a vocabulary."""
+        return self._pieces(self._cutter, encodable(stretch))
+
+    def _train_word_level(self, texts: Iterable[str], size: int, min_frequency: int) -> None:
+        backend = self._cutter
+        counts: Counter[str] = Counter()
+        for part in forked(self.count_words, batches(texts, TEXTS), unasked_workers(), option=THREADS):
+            counts.update(part)
         if not counts:
             raise ConfigError("The texts to train the tokenizer on hold no token.")
         reserved = self._reserved(backend)
@@ -129,6 +203,28 @@ class _OpenTokenizer(Tokenizer):
                 tokens[index] = normalise(text[start:end])
 
 
+class _Stretches(dict[str, tuple[int, ...]]):
+    """What was read of stretches between blanks: ids, those outside the vocabulary as ``-1 - place`` in ``unknown``."""
+
+    def __init__(self, read: Callable[[str], tuple[Sequence[int], list[str]]], unk_id: int) -> None:
+        super().__init__()
+        self._read, self._unk_id = read, unk_id
+        self.unknown: list[str] = []
+
+    def __missing__(self, stretch: str) -> tuple[int, ...]:
+        ids, words = self._read(stretch)
+        places = count(len(self.unknown))
+        self.unknown += words
+        self[stretch] = found = tuple(-1 - next(places) if index == self._unk_id else index for index in ids)
+        return found
+
+    def forget(self) -> None:
+        """Begin anew, between two texts, where it has become much."""
+        if len(self) > _REMEMBERED:
+            self.clear()
+            self.unknown.clear()
+
+
 def _shares_characters(offsets: list[tuple[int, int]], index: int) -> bool:
     start, end = offsets[index]
     before = index > 0 and offsets[index - 1][1] > start
@@ -152,11 +248,41 @@ class WordTokenizer(_OpenTokenizer):
 
     name = "word"
     guesses_spaces = True
+    blanks_separate = True
     pattern = WORD_PATTERN
     config: Config
 
     def _rules(self) -> str:
         return word_pattern(hash_digits=True) if self.config.digits_to_hash else self.pattern
+
+    def _is_plain(self, stretch: str) -> bool:
+        """Only letters a to z: one token by the first rule of words, as it is or in lower case."""
+        return stretch.isascii() and stretch.isalpha() and stretch not in self.config.unknown_marks
+
+    def _cut(self, stretch: str) -> Sequence[str]:
+        if self._is_plain(stretch):
+            return (stretch.lower() if self.config.lowercase else stretch,)
+        found = self._known.get(stretch)
+        if found is None:
+            if len(self._known) > _REMEMBERED:
+                self._known.clear()
+            found = self._known[stretch] = super()._cut(stretch)
+        return found
+
+    @cached_property
+    def _known(self) -> dict[str, Sequence[str]]:
+        return {}
+
+    def _read(self, stretch: str) -> tuple[Sequence[int], list[str]]:
+        if self._is_plain(stretch):
+            index = self.token_id(stretch.lower() if self.lowercases else stretch)
+            if index is not None:
+                return (index,), []
+        if not stretch.isascii():
+            return super()._read(stretch)
+        pieces = self._pieces(self.backend, stretch)
+        ids = [self.unk_id if (index := self.token_id(piece)) is None else index for piece in pieces]
+        return ids, [piece for index, piece in zip(ids, pieces, strict=True) if index == self.unk_id]
 
     def train(self, texts: Iterable[str]) -> None:
         """Keep the most frequent words; equal counts are ordered by the word itself."""
@@ -236,6 +362,7 @@ class BpeTokenizer(_OpenTokenizer):
         unicode_form: Literal["none", "NFC", "NFKC"] = "NFC"
 
     name = "bpe"
+    blanks_separate = True
     pattern = SUBWORD_PATTERN
     spaces_to_marks = True
     config: Config
@@ -361,6 +488,19 @@ class PretrainedTokenizer(Tokenizer):
     def train(self, texts: Iterable[str]) -> None:
         """Refuse: the vocabulary belongs to the checkpoint."""
         raise ConfigError("A pretrained tokenizer is not trained; choose type word, bpe or character instead.")
+
+    def encode_ids(
+        self, texts: Iterable[str], max_tokens: int, gaps: Iterable[Sequence[tuple[int, int]]] | None = None
+    ) -> Iterator[EncodedIds]:
+        """As `Tokenizer.encode_ids`; nobody asks for offsets where no separator has a place to find."""
+        if gaps is not None:
+            yield from super().encode_ids(texts, max_tokens, gaps)
+            return
+        for some in batches(map(encodable, texts), TEXTS):
+            for found in self.backend.encode_batch_fast(some, add_special_tokens=False):
+                ids = np.array(found.ids, dtype=np.int32)
+                kept = ids[:max_tokens]
+                yield kept, [self.token(self.unk_id)] * int((kept == self.unk_id).sum()), len(ids)
 
     def _finish(self, text: str, ids: list[int], tokens: list[str], offsets: list[tuple[int, int]]) -> None:
         offsets[:] = [bounds(text, start, end) for start, end in offsets]

@@ -14,36 +14,33 @@ from typing import Literal
 
 import numpy as np
 
-from laconic.types import TokenizedText
-
 KEEP, DROP = -1, -2
 _HASHED = re.compile(r"(?<!\w)#(?:[\w#.,:/\-]*[\w#])?")
 _NUMBER = re.compile(r"(?<!\w)\d(?:[\w.,:/\-]*\w)?")
 
 
-def extend_source(encoding: TokenizedText, vocab_size: int, unk_id: int) -> tuple[list[int], list[str]]:
-    """Return the extended ids of a source and the strings of V, V + 1, ... .
+def extend_source(ids: np.ndarray, unknown: Sequence[str], vocab_size: int, unk_id: int) -> list[str]:
+    """Give the unknown words of a source their extended ids, in place; returns the strings of V, V + 1, ... .
 
     Args:
-        encoding: the truncated source.
+        ids: (S,) the truncated source; words outside the vocabulary are ``unk_id``.
+        unknown: the strings of these, in order.
         vocab_size: V.
-        unk_id: the id that words outside the vocabulary have in ``encoding``.
+        unk_id: the id of UNK.
     """
     numbers: dict[str, int] = {}
-    extended = list(encoding.ids)
-    for position, value in enumerate(extended):
-        if value == unk_id:
-            extended[position] = numbers.setdefault(encoding.tokens[position], vocab_size + len(numbers))
-    return extended, list(numbers)
+    if unknown:
+        ids[ids == unk_id] = [numbers.setdefault(word, vocab_size + len(numbers)) for word in unknown]
+    return list(numbers)
 
 
-def extend_target(encoding: TokenizedText, oov_words: Sequence[str], vocab_size: int, unk_id: int) -> list[int]:
-    """Return the extended ids of a target: words of ``oov_words`` get V + k, other unknown words stay UNK."""
-    numbers = {word: vocab_size + index for index, word in enumerate(oov_words)}
-    return [
-        numbers.get(token, unk_id) if value == unk_id else value
-        for value, token in zip(encoding.ids, encoding.tokens, strict=True)
-    ]
+def extend_target(
+    ids: np.ndarray, unknown: Sequence[str], oov_words: Sequence[str], vocab_size: int, unk_id: int
+) -> None:
+    """Give, in place, the words of a target (T,) that are among ``oov_words`` V + k; other unknown words stay UNK."""
+    if unknown and oov_words:
+        numbers = {word: vocab_size + index for index, word in enumerate(oov_words)}
+        ids[ids == unk_id] = [numbers.get(word, unk_id) for word in unknown]
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,9 +13,9 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -24,25 +24,24 @@ from accelerate import Accelerator
 from torch import nn
 
 from laconic.config.names import MODELS, OBJECTIVES, TOKENIZERS, build, parse
-from laconic.config.schema import DataConfig, RunConfig, Spec, TextConfig
+from laconic.config.schema import RunConfig, Spec, TextConfig
 from laconic.data.collate import Collator
 from laconic.data.dataset import EncodedDataset
 from laconic.data.embeddings import load_glove
-from laconic.data.readers import SkipCounter, read_configured
-from laconic.data.subset import supported_share
-from laconic.errors import ConfigError, DataError
+from laconic.errors import ConfigError
 from laconic.models.base import SummarizationModel
 from laconic.models.folder import LoadedModel, load_model_folder
 from laconic.objectives.base import Objective
-from laconic.text.casing import learn_casing
+from laconic.text.base import TOKENIZER_FILE
+from laconic.text.casing import Casing, learn_casing, sampling_step
 from laconic.text.sentences import without_gaps
 from laconic.text.tokenizer import PretrainedTokenizer, Tokenizer
+from laconic.training.corpus import Corpus, encoded, kept
 from laconic.training.logging import ShowProgress
 from laconic.training.outlook import reading_table
 from laconic.types import Record
 
 TOKENIZER_FOLDER = "tokenizer"
-MANY_UNKNOWN = 0.25  # of the tokens of the documents: worth a note
 NAMES_SHOWN = 12
 
 
@@ -84,26 +83,28 @@ def prepare(
     """
     initial = None if start is None else open_initial(start)
     show(description="Reading")
-    notes: list[str] = []
-    left_out: dict[str, int] = {}
-    records = {
-        "training": training_records(run.data, run.text.max_source_tokens, notes, left_out),
-        "validation": read_split(run.data, "validation", run.data.max_validation_records, notes),
-    }
-    if accelerator.is_main_process:
-        texts = partial(vocabulary_texts, records["training"], run.text)
-        provide_tokenizer(out, run.text, texts, records["training"], show, start, initial)
+    training = Corpus(run.data, "train", run.text.max_source_tokens)
+    validation = Corpus(run.data, "validation") if run.data.validation else None
+    folder = out / TOKENIZER_FOLDER
+    if accelerator.is_main_process and not (folder / TOKENIZER_FILE).is_file():
+        next(iter(validation or ()), None)  # a mistake in it is better found now
+        provide_known_tokenizer(out, run.text, training, show, start, initial)
     accelerator.wait_for_everyone()
-    tokenizer = Tokenizer.load(out / TOKENIZER_FOLDER)
-    limit = run.data.max_document_tokens
-    encoded = {
-        name: encode(found, tokenizer, run.text, limit, f"{name} data", show, notes)
-        for name, found in records.items()
-        if found
-    }
-    model = build_model(run.model, run.text, tokenizer, run.training.seed, notes)
+    tokenizer = Tokenizer.load(folder)
+    notes: dict[str, list[str]] = {}
+    data: dict[str, EncodedDataset] = {}
+    for first in (True, False):  # the others find what the first process made
+        if accelerator.is_main_process is first:
+            for name, corpus in (("validation", validation), ("training", training)):
+                if corpus is not None:
+                    data[name], notes[name] = encoded(corpus, name, tokenizer, folder, run.text, show)
+        accelerator.wait_for_everyone()
+    corpora = {"training": training, **({"validation": validation} if validation else {})}
+    said = [note for corpus in corpora.values() for note in corpus.notes]
+    said += [note for name in corpora for note in notes[name]]
+    model = build_model(run.model, run.text, tokenizer, run.training.seed, said)
     if initial is not None:
-        notes.append(take_weights(model, initial, tokenizer, str(start)))
+        said.append(take_weights(model, initial, tokenizer, str(start)))
     objectives = [build("objective", OBJECTIVES, spec) for spec in run.objectives]
     for objective in objectives:
         objective.attach(model, tokenizer, run)
@@ -111,16 +112,16 @@ def prepare(
         tokenizer=tokenizer,
         model=model,
         objectives=objectives,
-        train_set=encoded["training"],
-        validation_set=encoded.get("validation"),
+        train_set=data["training"],
+        validation_set=data.get("validation"),
         collator=Collator(tokenizer),
         identity={
-            "data": _digest(records["training"]),
-            "validation": _digest(records["validation"]),
-            "tokenizer": hashlib.sha256((out / TOKENIZER_FOLDER / "tokenizer.json").read_bytes()).hexdigest(),
+            "data": training.digest,
+            "validation": validation.digest if validation else hashlib.sha256().hexdigest(),
+            "tokenizer": hashlib.sha256((folder / TOKENIZER_FILE).read_bytes()).hexdigest(),
         },
-        notes=list(dict.fromkeys(notes)),
-        left_out={name: left_out.get(name, 0) + data.num_too_long for name, data in encoded.items()},
+        notes=list(dict.fromkeys(said)),
+        left_out={name: corpus.left_out + data[name].num_too_long for name, corpus in corpora.items()},
     )
 
 
@@ -145,105 +146,32 @@ def plan(run: RunConfig, parts: Prepared, accelerator: Accelerator) -> list[str]
     ]
 
 
-# ------------------------------------------------------------------------------------------- the data
-
-
-def training_records(
-    data: DataConfig, max_source_tokens: int, notes: list[str], left_out: dict[str, int] | None = None
-) -> list[Record]:
-    """The training pairs, without those of which the part that is read holds too little (``data.min_supported``).
-
-    Raises:
-        ConfigError, DataError: the settings name no training data, or it is not usable.
-    """
-    records = read_split(data, "train", data.max_train_records, notes)
-    read, least = len(records), data.min_supported
-    if least:
-        kept = [record for record in records if supported_share(record, max_source_tokens) >= least]
-        notes.append(
-            f"{data.train}: {len(records) - len(kept):,} of {len(records):,} pairs left out, because less than "
-            f"{least:.0%} of the summary's words stand in the part that is read (data.min_supported)"
-        )
-        if left_out is not None:
-            left_out["training"] = len(records) - len(kept)
-        records = kept
-    if read and not records:
-        raise DataError(
-            f"None of the {read:,} pairs of {data.train} is left: less than {least:.0%} of each summary's words stand "
-            "in the part that is read (data.min_supported, text.max_source_tokens)."
-        )
-    if not records:
-        raise DataError(f"{data.train} holds no records to train on.")
-    return records
-
-
-def read_split(data: DataConfig, split: str, most: int | None, notes: list[str]) -> list[Record]:
-    """The records of one split; empty when the run names none. What was chosen or skipped goes to ``notes``.
-
-    Raises:
-        ConfigError: there is no training split.
-    """
-    path = getattr(data, split)
-    if path is None:
-        if split == "train":
-            raise ConfigError("The run names no training data: set data.train, or give --data DIR.")
-        return []
-    skipped = SkipCounter()
-    records = list(islice(read_configured(path, data, on_skip=skipped, on_choice=notes.append), most))
-    if skipped.total:
-        notes.append(f"{path}: {skipped.describe()}; for example: {skipped.examples[0]}")
-    return records
-
-
-def encode(
-    records: list[Record],
-    tokenizer: Tokenizer,
-    text: TextConfig,
-    limit: int | None,
-    name: str,
-    show: ShowProgress,
-    notes: list[str],
-) -> EncodedDataset:
-    """Tokenize ``records`` once, with progress; what `DataConfig.max_document_tokens` leaves out goes to ``notes``."""
-    done = 0
-
-    def advance(amount: int) -> None:
-        nonlocal done
-        done += amount
-        show(done)
-
-    show(0, total=len(records), description=f"Encoding {name}")
-    data = EncodedDataset.build(records, tokenizer, text, progress=advance, max_document_tokens=limit)
-    if data.num_too_long:
-        notes.append(
-            f"{name}: {data.num_too_long:,} of {len(records):,} pairs left out, because the document has more "
-            f"than {limit:,} tokens (data.max_document_tokens); {len(data):,} are left"
-        )
-    if data.unknown_share > MANY_UNKNOWN:
-        notes.append(
-            f"{name}: the vocabulary of {tokenizer.vocab_size:,} lacks {data.unknown_share:.0%} of the documents' "
-            "tokens (text.tokenizer: max_vocabulary, min_frequency)"
-        )
-    return data
-
-
-def _digest(records: list[Record]) -> str:
-    """SHA-256 of the pairs in their order: each document, a byte 0, its summary, a byte 1."""
-    digest = hashlib.sha256()
-    for record in records:
-        digest.update(record.document.encode("utf-8", "surrogatepass") + b"\0")
-        digest.update(record.summary.encode("utf-8", "surrogatepass") + b"\1")
-    return digest.hexdigest()
-
-
 # ---------------------------------------------------------------------------- tokenizer, model, weights
+
+
+def provide_known_tokenizer(
+    out: Path, text: TextConfig, corpus: Corpus, show: ShowProgress, start: str | None, initial: LoadedModel | None
+) -> None:
+    """`provide_tokenizer` for one corpus; what an earlier run trained on it is taken."""
+    kind = text.tokenizer.get("type", "")
+
+    def make(place: Path) -> None:
+        provide_tokenizer(place, text, partial(vocabulary_texts, corpus, text), corpus, show, start, initial)
+
+    if start is None and kind in TOKENIZERS and kind != PretrainedTokenizer.name:
+        about = json.dumps([corpus.content, text.tokenizer, text.sentence_separator, text.vocabulary_from])
+        with suppress(OSError):
+            place = kept("tokenizer", hashlib.sha256(about.encode()).hexdigest(), make)
+            _put(out, partial(_copy_files, place / TOKENIZER_FOLDER))
+            return
+    make(out)
 
 
 def provide_tokenizer(
     out: Path,
     text: TextConfig,
     texts: Callable[[], Iterable[str]],
-    pairs: Sequence[Record],
+    pairs: Corpus,
     show: ShowProgress,
     start: str | None,
     initial: LoadedModel | None = None,
@@ -256,8 +184,7 @@ def provide_tokenizer(
     Raises:
         ConfigError: the initial weights have another tokenizer than ``text`` describes.
     """
-    folder = out / TOKENIZER_FOLDER
-    if (folder / "tokenizer.json").is_file():
+    if (out / TOKENIZER_FOLDER / TOKENIZER_FILE).is_file():
         return
     if start is not None:
         tokenizer = adopted_tokenizer(initial or open_initial(start), text, start)
@@ -269,17 +196,37 @@ def provide_tokenizer(
             tokenizer.train(texts())
     if tokenizer.lowercases:
         show(description="Learning names and capitals")
-        learnt = learn_casing([pair.document for pair in pairs], [pair.summary for pair in pairs])
-        tokenizer.casing = tokenizer.casing.adapted(learnt)
-    # Beside and renamed: half a tokenizer would be taken for a whole one when the run goes on.
-    draft = out / f".draft-{TOKENIZER_FOLDER}"
+        tokenizer.casing = tokenizer.casing.adapted(casing_of(pairs))
+    _put(out, tokenizer.save)
+
+
+def casing_of(pairs: Corpus) -> Casing:
+    """How the pairs write their words, with no more in memory than is read of them."""
+    step = sampling_step(pairs.characters)
+    documents, summaries = [], []
+    for number, pair in enumerate(pairs):
+        if number % step == 0:
+            documents.append(pair.document)
+        summaries.append(pair.summary)
+    return learn_casing(documents, summaries, step=1)
+
+
+def _copy_files(source: Path, folder: Path) -> None:
+    folder.mkdir()
+    for path in source.iterdir():
+        shutil.copyfile(path, folder / path.name)  # the permissions are those of new files
+
+
+def _put(out: Path, make: Callable[[Path], object]) -> None:
+    """Beside and renamed: half a tokenizer would be taken for a whole one when the run goes on."""
+    folder, draft = out / TOKENIZER_FOLDER, out / f".draft-{TOKENIZER_FOLDER}"
     shutil.rmtree(draft, ignore_errors=True)
-    tokenizer.save(draft)
+    make(draft)
     shutil.rmtree(folder, ignore_errors=True)
     os.rename(draft, folder)
 
 
-def vocabulary_texts(records: list[Record], text: TextConfig) -> Iterator[str]:
+def vocabulary_texts(records: Iterable[Record], text: TextConfig) -> Iterator[str]:
     """What the vocabulary is learnt from; a separator that the data spells out is not part of it."""
     separator = text.sentence_separator
     for record in records:

@@ -28,6 +28,7 @@ from laconic.errors import CheckpointError, ConfigError, DataError
 from laconic.files import only_here, remove_leftovers, write_json, write_text
 from laconic.training import checkpoint as files
 from laconic.training.checkpoint import STAGE_FOLDER
+from laconic.training.corpus import Corpus
 from laconic.training.logging import LOG, TIMING, Callbacks, ShowProgress
 from laconic.training.loop import MODEL_FOLDER, Trainer, TrainResult
 from laconic.training.prepare import (
@@ -35,8 +36,6 @@ from laconic.training.prepare import (
     plan,
     prepare,
     provide_tokenizer,
-    read_split,
-    training_records,
     vocabulary_texts,
 )
 from laconic.training.processes import join_processes, on_the_first
@@ -188,13 +187,14 @@ def _share_tokenizer(run: RunConfig, stage: RunConfig, out: Path, accelerator: A
     """
     if accelerator.is_main_process and not (out / TOKENIZER_FOLDER).is_dir():
         show(description="Reading")
-        records = training_records(run.data, run.text.max_source_tokens, [])
-        read_split(run.data, "validation", 1, [])
+        records = Corpus(run.data, "train", run.text.max_source_tokens)
+        if run.data.validation:
+            next(iter(Corpus(run.data, "validation")))
 
         def texts() -> Iterator[str]:
             yield from vocabulary_texts(records, run.text)
             if run.pretraining.in_vocabulary:
-                yield from vocabulary_texts(training_records(stage.data, stage.text.max_source_tokens, []), run.text)
+                yield from vocabulary_texts(Corpus(stage.data, "train", stage.text.max_source_tokens), run.text)
 
         provide_tokenizer(out, run.text, texts, records, show, stage.training.initial_weights)
     if accelerator.is_main_process and not (out / STAGE_FOLDER / TOKENIZER_FOLDER).is_dir():

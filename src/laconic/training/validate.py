@@ -26,7 +26,7 @@ from laconic.training.batches import free_running_mask
 from laconic.training.checkpoint import TrainState
 from laconic.training.processes import sum_over_processes
 from laconic.training.step import UpdateStep
-from laconic.types import PLAIN_PASS, TrainingBatch, UpdateContext, references_of
+from laconic.types import PLAIN_PASS, TrainingBatch, UpdateContext
 
 LOWER_IS_BETTER = {"val_loss_tf": True, "val_loss_free": True, "rouge1": False, "rouge2": False, "rougeL": False}
 
@@ -104,7 +104,7 @@ class Validator:
         parts = gather_object([mine]) if self.step.accelerator.num_processes > 1 else [mine]
         by_index = {index: text for part in parts for index, text in part.items()}
         texts = [by_index[index] for index in range(count)]
-        references = [references_of(self.dataset.records[index]) for index in range(count)]
+        references = [self.dataset.references(index) for index in range(count)]
         options = {name: value for name, value in self.scoring.rouge.items() if name != "kinds"}
         found = score_texts(texts, references, kinds=("1", "2", "L"), by_sentence=self.scoring.by_sentence, **options)
         self.signature = found.signature
@@ -130,7 +130,11 @@ class Validator:
 
     def _mine(self, count: int) -> Iterator[list[int]]:
         """This process's batches of the first ``count`` records: similar lengths together, always in the same order."""
-        size, accelerator, lengths = self.settings.batch_size, self.step.accelerator, self.dataset.source_lengths
+        size, accelerator, lengths = (
+            self.settings.batch_size,
+            self.step.accelerator,
+            self.dataset.source_lengths.tolist(),
+        )
         assert size is not None
         ordered = sorted(range(count), key=lambda index: (lengths[index], index))
         batches = [ordered[start : start + size] for start in range(0, count, size)]

@@ -94,8 +94,8 @@ def test_batches_equal_the_reference(pairs, limits, narrower, specials, eos, cop
         assert batch.target_input_ids[row].tolist() == [BOS] + [UNK if i >= V else i for i in target[:-1]] + pad
         assert batch.target_mask[row].tolist() == [True] * len(target) + [False] * len(pad)
         assert batch.oov_words[row] == words
-    assert built.source_lengths == [len(source) for source, _, _ in wanted]
-    assert built.target_lengths == [len(target) for _, target, _ in wanted]
+    assert built.source_lengths.tolist() == [len(source) for source, _, _ in wanted]
+    assert built.target_lengths.tolist() == [len(target) for _, target, _ in wanted]
 
 
 def test_dtypes_and_bookkeeping() -> None:

@@ -49,9 +49,11 @@ def written(
     """``line`` as a model's output that was copied, where it can be, from all places of each word or from ``at``."""
     tokenizer = tokenizer or words()
     encoding = tokenizer.encode(document)
-    extended, oov_words = extend_source(encoding, tokenizer.vocab_size, tokenizer.unk_id)
+    extended, unknown, _ = tokenizer.ids_of(encoding)
+    oov_words = extend_source(extended, unknown, tokenizer.vocab_size, tokenizer.unk_id)
     gold = tokenizer.encode(line)
-    ids = extend_target(gold, oov_words, tokenizer.vocab_size, tokenizer.unk_id)
+    ids, unknown, _ = tokenizer.ids_of(gold)
+    extend_target(ids, unknown, oov_words, tokenizer.vocab_size, tokenizer.unk_id)
     for place in unk:
         ids[place] = tokenizer.unk_id
     holds = (np.array(extended)[None, :] == np.array(ids)[:, None]).astype(float).reshape(len(ids), len(extended))
@@ -61,7 +63,7 @@ def written(
         holds[row, place] = 1.0
     copying = holds / np.maximum(holds.sum(1, keepdims=True), 1.0)
     details = {"p_gen": 1.0 - copying.sum(1), "copy_probs": copying} if copied else {}
-    hypothesis = Hypothesis(ids, 0.0, 0.0, [0.0] * len(ids), False, copying, details)
+    hypothesis = Hypothesis(ids.tolist(), 0.0, 0.0, [0.0] * len(ids), False, copying, details)
     return build_summary(
         hypothesis,
         document=document,

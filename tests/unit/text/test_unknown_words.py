@@ -36,17 +36,21 @@ WORDS = st.lists(st.sampled_from(["the", "cat", "sat", "xx", "yy", "zz", "qq"]),
 @given(source=WORDS, target=WORDS)
 @settings(max_examples=100, deadline=None)
 def test_extended_ids_equal_the_reference(source: list[str], target: list[str]) -> None:
-    encoded = TOKENIZER.encode(" ".join(source))
-    extended, words = extend_source(encoded, V, TOKENIZER.unk_id)
+    ids, unknown, _ = TOKENIZER.ids_of(TOKENIZER.encode(" ".join(source)))
+    words = extend_source(ids, unknown, V, TOKENIZER.unk_id)
     wanted = reference(source, target)
-    assert (extended, words) == wanted[:2]
-    assert extend_target(TOKENIZER.encode(" ".join(target)), words, V, TOKENIZER.unk_id) == wanted[2]
+    assert (ids.tolist(), words) == wanted[:2]
+    ids, unknown, _ = TOKENIZER.ids_of(TOKENIZER.encode(" ".join(target)))
+    extend_target(ids, unknown, words, V, TOKENIZER.unk_id)
+    assert ids.tolist() == wanted[2]
 
 
 def test_words_behind_the_truncation_cannot_be_copied() -> None:
-    _, words = extend_source(TOKENIZER.encode("the xx sat yy", max_tokens=3), V, 1)
+    words = extend_source(*TOKENIZER.ids_of(TOKENIZER.encode("the xx sat yy", max_tokens=3))[:2], V, 1)
     assert words == ["xx"]
-    assert extend_target(TOKENIZER.encode("yy xx"), words, V, 1) == [1, V]
+    ids, unknown, _ = TOKENIZER.ids_of(TOKENIZER.encode("yy xx"))
+    extend_target(ids, unknown, words, V, 1)
+    assert ids.tolist() == [1, V]
 
 
 DOCUMENT = "On 12 May 1998, 3.5 percent of 77 towns and a 10-year-old boy paid $1,250."

@@ -1,0 +1,229 @@
+"""The pairs of a run: read as often as they are needed, never held, and encoded once for all runs that read them so.
+
+**What is kept.** Encoded pairs, and the tokenizers trained on them, stand in folders of a cache, each named by a digest
+of what it was made of: the bytes of the data files and their paths (messages name them), the settings that say what is
+read and how it is encoded, the tokenizer, and the code. A folder appears whole (`laconic.files.replacing_folder`)
+and never changes, so runs may share it. It is mapped, not read: what a run has in memory does not grow with the corpus,
+processes of one machine share the pages, and the next start finds everything there. The files are plain arrays that
+NumPy maps as they are; Arrow would be one dependency more for what is six arrays.
+
+The cache is the folder that ``LACONIC_CACHE`` names (``off``: nothing is kept, pairs are encoded in memory), else
+``laconic`` in the user's folder of caches. Folders that nobody used for thirty days go when a new one is made.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from functools import cache
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import tokenizers
+
+from laconic import __version__
+from laconic.config.schema import DataConfig, TextConfig
+from laconic.data.dataset import FACTS, EncodedDataset, Encoder
+from laconic.data.readers import SkipCounter, files_of, read_configured
+from laconic.data.subset import supported_share
+from laconic.errors import ConfigError, DataError
+from laconic.files import replacing_folder
+from laconic.jobs import unasked_workers
+from laconic.text.base import CONFIG_FILE, TOKENIZER_FILE, Tokenizer
+from laconic.training.logging import ShowProgress
+from laconic.types import Record
+
+CACHE = "LACONIC_CACHE"
+OFF = "off"
+UNUSED_DAYS = 30
+MANY_UNKNOWN = 0.25  # of the tokens of the documents: worth a note
+
+
+class Corpus:
+    """The pairs of one split: each iteration reads them anew, and in the end sets what is known of them.
+
+    Training pairs of which the part that is read holds too little are left out (``data.min_supported``).
+
+    Attributes:
+        notes: what was chosen, skipped or left out, for the person who trains.
+        left_out: pairs without support.
+        digest: SHA-256 of the pairs in their order: each document, a byte 0, its summary, a byte 1.
+
+    Raises:
+        ConfigError: there is no training split.
+        DataError: it is not usable, when it is read.
+    """
+
+    def __init__(self, data: DataConfig, split: str, max_source_tokens: int = 0) -> None:
+        path = getattr(data, split)
+        if path is None:
+            raise ConfigError(f"The run names no {split}ing data: set data.{split}, or give --data DIR.")
+        self.path, self.data = str(path), data
+        self._most = data.max_train_records if split == "train" else data.max_validation_records
+        self._least = data.min_supported if split == "train" else 0.0
+        self._words = max_source_tokens
+        self.notes: list[str] = []
+        self.left_out, self.digest = 0, ""
+        self._characters: int | None = None
+
+    def __iter__(self) -> Iterator[Record]:
+        skipped, notes, digest = SkipCounter(), list[str](), hashlib.sha256()
+        read = kept = characters = 0
+        found = read_configured(self.path, self.data, on_skip=skipped, on_choice=notes.append)
+        for record in islice(found, self._most):
+            read += 1
+            if self._least and supported_share(record, self._words) < self._least:
+                continue
+            kept += 1
+            characters += len(record.document)
+            digest.update(f"{record.document}\0{record.summary}\1".encode("utf-8", "surrogatepass"))
+            yield record
+        if skipped.total:
+            notes.append(f"{self.path}: {skipped.describe()}; for example: {skipped.examples[0]}")
+        if self._least:
+            notes.append(
+                f"{self.path}: {read - kept:,} of {read:,} pairs left out, because less than {self._least:.0%} of the "
+                "summary's words stand in the part that is read (data.min_supported)"
+            )
+        if read and not kept:
+            raise DataError(
+                f"None of the {read:,} pairs of {self.path} is left: less than {self._least:.0%} of each summary's "
+                "words stand in the part that is read (data.min_supported, text.max_source_tokens)."
+            )
+        if not kept:
+            raise DataError(f"{self.path} holds no records to train on.")
+        self.notes, self.left_out, self.digest, self._characters = notes, read - kept, digest.hexdigest(), characters
+
+    @property
+    def characters(self) -> int:
+        """Those of all documents."""
+        if self._characters is None:
+            for _ in self:
+                pass
+        assert self._characters is not None
+        return self._characters
+
+    @property
+    def content(self) -> str:
+        """A digest of what is read: the files, and the settings that say which of it and how."""
+        parts: list[Any] = [self.path, self._most, self._least and [self._least, self._words]]
+        files = files_of(self.path, self.data.format)
+        for file in files:
+            if not file.is_file():
+                raise DataError(f"{file} is a pipe or device; training reads its data more than once: name a file.")
+            with file.open("rb") as handle:
+                parts.append([str(file), hashlib.file_digest(handle, "sha256").hexdigest()])
+        if not files:  # a data set of the hub
+            for _ in self:
+                pass
+            parts.append(self.digest)
+        where = {"train", "validation", "test", "max_train_records", "max_validation_records", "min_supported"}
+        return _digest(parts, self.data.model_dump(mode="json", exclude=where))
+
+    def facts(self) -> dict[str, Any]:
+        """What an iteration set, as JSON."""
+        return {"notes": self.notes, "left_out": self.left_out, "digest": self.digest}
+
+    def recall(self, facts: dict[str, Any]) -> None:
+        """Set what an earlier iteration did."""
+        self.notes, self.left_out, self.digest = (facts[name] for name in ("notes", "left_out", "digest"))
+
+
+def encoded(
+    corpus: Corpus, name: str, tokenizer: Tokenizer, folder: Path, text: TextConfig, show: ShowProgress
+) -> tuple[EncodedDataset, list[str]]:
+    """The pairs encoded, from the cache or into it, and what there is to say of it; ``folder`` is the tokenizer's.
+
+    Raises:
+        DataError: a pair is not usable.
+    """
+    most, references = corpus.data.max_document_tokens, name == "validation"
+    encoder = Encoder(tokenizer, text, most, references)
+    done = 0
+
+    def advance(amount: int) -> None:
+        nonlocal done
+        done += amount
+        show(done)
+
+    def make(place: Path) -> None:
+        show(0, description=f"Encoding {name} data")
+        encoder.store(place, encoder.parts(corpus, unasked_workers(), advance), corpus.facts)
+
+    settings = text.model_dump(mode="json", exclude={"tokenizer", "vocabulary_from", "pretrained_embeddings"})
+    key = [*(hashlib.sha256((folder / file).read_bytes()).hexdigest() for file in (TOKENIZER_FILE, CONFIG_FILE))]
+    notes = []
+    try:
+        place = kept("encoded", _digest(corpus.content, key, settings, most, references), make)
+        data = EncodedDataset.open(place, tokenizer, text)
+        corpus.recall(json.loads((place / FACTS).read_text(encoding="utf-8")))
+    except (OSError, ValueError) as error:
+        if cache_folder() is not None:
+            notes.append(f"{name} data: kept in memory only, for {cache_folder()} cannot be used ({error})")
+        show(0, description=f"Encoding {name} data")
+        data = EncodedDataset.of(encoder, encoder.parts(corpus, unasked_workers(), advance))
+    if data.num_too_long:
+        notes.append(
+            f"{name} data: {data.num_too_long:,} of {len(data) + data.num_too_long:,} pairs left out, because the "
+            f"document has more than {most:,} tokens (data.max_document_tokens); {len(data):,} are left"
+        )
+    if data.unknown_share > MANY_UNKNOWN:
+        notes.append(
+            f"{name} data: the vocabulary of {tokenizer.vocab_size:,} lacks {data.unknown_share:.0%} of the documents' "
+            "tokens (text.tokenizer: max_vocabulary, min_frequency)"
+        )
+    return data, notes
+
+
+# ------------------------------------------------------------------------------------------ the cache
+
+
+def cache_folder() -> Path | None:
+    """Where things are kept; none where nothing is."""
+    given = os.environ.get(CACHE)
+    if given == OFF:
+        return None
+    return Path(given or os.path.join(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "laconic"))
+
+
+def kept(kind: str, key: str, make: Callable[[Path], None]) -> Path:
+    """The folder of that key; ``make`` fills it if it is not there.
+
+    Raises:
+        OSError: there is no cache, or it cannot be written.
+    """
+    cache = cache_folder()
+    if cache is None:
+        raise FileNotFoundError("there is no cache")
+    folder = cache / f"{kind}-{key[:32]}"
+    if not folder.is_dir():
+        _remove_unused(cache)
+        with replacing_folder(folder) as draft:
+            make(draft)
+    os.utime(folder)
+    return folder
+
+
+def _remove_unused(cache: Path) -> None:
+    oldest = time.time() - UNUSED_DAYS * 86_400
+    for folder in cache.glob("*-*"):
+        if folder.stat().st_mtime < oldest:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+@cache
+def _code() -> str:
+    """A digest of the modules that decide what reading and encoding make."""
+    package = Path(__file__).parent.parent
+    files = [path for folder in ("text", "data") for path in sorted((package / folder).glob("*.py"))]
+    return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()
+
+
+def _digest(*parts: Any) -> str:
+    made_of = [_code(), __version__, tokenizers.__version__, *parts]
+    return hashlib.sha256(json.dumps(made_of, sort_keys=True).encode("utf-8", "surrogatepass")).hexdigest()
