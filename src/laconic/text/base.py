@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -29,6 +29,8 @@ TOKENIZER_FILE = "tokenizer.json"
 CONFIG_FILE = "tokenizer_config.json"
 _CHUNK = 512  # texts a call of the library
 MOST_UNUSED = 10_000  # ids without a token that a small vocabulary may have
+
+MOST_REMEMBERED = 300_000  # stretches between blanks
 
 Specials = bool | Literal["end"]
 EncodedIds = tuple[np.ndarray, list[str], int]
@@ -220,10 +222,7 @@ class Tokenizer(ABC):
         yield from self._encode_chunk(chunk, room, prefix, suffix)
 
     def encode_ids(
-        self,
-        texts: Iterable[str],
-        max_tokens: int,
-        gaps: Iterable[Sequence[tuple[int, int]]] | None = None,
+        self, texts: Iterable[str], max_tokens: int, gaps: Iterable[Sequence[tuple[int, int]]] | None = None
     ) -> Iterator[EncodedIds]:
         """What training needs of `encode_stream`: for each text the ids up to ``max_tokens``, the strings of those that
         are UNK, in order, and the number of tokens before the cut."""
@@ -369,6 +368,24 @@ class Tokenizer(ABC):
         tokenizer.use_separator(separator)
         tokenizer.casing = Casing.load(path)
         return tokenizer
+
+
+class Remembered(dict[str, Any]):
+    """What ``make`` gives of each key, made once."""
+
+    def __init__(self, make: Callable[[str], Any]) -> None:
+        super().__init__()
+        self._make = make
+
+    def __missing__(self, key: str) -> Any:
+        self[key] = value = self._make(key)
+        return value
+
+    def or_empty(self) -> Remembered:
+        """Itself, emptied where it has become much."""
+        if len(self) > MOST_REMEMBERED:
+            self.clear()
+        return self
 
 
 def read_json(path: Path) -> dict[str, Any]:

@@ -29,6 +29,13 @@ _SURROGATES = re.compile("[\ud800-\udfff]")
 _INVISIBLE = "[\\x{00AD}\\x{2060}]"  # soft hyphen, word joiner
 
 
+# What the rules see across a blank: separators that are blanks to Python alone, signs that join to what follows them
+# (Unicode's Prepend), and halves of characters.
+ACROSS_BLANKS = re.compile(
+    "[\x1c-\x1f\u0600-\u0605\u06dd\u070f\u0890\u0891\u08e2\u0d4e\U00011000-\U00011fff\ud800-\udfff]"
+)
+
+
 class NormalizationConfig(ConfigBase):
     """The steps, in this order: Unicode form, straight quotes, marks of unknown words, lower case, digits.
 
@@ -116,6 +123,14 @@ def extend_over_marks(text: str, offsets: list[tuple[int, int]]) -> list[tuple[i
             end += 1
         result.append((start, end))
     return result
+
+
+def shares_characters(offsets: list[tuple[int, int]], index: int) -> bool:
+    """Did the character of this token become several tokens?"""
+    start, end = offsets[index]
+    before = index > 0 and offsets[index - 1][1] > start
+    after = index + 1 < len(offsets) and offsets[index + 1][0] < end
+    return before or after
 
 
 def _joins(character: str) -> bool:

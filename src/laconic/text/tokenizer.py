@@ -6,9 +6,8 @@ Those trained here keep the strings of what their vocabulary lacks, so that a po
 from __future__ import annotations
 
 import json
-import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import chain, count
 from pathlib import Path
@@ -28,6 +27,7 @@ from laconic.text.base import (
     TOKENIZER_FILE,
     UNK,
     EncodedIds,
+    Remembered,
     Tokenizer,
     read_backend,
     read_json,
@@ -35,6 +35,7 @@ from laconic.text.base import (
 from laconic.text.detokenize import Detokenized, groups_by_mark, join_marked, join_with, join_words
 from laconic.text.mending import is_content
 from laconic.text.normalization import (
+    ACROSS_BLANKS,
     CHARACTER_PATTERN,
     SPACE_MARK,
     SUBWORD_PATTERN,
@@ -43,6 +44,7 @@ from laconic.text.normalization import (
     NormalizationConfig,
     build_normalizer,
     encodable,
+    shares_characters,
     whole_marks,
     word_pattern,
 )
@@ -52,12 +54,6 @@ __all__ = ["BpeTokenizer", "CharacterTokenizer", "PretrainedTokenizer", "Tokeniz
 
 TEXTS = 2000  # a piece of work of a process
 _PROBE = "a"
-_REMEMBERED = 300_000  # stretches
-# What the rules see across a blank: separators that are blanks to Python alone, signs that join to what follows them
-# (Unicode's Prepend), and halves of characters.
-_ACROSS_BLANKS = re.compile(
-    "[\x1c-\x1f\u0600-\u0605\u06dd\u070f\u0890\u0891\u08e2\u0d4e\U00011000-\U00011fff\ud800-\udfff]"
-)
 _NAMES = {  # our role: (key of config.json, key of tokenizer_config.json, usual strings)
     "pad": ("pad_token_id", "pad_token", ("<pad>", "[PAD]")),
     "unk": ("unk_token_id", "unk_token", ("<unk>", "[UNK]")),
@@ -72,6 +68,7 @@ class _OpenTokenizer(Tokenizer):
     pattern: ClassVar[str]
     spaces_to_marks: ClassVar[bool] = False
     blanks_separate: ClassVar[bool] = False  # is a text read as its stretches between blanks are, one by one?
+    _letters_are_tokens: ClassVar[bool] = False  # are the letters a to z, between blanks, one token?
 
     config: NormalizationConfig
 
@@ -105,27 +102,25 @@ class _OpenTokenizer(Tokenizer):
         return [*SPECIAL_TOKENS, self._separator]
 
     def encode_ids(
-        self,
-        texts: Iterable[str],
-        max_tokens: int,
-        gaps: Iterable[Sequence[tuple[int, int]]] | None = None,
+        self, texts: Iterable[str], max_tokens: int, gaps: Iterable[Sequence[tuple[int, int]]] | None = None
     ) -> Iterator[EncodedIds]:
         """As `Tokenizer.encode_ids`; where blanks separate, each stretch between them is read once and remembered."""
         if gaps is not None or not self._by_stretches:
             yield from super().encode_ids(texts, max_tokens, gaps)
             return
-        read = self._stretches
+        read, unknown = self._stretches
         for text in texts:
-            read.forget()
-            codes = () if _ACROSS_BLANKS.search(text) else chain.from_iterable(map(read.__getitem__, text.split()))
+            if not read.or_empty():
+                unknown.clear()
+            codes = () if ACROSS_BLANKS.search(text) else chain.from_iterable(map(read.__getitem__, text.split()))
             ids = np.fromiter(codes, dtype=np.int32)
             if not len(ids):
                 yield from super().encode_ids([text], max_tokens)
                 continue
             kept = ids[:max_tokens]
-            unknown = (kept < 0).nonzero()[0]
-            words = [read.unknown[-1 - code] for code in kept[unknown].tolist()]
-            kept[unknown] = self.unk_id
+            places = (kept < 0).nonzero()[0]
+            words = [unknown[-1 - code] for code in kept[places].tolist()]
+            kept[places] = self.unk_id
             yield kept, words, len(ids)
 
     @property
@@ -133,27 +128,30 @@ class _OpenTokenizer(Tokenizer):
         return self.blanks_separate and all(mark.split() == [mark] for mark in self.config.unknown_marks)
 
     @cached_property
-    def _stretches(self) -> _Stretches:
-        return _Stretches(self._read, self.unk_id)
+    def _stretches(self) -> tuple[Remembered, list[str]]:
+        """The ids of texts without blanks; of what the vocabulary lacks ``-1 - place`` in the list."""
+        unknown: list[str] = []
 
-    def _read(self, stretch: str) -> tuple[Sequence[int], list[str]]:
-        """The ids of a text without blanks, and the strings of those that are UNK, in order."""
-        if self.spaces_to_marks and self.backend.normalizer.normalize_str(encodable(stretch)) == SPACE_MARK:
-            return (), []  # what counts as a blank to this tokenizer
-        found = self.encode(stretch)
-        return found.ids, self.ids_of(found)[1]
+        def read(stretch: str) -> tuple[int, ...]:
+            if self.spaces_to_marks and self.backend.normalizer.normalize_str(encodable(stretch)) == SPACE_MARK:
+                return ()  # what counts as a blank to this tokenizer
+            ids, words, _ = self.ids_of(self.encode(stretch))
+            places = count(-1 - len(unknown), -1)
+            unknown.extend(words)
+            return tuple(next(places) if index == self.unk_id else index for index in ids.tolist())
+
+        return Remembered(read), unknown
 
     def count_words(self, texts: Iterable[str]) -> Counter[str]:
         """How often each token that a vocabulary could have stands in the texts."""
-        counts: Counter[str] = Counter()
-        stretches: Counter[str] = Counter()
+        counts, stretches, pieces = Counter[str](), Counter[str](), self._cut.or_empty()
         for text in texts:
-            if self._by_stretches and not _ACROSS_BLANKS.search(text):
+            if self._by_stretches and not ACROSS_BLANKS.search(text):
                 stretches.update(text.split())
             else:
                 counts.update(self._pieces(self._cutter, encodable(text)))
         for stretch, number in stretches.items():
-            for piece in self._cut(stretch):
+            for piece in pieces[stretch]:
                 counts[piece] += number
         return counts
 
@@ -161,9 +159,17 @@ class _OpenTokenizer(Tokenizer):
     def _cutter(self) -> tokenizers.Tokenizer:
         return self._blank(models.WordLevel({UNK: 0}, unk_token=UNK))
 
-    def _cut(self, stretch: str) -> Sequence[str]:
-        """The tokens of a text without blanks, before there is a vocabulary."""
-        return self._pieces(self._cutter, encodable(stretch))
+    @cached_property
+    def _cut(self) -> Remembered:
+        """The tokens of texts without blanks, before there is a vocabulary."""
+        plain, lower = self._letters_are_tokens, self.config.lowercase
+
+        def cut(stretch: str) -> Sequence[str]:
+            if plain and stretch.isascii() and stretch.isalpha() and stretch not in self.config.unknown_marks:
+                return (stretch.lower() if lower else stretch,)
+            return self._pieces(self._cutter, encodable(stretch))
+
+        return Remembered(cut)
 
     def _train_word_level(self, texts: Iterable[str], size: int, min_frequency: int) -> None:
         backend = self._cutter
@@ -195,41 +201,12 @@ class _OpenTokenizer(Tokenizer):
         pieces: list[str] | None = None
         for index in unknown:
             start, end = offsets[index]
-            if _shares_characters(offsets, index):
+            if shares_characters(offsets, index):
                 # one character became several tokens (½ under NFKC): read the piece off the normalised text
                 pieces = self._pieces(self.backend, text) if pieces is None else pieces
                 tokens[index] = pieces[index]
             else:
                 tokens[index] = normalise(text[start:end])
-
-
-class _Stretches(dict[str, tuple[int, ...]]):
-    """What was read of stretches between blanks: ids, those outside the vocabulary as ``-1 - place`` in ``unknown``."""
-
-    def __init__(self, read: Callable[[str], tuple[Sequence[int], list[str]]], unk_id: int) -> None:
-        super().__init__()
-        self._read, self._unk_id = read, unk_id
-        self.unknown: list[str] = []
-
-    def __missing__(self, stretch: str) -> tuple[int, ...]:
-        ids, words = self._read(stretch)
-        places = count(len(self.unknown))
-        self.unknown += words
-        self[stretch] = found = tuple(-1 - next(places) if index == self._unk_id else index for index in ids)
-        return found
-
-    def forget(self) -> None:
-        """Begin anew, between two texts, where it has become much."""
-        if len(self) > _REMEMBERED:
-            self.clear()
-            self.unknown.clear()
-
-
-def _shares_characters(offsets: list[tuple[int, int]], index: int) -> bool:
-    start, end = offsets[index]
-    before = index > 0 and offsets[index - 1][1] > start
-    after = index + 1 < len(offsets) and offsets[index + 1][0] < end
-    return before or after
 
 
 class WordTokenizer(_OpenTokenizer):
@@ -247,42 +224,13 @@ class WordTokenizer(_OpenTokenizer):
         min_frequency: int = Field(2, ge=1)
 
     name = "word"
-    guesses_spaces = True
-    blanks_separate = True
+    guesses_spaces = blanks_separate = True
+    _letters_are_tokens = True
     pattern = WORD_PATTERN
     config: Config
 
     def _rules(self) -> str:
         return word_pattern(hash_digits=True) if self.config.digits_to_hash else self.pattern
-
-    def _is_plain(self, stretch: str) -> bool:
-        """Only letters a to z: one token by the first rule of words, as it is or in lower case."""
-        return stretch.isascii() and stretch.isalpha() and stretch not in self.config.unknown_marks
-
-    def _cut(self, stretch: str) -> Sequence[str]:
-        if self._is_plain(stretch):
-            return (stretch.lower() if self.config.lowercase else stretch,)
-        found = self._known.get(stretch)
-        if found is None:
-            if len(self._known) > _REMEMBERED:
-                self._known.clear()
-            found = self._known[stretch] = super()._cut(stretch)
-        return found
-
-    @cached_property
-    def _known(self) -> dict[str, Sequence[str]]:
-        return {}
-
-    def _read(self, stretch: str) -> tuple[Sequence[int], list[str]]:
-        if self._is_plain(stretch):
-            index = self.token_id(stretch.lower() if self.lowercases else stretch)
-            if index is not None:
-                return (index,), []
-        if not stretch.isascii():
-            return super()._read(stretch)
-        pieces = self._pieces(self.backend, stretch)
-        ids = [self.unk_id if (index := self.token_id(piece)) is None else index for piece in pieces]
-        return ids, [piece for index, piece in zip(ids, pieces, strict=True) if index == self.unk_id]
 
     def train(self, texts: Iterable[str]) -> None:
         """Keep the most frequent words; equal counts are ordered by the word itself."""

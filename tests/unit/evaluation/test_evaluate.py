@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -33,7 +34,7 @@ def one_batch_a_write(monkeypatch: pytest.MonkeyPatch) -> None:
 class FirstWords:
     """A system that notes what it is asked and can be told to stop."""
 
-    name, identity, unk_text = "first words", "first words, 4", "<unk>"
+    name, identity, unk_text, is_method = "first words", "first words, 4", "<unk>", False
 
     def __init__(self, stop_after: int | None = None) -> None:
         self.asked: list[str] = []
@@ -228,3 +229,14 @@ def test_tables_compare_with_the_first() -> None:
     assert results[0].signature in notes
     with pytest.raises(DataError, match="2 records but lead-1 on 4"):
         compared([results[0], evaluate(FirstWords(), RECORDS[:2])])
+
+
+def test_processes_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("laconic.evaluation.measures._TEXTS", 3)
+    records = [replace(record, id=f"{number}") for number, record in enumerate(RECORDS * 5)]
+    alone, together = (
+        replace(evaluate(Contender("lead-1"), records, options=EvaluationOptions(batch_size=2, processes=n)), seconds=0)
+        for n in (1, 2)
+    )
+    assert together == alone
+    assert together.measures["words"] > 0

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import time
 import unicodedata
+from collections import Counter
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -355,3 +358,31 @@ def test_characters_without_blanks() -> None:
     kept = CharacterTokenizer(CharacterTokenizer.Config())
     kept.train(["我 们"])
     assert kept.encode("我 们").tokens == ("我", "▁", "们")
+
+
+PIECES = [
+    *"aB1.,'’-/#@½ﬁ中カ각é▁Σ\u0301\u0600\u200b\xad\x1c\xa0\t\n ",
+    *("n't", "mr.", "u.s.", "<unk>", "10:30am", "c++", "http://x.y", "👩‍👧", "  "),
+]
+
+
+@pytest.mark.parametrize(
+    "tokenizer",
+    [
+        WordTokenizer(WordTokenizer.Config(min_frequency=1)),
+        WordTokenizer(WordTokenizer.Config(unicode_form="NFKC", lowercase=False, unknown_marks=("<unk>",))),
+        BpeTokenizer(BpeTokenizer.Config(vocab_size=60, lowercase=True)),
+    ],
+    ids=lambda tokenizer: tokenizer.name,
+)
+def test_stretches_between_blanks_are_read_as_the_whole(tokenizer: Any) -> None:
+    """Training reads each stretch once and remembers it; ids, unknown words and counts are those of whole texts."""
+    chosen = random.Random(4)
+    texts = ["".join(chosen.choices(PIECES, k=chosen.randint(0, 25))) for _ in range(1500)] + ["Can't stop the a b ab"]
+    tokenizer.train(texts[-300:])
+    for text, (ids, unknown, total) in zip(texts, tokenizer.encode_ids(texts, 9), strict=True):
+        whole = tokenizer.encode(text, max_tokens=9)
+        words = [token for index, token in zip(whole.ids, whole.tokens, strict=True) if index == tokenizer.unk_id]
+        assert (ids.tolist(), unknown, total) == (list(whole.ids), words, whole.total), text
+    counted = Counter(piece for text in texts for piece in tokenizer._pieces(tokenizer._cutter, text))
+    assert tokenizer.count_words(texts) == counted

@@ -1,0 +1,105 @@
+"""Encoded pairs that are kept: the same as encoded anew, made again when anything they depend on changed."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from laconic.config.schema import DataConfig, TextConfig
+from laconic.data.dataset import COLUMNS, FACTS, EncodedDataset, Encoder
+from laconic.errors import DataError
+from laconic.text.tokenizer import WordTokenizer
+from laconic.training.corpus import CACHE, OFF, UNUSED_DAYS, Corpus, kept
+from laconic.types import Record
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv(CACHE, str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+def examples(data: EncodedDataset) -> list[Any]:
+    found = [data[index] for index in range(len(data))]
+    return [(e.source_extended_ids.tolist(), e.oov_words, e.target_extended_ids.tolist(), e.record_id) for e in found]
+
+
+def test_what_is_kept_is_what_is_encoded_anew(make_trainer: Any, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = {"text.tokenizer.max_vocabulary": 12, "data.min_supported": 0.2, "data.max_document_tokens": 8}
+    first = make_trainer(**settings).parts
+    assert sorted(path.name.split("-")[0] for path in cache.iterdir()) == ["encoded", "encoded", "tokenizer"]
+    with monkeypatch.context() as patched:
+        patched.setattr(Encoder, "parts", lambda *_: pytest.fail("encoded again"))
+        patched.setattr(WordTokenizer, "train", lambda *_: pytest.fail("trained again"))
+        again = make_trainer(**settings).parts
+    monkeypatch.setenv(CACHE, OFF)
+    anew = make_trainer(**settings).parts
+    for parts in (again, anew):
+        assert examples(parts.train_set) == examples(first.train_set)
+        assert (parts.notes, parts.left_out, parts.identity) == (first.notes, first.left_out, first.identity)
+        assert parts.validation_set.references(0) == first.validation_set.references(0) != []
+    assert first.left_out["training"] > 0
+    assert isinstance(first.train_set._sources.flat.base, np.memmap)
+
+
+def test_a_change_is_encoded_anew(make_trainer: Any, pairs: Path, cache: Path, tmp_path: Path) -> None:
+    file = tmp_path / "train.jsonl"
+    file.write_text((pairs / "train.jsonl").read_text())
+    before = os.stat(file)
+    first = make_trainer(**{"data.train": str(file)}).parts.train_set
+    file.write_text(file.read_text().replace("word1 ", "word2 "))
+    os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))  # the content counts, not the clock
+    assert examples(make_trainer(**{"data.train": str(file)}).parts.train_set) != examples(first)
+    count = len(list(cache.iterdir()))
+    make_trainer(**{"data.train": str(file), "text.max_source_tokens": 4})
+    assert len(list(cache.iterdir())) > count
+
+
+@pytest.mark.parametrize("harm", ["cut", "no folder"])
+def test_without_a_usable_cache_pairs_are_in_memory(make_trainer: Any, cache: Path, harm: str) -> None:
+    first = make_trainer().parts
+    wanted = examples(first.train_set)
+    if harm == "cut":
+        for file in cache.glob("encoded-*/source"):
+            file.write_bytes(file.read_bytes()[:-4])
+    else:
+        os.environ[CACHE] = str(next(cache.glob(f"encoded-*/{FACTS}")))  # a file; the fixture puts it back
+    parts = make_trainer().parts
+    assert examples(parts.train_set) == wanted
+    assert parts.identity == first.identity
+    assert any("kept in memory only" in note for note in parts.notes)
+
+
+def test_processes_make_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("laconic.data.dataset.RECORDS", 7)
+    tokenizer = WordTokenizer(WordTokenizer.Config(min_frequency=1))
+    tokenizer.train(["a b c d"])
+    records = [Record(f"a b new{number} x c", f"new{number} d", str(number)) for number in range(40)]
+    encoder = Encoder(tokenizer, TextConfig(), references=True)
+    alone, together = (list(encoder.parts(records, workers)) for workers in (1, 2))
+    for name in COLUMNS:
+        assert np.array_equal(*(np.concatenate([part.columns[name] for part in parts]) for parts in (alone, together)))
+    data = EncodedDataset.of(encoder, together)
+    assert data[39].oov_words == ["new39", "x"]
+    assert data.references(39) == ["new39 d"]
+    with pytest.raises(DataError, match="record 21: the summary holds no token"):
+        list(encoder.parts([*records[:20], Record("a", "\u200b")], 2))
+
+
+def test_what_nobody_uses_goes(cache: Path) -> None:
+    old, new = kept("encoded", "a" * 40, lambda place: None), kept("encoded", "b" * 40, lambda place: None)
+    long_ago = old.stat().st_mtime - (UNUSED_DAYS + 1) * 86_400
+    os.utime(old, (long_ago, long_ago))
+    kept("encoded", "c" * 40, lambda place: None)
+    assert not old.exists()
+    assert new.exists()
+
+
+def test_a_pipe_is_refused(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pairs.jsonl")
+    with pytest.raises(DataError, match="is a pipe or device"):
+        _ = Corpus(DataConfig(train=str(tmp_path / "pairs.jsonl")), "train").content
