@@ -28,7 +28,10 @@ WHAT_FOR = {
     "zstd": "files that end in .zst",
     "html": "web pages",
 }
-VARIABLES = ("OMP_NUM_THREADS", "LACONIC_KERNELS", "LACONIC_QUIET", "LACONIC_TRACEBACK", "HF_HOME", "HF_HUB_OFFLINE")
+VARIABLES = (
+    *("OMP_NUM_THREADS", "LACONIC_CACHE", "LACONIC_KERNELS", "LACONIC_QUIET", "LACONIC_TRACEBACK"),
+    *("HF_HOME", "HF_HUB_OFFLINE"),
+)
 
 
 def command(as_json: AsJson = False) -> None:
