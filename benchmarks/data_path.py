@@ -4,9 +4,9 @@
 
 Prints for each command its wall time and its CPU time with that of its processes: a training to the end of its first
 update, with nothing kept and again with the encoded corpus there; `data check` and `data stats`; `evaluate lead-1`;
-ROUGE of as many pairs. The floor is reading the JSON lines. ``--before`` is the folder ``src`` of an older checkout, which
-runs in turns with this one. The pairs, about a kilobyte each, are made of words of a Zipf vocabulary with numbers and
-names that stand once or twice; ``--corpus`` takes a file of yours.
+ROUGE of as many pairs. The floor is reading the JSON lines. ``--before`` is the folder ``src`` of an older checkout,
+which runs in turns with this one. The pairs, about a kilobyte each, are made of words of a Zipf vocabulary with numbers
+and names that stand once or twice; ``--corpus`` takes a file of yours.
 """
 
 from __future__ import annotations
