@@ -43,15 +43,17 @@ def learnt(pairs: list[Record], vocabulary: int) -> WordTokenizer:
 def as_written(tokenizer: WordTokenizer, pair: Record, gold: TokenizedText, search: SearchConfig, most: int) -> Summary:
     """The pair's own line as if a model had copied it, word by word, from all places of each word alike."""
     encoding = tokenizer.encode(pair.document, max_tokens=most)
-    extended, oov_words = extend_source(encoding, tokenizer.vocab_size, tokenizer.unk_id)
+    extended, unknown, _ = tokenizer.ids_of(encoding)
+    oov_words = extend_source(extended, unknown, tokenizer.vocab_size, tokenizer.unk_id)
     new = [token for token in dict.fromkeys(gold.tokens) if tokenizer.token_id(token) is None]
     oov_words += [token for token in new if token not in oov_words]  # the line's own words are written too
-    ids = extend_target(gold, oov_words, tokenizer.vocab_size, tokenizer.unk_id)
-    holds = (np.array(extended)[None, :] == np.array(ids)[:, None]).astype(float)
+    ids, unknown, _ = tokenizer.ids_of(gold)
+    extend_target(ids, unknown, oov_words, tokenizer.vocab_size, tokenizer.unk_id)
+    holds = (extended[None, :] == ids[:, None]).astype(float)
     copying = holds / np.maximum(holds.sum(1, keepdims=True), 1.0)
     copied = copying.sum(1) > 0
     hypothesis = Hypothesis(
-        ids, 0.0, 0.0, [0.0] * len(ids), False, copying, {"p_gen": 1.0 - copied, "copy_probs": copying}
+        ids.tolist(), 0.0, 0.0, [0.0] * len(ids), False, copying, {"p_gen": 1.0 - copied, "copy_probs": copying}
     )
     return build_summary(
         hypothesis, document=pair, source_encoding=encoding, tokenizer=tokenizer, oov_words=oov_words, search=search

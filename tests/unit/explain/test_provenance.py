@@ -29,7 +29,7 @@ def summary_of(
     tokenizer: Tokenizer, ids: list[int], probabilities: list[float], attention: Any, **options: Any
 ) -> Summary:
     encoding = tokenizer.encode(DOCUMENT, max_tokens=options.pop("max_tokens", None))
-    _, oov_words = extend_source(encoding, tokenizer.vocab_size, tokenizer.unk_id)
+    oov_words = extend_source(*tokenizer.ids_of(encoding)[:2], tokenizer.vocab_size, tokenizer.unk_id)
     details = {name: np.array(options.pop(name)) for name in ("p_gen", "copy_probs") if name in options}
     hypothesis = Hypothesis(
         ids=ids,
