@@ -50,6 +50,9 @@ if TYPE_CHECKING:
     from laconic.types import Record
 
 
+Spread = Annotated[int, typer.Option(min=1, max=256, help="Processes that score, and apply extractive methods.")]
+
+
 @with_groups
 def command(
     data: Annotated[str, typer.Option(help="A file of records, or a folder with one file a split.")],
@@ -92,9 +95,7 @@ def command(
     reading: ReadingOptions,
     min_human_score: MinHumanScore = None,
     device: Device = "cpu",
-    processes: Annotated[
-        int, typer.Option(min=1, max=256, help="Processes that score, and that apply extractive methods.")
-    ] = 1,
+    processes: Spread = 1,
     trust_code: TrustCode = False,
     as_json: AsJson = False,
 ) -> None:
