@@ -387,7 +387,7 @@ PORTER = (
     "inference infer, airliner airlin, adjustable adjust, defensible defens, replacement replac, "
     "adjustment adjust, dependent depend, adoption adopt, activate activ, effective effect, "
     "bowdlerize bowdler, probate probat, rate rate, cease ceas, controlling control, roll roll, snowing snow, "
-    "boxing box, swiping swipe"
+    "boxing box, swiping swipe, gas ga, as as"
 )
 
 
