@@ -27,7 +27,7 @@ WORDED = {
     "[Sep 31], [Oct. 1]": "md 9 31, md 10 1",
     "[September] . [September 3] at 5": "m 9, md 9 3",
     "end of [May]. Then": "m 5",
-    "We may go and march": "",
+    "We may go and march and dismay 5": "",
     "May Smith came": "",
     "You met\nMassachusetts May Lee. May be": "",
     "it was [May] when the [June] issue": "m 5, m 6",

@@ -88,6 +88,7 @@ READ = {
     "[3m] [3mm] [4k] walk, [5mm$]": "n 3000000|x 3 m, n 3000000|x 3 mm, n 4000|x 4 k, $ $ 5000000|bare 5000000",
     "[$3]-[5 million], [3]-[5m]": "$ $ 3000000|bare 3000000, n 5000000, n 3000000|x 3 m, n 5000000|x 5 m",
     "[5]-[3 million], [3 million]-[5], [3] to [5 percent]": "n 5, n 3000000, n 3000000, n 5, % 3, % 5",
+    "[3]-[3 million]": "n 3, n 3000000",
     "[2 hundred thousand dollars] or [two dozen dollars]": "$ $ 200000|bare 200000, $ $ 24",
     "[5 per cent], [5pct], [22nd], [1999], [5]lb, [7]hrs, 8xyz": "% 5, % 5, o 22, n 1999|y 1999, n 5, n 7",
     "[twenty five cents], [thirty-third], [twenty first]": "$ $ 0.25, o 33, o 21",

@@ -254,6 +254,11 @@ def test_chinese_by_character_does_not_depend_on_the_mapping():
 
 
 @pytest.mark.parametrize("profile", ["rouge155", "google", "plain", "unicode"])
+def test_half_a_character_is_a_gap_or_itself(profile):
+    assert rouge(["a \ud800 b"], ["a \ud800 b"], kinds=["1"], profile=profile).mean["1"].f == 1.0
+
+
+@pytest.mark.parametrize("profile", ["rouge155", "google", "plain", "unicode"])
 def test_empty_texts_score_zero_and_are_counted(profile):
     kinds = ["1", "2", "L", "Lsum", "W", "S", "SU"]
     score = rouge(["", "a b", " \n ", "a"], ["a b", "", "x", "a"], kinds=kinds, profile=profile)
@@ -387,7 +392,7 @@ PORTER = (
     "inference infer, airliner airlin, adjustable adjust, defensible defens, replacement replac, "
     "adjustment adjust, dependent depend, adoption adopt, activate activ, effective effect, "
     "bowdlerize bowdler, probate probat, rate rate, cease ceas, controlling control, roll roll, snowing snow, "
-    "boxing box, swiping swipe, gas ga, as as"
+    "boxing box, swiping swipe, gas ga, as as, enrolment enrol"
 )
 
 

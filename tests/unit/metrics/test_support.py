@@ -116,6 +116,7 @@ PLACES = [
     ("meet Smith-Jones", "Smith Jones came", "Smith-Jones", "Smith Jones"),
     ("meet Ann Lee", "they said Bob Lee saw Ann, and then Ann, Lee", "Ann Lee", "Ann, Lee"),
     ("meet Ann Lee", "they said Bob Lee left and saw Ann", "Ann Lee", "Ann"),
+    ("the F-16 is here", "an F 16 flew", "F-16", "F 16"),
     ("eSource rises", "nothing there", "eSource", None),
     ("due May 14, 2001", "In 2001 it was", "May 14, 2001", None),
     ("due May 14, 2001", "On May 14 it was", "May 14, 2001", None),

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from runs import quiet
 
 from laconic.errors import ConfigError, TrainingError
 from laconic.layers.opponent import _own_seed
@@ -28,10 +29,6 @@ MODEL: dict[str, Any] = {
 }
 OBJECTIVES = [{"type": "nll", "label_smoothing": 0.1}, {"type": "opponent", "weight": 0.2, "label_smoothing": 0.1}]
 FIGURES = {"alpha_max", "alpha_entropy", "masked_positions", "nothing_left", "masked_end"}
-
-
-def quiet(message: str) -> None:
-    return
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from runs import quiet
 
 from laconic.config.schema import RunConfig
 from laconic.errors import ConfigError, ModelError
@@ -31,10 +32,6 @@ TRANSFORMER = {
     "head": {"type": "vocabulary"},
 }
 OPPONENT = {"type": "max", "layer": 1, "head": 1}
-
-
-def quiet(message: str) -> None:
-    return
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import torch
 from pydantic import ValidationError
+from runs import quiet
 
 from laconic.config.loading import dump_run, load_recipe, load_run, merge, resolve_run, with_absolute_paths
 from laconic.config.schema import RunConfig
@@ -22,10 +23,6 @@ from laconic.training import loop
 from laconic.training.checkpoint import checkpoint_folders
 from laconic.training.loop import TrainingInterrupted
 from laconic.training.run import stage_of, train
-
-
-def quiet(message: str) -> None:
-    return
 
 
 @pytest.fixture(scope="session")

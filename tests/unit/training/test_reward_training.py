@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from runs import quiet
 
 from laconic.errors import ConfigError
 from laconic.training.checkpoint import checkpoint_folders, read_checkpoint
@@ -17,10 +18,6 @@ from laconic.training.run import train
 
 RISK, CRITICAL = {"type": "minimum_risk", "candidates": 3}, {"type": "self_critical", "samples": 2}
 SENTENCE, TOKEN = {"type": "nll", "reduction": "sentence", "weight": 0.1}, {"type": "nll"}
-
-
-def quiet(message: str) -> None:
-    pass
 
 
 def gradients(trainer: Any, *groups: range) -> tuple[dict[str, torch.Tensor], Any]:

@@ -7,24 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from runs import bits, quiet
 
 from laconic.models.folder import load_model_folder
 from laconic.summarizer import Summarizer
-from laconic.training.checkpoint import checkpoint_folders
 from laconic.training.run import train
-
-
-def quiet(message: str) -> None:
-    return
-
-
-def bits(out: Path) -> tuple[Any, ...]:
-    newest = checkpoint_folders(out)[0]
-    state = json.loads((newest / "state.json").read_text())
-    for clock in ("elapsed_seconds", "timing_bytes"):
-        state["train_state"].pop(clock)
-    tensors = {path.name: path.read_bytes() for path in newest.glob("*.safetensors")}
-    return newest.name, tensors, state, (out / "log.jsonl").read_bytes()
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import signal
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from runs import bits, quiet
 from safetensors.torch import load_file
 
 from laconic.config.loading import load_run
@@ -22,19 +22,6 @@ from laconic.training.loop import TrainingInterrupted
 from laconic.training.run import train
 from laconic.training.validate import is_best
 from laconic.types import UpdateContext
-
-
-def quiet(message: str) -> None:
-    return
-
-
-def bits(out: Path) -> tuple[Any, ...]:
-    newest = checkpoint_folders(out)[0]
-    state = json.loads((newest / "state.json").read_text())
-    for clock in ("elapsed_seconds", "timing_bytes"):
-        state["train_state"].pop(clock)
-    tensors = {path.name: path.read_bytes() for path in newest.glob("*.safetensors")}
-    return newest.name, tensors, state, (out / "log.jsonl").read_bytes()
 
 
 def exported(out: Path) -> dict[str, Any]:
