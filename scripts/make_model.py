@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import readmes
 import torch
 
 from laconic.config.loading import load_recipe, merge, parse_overrides, read_run, resolve_run, with_absolute_paths
@@ -60,6 +61,7 @@ SOURCES = {
         "docstrings of Python packages: the body and its summary line",
         "permissive, stated by each package",
     ),
+    "readmes": ("READMEs of Python packages and their summary lines", "permissive, stated by each package"),
 }
 
 
@@ -80,7 +82,9 @@ class Options:
 
 def make(options: Options, say: Callable[[str], object] = print) -> Path:
     """Do every step that is not done; returns the folder of the model."""
-    corpora = {name: provide(name, options, say) for name in SOURCES}
+    corpora: dict[str, Path] = {}
+    for name in SOURCES:
+        corpora[name] = provide(name, options, corpora, say)
     mix = mixed(corpora, options.work / "mix", say)
     run = options.run or trained(mix, options, say)
     validation = {
@@ -107,8 +111,8 @@ def make(options: Options, say: Callable[[str], object] = print) -> Path:
 # ---------------------------------------------------------------------------------------- corpora
 
 
-def provide(name: str, options: Options, say: Callable[[str], object]) -> Path:
-    """The folder of a corpus, made unless it is given or there already.
+def provide(name: str, options: Options, others: Mapping[str, Path], say: Callable[[str], object]) -> Path:
+    """The folder of a corpus, made unless given or there already; READMEs have nothing that ``others`` hold out.
 
     Raises:
         ConfigError: arXiv's metadata, which is not made here, was not given.
@@ -128,6 +132,10 @@ def provide(name: str, options: Options, say: Callable[[str], object]) -> Path:
         sample_arxiv(place, made, options.arxiv_pairs)
     elif name == "debian":
         build_debian(made, validation=HELD_OUT[name])
+    elif name == "readmes":
+        apart = [found["validation"] for found in map(find_splits, others.values())]
+        readmes.fetch(HERE / "readme_packages.txt.gz", made / readmes.METADATA)
+        readmes.build(made, made / readmes.METADATA, apart)
     else:
         laconic = Path(sys.executable).parent / "laconic"
         subprocess.run([HERE / "docstrings.sh", made, laconic], check=True)
@@ -261,8 +269,10 @@ def describe(
             counts[row["source"]] += "again" not in row
     stats = corpora["docstrings"] / "stats.json"
     facts = json.loads(stats.read_text(encoding="utf-8")) if stats.is_file() else {}
+    readme_stats = corpora["readmes"] / "stats.json"
     data = {
         "pairs": counts,
+        "readme_licences": json.loads(readme_stats.read_text("utf-8"))["licences"] if readme_stats.is_file() else {},
         "docstring_packages": list(facts.get("splits", {}).get("train", {}).get("packages", {})),
         "licences": facts.get("licences", {}),
     }
@@ -278,7 +288,11 @@ def data_section(counts: Mapping[str, int], licences: Mapping[str, str]) -> str:
     lines = ["| corpus | what | training pairs | licence |", "| --- | --- | --- | --- |"]
     lines += [f"| {name} | {what} | {counts[name]:,} | {licence} |" for name, (what, licence) in SOURCES.items()]
     if licences:
-        lines += ["", f"`data.json` names the {len(licences)} packages of the docstrings with version and licence."]
+        lines += [
+            "",
+            f"`data.json` names the {len(licences)} packages of the docstrings with version and licence and counts the "
+            "licences of the READMEs, whose packages `scripts/readme_packages.txt.gz` names.",
+        ]
     return "\n".join(lines)
 
 

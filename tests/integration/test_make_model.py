@@ -26,6 +26,7 @@ def script() -> ModuleType:
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
+    sys.path.append(str(SCRIPT.parent))  # as when it is run: its neighbour is imported
     sys.modules["make_model"] = module
     spec.loader.exec_module(module)
     return module
@@ -34,7 +35,7 @@ def script() -> ModuleType:
 @pytest.fixture(scope="module")
 def corpora(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("corpora")
-    for seed, name in enumerate(("debian", "docstrings")):
+    for seed, name in enumerate(("debian", "docstrings", "readmes")):
         (folder / name).mkdir()
         write_pairs(folder / name / "train.jsonl", 24, seed=10 + seed)
         write_pairs(folder / name / "validation.jsonl", 60, seed=20 + seed)
@@ -51,6 +52,7 @@ def corpora(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def command(corpora: Path, work: Path, *more: str) -> list[str]:
     named = ["--debian", str(corpora / "debian"), "--docstrings", str(corpora / "docstrings")]
+    named += ["--readmes", str(corpora / "readmes")]
     small = ["--size", "tiny", "--set", "training.max_updates=4", "--into", str(work / "model"), "--most-scored", "50"]
     return [str(work), *named, *small, *more]
 
@@ -65,6 +67,7 @@ def test_the_model_is_made_and_made_again_for_nothing(
         "arxiv": 54,
         "debian": 48,  # each pair twice
         "docstrings": 24,
+        "readmes": 24,
     }
     assert len({row["id"] for row in rows if row["source"] == "debian"}) == 48
     assert {row["source"] for row in rows[:20]} == set(script.SOURCES)
@@ -88,7 +91,7 @@ def test_the_model_is_made_and_made_again_for_nothing(
     assert "laconic summarize oneline article.txt" in card
     described = json.loads((folder / "data.json").read_text())
     assert described["docstring_packages"] == ["kites"]
-    assert described["pairs"] == {"arxiv": 54, "debian": 24, "docstrings": 24}
+    assert described["pairs"] == {"arxiv": 54, "debian": 24, "docstrings": 24, "readmes": 24}
     assert json.loads((folder / "metrics.json").read_text())["data"]["train"]["pairs"]
     results = ModelCard(card).data.eval_results
     assert [(r.dataset_name, r.metric_name) for r in results[:2]] == [

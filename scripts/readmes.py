@@ -1,0 +1,205 @@
+"""A corpus out of the metadata of Python packages: the prose of a package's README is the document, its summary line
+(the field ``Summary``, a sentence that its author wrote) the summary.
+
+    python scripts/readmes.py OUT --metadata FILE.jsonl [--validation 1000]
+    python scripts/readmes.py OUT --packages scripts/readme_packages.txt.gz   # asks PyPI for them first (network)
+
+Only packages whose metadata names a permissive licence are read; ``stats.json`` has their number by licence and
+``packages.json`` their names and versions. Left out: READMEs with fewer than 15 words of prose or in another language,
+summaries that are no sentence of 3 to 20 words, pairs with too few words in common, and whatever says nearly the same
+as a pair before or as a record of ``--apart`` (files of validation records: packages of the same name go too, with or
+without Debian's ``python3-``). Where the README repeats the summary word for word, that sentence is taken out of it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import re
+import subprocess
+import tempfile
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from email.message import Message
+from multiprocessing import Pool
+from pathlib import Path
+from typing import Any
+
+from laconic.data.readers import read_records
+from laconic.study.corpora.archives import permissive_licence
+from laconic.study.corpora.docstring_text import clean_docstring
+from laconic.study.corpora.docstrings import MIN_BODY_WORDS, MIN_OVERLAP, overlap
+from laconic.study.corpora.pairs import CorpusPair, CorpusStats, SeenPairs, hold_out, shuffled, words_of, write_splits
+
+API = "https://pypi.org/pypi/{}/json"
+AT_ONCE = 400  # packages asked for by one process of curl
+MAX_WORDS = 256
+METADATA = "metadata.jsonl"
+VALIDATION = 1000
+_HEADING = re.compile(
+    r"(?m)^ {0,3}#{1,6}[ \t]+(?P<hash>.+?)[ \t#]*$|^(?P<line>[^\n]{1,80})\n(?:([=~^\"'*+#-])\3{2,})[ \t]*$"
+)
+_OTHER_SECTIONS = re.compile(
+    r"install|licen[cs]e|contribut|requirement|prerequisite|depend|usage|quick ?start|getting started|example|test"
+    r"|change|history|release|author|credit|acknowledg|support|develop|build|link|document|reference|contact|sponsor|contents"
+    r"|todo|roadmap|faq|badge|setup|configur|command|option|api|parameter|citation|cite|disclaimer|compatib|upgrad",
+    re.IGNORECASE,
+)
+_SENTENCE = re.compile(r"(?<=[.!?])\s+")
+_ENGLISH = frozenset(["the", "a", "and", "of", "to", "for", "is", "in", "with", "that", "this", "you"])
+
+
+def pair_of(metadata: dict[str, Any]) -> tuple[CorpusPair | None, str]:
+    """The pair of one package, given its metadata as PyPI's JSON interface names the fields, or why there is none."""
+    if licence_of(metadata) is None:
+        return None, "not known to be permissive"
+    summary = re.sub(rf"(?i)^\W*{re.escape(metadata['name'])}\W*\s+(?:[-–—:|]|is)\s+", "", metadata["summary"] or "")
+    parts = clean_docstring(f"{' '.join(summary.split())}\n\n{prose(metadata['description'] or '')}")
+    if parts is None:
+        return None, "no summary sentence"
+    body = without(parts.summary, parts.body)
+    if len(body.split()) < MIN_BODY_WORDS:
+        return None, "too little prose"
+    words = words_of(body)
+    if sum(word in _ENGLISH for word in words) < len(words) / 12:
+        return None, "not English"
+    if overlap(type(parts)(parts.summary, body)) < MIN_OVERLAP:
+        return None, "summary and text share too few words"
+    return CorpusPair(metadata["name"].lower(), metadata["name"], parts.summary, body), ""
+
+
+def licence_of(metadata: dict[str, Any]) -> str | None:
+    """The permissive licence that the metadata names."""
+    message = Message()
+    if metadata.get("expression"):
+        message["License-Expression"] = metadata["expression"]
+    message["License"] = (metadata["license"] or "").replace("\n", " ")
+    for classifier in metadata["classifiers"]:
+        message["Classifier"] = classifier
+    return permissive_licence(message)
+
+
+def prose(readme: str) -> str:
+    """The sections of a README that say what the thing is, without their headings."""
+    kept, start, wanted = [], 0, True
+    for heading in [*_HEADING.finditer(readme), None]:
+        if wanted:
+            kept.append(readme[start : heading.start() if heading else len(readme)])
+        if heading:
+            wanted, start = not _OTHER_SECTIONS.search(heading["hash"] or heading["line"]), heading.end()
+    return re.sub(r"<(?:br|p|div|/p|/div|h\d|/h\d|li)\b[^>]*>", "\n\n", "\n\n".join(kept))
+
+
+def without(summary: str, body: str) -> str:
+    """As many whole paragraphs as fit, less the sentences that are the summary itself."""
+    same = words_of(summary)
+    kept: list[str] = []
+    for paragraph in body.split("\n"):
+        sentences = [sentence for sentence in _SENTENCE.split(paragraph) if words_of(sentence) != same]
+        if sum(len(text.split()) for text in [*kept, *sentences]) > MAX_WORDS and kept:
+            break
+        kept.append(" ".join(sentences))
+    return "\n\n".join(text for text in kept if text)
+
+
+def fetched(names: Sequence[str]) -> Iterator[dict[str, Any]]:
+    """The metadata of packages, from PyPI; those that it does not know are left out."""
+    decoder = json.JSONDecoder()
+    for first in range(0, len(names), AT_ONCE):
+        with tempfile.TemporaryDirectory() as folder:
+            asked = names[first : first + AT_ONCE]
+            config = "".join(f'url = "{API.format(name)}"\noutput = "{folder}/{i}"\n' for i, name in enumerate(asked))
+            command = ["curl", "-sZ", "--compressed", "--parallel-max", "40", "--max-time", "60", "--config", "-"]
+            subprocess.run(command, input=config.encode(), check=False)
+            for number, name in enumerate(asked):
+                path = Path(folder) / str(number)
+                text = path.read_text("utf-8", "ignore") if path.is_file() else ""
+                if (at := text.find('"info"')) >= 0:
+                    yield fields_of(name, decoder.raw_decode(text, text.index("{", at))[0])
+
+
+def fetch(packages: Path, metadata: Path) -> None:
+    """Write the metadata of the packages named in a file (which may be packed by gzip), unless it is there."""
+    if metadata.is_file():
+        return
+    metadata.parent.mkdir(parents=True, exist_ok=True)
+    packed = packages.read_bytes()
+    names = (gzip.decompress(packed) if packages.suffix == ".gz" else packed).decode().split()
+    draft = metadata.with_name(metadata.name + ".partial")
+    with draft.open("w", encoding="utf-8") as handle:
+        handle.writelines(json.dumps(found) + "\n" for found in fetched(names))
+    draft.replace(metadata)
+
+
+def fields_of(name: str, info: dict[str, Any]) -> dict[str, Any]:
+    """What is kept of a package's metadata."""
+    return {
+        "name": name,
+        "version": info["version"],
+        "summary": info["summary"],
+        "description": (info["description"] or "")[:20_000],
+        "license": (info["license"] or "")[:200],
+        "expression": info.get("license_expression"),
+        "classifiers": [line for line in info["classifiers"] if line.startswith("License")],
+    }
+
+
+def folded(name: str) -> str:
+    """A package's name as Debian's and PyPI's have in common."""
+    return re.sub(r"^(?:python3?-|py-?(?=[a-z]))", "", re.sub(r"[-_.]+", "-", name.lower()))
+
+
+def build(out: Path, metadata: Path, apart: Sequence[Path] = (), validation: int = VALIDATION) -> CorpusStats:
+    """Write ``train.jsonl``, ``validation.jsonl``, ``stats.json`` and ``packages.json`` into ``out``."""
+    stats, seen = CorpusStats(), SeenPairs()
+    taken = set()
+    for record in (record for path in apart for record in read_records(path)):
+        seen.refuse(CorpusPair("", record.id, record.summary, record.document))
+        taken.add(folded(record.id))
+    kept: dict[str, CorpusPair] = {}
+    versions, licences = {}, Counter[str]()
+    with metadata.open(encoding="utf-8") as handle, Pool() as pool:
+        for name, version, licence, pair, reason in pool.imap(_read, handle, chunksize=200):
+            reason = reason or ("held out elsewhere" if folded(name) in taken else "")
+            reason = reason or (seen.refuse(pair) if pair else "")
+            if pair is None or reason:
+                stats.left_out[reason] += 1
+            else:
+                kept[name], versions[name] = pair, version
+                licences[str(licence)] += 1
+    order = sorted(kept.values(), key=lambda pair: shuffled(pair.name))
+    held = hold_out(Counter(pair.group for pair in order), validation)
+    splits = {"train": [pair for pair in order if pair.group not in held]}
+    splits["validation"] = [pair for pair in order if pair.group in held]
+    write_splits(out, splits, "package")
+    stats.splits = {split: len(pairs) for split, pairs in splits.items()}
+    record = {"left_out": dict(stats.left_out), "splits": stats.splits, "licences": dict(licences.most_common())}
+    (out / "stats.json").write_text(json.dumps(record, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    (out / "packages.json").write_text(json.dumps(versions, indent=0, sort_keys=True) + "\n", encoding="utf-8")
+    return stats
+
+
+def _read(line: str) -> tuple[str, str, str | None, CorpusPair | None, str]:
+    metadata = json.loads(line)
+    return metadata["name"], metadata["version"], licence_of(metadata), *pair_of(metadata)
+
+
+def main() -> None:
+    """Make the corpus."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--metadata", type=Path, help="JSON lines: name, version, summary, description, ...")
+    parser.add_argument("--packages", type=Path, help="a file of names: their metadata is asked of PyPI, and kept")
+    parser.add_argument("--apart", type=Path, action="append", default=[], help="records that it must have nothing of")
+    parser.add_argument("--validation", type=int, default=VALIDATION, help="pairs held out (default: %(default)s)")
+    options = parser.parse_args()
+    metadata = options.metadata or options.out / METADATA
+    if options.packages:
+        fetch(options.packages, metadata)
+    stats = build(options.out, metadata, options.apart, options.validation)
+    print(f"{options.out}: {stats.splits}; left out: {stats.reasons}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,130 @@
+"""The script that makes pairs out of packages' READMEs."""
+
+from __future__ import annotations
+
+import gzip
+import importlib.util
+import json
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+SCRIPT = Path(__file__).parents[3] / "scripts" / "readmes.py"
+README = """# Tidepool
+
+[![build](https://example.org/b.svg)](https://example.org)
+
+Read the height of the tide from harbour gauges. Tidepool asks the gauges of
+[three countries](https://example.org/gauges) and draws curves of the coming week.
+
+## Installation
+
+Use pip to install the package and its dependencies into your environment, then run it once.
+
+```python
+import tidepool
+```
+
+Curves are kept for a year, and a harbour without a gauge is read from its neighbours.
+
+## How it works
+
+The heights are joined by splines, and missing hours are filled with those of the day before.
+"""
+
+
+@pytest.fixture(scope="module")
+def script() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("readmes", SCRIPT)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["readmes"] = module  # its processes import it by this name
+    spec.loader.exec_module(module)
+    return module
+
+
+def package(**fields: Any) -> dict[str, Any]:
+    metadata = {"name": "tidepool", "version": "1.2", "summary": "Heights of the tide from harbour gauges"}
+    metadata |= {"description": README, "license": "MIT", "expression": None, "classifiers": []}
+    return metadata | fields
+
+
+def test_prose_of_the_sections_that_say_what_it_is(script: ModuleType) -> None:
+    pair, reason = script.pair_of(package())
+    assert reason == ""
+    assert pair.summary == "Heights of the tide from harbour gauges"
+    assert pair.document == (
+        "Read the height of the tide from harbour gauges. Tidepool asks the gauges of three countries and draws curves "
+        "of the coming week.\n\nThe heights are joined by splines, and missing hours are filled with those of the day "
+        "before."
+    )
+
+
+def test_the_summary_itself_is_taken_out(script: ModuleType) -> None:
+    pair, _ = script.pair_of(package(summary="Tidepool - Read the height of the tide from harbour gauges"))
+    assert pair.summary == "Read the height of the tide from harbour gauges"
+    assert pair.document.startswith("Tidepool asks the gauges")
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        ({"license": "GPL-3.0"}, "not known to be permissive"),
+        ({"license": "", "classifiers": ["License :: Other/Proprietary License"]}, "not known to be permissive"),
+        ({"summary": None}, "no summary sentence"),
+        ({"summary": "tides"}, "no summary sentence"),
+        ({"description": "# Tidepool\n\nHeights of the tide."}, "too little prose"),
+        ({"description": None}, "too little prose"),
+        (
+            {
+                "description": "Wysokość pływu " * 3
+                + "odczytana z mareografów portowych oraz narysowana jako krzywa " * 2
+            },
+            None,
+        ),
+        ({"summary": "Bake bread with sourdough at home"}, "summary and text share too few words"),
+    ],
+)
+def test_left_out(script: ModuleType, fields: dict[str, Any], reason: str | None) -> None:
+    pair, found = script.pair_of(package(**fields))
+    assert pair is None
+    assert found == reason if reason else found in {"not English", "too little prose"}
+
+
+def test_doubles_and_what_others_hold_out_stay_out(script: ModuleType, tmp_path: Path) -> None:
+    other = (
+        "Depths are told for every slope of three ranges, and a map of the coming week warns of mountain snow and wind."
+    )
+    packages = [
+        package(),
+        package(name="tidepool2"),
+        package(name="snowpool", description=other, summary="Depths of the snow in the mountain"),
+        package(name="Py_Kite", description=f"Kites fly. {other}", summary="Read the wind from mountain maps"),
+    ]
+    metadata = tmp_path / "metadata.jsonl"
+    metadata.write_text("".join(json.dumps(row) + "\n" for row in packages), encoding="utf-8")
+    held = tmp_path / "held.jsonl"
+    held.write_text(json.dumps({"id": "python3-kite", "document": "Of kites.", "summary": "Kites"}) + "\n")
+    stats = script.build(tmp_path, metadata, [held], validation=0)
+    assert stats.splits == {"train": 2, "validation": 0}
+    assert dict(stats.left_out) == {"duplicate": 1, "held out elsewhere": 1}
+    rows = [json.loads(line) for line in (tmp_path / "train.jsonl").read_text().splitlines()]
+    assert {row["id"] for row in rows} == {"tidepool", "snowpool"}
+    assert json.loads((tmp_path / "stats.json").read_text())["licences"] == {"MIT": 2}
+
+
+def test_the_list_of_packages_is_read_packed(
+    script: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = tmp_path / "names.txt.gz"
+    names.write_bytes(gzip.compress(b"kite\ntidepool\n"))
+    monkeypatch.setattr(script, "fetched", lambda given: [{"name": name} for name in given])
+    metadata = tmp_path / "new" / "metadata.jsonl"
+    script.fetch(names, metadata)
+    assert [json.loads(line)["name"] for line in metadata.read_text().splitlines()] == ["kite", "tidepool"]
+    monkeypatch.setattr(script, "fetched", lambda given: pytest.fail("asked again"))
+    script.fetch(names, metadata)
