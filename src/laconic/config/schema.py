@@ -247,6 +247,7 @@ class SearchConfig(ConfigBase):
     (`laconic.text.unknown`). ``choose``: of the beam's summaries the ``best`` by their score, or by minimum
     Bayes risk (`laconic.metrics.consensus`). ``min_length_share``: no document's least length is more than this share
     of its tokens. ``model`` sets switches of the model while it decodes (which of its scores counts, what it skips).
+    ``revisions``: without unsupported names, numbers and dates and doubled words (`laconic.systems.revision`).
     ``precision``: of the products of a step on a CPU (`laconic.metrics.lower_precision`).
     ``surface`` says what becomes of the model's words before they are shown, and ``capitals`` where they begin with
     one (`laconic.text.surface`)."""
@@ -272,6 +273,7 @@ class SearchConfig(ConfigBase):
     early_stopping: Literal[True, False, "never"] = True
     shrink_beam: bool = False
     choose: Literal["best", "mbr"] = "best"
+    revisions: int = Field(0, ge=0, le=10)  # times a line is written again without what it should not say
     precision: Literal["auto", "fp32", "bf16", "int8"] = "fp32"
     distraction: DistractionTerms | None = None
     scorers: tuple[Spec, ...] = ()

@@ -26,7 +26,7 @@ SEARCH_OPTIONS = (
     *("beam_size", "num_return", "min_length", "max_length", "length_normalisation", "length_alpha"),
     *("no_repeat_ngram", "coverage_penalty", "coverage_beta", "forbid_unk", "replace_unk"),
     *("diverse_groups", "diversity_strength", "finish", "unfinished", "early_stopping", "surface", "capitals"),
-    *("min_length_share", "choose", "no_repeat_word"),
+    *("min_length_share", "choose", "no_repeat_word", "revisions"),
 )
 GREEDY = {"beam_size": 1, "num_return": 1, "diverse_groups": 1, "shrink_beam": False, "choose": "best"}
 HIDDEN_SETTINGS = {"stop_words"}  # may name a file of this machine

@@ -31,6 +31,7 @@ from laconic.text.base import Tokenizer
 from laconic.types import Hypothesis, Record, Summary, TokenizedText
 
 CHOICES = {"mbr": "laconic.metrics.consensus:by_consensus"}  # other ways to choose; imported when one is asked for
+REVISION = {"revised": "laconic.systems.revision:revised"}
 WRITES = "A trained model: writes a line of its own, word by word."
 WRITES_AND_COPIES = "A trained model: writes a line of its own, word by word, and can copy words from the text."
 
@@ -183,15 +184,14 @@ class DecodingSystem:
                 for record, example, encoding in zip(records, examples, encodings, strict=True)
             ]
             model = Watched(model, on_step, on_text, writers if on_text else [])
-        found = decode(
-            model,
-            batch,
-            config,
+        search = partial(
+            decode,
             unk_id=tokenizer.unk_id,
             bos_id=self.start_id,
             eos_id=tokenizer.eos_id,
             pad_id=tokenizer.pad_id,
         )
+        found = search(model, batch, config)
         builders = [
             partial(
                 build_summary,
@@ -207,6 +207,25 @@ class DecodingSystem:
         if options.choose == "mbr":
             pairs = zip(builders, found, strict=True)
             found = [_by_consensus(build, hypotheses)[: options.num_return] for build, hypotheses in pairs]
+        if options.revisions and not on_text and tokenizer.repeatable_ids is not None:
+            revise = resolve("revision", REVISION, "revised")
+            for place, (record, build, example) in enumerate(zip(records, builders, examples, strict=True)):
+
+                def again(ids: tuple[int, ...], example: Example = example) -> list[Hypothesis]:
+                    forbid = {"type": "forbid_tokens", "ids": ids, "unk": False, "pad": False, "bos": False}
+                    alone = self._batch([example])
+                    model = self._decoder(options, alone)
+                    return search(model, alone, config.model_copy(update={"scorers": (*config.scorers, forbid)}))[0]
+
+                found[place] = revise(
+                    found[place],
+                    again,
+                    lambda hypothesis, build=build: build(hypothesis, explain=False).text,
+                    record.document,
+                    tokenizer,
+                    example.oov_words,
+                    options.revisions,
+                )
         if explain:
             self._add_opponent(examples, [hypotheses[0] for hypotheses in found])
         results = []

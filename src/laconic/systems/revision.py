@@ -1,0 +1,77 @@
+"""Writing a line again without what its document does not support: names, numbers and dates, and words said twice.
+
+The rules that check summaries (`laconic.metrics.support`, `laconic.metrics.copying.repeats`) say what is wrong with the
+best line; the search is run again for that document with those words forbidden. A document whose line is faultless
+costs the check alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from laconic.metrics.copying import repeats
+from laconic.metrics.support import SourceFacts, check_support
+from laconic.metrics.words import is_stop_word, words
+from laconic.text.base import Tokenizer
+from laconic.types import Hypothesis
+
+Search = Callable[[tuple[int, ...]], list[Hypothesis]]  # the hypotheses of one document without these ids, best first
+
+
+def revised(
+    hypotheses: list[Hypothesis],
+    search: Search,
+    text_of: Callable[[Hypothesis], str],
+    document: str,
+    tokenizer: Tokenizer,
+    oov_words: Sequence[str],
+    rounds: int,
+) -> list[Hypothesis]:
+    """The hypotheses of the round whose best line has the fewest faults, the earliest of these.
+
+    Args:
+        hypotheses: those of the search without any word forbidden, best first.
+        search: decodes the same document again without the given ids.
+        text_of: what becomes of a hypothesis for the reader.
+        oov_words: the words of the ids from the vocabulary's size on.
+        rounds: how many times it is written again, at most.
+    """
+    source = SourceFacts(document)
+    chosen, fewest = hypotheses, None
+    forbidden: set[int] = set()
+    for _ in range(rounds + 1):
+        wrong, count = faults(text_of(hypotheses[0]), source)
+        if fewest is None or count < fewest:
+            chosen, fewest = hypotheses, count
+        more = _ids_of(wrong, hypotheses[0].ids, tokenizer, oov_words) - forbidden
+        if not more:
+            break
+        forbidden |= more
+        hypotheses = search(tuple(sorted(forbidden)))
+    return chosen
+
+
+def faults(summary: str, source: SourceFacts) -> tuple[frozenset[str], int]:
+    """The lower-cased words that unsupported names, numbers and dates are made of or that come again, and the number
+    of faults: such claims, and one if the summary repeats itself."""
+    claims = check_support(summary, source).unsupported
+    wrong = {word for claim in claims for word in words(claim.text) if not is_stop_word(word)}
+    said = words(summary)
+    again = repeats(said)
+    if again:
+        wrong |= {word for word in said if said.count(word) > 1 and not is_stop_word(word)}
+    return frozenset(wrong), len(claims) + again
+
+
+def _ids_of(wrong: frozenset[str], ids: Sequence[int], tokenizer: Tokenizer, oov_words: Sequence[str]) -> set[int]:
+    """The ids of the tokens with such a word; of a word that several have, such as ``aware`` and ``self-aware``, the
+    first may stay."""
+    found: set[int] = set()
+    seen: set[str] = set()
+    for id_ in ids:
+        parts = wrong.intersection(words(tokenizer.token(id_, oov_words)))
+        shared = {part for part in parts if sum(part in words(tokenizer.token(i, oov_words)) for i in set(ids)) > 1}
+        if parts - shared or shared & seen:
+            found.add(id_)
+        seen |= shared
+    return found
