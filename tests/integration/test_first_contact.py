@@ -9,11 +9,11 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from tests.tiny_models import save_tiny_model
 
 from laconic.cli.completion import words
 from laconic.cli.main import COMMANDS, FIRST_SCREEN, load_command, main
 from laconic.errors import EXTRAS
+from tiny_models import save_tiny_model
 
 
 def test_nothing_leads_to_the_first_result(capsys: pytest.CaptureFixture[str]) -> None:

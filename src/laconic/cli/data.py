@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from laconic.cli.data_write import TOKENS, Separator, prepare_app, subset_command
+from laconic.cli.data_write import TOKENS, Separator, haystack_command, prepare_app, subset_command
 from laconic.cli.options import (
     AsJson,
     ColumnOptions,
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 app = subcommands("Check, describe or build data sets.", no_args_is_help=True)
 command = app
 app.command("subset")(subset_command)
+app.command("haystack")(haystack_command)
 app.command("select-spans")(select_spans_command)
 app.add_typer(prepare_app, name="prepare")
 

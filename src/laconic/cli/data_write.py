@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from laconic.cli.inputs import stream_records
-from laconic.cli.options import AsJson, MinHumanScore, ReadingOptions, subcommands, with_groups
+from laconic.cli.options import AsJson, ColumnOptions, MinHumanScore, ReadingOptions, subcommands, with_groups
 from laconic.cli.output import aligned, print_json, progress
 from laconic.errors import ConfigError
 from laconic.text.control import safe_print as print
@@ -29,6 +29,30 @@ OutFile = Annotated[Path, typer.Argument(metavar="OUT", help="The file of JSON l
 Separator = Annotated[
     str | None, typer.Option(metavar="TOKEN", help="Count this word between sentences, such as <EOS>.")
 ]
+
+
+@with_groups
+def haystack_command(
+    file: File,
+    out: OutFile,
+    *,
+    columns: ColumnOptions,
+    documents: Annotated[int, typer.Option(min=2, help="Documents in a haystack.")] = 50,
+    count: Annotated[int, typer.Option(min=1, help="Haystacks to write.")] = 1000,
+    seed: Annotated[int, typer.Option(help="Which documents stand together, and where.")] = 0,
+) -> None:
+    """Put many documents behind the first sentence of one of them, whose summary is to be written.
+
+    For models that read little of much: each record tells where the one stands, without its first sentence.
+    """
+    from laconic.study.corpora.haystack import build_haystacks
+
+    _refuse_same(file, out, None)
+    with progress("Reading") as bar:
+        records = list(stream_records(file, columns.options(), bar))
+    with progress("Writing haystacks", total=count) as bar:
+        words = build_haystacks(out, records, documents=documents, count=count, seed=seed, progress=bar.advance)
+    print(f"{out}: {count:,} haystacks of {documents:,} documents, {words:,} words each.")
 
 
 @with_groups

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import cache
 
 import torch
 from torch import Tensor
@@ -143,6 +144,24 @@ class PackedByteLinear:
 
 
 PACKED: dict[str, Callable[..., Map]] = {"fp32": PackedLinear, "bf16": PackedLowLinear, "int8": PackedByteLinear}
+
+
+@cache
+def can_multiply(precision: Precision) -> bool:
+    """Does this CPU multiply in it, and rightly?
+
+    bf16 needs AVX-512 or AVX-NE-CONVERT. int8 needs VNNI or AMX: without them two products of eight bits are added in
+    sixteen, which overflows where the factors are large.
+    """
+    if precision != "fp32" and not torch.backends.mkldnn.is_available():
+        return False
+    if precision == "bf16":
+        return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
+    if precision == "int8":
+        with torch.no_grad():
+            product = PackedByteLinear(torch.ones(16, 64), torch.zeros(16), 16)(torch.ones(4, 64))
+        return bool((product - 64).abs().max() < 1e-3)
+    return True
 
 
 def _packed(weight: Tensor, bias: Tensor, columns: int, *, relu: bool = False) -> Map:

@@ -80,12 +80,15 @@ class Precisions:
             ) from None
 
 
-def measure(summarize: Callable[[Precision], Sequence[str]], records: Sequence[Record]) -> Precisions:
+def measure(
+    summarize: Callable[[Precision], Sequence[str]], records: Sequence[Record], lower: Sequence[Precision] = LOWER
+) -> Precisions:
     """Decode in each precision and compare.
 
     Args:
         summarize: the summaries' texts of all records in the named precision.
         records: with their references.
+        lower: the precisions that this machine has.
     """
     references = [list(references_of(record)) for record in records]
 
@@ -96,7 +99,7 @@ def measure(summarize: Callable[[Precision], Sequence[str]], records: Sequence[R
     exact = summarize("fp32")
     base = scores(exact)
     lowered: dict[str, Lowered] = {}
-    for name in LOWER:
+    for name in lower:
         texts = summarize(name)
         equal = sum(one == other for one, other in zip(texts, exact, strict=True)) / len(exact)
         lowered[name] = Lowered(equal, {kind: round(f - base[kind], 3) for kind, f in scores(texts).items()})

@@ -77,15 +77,16 @@ def calibrate(
 
 
 def try_precisions(summarizer: Summarizer, records: Sequence[Record], batch_size: int = 32) -> Precisions | None:
-    """What decoding in bf16 and in int8 does to the summaries; none of a model that cannot choose."""
-    if not hasattr(summarizer.system, "loaded"):
+    """What decoding in bf16 and in int8 does to the summaries; none where model or CPU leave no choice."""
+    lower: Sequence[Precision] = getattr(summarizer.system, "lower_precisions", ())
+    if not lower:
         return None
 
     def texts(precision: Precision) -> list[str]:
         made = summarizer.summarize(list(records), batch_size=batch_size, precision=precision, always_write=True)
         return [summary.text for summary in made]
 
-    return measure(texts, records)
+    return measure(texts, records, lower)
 
 
 def accepted(summaries: Sequence[str], records: Sequence[Record], accept: float) -> list[bool]:

@@ -31,7 +31,7 @@ from laconic.text.base import Tokenizer
 from laconic.types import Hypothesis, Record, Summary, TokenizedText
 
 CHOICES = {"mbr": "laconic.metrics.consensus:by_consensus"}  # other ways to choose; imported when one is asked for
-REVISION = {"revised": "laconic.systems.revision:revised"}
+REVISION = {"again": "laconic.systems.revision:revised"}
 WRITES = "A trained model: writes a line of its own, word by word."
 WRITES_AND_COPIES = "A trained model: writes a line of its own, word by word, and can copy words from the text."
 
@@ -208,24 +208,12 @@ class DecodingSystem:
             pairs = zip(builders, found, strict=True)
             found = [_by_consensus(build, hypotheses)[: options.num_return] for build, hypotheses in pairs]
         if options.revisions and not on_text and tokenizer.repeatable_ids is not None:
-            revise = resolve("revision", REVISION, "revised")
+            revise = resolve("way to write again", REVISION, "again")
             for place, (record, build, example) in enumerate(zip(records, builders, examples, strict=True)):
-
-                def again(ids: tuple[int, ...], example: Example = example) -> list[Hypothesis]:
-                    forbid = {"type": "forbid_tokens", "ids": ids, "unk": False, "pad": False, "bos": False}
-                    alone = self._batch([example])
-                    model = self._decoder(options, alone)
-                    return search(model, alone, config.model_copy(update={"scorers": (*config.scorers, forbid)}))[0]
-
-                found[place] = revise(
-                    found[place],
-                    again,
-                    lambda hypothesis, build=build: build(hypothesis, explain=False).text,
-                    record.document,
-                    tokenizer,
-                    example.oov_words,
-                    options.revisions,
-                )
+                again = partial(self._without, example, options, config, search)
+                text_of = partial(_text_of, build)
+                words = (tokenizer, example.oov_words)
+                found[place] = revise(found[place], again, text_of, record.document, *words, options.revisions)
         if explain:
             self._add_opponent(examples, [hypotheses[0] for hypotheses in found])
         results = []
@@ -234,6 +222,16 @@ class DecodingSystem:
             best = self._judged(made[0], hypotheses[0], example, encoding)
             results.append(replace(best, alternatives=tuple(made[1:])))
         return results
+
+    def _without(
+        self, example: Example, options: SearchConfig, config: SearchConfig, search: Any, ids: tuple[int, ...]
+    ) -> list[Hypothesis]:
+        """What the search finds for one document if these ids may not be written."""
+        batch = self._batch([example])
+        forbid = {"type": "forbid_tokens", "ids": ids, "unk": False, "pad": False, "bos": False}
+        narrower = config.model_copy(update={"scorers": (*config.scorers, forbid)})
+        hypotheses: list[Hypothesis] = search(self._decoder(options, batch), batch, narrower)[0]
+        return hypotheses
 
     @property
     def unk_text(self) -> str | None:
@@ -268,6 +266,10 @@ class DecodingSystem:
             if progress:
                 progress(len(chosen))
         return scores
+
+
+def _text_of(build: Callable[..., Summary], hypothesis: Hypothesis) -> str:
+    return build(hypothesis, explain=False).text
 
 
 def _by_consensus(build: Callable[..., Summary], hypotheses: Sequence[Hypothesis]) -> list[Hypothesis]:

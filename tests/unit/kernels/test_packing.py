@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from laconic.kernels import dispatch, packed
-from laconic.kernels.packed import Packing, linear_map
+from laconic.kernels.packed import Packing, can_multiply, linear_map
 from laconic.layers.vocabulary import VocabularyProjection
 
 pytestmark = pytest.mark.skipif(not dispatch.ENABLED, reason="LACONIC_KERNELS=off: nothing is packed")
@@ -40,12 +40,27 @@ def test_each_precision_is_the_product_of_rounded_factors(relu: bool) -> None:
         "int8": torch.nn.functional.linear(rounded(inputs, 8), rounded(weight, 8), bias),
     }
     for precision, value in expected.items():
+        if not can_multiply(precision):  # type: ignore[arg-type]
+            continue
         with Packing(precision).used():  # type: ignore[arg-type]
             found = linear_map(weight, bias, relu=relu, pack=True)(inputs)
         tolerance = 1e-2 if precision == "bf16" else 1e-5  # bf16's last bit hangs on the order of the sum
         torch.testing.assert_close(found, value.relu() if relu else value, rtol=tolerance, atol=tolerance)
         if precision != "fp32":
             assert not torch.equal(found, expected["fp32"].relu() if relu else expected["fp32"])
+
+
+def test_a_product_that_overflows_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without VNNI the sum of two products of eight bits saturates at 2 ** 15."""
+
+    class Saturated(packed.PackedByteLinear):
+        def __call__(self, inputs: Tensor) -> Tensor:
+            return super().__call__(inputs) * (2**15 / (2 * 127 * 255))
+
+    monkeypatch.setattr(packed, "PackedByteLinear", Saturated)
+    assert not can_multiply.__wrapped__("int8")
+    monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: False)
+    assert [can_multiply.__wrapped__(name) for name in ("fp32", "bf16", "int8")] == [True, False, False]
 
 
 @torch.no_grad()
@@ -63,6 +78,8 @@ def test_in_int8_a_row_does_not_depend_on_others() -> None:
 @pytest.mark.parametrize("precision", ["fp32", "bf16", "int8"])
 @torch.no_grad()
 def test_words_outside_the_vocabulary_get_minus_infinity(precision: packed.Precision) -> None:
+    if not can_multiply(precision):
+        pytest.skip(f"this CPU has no {precision}")
     projection = VocabularyProjection(32, 301)
     with Packing(precision).used():
         wide = projection.for_decoding(305)(torch.randn(4, 32))

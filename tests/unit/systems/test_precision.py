@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from tests import tiny_bart
-from tests.boxed import make_stand_in
 
+import tiny_bart
+from boxed import make_stand_in
 from laconic import Summarizer
 from laconic.config.schema import SearchConfig
 from laconic.decoding import TorchModel
@@ -96,6 +96,8 @@ def test_auto_takes_what_is_fast_and_holds(folder: Path, monkeypatch: pytest.Mon
     )
     monkeypatch.setattr(packed, "_WORTH_PACKING", 1)
     monkeypatch.setattr(packed, "_OUTPUT_WORTH_PACKING", 1)
+    monkeypatch.setattr("laconic.systems.neural.can_multiply", lambda precision: True)
+    monkeypatch.setitem(packed.PACKED, "bf16", packed.PackedLinear)  # on any CPU
     summarizer.summarize(TEXT, precision="auto")
     assert asked[0][0] == ("fp32", "bf16")
     assert asked[0][1] > 0
@@ -105,7 +107,21 @@ def test_auto_takes_what_is_fast_and_holds(folder: Path, monkeypatch: pytest.Mon
     assert not system._packings["bf16"]._kept
 
 
-def test_trying_decodes_in_each_precision(folder: Path) -> None:
+def test_what_the_cpu_lacks_is_refused_and_never_taken(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    summarizer = Summarizer(NeuralSystem.from_pretrained(folder, "cpu"))
+    monkeypatch.setattr("laconic.systems.neural.can_multiply", lambda precision: precision == "fp32")
+    for name, need in (("bf16", "AVX-512"), ("int8", "VNNI or AMX")):
+        with pytest.raises(ConfigError, match=f"search.precision {name} needs {need}, which this CPU lacks: use fp32"):
+            summarizer.summarize(TEXT, precision=name)
+    assert isinstance(summarizer.system, NeuralSystem)
+    summarizer.system.loaded.precisions = Precisions(20, {"bf16": GOOD, "int8": GOOD})
+    summarizer.summarize(TEXT, precision="auto")
+    assert set(summarizer.system._taken.values()) == {"fp32"}
+    assert try_precisions(summarizer, [Record(TEXT, "sort the table.")]) is None
+
+
+def test_trying_decodes_in_each_precision(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("laconic.systems.neural.can_multiply", lambda precision: True)
     summarizer = Summarizer(NeuralSystem.from_pretrained(folder, "cpu"))
     found = try_precisions(
         summarizer, [Record(TEXT, "sort the table."), Record(TEXT.replace("sort", "merge"), "merge.")]
