@@ -43,7 +43,7 @@ demo: $(USE)  ## summarize, fine-tune on docstrings, score, write demo/report.ht
 
 model: $(USE)  ## the model in the box, in hours; ARXIV=FILE names arXiv's metadata (docs/oneline.md)
 	$(BIN)/python scripts/make_model.py $(WORK) $(if $(ARXIV),--arxiv "$(ARXIV)") $(if $(DEBIAN),--debian "$(DEBIAN)") \
-	  $(if $(DOCSTRINGS),--docstrings "$(DOCSTRINGS)")
+	  $(if $(DOCSTRINGS),--docstrings "$(DOCSTRINGS)") $(if $(READMES),--readmes "$(READMES)")
 
 docs: | $(BIN)/python  ## the documentation site, in build/site
 	$(BIN)/python -m pip install -q -c constraints.txt $(TORCH)
