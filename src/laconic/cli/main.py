@@ -145,7 +145,7 @@ VARIABLES = {
     "LACONIC_TRACEBACK": "show the Python traceback of errors as well",
     "LACONIC_KERNELS": "off: the papers' equations as they stand, slower",
     "LACONIC_TOKEN": "the token that clients of `laconic serve` must send",
-    "LACONIC_CACHE": "where encoded training data is kept (~/.cache/laconic); off: nowhere",
+    "LACONIC_CACHE": "folder of encoded training data (~/.cache/laconic); off: none",
     "OMP_NUM_THREADS": "threads of the CPU",
     "OMP_WAIT_POLICY": "how they wait for each other; passive unless set",
     "HF_TOKEN, HF_HOME, HF_HUB_OFFLINE": "of the Hugging Face hub, for models named owner/name",

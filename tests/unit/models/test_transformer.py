@@ -302,8 +302,8 @@ def test_the_pointer_learns_to_copy_unknown_words() -> None:
     layers = {"encoder_layers": 1, "decoder_layers": 1, "hidden_size": 64, "feed_forward_size": 128}
     model = first_weights(seed=1, vocab_size=24, **layers, **POINTER)
     optimizer = torch.optim.Adam(model.parameters(), 3e-3, betas=(0.9, 0.98))
-    for update in range(200):
-        optimizer.param_groups[0]["lr"] = 3e-3 * min(1, (update + 1) / 40)
+    for update in range(300):
+        optimizer.param_groups[0]["lr"] = 3e-3 * min(1, (update + 1) / 40, (300 - update) / 100)
         batch = copy_batch(generator)
         optimizer.zero_grad()
         (-model(batch).gold_log_probs.sum() / batch.target_mask.sum()).backward()
