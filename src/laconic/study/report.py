@@ -17,6 +17,8 @@ from laconic.metrics.rouge_engine import Score
 from laconic.study.comparison import KINDS, Outcome, ScoredSystem
 from laconic.study.plan import Plan
 from laconic.study.tables import (
+    BLANK,
+    BLANK_NOTE,
     COPYING_NOTE,
     COPYING_TITLE,
     FAITHFUL,
@@ -164,8 +166,13 @@ def columns(table: ComparisonTable) -> list[Column]:
     add(Column("perplexity", _number("losses", PERPLEXITY, 2)), "perplexity", always=measured)
     found += [_published(key, _measure(key).replace("_", " ")) for key in left]
     there = {name for row in table.rows for name in row.measures}
-    shown = [*FAITHFUL, *_SAID, *[measure for measure in READING if measure[1] in there]]
+    shown = [*FAITHFUL, *_SAID, *_blank(table), *[measure for measure in READING if measure[1] in there]]
     return found + [measure_column(measure) for measure in shown]
+
+
+def _blank(table: ComparisonTable) -> list[Measure]:
+    """Unknown words and empty summaries, where a row has any."""
+    return [measure for measure in BLANK if any(row.measures.get(str(measure[1])) for row in table.rows)]
 
 
 def validation_loss(table: ComparisonTable) -> str:
@@ -238,6 +245,7 @@ def notes(table: ComparisonTable) -> list[str]:
     if any("chunks_read" in row.measures for row in table.rows):
         lines.append(READING_NOTE)
     lines.append(FAITHFUL_NOTE)
+    lines += [BLANK_NOTE] if _blank(table) else []
     for row in table.failed:
         lines += [f"{row.label} failed: {error}" for error in row.errors]
     return lines + signatures(table)

@@ -42,6 +42,8 @@ MEASURES: tuple[Measure, ...] = (
     ("words", "words", 1, 1),
     ("p_gen", "p_gen", 1, 2),
 )
+# shown where one is not 0
+BLANK: tuple[Measure, ...] = (("unk %", "unk_rate", 100, 1), ("empty %", "empty", 100, 1))
 # of models that read in chunks
 READING: tuple[Measure, ...] = (
     ("chunks read", "chunks_read", 1, 1),
@@ -67,6 +69,7 @@ FAITHFUL_NOTE = (
     "dates, and other content words that it lacks. Repeating: summaries that say a word or phrase again at once, a "
     "content word within three words, or four words in a row twice."
 )
+BLANK_NOTE = "Unk: words that are marks of unknown words; empty: summaries without any word."
 READING_NOTE = (
     "Chunks read: by the encoder, for all hypotheses of a search; chosen: for the summary itself; coarse entropy: "
     "nats, a mean over generated tokens."

@@ -110,6 +110,21 @@ def _first(made: ComparisonTable) -> tuple[list[str], list[str]]:
     return header, rows[0]
 
 
+def test_unknown_words_and_empty_summaries_are_shown_where_there_are_any() -> None:
+    base, unknown = scored(BASE), scored(BASE)
+    measures = {**unknown.result.measures, "unk_rate": 1.0, "empty": 0.25}
+    unknown = replace(unknown, result=replace(unknown.result, measures=measures))
+    rows = [PlannedRow("base", "BASE"), PlannedRow("marks", "MARKS")]
+    made = table(Outcome(rows[0], [base]), Outcome(rows[1], [unknown]))
+    header, lines = cells(made)
+    found = dict(zip(header, lines[1], strict=True))
+    assert (found["unk %"], found["empty %"]) == ("100.0", "25.0")
+    assert any(line.startswith("Unk: ") for line in notes(made))
+    spotless = table(Outcome(rows[0], [base]))
+    assert not {"unk %", "empty %"} & set(cells(spotless)[0])
+    assert not any(line.startswith("Unk: ") for line in notes(spotless))
+
+
 def test_a_failed_row_shows_its_error() -> None:
     made = table(outcome("base", BASE), outcome("bad", errors=["The loss is not finite."]))
     assert [row.name for row in made.failed] == ["bad"]
