@@ -47,10 +47,6 @@ _SAID: tuple[Measure, ...] = (
     ("words", "words", 1, 1),
 )
 
-CURVES = (
-    ("Validation loss", ("val_loss_free", "val_loss_tf")),
-    ("Training loss", ("nll", "loss")),
-)
 # published names of a measure -> ours
 PUBLISHED_ROUGE = {"rouge1": "1", "rouge2": "2", "rougeL": "L", "rougel": "L", "r1": "1", "r2": "2", "rl": "L"}
 
@@ -134,8 +130,7 @@ def _losses(trained: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     """Validation losses and perplexity of the exported models, the training loss of the last pass; means over seeds."""
     each = [{n: v for n, v in result["metrics"].items() if "loss" in n or n == PERPLEXITY} for result in trained]
     for losses, result in zip(each, trained, strict=True):
-        if result.get("train_loss") is not None:
-            losses["train_loss"] = result["train_loss"]
+        losses |= {name: result[name] for name in ("train_loss", "train_loss_nll") if name in result}
     names = dict.fromkeys(name for losses in each for name in losses)
     return {n: fmean(losses[n] for losses in each if n in losses) for n in names}
 
@@ -159,9 +154,9 @@ def columns(table: ComparisonTable) -> list[Column]:
         add(_rouge(kind), *[name for name, ours in PUBLISHED_ROUGE.items() if ours == kind])
     name, digits = _bleu_reading(table, [key for key in left if _measure(key) == "bleu"])
     add(Column("BLEU", _number("measures", name, digits)), "bleu")
-    add(Column("train loss", _number("losses", "train_loss", 3)), "train_loss", always=False)
+    add(Column("train loss", _loss("train_loss")), "train_loss", always=False)
     loss = validation_loss(table)
-    add(Column("val loss", _number("losses", loss, 3)), "val_loss", always=bool(loss))
+    add(Column("val loss", _loss(loss)), "val_loss", always=bool(loss))
     measured = any(PERPLEXITY in row.losses for row in table.rows)
     add(Column("perplexity", _number("losses", PERPLEXITY, 2)), "perplexity", always=measured)
     found += [_published(key, _measure(key).replace("_", " ")) for key in left]
@@ -197,6 +192,21 @@ def _rouge(kind: str) -> Column:
     column = rouge_column(kind)
     failed = "failed" if kind == KINDS[0] else ""
     return replace(column, cell=lambda row: column.cell(row) if row.rouge else failed)
+
+
+def _loss(name: str) -> Callable[[Row], str]:
+    """The likelihood's part where the loss has several, so that rows can be compared."""
+    part, whole = _number("losses", f"{name}_nll", 3), _number("losses", name, 3)
+    return lambda row: part(row) or whole(row)
+
+
+def _not_counted(table: ComparisonTable) -> str:
+    """``, coverage loss not counted``: the parts that are in no column of losses."""
+    prefix = f"{validation_loss(table)}_"
+    parts = [row.losses for row in table.rows if f"{prefix}nll" in row.losses]
+    names = dict.fromkeys(name.removeprefix(prefix) for losses in parts for name in losses if name.startswith(prefix))
+    others = [name.replace("_", " ") for name in names if name != "nll"]
+    return f", {' and '.join(others)} loss not counted" if others else ""
 
 
 def _number(group: str, name: str, digits: int) -> Callable[[Row], str]:
@@ -239,7 +249,10 @@ def notes(table: ComparisonTable) -> list[str]:
         lines.append("BLEU is the headline paper's (sentences, start and end marks counted); sacreBLEU: compare.csv.")
     if loss := validation_loss(table):
         read = {"val_loss_free": "the model reads its own words", "val_loss_tf": "the model reads the reference"}[loss]
-        lines.append(f"val loss: of the validation data at the best update; {read}.")
+        without = _not_counted(table)
+        if any(column.heading == "train loss" for column in columns(table)):
+            lines.append(f"train loss: nats per word{without}, over the last pass.")
+        lines.append(f"val loss: nats per word{without}, of the validation data at the best update; {read}.")
     if any(PERPLEXITY in row.losses for row in table.rows):
         lines.append("perplexity: exp of the validation data's mean -ln P(token), the model reads the reference.")
     if any("chunks_read" in row.measures for row in table.rows):
@@ -329,16 +342,23 @@ def page(table: ComparisonTable, outcomes: Sequence[Outcome], sampled: Sequence[
     header, rows = copy_table(table.rows)
     if rows:
         sections.append(Table(COPYING_TITLE, header, rows, note=COPYING_NOTE))
-    for title, names in CURVES:
+    for title, names in _curves(table).items():
         series = _series(outcomes, names)
         if series:
-            sections.append(Curves(title, series, x_label="update", y_label="nats per word"))
+            note = f"{title}, nats per word{_not_counted(table)}."
+            sections.append(Curves(title, series, x_label="update", y_label="nats per word", note=note))
     summaries, references = _samples(outcomes, sampled)
     if summaries:
         note = "Hover over a word and its sources light up, where the system says where its words came from."
         sections.append(Samples("What the systems wrote", summaries, references, note=note))
     sections.append(Prose("How this was made", [table.plan.title], code="\n".join(filter(None, [command, *quoted]))))
     return render_report(table.plan.title, sections, subtitle=f"{table.data}, {table.records:,} records")
+
+
+def _curves(table: ComparisonTable) -> dict[str, tuple[str, ...]]:
+    """By title the keys of the logs of which the first that is there is drawn: what the columns of losses show."""
+    loss = validation_loss(table) or "val_loss_tf"
+    return {"Validation loss": (f"{loss}_nll", loss), "Training loss": ("nll", "loss")}
 
 
 def _series(outcomes: Sequence[Outcome], names: Sequence[str]) -> dict[str, list[tuple[float, float]]]:

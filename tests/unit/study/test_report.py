@@ -6,6 +6,7 @@ import csv
 import io
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ from laconic.evaluation.run import EvaluationResult, RougeScore
 from laconic.metrics.significance import approximate_randomization, holm
 from laconic.study.comparison import Outcome, ScoredSystem
 from laconic.study.plan import Plan, PlannedRow
-from laconic.study.report import ComparisonTable, as_dict, cells, compare, markdown, notes, page
+from laconic.study.report import ComparisonTable, _curves, _series, as_dict, cells, compare, markdown, notes, page
 from laconic.study.tables import compared, csv_text, differences, latex, result_table
 from laconic.types import Record, Summary
 
@@ -108,6 +109,31 @@ def test_sacrebleu_where_nothing_or_percent_is_published() -> None:
 def _first(made: ComparisonTable) -> tuple[list[str], list[str]]:
     header, rows = cells(made)
     return header, rows[0]
+
+
+def test_losses_are_the_likelihood_alone(tmp_path: Path) -> None:
+    """Beside a row with coverage a row without must not look better than it is."""
+    parts = {"val_loss_tf_nll": 4.6, "val_loss_free": 5.6, "val_loss_free_nll": 4.733, "val_loss_free_coverage": 0.867}
+    whole = {"update": 20, "loss": 5.8, "nll": 4.9, **parts}
+    (tmp_path / "log.jsonl").write_text(json.dumps(whole) + "\n")
+    covered = {"metrics": {"val_loss_tf": 5.5, **parts}, "folder": str(tmp_path)}
+    covered |= {"train_loss": 5.8, "train_loss_nll": 4.9}
+    plain = {"metrics": {"val_loss_tf": 5.0, "val_loss_free": 5.1}, "folder": "none", "train_loss": 5.2}
+    published = {"subset.train_loss": 5.6, "subset.val_loss": 6.66}
+    outcomes = [
+        outcome("base", BASE, published=published, trained=[plain]),
+        outcome("covered", BASE, published=published, trained=[covered]),
+    ]
+    made = table(*outcomes)
+    header, lines = cells(made)
+    rows = [dict(zip(header, line, strict=True)) for line in lines]
+    assert [(row["train loss"], row["val loss"]) for row in rows] == [("5.200", "5.100"), ("4.900", "4.733")]
+    said = "\n".join(notes(made))
+    assert "train loss: nats per word, coverage loss not counted" in said
+    assert "val loss: nats per word, coverage loss not counted" in said
+    assert "not counted" not in "\n".join(notes(table(outcomes[0])))
+    assert _series(outcomes, _curves(made)["Validation loss"]) == {"COVERED": [(20.0, 4.733)]}
+    assert "Validation loss, nats per word, coverage loss not counted." in page(made, outcomes, [])
 
 
 def test_unknown_words_and_empty_summaries_are_shown_where_there_are_any() -> None:
