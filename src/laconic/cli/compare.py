@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import sys
@@ -75,6 +76,7 @@ def command(
     around = Surroundings(_train, lambda title, total: progress(title, total=total), note, device)
     with only_here(folder):
         comparison = Comparison(plan, records, folder, around)
+        _say_replaced(folder, [row.name for row in plan.rows])
         try:
             outcomes = comparison.run()
         except KeyboardInterrupt:
@@ -146,6 +148,18 @@ def _folder(plan: Plan, what: list[str], size: str | None, path: str) -> Path:
     if plan.name != "systems" and not size:
         parts[2] = load_recipe(what[0]).default_size
     return Path("runs") / "-".join(part for part in parts if part)
+
+
+def _say_replaced(folder: Path, rows: list[str]) -> None:
+    """A sentence where the table of an earlier comparison has rows that this one has not."""
+    try:
+        names = [str(row["row"]) for row in json.loads((folder / "compare.json").read_text(encoding="utf-8"))["rows"]]
+    except (OSError, ValueError, KeyError, TypeError):
+        return
+    if set(names) - set(rows):
+        count = f"{len(names)} rows" if len(names) > 1 else "one row"
+        stay = f"; the runs in {folder / 'runs'} stay" if (folder / "runs").is_dir() else ""
+        note(f"The table of {count} in {folder} ({', '.join(names)}) is replaced by this one{stay}.", always=True)
 
 
 def _train(run: RunConfig, folder: Path, *, resume: bool, title: str) -> TrainResult:
