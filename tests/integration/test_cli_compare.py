@@ -158,6 +158,8 @@ def test_a_failing_row_is_named_and_the_code_is_not_zero(
     ("arguments", "code", "said"),
     [
         (["lexrnk"], 4, "Did you mean 'lexrank'?"),
+        (["headlinewriter"], 4, "neither a recipe, a model nor an extractive method. Did you mean 'headline_writer'?"),
+        (["headlinewriter", "--size", "tiny"], 2, "Did you mean 'headline_writer'?"),
         (["extractive", "--rows", "lexrnk"], 2, "Did you mean 'lexrank'?"),
         (["extractive", "--test", "bootstap"], 2, "Did you mean 'bootstrap'?"),
         (["extractive", "--split", "test"], 3, "has no 'test' split"),

@@ -75,4 +75,11 @@ def test_plot_refuses_what_is_not_there(run: Path, tmp_path: Path, capsys: pytes
     assert "Did you mean 'loss'?" in capsys.readouterr().err
     assert main(["plot", str(run), "--out", "x.jpg"]) == 2
     assert main(["plot", str(run), "--x", "hour", *out]) == 2
+    capsys.readouterr()
     assert main(["plot", str(run / "absent"), *out]) == 3
+    assert f"There is no folder {run / 'absent'}" in capsys.readouterr().err
+    comparison = tmp_path / "compared"
+    (comparison / "runs").mkdir(parents=True)
+    run.rename(comparison / "runs" / "gru-seed-1")
+    assert main(["plot", str(comparison), *out]) == 3
+    assert f"its runs are in {comparison / 'runs'}: gru-seed-1." in capsys.readouterr().err

@@ -17,7 +17,7 @@ from laconic.cli.options import AsJson, Device, MaxRecords, ReadingOptions, Reci
 from laconic.cli.output import aligned, note, print_json, progress
 from laconic.config.loading import load_recipe, merge, parse_overrides, recipe_names
 from laconic.data.places import data_changes, split_of
-from laconic.errors import ConfigError, DataError
+from laconic.errors import ConfigError, DataError, did_you_mean
 from laconic.files import only_here, write_json, write_text
 from laconic.text.control import safe_print as print
 
@@ -114,8 +114,8 @@ def _plan(
     if not any(is_recipe):
         for option, given in (("--size", size), ("--rows", rows), ("--seeds", seeds > 1)):
             if given:
-                known = ", ".join(recipe_names())
-                raise ConfigError(f"{option} belongs to a recipe, but '{what[0]}' is none; recipes: {known}.")
+                known, meant = ", ".join(recipe_names()), did_you_mean(what[0], recipe_names())
+                raise ConfigError(f"{option} belongs to a recipe, but '{what[0]}' is none; recipes: {known}.{meant}")
         return plan_systems(what, Choice(overrides=changes, baseline=baseline))
     if len(what) > 1:
         raise ConfigError(f"Compare one recipe at a time, or systems that exist; given: {', '.join(what)}.")

@@ -10,7 +10,7 @@ import typer
 from laconic.cli.options import AsJson
 from laconic.cli.output import aligned, print_json
 from laconic.config.loading import read_run
-from laconic.errors import ConfigError, unknown_choice
+from laconic.errors import ConfigError, DataError, unknown_choice
 from laconic.text.control import safe_print as print
 
 FORMATS = (".png", ".svg", ".pdf")
@@ -35,6 +35,8 @@ def command(
         raise ConfigError(unknown_choice("picture format", out.suffix or out.name, FORMATS))
     if x not in AXES:
         raise ConfigError(unknown_choice("horizontal axis", x, AXES))
+    for run in runs:
+        _check_run(run)
     from laconic.explain.pictures import draw_curves
     from laconic.training.logging import read_curve
 
@@ -52,6 +54,15 @@ def command(
     cells = [[row["run"], row["measure"], f"{row[x]:g}", *_digits(row), _in_words(row["published"])] for row in rows]
     print(aligned(header, cells, left=2))
     print(f"\n{out}")
+
+
+def _check_run(run: Path) -> None:
+    """Say so where there is no folder, or where it is that of a comparison."""
+    if not run.exists():
+        raise DataError(f"There is no folder {run}; give a run folder made by `laconic train`.")
+    within = sorted(log.parent.name for log in run.glob("runs/*/log.jsonl"))
+    if within and not (run / "log.jsonl").exists():
+        raise DataError(f"{run} is the folder of a comparison; its runs are in {run / 'runs'}: {', '.join(within)}.")
 
 
 def _losses(runs: list[Path]) -> list[tuple[Path, str]]:
