@@ -147,7 +147,7 @@ def columns(table: ComparisonTable) -> list[Column]:
     def add(column: Column, *published: str, always: bool = True) -> None:
         mine = [key for key in left if _measure(key) in published]
         if mine or always:
-            found.extend([column, *map(_published, mine)])
+            found.extend([column, *[_published(key, column.heading) for key in mine]])
         left[:] = [key for key in left if key not in mine]
 
     for kind in KINDS:
@@ -159,7 +159,7 @@ def columns(table: ComparisonTable) -> list[Column]:
     add(Column("val loss", _loss(loss)), "val_loss", always=bool(loss))
     measured = any(PERPLEXITY in row.losses for row in table.rows)
     add(Column("perplexity", _number("losses", PERPLEXITY, 2)), "perplexity", always=measured)
-    found += [_published(key, _measure(key).replace("_", " ")) for key in left]
+    found += map(_published, left)
     there = {name for row in table.rows for name in row.measures}
     shown = [*FAITHFUL, *_SAID, *_blank(table), *[measure for measure in READING if measure[1] in there]]
     return found + [measure_column(measure) for measure in shown]
@@ -217,10 +217,11 @@ def _number(group: str, name: str, digits: int) -> Callable[[Row], str]:
     return cell
 
 
-def _published(key: str, measure: str = "") -> Column:
-    """``paper (subset)`` behind our own column; with the measure where we have none."""
+def _published(key: str, own: str = "") -> Column:
+    """``BLEU, paper (subset)`` behind our own column of that heading; ``paper odd measure`` where we have none."""
     prefix = key.rpartition(".")[0]
-    heading = " ".join(filter(None, ["paper", measure, f"({prefix.replace('.', ', ')})" if prefix else ""]))
+    name = f"{own}, paper" if own else f"paper {_measure(key).replace('_', ' ')}"
+    heading = f"{name} ({prefix.replace('.', ', ')})" if prefix else name
     return Column(heading, lambda row: str(row.published.get(key, "")), published=True)
 
 
@@ -242,7 +243,7 @@ def notes(table: ComparisonTable) -> list[str]:
         f"({TESTS[table.test][1]}, Holm's correction over the rows of a column).",
     ]
     if any(column.published for column in columns(table)):
-        lines.append("Columns named paper: the published figures of the measure before them, on the paper's own data.")
+        lines.append("Columns named paper: published figures, on the paper's own data.")
         lines += [table.plan.note] if table.plan.note else []
     keys = [key for row in table.rows for key in row.published if _measure(key) == "bleu"]
     if keys and _bleu_reading(table, keys)[0] == "bleu_paper":

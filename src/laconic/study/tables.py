@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -244,9 +245,12 @@ def latex(header: Sequence[str], rows: Iterable[Sequence[str]], notes: Iterable[
 
 _LATEX = str.maketrans({c: f"\\{c}" for c in "&%$#_{}"} | {"\\": "\\textbackslash{}", "±": "$\\pm$", "–": "--"})
 
+_SUPERSCRIPT = re.compile(r"(?<=\d)(\*{1,2})$")  # marks behind a figure
+
 
 def _latex_line(texts: Sequence[str]) -> str:
-    return " & ".join(text.strip().translate(_LATEX) for text in texts) + r" \\"
+    cells = [_SUPERSCRIPT.sub(r"$^{\1}$", text.strip().translate(_LATEX)) for text in texts]
+    return " & ".join(cells) + r" \\"
 
 
 def csv_text(rows: Iterable[Row]) -> str:

@@ -93,12 +93,12 @@ def test_published_figures_stand_beside_ours() -> None:
     made = table(outcome("base", BASE, published=published, trained=trained))
     header, rows = cells(made)
     found = dict(zip(header, rows[0], strict=True))
-    assert header[1:3] == ["ROUGE-1", "paper"]
-    assert header[header.index("BLEU") + 1] == "paper (subset)"
-    assert header[header.index("val loss") + 1] == "paper (subset)"
+    assert header[1:3] == ["ROUGE-1", "ROUGE-1, paper"]
+    assert header[header.index("BLEU") + 1] == "BLEU, paper (subset)"
+    assert header[header.index("val loss") + 1] == "val loss, paper (subset)"
     assert (found["BLEU"], found["val loss"], found["paper odd measure (subset)"]) == ("0.123", "6.000", "7")
     assert rows[0][header.index("BLEU") + 1] == "0.041"
-    assert found["paper"] == "39.5"
+    assert found["ROUGE-1, paper"] == "39.5"
 
 
 def test_sacrebleu_where_nothing_or_percent_is_published() -> None:
@@ -175,6 +175,8 @@ def test_file_forms_agree() -> None:
     assert all(line.endswith(r" \\") for line in body)
     assert r"\%" in ruled[2]
     assert r"$\pm$" in tex
+    assert "$^{**}$ &" in tex
+    assert "A|B* &" in tex
     rows = list(csv.DictReader(io.StringIO(csv_text(made.rows))))
     values = as_dict(made)["rows"]
     assert [float(row["rouge1_f"]) for row in rows] == [row["rouge"]["1"]["f"] for row in values]
