@@ -58,8 +58,8 @@ def command(
 ) -> None:
     """Train and score the rows of a recipe, or score what exists, and print one table.
 
-    The folder gets compare.md, compare.csv, compare.json and compare.html. Interrupted, the same command goes on
-    where it stopped. A row that fails is named in the table, and the exit code is 1.
+    The folder gets compare.md, compare.csv, compare.tex, compare.json and compare.html. Interrupted, the same command
+    goes on where it stopped. A row that fails is named in the table, and the exit code is 1.
     """
     from laconic.study.comparison import Comparison, Surroundings
     from laconic.study.report import as_dict, cells, compare, notes

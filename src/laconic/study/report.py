@@ -227,7 +227,7 @@ def _published(key: str, own: str = "") -> Column:
 
 def cells(table: ComparisonTable) -> tuple[list[str], list[list[str]]]:
     """Header and rows of the table, as texts."""
-    base = table.plan.baseline
+    base = table.plan.baseline if len(table.rows) > 1 else None
     rows = [replace(row, label=f"{row.label} (baseline)") if row.name == base else row for row in table.rows]
     return cells_of(rows, columns(table))
 
@@ -239,9 +239,12 @@ def notes(table: ComparisonTable) -> list[str]:
     lines = [
         f"{table.data}: {table.records} records. ROUGE F1 x 100 ± half of the 95% bootstrap interval over "
         f"documents.{seeds}",
-        f"** p < 0.01, * p < 0.05 against {table.plan.baseline} "
-        f"({TESTS[table.test][1]}, Holm's correction over the rows of a column).",
     ]
+    if len(table.rows) > 1:
+        lines.append(
+            f"** p < 0.01, * p < 0.05 against {table.plan.baseline} "
+            f"({TESTS[table.test][1]}, Holm's correction over the rows of a column)."
+        )
     if any(column.published for column in columns(table)):
         lines.append("Columns named paper: published figures, on the paper's own data.")
         lines += [table.plan.note] if table.plan.note else []

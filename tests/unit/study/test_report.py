@@ -160,6 +160,13 @@ def test_a_failed_row_shows_its_error() -> None:
     json.dumps(as_dict(made), allow_nan=False)
 
 
+def test_a_row_alone_is_compared_with_nothing() -> None:
+    alone = table(outcome("base", BASE))
+    assert cells(alone)[1][0][0] == "BASE"
+    assert not any("p < 0.01" in line for line in notes(alone))
+    assert any("p < 0.01" in line for line in notes(table(outcome("base", BASE), outcome("other", BASE))))
+
+
 def test_without_the_baseline_there_are_no_marks() -> None:
     made = table(outcome("base", errors=["lost"]), outcome("x", BASE))
     assert made.rows[1].rouge["1"].versus is None
