@@ -73,6 +73,20 @@ def test_nothing_is_scored_twice(data: Path, tmp_path: Path, monkeypatch: pytest
     assert [row["row"] for row in first["rows"]] == ["lead-1", "kl", "oracle"]
 
 
+def test_a_table_with_other_rows_is_not_replaced_silently(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    arguments = ["--quiet", "compare", "extractive", "--data", str(data), "--out", str(out), "--rows"]
+    assert main([*arguments, "lead-1,lexrank"]) == 0
+    assert main([*arguments, "lead-1,lexrank,kl"]) == 0  # nothing is lost
+    assert capsys.readouterr().err == ""
+    (out / "runs").mkdir()
+    assert main([*arguments, "lead-1,oracle"]) == 0
+    replaced = f"The table of 3 rows in {out} (lead-1, lexrank, kl) is replaced by this one"
+    assert capsys.readouterr().err == f"laconic: {replaced}; the runs in {out / 'runs'} stay.\n"
+
+
 def test_rows_are_trained_and_resumed(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -144,6 +158,8 @@ def test_a_failing_row_is_named_and_the_code_is_not_zero(
     ("arguments", "code", "said"),
     [
         (["lexrnk"], 4, "Did you mean 'lexrank'?"),
+        (["headlinewriter"], 4, "neither a recipe, a model nor an extractive method. Did you mean 'headline_writer'?"),
+        (["headlinewriter", "--size", "tiny"], 2, "Did you mean 'headline_writer'?"),
         (["extractive", "--rows", "lexrnk"], 2, "Did you mean 'lexrank'?"),
         (["extractive", "--test", "bootstap"], 2, "Did you mean 'bootstrap'?"),
         (["extractive", "--split", "test"], 3, "has no 'test' split"),

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from matplotlib.axes import Axes
 
 from laconic.cli.main import main
 from laconic.config.loading import dump_run, load_recipe, resolve_run
@@ -30,16 +31,42 @@ def test_plot(run: Path, suffix: str, tmp_path: Path, capsys: pytest.CaptureFixt
     assert out.stat().st_size > 1000
     printed = capsys.readouterr().out
     assert "2.5000" in printed
-    assert "subset: train_loss 6.055" in printed
+    header, _, training, validation = printed.splitlines()[:4]
+    assert header.split()[:2] == ["run", "measure"]
+    assert training.endswith("subset 6.055, full 5.262")
+    assert validation.endswith("subset 6.879, full 5.739")
 
 
 def test_plot_as_json(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["plot", str(run), "--out", str(tmp_path / "c.png"), "--json"]) == 0
     training, validation = json.loads(capsys.readouterr().out)
-    assert (training["final"], training["published"]["full"]["bleu"]) == (2.0, 0.064)
+    assert (training["final"], training["measure"]) == (2.0, "loss")
+    assert training["published"] == {"subset.train_loss": 6.055, "full.train_loss": 5.262}
     assert (validation["run"], validation["final"]) == ("first, validation", 2.5)
+    assert validation["published"] == {"subset.val_loss": 6.879, "full.val_loss": 5.739}
     assert main(["plot", str(run), "--out", str(tmp_path / "c.png"), "--metric", "loss", "--json"]) == 0
     assert [row["run"] for row in json.loads(capsys.readouterr().out)] == ["first"]
+
+
+def test_plot_shows_the_losses_that_compare_shows(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    second = tmp_path / "second"
+    second.mkdir()
+    parts = {"val_loss_free": 3.9, "val_loss_free_nll": 3.0, "val_loss_free_coverage": 0.9}
+    entries = [{"update": 30, "loss": 4.9, "nll": 4.0}, {"update": 30, "val_loss_tf": 2.4, **parts}]
+    (second / "log.jsonl").write_text("".join(json.dumps(entry) + "\n" for entry in entries))
+    named: list[str] = []
+    monkeypatch.setattr(Axes, "set_ylabel", lambda _, label: named.append(label))
+    arguments = ["--out", str(tmp_path / "c.png"), "--json"]
+    assert main(["plot", str(second), *arguments]) == 0
+    shown = [(row["measure"], row["final"]) for row in json.loads(capsys.readouterr().out)]
+    assert shown == [("nll", 4.0), ("val_loss_free_nll", 3.0)]
+    assert named == ["nll, val loss free nll"]
+    # beside a run without it, the loss that both have
+    assert main(["plot", str(run), str(second), *arguments]) == 0
+    shown = [(row["measure"], row["final"]) for row in json.loads(capsys.readouterr().out)]
+    assert shown == [("loss", 2.0), ("val_loss_tf", 2.5), ("nll", 4.0), ("val_loss_tf", 2.4)]
 
 
 def test_plot_refuses_what_is_not_there(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -48,4 +75,11 @@ def test_plot_refuses_what_is_not_there(run: Path, tmp_path: Path, capsys: pytes
     assert "Did you mean 'loss'?" in capsys.readouterr().err
     assert main(["plot", str(run), "--out", "x.jpg"]) == 2
     assert main(["plot", str(run), "--x", "hour", *out]) == 2
+    capsys.readouterr()
     assert main(["plot", str(run / "absent"), *out]) == 3
+    assert f"There is no folder {run / 'absent'}" in capsys.readouterr().err
+    comparison = tmp_path / "compared"
+    (comparison / "runs").mkdir(parents=True)
+    run.rename(comparison / "runs" / "gru-seed-1")
+    assert main(["plot", str(comparison), *out]) == 3
+    assert f"its runs are in {comparison / 'runs'}: gru-seed-1." in capsys.readouterr().err

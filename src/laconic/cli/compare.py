@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import sys
@@ -16,7 +17,7 @@ from laconic.cli.options import AsJson, Device, MaxRecords, ReadingOptions, Reci
 from laconic.cli.output import aligned, note, print_json, progress
 from laconic.config.loading import load_recipe, merge, parse_overrides, recipe_names
 from laconic.data.places import data_changes, split_of
-from laconic.errors import ConfigError, DataError
+from laconic.errors import ConfigError, DataError, did_you_mean
 from laconic.files import only_here, write_json, write_text
 from laconic.text.control import safe_print as print
 
@@ -57,8 +58,8 @@ def command(
 ) -> None:
     """Train and score the rows of a recipe, or score what exists, and print one table.
 
-    The folder gets compare.md, compare.csv, compare.json and compare.html. Interrupted, the same command goes on
-    where it stopped. A row that fails is named in the table, and the exit code is 1.
+    The folder gets compare.md, compare.csv, compare.tex, compare.json and compare.html. Interrupted, the same command
+    goes on where it stopped. A row that fails is named in the table, and the exit code is 1.
     """
     from laconic.study.comparison import Comparison, Surroundings
     from laconic.study.report import as_dict, cells, compare, notes
@@ -75,6 +76,7 @@ def command(
     around = Surroundings(_train, lambda title, total: progress(title, total=total), note, device)
     with only_here(folder):
         comparison = Comparison(plan, records, folder, around)
+        _say_replaced(folder, [row.name for row in plan.rows])
         try:
             outcomes = comparison.run()
         except KeyboardInterrupt:
@@ -112,8 +114,8 @@ def _plan(
     if not any(is_recipe):
         for option, given in (("--size", size), ("--rows", rows), ("--seeds", seeds > 1)):
             if given:
-                known = ", ".join(recipe_names())
-                raise ConfigError(f"{option} belongs to a recipe, but '{what[0]}' is none; recipes: {known}.")
+                known, meant = ", ".join(recipe_names()), did_you_mean(what[0], recipe_names())
+                raise ConfigError(f"{option} belongs to a recipe, but '{what[0]}' is none; recipes: {known}.{meant}")
         return plan_systems(what, Choice(overrides=changes, baseline=baseline))
     if len(what) > 1:
         raise ConfigError(f"Compare one recipe at a time, or systems that exist; given: {', '.join(what)}.")
@@ -146,6 +148,18 @@ def _folder(plan: Plan, what: list[str], size: str | None, path: str) -> Path:
     if plan.name != "systems" and not size:
         parts[2] = load_recipe(what[0]).default_size
     return Path("runs") / "-".join(part for part in parts if part)
+
+
+def _say_replaced(folder: Path, rows: list[str]) -> None:
+    """A sentence where the table of an earlier comparison has rows that this one has not."""
+    try:
+        names = [str(row["row"]) for row in json.loads((folder / "compare.json").read_text(encoding="utf-8"))["rows"]]
+    except (OSError, ValueError, KeyError, TypeError):
+        return
+    if set(names) - set(rows):
+        count = f"{len(names)} rows" if len(names) > 1 else "one row"
+        stay = f"; the runs in {folder / 'runs'} stay" if (folder / "runs").is_dir() else ""
+        note(f"The table of {count} in {folder} ({', '.join(names)}) is replaced by this one{stay}.", always=True)
 
 
 def _train(run: RunConfig, folder: Path, *, resume: bool, title: str) -> TrainResult:

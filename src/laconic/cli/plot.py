@@ -10,11 +10,12 @@ import typer
 from laconic.cli.options import AsJson
 from laconic.cli.output import aligned, print_json
 from laconic.config.loading import read_run
-from laconic.errors import ConfigError, unknown_choice
+from laconic.errors import ConfigError, DataError, unknown_choice
 from laconic.text.control import safe_print as print
 
 FORMATS = (".png", ".svg", ".pdf")
-TRAINING, VALIDATION = "loss", "val_loss_tf"
+# what a curve shows, the published figures that stand beside it
+PUBLISHED = {"loss": "train_loss", "nll": "train_loss", "val_ppl": "perplexity"}
 AXES = ("update", "epoch", "tokens")
 
 
@@ -34,51 +35,71 @@ def command(
         raise ConfigError(unknown_choice("picture format", out.suffix or out.name, FORMATS))
     if x not in AXES:
         raise ConfigError(unknown_choice("horizontal axis", x, AXES))
+    for run in runs:
+        _check_run(run)
     from laconic.explain.pictures import draw_curves
     from laconic.training.logging import read_curve
 
     out.parent.mkdir(parents=True, exist_ok=True)
-    drawn = [(run, name) for run in runs for name in ([metric] if metric else _losses(run))]
+    drawn = [(run, metric) for run in runs] if metric else _losses(runs)
     curves = [(_curve_name(run, name, metric), *read_curve(run, name, x)) for run, name in drawn]
-    value = metric or TRAINING
+    value = ", ".join(dict.fromkeys(name for _, name in drawn))
     rows = draw_curves(curves, out, value=value, window=smooth, log=log_scale, against=x)
-    for row, (run, _) in zip(rows, drawn, strict=True):
-        row["published"] = _published(run)
+    for row, (run, name) in zip(rows, drawn, strict=True):
+        row |= {"measure": name, "published": _published(run, name)}
     if as_json:
         print_json(rows)
         return
-    cells = [
-        [str(row["run"]), f"{row[x]:g}", f"{row['final']:.4f}", f"{row['best']:.4f}", _in_words(row["published"])]
-        for row in rows
-    ]
-    print(aligned(["run", x, f"last {value}", "best", "published"], cells))
+    header = ["run", "measure", x, "last", "best", "published"]
+    cells = [[row["run"], row["measure"], f"{row[x]:g}", *_digits(row), _in_words(row["published"])] for row in rows]
+    print(aligned(header, cells, left=2))
     print(f"\n{out}")
 
 
-def _losses(run: Path) -> list[str]:
-    """The training loss, and the validation loss of a run that validates."""
+def _check_run(run: Path) -> None:
+    """Say so where there is no folder, or where it is that of a comparison."""
+    if not run.exists():
+        raise DataError(f"There is no folder {run}; give a run folder made by `laconic train`.")
+    within = sorted(log.parent.name for log in run.glob("runs/*/log.jsonl"))
+    if within and not (run / "log.jsonl").exists():
+        raise DataError(f"{run} is the folder of a comparison; its runs are in {run / 'runs'}: {', '.join(within)}.")
+
+
+def _losses(runs: list[Path]) -> list[tuple[Path, str]]:
+    """Of each run the training loss and, of one that validates, the loss that `laconic compare` shows: with the model
+    reading its own words where every run has that. Of losses with several parts the likelihood."""
     from laconic.training.logging import LOG, read_log
 
-    log = run / LOG
-    entries = read_log(log) if log.is_file() else []
-    return [TRAINING, *([VALIDATION] if any(VALIDATION in entry for entry in entries) else [])]
+    logs = [read_log(run / LOG) if (run / LOG).is_file() else [] for run in runs]
+    logged = [{key for entry in log for key in entry} for log in logs]
+    free = all("val_loss_free" in keys for keys in logged if "val_loss_tf" in keys)
+    validation = "val_loss_free" if free else "val_loss_tf"
+    found = []
+    for run, keys in zip(runs, logged, strict=True):
+        found.append((run, "nll" if "nll" in keys else "loss"))
+        shown = next((name for name in (f"{validation}_nll", validation) if name in keys), None)
+        found += [(run, shown)] if shown else []
+    return found
 
 
 def _curve_name(run: Path, name: str, metric: str | None) -> str:
-    return run.name if metric else f"{run.name}, {'validation' if name == VALIDATION else 'training'}"
+    return run.name if metric else f"{run.name}, {'validation' if name.startswith('val_') else 'training'}"
 
 
-def _published(run: Path) -> dict[str, Any]:
+def _published(run: Path, name: str) -> dict[str, Any]:
+    """The published figures of what the curve ``name`` shows, by the paper's table."""
+    from laconic.study.plan import flatten
+
     recipe = run / "recipe.yaml"
-    return dict(read_run(recipe).published) if recipe.is_file() else {}
+    figures = flatten(read_run(recipe).published) if recipe.is_file() else {}
+    wanted = "val_loss" if name.startswith("val_loss") else PUBLISHED.get(name, name)
+    return {key: value for key, value in figures.items() if key.rpartition(".")[2] == wanted}
+
+
+def _digits(row: dict[str, Any]) -> list[str]:
+    return [f"{row[name]:.4f}" for name in ("final", "best")]
 
 
 def _in_words(published: dict[str, Any]) -> str:
-    """``subset: train_loss 5.617, val_loss 6.66`` for the loss figures of a published row."""
-    parts = []
-    for table, figures in published.items():
-        if isinstance(figures, dict):
-            losses = [f"{name} {value:g}" for name, value in figures.items() if "loss" in name]
-            if losses:
-                parts.append(f"{table}: {', '.join(losses)}")
-    return "; ".join(parts)
+    """``subset 6.66, full 5.355``."""
+    return ", ".join(" ".join(filter(None, [key.rpartition(".")[0], str(value)])) for key, value in published.items())

@@ -21,7 +21,7 @@ from laconic.metrics.copying import (
 from laconic.metrics.support import CLAIMS, Kind, SourceFacts, SupportReport, check_support
 from laconic.metrics.words import is_stop_word, words
 
-REVISION = 2  # raised when a figure is added or could change: scores that are kept are then made anew
+REVISION = 3  # raised when a figure is added or could change: scores that are kept are then made anew
 REPEATED = {1: "repetition_1", 2: "repetition", 3: "repetition_3", 4: "repetition_4"}  # n -> name of the figure
 REPEATING = "repeating"
 CORRECT = {n: f"correct_{n}" for n in (1, 2, 3, 4)}  # micro averages; those of the summaries' rates end in _macro

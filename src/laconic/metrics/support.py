@@ -43,6 +43,7 @@ CLAIMS: tuple[Kind, ...] = ("number", "date", "name")
 Span = tuple[int, int]
 
 _DIGIT = re.compile(r"\d")
+_UNKNOWN = re.compile(r"<unk>|\[UNK\]")  # what models write for a word that they do not know
 _QUANTITY_WORDS = NUMBER_WORDS | DATE_WORDS
 _DOTTED = re.compile(r"(?<![\w.])(?:[^\W\d_]\.\s?){1,}[^\W\d_](?:\.|(?!\w))")
 _OPENING = re.compile(r"(?:^|[.!?:;|]\s+|\n\s*|^[\W_]+|[-–—•*>/]\s+|[\"“‘(\[]\s*)$")
@@ -262,7 +263,10 @@ def check_support(summary: str, source: str | SourceFacts) -> SupportReport:
     * names: each word of the name in any case, a plural or possessive ending, an adjective's ending and accents aside;
       initials support the name in full and back; spelling with blanks or hyphens does not matter;
     * words: the word or another form of it.
+
+    A mark for an unknown word (``<unk>``, ``[UNK]``) is a blank.
     """
+    summary = _UNKNOWN.sub(lambda mark: " " * len(mark[0]), summary)  # places stay what they are
     given = source if isinstance(source, SourceFacts) else SourceFacts(source)
     read = read_quantities(summary, lowered(summary), frozenset(words(summary)))
     claims = [_quantity_claim(summary, quantity, given) for quantity in read if quantity.needs]

@@ -125,8 +125,8 @@ class Comparison:
         with trusting(outside_names(run.model_dump())):
             scored = self._score(self._contender(row, str(folder), search, slug), row, title)
         outcome.scored.append(scored)
-        facts = {"folder": str(folder), "seed": run.training.seed, "train_loss": _last_training_loss(folder)}
-        outcome.trained.append({**result, **facts})
+        facts = {"folder": str(folder), "seed": run.training.seed}
+        outcome.trained.append({**result, **facts, **_last_training_losses(folder)})
 
     # -------------------------------------------------------------------------------------- training
 
@@ -282,15 +282,20 @@ def _training_of(place: Path) -> dict[str, Any] | None:
     run = place if (place / "model").is_dir() else place.parent
     stored = _read_json((place / "model" if run == place else place) / "metrics.json") or {}
     values = stored.get("validation") or {}
-    return {"metrics": values, "folder": str(run), "train_loss": _last_training_loss(run)} if values else None
+    return {"metrics": values, "folder": str(run), **_last_training_losses(run)} if values else None
 
 
-def _last_training_loss(folder: Path) -> float | None:
-    """The mean of the logged training losses over the last pass over the data."""
+def _last_training_losses(folder: Path) -> dict[str, float]:
+    """``train_loss`` and its part ``train_loss_nll``: means of the logged losses over the last pass over the data."""
     path = folder / "log.jsonl"
     lines = [line for line in read_lines(path) if line.get("kind") == "train"] if path.is_file() else []
-    last = [line["loss"] for line in lines if line["epoch"] > lines[-1]["epoch"] - 1]
-    return sum(last) / len(last) if last else None
+    last = [line for line in lines if line["epoch"] > lines[-1]["epoch"] - 1]
+    names = {"train_loss": "loss", "train_loss_nll": "nll"}
+    return {
+        ours: sum(line[name] for line in last) / len(last)
+        for ours, name in names.items()
+        if last and all(name in line for line in last)
+    }
 
 
 def _run_slug(row: PlannedRow, run: RunConfig) -> str:

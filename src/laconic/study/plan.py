@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from laconic.config.base import validate
-from laconic.config.loading import merge, read_run, resolve_method, resolve_run, with_absolute_paths
+from laconic.config.loading import merge, read_run, recipe_names, resolve_method, resolve_run, with_absolute_paths
 from laconic.config.names import EXTRACTIVE, check_run, parse, resolve
 from laconic.config.schema import DataConfig, EvaluationConfig, Recipe, RunConfig, SearchConfig
 from laconic.config.shipped import place_of
@@ -93,7 +93,7 @@ def plan_systems(places: Sequence[str], choice: Choice) -> Plan:
         raise ConfigError(f"'{twice}' is named twice; a system is compared once.")
     rows, runs = [], []
     for place in places:
-        if check_name(place):
+        if check_name(place, recipe_names()):
             rows.append(PlannedRow(place, place, method=method_spec(place)))
             continue
         run = _run_of(place)

@@ -17,6 +17,8 @@ from laconic.metrics.rouge_engine import Score
 from laconic.study.comparison import KINDS, Outcome, ScoredSystem
 from laconic.study.plan import Plan
 from laconic.study.tables import (
+    BLANK,
+    BLANK_NOTE,
     COPYING_NOTE,
     COPYING_TITLE,
     FAITHFUL,
@@ -45,10 +47,6 @@ _SAID: tuple[Measure, ...] = (
     ("words", "words", 1, 1),
 )
 
-CURVES = (
-    ("Validation loss", ("val_loss_free", "val_loss_tf")),
-    ("Training loss", ("nll", "loss")),
-)
 # published names of a measure -> ours
 PUBLISHED_ROUGE = {"rouge1": "1", "rouge2": "2", "rougeL": "L", "rougel": "L", "r1": "1", "r2": "2", "rl": "L"}
 
@@ -132,8 +130,7 @@ def _losses(trained: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     """Validation losses and perplexity of the exported models, the training loss of the last pass; means over seeds."""
     each = [{n: v for n, v in result["metrics"].items() if "loss" in n or n == PERPLEXITY} for result in trained]
     for losses, result in zip(each, trained, strict=True):
-        if result.get("train_loss") is not None:
-            losses["train_loss"] = result["train_loss"]
+        losses |= {name: result[name] for name in ("train_loss", "train_loss_nll") if name in result}
     names = dict.fromkeys(name for losses in each for name in losses)
     return {n: fmean(losses[n] for losses in each if n in losses) for n in names}
 
@@ -150,22 +147,27 @@ def columns(table: ComparisonTable) -> list[Column]:
     def add(column: Column, *published: str, always: bool = True) -> None:
         mine = [key for key in left if _measure(key) in published]
         if mine or always:
-            found.extend([column, *map(_published, mine)])
+            found.extend([column, *[_published(key, column.heading) for key in mine]])
         left[:] = [key for key in left if key not in mine]
 
     for kind in KINDS:
         add(_rouge(kind), *[name for name, ours in PUBLISHED_ROUGE.items() if ours == kind])
     name, digits = _bleu_reading(table, [key for key in left if _measure(key) == "bleu"])
     add(Column("BLEU", _number("measures", name, digits)), "bleu")
-    add(Column("train loss", _number("losses", "train_loss", 3)), "train_loss", always=False)
+    add(Column("train loss", _loss("train_loss")), "train_loss", always=False)
     loss = validation_loss(table)
-    add(Column("val loss", _number("losses", loss, 3)), "val_loss", always=bool(loss))
+    add(Column("val loss", _loss(loss)), "val_loss", always=bool(loss))
     measured = any(PERPLEXITY in row.losses for row in table.rows)
     add(Column("perplexity", _number("losses", PERPLEXITY, 2)), "perplexity", always=measured)
-    found += [_published(key, _measure(key).replace("_", " ")) for key in left]
+    found += map(_published, left)
     there = {name for row in table.rows for name in row.measures}
-    shown = [*FAITHFUL, *_SAID, *[measure for measure in READING if measure[1] in there]]
+    shown = [*FAITHFUL, *_SAID, *_blank(table), *[measure for measure in READING if measure[1] in there]]
     return found + [measure_column(measure) for measure in shown]
+
+
+def _blank(table: ComparisonTable) -> list[Measure]:
+    """Unknown words and empty summaries, where a row has any."""
+    return [measure for measure in BLANK if any(row.measures.get(str(measure[1])) for row in table.rows)]
 
 
 def validation_loss(table: ComparisonTable) -> str:
@@ -192,6 +194,21 @@ def _rouge(kind: str) -> Column:
     return replace(column, cell=lambda row: column.cell(row) if row.rouge else failed)
 
 
+def _loss(name: str) -> Callable[[Row], str]:
+    """The likelihood's part where the loss has several, so that rows can be compared."""
+    part, whole = _number("losses", f"{name}_nll", 3), _number("losses", name, 3)
+    return lambda row: part(row) or whole(row)
+
+
+def _not_counted(table: ComparisonTable) -> str:
+    """``, coverage loss not counted``: the parts that are in no column of losses."""
+    prefix = f"{validation_loss(table)}_"
+    parts = [row.losses for row in table.rows if f"{prefix}nll" in row.losses]
+    names = dict.fromkeys(name.removeprefix(prefix) for losses in parts for name in losses if name.startswith(prefix))
+    others = [name.replace("_", " ") for name in names if name != "nll"]
+    return f", {' and '.join(others)} loss not counted" if others else ""
+
+
 def _number(group: str, name: str, digits: int) -> Callable[[Row], str]:
     def cell(row: Row) -> str:
         value = getattr(row, group).get(name)
@@ -200,16 +217,17 @@ def _number(group: str, name: str, digits: int) -> Callable[[Row], str]:
     return cell
 
 
-def _published(key: str, measure: str = "") -> Column:
-    """``paper (subset)`` behind our own column; with the measure where we have none."""
+def _published(key: str, own: str = "") -> Column:
+    """``BLEU, paper (subset)`` behind our own column of that heading; ``paper odd measure`` where we have none."""
     prefix = key.rpartition(".")[0]
-    heading = " ".join(filter(None, ["paper", measure, f"({prefix.replace('.', ', ')})" if prefix else ""]))
+    name = f"{own}, paper" if own else f"paper {_measure(key).replace('_', ' ')}"
+    heading = f"{name} ({prefix.replace('.', ', ')})" if prefix else name
     return Column(heading, lambda row: str(row.published.get(key, "")), published=True)
 
 
 def cells(table: ComparisonTable) -> tuple[list[str], list[list[str]]]:
     """Header and rows of the table, as texts."""
-    base = table.plan.baseline
+    base = table.plan.baseline if len(table.rows) > 1 else None
     rows = [replace(row, label=f"{row.label} (baseline)") if row.name == base else row for row in table.rows]
     return cells_of(rows, columns(table))
 
@@ -221,23 +239,30 @@ def notes(table: ComparisonTable) -> list[str]:
     lines = [
         f"{table.data}: {table.records} records. ROUGE F1 x 100 ± half of the 95% bootstrap interval over "
         f"documents.{seeds}",
-        f"** p < 0.01, * p < 0.05 against {table.plan.baseline} "
-        f"({TESTS[table.test][1]}, Holm's correction over the rows of a column).",
     ]
+    if len(table.rows) > 1:
+        lines.append(
+            f"** p < 0.01, * p < 0.05 against {table.plan.baseline} "
+            f"({TESTS[table.test][1]}, Holm's correction over the rows of a column)."
+        )
     if any(column.published for column in columns(table)):
-        lines.append("Columns named paper: the published figures of the measure before them, on the paper's own data.")
+        lines.append("Columns named paper: published figures, on the paper's own data.")
         lines += [table.plan.note] if table.plan.note else []
     keys = [key for row in table.rows for key in row.published if _measure(key) == "bleu"]
     if keys and _bleu_reading(table, keys)[0] == "bleu_paper":
         lines.append("BLEU is the headline paper's (sentences, start and end marks counted); sacreBLEU: compare.csv.")
     if loss := validation_loss(table):
         read = {"val_loss_free": "the model reads its own words", "val_loss_tf": "the model reads the reference"}[loss]
-        lines.append(f"val loss: of the validation data at the best update; {read}.")
+        without = _not_counted(table)
+        if any(column.heading == "train loss" for column in columns(table)):
+            lines.append(f"train loss: nats per word{without}, over the last pass.")
+        lines.append(f"val loss: nats per word{without}, of the validation data at the best update; {read}.")
     if any(PERPLEXITY in row.losses for row in table.rows):
         lines.append("perplexity: exp of the validation data's mean -ln P(token), the model reads the reference.")
     if any("chunks_read" in row.measures for row in table.rows):
         lines.append(READING_NOTE)
     lines.append(FAITHFUL_NOTE)
+    lines += [BLANK_NOTE] if _blank(table) else []
     for row in table.failed:
         lines += [f"{row.label} failed: {error}" for error in row.errors]
     return lines + signatures(table)
@@ -321,16 +346,23 @@ def page(table: ComparisonTable, outcomes: Sequence[Outcome], sampled: Sequence[
     header, rows = copy_table(table.rows)
     if rows:
         sections.append(Table(COPYING_TITLE, header, rows, note=COPYING_NOTE))
-    for title, names in CURVES:
+    for title, names in _curves(table).items():
         series = _series(outcomes, names)
         if series:
-            sections.append(Curves(title, series, x_label="update", y_label="nats per word"))
+            note = f"{title}, nats per word{_not_counted(table)}."
+            sections.append(Curves(title, series, x_label="update", y_label="nats per word", note=note))
     summaries, references = _samples(outcomes, sampled)
     if summaries:
         note = "Hover over a word and its sources light up, where the system says where its words came from."
         sections.append(Samples("What the systems wrote", summaries, references, note=note))
     sections.append(Prose("How this was made", [table.plan.title], code="\n".join(filter(None, [command, *quoted]))))
     return render_report(table.plan.title, sections, subtitle=f"{table.data}, {table.records:,} records")
+
+
+def _curves(table: ComparisonTable) -> dict[str, tuple[str, ...]]:
+    """By title the keys of the logs of which the first that is there is drawn: what the columns of losses show."""
+    loss = validation_loss(table) or "val_loss_tf"
+    return {"Validation loss": (f"{loss}_nll", loss), "Training loss": ("nll", "loss")}
 
 
 def _series(outcomes: Sequence[Outcome], names: Sequence[str]) -> dict[str, list[tuple[float, float]]]:

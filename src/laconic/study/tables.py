@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -42,6 +43,8 @@ MEASURES: tuple[Measure, ...] = (
     ("words", "words", 1, 1),
     ("p_gen", "p_gen", 1, 2),
 )
+# shown where one is not 0
+BLANK: tuple[Measure, ...] = (("unk %", "unk_rate", 100, 1), ("empty %", "empty", 100, 1))
 # of models that read in chunks
 READING: tuple[Measure, ...] = (
     ("chunks read", "chunks_read", 1, 1),
@@ -67,6 +70,7 @@ FAITHFUL_NOTE = (
     "dates, and other content words that it lacks. Repeating: summaries that say a word or phrase again at once, a "
     "content word within three words, or four words in a row twice."
 )
+BLANK_NOTE = "Unk: words that are marks of unknown words; empty: summaries without any word."
 READING_NOTE = (
     "Chunks read: by the encoder, for all hypotheses of a search; chosen: for the summary itself; coarse entropy: "
     "nats, a mean over generated tokens."
@@ -241,9 +245,12 @@ def latex(header: Sequence[str], rows: Iterable[Sequence[str]], notes: Iterable[
 
 _LATEX = str.maketrans({c: f"\\{c}" for c in "&%$#_{}"} | {"\\": "\\textbackslash{}", "±": "$\\pm$", "–": "--"})
 
+_SUPERSCRIPT = re.compile(r"(?<=\d)(\*{1,2})$")  # marks behind a figure
+
 
 def _latex_line(texts: Sequence[str]) -> str:
-    return " & ".join(text.strip().translate(_LATEX) for text in texts) + r" \\"
+    cells = [_SUPERSCRIPT.sub(r"$^{\1}$", text.strip().translate(_LATEX)) for text in texts]
+    return " & ".join(cells) + r" \\"
 
 
 def csv_text(rows: Iterable[Row]) -> str:

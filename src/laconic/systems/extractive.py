@@ -40,8 +40,9 @@ def is_method(name: str) -> bool:
     return method_spec(name)["type"] in EXTRACTIVE
 
 
-def check_name(name: str) -> bool:
-    """Whether ``name`` is a method rather than a model, found out before anything runs.
+def check_name(name: str, recipes: Sequence[str] = ()) -> bool:
+    """Whether ``name`` is a method rather than a model, found out before anything runs; ``recipes`` are what it could
+    have meant too.
 
     Raises:
         ModelError: it can be neither.
@@ -51,9 +52,11 @@ def check_name(name: str) -> bool:
         ExtractiveSystem(name)
         return True
     if not place_of(name).exists() and "/" not in name:
+        meant = did_you_mean(name, [*recipes, *SHIPPED, *EXTRACTIVE])
+        known = f"Recipes: {', '.join(recipes)}. " if recipes else ""
         raise ModelError(
-            f"'{name}' is neither a model nor an extractive method.{did_you_mean(name, [*SHIPPED, *EXTRACTIVE])} "
-            f"Methods: {', '.join(sorted(EXTRACTIVE))}."
+            f"'{name}' is neither {'a recipe, ' if recipes else ''}a model nor an extractive method.{meant} "
+            f"{known}Methods: {', '.join(sorted(EXTRACTIVE))}."
         )
     return False
 

@@ -276,3 +276,11 @@ def test_words_are_the_same_in_ascii_and_beyond() -> None:
         text = "".join(generator.choice("ab1_'- .é’Z") for _ in range(20))
         plain = text.replace("é", "e").replace("’", "'")
         assert words(plain) == [word.replace("é", "e").replace("’", "'") for word in words(plain + " é")[:-1]]
+
+
+@pytest.mark.parametrize("mark", ["<unk>", "[UNK]"])
+def test_a_mark_of_an_unknown_word_is_no_name_and_no_word(mark: str) -> None:
+    source = "The council of Leeds met on Friday and Leeds closed two bridges over the river."
+    assert check_support(f"{mark} {mark}", source).claims == ()
+    (claim,) = check_support(f"{mark} Kowalski met", source).unsupported
+    assert (claim.text, claim.start) == ("Kowalski", len(mark) + 1)

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ from laconic.evaluation.run import EvaluationResult, RougeScore
 from laconic.metrics.significance import approximate_randomization, holm
 from laconic.study.comparison import Outcome, ScoredSystem
 from laconic.study.plan import Plan, PlannedRow
-from laconic.study.report import ComparisonTable, as_dict, cells, compare, markdown, notes, page
+from laconic.study.report import ComparisonTable, _curves, _series, as_dict, cells, compare, markdown, notes, page
 from laconic.study.tables import compared, csv_text, differences, latex, result_table
 from laconic.types import Record, Summary
 
@@ -92,12 +93,12 @@ def test_published_figures_stand_beside_ours() -> None:
     made = table(outcome("base", BASE, published=published, trained=trained))
     header, rows = cells(made)
     found = dict(zip(header, rows[0], strict=True))
-    assert header[1:3] == ["ROUGE-1", "paper"]
-    assert header[header.index("BLEU") + 1] == "paper (subset)"
-    assert header[header.index("val loss") + 1] == "paper (subset)"
+    assert header[1:3] == ["ROUGE-1", "ROUGE-1, paper"]
+    assert header[header.index("BLEU") + 1] == "BLEU, paper (subset)"
+    assert header[header.index("val loss") + 1] == "val loss, paper (subset)"
     assert (found["BLEU"], found["val loss"], found["paper odd measure (subset)"]) == ("0.123", "6.000", "7")
     assert rows[0][header.index("BLEU") + 1] == "0.041"
-    assert found["paper"] == "39.5"
+    assert found["ROUGE-1, paper"] == "39.5"
 
 
 def test_sacrebleu_where_nothing_or_percent_is_published() -> None:
@@ -110,6 +111,46 @@ def _first(made: ComparisonTable) -> tuple[list[str], list[str]]:
     return header, rows[0]
 
 
+def test_losses_are_the_likelihood_alone(tmp_path: Path) -> None:
+    """Beside a row with coverage a row without must not look better than it is."""
+    parts = {"val_loss_tf_nll": 4.6, "val_loss_free": 5.6, "val_loss_free_nll": 4.733, "val_loss_free_coverage": 0.867}
+    whole = {"update": 20, "loss": 5.8, "nll": 4.9, **parts}
+    (tmp_path / "log.jsonl").write_text(json.dumps(whole) + "\n")
+    covered = {"metrics": {"val_loss_tf": 5.5, **parts}, "folder": str(tmp_path)}
+    covered |= {"train_loss": 5.8, "train_loss_nll": 4.9}
+    plain = {"metrics": {"val_loss_tf": 5.0, "val_loss_free": 5.1}, "folder": "none", "train_loss": 5.2}
+    published = {"subset.train_loss": 5.6, "subset.val_loss": 6.66}
+    outcomes = [
+        outcome("base", BASE, published=published, trained=[plain]),
+        outcome("covered", BASE, published=published, trained=[covered]),
+    ]
+    made = table(*outcomes)
+    header, lines = cells(made)
+    rows = [dict(zip(header, line, strict=True)) for line in lines]
+    assert [(row["train loss"], row["val loss"]) for row in rows] == [("5.200", "5.100"), ("4.900", "4.733")]
+    said = "\n".join(notes(made))
+    assert "train loss: nats per word, coverage loss not counted" in said
+    assert "val loss: nats per word, coverage loss not counted" in said
+    assert "not counted" not in "\n".join(notes(table(outcomes[0])))
+    assert _series(outcomes, _curves(made)["Validation loss"]) == {"COVERED": [(20.0, 4.733)]}
+    assert "Validation loss, nats per word, coverage loss not counted." in page(made, outcomes, [])
+
+
+def test_unknown_words_and_empty_summaries_are_shown_where_there_are_any() -> None:
+    base, unknown = scored(BASE), scored(BASE)
+    measures = {**unknown.result.measures, "unk_rate": 1.0, "empty": 0.25}
+    unknown = replace(unknown, result=replace(unknown.result, measures=measures))
+    rows = [PlannedRow("base", "BASE"), PlannedRow("marks", "MARKS")]
+    made = table(Outcome(rows[0], [base]), Outcome(rows[1], [unknown]))
+    header, lines = cells(made)
+    found = dict(zip(header, lines[1], strict=True))
+    assert (found["unk %"], found["empty %"]) == ("100.0", "25.0")
+    assert any(line.startswith("Unk: ") for line in notes(made))
+    spotless = table(Outcome(rows[0], [base]))
+    assert not {"unk %", "empty %"} & set(cells(spotless)[0])
+    assert not any(line.startswith("Unk: ") for line in notes(spotless))
+
+
 def test_a_failed_row_shows_its_error() -> None:
     made = table(outcome("base", BASE), outcome("bad", errors=["The loss is not finite."]))
     assert [row.name for row in made.failed] == ["bad"]
@@ -117,6 +158,13 @@ def test_a_failed_row_shows_its_error() -> None:
     assert "BAD failed: The loss is not finite." in notes(made)
     assert "not finite" in csv_text(made.rows)
     json.dumps(as_dict(made), allow_nan=False)
+
+
+def test_a_row_alone_is_compared_with_nothing() -> None:
+    alone = table(outcome("base", BASE))
+    assert cells(alone)[1][0][0] == "BASE"
+    assert not any("p < 0.01" in line for line in notes(alone))
+    assert any("p < 0.01" in line for line in notes(table(outcome("base", BASE), outcome("other", BASE))))
 
 
 def test_without_the_baseline_there_are_no_marks() -> None:
@@ -134,6 +182,8 @@ def test_file_forms_agree() -> None:
     assert all(line.endswith(r" \\") for line in body)
     assert r"\%" in ruled[2]
     assert r"$\pm$" in tex
+    assert "$^{**}$ &" in tex
+    assert "A|B* &" in tex
     rows = list(csv.DictReader(io.StringIO(csv_text(made.rows))))
     values = as_dict(made)["rows"]
     assert [float(row["rouge1_f"]) for row in rows] == [row["rouge"]["1"]["f"] for row in values]
