@@ -276,3 +276,14 @@ def test_words_are_the_same_in_ascii_and_beyond() -> None:
         text = "".join(generator.choice("ab1_'- .é’Z") for _ in range(20))
         plain = text.replace("é", "e").replace("’", "'")
         assert words(plain) == [word.replace("é", "e").replace("’", "'") for word in words(plain + " é")[:-1]]
+
+
+@pytest.mark.parametrize("aside", ["e.g.", "i.e.", "cf.", "vs.", "etc.", "e. g.", "at 9 a.m."])
+def test_asides_are_no_part_of_a_name(aside: str) -> None:
+    source = f"Moulds of the kitchen ({aside} P. roqueforti, P. camemberti) ripen the cheese, and nobody minds."
+    for text in (source, source.lower(), source.upper()):
+        assert check_support(text, source).unsupported == ()
+    found = check_support(f"Moulds ({aside} J. Zweistein) ripen the cheese", source).unsupported
+    assert [claim.text for claim in found] == ["Zweistein"]
+    found = check_support(f"Moulds ({aside} I.M.F. moulds) ripen the cheese", source).unsupported
+    assert "I.M.F." in [claim.text for claim in found]
