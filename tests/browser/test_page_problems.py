@@ -116,6 +116,27 @@ def test_a_number_out_of_range_is_said(page: Any, server: Server) -> None:
     assert server.asked == []
 
 
+def test_a_least_length_above_the_greatest_is_said_until_it_is_corrected(page: Any, server: Server) -> None:
+    visit(page, server)
+    page.fill("#text", TEXT)
+    page.get_by_label("Length at least").fill("20")
+    page.get_by_label("Length at most").fill("5")
+    page.click("#go")
+    assert page.locator("#messages").inner_text() == "Length at least (20) is above Length at most (5)."
+    page.get_by_label("Length at most").fill("30")
+    assert page.locator("#messages").inner_text() == ""
+    assert server.asked == []
+
+
+def test_a_text_above_the_limit_is_said_before_it_is_sent(page: Any, server: Server) -> None:
+    visit(page, server)
+    page.evaluate("document.getElementById('text').value = 'word '.repeat(400000) + '🙂🙂🙂'")
+    page.click("#go")
+    said = "Your text has 2,000,003 characters; this service takes 2,000,000."
+    assert page.locator("#messages").inner_text() == said
+    assert server.asked == []
+
+
 def test_a_link_made_for_another_server_is_said(page: Any, server: Server) -> None:
     visit(page, server, "systems=elsewhere,first")
     assert "This server has no elsewhere" in page.locator("#messages").inner_text()

@@ -278,11 +278,33 @@ def test_a_phone_shows_everything_without_scrolling_sideways(page: Any, server: 
     page.wait_for_selector(".heat")
     assert overflow(page) == 0
     word(page, "Thursday").click()
-    box = page.locator(".document").bounding_box()
-    assert box["y"] < 740  # the document stays in sight below the words
     page.click("text=Edit")
     assert page.locator("#text").input_value() == TEXT
     assert overflow(page) == 0
+
+
+@pytest.mark.parametrize("height", [640, 740])
+def test_a_phone_shows_the_summary_first_and_the_text_once_a_word_is_tapped(
+    page: Any, server: Server, height: int
+) -> None:
+    page.set_viewport_size({"width": 360, "height": height})
+    visit(page, server, "systems=pointer,first")
+    summarize(page, TEXT * 4)
+    words, reading = page.locator(".words").first, page.locator(".reading")
+    assert bottom_of(words) <= min(height, reading.bounding_box()["y"])
+    word(page, "Thursday").click()
+    box = reading.bounding_box()
+    assert box["height"] <= 0.35 * height
+    assert box["y"] + box["height"] <= height  # where the word came from is in sight,
+    assert bottom_of(word(page, "Thursday")) <= box["y"]  # and the word still is,
+    assert bottom_of(page.locator(".inspector").first) <= box["y"]  # with what is known of it
+    page.keyboard.press("Escape")
+    assert bottom_of(words) <= reading.bounding_box()["y"]
+
+
+def bottom_of(element: Any) -> float:
+    box = element.bounding_box()
+    return box["y"] + box["height"]
 
 
 def test_a_finger_points_by_tapping(browser: Any, server: Server) -> None:
@@ -302,6 +324,9 @@ def test_a_finger_points_by_tapping(browser: Any, server: Server) -> None:
     assert "←" in page.locator(".readout").inner_text()
     assert lit(page, "point")
     assert page.locator(".plain:visible").first.bounding_box()["height"] >= 40
+    word(page, "Thursday").tap()
+    page.locator(".document").tap(position={"x": 5, "y": 5})  # beside the text: it goes back to its place
+    assert page.locator(".reading.called").count() == 0
     context.close()
 
 

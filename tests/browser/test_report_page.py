@@ -92,3 +92,11 @@ def test_the_unread_end_is_grey(page: Any, tmp_path: Path) -> None:
     (unread,) = lit(page, "unread")
     assert unread
     assert TEXT.endswith(unread[-30:])
+
+
+def test_a_report_on_a_phone_shows_the_summary_first(page: Any, tmp_path: Path) -> None:
+    page.set_viewport_size({"width": 360, "height": 640})
+    opened(page, tmp_path, render([made(document=TEXT * 4)]))
+    page.wait_for_selector(".inspector")
+    words, reading = page.locator(".words").bounding_box(), page.locator(".reading").bounding_box()
+    assert words["y"] + words["height"] <= min(640, reading["y"])

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import laconic
+from laconic.cli.main import main
 
 PAGE = Path(__file__).parents[2] / "CONTRIBUTING.md"
 TESTS = Path(__file__).parents[1]
@@ -109,6 +110,34 @@ def test_models_train_and_summarize_with_them(done: tuple[Path, str], name: str)
     shares = {round(word["p_gen"], 6) for line in lines for word in line["words"]}
     assert len(shares) == 1, "one share for all steps"
     assert shares != {0.5}, "and it is trained"
+
+
+def test_code_named_in_the_command_is_trusted_for_the_score_at_its_end(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for split in ("train", "validation"):
+        (tmp_path / f"{split}.jsonl").write_text("".join(json.dumps(pair) + "\n" for pair in PAIRS))
+    own = "model.attention.type=laconic.layers.attention.additive:AdditiveAttention"
+    places = ["--data", str(tmp_path), "--out", str(tmp_path / "run")]
+    assert (
+        main(
+            [
+                "--quiet",
+                *RECURRENT[:4],
+                "--set",
+                own,
+                "--set",
+                "objectives=[{type: nll}]",
+                "--set",
+                "training.max_updates=2",
+                *places,
+            ]
+        )
+        == 0
+    )
+    said = capsys.readouterr().out
+    assert "could not be scored" not in said
+    assert "lead-1" in said
 
 
 def test_the_objective_is_in_the_log(done: tuple[Path, str]) -> None:

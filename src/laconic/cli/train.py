@@ -14,7 +14,7 @@ from laconic.cli import own_data
 from laconic.cli.options import AsJson, ReadingOptions, RecipeKeys, Row, TrustCode, with_groups
 from laconic.cli.output import EXIT_INTERRUPTED, note, print_json, progress
 from laconic.config.loading import load_recipe, merge, parse_overrides, resolve_run
-from laconic.config.names import check_run
+from laconic.config.names import check_run, outside_names, trusting
 from laconic.config.schema import RunConfig
 from laconic.config.shipped import SHIPPED, place_of
 from laconic.data.places import data_changes
@@ -122,7 +122,8 @@ def run_training(
             print_json(asdict(result), indent=None)
             return
         print(_closing_words(result, run))
-        print(own_data.closing_score(result.model_folder, run))
+        with trusting(outside_names(run.model_dump())):  # the code that was just run in training
+            print(own_data.closing_score(result.model_folder, run))
 
 
 def start_changes(start: str | None) -> dict[str, Any]:

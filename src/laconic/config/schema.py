@@ -287,6 +287,15 @@ class SearchConfig(ConfigBase):
         """True means ``words``; ``off``, which YAML reads as false, is welcome in quotes too."""
         return "words" if value is True else False if value == "off" else value
 
+    @field_validator("scorers", mode="before")
+    @classmethod
+    def _listed(cls, value: Any) -> Any:
+        if not isinstance(value, list | tuple) or not all(isinstance(spec, Mapping) for spec in value):
+            raise ValueError(
+                "takes a list of scorers, each with its options: scorers=[{type: ngram_blocking, size: 3}]"
+            )
+        return value
+
     @model_validator(mode="after")
     def _fits(self) -> SearchConfig:
         if self.num_return > self.beam_size:

@@ -46,6 +46,7 @@ _DIGIT = re.compile(r"\d")
 _UNKNOWN = re.compile(r"<unk>|\[UNK\]")  # what models write for a word that they do not know
 _QUANTITY_WORDS = NUMBER_WORDS | DATE_WORDS
 _DOTTED = re.compile(r"(?<![\w.])(?:[^\W\d_]\.\s?){1,}[^\W\d_](?:\.|(?!\w))")
+_ASIDE = re.compile(r"(?<![\w.])(?i:e\.\s?g|i\.\s?e|[ap]\.\s?m|cf|vs|etc)\.")  # never part of a name
 _OPENING = re.compile(r"(?:^|[.!?:;|]\s+|\n\s*|^[\W_]+|[-–—•*>/]\s+|[\"“‘(\[]\s*)$")
 _JOINT = re.compile(r"\s+|\s*[-&/.'’]\s*|\s+(?:(?:of|the|de|van|von|der|del|la|bin|al)\s+)+")
 _CAPITAL = re.compile(r"(?<![^\W_])[A-Z]")
@@ -354,12 +355,13 @@ def _content_words(summary: str, taken: Sequence[Span]) -> list[_Word]:
     def free(start: int, end: int) -> bool:
         return all(end <= begin or stop <= start for begin, stop in busy)
 
-    for dotted in _DOTTED.finditer(summary) if "." in summary else ():
+    text = _ASIDE.sub(lambda aside: " " * len(aside[0]), summary) if "." in summary else summary
+    for dotted in _DOTTED.finditer(text) if "." in summary else ():
         letters = "".join(_CASED_WORD.findall(dotted[0]))
         if len(letters) > 1 and letters.lower() not in ("am", "pm", "ie", "eg") and free(*dotted.span()):
             busy.append(dotted.span())
             found.append(_Word(letters.upper(), letters.lower(), *dotted.span(), opens=True))
-    for match in WORD.finditer(summary):
+    for match in WORD.finditer(text):
         lower = match[0].lower()
         if (busy and not free(*match.span())) or lower in _TITLES or is_stop_word(lower):
             continue

@@ -73,3 +73,13 @@ def test_every_place_of_the_table_exists() -> None:
             for part in target.split("."):
                 assert part in section.model_fields, (name, target)
                 section = section.model_fields[part].annotation  # type: ignore[assignment]
+
+
+@pytest.mark.parametrize("given", ["ngram_blocking", {"type": "ngram_blocking"}, ["ngram_blocking"]])
+def test_scorers_in_another_form_are_told_theirs(given: object) -> None:
+    with pytest.raises(
+        ConfigError, match=r"'search\.scorers': takes a list .*scorers=\[\{type: ngram_blocking, size: 3\}\]"
+    ):
+        validate(SearchConfig, {"scorers": given}, where="search")
+    form = {"scorers": [{"type": "ngram_blocking", "size": 3}]}
+    assert validate(SearchConfig, form, where="search").scorers == tuple(form["scorers"])

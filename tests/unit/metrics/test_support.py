@@ -284,3 +284,14 @@ def test_a_mark_of_an_unknown_word_is_no_name_and_no_word(mark: str) -> None:
     assert check_support(f"{mark} {mark}", source).claims == ()
     (claim,) = check_support(f"{mark} Kowalski met", source).unsupported
     assert (claim.text, claim.start) == ("Kowalski", len(mark) + 1)
+
+
+@pytest.mark.parametrize("aside", ["e.g.", "i.e.", "cf.", "vs.", "etc.", "e. g.", "at 9 a.m."])
+def test_asides_are_no_part_of_a_name(aside: str) -> None:
+    source = f"Moulds of the kitchen ({aside} P. roqueforti, P. camemberti) ripen the cheese, and nobody minds."
+    for text in (source, source.lower(), source.upper()):
+        assert check_support(text, source).unsupported == ()
+    found = check_support(f"Moulds ({aside} J. Zweistein) ripen the cheese", source).unsupported
+    assert [claim.text for claim in found] == ["Zweistein"]
+    found = check_support(f"Moulds ({aside} I.M.F. moulds) ripen the cheese", source).unsupported
+    assert "I.M.F." in [claim.text for claim in found]

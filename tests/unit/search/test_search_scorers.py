@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import random
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -308,3 +310,19 @@ def test_pieces_of_words_are_left_alone() -> None:
     config = SearchConfig(no_repeat_word=True)
     assert with_word_blocking(config, tokenizer) is config
     assert with_word_blocking(SearchConfig(), words()).scorers == ()
+
+
+@pytest.mark.parametrize("bonus", [-2.0, 0.5, 4.0])
+def test_the_example_of_the_docs_finds_what_a_search_to_the_end_finds(bonus: float) -> None:
+    page = (Path(__file__).parents[3] / "docs/decoding.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"```python\n(import numpy.*?)```", page, re.DOTALL)
+    names: dict[str, type[Scorer]] = {}
+    exec(code, names)
+    shorter = names["Shorter"]
+    patient = type("Patient", (shorter,), {"bound": lambda self, scores, *_: scores + 1e6})
+    config = SearchConfig(beam_size=3, max_length=6, early_stopping="never")
+    for seed in range(20):
+        model = TableModel(3, 7, seed=seed, sharpness=3.0)
+        found = [search(model, config, [cls(cls.Config(bonus=bonus), specials=SPECIALS)]) for cls in (shorter, patient)]
+        lines, to_the_end = ([[one.ids for one in listed] for listed in each] for each in found)
+        assert lines == to_the_end

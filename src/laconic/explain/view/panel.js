@@ -79,10 +79,17 @@ export class Panel {
 
   pin(view, index) {
     this.pinned = index === null ? null : [view, index];
+    this.call(this.pinned !== null);
     if (!this.pinned) return this.restore();
     this.choose(view, index);
     const [first] = view.view.words[index].sources;
     if (first) this.document.reveal(first);
+    view.clear(index, this.reading);
+  }
+
+  /** On a narrow screen: bring the document into sight below the summaries, or let it go back to its place. */
+  call(wanted) {
+    this.reading.classList.toggle("called", wanted);
   }
 
   choose(view, index) {
@@ -114,6 +121,7 @@ export class Panel {
   pointAt(position, tapped) {
     const place = position === null ? null : this.placeAt(position);
     if (tapped) this.pinned = null;
+    if (tapped && !place) this.call(false);
     if (place) this.showUsers(place);
     else if (this.lastPlace) this.restore();
     this.lastPlace = place;
@@ -149,6 +157,7 @@ export class Panel {
     if (event.key === "Escape") {
       this.pinned = null;
       this.cursor = -1;
+      this.call(false);
       this.restore();
     } else if (step && places.length) {
       event.preventDefault();

@@ -155,6 +155,15 @@ export class SummaryView {
     this.inspect(index === null ? null : this.view.words[index]);
   }
 
+  /** Scroll until a word, and if there is room what is known of it, stand above what covers the window's lower end. */
+  clear(index, cover) {
+    if (getComputedStyle(cover).bottom !== "0px") return;
+    const [word, known, { top }] = [this.byIndex.get(index), this.inspector, cover].map((one) => one.getBoundingClientRect());
+    const least = word.bottom + 8 - top;
+    const enough = Math.min(known.bottom - top, word.top - 8);
+    if (Math.max(least, enough) > 0) scrollBy(0, Math.max(least, enough));
+  }
+
   /** Light up the words that use the place pointed at in the document. @param {number[]} indices */
   lightUsers(indices) {
     for (const element of this.lit) element.classList.remove("user");

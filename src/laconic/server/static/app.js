@@ -20,6 +20,7 @@ function say(sentence) {
 }
 
 function showMessage(sentence, ...more) {
+  delete messages.dataset.about;
   messages.replaceChildren(...(sentence ? [h("div", { class: "notice" }, h("p", {}, sentence), ...more)] : []));
 }
 
@@ -77,10 +78,16 @@ function submit() {
     showMessage("There is no text yet. Paste one, drop a file, or use the example.");
     return editor.field.focus();
   }
-  const wrong = settings.wrongField();
+  if (editor.size > editor.limit) {
+    setState("writing");
+    showMessage(`Your text has ${editor.size.toLocaleString("en")} characters; this service takes ${editor.limit.toLocaleString("en")}.`);
+    return editor.field.focus();
+  }
+  const wrong = settings.problem();
   if (wrong) {
-    showMessage(`${wrong.labels[0].textContent} takes a whole number from ${wrong.min} to ${wrong.max}.`);
-    return wrong.focus();
+    showMessage(wrong.sentence);
+    messages.dataset.about = "numbers";
+    return wrong.field.focus();
   }
   showMessage("");
   summarized = text;
@@ -119,6 +126,7 @@ addEventListener("keydown", (event) => {
   if (event.key === "Enter" && (event.ctrlKey || event.metaKey) && !go.disabled) submit();
   if (event.key === "Escape" && document.body.classList.contains("busy")) results.cancel();
 });
+settings.onchange = () => messages.dataset.about === "numbers" && !settings.problem() && showMessage("");
 settings.onsystems = () => document.body.dataset.state === "reading" && results.run(summarized, asked(), { keep: true });
 for (const part of ["options", "legend"]) at(part).open = innerWidth >= 860; // a phone has no room for what is rarely needed
 setState("writing");

@@ -37,6 +37,11 @@ export class Editor {
     this.showCount();
   }
 
+  /** Its characters, counted as the service counts them: an emoji is one. */
+  get size() {
+    return this.value.length - (this.value.match(/[\uD800-\uDBFF][\uDC00-\uDFFF]/g)?.length ?? 0);
+  }
+
   countSoon() {
     clearTimeout(this.timer);
     this.timer = setTimeout(() => this.showCount(), QUIET);
@@ -44,8 +49,8 @@ export class Editor {
 
   showCount() {
     const text = this.value;
-    const over = text.length > this.limit;
-    const most = over ? ` This server takes at most ${this.limit.toLocaleString("en")} characters; the text has ${text.length.toLocaleString("en")}.` : "";
+    const over = this.size > this.limit;
+    const most = over ? ` This server takes at most ${this.limit.toLocaleString("en")} characters; the text has ${this.size.toLocaleString("en")}.` : "";
     this.count.textContent = text.trim() ? `${counted(countWords(text), "word")}.${most}` : "";
     this.count.classList.toggle("over", over);
   }

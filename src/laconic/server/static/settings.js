@@ -160,6 +160,16 @@ export class Settings {
   wrongField() {
     return [...this.numbers.querySelectorAll("input")].find((input) => !input.validity.valid) ?? null;
   }
+
+  /** What is wrong with the numbers, and in which field; null if nothing is. @returns {{sentence: string, field: HTMLInputElement}|null} */
+  problem() {
+    const field = this.wrongField();
+    if (field) return { sentence: `${field.labels[0].textContent} takes a whole number from ${field.min} to ${field.max}.`, field };
+    const [least, most] = ["min_length", "max_length"].map((key) => this.numbers.querySelector(`[data-option="${key}"]`));
+    const number = (input) => Number(input?.value || input?.placeholder); // NaN where systems differ
+    if (!(number(least) > number(most))) return null;
+    return { sentence: `Length at least (${number(least)}) is above Length at most (${number(most)}).`, field: least };
+  }
 }
 
 function decoded(name) {
