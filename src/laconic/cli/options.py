@@ -23,6 +23,7 @@ from laconic.config.loading import parse_overrides
 from laconic.config.names import trusting
 from laconic.config.schema import RunConfig, SearchConfig
 from laconic.config.spellings import place_of_key
+from laconic.data.lines import BadRecordError
 
 if TYPE_CHECKING:
     from laconic.data.readers import ReadOptions
@@ -38,8 +39,16 @@ def with_groups(function: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(function)
     def command(**given: Any) -> None:
+        has = set(given)
         made = {name: group(**{f.name: given.pop(f.name) for f in fields(group)}) for name, group in groups.items()}
-        function(**given, **made)
+        try:
+            function(**given, **made)
+        except BadRecordError as problem:
+            name, value = problem.option or ("", "")
+            if name in has:
+                option = f"--{name.replace('_', '-')}"
+                problem.lead_on(option if value is True else f"{option} {value}")
+            raise
 
     command.__signature__ = inspect.Signature(flat)  # type: ignore[attr-defined]
     command.__annotations__ = {one.name: one.annotation for one in flat}

@@ -13,6 +13,7 @@ from typing import IO, Any
 
 from laconic.errors import DataError
 
+SKIP_BAD = ("skip_bad", True)
 _UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 _BOM = b"\xef\xbb\xbf"
 _HALF = re.compile("[\ud800-\udfff]")
@@ -20,12 +21,23 @@ _ZSTD_BYTES = 1 << 14  # read at a time
 
 
 class BadRecordError(DataError):
-    """One record that cannot be used. ``str()`` is the sentence; ``reason`` the kind, for counting."""
+    """One record that cannot be used. ``str()`` is the sentence; ``reason`` the kind, for counting.
+
+    ``option``: what would have helped, a name of `ReadOptions` with its value; how that is said depends on who reads
+    (`lead_on`).
+    """
+
+    option: tuple[str, bool | str] | None = None
 
     def __init__(self, origin: str, reason: str, advice: str = "") -> None:
         super().__init__(f"{origin}: {reason}{'; ' + advice if advice else ''}.")
         self.origin = origin
         self.reason = reason.split(":")[0].split(" (")[0]
+
+    def lead_on(self, spelling: str) -> None:
+        """Say in a sentence behind the message what the option would do, as the reader has to spell it."""
+        does = "leaves such records out" if self.option == SKIP_BAD else "reads it"
+        self.args = (f"{self} {spelling} {does}.",)
 
 
 def bare_name(path: Path) -> str:
@@ -100,7 +112,7 @@ def bad_byte(origin: str, value: int, position: str = "") -> BadRecordError:
     return BadRecordError(
         origin,
         f"not UTF-8: byte 0x{value:02X}{position} (probably Latin-1 or Windows-1252)",
-        "save the file as UTF-8, or skip such records with --skip-bad",
+        "save the file as UTF-8",
     )
 
 
@@ -113,7 +125,7 @@ def check_text(origin: str, text: str) -> None:
         raise BadRecordError(
             origin,
             f"half a character (\\u{ord(half[0]):04x}) in the text",
-            "a character outside the basic plane was cut in two; repair the text, or skip such records with --skip-bad",
+            "a character outside the basic plane was cut in two; repair the text",
         )
 
 

@@ -35,9 +35,20 @@ def read_jsonl(path: Path, options: TableOptions, lines: Iterable[tuple[int, byt
         try:
             value = json.loads(line)
         except (ValueError, RecursionError) as error:
-            yield BadRecordError(origin, f"broken JSON: {_json_problem(error)}", "repair the line or use --skip-bad")
+            yield BadRecordError(origin, f"broken JSON: {_json_problem(error)}", "repair the line")
+            continue
+        if isinstance(value, list) and number == 1:
+            problem = BadRecordError(origin, "a JSON array where an object was expected", _not_lines(path))
+            problem.option = ("format", "json")
+            yield problem
             continue
         yield columns.record(value, origin, str(number))
+
+
+def _not_lines(path: Path) -> str:
+    name = bare_name(path)
+    instead = f"; name the file {Path(name).with_suffix('.json')}" if path.suffix in (".jsonl", ".ndjson") else ""
+    return f"this is JSON, not JSON lines{instead}"
 
 
 def read_json(path: Path, options: TableOptions) -> RawRecords:
