@@ -22,6 +22,8 @@ FILES: dict[str, bytes] = {
     "empty.jsonl": b"",
     "header.csv": b"document,summary\n",
     "latin.csv": "document,summary\nCafé au lait is a drink.,café\n".encode("latin-1"),
+    "latin.txt": "Café au lait is a drink.".encode("latin-1"),
+    "other.txt": b"A byte that Windows lacks: \x81.",
     "utf16.csv": "document,summary\nA text.,short\n".encode("utf-16"),
     "tickets.xlsx": b"PK\x03\x04" + bytes(500),
     "renamed.csv": b"PK\x03\x04" + bytes(range(256)),
@@ -51,6 +53,9 @@ MISTAKES = [
     (f"{TRAIN} empty.jsonl", 3, "the file has no record"),
     (f"{TRAIN} header.csv", 3, "the file has no record"),
     (f"{TRAIN} latin.csv", 3, "latin.csv:2: not UTF-8: byte 0xE9 (probably Latin-1 or Windows-1252); save the file"),
+    (f"{TRAIN} latin.csv", 3, "UTF-8: iconv -f windows-1252 -t utf-8 latin.csv > latin-utf8.csv."),
+    ("summarize lead latin.txt", 3, "convert it: iconv -f windows-1252 -t utf-8 latin.txt > latin-utf8.txt."),
+    ("summarize lead other.txt", 3, "line 1 is not UTF-8 text; convert it, for example with iconv."),
     (f"{TRAIN} no_line.csv", 3, "empty summary; remove the record. --skip-bad leaves such records out."),
     (
         f"{TRAIN} array.jsonl",

@@ -13,7 +13,7 @@ from urllib.parse import unquote, urlsplit
 from laconic.cli.options import DocumentOptions
 from laconic.cli.output import note
 from laconic.config.shipped import SHIPPED, default_model
-from laconic.data.lines import what_it_is
+from laconic.data.lines import what_it_is, with_iconv
 from laconic.errors import ConfigError, DataError
 from laconic.systems.extractive import is_method
 from laconic.text.html import charset_of, is_html, page_text
@@ -185,7 +185,8 @@ def text_of(name: str) -> str:
     except UnicodeDecodeError as error:
         line = raw[: error.start].count(b"\n") + 1
         place = "standard input" if name == "-" else name
-        raise DataError(f"{place}, line {line} is not UTF-8 text; convert it, for example with iconv.") from None
+        how = with_iconv(Path(name), raw) or ", for example with iconv"
+        raise DataError(f"{place}, line {line} is not UTF-8 text; convert it{how}.") from None
 
 
 def count_lines(inputs: list[str]) -> int | None:

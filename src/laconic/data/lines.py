@@ -6,6 +6,7 @@ import gzip
 import importlib
 import io
 import re
+import shlex
 import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -102,18 +103,31 @@ def decode_line(path: Path, number: int, line: bytes) -> str:
     try:
         text = line.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise bad_byte(f"{path}:{number}", line[error.start], f" at position {error.start + 1} of the line") from None
+        place = f" at position {error.start + 1} of the line"
+        raise bad_byte(f"{path}:{number}", line[error.start], place, path) from None
     check_text(f"{path}:{number}", text)
     return text.rstrip("\r\n")
 
 
-def bad_byte(origin: str, value: int, position: str = "") -> BadRecordError:
-    """The problem of a byte that is not UTF-8."""
+def bad_byte(origin: str, value: int, position: str = "", path: Path | None = None) -> BadRecordError:
+    """The problem of a byte that is not UTF-8; ``path`` is the file of text that holds it."""
     return BadRecordError(
         origin,
         f"not UTF-8: byte 0x{value:02X}{position} (probably Latin-1 or Windows-1252)",
-        "save the file as UTF-8",
+        f"save the file as UTF-8{with_iconv(path, bytes([value])) if path is not None else ''}",
     )
+
+
+def with_iconv(path: Path, raw: bytes) -> str:
+    """``: iconv -f windows-1252 ...``, where this could be the encoding of ``raw`` and the file is there as it is."""
+    try:
+        raw.decode("windows-1252")
+    except UnicodeDecodeError:
+        return ""
+    if path.suffix in (".gz", ".zst") or not path.is_file():
+        return ""
+    new = path.with_name(f"{path.stem}-utf8{path.suffix}")
+    return f": iconv -f windows-1252 -t utf-8 {shlex.quote(str(path))} > {shlex.quote(str(new))}"
 
 
 def check_text(origin: str, text: str) -> None:

@@ -195,7 +195,7 @@ def read_csv(path: Path, options: TableOptions) -> RawRecords:
     except csv.Error as error:
         raise DataError(f"{path}:1: broken CSV: {error}; repair the header line.") from None
     if any(problem := _undecodable(name) for name in header):
-        raise bad_byte(f"{path}:1", problem or 0)
+        raise bad_byte(f"{path}:1", problem or 0, path=path)
     columns = options.choose(header, str(path))
     return _csv_rows(path, reader, header, columns)
 
@@ -223,7 +223,7 @@ def _csv_rows(path: Path, reader: Any, header: list[str], columns: Columns) -> R
             continue
         bad = next(filter(None, map(_undecodable, row)), None)
         yield (
-            bad_byte(origin, bad)
+            bad_byte(origin, bad, path=path)
             if bad
             else mapped_record(dict(zip(header, row, strict=True)), columns, origin, str(number))
         )
