@@ -78,7 +78,8 @@ def model_and_inputs(names: list[str]) -> tuple[str, list[str]]:
 
     Without a model it is the one in the box, or, with a word to stderr, an extractive method where there is none.
     """
-    names = list(map(_local, names))
+    model = "" if not names or "://" in names[0] or _is_input(names[0]) else f" {names[0]}"
+    names = [_local(name, model) for name in names]
     for name in names[1:]:
         own = (Path(name) / "config.json").is_file() or (Path(name) / "recipe.yaml").is_file()
         if own or (not Path(name).exists() and (is_method(name) or name in SHIPPED)):
@@ -93,14 +94,14 @@ def model_and_inputs(names: list[str]) -> tuple[str, list[str]]:
     return default_model(lambda text: note(text, always=True)), names
 
 
-def _local(name: str) -> str:
-    """A file's own name, where it is given as an address.
+def _local(name: str, model: str) -> str:
+    """A file's own name, where it is given as an address; ``model`` is what shall summarize it, behind a blank.
 
     Raises:
         ConfigError: it is one of the web.
     """
     if name.startswith(("http://", "https://")):
-        raise ConfigError(f"laconic opens no web pages; save it first: curl -s {name} | laconic summarize")
+        raise ConfigError(f"laconic opens no web pages; save it first: curl -s {name} | laconic summarize{model}")
     return unquote(urlsplit(name).path) if name.startswith("file://") else name
 
 

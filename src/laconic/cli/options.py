@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import re
 from collections.abc import Callable
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from pathlib import Path
@@ -184,6 +185,8 @@ SET_CHANGES: dict[str, type[BaseModel]] = {
 
 def meant_option(name: str, options: set[str], given: str) -> str:
     """The option of the command ``name`` that ``given`` stands for, of its ``options`` or a key of --set; or empty."""
+    if len(given) > 4 and len(longer := [option for option in options if option.startswith(given)]) == 1:
+        return longer[0]
     section = SET_CHANGES.get(name)
     key = place_of_key(given.lstrip("-"), section, []) if section is not None else ""
     own = f"--{key.rpartition('.')[2].replace('_', '-')}"
@@ -209,6 +212,18 @@ def meant_extra(extra: str, options: set[str]) -> str:
     if "--set" in options and "--data" in options:
         return "A value of --set stands behind its key without a blank: --set key=value"
     return ""
+
+
+LEFT_OUT = {
+    ("train", "recipe"): "The recipe stands first, for example: laconic train oneline --data FILE",
+    ("export", "--out"): "The folder to write stands behind it: laconic export MODEL --out DIR",
+}
+
+
+def meant_missing(command: str, message: str) -> str:
+    """A sentence for an argument or option that the ``command`` needs and did not get; or empty."""
+    name = re.match(r"Missing (?:argument|option) '([\w-]+)'", message)
+    return LEFT_OUT.get((command, name[1].lower()), "") if name else ""
 
 
 def options_of(command: Any) -> set[str]:
