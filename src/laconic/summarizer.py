@@ -148,7 +148,8 @@ class Summarizer:
             DataError: a document is empty or not a text (the message says which).
             ConfigError: an unknown option or a value that does not fit.
         """
-        if isinstance(texts, (str, Record)):
+        several = isinstance(texts, Iterable) or hasattr(texts, "__getitem__")
+        if isinstance(texts, (str, Record)) or not several:  # what is neither is refused as a document
             return next(self.stream([texts], **options))
         return list(self.stream(texts, **options))
 

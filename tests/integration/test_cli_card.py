@@ -31,7 +31,7 @@ def pairs(tmp_path: Path) -> Path:
 def test_a_card_has_what_the_hub_reads(model: Path, pairs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (model.parent / "notes.md").write_text("It was made of *five* texts.")
     assert main(["card", str(model), "--data", str(pairs), "--license", "cc-by-4.0"]) == 0
-    assert "It does not say everything yet: --language." in capsys.readouterr().err
+    assert f"It does not say its language yet: laconic card {model} --language CODE" in capsys.readouterr().err
     said = ["--language", "en", "--dataset", "foxes", "--notes", str(model.parent / "notes.md")]
     assert main(["card", str(model), *said]) == 0
     capsys.readouterr()

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from pathlib import Path
 
 import pytest
 
+import laconic
 from laconic.cli.main import main
+from laconic.errors import DataError
 
 TRAIN = "train headline_writer --size tiny --out out --data"
 PAGE = "<html><body><nav>Home</nav><article><p>The river rose in the night.</p></article></body></html>"
@@ -19,11 +22,15 @@ FILES: dict[str, bytes] = {
     "empty.jsonl": b"",
     "header.csv": b"document,summary\n",
     "latin.csv": "document,summary\nCafé au lait is a drink.,café\n".encode("latin-1"),
+    "latin.txt": "Café au lait is a drink.".encode("latin-1"),
+    "other.txt": b"A byte that Windows lacks: \x81.",
     "utf16.csv": "document,summary\nA text.,short\n".encode("utf-16"),
     "tickets.xlsx": b"PK\x03\x04" + bytes(500),
     "renamed.csv": b"PK\x03\x04" + bytes(range(256)),
     "paper.pdf": b"%PDF-1.4\n" + bytes(range(256)),
     "columns.csv": b"ticket,answer\nThe printer does not print any more.,new toner\n",
+    "no_line.csv": b"document,summary\na text,short\nanother text,\n",
+    "array.jsonl": b'[{"document": "a b c", "summary": "a"}]\n',
     "ragged.csv": b"document,summary\na text, with a comma,short\n",
     "broken.jsonl": b'{"document": "a b c", "summary": "a"}\n{"document": "x\n',
     "blank.txt": b"  \n\n ",
@@ -46,6 +53,15 @@ MISTAKES = [
     (f"{TRAIN} empty.jsonl", 3, "the file has no record"),
     (f"{TRAIN} header.csv", 3, "the file has no record"),
     (f"{TRAIN} latin.csv", 3, "latin.csv:2: not UTF-8: byte 0xE9 (probably Latin-1 or Windows-1252); save the file"),
+    (f"{TRAIN} latin.csv", 3, "UTF-8: iconv -f windows-1252 -t utf-8 latin.csv > latin-utf8.csv."),
+    ("summarize lead latin.txt", 3, "convert it: iconv -f windows-1252 -t utf-8 latin.txt > latin-utf8.txt."),
+    ("summarize lead other.txt", 3, "line 1 is not UTF-8 text; convert it, for example with iconv."),
+    (f"{TRAIN} no_line.csv", 3, "empty summary; remove the record. --skip-bad leaves such records out."),
+    (
+        f"{TRAIN} array.jsonl",
+        3,
+        "this is JSON, not JSON lines; name the file array.json. --format json reads it.",
+    ),
     (f"{TRAIN} utf16.csv", 3, "is UTF-16; save it as UTF-8"),
     (f"{TRAIN} tickets.xlsx", 3, "tickets.xlsx is an Excel workbook: save it as CSV (UTF-8)"),
     (f"{TRAIN} renamed.csv", 3, "is an archive or an office file, whatever its name says"),
@@ -72,7 +88,12 @@ MISTAKES = [
     ("summarize lead paper.pdf", 3, "paper.pdf is a PDF: save its text, for example with pdftotext"),
     ("summarize lead binary.txt", 3, "is not text: it holds NUL bytes"),
     ("summarize lead script.html", 3, "is a web page without text"),
-    ("summarize lead https://example.org/", 2, "save it first: curl -s https://example.org/ | laconic summarize"),
+    ("summarize lead https://example.org/", 2, "save it first: curl -s https://example.org/ | laconic summarize lead"),
+    ("summarize https://example.org/", 2, "save it first: curl -s https://example.org/ | laconic summarize"),
+    ("summarize lead good.jsonl --out x.jsonl", 2, "Did you mean --output?"),
+    ("train --data good.jsonl", 2, "stands first, for example: laconic train oneline --data FILE."),
+    ("export runs exported", 2, "The folder to write stands behind it: laconic export MODEL --out DIR."),
+    ("summarize rusn text.txt", 4, "Did you mean 'runs'?"),
     ("summarize 'The text itself.'", 2, "echo 'Your text.' | laconic summarize"),
     ("summarize good.jsonl runs", 2, "the model stands before what it shall summarize"),
     ("summarize lead good.jsonl --output runs", 2, "is a folder; --output names a file"),
@@ -138,6 +159,27 @@ def test_one_sentence_that_leads_on(
     assert told[0][-1] in ".?`" or "| laconic summarize" in told[0]
     after = {path: path.stat().st_size for path in place.rglob("*") if path.is_file()}
     assert {path: after.get(path) for path in before} == before  # nothing of the user's is moved or changed
+
+
+@pytest.mark.parametrize("name", ["no_line.csv", "array.jsonl"])
+def test_a_message_names_options_of_its_command_only(
+    name: str, place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["--quiet", "data", "check", name]) == 3
+    shown = capsys.readouterr()
+    assert "--skip-bad" not in (shown.out + shown.err).replace("`laconic train --skip-bad`", "")
+    assert main(["--quiet", "summarize", "lead", name, "--skip-bad"]) == (0 if name == "no_line.csv" else 3)
+
+
+@pytest.mark.parametrize(
+    ("name", "how"), [("no_line.csv", "(..., skip_bad=True) leaves"), ("array.jsonl", "(..., format='json') reads it")]
+)
+def test_from_python_the_message_names_the_keyword(name: str, how: str, place: Path) -> None:
+    with pytest.raises(DataError, match=re.escape(f"laconic.read_records{how}")):
+        laconic.evaluate(["lead-1"], name)
+    with pytest.raises(DataError, match=r'settings=\{"data'):
+        laconic.train("headline_writer", name, place / "run", size="tiny")
+    assert list(laconic.read_records(place / name, **({"skip_bad": True} if "line" in name else {"format": "json"})))
 
 
 def test_a_page_is_read_as_text(place: Path, capsys: pytest.CaptureFixture[str]) -> None:

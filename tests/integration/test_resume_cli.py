@@ -85,6 +85,34 @@ def test_one_file_is_split_and_scored(data: Path, tmp_path: Path, capsys: pytest
     assert "Nothing was held out" in capsys.readouterr().out
 
 
+def test_the_held_out_pairs_calibrate_the_model(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    few, enough = tmp_path / "few", tmp_path / "enough"
+    assert main(arguments(data, few)) == 0
+    said = capsys.readouterr().out
+    assert "12 held-out pairs are fewer than the 100" in said
+    assert f"run `laconic calibrate {few / 'model'} --data FILE`" in said
+    assert not (few / "model" / "calibration.json").exists()
+
+    for split, times in (("valid", 10), ("test", 10)):
+        path = data / f"{split}.jsonl"
+        path.write_text(path.read_text() * times)
+    judged = "laconic.study.calibration.accepted"
+    monkeypatch.setattr(judged, lambda made, *_: [number % 3 == 0 for number in range(len(made))])
+    assert main(arguments(data, enough)) == 0
+    assert "calibrated on 120 held-out pairs, 33% of them" in capsys.readouterr().out
+    stored = json.loads((enough / "model" / "calibration.json").read_text())
+    assert (stored["records"], stored["threshold"]) == (120, 0.2)
+
+    monkeypatch.setattr(judged, lambda made, *_: [False] * len(made))
+    assert main(arguments(data, enough, "--force")) == 0
+    said = capsys.readouterr().out
+    assert "No summary of these records is acceptable" in said
+    assert "taking the first sentence" in said
+    assert not (enough / "model" / "calibration.json").exists()
+
+
 def test_what_resume_refuses(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["resume", str(tmp_path)]) == 5
     assert "is not a run folder" in capsys.readouterr().err

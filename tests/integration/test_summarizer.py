@@ -180,6 +180,9 @@ def test_a_bad_document_is_named_or_skipped(summarizer: Summarizer) -> None:
         summarizer.summarize(bad[:2])
     with pytest.raises(DataError, match="Document 1 is of type int"):
         summarizer.summarize([7])
+    for nothing in (None, float("nan")):
+        with pytest.raises(DataError, match=f"Document 1 is of type {type(nothing).__name__}; a document is a text"):
+            summarizer.summarize(nothing)  # type: ignore[arg-type]
     with pytest.raises(DataError, match=r"file:3: Document 1 \(id 'x'\) is empty"):
         summarizer.summarize(Record("", id="x", origin="file:3"))
     told: list[str] = []

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from laconic.study.calibration import Reliability
 
 FORMATS = (".png", ".svg", ".pdf")
+ACCEPT, THRESHOLD = 0.4, 0.2
 
 
 @with_groups
@@ -27,10 +28,10 @@ def command(
     split: Split = "validation",
     accept: Annotated[
         float, typer.Option(min=0.0, max=1.0, help="ROUGE-1 F from which a summary counts as accepted.")
-    ] = 0.4,
+    ] = ACCEPT,
     threshold: Annotated[
         float, typer.Option(min=0.0, max=1.0, help="Below this confidence an extractive answer is given.")
-    ] = 0.2,
+    ] = THRESHOLD,
     *,
     reading: ReadingOptions,
     max_records: MaxRecords = None,

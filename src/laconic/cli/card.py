@@ -20,6 +20,9 @@ from laconic.errors import ConfigError
 from laconic.text.base import read_json
 from laconic.text.control import safe_print as print
 
+# what a card may lack, and what it is told with
+UNSAID = {"--license": ("licence", "ID"), "--language": ("language", "CODE"), "--data": ("scores", "FILE")}
+
 
 @with_groups
 def command(
@@ -76,7 +79,9 @@ def command(
     write_card(folder, new)
     print(f"{folder / README}, {folder / FILE}")
     if missing := new.missing():
-        note(f"It does not say everything yet: {', '.join(missing)}.", always=True)
+        what = " and ".join(UNSAID[option][0] for option in missing)
+        typed = " ".join(f"{option} {UNSAID[option][1]}" for option in missing)
+        note(f"It does not say its {what} yet: laconic card {model} {typed}", always=True)
 
 
 def _text(path: Path) -> str:

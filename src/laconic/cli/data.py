@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -326,11 +327,16 @@ def _check_text(report: DataReport) -> str:
     problems = _problems(report)
     parts.append("\n" + ("\n".join(problems) if problems else "Nothing suspicious was found."))
     if report.refused:
+        them = "them" if report.refused > 1 else "it"
         parts.append(
             f"\n{report.refused:,} record{'s' if report.refused > 1 else ''} would be refused by a training; "
-            "repair them, or leave them out with `laconic train --skip-bad`."
+            f"repair {them}, or leave {them} out with `laconic train --skip-bad`."
         )
     return "\n".join(parts)
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count:,} {what}" if count != 1 else f"1 {re.sub('^(document|pair)s', lambda found: found[1], what)}"
 
 
 def _problems(report: DataReport) -> list[str]:
@@ -346,11 +352,12 @@ def _problems(report: DataReport) -> list[str]:
         }
         for what, findings in found.items():
             if findings.count:
-                lines.append(f"{split.name}: {findings.count:,} {what}")
+                lines.append(f"{split.name}: {_counted(findings.count, what)}")
                 lines += [f"    {example}" for example in findings.examples]
     for pair, kinds in report.leakage.items():
         for kind, findings in kinds.items():
             word = "the same" if kind == "exact" else "nearly the same"
-            lines.append(f"{pair}: {findings.count:,} documents are {word} (leakage)")
+            are = "document is" if findings.count == 1 else "documents are"
+            lines.append(f"{pair}: {findings.count:,} {are} {word} (leakage)")
             lines += [f"    {example}" for example in findings.examples]
     return lines

@@ -13,7 +13,7 @@ from urllib.parse import unquote, urlsplit
 from laconic.cli.options import DocumentOptions
 from laconic.cli.output import note
 from laconic.config.shipped import SHIPPED, default_model
-from laconic.data.lines import what_it_is
+from laconic.data.lines import what_it_is, with_iconv
 from laconic.errors import ConfigError, DataError
 from laconic.systems.extractive import is_method
 from laconic.text.html import charset_of, is_html, page_text
@@ -78,7 +78,8 @@ def model_and_inputs(names: list[str]) -> tuple[str, list[str]]:
 
     Without a model it is the one in the box, or, with a word to stderr, an extractive method where there is none.
     """
-    names = list(map(_local, names))
+    model = "" if not names or "://" in names[0] or _is_input(names[0]) else f" {names[0]}"
+    names = [_local(name, model) for name in names]
     for name in names[1:]:
         own = (Path(name) / "config.json").is_file() or (Path(name) / "recipe.yaml").is_file()
         if own or (not Path(name).exists() and (is_method(name) or name in SHIPPED)):
@@ -93,14 +94,14 @@ def model_and_inputs(names: list[str]) -> tuple[str, list[str]]:
     return default_model(lambda text: note(text, always=True)), names
 
 
-def _local(name: str) -> str:
-    """A file's own name, where it is given as an address.
+def _local(name: str, model: str) -> str:
+    """A file's own name, where it is given as an address; ``model`` is what shall summarize it, behind a blank.
 
     Raises:
         ConfigError: it is one of the web.
     """
     if name.startswith(("http://", "https://")):
-        raise ConfigError(f"laconic opens no web pages; save it first: curl -s {name} | laconic summarize")
+        raise ConfigError(f"laconic opens no web pages; save it first: curl -s {name} | laconic summarize{model}")
     return unquote(urlsplit(name).path) if name.startswith("file://") else name
 
 
@@ -185,7 +186,8 @@ def text_of(name: str) -> str:
     except UnicodeDecodeError as error:
         line = raw[: error.start].count(b"\n") + 1
         place = "standard input" if name == "-" else name
-        raise DataError(f"{place}, line {line} is not UTF-8 text; convert it, for example with iconv.") from None
+        how = with_iconv(Path(name), raw) or ", for example with iconv"
+        raise DataError(f"{place}, line {line} is not UTF-8 text; convert it{how}.") from None
 
 
 def count_lines(inputs: list[str]) -> int | None:

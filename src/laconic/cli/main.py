@@ -234,13 +234,15 @@ def _with_what_was_meant(error: Any) -> str:
         message += "."
     if error.ctx is None:
         return message
-    from laconic.cli.options import meant_extra, meant_option, meant_place, options_of
+    from laconic.cli.options import meant_extra, meant_missing, meant_option, meant_place, options_of
 
     path = error.ctx.command_path.removeprefix("laconic ")
     if message.startswith("No such command"):
         return f"{message} Known: {', '.join(sorted(error.ctx.command.commands))}."
     if (extra := re.search(r"unexpected extra arguments?(?:\(s\))? \((.+)\)", message)) is not None:
         return " ".join(filter(None, [message, meant_extra(extra[1], options_of(error.ctx.command))]))
+    if missing := meant_missing(path, message):
+        return f"{message} {missing}."
     given = getattr(error, "option_name", None)
     if given is None or not hasattr(error, "possibilities"):
         return message

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import re
 from collections.abc import Callable
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from pathlib import Path
@@ -23,6 +24,7 @@ from laconic.config.loading import parse_overrides
 from laconic.config.names import trusting
 from laconic.config.schema import RunConfig, SearchConfig
 from laconic.config.spellings import place_of_key
+from laconic.data.lines import BadRecordError
 
 if TYPE_CHECKING:
     from laconic.data.readers import ReadOptions
@@ -38,8 +40,16 @@ def with_groups(function: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(function)
     def command(**given: Any) -> None:
+        has = set(given)
         made = {name: group(**{f.name: given.pop(f.name) for f in fields(group)}) for name, group in groups.items()}
-        function(**given, **made)
+        try:
+            function(**given, **made)
+        except BadRecordError as problem:
+            name, value = problem.option or ("", "")
+            if name in has:
+                option = f"--{name.replace('_', '-')}"
+                problem.lead_on(option if value is True else f"{option} {value}")
+            raise
 
     command.__signature__ = inspect.Signature(flat)  # type: ignore[attr-defined]
     command.__annotations__ = {one.name: one.annotation for one in flat}
@@ -175,6 +185,8 @@ SET_CHANGES: dict[str, type[BaseModel]] = {
 
 def meant_option(name: str, options: set[str], given: str) -> str:
     """The option of the command ``name`` that ``given`` stands for, of its ``options`` or a key of --set; or empty."""
+    if len(given) > 4 and len(longer := [option for option in options if option.startswith(given)]) == 1:
+        return longer[0]
     section = SET_CHANGES.get(name)
     key = place_of_key(given.lstrip("-"), section, []) if section is not None else ""
     own = f"--{key.rpartition('.')[2].replace('_', '-')}"
@@ -200,6 +212,18 @@ def meant_extra(extra: str, options: set[str]) -> str:
     if "--set" in options and "--data" in options:
         return "A value of --set stands behind its key without a blank: --set key=value"
     return ""
+
+
+LEFT_OUT = {
+    ("train", "recipe"): "The recipe stands first, for example: laconic train oneline --data FILE",
+    ("export", "--out"): "The folder to write stands behind it: laconic export MODEL --out DIR",
+}
+
+
+def meant_missing(command: str, message: str) -> str:
+    """A sentence for an argument or option that the ``command`` needs and did not get; or empty."""
+    name = re.match(r"Missing (?:argument|option) '([\w-]+)'", message)
+    return LEFT_OUT.get((command, name[1].lower()), "") if name else ""
 
 
 def options_of(command: Any) -> set[str]:

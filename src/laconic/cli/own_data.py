@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from laconic.cli.calibrate import ACCEPT, THRESHOLD
 from laconic.cli.inputs import records_of
 from laconic.cli.output import aligned, note, progress
 from laconic.config.schema import DataConfig, RunConfig
 from laconic.errors import LaconicError
+from laconic.types import Record
 
 FOLDER = "data"  # in the run folder
-SCORED = 200  # pairs, at the end
+SCORED = 200  # pairs of a split, at the end
 AUTO = "auto"
 # how the file was read, which is not how its parts are
 READ = (
@@ -59,7 +62,8 @@ def automatic(run: RunConfig) -> dict[str, Any]:
 
 
 def closing_score(model_folder: str, run: RunConfig) -> str:
-    """The table and the verdict on the pairs that were held out; without such pairs what to do about it."""
+    """The table and the verdict on the pairs that were held out, and what became of the model's confidence; without
+    such pairs what to do about it."""
     from laconic.evaluation.run import options_of
     from laconic.metrics.card import Facts, write_card
     from laconic.study.calibration import MOST_TRIED, try_precisions
@@ -67,20 +71,52 @@ def closing_score(model_folder: str, run: RunConfig) -> str:
     from laconic.study.verdict import scores, table, verdict
     from laconic.summarizer import Summarizer
 
-    split = "test" if run.data.test is not None else "validation"
-    path = getattr(run.data, split)
-    if path is None:
-        return "Nothing was held out, so nobody knows how good it is: score it with `laconic evaluate` on other pairs."
+    splits = [name for name in ("test", "validation") if getattr(run.data, name) is not None]
+    if not splits:
+        return (
+            "Nothing was held out, so nobody knows how good it is, and it has no confidence: "
+            "`laconic evaluate` scores it on other pairs, `laconic calibrate` finds out when it had better not answer."
+        )
     try:
-        records = records_of(path, run.data.model_copy(update={"skip_bad": True}), SCORED, some=True)
+        reading = run.data.model_copy(update={"skip_bad": True})
+        held = {name: records_of(getattr(run.data, name), reading, SCORED, some=True) for name in splits}
+        split, records = next(iter(held.items()))
         with progress("Scoring", total=2 * len(records)) as bar:
             results = scores(model_folder, records, options_of(run.evaluation), bar.advance)
+        folder = Path(model_folder)
+        confidence = calibrated(folder, [record for part in held.values() for record in part])
         precisions = try_precisions(Summarizer.from_pretrained(model_folder), records[:MOST_TRIED])
         if precisions:
-            precisions.save(Path(model_folder))
-        folder = Path(model_folder)
-        write_card(folder, Facts.of(folder).with_scores(for_card(results, Path(path).name, split)))
+            precisions.save(folder)
+        name = Path(getattr(run.data, split)).name
+        write_card(folder, Facts.of(folder).with_scores(for_card(results, name, split)))
     except LaconicError as error:  # the training is done, whatever becomes of its score
         return f"It could not be scored: {error}"
     text = verdict(results, fine_tuned=run.training.initial_weights is not None)
-    return "\n".join(["", aligned(*table(results)), "", *text])
+    return "\n".join(["", aligned(*table(results)), "", *text, confidence])
+
+
+def calibrated(folder: Path, records: Sequence[Record]) -> str:
+    """Do what `laconic calibrate` does with these records, where they are enough, and say what came of it."""
+    from laconic.study.calibration import LEAST_RECORDS, calibrate
+    from laconic.summarizer import Summarizer
+
+    remedy = f"It has no confidence yet: run `laconic calibrate {folder} --data FILE` on pairs it was not trained on."
+    if len(records) < LEAST_RECORDS:
+        return f"{len(records)} held-out pairs are fewer than the {LEAST_RECORDS} of a calibration. {remedy}"
+    try:
+        with progress("Calibrating", total=len(records)) as bar:
+            found, reliability = calibrate(
+                Summarizer.from_pretrained(str(folder)),
+                records,
+                accept=ACCEPT,
+                threshold=THRESHOLD,
+                progress=bar.advance,
+            )
+    except LaconicError as error:
+        return f"{error} {remedy}"
+    found.save(folder)
+    return (
+        f"Its confidence is calibrated on {len(records):,} held-out pairs, {reliability.base_rate:.0%} of them "
+        f"summarized acceptably; below {THRESHOLD:g} and on texts unlike these it answers with a sentence of the text."
+    )

@@ -36,6 +36,8 @@ SUMMARY_STRONG = ("highlights", "tldr", "target", "tgt", "subject_line")
 SUMMARY_WEAK = ("title", "headline", "subject", "abstract", "review_title", "news_title", "output", "label")
 
 ID_NAMES = ("id", "guid", "fname", "paper_id", "doc_id", "document_id", "article_id", "bill_id")
+_ID_LIKE = re.compile(r"key\Z|number\Z|.*_id\Z", re.DOTALL)  # if there is one only
+_ID_OF_CAMELS = re.compile(r".*[a-z0-9]I[dD]\Z", re.DOTALL)
 REFERENCE_NAMES = ("references", "summaries")
 SENTENCE_NAMES = ("sentences",)
 PUBLICATION_NAMES = ("publication", "publisher")
@@ -62,7 +64,8 @@ class Columns:
     def describe(self) -> str:
         """One sentence for the user."""
         summary = f"'{self.summary}'" if self.summary else "none"
-        return f"document: '{self.document}', summary: {summary}{self.note}"
+        id_ = f", id: '{self.id}'" if self.id else ""
+        return f"document: '{self.document}', summary: {summary}{id_}{self.note}"
 
 
 def detect_columns(
@@ -99,7 +102,7 @@ def _with_optional(columns: Columns, folded: dict[str, str], names: Sequence[str
     references = tuple(filter(None, [_first(REFERENCE_NAMES, folded)]))
     return replace(
         columns,
-        id=_first(ID_NAMES, folded),
+        id=_first(ID_NAMES, folded) or _id_like(columns, folded),
         references=numbered if columns.summary in numbered else references,
         sentences=_first(SENTENCE_NAMES, folded),
         publication=_first(PUBLICATION_NAMES, folded),
@@ -124,6 +127,12 @@ def _fold(name: str) -> str:
 
 def _first(names: Iterable[str], folded: dict[str, str]) -> str | None:
     return next((folded[name] for name in names if name in folded), None)
+
+
+def _id_like(columns: Columns, folded: dict[str, str]) -> str | None:
+    taken = (columns.document, columns.summary)
+    found = [name for key, name in folded.items() if _ID_LIKE.match(key) or _ID_OF_CAMELS.match(name.strip())]
+    return found[0] if len(found) == 1 and found[0] not in taken else None
 
 
 def _given(side: str, name: str | None, names: Sequence[str], where: str) -> str | None:

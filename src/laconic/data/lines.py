@@ -6,6 +6,7 @@ import gzip
 import importlib
 import io
 import re
+import shlex
 import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import IO, Any
 
 from laconic.errors import DataError
 
+SKIP_BAD = ("skip_bad", True)
 _UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 _BOM = b"\xef\xbb\xbf"
 _HALF = re.compile("[\ud800-\udfff]")
@@ -20,12 +22,23 @@ _ZSTD_BYTES = 1 << 14  # read at a time
 
 
 class BadRecordError(DataError):
-    """One record that cannot be used. ``str()`` is the sentence; ``reason`` the kind, for counting."""
+    """One record that cannot be used. ``str()`` is the sentence; ``reason`` the kind, for counting.
+
+    ``option``: what would have helped, a name of `ReadOptions` with its value; how that is said depends on who reads
+    (`lead_on`).
+    """
+
+    option: tuple[str, bool | str] | None = None
 
     def __init__(self, origin: str, reason: str, advice: str = "") -> None:
         super().__init__(f"{origin}: {reason}{'; ' + advice if advice else ''}.")
         self.origin = origin
         self.reason = reason.split(":")[0].split(" (")[0]
+
+    def lead_on(self, spelling: str) -> None:
+        """Say in a sentence behind the message what the option would do, as the reader has to spell it."""
+        does = "leaves such records out" if self.option == SKIP_BAD else "reads it"
+        self.args = (f"{self} {spelling} {does}.",)
 
 
 def bare_name(path: Path) -> str:
@@ -90,18 +103,31 @@ def decode_line(path: Path, number: int, line: bytes) -> str:
     try:
         text = line.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise bad_byte(f"{path}:{number}", line[error.start], f" at position {error.start + 1} of the line") from None
+        place = f" at position {error.start + 1} of the line"
+        raise bad_byte(f"{path}:{number}", line[error.start], place, path) from None
     check_text(f"{path}:{number}", text)
     return text.rstrip("\r\n")
 
 
-def bad_byte(origin: str, value: int, position: str = "") -> BadRecordError:
-    """The problem of a byte that is not UTF-8."""
+def bad_byte(origin: str, value: int, position: str = "", path: Path | None = None) -> BadRecordError:
+    """The problem of a byte that is not UTF-8; ``path`` is the file of text that holds it."""
     return BadRecordError(
         origin,
         f"not UTF-8: byte 0x{value:02X}{position} (probably Latin-1 or Windows-1252)",
-        "save the file as UTF-8, or skip such records with --skip-bad",
+        f"save the file as UTF-8{with_iconv(path, bytes([value])) if path is not None else ''}",
     )
+
+
+def with_iconv(path: Path, raw: bytes) -> str:
+    """``: iconv -f windows-1252 ...``, where this could be the encoding of ``raw`` and the file is there as it is."""
+    try:
+        raw.decode("windows-1252")
+    except UnicodeDecodeError:
+        return ""
+    if path.suffix in (".gz", ".zst") or not path.is_file():
+        return ""
+    new = path.with_name(f"{path.stem}-utf8{path.suffix}")
+    return f": iconv -f windows-1252 -t utf-8 {shlex.quote(str(path))} > {shlex.quote(str(new))}"
 
 
 def check_text(origin: str, text: str) -> None:
@@ -113,7 +139,7 @@ def check_text(origin: str, text: str) -> None:
         raise BadRecordError(
             origin,
             f"half a character (\\u{ord(half[0]):04x}) in the text",
-            "a character outside the basic plane was cut in two; repair the text, or skip such records with --skip-bad",
+            "a character outside the basic plane was cut in two; repair the text",
         )
 
 

@@ -33,7 +33,7 @@ from pathlib import Path
 from laconic.config.schema import DataConfig
 from laconic.data import formats, tables
 from laconic.data.columns import RawRecord, RawRecords, TableOptions
-from laconic.data.lines import BadRecordError, bare_name, open_bytes, what_it_is
+from laconic.data.lines import SKIP_BAD, BadRecordError, bare_name, open_bytes, what_it_is
 from laconic.errors import DataError, unknown_choice
 from laconic.types import Record
 
@@ -161,7 +161,17 @@ def read_records(
         DataError: the file cannot be read, or a record is bad (one sentence with file and line).
     """
     options = ReadOptions(format, document_column, summary_column, skip_bad, need_summary)
-    return read_with(path, options, on_skip=on_skip, on_choice=on_choice)
+    return _with_the_keyword(read_with(path, options, on_skip=on_skip, on_choice=on_choice))
+
+
+def _with_the_keyword(found: Iterator[Record]) -> Iterator[Record]:
+    try:
+        yield from found
+    except BadRecordError as problem:
+        if problem.option:
+            name, value = problem.option
+            problem.lead_on(f"laconic.read_records(..., {name}={value!r})")
+        raise
 
 
 def read_configured(
@@ -223,6 +233,7 @@ def _records(found: RawRecords, options: ReadOptions, on_skip: OnSkip, path: str
             record = _record(raw, options)
         except BadRecordError as problem:
             if not options.skip_bad:
+                problem.option = problem.option or SKIP_BAD
                 raise
             bad += 1
             on_skip(problem)
@@ -246,9 +257,9 @@ def _record(raw: RawRecord | BadRecordError, options: ReadOptions) -> Record:
         summary = strip_publication_suffix(summary, raw.publication)
     references = tuple(filter(None, references))
     if not document:
-        raise BadRecordError(raw.origin, "empty document", "remove the record or use --skip-bad")
+        raise BadRecordError(raw.origin, "empty document", "remove the record")
     if options.need_summary and not references:
-        raise BadRecordError(raw.origin, "empty summary", "remove the record or use --skip-bad")
+        raise BadRecordError(raw.origin, "empty summary", "remove the record")
     summary = summary or (references[0] if references else "")
     more = references if len(references) > 1 or references[:1] != (summary,) else ()
     return Record(document, summary, raw.id, more, raw.sentences, raw.origin)

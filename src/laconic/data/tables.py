@@ -35,9 +35,20 @@ def read_jsonl(path: Path, options: TableOptions, lines: Iterable[tuple[int, byt
         try:
             value = json.loads(line)
         except (ValueError, RecursionError) as error:
-            yield BadRecordError(origin, f"broken JSON: {_json_problem(error)}", "repair the line or use --skip-bad")
+            yield BadRecordError(origin, f"broken JSON: {_json_problem(error)}", "repair the line")
+            continue
+        if isinstance(value, list) and number == 1:
+            problem = BadRecordError(origin, "a JSON array where an object was expected", _not_lines(path))
+            problem.option = ("format", "json")
+            yield problem
             continue
         yield columns.record(value, origin, str(number))
+
+
+def _not_lines(path: Path) -> str:
+    name = bare_name(path)
+    instead = f"; name the file {Path(name).with_suffix('.json')}" if path.suffix in (".jsonl", ".ndjson") else ""
+    return f"this is JSON, not JSON lines{instead}"
 
 
 def read_json(path: Path, options: TableOptions) -> RawRecords:
@@ -184,7 +195,7 @@ def read_csv(path: Path, options: TableOptions) -> RawRecords:
     except csv.Error as error:
         raise DataError(f"{path}:1: broken CSV: {error}; repair the header line.") from None
     if any(problem := _undecodable(name) for name in header):
-        raise bad_byte(f"{path}:1", problem or 0)
+        raise bad_byte(f"{path}:1", problem or 0, path=path)
     columns = options.choose(header, str(path))
     return _csv_rows(path, reader, header, columns)
 
@@ -212,7 +223,7 @@ def _csv_rows(path: Path, reader: Any, header: list[str], columns: Columns) -> R
             continue
         bad = next(filter(None, map(_undecodable, row)), None)
         yield (
-            bad_byte(origin, bad)
+            bad_byte(origin, bad, path=path)
             if bad
             else mapped_record(dict(zip(header, row, strict=True)), columns, origin, str(number))
         )

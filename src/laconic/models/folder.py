@@ -21,6 +21,7 @@ as ``NAME.previous``; whoever opens NAME after a crash finds it there and puts i
 
 from __future__ import annotations
 
+import difflib
 import json
 import logging
 import os
@@ -207,9 +208,17 @@ def find_folder(name: str | Path, hub_options: Mapping[str, Any] = MappingProxyT
     if not HUB_ID.fullmatch(text) or folder.parent.is_dir():
         raise ModelError(
             f"There is no model folder {name}; give a folder made by `laconic train`, a hub id of the form owner/name,"
-            f" or an extractive method such as lead or lexrank.{did_you_mean(text, [*SHIPPED, *EXTRACTIVE])}"
+            f" or an extractive method such as lead or lexrank."
+            + (_neighbour(folder) or did_you_mean(text, [*SHIPPED, *EXTRACTIVE]))
         )
     return _download(text, hub_options)
+
+
+def _neighbour(folder: Path) -> str:
+    """``" Did you mean 'runs/mine'?"`` for the folder beside it with the nearest name; or empty."""
+    beside = [entry.name for entry in folder.parent.iterdir() if entry.is_dir()] if folder.parent.is_dir() else []
+    close = difflib.get_close_matches(folder.name, beside, n=1, cutoff=0.7)
+    return f" Did you mean '{folder.parent / close[0]}'?" if close else ""
 
 
 def _download(hub_id: str, options: Mapping[str, Any]) -> Path:

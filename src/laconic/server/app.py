@@ -32,6 +32,7 @@ from laconic.server.schemas import (
     ProblemError,
     SummarizeRequest,
     SummarizeResponse,
+    unknown_field,
 )
 from laconic.server.service import ClientGoneError, Order, OrderResult, Service, answered, rendered
 from laconic.server.settings import Settings
@@ -307,6 +308,8 @@ def _of_validation(error: RequestValidationError) -> ProblemError:
     where = ".".join(str(part)[:60] for part in first["loc"][1:])
     if first["type"] == "missing" and not where:
         return ProblemError("invalid_request", "The body is empty; send a JSON object.")
+    if first["type"] == "extra_forbidden":
+        return ProblemError("invalid_request", unknown_field(where, error.body))
     message = str(first["msg"])
     return ProblemError("invalid_request", f"{where or 'The body'}: {message[:1].lower()}{message[1:300]}.")
 

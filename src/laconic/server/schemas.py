@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, StrictFloat, StrictInt, StrictStr
 
+from laconic.errors import did_you_mean
 from laconic.text.normalization import encodable
 
 
@@ -21,6 +22,7 @@ TEXT = (
     "The river rose two metres in a night. Rescue crews from Ludlow carried forty people out of their houses. "
     "Schools stay closed until Thursday, the council said."
 )
+TEXT_NAMES = {"text", "texts", "content", "body", "article", "input", "source", "prompt"}
 OFFSETS = "Places in texts count Unicode characters (code points), not bytes and not UTF-16 units."
 
 
@@ -94,6 +96,16 @@ class HubRequest(_Body):
     inputs: Text | list[Text]
     parameters: HubParameters | None = None
     options: dict[str, Any] | None = Field(None, description="Ignored (`wait_for_model`, `use_cache`).")
+
+
+def unknown_field(where: str, body: Any) -> str:
+    """A sentence on the field ``where`` (dotted) that a request must not have, with what was probably meant."""
+    place, _, name = where.rpartition(".")
+    hub = isinstance(body, Mapping) and "inputs" in body
+    fields = Document.model_fields if place else (HubRequest if hub else SummarizeRequest).model_fields
+    if not place and not hub and name.lower() in TEXT_NAMES:
+        return f"Unknown field {where}; the text goes into document (or documents)."
+    return f"Unknown field {where}.{did_you_mean(name, fields)} Known: {', '.join(fields)}."
 
 
 # -------------------------------------------------------------------------------------------- answers

@@ -8,6 +8,7 @@ from typing import Any
 
 from laconic.config.loading import load_recipe, merge, resolve_run
 from laconic.config.names import check_run
+from laconic.data.lines import BadRecordError
 from laconic.data.places import data_changes
 from laconic.training.loop import TrainResult
 from laconic.training.prepare import open_initial, tokenizer_settings
@@ -49,7 +50,13 @@ def train(
     changes = merge(data_changes(Path(data)), start_changes(start), revive=True)
     run = resolve_run(load_recipe(recipe), row, size, merge(changes, settings or {}, revive=True))
     check_run(run)
-    return train_run(run, out, **how)
+    try:
+        return train_run(run, out, **how)
+    except BadRecordError as problem:
+        if problem.option:
+            name, value = problem.option
+            problem.lead_on(f'settings={{"data.{name}": {value!r}}}')
+        raise
 
 
 def start_changes(start: str | None) -> dict[str, Any]:

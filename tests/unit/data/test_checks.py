@@ -140,3 +140,15 @@ def test_docstrings_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert "one" in capsys.readouterr().out
     assert (out / "train.jsonl").is_file()
     assert main([*arguments[:3], "--root", str(tmp_path / "none")]) == 3
+
+
+def test_one_finding_is_said_in_the_singular(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    same = (sentence(1), "no such words")
+    write(tmp_path / "train.jsonl", same, same, (sentence(2), sentence(2, 5)))
+    write(tmp_path / "test.jsonl", same)
+    main(["data", "check", str(tmp_path)])
+    said = capsys.readouterr().out
+    assert "train: 1 document that stood there before" in said
+    assert "test: 1 pair: " in said
+    assert "train: 2 pairs: " in said
+    assert ": 1 document is the same (leakage)" in said

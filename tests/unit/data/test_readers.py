@@ -289,6 +289,31 @@ def test_known_columns(names: list[str], document: str, summary: str) -> None:
     assert (columns.document, columns.summary) == (document, summary)
 
 
+@pytest.mark.parametrize(
+    ("more", "found"),
+    [
+        (["ticket_id"], "ticket_id"),
+        (["ticketId"], "ticketId"),
+        (["Ticket ID"], "Ticket ID"),
+        (["TicketID"], "TicketID"),
+        (["key"], "key"),
+        (["Number"], "Number"),
+        (["id", "customer_id"], "id"),
+        (["ticket_id", "customer_id"], None),
+        (["paid", "monkey", "GRID"], None),
+    ],
+)
+def test_the_id_column_is_known_by_its_name(more: list[str], found: str | None) -> None:
+    columns = detect_columns([*more, "body", "subject"], where="f")
+    assert columns.id == found
+    assert (f"id: '{found}'" in columns.describe()) == (found is not None)
+
+
+def test_ids_of_a_table_are_those_of_its_records(write) -> None:
+    path = write("t.csv", "ticket_id,body,subject\n10007,Text.,Line\n")
+    assert [record.id for record in read_records(path)] == ["10007"]
+
+
 def test_ambiguous_and_missing_columns_list_what_there_is(write) -> None:
     ambiguous = write("a.jsonl", '{"text": "x", "article": "z", "summary": "y"}')
     assert "could be any of 'article', 'text'" in problem(ambiguous)

@@ -80,6 +80,20 @@ def test_wrong_shapes_and_types(client: TestClient, body: Any) -> None:
 
 
 @pytest.mark.parametrize(
+    ("path", "body", "said"),
+    [
+        ("/v1/summarize", {"text": "a"}, "Unknown field text; the text goes into document (or documents)."),
+        ("/v1/summarize", {"document": "a", "explian": True}, "Unknown field explian. Did you mean 'explain'? Known: "),
+        ("/models/lexrank", {"inputs": "a", "parameter": {}}, "parameter. Did you mean 'parameters'? Known: inputs,"),
+    ],
+)
+def test_an_unknown_field_leads_to_the_right_one(
+    client: TestClient, path: str, body: dict[str, Any], said: str
+) -> None:
+    assert said in refused(client.post(path, json=body), 422, "invalid_request")
+
+
+@pytest.mark.parametrize(
     ("options", "named"),
     [
         ({"beam_sise": 2}, "beam_size"),

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from laconic.data.columns import TableOptions
-from laconic.data.lines import BadRecordError, bare_name, text_lines
+from laconic.data.lines import SKIP_BAD, BadRecordError, bare_name, text_lines
 from laconic.data.tables import read_jsonl
 from laconic.errors import ConfigError, DataError
 from laconic.text.normalization import encodable
@@ -139,6 +139,7 @@ def documents(path: Path, *, text: str, column: str | None, on_skip: OnSkip | No
 
     def bad(problem: BadRecordError) -> None:
         if on_skip is None:
+            problem.option = problem.option or SKIP_BAD
             raise problem
         on_skip(problem)
 
