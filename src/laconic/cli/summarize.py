@@ -147,10 +147,7 @@ def declined(summary: Summary) -> str:
     written = summary.alternatives[0].text
     whole = summary.document is not None and summary.text.split() == summary.document.split()
     what = "the text itself" if whole else "the document's most central sentence"
-    return (
-        f"{summary.declined}; so this is {what}. --always-write gives what the model"
-        f' wrote: "{written}"'
-    )
+    return f'{summary.declined}; so this is {what}. --always-write gives what the model wrote: "{written}"'
 
 
 def flush(lines: list[str]) -> None:
