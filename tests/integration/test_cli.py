@@ -97,6 +97,11 @@ def test_unknown_option(capsys: pytest.CaptureFixture[str]) -> None:
     assert "--row" in capsys.readouterr().err
 
 
+def test_an_option_of_the_main_command_is_sent_before_the_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["summarize", "x", "f.jsonl", "--quiet"]) == 2
+    assert "--quiet stands before the command: laconic --quiet summarize ..." in capsys.readouterr().err
+
+
 # ------------------------------------------------------------------- what a command raises
 
 

@@ -174,3 +174,11 @@ def test_fine_tuning_is_the_default_of_its_recipe(
     shutil.rmtree(tmp_path / "box")
     assert main(command) == ModelError.exit_code
     assert "Or start from nothing: --from scratch." in capsys.readouterr().err
+
+
+def test_one_word_is_given_back_as_the_text_itself(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "word.txt").write_text("Hello")
+    assert main(["summarize", "oneline", str(tmp_path / "word.txt")]) == 0
+    said = capsys.readouterr().err
+    assert "(1 token)" in said
+    assert "so this is the text itself." in said

@@ -246,6 +246,8 @@ def _with_what_was_meant(error: Any) -> str:
     given = getattr(error, "option_name", None)
     if given is None or not hasattr(error, "possibilities"):
         return message
+    if given in {"--quiet", "-q", "--version", "-V"}:
+        return f"{given} stands before the command: laconic {given} {path} ..."
     if place := meant_place(path, given):
         return f"No such option: {given}. {place}"
     meant = meant_option(path, options_of(error.ctx.command), given)

@@ -145,10 +145,9 @@ def write_texts(
 def declined(summary: Summary) -> str:
     """Why a sentence of the document stands in place of the model's words, and what these are."""
     written = summary.alternatives[0].text
-    return (
-        f"{summary.declined}; so this is the document's most central sentence. --always-write gives what the model"
-        f' wrote: "{written}"'
-    )
+    whole = summary.document is not None and summary.text.split() == summary.document.split()
+    what = "the text itself" if whole else "the document's most central sentence"
+    return f'{summary.declined}; so this is {what}. --always-write gives what the model wrote: "{written}"'
 
 
 def flush(lines: list[str]) -> None:

@@ -52,7 +52,9 @@ class Ranges:
         """In what a document differs from the training data, a clause each; empty where it does not."""
         found = []
         if facts["source_tokens"] < self.least_tokens:
-            found.append(f"it is shorter than what the model learnt from ({facts['source_tokens']:.0f} tokens)")
+            tokens = round(facts["source_tokens"])
+            size = f"{tokens} token{'' if tokens == 1 else 's'}"
+            found.append(f"it is shorter than what the model learnt from ({size})")
         if facts["source_common"] < self.least_common:
             found.append("it does not look like the language the model learnt")
         elif facts["source_unknown"] > self.most_unknown:
