@@ -150,7 +150,8 @@ class Summarizer:
         """
         several = isinstance(texts, Iterable) or hasattr(texts, "__getitem__")
         if isinstance(texts, (str, Record)) or not several:  # what is neither is refused as a document
-            return next(self.stream([texts], **options))
+            one: Any = texts
+            return next(self.stream([one], **options))
         return list(self.stream(texts, **options))
 
     def __call__(self, texts: Document | Iterable[Document], **options: Any) -> Any:
