@@ -37,6 +37,7 @@ AT_ONCE = 400  # packages asked for by one process of curl
 MAX_WORDS = 256
 METADATA = "metadata.jsonl"
 VALIDATION = 1000
+WORDINGS = 40
 _HEADING = re.compile(
     r"(?m)^ {0,3}#{1,6}[ \t]+(?P<hash>.+?)[ \t#]*$|^(?P<line>[^\n]{1,80})\n(?:([=~^\"'*+#-])\3{2,})[ \t]*$"
 )
@@ -174,10 +175,17 @@ def build(out: Path, metadata: Path, apart: Sequence[Path] = (), validation: int
     splits["validation"] = [pair for pair in order if pair.group in held]
     write_splits(out, splits, "package")
     stats.splits = {split: len(pairs) for split, pairs in splits.items()}
-    record = {"left_out": dict(stats.left_out), "splits": stats.splits, "licences": dict(licences.most_common())}
+    record = {"left_out": dict(stats.left_out), "splits": stats.splits, "licences": told(licences)}
     (out / "stats.json").write_text(json.dumps(record, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     (out / "packages.json").write_text(json.dumps(versions, indent=0, sort_keys=True) + "\n", encoding="utf-8")
     return stats
+
+
+def told(licences: Counter[str]) -> dict[str, int]:
+    """How many packages name which licence, the most frequent wordings alone."""
+    common = dict(licences.most_common(WORDINGS))
+    rest = licences.total() - sum(common.values())
+    return common | ({"other wordings": rest} if rest else {})
 
 
 def _read(line: str) -> tuple[str, str, str | None, CorpusPair | None, str]:
