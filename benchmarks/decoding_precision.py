@@ -30,13 +30,13 @@ import beam_decoding
 import transformer_decoding
 from laconic.config.schema import SearchConfig
 from laconic.decoding import TorchModel
-from laconic.kernels.packed import Packing
+from laconic.kernels.packed import Packing, can_multiply
 from laconic.models.bart import BartSummarizer
 from laconic.search.decode import decode
 from laconic.types import Batch, Precision
 from paired import best_of
 
-PRECISIONS: tuple[Precision, ...] = ("fp32", "bf16", "int8")
+PRECISIONS: tuple[Precision, ...] = tuple(filter(can_multiply, ("fp32", "bf16", "int8")))  # those of this CPU
 Ways = dict[str, Callable[[], None]]
 
 
