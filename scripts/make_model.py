@@ -26,6 +26,7 @@ from pathlib import Path
 import readmes
 import torch
 
+from laconic.cli.calibrate import ACCEPT, THRESHOLD
 from laconic.config.loading import load_recipe, merge, parse_overrides, read_run, resolve_run, with_absolute_paths
 from laconic.config.shipped import DEFAULT, ROOT
 from laconic.data.readers import find_splits, read_records
@@ -53,7 +54,6 @@ HELD_OUT = {"arxiv": 2000, "debian": 1500}  # validation pairs of corpora that a
 SHOWN = 50
 SEED = 14
 LICENCE = "apache-2.0"  # of the weights, as of the code
-ACCEPT, THRESHOLD = 0.4, 0.2
 SOURCES = {
     "arxiv": ("abstracts and titles of papers, as the authors submitted them", "arXiv metadata, CC0 1.0"),
     "debian": ("package descriptions and their synopses", "distributed with Debian main under free licences"),
