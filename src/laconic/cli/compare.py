@@ -45,6 +45,10 @@ def command(
     ] = None,
     seeds: Annotated[int, typer.Option(min=1, help="Train each row with so many seeds.")] = 1,
     out: Annotated[Path | None, typer.Option(help="Folder of the comparison; below runs/ if not given.")] = None,
+    earlier: Annotated[
+        list[Path] | None,
+        typer.Option(help="Folder of an earlier comparison; what it has scored is not trained again."),
+    ] = None,
     overrides: RecipeKeys = None,
     *,
     reading: ReadingOptions,
@@ -72,10 +76,13 @@ def command(
     plan = _plan(what, data, size, _listed(rows), seeds, changes, baseline)
     path = _data_path(data, plan, split)
     records = records_of(path, plan.data, max_records, some=True)
+    for place in earlier or []:
+        if not (place / "state.json").is_file():
+            raise ConfigError(f"--earlier: {place} is not the folder of a comparison (there is no state.json in it).")
     folder = out or _folder(plan, what, size, path)
     around = Surroundings(_train, lambda title, total: progress(title, total=total), note, device)
     with only_here(folder):
-        comparison = Comparison(plan, records, folder, around)
+        comparison = Comparison(plan, records, folder, around, earlier or [])
         _say_replaced(folder, [row.name for row in plan.rows])
         try:
             outcomes = comparison.run()

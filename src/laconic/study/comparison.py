@@ -7,7 +7,9 @@ What is finished stays in the folder of the comparison, so that an interrupted o
     predictions/X-KEY.jsonl  what a system wrote; KEY is made of the system's identity and the records
     scores/X-KEY.json        its scores, one a document too; KEY is also made of the options of the scorer
 
-A row that fails is noted with its error and the others go on; the next call tries it again.
+A row that fails is noted with its error and the others go on; the next call tries it again. ``state.json`` also says
+which scores belong to which settings, pairs and records, so that a row needs no weights any more once it is scored:
+neither here nor in a comparison that is given this folder as an ``earlier`` one.
 """
 
 from __future__ import annotations
@@ -80,13 +82,21 @@ class Surroundings:
 class Comparison:
     """The rows of ``plan`` on ``records``, in the folder ``out``."""
 
-    def __init__(self, plan: Plan, records: Sequence[Record], out: Path, around: Surroundings) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        records: Sequence[Record],
+        out: Path,
+        around: Surroundings,
+        earlier: Sequence[Path] = (),
+    ) -> None:
         self.plan, self.records, self.out, self.around = plan, list(records), out, around
+        self.earlier = (out, *earlier)
         step = max(1, len(self.records) // NUM_SAMPLES)
         self.sampled = self.records[::step][:NUM_SAMPLES]
         self._options = replace(options_of(plan.evaluation), kinds=KINDS)
         self._state_file = out / "state.json"
-        self._state = _read_json(self._state_file) or {"runs": {}}
+        self._state = {"runs": {}, "scored": {}} | (_read_json(self._state_file) or {})
         self._digests: dict[Path, bytes] = {}
         self._places = self._shared_places()
         self._refuse_other_settings()
@@ -120,13 +130,39 @@ class Comparison:
         slug = _run_slug(row, run)
         place = self._places[slug]
         folder = self.out / "runs" / place
+        key = self._scored_key(run)
+        if not (folder / "recipe.yaml").is_file() and (found := self._scored_before(key)):
+            outcome.scored.append(found[0])
+            outcome.trained.append(found[1])
+            return
         result = self._trained(place, run, folder, title)
         search = _changed(read_run(folder / "recipe.yaml").search.model_dump(), run.search.model_dump())
         with trusting(outside_names(run.model_dump())):
-            scored = self._score(self._contender(row, str(folder), search, slug), row, title)
+            system = self._contender(row, str(folder), search, slug)
+            scored = self._score(system, row, title)
+        facts = {"seed": run.training.seed, **result, **_last_training_losses(folder)}
+        self._state["scored"][key] = {"scores": self._scores_file(system).name, "run": place, "facts": facts}
+        write_json(self._state_file, self._state)
         outcome.scored.append(scored)
-        facts = {"folder": str(folder), "seed": run.training.seed}
-        outcome.trained.append({**result, **facts, **_last_training_losses(folder)})
+        outcome.trained.append(facts | {"folder": str(folder)})
+
+    def _scored_key(self, run: RunConfig) -> str:
+        """A digest of what decides the scores of a run but for this library's version; places count by what they hold."""
+        places = {"train", "validation", "test"}
+        settings = settings_of(run)
+        settings["data"] = {key: value for key, value in settings["data"].items() if key not in places}
+        asked = [settings, self._data_digest(run), run.search.model_dump(mode="json"), run.row]
+        options = [asdict(replace(self._options, batch_size=0)), REVISION, fingerprint("", self.records)]
+        return hashlib.sha256(json.dumps([asked, options], sort_keys=True, default=str).encode()).hexdigest()[:32]
+
+    def _scored_before(self, key: str) -> tuple[ScoredSystem, dict[str, Any]] | None:
+        """The scores of a run, and what is known of its training, from a comparison that has it."""
+        for folder in self.earlier:
+            entry = (_read_json(folder / "state.json") or {}).get("scored", {}).get(key)
+            stored = _read_json(folder / "scores" / entry["scores"]) if entry else None
+            if entry and stored:
+                return _scored_from(stored), entry["facts"] | {"folder": str(folder / "runs" / entry["run"])}
+        return None
 
     # -------------------------------------------------------------------------------------- training
 
@@ -197,14 +233,11 @@ class Comparison:
 
     def _score(self, system: Contender, row: PlannedRow, title: str) -> ScoredSystem:
         options = self._options
-        made = fingerprint(system.identity, self.records)
-        ways = [asdict(replace(options, batch_size=0)), REVISION, __version__]
-        asked = json.dumps([made, *ways], sort_keys=True, default=str)
-        slug = _slug(system.name)
-        scores = self.out / "scores" / f"{slug}-{hashlib.sha256(asked.encode()).hexdigest()[:16]}.json"
+        scores = self._scores_file(system)
         if (stored := _read_json(scores)) is not None:
             return _scored_from(stored)
-        predictions = self.out / "predictions" / f"{slug}-{made[:16]}.jsonl"
+        made = fingerprint(system.identity, self.records)
+        predictions = self.out / "predictions" / f"{_slug(system.name)}-{made[:16]}.jsonl"
         wanted: set[int] = set(map(id, self.sampled))
         seen: dict[int, Summary] = {}
         if predictions.is_file():
@@ -224,6 +257,12 @@ class Comparison:
         scored = with_bleu(result, self.records, lines, self._samples(system, row, seen))
         write_json(scores, _scored_to(scored))
         return scored
+
+    def _scores_file(self, system: Contender) -> Path:
+        ways = [asdict(replace(self._options, batch_size=0)), REVISION, __version__]
+        asked = json.dumps([fingerprint(system.identity, self.records), *ways], sort_keys=True, default=str)
+        digest = hashlib.sha256(asked.encode()).hexdigest()[:16]
+        return self.out / "scores" / f"{_slug(system.name)}-{digest}.json"
 
     def _samples(self, system: Contender, row: PlannedRow, seen: dict[int, Summary]) -> tuple[Summary, ...]:
         """The sampled documents' summaries; those that an earlier process wrote are written again."""

@@ -393,6 +393,8 @@ def _samples(outcomes: Sequence[Outcome], sampled: Sequence[Record]) -> tuple[li
     for place, record in enumerate(sampled):
         for outcome in outcomes:
             for scored in outcome.scored[:1]:
+                if place >= len(scored.samples):  # scores that are kept without texts
+                    continue
                 summaries.append(scored.samples[place])
                 references.append(list(references_of(record)))
     return summaries, references

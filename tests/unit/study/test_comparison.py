@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
@@ -204,3 +205,34 @@ def test_bleu_in_both_readings() -> None:
     )
     assert found.result.measures["bleu_paper"] == pytest.approx(expected)
     assert found.result.measures["bleu"] == corpus_bleu(texts, ["The cat sat down", "it rains"]).score
+
+
+def test_scores_outlive_the_weights(machine: Machine, tmp_path: Path) -> None:
+    first = run(machine, tmp_path)
+    shutil.rmtree(tmp_path / "out" / "runs")
+    again = run(machine, tmp_path)
+    assert len(machine.trained) == 3
+    assert [o.scored for o in again] == [o.scored for o in first]
+    assert [o.trained[0]["metrics"] for o in again[1:]] == [o.trained[0]["metrics"] for o in first[1:]]
+
+
+def test_an_earlier_comparison_lends_its_scores_where_pairs_settings_and_records_are_the_same(
+    machine: Machine, tmp_path: Path
+) -> None:
+    earlier = tmp_path / "out"
+    run(machine, tmp_path)
+    moved = tmp_path / "moved.jsonl"
+    moved.write_text("{}\n")  # the same pairs in another place
+
+    def compare(out: str, **changes: Any) -> list[str]:
+        before = len(machine.trained)
+        plan = plan_of(tmp_path, **{"data": {"train": str(moved), "validation": str(moved)}} | changes)
+        records = RECORDS[:4] if out == "fewer" else RECORDS
+        Comparison(plan, records, tmp_path / out, machine.surroundings(), [earlier]).run()
+        return machine.trained[before:]
+
+    assert compare("same") == []
+    assert compare("fewer") == compare("wider", search={"beam_size": 2}) == [f"{row}-1" for row in ROWS]
+    assert compare("longer", training={"max_epochs": 2}) == [f"{row}-1" for row in ROWS]
+    moved.write_text("{}\n{}\n")
+    assert compare("others") == [f"{row}-1" for row in ROWS]
