@@ -35,6 +35,7 @@ LAYERS: list[set[str]] = [
     {"evaluation", "export"},
     {"study", "server"},
     {"cli"},
+    {"__main__"},
 ]
 SAME_LAYER = {
     ("text", "config"),

@@ -70,6 +70,9 @@ def subset_command(
     ] = None,
     min_tokens: Annotated[int | None, typer.Option(min=0, help="Only documents of at least so many tokens.")] = None,
     max_tokens: Annotated[int | None, typer.Option(min=0, help="Only documents of at most so many tokens.")] = None,
+    last: Annotated[
+        int | None, typer.Option(min=1, help="The last so many: the newest, where records stand by date.")
+    ] = None,
     sample: Annotated[int | None, typer.Option(min=1, help="A random sample of so many.")] = None,
     seed: Annotated[int, typer.Option(help="Of the sample.")] = 1,
     rest: Annotated[Path | None, typer.Option(help="Write all other records to this file.")] = None,
@@ -78,7 +81,7 @@ def subset_command(
     min_human_score: MinHumanScore = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write a part of a data set: by the length of its documents, by their mean length, or a random sample.
+    """Write a part of a data set: by the length of its documents, by their mean length, the last ones, a random sample.
 
     Records keep their order. The same call writes the same file.
     """
@@ -86,9 +89,10 @@ def subset_command(
 
     if window_mean is not None and shortest_mean is None:
         raise ConfigError("--window-mean needs --shortest-mean, which says how many documents and behind which.")
-    part = SubsetOptions(min_tokens, max_tokens, shortest_mean, window_mean, sample, seed)
+    part = SubsetOptions(min_tokens, max_tokens, shortest_mean, window_mean, last, sample, seed)
     if part == SubsetOptions(seed=seed) and min_human_score is None:
-        raise ConfigError("Say which part: --shortest-mean, --min-tokens, --max-tokens, --sample or --min-human-score.")
+        known = "--shortest-mean, --min-tokens, --max-tokens, --last, --sample or --min-human-score"
+        raise ConfigError(f"Say which part: {known}.")
     _refuse_same(file, out, rest)
     count = counter_of(tokens, sentence_separator)
     options = reading.options(need_summary=False, min_human_score=min_human_score)

@@ -51,6 +51,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "evaluate": ("laconic.cli.evaluate:command", "Score models and extractive methods on a data set."),
     "tune": ("laconic.cli.tune:command", "Search for the best decoding settings on validation data."),
     "compare": ("laconic.cli.compare:command", "Train and score a recipe's rows, or systems, in one table."),
+    "reproduce": ("laconic.cli.reproduce:command", "Make a table of docs/results.md again."),
     "calibrate": ("laconic.cli.calibrate:command", "Find out how confident a model may be, and when to decline."),
     "judge": ("laconic.cli.judge:command", "Blinded sheets for human evaluation, and their analysis."),
     "align": ("laconic.cli.align:command", "Which attention head aligns words best; heat maps of attention."),

@@ -30,7 +30,7 @@ _WORDS = re.compile(r"\w+")
 
 @dataclass(frozen=True, slots=True)
 class SubsetOptions:
-    """What `choose` keeps, one step after the other: lengths within bounds; by mean; a random sample.
+    """What `choose` keeps, one step after the other: lengths within bounds; by mean; the last ones; a random sample.
 
     ``shortest_mean``: the longest list of shortest documents whose mean length is at most so much. ``window_mean``: as
     many documents, consecutive in the order of length and all behind that list, whose mean is nearest to so much
@@ -41,6 +41,7 @@ class SubsetOptions:
     max_tokens: int | None = None
     shortest_mean: float | None = None
     window_mean: float | None = None
+    last: int | None = None
     sample: int | None = None
     seed: int = 1
 
@@ -62,9 +63,12 @@ def choose(lengths: Sequence[int], options: SubsetOptions) -> list[int]:
         raise DataError("No document has a length within the bounds.")
     if options.shortest_mean is not None:
         places = _by_mean(array, places, options.shortest_mean, options.window_mean)
+    for asked in (options.last, options.sample):
+        if asked is not None and asked > len(places):
+            raise DataError(f"{asked:,} documents were asked for, but there are {len(places):,}.")
+    if options.last is not None:
+        places = places[-options.last :]
     if options.sample is not None:
-        if options.sample > len(places):
-            raise DataError(f"A sample of {options.sample:,} documents was asked for, but there are {len(places):,}.")
         places = np.random.default_rng(options.seed).choice(places, options.sample, replace=False)
     return np.sort(places).tolist()
 

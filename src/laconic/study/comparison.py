@@ -147,7 +147,7 @@ class Comparison:
         outcome.trained.append(facts | {"folder": str(folder)})
 
     def _scored_key(self, run: RunConfig) -> str:
-        """A digest of what decides the scores of a run but for this library's version; places count by what they hold."""
+        """A digest of what decides the scores of a run, but for our version; files count by what is in them."""
         places = {"train", "validation", "test"}
         settings = settings_of(run)
         settings["data"] = {key: value for key, value in settings["data"].items() if key not in places}

@@ -55,13 +55,15 @@ def test_bounds_and_samples() -> None:
     assert choose(lengths, SubsetOptions(min_tokens=5, max_tokens=7)) == [0, 3, 4]
     with pytest.raises(DataError, match="within the bounds"):
         choose(lengths, SubsetOptions(min_tokens=10))
+    assert choose(lengths, SubsetOptions(last=2)) == [3, 4]
+    assert choose(lengths, SubsetOptions(last=2, max_tokens=5)) == [1, 3]
     many = list(range(1, 200))
     one, again = (choose(many, SubsetOptions(sample=20, seed=3)) for _ in range(2))
     assert one == again == sorted(set(one))
     assert len(one) == 20
     assert choose(many, SubsetOptions(sample=20, seed=4)) != one
     assert choose(many, SubsetOptions(sample=5, max_tokens=5)) == [0, 1, 2, 3, 4]
-    with pytest.raises(DataError, match="sample of 6"):
+    with pytest.raises(DataError, match="6 documents"):
         choose(lengths, SubsetOptions(sample=6))
 
 

@@ -1,0 +1,53 @@
+"""``laconic reproduce``: the tables of docs/results.md, from their commands."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from laconic.cli.output import aligned, note
+from laconic.errors import ConfigError
+from laconic.text.control import safe_print as print
+
+
+def command(
+    table: Annotated[
+        str | None, typer.Argument(metavar="[TABLE]", help="Which table; lists them if not given.")
+    ] = None,
+    data: Annotated[
+        Path | None, typer.Option(help="The folder of the corpora: a folder each, with train and validation files.")
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Where tables, runs and split corpora go.")] = Path("runs/tables"),
+    earlier: Annotated[
+        list[Path] | None,
+        typer.Option(help="Folder of an earlier comparison; what it has scored is not trained again."),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the commands and run none.")] = False,
+) -> None:
+    """Make a table of docs/results.md again: hold pairs out for choosing, train every row, score, compare.
+
+    Each step is a command of its own, printed before it runs; interrupted, the same command goes on. A row takes about
+    twenty minutes of one core.
+    """
+    from laconic.study.reproduce import commands, run, table_named, tables
+
+    if table is None:
+        print(
+            aligned(
+                ["table", "what it tests", "corpora"],
+                [[t.name, t.title, ", ".join(t.corpora)] for t in tables().values()],
+            )
+        )
+        return
+    chosen = table_named(table)
+    if data is None:
+        raise ConfigError(f"Which corpora? --data DIR, a folder with {' and '.join(chosen.corpora)} in it.")
+    lines = commands(chosen, data, out, earlier or [])
+    if dry_run:
+        print("\n".join(f"laconic {line}" for line in lines))
+        return
+    code = run(lines, lambda line: note(line, always=True))
+    if code:
+        raise typer.Exit(code)

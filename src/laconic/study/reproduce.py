@@ -1,0 +1,100 @@
+"""The tables of docs/results.md as the commands that make them, from ``reproduce.yaml``."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from laconic.data.places import split_of
+from laconic.errors import ConfigError, DataError, unknown_choice
+
+_HOLE = re.compile(r"\{(\w+)(?::(\w+))?\}")
+_OUTPUT = re.compile(r"\$\(([^()]*)\)")
+
+
+@dataclass(frozen=True, slots=True)
+class ReproducedTable:
+    """A table to make: ``corpora`` maps the folder of a corpus to how many of its last training pairs are held out
+    for choosing, ``steps`` are command lines without the ``laconic`` in front."""
+
+    name: str
+    title: str
+    corpora: dict[str, int]
+    steps: tuple[str, ...]
+
+
+def tables() -> dict[str, ReproducedTable]:
+    """Every table, by name."""
+    path = Path(__file__).with_suffix(".yaml")
+    entries: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
+    return {name: ReproducedTable(name, e["title"], e["corpora"], tuple(e["steps"])) for name, e in entries.items()}
+
+
+def table_named(name: str) -> ReproducedTable:
+    """Raises: ConfigError: there is no such table."""
+    known = tables()
+    if name not in known:
+        raise ConfigError(unknown_choice("table", name, list(known)))
+    return known[name]
+
+
+def commands(table: ReproducedTable, data: Path, out: Path, earlier: Sequence[Path] = ()) -> list[str]:
+    """The command lines behind ``laconic``, in order: splits that hold pairs out, then the steps of the table.
+
+    ``data`` has a folder a corpus with a training and a validation file; comparisons go on from those ``earlier`` ones.
+
+    Raises:
+        DataError: a corpus or one of its splits is not there.
+    """
+    given = "".join(f" --earlier {shlex.quote(str(folder))}" for folder in earlier)
+    made = [line for corpus, count in table.corpora.items() for line in _held_out(corpus, count, data, out)]
+    for step in table.steps:
+        line = _HOLE.sub(lambda hole: shlex.quote(str(_place(hole, table, out))), step)
+        made.append(line + given if line.startswith("compare") else line)
+    return made
+
+
+def _held_out(corpus: str, count: int, data: Path, out: Path) -> list[str]:
+    if not (data / corpus).is_dir():
+        raise DataError(f"{data} has no folder '{corpus}', the corpus that this table is about.")
+    train, test = split_of(data / corpus, "train"), split_of(data / corpus, "validation")
+    held = out / "held-out" / corpus
+    rest = ["--last", str(count), "--rest", f"{held}/train.jsonl"]
+    return [
+        shlex.join(["data", "subset", train, f"{held}/validation.jsonl", *rest]),
+        shlex.join(["data", "subset", test, f"{held}/test.jsonl", "--min-tokens", "0"]),
+    ]
+
+
+def _place(hole: re.Match[str], table: ReproducedTable, out: Path) -> Path:
+    return out / "held-out" / hole[2] if hole[1] == "held" else out / table.name
+
+
+def run(lines: Sequence[str], say: Callable[[str], object]) -> int:
+    """Run one command after the other, each in a process of its own; returns the exit code of the first that fails.
+
+    A file that a ``data`` command would write is not written again; comparisons resume by themselves.
+    """
+    for line in lines:
+        words = shlex.split(line)
+        if words[0] == "data" and Path(words[3]).exists():
+            continue
+        say(f"laconic {line}")
+        try:
+            full = _OUTPUT.sub(lambda inner: _laconic(shlex.split(inner[1]), subprocess.PIPE).stdout, line)
+            _laconic(shlex.split(full))
+        except subprocess.CalledProcessError as error:
+            return error.returncode
+    return 0
+
+
+def _laconic(words: Sequence[str], stdout: int | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-m", "laconic", *words], check=True, text=True, stdout=stdout)
