@@ -31,7 +31,7 @@ def command(
     Each step is a command of its own, printed before it runs; interrupted, the same command goes on. A row takes about
     twenty minutes of one core.
     """
-    from laconic.study.reproduce import commands, run, table_named, tables
+    from laconic.study.reproduce import COMPARISONS, commands, findings, run, table_named, tables
 
     if table is None:
         print(
@@ -49,5 +49,11 @@ def command(
         print("\n".join(f"laconic {line}" for line in lines))
         return
     code = run(lines, lambda line: note(line, always=True))
+    rows = [
+        [f.claim.name, f.claim.says, f"{f.difference:+.2f} [{f.low:+.2f}, {f.high:+.2f}]", f"{f.p:.4f}", f.verdict]
+        for f in findings(chosen, out)
+    ]
+    if rows:
+        print(aligned(["claim", "says", "difference, 95%", f"p x {COMPARISONS}", "verdict"], rows))
     if code:
         raise typer.Exit(code)

@@ -27,13 +27,15 @@ from laconic.config.loading import first_difference, read_run
 from laconic.config.names import outside_names, trusting
 from laconic.config.schema import RunConfig
 from laconic.errors import ConfigError, LaconicError
-from laconic.evaluation.measures import REVISION
+from laconic.evaluation.measures import REPEATED, REVISION
 from laconic.evaluation.predictions import fingerprint, read_lines
 from laconic.evaluation.run import EvaluationResult, RougeScore, evaluate, options_of, score
 from laconic.evaluation.systems import Contender, model_folder
 from laconic.explain.record import from_dict, to_dict
 from laconic.files import write_json
 from laconic.metrics.bleu import bleu_paper, corpus_bleu
+from laconic.metrics.copying import repeated_ngram_rate
+from laconic.metrics.words import words
 from laconic.study.plan import Plan, PlannedRow, settings_of
 from laconic.types import Record, Summary, references_of
 
@@ -141,7 +143,8 @@ class Comparison:
             system = self._contender(row, str(folder), search, slug)
             scored = self._score(system, row, title)
         facts = {"seed": run.training.seed, **result, **_last_training_losses(folder)}
-        self._state["scored"][key] = {"scores": self._scores_file(system).name, "run": place, "facts": facts}
+        made = {"row": row.name, "scores": self._scores_file(system).name, "run": place, "facts": facts}
+        self._state["scored"][key] = made
         write_json(self._state_file, self._state)
         outcome.scored.append(scored)
         outcome.trained.append(facts | {"folder": str(folder)})
@@ -281,7 +284,10 @@ def with_bleu(
     predictions: Sequence[Mapping[str, Any]],
     samples: tuple[Summary, ...] = (),
 ) -> ScoredSystem:
-    """Add both readings of BLEU to ``result``. The paper's is over lower-cased words and signs, unknown words kept."""
+    """Add both readings of BLEU to ``result``, and to what it has by document the share of repeated 2-grams.
+
+    The paper's BLEU is over lower-cased words and signs, unknown words kept.
+    """
     hypotheses = [str(line["summary"]) for line in predictions]
     references = [list(references_of(record)) for record in records]
     paper = bleu_paper(
@@ -290,8 +296,19 @@ def with_bleu(
         [bool(line.get("finished", True)) for line in predictions],
     )
     corpus = corpus_bleu(hypotheses, references)
+    repeated = tuple(repeated_ngram_rate(words(text), 2) or 0.0 for text in hypotheses)
+    by_document = {**result.per_document, REPEATED[2]: repeated}
     measures = {**result.measures, "bleu": corpus.score, "bleu_paper": paper}
-    return ScoredSystem(replace(result, measures=measures), corpus.signature, samples)
+    return ScoredSystem(replace(result, measures=measures, per_document=by_document), corpus.signature, samples)
+
+
+def kept_scores(folder: Path) -> dict[str, list[EvaluationResult]]:
+    """What the comparison in ``folder`` has scored, by row, one a seed; the latest where settings changed."""
+    found: dict[str, dict[int, EvaluationResult]] = {}
+    for entry in (_read_json(folder / "state.json") or {}).get("scored", {}).values():
+        if stored := _read_json(folder / "scores" / entry["scores"]):
+            found.setdefault(entry["row"], {})[entry["facts"]["seed"]] = _scored_from(stored).result
+    return {row: list(seeds.values()) for row, seeds in found.items()}
 
 
 def _tokens(text: str) -> list[str]:

@@ -9,33 +9,81 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import yaml
 
 from laconic.data.places import split_of
 from laconic.errors import ConfigError, DataError, unknown_choice
+from laconic.evaluation.measures import REPEATED
+from laconic.evaluation.run import EvaluationResult
+from laconic.metrics.significance import approximate_randomization, paired_bootstrap
+from laconic.study.comparison import kept_scores
+from laconic.study.verdict import SURE
 
+COMPARISONS = 10  # that docs/protocol.md calls primary; Bonferroni's bound of Holm's correction over all of them
+HOLDS, FAILS, OPEN = "holds", "does not hold", "cannot be told"
 _HOLE = re.compile(r"\{(\w+)(?::(\w+))?\}")
 _OUTPUT = re.compile(r"\$\(([^()]*)\)")
 
 
 @dataclass(frozen=True, slots=True)
+class Claim:
+    """That a ``row`` is better than another (``over``) on a ``measure``, by document: a kind of ROUGE (x 100), or
+    ``repetition`` (the share of repeated 2-grams, per cent; less is better). ``published``: the paper's difference
+    on the same measure; ``margin``: what the row may be worse by, if the claim is that it is not worse than that;
+    ``place``: the folder of the comparison below that of the table."""
+
+    name: str
+    says: str
+    row: str
+    over: str
+    measure: str = "1"
+    published: float | None = None
+    margin: float | None = None
+    place: str = "."
+
+
+@dataclass(frozen=True, slots=True)
 class ReproducedTable:
     """A table to make: ``corpora`` maps the folder of a corpus to how many of its last training pairs are held out
-    for choosing, ``steps`` are command lines without the ``laconic`` in front."""
+    for choosing, ``steps`` are command lines without the ``laconic`` in front, ``claims`` what the table tests."""
 
     name: str
     title: str
     corpora: dict[str, int]
     steps: tuple[str, ...]
+    claims: tuple[Claim, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What became of a claim: the difference in the direction of the claim, its 95% bootstrap interval, two-sided p of
+    approximate randomization times the number of `COMPARISONS`, and the verdict."""
+
+    claim: Claim
+    difference: float
+    low: float
+    high: float
+    p: float
+    verdict: str
 
 
 def tables() -> dict[str, ReproducedTable]:
     """Every table, by name."""
     path = Path(__file__).with_suffix(".yaml")
     entries: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
-    return {name: ReproducedTable(name, e["title"], e["corpora"], tuple(e["steps"])) for name, e in entries.items()}
+    return {
+        name: ReproducedTable(
+            name,
+            entry["title"],
+            entry["corpora"],
+            tuple(entry["steps"]),
+            tuple(Claim(claim, **values) for claim, values in entry.get("claims", {}).items()),
+        )
+        for name, entry in entries.items()
+    }
 
 
 def table_named(name: str) -> ReproducedTable:
@@ -98,3 +146,33 @@ def run(lines: Sequence[str], say: Callable[[str], object]) -> int:
 
 def _laconic(words: Sequence[str], stdout: int | None = None) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-m", "laconic", *words], check=True, text=True, stdout=stdout)
+
+
+def findings(table: ReproducedTable, out: Path) -> list[Finding]:
+    """Of each claim whose rows are scored below ``out``; with several seeds a document has their mean score."""
+    found = []
+    for claim in table.claims:
+        scored = kept_scores(out / table.name / claim.place)
+        if claim.row in scored and claim.over in scored:
+            found.append(_finding(claim, *(_by_document(scored[row], claim) for row in (claim.row, claim.over))))
+    return found
+
+
+def _by_document(seeds: Sequence[EvaluationResult], claim: Claim) -> list[float]:
+    sign = -100.0 if claim.measure == REPEATED[2] else 100.0
+    return [sign * fmean(each) for each in zip(*(result.per_document[claim.measure] for result in seeds), strict=True)]
+
+
+def _finding(claim: Claim, mine: list[float], theirs: list[float]) -> Finding:
+    interval = paired_bootstrap(mine, theirs)
+    assert interval.low is not None
+    assert interval.high is not None
+    p = min(1.0, COMPARISONS * approximate_randomization(mine, theirs).p)
+    excluded = claim.published is not None and not interval.low <= claim.published <= interval.high
+    if claim.margin is not None:
+        verdict = HOLDS if interval.low > -claim.margin else FAILS if interval.high < -claim.margin else OPEN
+    elif p < SURE:
+        verdict = HOLDS if interval.difference > 0 else FAILS
+    else:
+        verdict = FAILS if excluded and interval.difference < (claim.published or 0.0) else OPEN
+    return Finding(claim, interval.difference, interval.low, interval.high, p, verdict)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import shlex
+from dataclasses import asdict
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from laconic.cli.main import load_command, main
-from laconic.config.loading import load_recipe, parse_overrides
+from laconic.config.loading import load_recipe, parse_overrides, recipe_names
 from laconic.errors import ConfigError, DataError
+from laconic.evaluation.run import EvaluationResult
 from laconic.study import reproduce
 from laconic.study.plan import Choice, plan_recipe
 
@@ -78,3 +82,49 @@ def test_what_is_missing_is_named(corpora: Path, tmp_path: Path, capsys: pytest.
     assert "folder with arxiv in it" in capsys.readouterr().err
     assert main(["reproduce", "distraction", "--data", str(corpora), "--out", str(tmp_path / "o"), "--dry-run"]) == 0
     assert capsys.readouterr().out.count("laconic ") == 3
+
+
+@pytest.mark.parametrize(
+    ("shift", "published", "margin", "verdict"),
+    [
+        (5.0, None, None, "holds"),
+        (-5.0, None, None, "does not hold"),
+        (0.0, 0.1, None, "cannot be told"),
+        (0.0, 9.0, None, "does not hold"),  # the interval excludes what was published
+        (20.0, 9.0, None, "holds"),  # more than that
+        (-1.0, None, 4.0, "holds"),  # not worse by more than the margin
+        (-9.0, None, 4.0, "does not hold"),
+    ],
+)
+@pytest.mark.parametrize("measure", ["1", "repetition"])
+def test_verdicts_follow_from_the_intervals(
+    shift: float, published: float | None, margin: float | None, verdict: str, measure: str, tmp_path: Path
+) -> None:
+    noise = np.random.default_rng(1).normal(0.0, 0.1, 400)
+    noise -= noise.mean()
+    sign = -1 if measure == "repetition" else 1
+    scores = {"mine": 0.3 + sign * shift / 100 + noise, "theirs": np.full(400, 0.3)}
+    folder = tmp_path / "t" / "below"
+    (folder / "scores").mkdir(parents=True)
+    entries = {}
+    for row, values in scores.items():
+        for seed in (1, 2):  # their mean counts
+            moved = values + (0.05 if seed == 1 else -0.05)
+            result = EvaluationResult(row, 400, {}, {}, "", 0.0, {measure: tuple(moved)})
+            stored = {"result": asdict(result), "bleu_signature": "", "samples": []}
+            (folder / "scores" / f"{row}{seed}.json").write_text(json.dumps(stored))
+            entries[f"{row}{seed}"] = {"row": row, "scores": f"{row}{seed}.json", "run": "", "facts": {"seed": seed}}
+    (folder / "state.json").write_text(json.dumps({"runs": {}, "scored": entries}))
+    claim = reproduce.Claim("H", "says", "mine", "theirs", measure, published, margin, "below")
+    found = reproduce.findings(reproduce.ReproducedTable("t", "T", {}, (), (claim,)), tmp_path)
+    assert [(f.verdict, round(f.difference, 6)) for f in found] == [(verdict, shift)]
+    missing = reproduce.Claim("H", "says", "mine", "another", place="below")
+    assert reproduce.findings(reproduce.ReproducedTable("t", "T", {}, (), (missing,)), tmp_path) == []
+
+
+def test_claims_name_rows_of_their_tables() -> None:
+    claims = [(table, claim) for table in reproduce.tables().values() for claim in table.claims]
+    assert [claim.name for _, claim in claims] == [f"H{number}" for number in range(1, reproduce.COMPARISONS + 1)]
+    for table, claim in claims:
+        recipe = next(word for step in table.steps for word in step.split() if word in recipe_names())
+        assert {claim.row, claim.over} <= set(load_recipe(recipe).rows)
