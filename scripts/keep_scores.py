@@ -1,0 +1,47 @@
+"""Keep what a comparison has scored, without weights and without texts: python scripts/keep_scores.py FOLDER OUT
+
+OUT gets the scores of every document, the logs of the trainings and the table; `laconic compare --earlier OUT` and
+`laconic reproduce --earlier OUT` take the rows from there instead of training them again. Several calls with the same
+OUT put the rows of several comparisons together.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+
+def main(folder: Path, out: Path) -> None:
+    """Copy the scored rows of the comparison in ``folder`` into ``out``."""
+    (out / "scores").mkdir(parents=True, exist_ok=True)
+    kept = out / "state.json"
+    state: dict[str, Any] = json.loads(kept.read_text()) if kept.is_file() else {"runs": {}, "scored": {}}
+    for key, entry in sorted(json.loads((folder / "state.json").read_text())["scored"].items()):
+        scores = json.loads((folder / "scores" / entry["scores"]).read_text())
+        scores["samples"] = []
+        (out / "scores" / entry["scores"]).write_text(json.dumps(_rounded(scores)))
+        facts = {name: value for name, value in entry["facts"].items() if not _is_path(value)}
+        state["scored"][key] = entry | {"facts": facts}
+        log = Path("runs") / entry["run"] / "log.jsonl"
+        (out / log).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(folder / log, out / log)
+    kept.write_text(json.dumps(state, indent=1, sort_keys=True) + "\n")
+
+
+def _rounded(value: Any) -> Any:
+    if isinstance(value, float):
+        return round(value, 6)
+    if isinstance(value, list):
+        return [_rounded(each) for each in value]
+    return {name: _rounded(each) for name, each in value.items()} if isinstance(value, dict) else value
+
+
+def _is_path(value: Any) -> bool:
+    return isinstance(value, str) and "/" in value
+
+
+if __name__ == "__main__":
+    main(*map(Path, sys.argv[1:3]))
