@@ -12,7 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import lru_cache, partial
 from itertools import chain
 from pathlib import Path
 from typing import Literal
@@ -165,6 +165,7 @@ def is_titled(words: Sequence[str]) -> bool:
     return len(long) > 1 and sum(word[0].isupper() for word in long) >= 0.7 * len(long)
 
 
+@lru_cache(100_000)
 def capitalised(word: str) -> bool:
     """Is the only capital of each part of the word its first letter, as Title Case makes it (``Right-of-Way``)?
 
@@ -182,21 +183,23 @@ def parts_of(word: str) -> list[str]:
 
 
 def _telling(text: str, start: int, end: int) -> list[str]:
-    """The words of a segment whose case is their own."""
+    """The words of a segment whose case is their own, in any order."""
     words = WORD.findall(text, start, end)
-    large = [word for word in words[1:] if not word.islower()]
-    if not large and (not words or capitalised(words[0])):
+    large = [word for word in words if not word.islower()]
+    if len(large) < 2 and (not words or (large == words[:1] and capitalised(words[0]))):
         return words[1:]  # the common case, for speed
-    if len(large) > 1 and is_shouted(words):
+    upper = [word for word in large if word != word.lower()]
+    if sum(map(str.isupper, upper)) > 2 and is_shouted(words):
         return []
-    titled = len(large) > 1 and is_titled(words)
-    kept = []
-    for found in WORD.finditer(text, start, end):
-        word = found[0]
-        if "'" in word or "’" in word:
-            word = CLITIC.sub("", word)
-        if not (word != word.lower() and capitalised(word) and (titled or begins(text, found.start()))):
-            kept.append(word)
+    most = sum([len(word) > 4 and word[0].isalpha() for word in words[1:]])  # longer than any small word
+    titled = len(upper) > 1 and len(upper) >= 0.7 * most and is_titled(words)
+    bare = partial(CLITIC.sub, "") if "'" in text or "’" in text else str
+    kept = [bare(word) for word in words if word.islower()] + [bare(word) for word in large if word == word.lower()]
+    for word in upper:
+        start = text.find(word, start)  # between two of them no letter is a capital
+        if not (capitalised(bare(word)) and (titled or begins(text, start))):
+            kept.append(bare(word))
+        start += len(word)
     return kept
 
 
