@@ -294,7 +294,7 @@ class Encoder:
             for name, text, found in (("document", record.document, source), ("summary", record.summary, target)):
                 if text and not found.totals[place]:
                     return place, _origin(record), f"the {name} holds no token after tokenization."
-        kept = [given[place] for place in np.flatnonzero(short)]
+        kept = [given[place] for place in np.flatnonzero(short).tolist()]
         source, target = source.chosen(short), target.chosen(short)
         own = ExtendedIds(source, frame.vocab_size, frame.unk_id, frame.extends)
         columns = {
@@ -305,7 +305,7 @@ class Encoder:
             "target.lengths": target.lengths.astype(np.int32),
             "target.total": target.totals.astype(np.int32),
         }
-        texts = {
+        texts: dict[str, Sequence[Iterable[str]]] = {
             "words": own.words,
             "ids": [[record.id] for record in kept],
             "references": [references_of(record) if self._references else () for record in kept],

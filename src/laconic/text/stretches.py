@@ -61,6 +61,7 @@ def coded(texts: Sequence[tuple[np.ndarray, int]], unknown: Sequence[str]) -> Co
 
 
 Read = Callable[[list[str], Numbers], tuple[np.ndarray, np.ndarray]]
+Whole = Callable[[str, int, Numbers], tuple[np.ndarray, int]]
 
 
 def each(code: Callable[[str, Numbers], np.ndarray]) -> Read:
@@ -104,10 +105,11 @@ class LinesOfAscii:
 
 
 class Stretches:
-    """Texts to codes. ``read`` gives those of stretches, one behind the other, and how many each has; ``whole`` those
-    of a text that is more than its stretches, or has no token in them. Both number the unknown strings they meet."""
+    """Texts to codes. ``read`` gives those of stretches, one behind the other, and how many each has; ``whole`` so many
+    of a text that is more than its stretches, or has no token in them, and how many it has. Both number what they do
+    not know."""
 
-    def __init__(self, read: Read, whole: Callable[[str, Numbers], np.ndarray]) -> None:
+    def __init__(self, read: Read, whole: Whole) -> None:
         self.read, self.whole = read, whole
         self._forget()
 
@@ -130,9 +132,9 @@ class Stretches:
         codes, lengths, totals = self._gathered(np.frombuffer(numbers, np.int32), np.array(ends), most)
         stops = np.cumsum(lengths)
         for place in np.flatnonzero(totals == 0)[::-1].tolist():
-            own = self.whole(texts[place], self._unknown)
-            codes = np.insert(codes, stops[place], own[:most])
-            lengths[place], totals[place] = min(len(own), most), len(own)
+            own, totals[place] = self.whole(texts[place], most, self._unknown)
+            codes = np.insert(codes, stops[place], own)
+            lengths[place] = len(own)
         return Coded(codes, lengths, totals, self._unknown.names)
 
     def _gathered(self, chosen: np.ndarray, ends: np.ndarray, most: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -123,8 +123,12 @@ class _OpenTokenizer(Tokenizer):
                 stretches, unknown
             )
 
+        def whole(text: str, most: int, unknown: Numbers) -> tuple[np.ndarray, int]:
+            found = self.encode(text, max_tokens=most)
+            return code(found, unknown), found.total
+
         none = np.zeros(0, np.int32)
-        return Stretches(read, lambda text, unknown: code(self.encode(text), unknown))
+        return Stretches(read, whole)
 
     def _is_blank(self, stretch: str, text: TokenizedText) -> bool:
         """Does it count as a blank to this tokenizer?"""
@@ -216,10 +220,14 @@ class WordTokenizer(_OpenTokenizer):
     def _counting(self) -> Stretches:
         """Before there is a vocabulary, when every word is unknown."""
 
-        def whole(text: str, unknown: Numbers) -> np.ndarray:
+        def code(text: str, unknown: Numbers) -> np.ndarray:
             return np.array([~unknown[piece] for piece in self._pieces(self._cutter, encodable(text))], np.int32)
 
-        return Stretches(self._reading({}, each(whole)), whole)
+        def whole(text: str, most: int, unknown: Numbers) -> tuple[np.ndarray, int]:
+            codes = code(text, unknown)
+            return codes, len(codes)
+
+        return Stretches(self._reading({}, each(code)), whole)
 
     @cached_property
     def _stretches(self) -> Stretches:
