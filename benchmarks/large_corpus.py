@@ -23,6 +23,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from itertools import accumulate
 from pathlib import Path
 
 SOURCE = Path(__file__).parent.parent / "src"
@@ -37,8 +38,8 @@ def sentences(source: Path | None, chosen: random.Random) -> list[list[str]]:
             texts = [json.loads(line)["document"].split() for _, line in zip(range(SEEDS), file, strict=False)]
         return [text[:30] for text in texts if len(text) > 12]
     words = ["".join(chosen.choices("abcdefghijklmnop", k=chosen.randint(2, 11))) for _ in range(60_000)]
-    weights = [1 / (rank + 3) for rank in range(len(words))]
-    return [chosen.choices(words, weights, k=chosen.randint(20, 40)) for _ in range(SEEDS)]
+    weights = list(accumulate(1 / (rank + 3) for rank in range(len(words))))
+    return [chosen.choices(words, cum_weights=weights, k=chosen.randint(20, 40)) for _ in range(SEEDS)]
 
 
 def make_corpus(path: Path, pairs: int, source: Path | None) -> None:

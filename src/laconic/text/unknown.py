@@ -50,13 +50,13 @@ class ExtendedIds:
     ids from V on; none where ``extends`` is false."""
 
     def __init__(self, source: Coded, vocab_size: int, unk_id: int, extends: bool) -> None:
-        self._unk_id, self._texts = unk_id, len(source.lengths)
+        self._unk_id, self._unknown = unk_id, source.unknown
         places = np.flatnonzero(source.codes < 0)
         # a key is a string and the text it stands in, ascending with the text
         keys = source.rows[places] * len(source.unknown) + ~source.codes[places] if extends else places[:0]
         self._keys, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
         order = np.argsort(first, kind="stable")
-        counts = np.bincount(self._keys // max(1, len(source.unknown)), minlength=self._texts)
+        counts = np.bincount(self._keys // max(1, len(source.unknown)), minlength=len(source.lengths))
         self._numbers = np.empty(len(order), np.int32)
         self._numbers[order] = vocab_size + np.arange(len(order)) - np.repeat(np.cumsum(counts) - counts, counts)
         self.ids = source.codes.copy()
@@ -68,7 +68,11 @@ class ExtendedIds:
     def of_targets(self, target: Coded) -> np.ndarray:
         """`extend_target` of the texts' summaries."""
         places = np.flatnonzero(target.codes < 0)
-        wanted = target.rows[places] * len(target.unknown) + ~target.codes[places]
+        strings = ~target.codes[places]
+        if target.unknown is not self._unknown:
+            numbers = {word: number for number, word in enumerate(self._unknown)}
+            strings = np.array([numbers.get(word, -1) for word in target.unknown], np.int64)[strings]
+        wanted = np.where(strings < 0, -1, target.rows[places] * len(self._unknown) + strings)
         ids = target.codes.copy()
         ids[places] = self._unk_id
         if len(self._keys):

@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import tokenizers
 
@@ -131,7 +131,7 @@ class Corpus:
         pieces = Pieces(lambda: self._written.pieces, texts)
         return casing_of_pieces(pieces, self.pairs.map(lambda pairs: [pair.summary for pair in pairs]))
 
-    @property
+    @cached_property
     def content(self) -> str:
         """A digest of what is read: the files, and the settings that say which of it and how."""
         parts: list[Any] = [self.path, self._most, self._least and [self._least, self._words]]
@@ -161,7 +161,7 @@ class WrittenPairs:
     lies, its bytes, and the number of pairs before it."""
 
     def __init__(self) -> None:
-        self._file = tempfile.TemporaryFile(dir=_existing(cache_folder()))  # noqa: SIM115
+        self._file = _nameless(cache_folder())
         self.pieces: list[tuple[int, int, int]] = []
         self.pairs = self.characters = self._size = 0
 
@@ -238,13 +238,13 @@ def cache_folder() -> Path | None:
     return Path(given or os.path.join(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "laconic"))
 
 
-def _existing(folder: Path | None) -> Path | None:
-    """The folder, made if need be; none where it cannot be."""
+def _nameless(folder: Path | None) -> IO[bytes]:
+    """A file in ``folder`` or, where none can be, where the system has its temporary files."""
     with suppress(OSError):
         if folder is not None:
             folder.mkdir(parents=True, exist_ok=True)
-            return folder
-    return None
+            return tempfile.TemporaryFile(dir=folder)  # type: ignore[return-value]
+    return tempfile.TemporaryFile()  # type: ignore[return-value]
 
 
 def kept(kind: str, key: str, make: Callable[[Path], None]) -> Path:
