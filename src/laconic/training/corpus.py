@@ -243,8 +243,8 @@ def _nameless(folder: Path | None) -> IO[bytes]:
     with suppress(OSError):
         if folder is not None:
             folder.mkdir(parents=True, exist_ok=True)
-            return tempfile.TemporaryFile(dir=folder)  # type: ignore[return-value]
-    return tempfile.TemporaryFile()  # type: ignore[return-value]
+            return tempfile.TemporaryFile(dir=folder)
+    return tempfile.TemporaryFile()
 
 
 def kept(kind: str, key: str, make: Callable[[Path], None]) -> Path:
