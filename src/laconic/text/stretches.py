@@ -15,6 +15,7 @@ import numpy as np
 from laconic.text.normalization import ACROSS_BLANKS
 
 MOST = 1_000_000  # stretches that are remembered
+_LINES = 2000  # of a text that is cut at once
 
 
 class Numbers(dict[str, int]):
@@ -78,12 +79,18 @@ class LinesOfAscii:
     """Reads words: of letters alone they are as they stand, other ASCII is cut as the lines of one text, and ``others``
     are read as they always are."""
 
-    def __init__(self, normalizer: Any, pre_tokenizer: Any, vocabulary: Mapping[str, int], others: Read) -> None:
-        self._normalise, self._cut = normalizer.normalize_str, pre_tokenizer.pre_tokenize_str
-        self._vocabulary, self._others = vocabulary, others
+    def __init__(
+        self, normalise: Callable[[str], str], cut: Callable[[str], Any], vocabulary: Mapping[str, int], others: Read
+    ) -> None:
+        self._normalise, self._cut, self._vocabulary, self._others = normalise, cut, vocabulary, others
 
     def __call__(self, stretches: list[str], unknown: Numbers) -> tuple[np.ndarray, np.ndarray]:
         """The codes of the stretches, and how many each has."""
+        found = [self._some(stretches[start : start + _LINES], unknown) for start in range(0, len(stretches), _LINES)]
+        codes, sizes = zip(*found, strict=True)
+        return np.concatenate(codes), np.concatenate(sizes)
+
+    def _some(self, stretches: list[str], unknown: Numbers) -> tuple[np.ndarray, np.ndarray]:
         ascii_ = np.array([stretch.isascii() for stretch in stretches])
         letters = np.array([stretch.isalpha() for stretch in stretches]) & ascii_
         groups = letters, ascii_ & ~letters, ~ascii_

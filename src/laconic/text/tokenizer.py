@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
+from string import printable
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -223,22 +224,20 @@ class WordTokenizer(_OpenTokenizer):
         def code(text: str, unknown: Numbers) -> np.ndarray:
             return np.array([~unknown[piece] for piece in self._pieces(self._cutter, encodable(text))], np.int32)
 
-        def whole(text: str, most: int, unknown: Numbers) -> tuple[np.ndarray, int]:
-            codes = code(text, unknown)
-            return codes, len(codes)
-
-        return Stretches(self._reading({}, each(code)), whole)
+        read = self._reading(self._cutter, {}, each(code))
+        return Stretches(read, lambda text, _, unknown: (own := code(text, unknown), len(own)))
 
     @cached_property
     def _stretches(self) -> Stretches:
         usual = super()._stretches
-        return Stretches(self._reading(self.backend.get_vocab(), usual.read), usual.whole)
+        return Stretches(self._reading(self.backend, self.backend.get_vocab(), usual.read), usual.whole)
 
-    def _reading(self, vocabulary: dict[str, int], others: Read) -> Read:
+    def _reading(self, backend: tokenizers.Tokenizer, vocabulary: dict[str, int], others: Read) -> Read:
         if self.config.unknown_marks:  # the library looks at what is around them
             return others
-        backend = self._cutter
-        return LinesOfAscii(backend.normalizer, backend.pre_tokenizer, vocabulary, others)
+        library, plain = backend.normalizer.normalize_str, str.lower if self.config.lowercase else str
+        normalise = plain if library(printable) == plain(printable) else library
+        return LinesOfAscii(normalise, backend.pre_tokenizer.pre_tokenize_str, vocabulary, others)
 
     def _join(self, tokens: Sequence[str]) -> Detokenized:
         return join_words(tokens)

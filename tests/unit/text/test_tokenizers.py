@@ -371,6 +371,7 @@ PIECES = [
     "tokenizer",
     [
         WordTokenizer(WordTokenizer.Config(min_frequency=1)),
+        WordTokenizer(WordTokenizer.Config(digits_to_hash=True, lowercase=False)),
         WordTokenizer(WordTokenizer.Config(unicode_form="NFKC", lowercase=False, unknown_marks=("<unk>",))),
         BpeTokenizer(BpeTokenizer.Config(vocab_size=60, lowercase=True)),
     ],
