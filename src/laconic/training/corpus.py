@@ -20,7 +20,7 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from functools import cache, cached_property
 from pathlib import Path
@@ -73,9 +73,6 @@ class Corpus:
         self._words = max_source_tokens
         self.notes: list[str] = []
         self.left_out, self.digest = 0, ""
-
-    def __iter__(self) -> Iterator[Record]:
-        return iter(self.pairs)
 
     @property
     def pairs(self) -> Pieces[Record]:
@@ -177,7 +174,12 @@ class WrittenPairs:
     def read(self, piece: tuple[int, int, int]) -> list[tuple[Any, ...]]:
         """The fields of each record of a piece."""
         place, size, _ = piece
-        found: list[tuple[Any, ...]] = marshal.loads(os.pread(self._file.fileno(), size, place))
+        if hasattr(os, "pread"):  # processes share the file's position
+            data = os.pread(self._file.fileno(), size, place)
+        else:
+            self._file.seek(place)
+            data = self._file.read(size)
+        found: list[tuple[Any, ...]] = marshal.loads(data)
         return found
 
 
