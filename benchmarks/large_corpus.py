@@ -89,7 +89,7 @@ def run(arguments: list[str], log: Path, cache: Path) -> dict[str, float]:
             found["private"] = max(found["private"], private / 1024)
             if not found["first update"] and log.is_file() and log.stat().st_size:
                 found["first update"] = time.perf_counter() - start
-            time.sleep(0.2)
+            time.sleep(0.5)
         if process.returncode:
             said.seek(0)
             sys.exit(said.read().decode()[-2000:])
