@@ -5,13 +5,15 @@
 Prints for each command its wall time and its CPU time with that of its processes: a training to the end of its first
 update, with nothing kept and again with the encoded corpus there; `data check` and `data stats`; `evaluate lead-1`;
 ROUGE of as many pairs. The floor is reading the JSON lines. ``--before`` is the folder ``src`` of an older checkout,
-which runs in turns with this one. The pairs, about a kilobyte each, are made of words of a Zipf vocabulary with numbers
-and names that stand once or twice; ``--corpus`` takes a file of yours.
+which runs in turns with this one; what both make (weights, vocabulary, reports) is compared byte by byte. The pairs,
+about a kilobyte each, are made of words of a Zipf vocabulary with numbers and names that stand once or twice;
+``--corpus`` takes a file of yours.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import os
 import random
@@ -52,6 +54,12 @@ def run(source: Path, arguments: list[str], processes: int, cache: Path) -> tupl
     if done.returncode:
         sys.exit(done.stderr[-2000:])
     return wall, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, done.stdout
+
+
+def made_of(run_folder: Path) -> str:
+    """A digest of what a training left: weights, vocabulary, table of capitals."""
+    files = ("model/model.safetensors", "tokenizer/tokenizer.json", "tokenizer/casing.json")
+    return hashlib.sha256(b"".join((run_folder / file).read_bytes() for file in files)).hexdigest()
 
 
 ROUGE = """
@@ -100,7 +108,14 @@ def main() -> None:
             for label, source in sources.items():
                 more = spread if name.startswith("evaluate") and label == "now" else []
                 spent[label] = run(source, arguments + more, given.processes, folder / f"cache-{label}")
-            ratio = f"  {spent['before'][0] / spent['now'][0]:.1f}x" if given.before else ""
+                if "--out" in arguments:
+                    spent[label] = (*spent[label][:2], made_of(Path(arguments[-1])))
+            ratio = ""
+            if given.before:
+                same = "equal" if len({made for _, _, made in spent.values()}) == 1 else "DIFFERENT"
+                cpu = spent["before"][1] / spent["now"][1]
+                ratio = f"  {spent['before'][0] / spent['now'][0]:.1f}x ({cpu:.1f}x CPU)"
+                ratio += f", results {same}" if name.startswith(("train", "data")) else ""
             shown = "   ".join(f"{label} {wall:7.1f} s ({cpu:.1f} s CPU)" for label, (wall, cpu, _) in spent.items())
             if name == "rouge":
                 ratio += f"  pairs a second: {', '.join(f'{float(printed):,.0f}' for _, _, printed in spent.values())}"

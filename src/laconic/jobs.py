@@ -18,12 +18,12 @@ import signal
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from itertools import islice
+from itertools import chain, islice
 from multiprocessing import connection
-from typing import Any, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from laconic.errors import ConfigError, LaconicError
 
@@ -115,6 +115,29 @@ def batches(items: Iterable[T], size: int) -> Iterator[list[T]]:
     incoming = iter(items)
     while batch := list(islice(incoming, size)):
         yield batch
+
+
+class Pieces(Generic[T]):
+    """Things in pieces: ``items()`` are what travels to a process, ``read`` makes of one of them a list there."""
+
+    def __init__(self, items: Callable[[], Iterable[Any]], read: Callable[[Any], Sequence[T]]) -> None:
+        self.items, self.read = items, read
+
+    @classmethod
+    def of(cls, things: Iterable[T] | Pieces[T], size: int) -> Pieces[T]:
+        """Pieces of ``size`` things, read in this process; what is in pieces stays as it is."""
+        return things if isinstance(things, Pieces) else cls(lambda: batches(things, size), lambda piece: piece)
+
+    def __iter__(self) -> Iterator[T]:
+        return chain.from_iterable(map(self.read, self.items()))
+
+    def map(self, change: Callable[[Sequence[T]], Sequence[R]]) -> Pieces[R]:
+        """``change`` of what each piece holds."""
+        return Pieces(self.items, lambda item: change(self.read(item)))
+
+    def worked(self, work: Callable[[Sequence[T]], R], workers: int | None = None) -> Iterator[R]:
+        """`forked` over the pieces, by ``workers`` processes, `unasked_workers` if not given."""
+        return forked(lambda item: work(self.read(item)), self.items(), workers or unasked_workers(), option=THREADS)
 
 
 _work: Callable[[Any], Any] | None = None

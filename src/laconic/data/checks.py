@@ -6,7 +6,6 @@ Everything is read once, as a stream; only numbers and sketches of the texts are
 from __future__ import annotations
 
 import hashlib
-import itertools
 import zlib
 from array import array
 from collections import Counter
@@ -17,14 +16,13 @@ from typing import Any
 
 import numpy as np
 
-from laconic.data.readers import ReadOptions, SkipCounter, read_with
+from laconic.data.pieces import read_in_pieces
+from laconic.data.readers import ReadOptions, SkipCounter
 from laconic.data.subset import WORD, supported_share
 from laconic.errors import DataError
-from laconic.jobs import THREADS, batches, forked, unasked_workers
 from laconic.types import Record
 
 _EXAMPLES = 3
-_RECORDS = 1000  # a piece of work of a process
 _BAR = 40
 
 
@@ -191,18 +189,29 @@ def check(
         words = [_words(record.document) for record in records]
         for record, document in zip(records, words, strict=True):
             _measure(part, record, document, options)
-        return part, sketches_of(words, [record.origin for record in records]) if options.duplicates else None
+        if not options.duplicates or not records:
+            return part, None
+        return part, sketches_of(words, [record.origin for record in records])
 
     for name, path in files.items():
         split = SplitReport(name, str(path))
         report.splits.append(split)
-        pieces = batches(_records(path, settings, split, options.max_records), _RECORDS)
-        for part, sketches in forked(measured, pieces, unasked_workers(), option=THREADS):
-            split.extend(part)
-            if sketches is not None:
-                finder.add(sketches)
-            if progress:
-                progress(part.records)
+
+        def choose(message: str, split: SplitReport = split) -> None:
+            split.choice = message
+
+        try:
+            for part, sketches in read_in_pieces(
+                path, settings, measured, most=options.max_records, on_skip=split.skipped, on_choice=choose
+            ):
+                split.extend(part)
+                if sketches is not None:
+                    finder.add(sketches)
+                if progress:
+                    progress(part.records)
+        except DataError:
+            if split.records or not split.skipped.total:
+                raise  # otherwise "no usable record" is a finding, with its reasons, not the end of the check
         homes += [split] * (len(finder) - len(homes))
     for later, earlier, kind in finder.find():
         example = f"{finder.names[later]} and {finder.names[earlier]}"
@@ -212,21 +221,6 @@ def check(
         else:
             report.leakage.setdefault(f"{there.name} -> {here.name}", {}).setdefault(kind, Findings()).add(example)
     return report
-
-
-def _records(path: Path | str, settings: ReadOptions, split: SplitReport, most: int | None) -> Iterator[Record]:
-    def choose(message: str) -> None:
-        split.choice = message
-
-    records = read_with(path, settings, on_skip=split.skipped, on_choice=choose)
-    read = 0
-    try:
-        for record in itertools.islice(records, most):
-            read += 1
-            yield record
-    except DataError:
-        if read or not split.skipped.total:
-            raise  # otherwise "no usable record" is a finding, with its reasons, not the end of the check
 
 
 def _words(text: str) -> list[str]:

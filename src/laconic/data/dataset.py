@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import copy
 import json
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +20,10 @@ import numpy as np
 from laconic.config.schema import TextConfig
 from laconic.errors import ConfigError, DataError
 from laconic.files import write_json
-from laconic.jobs import THREADS, batches, forked
+from laconic.jobs import Pieces
 from laconic.text.base import EncodedIds, Tokenizer
 from laconic.text.sentences import sentence_gaps
-from laconic.text.unknown import extend_source, extend_target
+from laconic.text.unknown import ExtendedIds, extend_source
 from laconic.types import Record, TokenizedText, references_of
 
 RAGGED = ("source", "target", "words", "ids", "references")
@@ -241,8 +241,12 @@ class Encoder:
         Raises:
             DataError: a document or summary holds no token (names the record's origin).
         """
-        starts = count(step=RECORDS)
-        for part in forked(self._part, zip(starts, batches(records, RECORDS), strict=False), workers, option=THREADS):
+        done = 0
+        for part in Pieces.of(records, RECORDS).worked(self._part, workers):
+            if isinstance(part, tuple):
+                place, origin, problem = part
+                raise DataError(f"{origin or f'record {done + place + 1}'}: {problem}")
+            done += part.records
             if progress:
                 progress(part.records)
             yield part
@@ -274,41 +278,44 @@ class Encoder:
         if given == sum(part.too_long for part in parts):
             raise DataError(f"All {given:,} documents have more than {self._most} tokens (data.max_document_tokens).")
 
-    def _part(self, item: tuple[int, list[Record]]) -> Part:
-        first, given = item
+    def _part(self, given: Sequence[Record]) -> Part | tuple[int, str, str]:
+        """The records encoded; or which of them cannot be, and why."""
         frame, tokenizer, separator = self._frame, self.tokenizer, self.tokenizer.separator
         gaps: list[Any] = [None, None]
         if separator is not None:
             gaps[0] = [document_gaps(record, separator) for record in given]
             gaps[1] = [sentence_gaps(record.summary, separator, by_line=True) for record in given]
         room = frame.source_room(self.config.max_source_tokens)
-        sources = tokenizer.encode_ids((record.document for record in given), room, gaps[0])
-        targets = tokenizer.encode_ids((record.summary for record in given), self.config.max_target_tokens, gaps[1])
-        rows: dict[str, list[Any]] = {name: [] for name in (*RAGGED, "source.total", "target.total")}
-        too_long = 0
-        for number, (record, source, target) in enumerate(zip(given, sources, targets, strict=True), start=first):
-            if self._most is not None and source[2] > self._most:
-                too_long += 1
-                continue
-            for name, text, total in (("document", record.document, source[2]), ("summary", record.summary, target[2])):
-                if text and not total:
-                    raise DataError(f"{_origin(record, number)}: the {name} holds no token after tokenization.")
-            words = frame.extend(source)
-            extend_target(*target[:2], words, frame.vocab_size, frame.unk_id)
-            rows["source"].append(source[0])
-            rows["target"].append(target[0])
-            rows["source.total"].append(source[2])
-            rows["target.total"].append(target[2])
-            rows["words"].append(_joined(words))
-            rows["ids"].append(_joined([record.id]))
-            rows["references"].append(_joined(references_of(record)) if self._references else b"")
-        ids = np.concatenate(rows["source"]) if rows["source"] else np.zeros(0, np.int32)
-        unknown = int(((ids >= frame.vocab_size) | (ids == frame.unk_id)).sum())
-        columns = {f"{name}.lengths": np.fromiter(map(len, rows[name]), np.int32) for name in RAGGED}
-        columns |= {name: np.array(rows[name], np.int32) for name in ("source.total", "target.total")}
-        columns |= {"source": ids, "target": np.concatenate(rows["target"]) if rows["target"] else ids}
-        columns |= {name: np.frombuffer(b"".join(rows[name]), np.uint8) for name in ("words", "ids", "references")}
-        return Part(columns, len(given), too_long, unknown)
+        source = tokenizer.encode_many([record.document for record in given], room, gaps[0])
+        target = tokenizer.encode_many([record.summary for record in given], self.config.max_target_tokens, gaps[1])
+        short = source.totals <= (self._most or sys.maxsize)
+        for place in np.flatnonzero(short & ((source.totals == 0) | (target.totals == 0))).tolist():
+            record = given[place]
+            for name, text, found in (("document", record.document, source), ("summary", record.summary, target)):
+                if text and not found.totals[place]:
+                    return place, _origin(record), f"the {name} holds no token after tokenization."
+        kept = [given[place] for place in np.flatnonzero(short).tolist()]
+        source, target = source.chosen(short), target.chosen(short)
+        own = ExtendedIds(source, frame.vocab_size, frame.unk_id, frame.extends)
+        columns = {
+            "source": own.ids,
+            "source.lengths": source.lengths.astype(np.int32),
+            "source.total": source.totals.astype(np.int32),
+            "target": own.of_targets(target),
+            "target.lengths": target.lengths.astype(np.int32),
+            "target.total": target.totals.astype(np.int32),
+        }
+        texts: dict[str, Sequence[Iterable[str]]] = {
+            "words": own.words,
+            "ids": [[record.id] for record in kept],
+            "references": [references_of(record) if self._references else () for record in kept],
+        }
+        for name, rows in texts.items():
+            joined = list(map(_joined, rows))
+            columns[name] = np.frombuffer(b"".join(joined), np.uint8)
+            columns[f"{name}.lengths"] = np.fromiter(map(len, joined), np.int32)
+        unknown = int(((own.ids >= frame.vocab_size) | (own.ids == frame.unk_id)).sum())
+        return Part(columns, len(given), len(given) - len(kept), unknown)
 
 
 def document_gaps(record: Record, separator: str) -> list[tuple[int, int]]:
@@ -446,5 +453,5 @@ def _joined(strings: Iterable[str]) -> bytes:
     return "".join([f"{string}\0" for string in strings]).encode("utf-8", "surrogatepass")
 
 
-def _origin(record: Record, index: int) -> str:
-    return record.origin or (f"record '{record.id}'" if record.id else f"record {index + 1}")
+def _origin(record: Record) -> str:
+    return record.origin or (f"record '{record.id}'" if record.id else "")

@@ -35,6 +35,9 @@ class BadRecordError(DataError):
         self.origin = origin
         self.reason = reason.split(":")[0].split(" (")[0]
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Exception.__new__, (type(self), *self.args), self.__dict__
+
     def lead_on(self, spelling: str) -> None:
         """Say in a sentence behind the message what the option would do, as the reader has to spell it."""
         does = "leaves such records out" if self.option == SKIP_BAD else "reads it"

@@ -185,9 +185,8 @@ def read_with(
     path: str | Path, options: ReadOptions, *, on_skip: OnSkip | None = None, on_choice: OnChoice | None = None
 ) -> Iterator[Record]:
     """Like `read_records`, with all options. What can be refused at once is refused before the first record."""
-    kind, place = _locate(str(path), options.format)
-    table = _table_options(options, on_choice)
-    parts = _shards(_data_files(place)) if place.is_dir() and kind not in _FOLDER_FORMATS else [place]
+    kind, parts = places_of(str(path), options.format)
+    table = table_options(options, on_choice)
     found: RawRecords = itertools.chain.from_iterable(
         FORMATS[kind](part, table if part == parts[0] else replace(table, on_choice=lambda _: None)) for part in parts
     )
@@ -196,15 +195,22 @@ def read_with(
     return _records(found, options, on_skip or (lambda _: None), str(path))
 
 
+def places_of(path: str, format: str) -> tuple[str, list[Path]]:
+    """The format, and what is read one after the other."""
+    kind, place = _locate(path, format)
+    return kind, _shards(_data_files(place)) if place.is_dir() and kind not in _FOLDER_FORMATS else [place]
+
+
 def read_json_lines(
     lines: Iterable[bytes], name: str, options: ReadOptions, *, on_skip: OnSkip | None = None
 ) -> Iterator[Record]:
     """The records of a stream of JSON lines, such as standard input, as they come; ``name`` is what errors call it."""
-    found = tables.read_jsonl(Path(name), _table_options(options, None), enumerate(lines, start=1))
+    found = tables.read_jsonl(Path(name), table_options(options, None), enumerate(lines, start=1))
     return _records(found, options, on_skip or (lambda _: None), name)
 
 
-def _table_options(options: ReadOptions, on_choice: OnChoice | None) -> TableOptions:
+def table_options(options: ReadOptions, on_choice: OnChoice | None) -> TableOptions:
+    """The part that concerns tables."""
     return TableOptions(
         options.document_column, options.summary_column, options.need_summary, on_choice or (lambda _: None)
     )
@@ -230,7 +236,7 @@ def _records(found: RawRecords, options: ReadOptions, on_skip: OnSkip, path: str
     good = bad = 0
     for raw in found:
         try:
-            record = _record(raw, options)
+            record = good_record(raw, options)
         except BadRecordError as problem:
             if not options.skip_bad:
                 problem.option = problem.option or SKIP_BAD
@@ -241,12 +247,22 @@ def _records(found: RawRecords, options: ReadOptions, on_skip: OnSkip, path: str
         good += 1
         yield record
     if not good:
-        raise DataError(
-            f"{path}: no usable record ({bad:,} bad ones were skipped)." if bad else f"{path}: the file has no record."
-        )
+        raise nothing_usable(path, bad)
 
 
-def _record(raw: RawRecord | BadRecordError, options: ReadOptions) -> Record:
+def nothing_usable(path: str, bad: int) -> DataError:
+    """What there is to say where no record could be read."""
+    return DataError(
+        f"{path}: no usable record ({bad:,} bad ones were skipped)." if bad else f"{path}: the file has no record."
+    )
+
+
+def good_record(raw: RawRecord | BadRecordError, options: ReadOptions) -> Record:
+    """What a format delivered, as the record it is.
+
+    Raises:
+        BadRecordError: it cannot be used.
+    """
     if isinstance(raw, BadRecordError):
         raise raw
     document = raw.document.strip()

@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -26,6 +27,7 @@ TokenCounter = Callable[[Record], tuple[int, int]]  # tokens of the document and
 WORD = re.compile(r"[\u4e00-\u9fff\u3040-\u30ff]|\w+|[^\w\s]")
 RULES = ("words", "blanks", "word-tokenizer", "character-tokenizer")
 _WORDS = re.compile(r"\w+")
+_ASCII_WORDS = bytes(ord(chr(code).lower()) if _WORDS.match(chr(code)) and code < 128 else 32 for code in range(256))
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,9 +123,14 @@ def supported_share(record: Record, max_words: int | None = None) -> float:
 
     A summary that its document does not support teaches invention. 1 for a summary without words.
     """
-    words = _WORDS.findall(record.summary.lower())
-    offered = set(_WORDS.findall(record.document.lower())[:max_words])
-    return sum(word in offered for word in words) / len(words) if words else 1.0
+    if record.summary.isascii() and record.document.isascii():
+        words: Sequence[Any] = record.summary.encode().translate(_ASCII_WORDS).split()
+        first = -1 if max_words is None else max_words
+        offered = set(record.document.encode().translate(_ASCII_WORDS).split(None, first)[:max_words])
+    else:
+        words = _WORDS.findall(record.summary.lower())
+        offered = set(_WORDS.findall(record.document.lower())[:max_words])
+    return sum([word in offered for word in words]) / len(words) if words else 1.0
 
 
 # ------------------------------------------------------------------------------------- how long the sides of a pair are

@@ -8,6 +8,7 @@ import importlib
 import json
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +23,15 @@ _NEWS_TABLE = "longform"  # All the news 1.0
 # ------------------------------------------------------------------------------------------- JSON
 
 
-def read_jsonl(path: Path, options: TableOptions, lines: Iterable[tuple[int, bytes]] | None = None) -> RawRecords:
-    """One JSON object a line; blank lines are passed over. ``lines``: those of a stream, in place of the file's."""
-    columns = _RecordColumns(options, str(path))
+def read_jsonl(
+    path: Path,
+    options: TableOptions,
+    lines: Iterable[tuple[int, bytes]] | None = None,
+    chosen: Columns | None = None,
+) -> RawRecords:
+    """One JSON object a line; blank lines are passed over. ``lines``: those of a stream, in place of the file's;
+    ``chosen``: what its first record has chosen, if that came before them."""
+    columns = _RecordColumns(options, str(path), chosen)
     for number, line in text_lines(path, lines):
         origin = f"{path}:{number}"
         if isinstance(line, BadRecordError):
@@ -43,6 +50,17 @@ def read_jsonl(path: Path, options: TableOptions, lines: Iterable[tuple[int, byt
             yield problem
             continue
         yield columns.record(value, origin, str(number))
+
+
+def first_columns(path: Path, options: TableOptions, lines: Iterable[bytes]) -> Columns | None:
+    """What the first JSON object among ``lines`` chooses, if there is one and it has what is needed."""
+    for line in lines:
+        with suppress(ValueError, RecursionError):
+            if isinstance(value := json.loads(line.decode()), dict):
+                with suppress(DataError):
+                    return options.choose(tuple(value), str(path))
+                return None  # to be said when it is read
+    return None
 
 
 def _not_lines(path: Path) -> str:
@@ -100,9 +118,8 @@ def _json_problem(error: ValueError | RecursionError) -> str:
 class _RecordColumns:
     """Columns of JSON records: chosen at the first; later records may have other optional fields."""
 
-    def __init__(self, options: TableOptions, where: str) -> None:
-        self._options, self._where = options, where
-        self._chosen: Columns | None = None
+    def __init__(self, options: TableOptions, where: str, chosen: Columns | None = None) -> None:
+        self._options, self._where, self._chosen = options, where, chosen
         self._by_fields: dict[tuple[str, ...], Columns] = {}
 
     def record(self, value: Any, origin: str, number: str) -> RawRecord | BadRecordError:

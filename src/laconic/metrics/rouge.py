@@ -120,9 +120,8 @@ def rouge(
     per_document = {kind.label: scores for kind, scores in zip(parsed, rows.scores, strict=True)}
     intervals = {}
     if chosen.interval:
-        intervals = {
-            label: rouge_interval(scores, chosen.confidence, chosen.samples) for label, scores in per_document.items()
-        }
+        found = rouge_intervals(list(per_document.values()), chosen.confidence, chosen.samples, chosen.processes)
+        intervals = dict(zip(per_document, found, strict=True))
     return RougeResult(
         mean={label: _mean(scores) for label, scores in per_document.items()},
         per_document=per_document,
@@ -208,6 +207,7 @@ def _counts(pairs: Sequence[Pair], rows: ScoreColumns) -> RougeCounts:
 
 
 _MULTIPLIER, _INCREMENT, _START = 0x5DEECE66D, 0xB, 0x330E  # drand48, which Perl's rand is
+_FEW = 5000  # documents for which one process draws
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,17 +224,29 @@ def rouge_interval(scores: Sequence[Score], confidence: float = 95.0, samples: i
 
     The tool keeps its documents in the order of their numbers as text ("1", "10", "11", "2", ...); so does this.
     """
-    total = len(scores)
+    return rouge_intervals([scores], confidence, samples)[0]
+
+
+def rouge_intervals(
+    kinds: Sequence[Sequence[Score]], confidence: float, samples: int, processes: int = 1
+) -> list[RougeInterval]:
+    """`rouge_interval` of the scores of several kinds for the same documents, which the tool draws alike."""
+    total = len(kinds[0])
     order = sorted(range(total), key=lambda position: f"{position + 1}.")
-    values = np.asarray([scores[position] for position in order], dtype=np.float64)  # (documents, 3)
-    state = (np.arange(samples, dtype=np.uint64) << np.uint64(16)) + np.uint64(_START)
-    mask = np.uint64((1 << 48) - 1)
-    sums = np.zeros((samples, 3))
-    for _ in range(total):
-        with np.errstate(over="ignore"):  # arithmetic modulo 2**64 is exact modulo 2**48
+    # (documents, 3 a kind)
+    values = np.concatenate([np.asarray(scores, dtype=np.float64)[order] for scores in kinds], axis=1)
+
+    def drawn(some: np.ndarray) -> np.ndarray:
+        state = (some << np.uint64(16)) + np.uint64(_START)
+        mask = np.uint64((1 << 48) - 1)
+        sums = np.zeros((len(some), values.shape[1]))
+        for _ in range(total):  # arithmetic modulo 2**64 is exact modulo 2**48
             state = (state * np.uint64(_MULTIPLIER) + np.uint64(_INCREMENT)) & mask
-        drawn = (state.astype(np.float64) / float(1 << 48) * total).astype(np.int64)
-        sums += values[drawn]
+            sums += values[(state.astype(np.float64) / float(1 << 48) * total).astype(np.int64)]
+        return sums
+
+    parts = np.array_split(np.arange(samples, dtype=np.uint64), min(processes, samples) if total > _FEW else 1)
+    sums = np.concatenate(list(forked(drawn, parts, len(parts), option="processes")))
     averages = np.sort(sums / total, axis=0)
     delta = samples * ((100.0 - confidence) / 2.0) / 100.0
     upper = min(int(samples - delta - 1), samples - 2)
@@ -242,5 +254,10 @@ def rouge_interval(scores: Sequence[Score], confidence: float = 95.0, samples: i
     share = samples - delta - 1 - upper
     low = averages[lower] + (averages[lower + 1] - averages[lower]) * share
     high = averages[upper] + (averages[upper + 1] - averages[upper]) * share
-    mean = averages.sum(axis=0) / samples
-    return RougeInterval(*(Score(*(round(float(value), 5) for value in row)) for row in (low, high, mean)))
+    # a column by itself, as the mean of one kind is taken
+    mean = (
+        np.concatenate([averages[:, first : first + 3].copy().sum(axis=0) for first in range(0, 3 * len(kinds), 3)])
+        / samples
+    )
+    ends = [[round(value, 5) for value in row.tolist()] for row in (low, high, mean)]
+    return [RougeInterval(*(Score(*row[first : first + 3]) for row in ends)) for first in range(0, 3 * len(kinds), 3)]

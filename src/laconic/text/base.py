@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -20,6 +20,7 @@ from laconic.text.casing import Casing
 from laconic.text.detokenize import Detokenized
 from laconic.text.normalization import SPACE_MARK, encodable, extend_over_marks
 from laconic.text.sentences import insert_separators
+from laconic.text.stretches import Coded, Numbers, coded
 from laconic.types import TokenizedText
 
 PAD, UNK, BOS, EOS = "<pad>", "<unk>", "<s>", "</s>"
@@ -29,8 +30,6 @@ TOKENIZER_FILE = "tokenizer.json"
 CONFIG_FILE = "tokenizer_config.json"
 _CHUNK = 512  # texts a call of the library
 MOST_UNUSED = 10_000  # ids without a token that a small vocabulary may have
-
-MOST_REMEMBERED = 300_000  # stretches between blanks
 
 Specials = bool | Literal["end"]
 EncodedIds = tuple[np.ndarray, list[str], int]
@@ -221,15 +220,20 @@ class Tokenizer(ABC):
                 chunk = []
         yield from self._encode_chunk(chunk, room, prefix, suffix)
 
-    def encode_ids(
-        self, texts: Iterable[str], max_tokens: int, gaps: Iterable[Sequence[tuple[int, int]]] | None = None
-    ) -> Iterator[EncodedIds]:
-        """What training needs of `encode_stream`: for each text the ids up to ``max_tokens``, the strings of those that
-        are UNK, in order, and the number of tokens before the cut."""
-        yield from map(self.ids_of, self.encode_stream(texts, max_tokens=max_tokens, gaps=gaps))
+    def encode_many(
+        self, texts: Sequence[str], max_tokens: int, gaps: Iterable[Sequence[tuple[int, int]]] | None = None
+    ) -> Coded:
+        """What training needs of `encode_stream`, as arrays."""
+        unknown = Numbers()
+        found = []
+        for text in self.encode_stream(texts, max_tokens=max_tokens, gaps=gaps):
+            ids, words, total = self.ids_of(text)
+            ids[ids == self.unk_id] = [~unknown[word] for word in words]
+            found.append((ids, total))
+        return coded(found, unknown.names)
 
     def ids_of(self, text: TokenizedText) -> EncodedIds:
-        """What `encode_ids` gives of a text."""
+        """The ids, the strings of those that are UNK, in order, and the number of tokens before the cut."""
         unknown = [token for index, token in zip(text.ids, text.tokens, strict=True) if index == self.unk_id]
         return np.array(text.ids, dtype=np.int32), unknown, text.total
 
@@ -368,24 +372,6 @@ class Tokenizer(ABC):
         tokenizer.use_separator(separator)
         tokenizer.casing = Casing.load(path)
         return tokenizer
-
-
-class Remembered(dict[str, Any]):
-    """What ``make`` gives of each key, made once."""
-
-    def __init__(self, make: Callable[[str], Any]) -> None:
-        super().__init__()
-        self._make = make
-
-    def __missing__(self, key: str) -> Any:
-        self[key] = value = self._make(key)
-        return value
-
-    def or_empty(self) -> Remembered:
-        """Itself, emptied where it has become much."""
-        if len(self) > MOST_REMEMBERED:
-            self.clear()
-        return self
 
 
 def read_json(path: Path) -> dict[str, Any]:

@@ -12,12 +12,13 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache, partial
 from itertools import chain
 from pathlib import Path
 from typing import Literal
 
 from laconic.errors import ModelError
-from laconic.jobs import THREADS, batches, forked, unasked_workers
+from laconic.jobs import Pieces
 
 CASING_FILE = "casing.json"
 FORMAT = 1
@@ -94,35 +95,42 @@ def sampling_step(characters: int) -> int:
     return 1 + characters // MAX_CHARACTERS
 
 
-def learn_casing(documents: Sequence[str], summaries: Sequence[str], *, step: int | None = None) -> Casing:
+def learn_casing(documents: Sequence[str], summaries: Sequence[str]) -> Casing:
     """Count how words are written inside sentences, in both; the style from the summaries.
 
     Not counted is what says nothing of a word: the beginning of a sentence or list item, Title Case and ALL CAPS.
     """
+    step = sampling_step(sum(map(len, documents)))
+    return casing_of_pieces(Pieces.of(chain(documents[::step], summaries), _TEXTS), Pieces.of(summaries, _TEXTS))
+
+
+def casing_of_pieces(texts: Pieces[str], summaries: Pieces[str]) -> Casing:
+    """`learn_casing` of the texts to count in, the summaries among them."""
     written: Counter[str] = Counter()
-    step = step or sampling_step(sum(map(len, documents)))
-    texts = batches(chain(documents[::step], summaries), _TEXTS)
-    for part in forked(_written, texts, unasked_workers(), option=THREADS):
+    for part in texts.worked(_written):
         written.update(part)
     forms: dict[str, Counter[str]] = {}
-    for form, count in written.items():
-        forms.setdefault(form.lower(), Counter())[form] = count
+    small = {form for form in written if form == form.lower()}
+    for form in written.keys() - small:
+        counts = forms.setdefault(form.lower(), Counter())
+        counts[form] = written[form]
     kept: dict[str, tuple[str, int]] = {}
     for word, counts in forms.items():
+        total = counts.total() + written[word] * (word in small)
         form, count = max(counts.items(), key=lambda item: (item[1], item[0]))
-        if form != word and count >= MIN_COUNT and count >= RELIABLE * counts.total():
+        if count >= MIN_COUNT and count >= RELIABLE * total:
             kept[word] = (form, count)
-    capitals, after_colon = _style(summaries, {word for word, counts in forms.items() if word in counts} - set(kept))
+    capitals, after_colon = _style(summaries, small - kept.keys())
     return Casing(_most_frequent(kept), capitals, after_colon)
 
 
 def _written(texts: Sequence[str]) -> Counter[str]:
     """The words whose case is their own, as they are written."""
-    counts: Counter[str] = Counter()
+    words: list[str] = []
     for text in texts:
         for start, end in segments(text):
-            counts.update(_telling(text, start, end))
-    return counts
+            words += _telling(text, start, end)
+    return Counter(words)
 
 
 def _most_frequent(forms: dict[str, tuple[str, int]]) -> dict[str, tuple[str, int]]:
@@ -157,6 +165,7 @@ def is_titled(words: Sequence[str]) -> bool:
     return len(long) > 1 and sum(word[0].isupper() for word in long) >= 0.7 * len(long)
 
 
+@lru_cache(100_000)
 def capitalised(word: str) -> bool:
     """Is the only capital of each part of the word its first letter, as Title Case makes it (``Right-of-Way``)?
 
@@ -174,23 +183,40 @@ def parts_of(word: str) -> list[str]:
 
 
 def _telling(text: str, start: int, end: int) -> list[str]:
-    """The words of a segment whose case is their own."""
+    """The words of a segment whose case is their own, in any order."""
     words = WORD.findall(text, start, end)
-    if all(map(str.islower, words[1:])) and (not words or capitalised(words[0])):
+    large = [word for word in words if not word.islower()]
+    if len(large) < 2 and (not words or (large == words[:1] and capitalised(words[0]))):
         return words[1:]  # the common case, for speed
-    if is_shouted(words):
+    upper = [word for word in large if word != word.lower()]
+    if sum(map(str.isupper, upper)) > 2 and is_shouted(words):
         return []
-    titled = is_titled(words)
-    kept = []
-    for found in WORD.finditer(text, start, end):
-        word = CLITIC.sub("", found[0])
-        if not (capitalised(word) and (titled or begins(text, found.start()))):
-            kept.append(word)
+    most = sum([len(word) > 4 and word[0].isalpha() for word in words[1:]])  # longer than any small word
+    titled = len(upper) > 1 and len(upper) >= 0.7 * most and is_titled(words)
+    bare = partial(CLITIC.sub, "") if "'" in text or "’" in text else str
+    kept = [bare(word) for word in words if word.islower()] + [bare(word) for word in large if word == word.lower()]
+    for word in upper:
+        start = text.find(word, start)  # between two of them no letter is a capital
+        if not (capitalised(bare(word)) and (titled or begins(text, start))):
+            kept.append(bare(word))
+        start += len(word)
     return kept
 
 
-def _style(summaries: Sequence[str], ordinary: set[str]) -> tuple[Capitals, bool]:
+def _style(summaries: Pieces[str], ordinary: set[str]) -> tuple[Capitals, bool]:
     """How summaries begin, judged by ``ordinary`` words only: a name has its capital anywhere."""
+    begun, titled, colons = Counter[bool](), Counter[bool](), Counter[bool]()
+    for part in summaries.worked(partial(_styles, ordinary)):
+        for whole, own in zip((begun, titled, colons), part, strict=True):
+            whole.update(own)
+    after_colon = colons[True] >= colons[False]
+    if titled[True] > TITLED * titled.total():
+        return "title", after_colon
+    return ("lower" if begun[False] > begun[True] else "sentence"), after_colon
+
+
+def _styles(ordinary: set[str], summaries: Sequence[str]) -> tuple[Counter[bool], Counter[bool], Counter[bool]]:
+    """Which summaries begin with a capital, which are titles, and which words behind a colon have one."""
     begun: Counter[bool] = Counter()
     titled: Counter[bool] = Counter()
     colons: Counter[bool] = Counter()
@@ -207,7 +233,4 @@ def _style(summaries: Sequence[str], ordinary: set[str]) -> tuple[Capitals, bool
         for position, word in words:
             if word.lower() in ordinary and text[max(0, position - 2) : position] == ": ":
                 colons[word[0].isupper()] += 1
-    after_colon = colons[True] >= colons[False]
-    if titled[True] > TITLED * titled.total():
-        return "title", after_colon
-    return ("lower" if begun[False] > begun[True] else "sentence"), after_colon
+    return begun, titled, colons

@@ -6,11 +6,12 @@ Those trained here keep the strings of what their vocabulary lacks, so that a po
 from __future__ import annotations
 
 import json
+import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
-from itertools import chain, count
 from pathlib import Path
+from string import printable
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -20,14 +21,12 @@ from tokenizers import Regex, decoders, models, pre_tokenizers, trainers
 
 from laconic.config.base import ConfigBase
 from laconic.errors import ConfigError, ModelError
-from laconic.jobs import THREADS, batches, forked, unasked_workers
+from laconic.jobs import Pieces
 from laconic.text.base import (
     CONFIG_FILE,
     SPECIAL_TOKENS,
     TOKENIZER_FILE,
     UNK,
-    EncodedIds,
-    Remembered,
     Tokenizer,
     read_backend,
     read_json,
@@ -35,7 +34,6 @@ from laconic.text.base import (
 from laconic.text.detokenize import Detokenized, groups_by_mark, join_marked, join_with, join_words
 from laconic.text.mending import is_content
 from laconic.text.normalization import (
-    ACROSS_BLANKS,
     CHARACTER_PATTERN,
     SPACE_MARK,
     SUBWORD_PATTERN,
@@ -49,6 +47,8 @@ from laconic.text.normalization import (
     word_pattern,
 )
 from laconic.text.sentences import bounds
+from laconic.text.stretches import Coded, LinesOfAscii, Numbers, Read, Stretches, coded, each
+from laconic.types import TokenizedText
 
 __all__ = ["BpeTokenizer", "CharacterTokenizer", "PretrainedTokenizer", "Tokenizer", "WordTokenizer"]
 
@@ -68,7 +68,6 @@ class _OpenTokenizer(Tokenizer):
     pattern: ClassVar[str]
     spaces_to_marks: ClassVar[bool] = False
     blanks_separate: ClassVar[bool] = False  # is a text read as its stretches between blanks are, one by one?
-    _letters_are_tokens: ClassVar[bool] = False  # are the letters a to z, between blanks, one token?
 
     config: NormalizationConfig
 
@@ -101,80 +100,54 @@ class _OpenTokenizer(Tokenizer):
             )
         return [*SPECIAL_TOKENS, self._separator]
 
-    def encode_ids(
-        self, texts: Iterable[str], max_tokens: int, gaps: Iterable[Sequence[tuple[int, int]]] | None = None
-    ) -> Iterator[EncodedIds]:
-        """As `Tokenizer.encode_ids`; where blanks separate, each stretch between them is read once and remembered."""
+    def encode_many(
+        self, texts: Sequence[str], max_tokens: int, gaps: Iterable[Sequence[tuple[int, int]]] | None = None
+    ) -> Coded:
+        """As `Tokenizer.encode_many`; where blanks separate, each stretch between them is read once and remembered."""
         if gaps is not None or not self._by_stretches:
-            yield from super().encode_ids(texts, max_tokens, gaps)
-            return
-        read, unknown = self._stretches
-        for text in texts:
-            if not read.or_empty():
-                unknown.clear()
-            codes = () if ACROSS_BLANKS.search(text) else chain.from_iterable(map(read.__getitem__, text.split()))
-            ids = np.fromiter(codes, dtype=np.int32)
-            if not len(ids):
-                yield from super().encode_ids([text], max_tokens)
-                continue
-            kept = ids[:max_tokens]
-            places = (kept < 0).nonzero()[0]
-            words = [unknown[-1 - code] for code in kept[places].tolist()]
-            kept[places] = self.unk_id
-            yield kept, words, len(ids)
+            return super().encode_many(texts, max_tokens, gaps)
+        return self._stretches.coded(texts, max_tokens)
 
     @property
     def _by_stretches(self) -> bool:
         return self.blanks_separate and all(mark.split() == [mark] for mark in self.config.unknown_marks)
 
     @cached_property
-    def _stretches(self) -> tuple[Remembered, list[str]]:
-        """The ids of texts without blanks; of what the vocabulary lacks ``-1 - place`` in the list."""
-        unknown: list[str] = []
+    def _stretches(self) -> Stretches:
+        def code(text: TokenizedText, unknown: Numbers) -> np.ndarray:
+            pairs = zip(text.ids, text.tokens, strict=True)
+            return np.array([~unknown[token] if index == self.unk_id else index for index, token in pairs], np.int32)
 
-        def read(stretch: str) -> tuple[int, ...]:
-            if self.spaces_to_marks and self.backend.normalizer.normalize_str(encodable(stretch)) == SPACE_MARK:
-                return ()  # what counts as a blank to this tokenizer
-            ids, words, _ = self.ids_of(self.encode(stretch))
-            places = count(-1 - len(unknown), -1)
-            unknown.extend(words)
-            return tuple(next(places) if index == self.unk_id else index for index in ids.tolist())
+        def read(stretches: list[str], unknown: Numbers) -> tuple[np.ndarray, np.ndarray]:
+            found = dict(zip(stretches, self.encode_batch(stretches), strict=True))
+            return each(lambda own, _: none if self._is_blank(own, found[own]) else code(found[own], unknown))(
+                stretches, unknown
+            )
 
-        return Remembered(read), unknown
+        def whole(text: str, most: int, unknown: Numbers) -> tuple[np.ndarray, int]:
+            found = self.encode(text, max_tokens=most)
+            return code(found, unknown), found.total
 
-    def count_words(self, texts: Iterable[str]) -> Counter[str]:
+        none = np.zeros(0, np.int32)
+        return Stretches(read, whole)
+
+    def _is_blank(self, stretch: str, text: TokenizedText) -> bool:
+        """Does it count as a blank to this tokenizer?"""
+        marks = self.spaces_to_marks and len(text.ids) < 2
+        return marks and self.backend.normalizer.normalize_str(encodable(stretch)) == SPACE_MARK
+
+    def count_words(self, texts: Sequence[str]) -> Counter[str]:
         """How often each token that a vocabulary could have stands in the texts."""
-        counts, stretches, pieces = Counter[str](), Counter[str](), self._cut.or_empty()
-        for text in texts:
-            if self._by_stretches and not ACROSS_BLANKS.search(text):
-                stretches.update(text.split())
-            else:
-                counts.update(self._pieces(self._cutter, encodable(text)))
-        for stretch, number in stretches.items():
-            for piece in pieces[stretch]:
-                counts[piece] += number
-        return counts
+        return Counter(piece for text in texts for piece in self._pieces(self._cutter, encodable(text)))
 
     @cached_property
     def _cutter(self) -> tokenizers.Tokenizer:
         return self._blank(models.WordLevel({UNK: 0}, unk_token=UNK))
 
-    @cached_property
-    def _cut(self) -> Remembered:
-        """The tokens of texts without blanks, before there is a vocabulary."""
-        plain, lower = self._letters_are_tokens, self.config.lowercase
-
-        def cut(stretch: str) -> Sequence[str]:
-            if plain and stretch.isascii() and stretch.isalpha() and stretch not in self.config.unknown_marks:
-                return (stretch.lower() if lower else stretch,)
-            return self._pieces(self._cutter, encodable(stretch))
-
-        return Remembered(cut)
-
     def _train_word_level(self, texts: Iterable[str], size: int, min_frequency: int) -> None:
         backend = self._cutter
         counts: Counter[str] = Counter()
-        for part in forked(self.count_words, batches(texts, TEXTS), unasked_workers(), option=THREADS):
+        for part in Pieces.of(texts, TEXTS).worked(self.count_words):
             counts.update(part)
         if not counts:
             raise ConfigError("The texts to train the tokenizer on hold no token.")
@@ -225,7 +198,6 @@ class WordTokenizer(_OpenTokenizer):
 
     name = "word"
     guesses_spaces = blanks_separate = True
-    _letters_are_tokens = True
     pattern = WORD_PATTERN
     config: Config
 
@@ -235,6 +207,37 @@ class WordTokenizer(_OpenTokenizer):
     def train(self, texts: Iterable[str]) -> None:
         """Keep the most frequent words; equal counts are ordered by the word itself."""
         self._train_word_level(texts, self.config.max_vocabulary, self.config.min_frequency)
+
+    def count_words(self, texts: Sequence[str]) -> Counter[str]:
+        """As above, each stretch between blanks cut once."""
+        if not self._by_stretches:
+            return super().count_words(texts)
+        found = self._counting.coded(texts, sys.maxsize)
+        counts = np.bincount(~found.codes)
+        places = np.flatnonzero(counts)
+        return Counter(dict(zip(map(found.unknown.__getitem__, places.tolist()), counts[places].tolist(), strict=True)))
+
+    @cached_property
+    def _counting(self) -> Stretches:
+        """Before there is a vocabulary, when every word is unknown."""
+
+        def code(text: str, unknown: Numbers) -> np.ndarray:
+            return np.array([~unknown[piece] for piece in self._pieces(self._cutter, encodable(text))], np.int32)
+
+        read = self._reading(self._cutter, {}, each(code))
+        return Stretches(read, lambda text, _, unknown: (own := code(text, unknown), len(own)))
+
+    @cached_property
+    def _stretches(self) -> Stretches:
+        usual = super()._stretches
+        return Stretches(self._reading(self.backend, self.backend.get_vocab(), usual.read), usual.whole)
+
+    def _reading(self, backend: tokenizers.Tokenizer, vocabulary: dict[str, int], others: Read) -> Read:
+        if self.config.unknown_marks:  # the library looks at what is around them
+            return others
+        library, plain = backend.normalizer.normalize_str, str.lower if self.config.lowercase else str
+        normalise = plain if library(printable) == plain(printable) else library
+        return LinesOfAscii(normalise, backend.pre_tokenizer.pre_tokenize_str, vocabulary, others)
 
     def _join(self, tokens: Sequence[str]) -> Detokenized:
         return join_words(tokens)
@@ -437,18 +440,17 @@ class PretrainedTokenizer(Tokenizer):
         """Refuse: the vocabulary belongs to the checkpoint."""
         raise ConfigError("A pretrained tokenizer is not trained; choose type word, bpe or character instead.")
 
-    def encode_ids(
-        self, texts: Iterable[str], max_tokens: int, gaps: Iterable[Sequence[tuple[int, int]]] | None = None
-    ) -> Iterator[EncodedIds]:
-        """As `Tokenizer.encode_ids`; nobody asks for offsets where no separator has a place to find."""
+    def encode_many(
+        self, texts: Sequence[str], max_tokens: int, gaps: Iterable[Sequence[tuple[int, int]]] | None = None
+    ) -> Coded:
+        """As `Tokenizer.encode_many`; nobody asks for offsets where no separator has a place to find."""
         if gaps is not None:
-            yield from super().encode_ids(texts, max_tokens, gaps)
-            return
-        for some in batches(map(encodable, texts), TEXTS):
-            for found in self.backend.encode_batch_fast(some, add_special_tokens=False):
-                ids = np.array(found.ids, dtype=np.int32)
-                kept = ids[:max_tokens]
-                yield kept, [self.token(self.unk_id)] * int((kept == self.unk_id).sum()), len(ids)
+            return super().encode_many(texts, max_tokens, gaps)
+        found = self.backend.encode_batch_fast(list(map(encodable, texts)), add_special_tokens=False)
+        ids = [np.array(text.ids, dtype=np.int32) for text in found]
+        return coded(
+            [(np.where(own == self.unk_id, -1, own)[:max_tokens], len(own)) for own in ids], [self.token(self.unk_id)]
+        )
 
     def _finish(self, text: str, ids: list[int], tokens: list[str], offsets: list[tuple[int, int]]) -> None:
         offsets[:] = [bounds(text, start, end) for start, end in offsets]

@@ -15,26 +15,30 @@ from __future__ import annotations
 
 import hashlib
 import json
+import marshal
 import os
 import shutil
+import tempfile
 import time
-from collections.abc import Callable, Iterator
-from functools import cache
-from itertools import islice
+from collections.abc import Callable
+from contextlib import suppress
+from functools import cache, cached_property
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import tokenizers
 
 from laconic import __version__
 from laconic.config.schema import DataConfig, TextConfig
 from laconic.data.dataset import FACTS, EncodedDataset, Encoder
-from laconic.data.readers import SkipCounter, files_of, read_configured
+from laconic.data.pieces import read_in_pieces
+from laconic.data.readers import ReadOptions, SkipCounter, files_of
 from laconic.data.subset import supported_share
 from laconic.errors import ConfigError, DataError
 from laconic.files import replacing_folder
-from laconic.jobs import unasked_workers
+from laconic.jobs import Pieces, unasked_workers
 from laconic.text.base import CONFIG_FILE, TOKENIZER_FILE, Tokenizer
+from laconic.text.casing import Casing, casing_of_pieces, sampling_step
 from laconic.training.logging import ShowProgress
 from laconic.types import Record
 
@@ -45,7 +49,7 @@ MANY_UNKNOWN = 0.25  # of the tokens of the documents: worth a note
 
 
 class Corpus:
-    """The pairs of one split: each iteration reads them anew, and in the end sets what is known of them.
+    """The pairs of one split: read, judged and written to a nameless file once, in pieces, when they are first needed.
 
     Training pairs of which the part that is read holds too little are left out (``data.min_supported``).
 
@@ -69,46 +73,62 @@ class Corpus:
         self._words = max_source_tokens
         self.notes: list[str] = []
         self.left_out, self.digest = 0, ""
-        self._characters: int | None = None
 
-    def __iter__(self) -> Iterator[Record]:
+    @property
+    def pairs(self) -> Pieces[Record]:
+        """The pairs, as they were written."""
+        return Pieces(lambda: self._written.pieces, self._written.read).map(lambda rows: [Record(*row) for row in rows])
+
+    @cached_property
+    def _written(self) -> WrittenPairs:
         skipped, notes, digest = SkipCounter(), list[str](), hashlib.sha256()
-        read = kept = characters = 0
-        found = read_configured(self.path, self.data, on_skip=skipped, on_choice=notes.append)
-        for record in islice(found, self._most):
-            read += 1
-            if self._least and supported_share(record, self._words) < self._least:
-                continue
-            kept += 1
-            characters += len(record.document)
-            digest.update(f"{record.document}\0{record.summary}\1".encode("utf-8", "surrogatepass"))
-            yield record
+        read, written = 0, WrittenPairs()
+        options = ReadOptions.of(self.data)
+        for count, own, texts in read_in_pieces(
+            self.path, options, self._judged, most=self._most, on_skip=skipped, on_choice=notes.append
+        ):
+            read += count
+            digest.update(texts)
+            written.add(*own)
         if skipped.total:
             notes.append(f"{self.path}: {skipped.describe()}; for example: {skipped.examples[0]}")
         if self._least:
             notes.append(
-                f"{self.path}: {read - kept:,} of {read:,} pairs left out, because less than {self._least:.0%} of the "
-                "summary's words stand in the part that is read (data.min_supported)"
+                f"{self.path}: {read - written.pairs:,} of {read:,} pairs left out, because less than "
+                f"{self._least:.0%} of the summary's words stand in the part that is read (data.min_supported)"
             )
-        if read and not kept:
+        if read and not written.pairs:
             raise DataError(
                 f"None of the {read:,} pairs of {self.path} is left: less than {self._least:.0%} of each summary's "
                 "words stand in the part that is read (data.min_supported, text.max_source_tokens)."
             )
-        if not kept:
+        if not read:
             raise DataError(f"{self.path} holds no records to train on.")
-        self.notes, self.left_out, self.digest, self._characters = notes, read - kept, digest.hexdigest(), characters
+        self.notes, self.left_out, self.digest = notes, read - written.pairs, digest.hexdigest()
+        return written
 
-    @property
-    def characters(self) -> int:
-        """Those of all documents."""
-        if self._characters is None:
-            for _ in self:
-                pass
-        assert self._characters is not None
-        return self._characters
+    def _judged(self, records: list[Record]) -> tuple[int, tuple[int, int, bytes], bytes]:
+        """How many there are; of those that stay their number, their documents' characters, and themselves as bytes;
+        and their texts."""
+        least = self._least
+        good = [pair for pair in records if not least or supported_share(pair, self._words) >= least]
+        texts = "".join([f"{pair.document}\0{pair.summary}\1" for pair in good]).encode("utf-8", "surrogatepass")
+        rows = [(p.document, p.summary, p.id, p.references, p.sentences, p.origin) for p in good]
+        characters = sum([len(pair.document) for pair in good])
+        return len(records), (len(good), characters, marshal.dumps(rows)), texts
 
-    @property
+    def casing(self) -> Casing:
+        """How the pairs write their words, with no more in memory than is counted of them."""
+        step = sampling_step(self._written.characters)
+
+        def texts(piece: tuple[int, int, int]) -> list[str]:
+            rows = self._written.read(piece)
+            return [row[0] for row in rows[-piece[2] % step :: step]] + [row[1] for row in rows]
+
+        pieces = Pieces(lambda: self._written.pieces, texts)
+        return casing_of_pieces(pieces, self.pairs.map(lambda pairs: [pair.summary for pair in pairs]))
+
+    @cached_property
     def content(self) -> str:
         """A digest of what is read: the files, and the settings that say which of it and how."""
         parts: list[Any] = [self.path, self._most, self._least and [self._least, self._words]]
@@ -119,8 +139,7 @@ class Corpus:
             with file.open("rb") as handle:
                 parts.append([str(file), hashlib.file_digest(handle, "sha256").hexdigest()])
         if not files:  # a data set of the hub
-            for _ in self:
-                pass
+            _ = self._written
             parts.append(self.digest)
         where = {"train", "validation", "test", "max_train_records", "max_validation_records", "min_supported"}
         return _digest(parts, self.data.model_dump(mode="json", exclude=where))
@@ -132,6 +151,36 @@ class Corpus:
     def recall(self, facts: dict[str, Any]) -> None:
         """Set what an earlier iteration did."""
         self.notes, self.left_out, self.digest = (facts[name] for name in ("notes", "left_out", "digest"))
+
+
+class WrittenPairs:
+    """Pairs in a file without a name, which processes that are forked later read too: a piece of ``pieces`` is where it
+    lies, its bytes, and the number of pairs before it."""
+
+    def __init__(self) -> None:
+        self._file = _nameless(cache_folder())
+        self.pieces: list[tuple[int, int, int]] = []
+        self.pairs = self.characters = self._size = 0
+
+    def add(self, pairs: int, characters: int, data: bytes) -> None:
+        """Write a piece."""
+        self._file.write(data)
+        self._file.flush()
+        self.pieces.append((self._size, len(data), self.pairs))
+        self._size += len(data)
+        self.pairs += pairs
+        self.characters += characters
+
+    def read(self, piece: tuple[int, int, int]) -> list[tuple[Any, ...]]:
+        """The fields of each record of a piece."""
+        place, size, _ = piece
+        if hasattr(os, "pread"):  # processes share the file's position
+            data = os.pread(self._file.fileno(), size, place)
+        else:
+            self._file.seek(place)
+            data = self._file.read(size)
+        found: list[tuple[Any, ...]] = marshal.loads(data)
+        return found
 
 
 def encoded(
@@ -153,7 +202,7 @@ def encoded(
 
     def make(place: Path) -> None:
         show(0, description=f"Encoding {name} data")
-        encoder.store(place, encoder.parts(corpus, unasked_workers(), advance), corpus.facts)
+        encoder.store(place, encoder.parts(corpus.pairs, unasked_workers(), advance), corpus.facts)
 
     settings = text.model_dump(mode="json", exclude={"tokenizer", "vocabulary_from", "pretrained_embeddings"})
     key = [*(hashlib.sha256((folder / file).read_bytes()).hexdigest() for file in (TOKENIZER_FILE, CONFIG_FILE))]
@@ -166,7 +215,7 @@ def encoded(
         if cache_folder() is not None:
             notes.append(f"{name} data: kept in memory only, for {cache_folder()} cannot be used ({error})")
         show(0, description=f"Encoding {name} data")
-        data = EncodedDataset.of(encoder, encoder.parts(corpus, unasked_workers(), advance))
+        data = EncodedDataset.of(encoder, encoder.parts(corpus.pairs, unasked_workers(), advance))
     if data.num_too_long:
         notes.append(
             f"{name} data: {data.num_too_long:,} of {len(data) + data.num_too_long:,} pairs left out, because the "
@@ -189,6 +238,15 @@ def cache_folder() -> Path | None:
     if given == OFF:
         return None
     return Path(given or os.path.join(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "laconic"))
+
+
+def _nameless(folder: Path | None) -> IO[bytes]:
+    """A file in ``folder`` or, where none can be, where the system has its temporary files."""
+    with suppress(OSError):
+        if folder is not None:
+            folder.mkdir(parents=True, exist_ok=True)
+            return tempfile.TemporaryFile(dir=folder)
+    return tempfile.TemporaryFile()
 
 
 def kept(kind: str, key: str, make: Callable[[Path], None]) -> Path:

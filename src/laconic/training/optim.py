@@ -8,6 +8,7 @@ norm, are not merged over repeated rows, so its clipping is not exactly this one
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -34,16 +35,25 @@ def build_optimizer(config: OptimizerConfig, parameters: nn.Module | Iterable[nn
     groups = _groups(config, parameters)
     shared: dict[str, Any] = {"lr": rate, "weight_decay": config.weight_decay, "fused": True}
     if config.type == "adam":
-        return torch.optim.Adam(groups, betas=config.betas, eps=config.epsilon, **shared)
+        return _light(torch.optim.Adam)(groups, betas=config.betas, eps=config.epsilon, **shared)
     if config.type == "adamw":
-        return torch.optim.AdamW(groups, betas=config.betas, eps=config.epsilon, **shared)
+        return _light(torch.optim.AdamW)(groups, betas=config.betas, eps=config.epsilon, **shared)
     if config.type == "adagrad":
         start = config.initial_accumulator
-        return torch.optim.Adagrad(groups, initial_accumulator_value=start, eps=config.epsilon, **shared)
+        return _light(torch.optim.Adagrad)(groups, initial_accumulator_value=start, eps=config.epsilon, **shared)
     if config.type == "adadelta":  # without a fused kernel; many small operations at once instead
         options: dict[str, Any] = {"rho": config.rho, "eps": config.epsilon, "weight_decay": config.weight_decay}
-        return torch.optim.Adadelta(groups, lr=rate, foreach=True, **options)
-    return torch.optim.SGD(groups, momentum=config.momentum, **shared)
+        return _light(torch.optim.Adadelta)(groups, lr=rate, foreach=True, **options)
+    return _light(torch.optim.SGD)(groups, momentum=config.momentum, **shared)
+
+
+def _light(optimizer: type[torch.optim.Optimizer]) -> Any:
+    """The same without torch's compiler, a second to import, which the first calls of its methods import for nothing
+    but to keep it out of them."""
+    for name in ("add_param_group", "zero_grad", "state_dict", "load_state_dict"):
+        method = inspect.unwrap(getattr(optimizer, name))
+        method.__dynamo_disable = method
+    return type(optimizer.__name__, (optimizer,), {"step": torch.no_grad()(inspect.unwrap(optimizer.step))})
 
 
 def set_learning_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:

@@ -12,7 +12,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -28,12 +28,13 @@ from laconic.config.schema import RunConfig, Spec, TextConfig
 from laconic.data.collate import Collator
 from laconic.data.dataset import EncodedDataset
 from laconic.data.embeddings import load_glove
+from laconic.data.readers import read_configured
 from laconic.errors import ConfigError
+from laconic.jobs import Pieces
 from laconic.models.base import SummarizationModel
 from laconic.models.folder import LoadedModel, load_model_folder
 from laconic.objectives.base import Objective
 from laconic.text.base import TOKENIZER_FILE
-from laconic.text.casing import Casing, learn_casing, sampling_step
 from laconic.text.sentences import without_gaps
 from laconic.text.tokenizer import PretrainedTokenizer, Tokenizer
 from laconic.training.corpus import Corpus, encoded, kept
@@ -87,7 +88,8 @@ def prepare(
     validation = Corpus(run.data, "validation") if run.data.validation else None
     folder = out / TOKENIZER_FOLDER
     if accelerator.is_main_process and not (folder / TOKENIZER_FILE).is_file():
-        next(iter(validation or ()), None)  # a mistake in it is better found now
+        if validation is not None:  # a mistake in it is better found now
+            next(read_configured(validation.path, run.data), None)
         provide_known_tokenizer(out, run.text, training, show, start, initial)
     accelerator.wait_for_everyone()
     tokenizer = Tokenizer.load(folder)
@@ -196,19 +198,8 @@ def provide_tokenizer(
             tokenizer.train(texts())
     if tokenizer.lowercases:
         show(description="Learning names and capitals")
-        tokenizer.casing = tokenizer.casing.adapted(casing_of(pairs))
+        tokenizer.casing = tokenizer.casing.adapted(pairs.casing())
     _put(out, tokenizer.save)
-
-
-def casing_of(pairs: Corpus) -> Casing:
-    """How the pairs write their words, with no more in memory than is read of them."""
-    step = sampling_step(pairs.characters)
-    documents, summaries = [], []
-    for number, pair in enumerate(pairs):
-        if number % step == 0:
-            documents.append(pair.document)
-        summaries.append(pair.summary)
-    return learn_casing(documents, summaries, step=1)
 
 
 def _copy_files(source: Path, folder: Path) -> None:
@@ -226,12 +217,15 @@ def _put(out: Path, make: Callable[[Path], object]) -> None:
     os.rename(draft, folder)
 
 
-def vocabulary_texts(records: Iterable[Record], text: TextConfig) -> Iterator[str]:
+def vocabulary_texts(corpus: Corpus, text: TextConfig) -> Pieces[str]:
     """What the vocabulary is learnt from; a separator that the data spells out is not part of it."""
-    separator = text.sentence_separator
-    for record in records:
-        for side in (record.document, record.summary)[: 1 if text.vocabulary_from == "documents" else 2]:
-            yield " ".join(without_gaps(side, separator)) if separator and separator in side else side
+    separator, sides = text.sentence_separator, 1 if text.vocabulary_from == "documents" else 2
+
+    def texts(pairs: Sequence[Record]) -> list[str]:
+        found = [side for pair in pairs for side in (pair.document, pair.summary)[:sides]]
+        return [" ".join(without_gaps(t, separator)) if separator and separator in t else t for t in found]
+
+    return corpus.pairs.map(texts)
 
 
 def build_model(spec: Spec, text: TextConfig, tokenizer: Tokenizer, seed: int, notes: list[str]) -> SummarizationModel:

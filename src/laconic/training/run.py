@@ -23,7 +23,7 @@ from laconic.config.base import validate
 from laconic.config.loading import dump_run, first_difference, merge, with_absolute_paths
 from laconic.config.names import check_run, outside_names, trusting
 from laconic.config.schema import DataConfig, RunConfig
-from laconic.data.readers import find_splits, is_one_data_set
+from laconic.data.readers import find_splits, is_one_data_set, read_configured
 from laconic.errors import CheckpointError, ConfigError, DataError
 from laconic.files import only_here, remove_leftovers, write_json, write_text
 from laconic.training import checkpoint as files
@@ -189,7 +189,7 @@ def _share_tokenizer(run: RunConfig, stage: RunConfig, out: Path, accelerator: A
         show(description="Reading")
         records = Corpus(run.data, "train", run.text.max_source_tokens)
         if run.data.validation:
-            next(iter(Corpus(run.data, "validation")))
+            next(read_configured(run.data.validation, run.data))
 
         def texts() -> Iterator[str]:
             yield from vocabulary_texts(records, run.text)

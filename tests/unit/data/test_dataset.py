@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import pickle
+import random
 import time
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,10 +16,12 @@ from hypothesis import strategies as st
 
 from laconic.config.schema import TextConfig
 from laconic.data.collate import Collator
-from laconic.data.dataset import EncodedDataset, Example, encode_documents
+from laconic.data.dataset import EncodedDataset, Example, document_gaps, encode_documents
 from laconic.data.sampler import BucketSampler
 from laconic.errors import ConfigError, DataError
-from laconic.text.tokenizer import WordTokenizer
+from laconic.text.sentences import sentence_gaps
+from laconic.text.tokenizer import BpeTokenizer, CharacterTokenizer, WordTokenizer
+from laconic.text.unknown import extend_source, extend_target
 from laconic.types import Record, TrainingBatch
 
 TOKENIZER = WordTokenizer(WordTokenizer.Config(min_frequency=1))
@@ -218,3 +223,48 @@ def test_ranks_have_equally_many_batches_and_cover_all(world_size: int) -> None:
 
 def test_without_shuffling() -> None:
     assert list(BucketSampler([1, 2, 3], 2, 0, shuffle=False)) == [[0, 1], [2]]
+
+
+PARTS = [*"aB1.,'’-/é½カ각\u0301\u0600\u200b\n ", "n't", "the ", "cat ", "u.s.", "xx ", "Yy, "]
+
+
+@pytest.mark.parametrize(
+    ("tokenizer", "separator"),
+    [
+        (WordTokenizer(WordTokenizer.Config(max_vocabulary=25)), None),
+        (WordTokenizer(WordTokenizer.Config(max_vocabulary=25)), "<EOS>"),
+        (WordTokenizer(WordTokenizer.Config(max_vocabulary=25, unknown_marks=("cat",), lowercase=False)), None),
+        (BpeTokenizer(BpeTokenizer.Config(vocab_size=30)), None),
+        (CharacterTokenizer(CharacterTokenizer.Config(max_vocabulary=15)), None),
+    ],
+    ids=["word", "separated", "marks", "bpe", "character"],
+)
+def test_many_records_are_encoded_as_each_alone(
+    tokenizer: Any, separator: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ids, their extension by unknown words, totals and words are those of the texts one by one."""
+    monkeypatch.setattr("laconic.data.dataset.RECORDS", 16)
+    monkeypatch.setattr("laconic.text.stretches.MOST", 60)
+    chosen = random.Random(5)
+    texts = ["a " + "".join(chosen.choices(PARTS, k=chosen.randint(1, 30))) for _ in range(200)]
+    tokenizer.use_separator(separator)
+    tokenizer.train(texts[::9])
+    records = [Record(f"{text} {other}", other) for text, other in pairwise(texts)]
+    config = TextConfig(max_source_tokens=12, max_target_tokens=6, sentence_separator=separator)
+    data = EncodedDataset.build(records, tokenizer, config)
+    for index, record in enumerate(records):
+        gaps = [None, None]
+        if separator:
+            gaps = [[document_gaps(record, separator)], [sentence_gaps(record.summary, separator, by_line=True)]]
+        source, target = (
+            next(tokenizer.encode_stream([text], max_tokens=most, gaps=own))
+            for text, most, own in ((record.document, 12, gaps[0]), (record.summary, 6, gaps[1]))
+        )
+        ids, unknown, total = tokenizer.ids_of(source)
+        words = extend_source(ids, unknown, tokenizer.vocab_size, tokenizer.unk_id)
+        wanted, unknown, wanted_total = tokenizer.ids_of(target)
+        extend_target(wanted, unknown, words, tokenizer.vocab_size, tokenizer.unk_id)
+        assert data._sources[index].tolist() == ids.tolist(), record
+        assert data._targets[index].tolist() == wanted.tolist(), record
+        assert data._words.strings(index) == words
+        assert (data._source_totals[index], data._target_totals[index]) == (total, wanted_total)

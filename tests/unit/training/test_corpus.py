@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ import pytest
 
 from laconic.config.schema import DataConfig, TextConfig
 from laconic.data.dataset import COLUMNS, FACTS, EncodedDataset, Encoder
+from laconic.data.pieces import read_in_pieces
 from laconic.errors import DataError
 from laconic.text.tokenizer import WordTokenizer
 from laconic.training.corpus import CACHE, OFF, UNUSED_DAYS, Corpus, kept
@@ -103,3 +106,43 @@ def test_a_pipe_is_refused(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pairs.jsonl")
     with pytest.raises(DataError, match="is a pipe or device"):
         _ = Corpus(DataConfig(train=str(tmp_path / "pairs.jsonl")), "train").content
+
+
+def test_two_processes_make_the_same_folder(cache: Path) -> None:
+    """Both find it whole, and one that dies while it writes leaves nothing that is taken for it."""
+
+    def make(place: Path) -> None:
+        (place / "a").write_text("1" * 1000)
+        time.sleep(0.2)
+        (place / "b").write_text("2")
+
+    def child(kill: bool) -> None:
+        kept("encoded", "d" * 40, lambda place: (make(place), os._exit(9)) if kill else make(place))
+
+    context = multiprocessing.get_context("fork")
+    first = context.Process(target=child, args=(True,))
+    first.start()
+    first.join()
+    assert [path.name.endswith(".partial") for path in cache.iterdir()] == [True]
+    pair = [context.Process(target=child, args=(False,)) for _ in range(2)]
+    for process in pair:
+        process.start()
+    for process in pair:
+        process.join()
+        assert process.exitcode == 0
+    place = kept("encoded", "d" * 40, lambda _: pytest.fail("made again"))
+    assert {path.name: path.stat().st_size for path in place.iterdir()} == {"a": 1000, "b": 1}
+    assert list(cache.iterdir()) == [place]
+
+
+def test_pairs_are_read_once(make_trainer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Vocabulary, names and ids come from what was read and judged once; a second start reads none."""
+    read = []
+    monkeypatch.setattr(
+        "laconic.training.corpus.read_in_pieces",
+        lambda path, *rest, **more: read.append(path) or read_in_pieces(path, *rest, **more),
+    )
+    make_trainer()
+    assert len(read) == 2  # training and validation
+    make_trainer()
+    assert len(read) == 2

@@ -1,0 +1,127 @@
+"""Records read and worked on in pieces, by several processes; JSON lines are not even parsed before they are divided.
+
+Whoever reads in pieces finds what `laconic.data.readers.read_with` finds, in the same order, and the first error too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+from typing import TypeVar
+
+from laconic.data.columns import Columns
+from laconic.data.lines import SKIP_BAD, BadRecordError, raw_lines
+from laconic.data.readers import (
+    OnChoice,
+    OnSkip,
+    ReadOptions,
+    good_record,
+    nothing_usable,
+    places_of,
+    read_with,
+    table_options,
+)
+from laconic.data.tables import first_columns, read_jsonl
+from laconic.errors import DataError
+from laconic.jobs import THREADS, batches, forked, unasked_workers
+from laconic.types import Record
+
+R = TypeVar("R")
+RECORDS = 1000  # a piece of work of a process
+BYTES = 1_000_000  # the same, of lines
+
+
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """JSON lines of one file that stand one behind the other, the first of them being number ``first``; ``columns`` as
+    the file's first record chose them."""
+
+    path: Path
+    first: int
+    lines: list[bytes]
+    columns: Columns | None
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """The usable records of a piece, the ``bad`` ones that were left out, and the error that ended the reading."""
+
+    records: list[Record]
+    bad: list[BadRecordError]
+    error: DataError | None = None
+
+
+def read_in_pieces(
+    path: str | Path,
+    options: ReadOptions,
+    work: Callable[[list[Record]], R],
+    *,
+    most: int | None = None,
+    on_skip: OnSkip = lambda _: None,
+    on_choice: OnChoice = lambda _: None,
+) -> Iterator[R]:
+    """``work`` of the records, piece by piece in their order, in one process a thread; of ``most`` records if given.
+
+    Raises:
+        DataError: as reading them one by one would; what comes before has been worked on.
+    """
+    kind, places = places_of(str(path), options.format)
+    divisible = kind == "jsonl" and most is None
+    found: Iterable[Lines | list[Record]] = (
+        _pieces(places, options, on_choice)
+        if divisible
+        else batches(islice(read_with(path, options, on_skip=on_skip, on_choice=on_choice), most), RECORDS)
+    )
+
+    def judged(piece: Lines | list[Record]) -> tuple[R, int, Judged]:
+        read = judge(piece, options) if isinstance(piece, Lines) else Judged(piece, [])
+        return work(read.records), len(read.records), replace(read, records=[])
+
+    good = bad = 0
+    for result, count, read in forked(judged, found, unasked_workers(), option=THREADS):
+        good += count
+        for problem in read.bad:
+            bad += 1
+            on_skip(problem)
+        yield result
+        if read.error is not None:
+            raise read.error
+    if divisible and not good:
+        raise nothing_usable(str(path), bad)
+
+
+def judge(piece: Lines, options: ReadOptions) -> Judged:
+    """Parse the lines and check what they hold."""
+    found = Judged([], [])
+    raws = read_jsonl(
+        piece.path, table_options(options, None), enumerate(piece.lines, start=piece.first), piece.columns
+    )
+    try:
+        for raw in raws:
+            try:
+                found.records.append(good_record(raw, options))
+            except BadRecordError as problem:
+                if not options.skip_bad:
+                    problem.option = problem.option or SKIP_BAD
+                    raise
+                found.bad.append(problem)
+    except DataError as error:
+        return replace(found, error=error)
+    return found
+
+
+def _pieces(places: list[Path], options: ReadOptions, on_choice: OnChoice) -> Iterator[Lines]:
+    for place in places:
+        table = table_options(options, on_choice if place == places[0] else None)
+        columns, first, lines, size = None, 1, list[bytes](), 0
+        for number, line in raw_lines(place):
+            lines.append(line)
+            size += len(line)
+            if size > BYTES:
+                columns = columns or first_columns(place, table, lines)
+                yield Lines(place, first, lines, columns)
+                first, lines, size = number + 1, [], 0
+        if lines:
+            yield Lines(place, first, lines, columns or first_columns(place, table, lines))
