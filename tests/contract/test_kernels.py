@@ -30,14 +30,11 @@ from laconic.kernels import (
 )
 from laconic.layers.recurrent import PaperRecurrence, Recurrence
 from laconic.papers import coarse_to_fine, coconet, distraction, pointer_generator
+from samples import rand
 
 B, Q, S, D, A, H, V, X = 3, 2, 7, 4, 5, 2, 9, 11
 MASK = torch.tensor([[True] * 7, [True] * 4 + [False] * 3, [False] * 7])
 IDS = torch.tensor([[1, 2, 2, 9, 10, 1, 3], [4, 9, 4, 5, 0, 0, 0], [0] * 7])
-
-
-def rand(*shape: int, seed: int = 0) -> Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 def torchs_gru(inputs: Tensor, *weights: Tensor) -> Tensor:

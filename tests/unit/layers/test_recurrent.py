@@ -10,12 +10,9 @@ from torch import Tensor, nn
 
 from laconic.layers import recurrent
 from laconic.layers.recurrent import Bridge, Recurrence, runs_in_bf16
+from samples import rand
 
 B, T, E, H = 3, 5, 4, 6
-
-
-def rand(*shape: int, seed: int = 0) -> Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 def layer_of(cell: str, **options: bool) -> Recurrence:

@@ -60,7 +60,7 @@ def test_the_first_input_is_end_or_bos(start_with_end: bool) -> None:
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("options", [{}, POINTER])
+@pytest.mark.parametrize("options", [{}, POINTER, {"head": {"type": "correlational"}}])
 def test_the_first_step_may_stand_for_all_beams(options: dict[str, Any]) -> None:
     """All beams of a document begin alike; their first step is made once, which nobody can see."""
     model, batch, beams = tiny(**options), random_batch(), 3
@@ -118,29 +118,6 @@ def test_dropout_places() -> None:
 
 
 # ---------------------------------------------------------------------------------------- padding
-
-
-def left_padded(batch: Batch) -> tuple[Batch, Tensor]:
-    """The same documents with the source's padding in front, and where each column came from (B, S)."""
-    columns = batch.source_ids.shape[1]
-    turn = torch.stack([torch.arange(columns).roll(columns - int(n)) for n in batch.source_mask.sum(1)])
-    names = ("source_ids", "source_extended_ids", "source_mask")
-    return replace(batch, **{name: getattr(batch, name).gather(1, turn) for name in names}), turn
-
-
-@torch.no_grad()
-@pytest.mark.parametrize("options", [{}, POINTER, {"norm": "pre"}])
-def test_the_side_of_padding_does_not_matter(options: dict[str, Any]) -> None:
-    model, batch = tiny(**options), random_batch(extra_source=2)
-    other, turn = left_padded(batch)
-    assert not other.source_mask[:, 0].any()
-    one, two = model(batch), model(other)
-    torch.testing.assert_close(two.gold_log_probs, one.gold_log_probs, **EXACT)
-    assert model.encode(other).states[~other.source_mask].eq(0).all()
-    turned = one.attention.gather(2, turn.unsqueeze(1).expand_as(one.attention))
-    torch.testing.assert_close(two.attention, turned, **EXACT)
-    steps = [model.step(b.target_input_ids[:, 0], model.start(model.encode(b)))[0] for b in (batch, other)]
-    torch.testing.assert_close(steps[1].log_probs, steps[0].log_probs, **EXACT)
 
 
 def test_a_document_of_nothing_but_padding() -> None:
@@ -257,9 +234,10 @@ def test_the_pointer_copies_by_the_averaged_weights() -> None:
     torch.testing.assert_close(step.log_probs.exp(), probs, **EXACT)
 
 
-def test_feeding_itself_is_teacher_forcing_on_its_own_words() -> None:
+@pytest.mark.parametrize("head", ["pointer", "correlational"])
+def test_feeding_itself_is_teacher_forcing_on_its_own_words(head: str) -> None:
     """The same numbers and gradients as a forced pass whose inputs are what the model would have written."""
-    model, batch = tiny(**POINTER), random_batch((7, 5), (4, 4))
+    model, batch = tiny(head={"type": head}), random_batch((7, 5), (4, 4))
     reads_gold = torch.tensor([[True, False, True, False], [True, False, False, True]])
     inputs = batch.target_input_ids.clone()
     with torch.no_grad():
