@@ -32,7 +32,7 @@ from laconic.data.dataset import FACTS, EncodedDataset, Encoder
 from laconic.data.readers import SkipCounter, files_of, read_configured
 from laconic.data.subset import supported_share
 from laconic.errors import ConfigError, DataError
-from laconic.files import replacing_folder
+from laconic.files import digest_of, replacing_folder
 from laconic.jobs import unasked_workers
 from laconic.text.base import CONFIG_FILE, TOKENIZER_FILE, Tokenizer
 from laconic.training.logging import ShowProgress
@@ -116,8 +116,7 @@ class Corpus:
         for file in files:
             if not file.is_file():
                 raise DataError(f"{file} is a pipe or device; training reads its data more than once: name a file.")
-            with file.open("rb") as handle:
-                parts.append([str(file), hashlib.file_digest(handle, "sha256").hexdigest()])
+            parts.append([str(file), digest_of(file)])
         if not files:  # a data set of the hub
             for _ in self:
                 pass

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from laconic.kernels import additive
+from laconic.kernels import attention
 from laconic.kernels.deferral import deferred
 from laconic.layers.attention.additive import AdditiveAttention
 from laconic.types import Memory
@@ -29,12 +29,12 @@ def plain_scores(keys: Tensor, queries: Tensor, v: Tensor, coverage: Tensor | No
 
 
 def scored(states: Tensor, queries: Tensor, v: Tensor, coverage: Tensor | None, w: Tensor | None) -> Tensor:
-    return additive.attention_scores(deferred(states), queries, v, coverage, w)
+    return attention.attention_scores(deferred(states), queries, v, coverage, w)
 
 
 @pytest.fixture(params=[1, 2 * S * A, 2**18], ids=["one pair a block", "two pairs", "one block"])
 def block(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(additive, "_BLOCK_ON_CPU", request.param)
+    monkeypatch.setattr(attention, "_BLOCK_ON_CPU", request.param)
     monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
 
 

@@ -42,13 +42,6 @@ def test_a_step_is_the_papers(bias: bool) -> None:
     assert (cell.bias_ih is None, cell.bias_hh) == (not bias, None)
 
 
-def test_torchs_cell_is_torchs() -> None:
-    cell, theirs = cell_of(GruCell), nn.GRUCell(E, H).double()
-    theirs.load_state_dict(cell.state_dict())
-    inputs, state = rand(B, E), rand(B, H, seed=1)
-    torch.testing.assert_close(cell.stepper()(cell.project(inputs), state), theirs(inputs, state), **EXACT)
-
-
 def test_the_input_may_come_in_two_parts() -> None:
     cell, inputs = cell_of(), rand(B, E)
     first = cell.project(inputs[:, :3], slice(0, 3))

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from laconic.kernels import packed
-from laconic.kernels.heads import mean_attention as mean_over_heads
+from laconic.kernels.attention import mean_attention as mean_over_heads
 from laconic.kernels.packed import PackedLinear, linear_map
 from laconic.layers import beam_cache
 from laconic.layers.beam_cache import BeamCache
