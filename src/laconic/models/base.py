@@ -365,7 +365,7 @@ class AutoregressiveModel(SummarizationModel):
 
 
 @dataclass(slots=True)
-class Trace:
+class Steps:
     """What the steps of a recurrent decoder leave for the output layer; T steps in the second axis."""
 
     embedded: list[Tensor] = field(default_factory=list)  # (B, 1 or T, E)
@@ -395,7 +395,7 @@ class RecurrentModel(AutoregressiveModel):
 
     def step(self, last_ids: Tensor, state: dict[str, Any]) -> tuple[StepOutput, dict[str, Any]]:
         """One step for N = B * Q rows; extended ids are embedded as UNK."""
-        trace = Trace()
+        trace = Steps()
         state = self._traced(self._embed(last_ids), state, trace, self._prepared())
         return self._step_output(*self._last(trace, state), trace.outputs[-1].flatten(0, 1), state)
 
@@ -405,7 +405,7 @@ class RecurrentModel(AutoregressiveModel):
         """Teacher-forced (or, where ``forced_mask`` says so, self-fed) pass: gold log-probabilities (B, T)."""
         memory = self.encode(batch) if memory is None else memory
         with torch.autocast(batch.source_ids.device.type, enabled=False):  # small products, which casts would cost
-            state, trace = self._first_state(memory), Trace()
+            state, trace = self._first_state(memory), Steps()
             if context.forced_mask is None:
                 self._force(self._embed(batch.target_input_ids), state, trace)
             else:
@@ -422,20 +422,20 @@ class RecurrentModel(AutoregressiveModel):
         """The functions of a step, for those of one pass or one search."""
 
     @abstractmethod
-    def _traced(self, embedded: Tensor, state: dict[str, Any], trace: Trace, run: Any) -> dict[str, Any]:
+    def _traced(self, embedded: Tensor, state: dict[str, Any], trace: Steps, run: Any) -> dict[str, Any]:
         """Run one step on (N, E) embeddings and append what the output layer will need to ``trace``."""
 
-    def _force(self, embedded: Tensor, state: dict[str, Any], trace: Trace) -> None:
+    def _force(self, embedded: Tensor, state: dict[str, Any], trace: Steps) -> None:
         """All steps on the gold words (B, T, E)."""
         self._loop(embedded.unbind(dim=1), state, trace)
 
-    def _loop(self, embedded: Iterable[Tensor], state: dict[str, Any], trace: Trace) -> None:
+    def _loop(self, embedded: Iterable[Tensor], state: dict[str, Any], trace: Steps) -> None:
         """Step by step on (B, E) words, where the next input or attention needs the step before."""
         run = self._prepared()
         for one in embedded:
             state = self._traced(one, state, trace, run)
 
-    def _fed(self, batch: TrainingBatch, state: dict[str, Any], trace: Trace, forced: Tensor) -> Iterator[Tensor]:
+    def _fed(self, batch: TrainingBatch, state: dict[str, Any], trace: Steps, forced: Tensor) -> Iterator[Tensor]:
         """The embedded words (B, E) of free running: see `_input_words`."""
 
         def log_probs() -> Tensor:
@@ -443,7 +443,7 @@ class RecurrentModel(AutoregressiveModel):
 
         return map(self._embed, self._input_words(batch.target_input_ids, batch, forced, log_probs))
 
-    def _last(self, trace: Trace, state: dict[str, Any]) -> tuple[HeadInput, AttentionOutput | None]:
+    def _last(self, trace: Steps, state: dict[str, Any]) -> tuple[HeadInput, AttentionOutput | None]:
         """What the head reads of the last step, as Q rows a document."""
         documents = len(state["mask"].tree)
         inputs = self._head_inputs(trace, lambda part: part[-1].flatten(0, 1).unflatten(0, (documents, -1)))
@@ -452,10 +452,10 @@ class RecurrentModel(AutoregressiveModel):
         return inputs, AttentionOutput(trace.contexts[-1], trace.weights[-1], trace.scores[-1])
 
     @abstractmethod
-    def _head_inputs(self, trace: Trace, pick: Callable[[list[Tensor]], Tensor]) -> HeadInput:
+    def _head_inputs(self, trace: Steps, pick: Callable[[list[Tensor]], Tensor]) -> HeadInput:
         """What the output layer and the gate read of the steps that ``pick`` takes."""
 
-    def _project(self, trace: Trace, batch: TrainingBatch, memory: Memory, context: UpdateContext) -> ModelOutput:
+    def _project(self, trace: Steps, batch: TrainingBatch, memory: Memory, context: UpdateContext) -> ModelOutput:
         """The vocabulary, once, on the tokens that count."""
         gold = self._gold(batch, context)
         inputs = self._head_inputs(trace, lambda part: gold.at(torch.cat(part, dim=1)))

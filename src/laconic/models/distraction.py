@@ -42,7 +42,7 @@ from laconic.layers.attention.base import Attention
 from laconic.layers.copying.base import CopyHead, HeadInput, build_copy_head
 from laconic.layers.recurrent import GruCell, PaperGruCell, PaperRecurrence, Recurrence
 from laconic.layers.vocabulary import VocabularyProjection
-from laconic.models.base import RecurrentModel, Spec, Switchable, Trace
+from laconic.models.base import RecurrentModel, Spec, Steps, Switchable
 from laconic.papers.distraction import readout
 from laconic.types import (
     AttentionOutput,
@@ -202,7 +202,7 @@ class Distraction(RecurrentModel):
             output.attention_scores = attention.scores.flatten(0, 1)
         return output, state
 
-    def _force(self, embedded: Tensor, state: dict[str, Any], trace: Trace) -> None:
+    def _force(self, embedded: Tensor, state: dict[str, Any], trace: Steps) -> None:
         """The words' products are made for all steps at once."""
         trace.embedded, level = [embedded], self.decoder.prepared()
         for products in self.decoder.word_products(embedded).unbind(dim=1):
@@ -213,11 +213,11 @@ class Distraction(RecurrentModel):
     def _prepared(self) -> _Level:
         return self.decoder.prepared()
 
-    def _traced(self, embedded: Tensor, state: dict[str, Any], trace: Trace, run: _Level) -> dict[str, Any]:
+    def _traced(self, embedded: Tensor, state: dict[str, Any], trace: Steps, run: _Level) -> dict[str, Any]:
         trace.embedded.append(embedded.unsqueeze(1))
         return self._advance(self.decoder.word_products(embedded), state, trace, run)
 
-    def _advance(self, products: Tensor, state: dict[str, Any], trace: Trace, level: _Level) -> dict[str, Any]:
+    def _advance(self, products: Tensor, state: dict[str, Any], trace: Steps, level: _Level) -> dict[str, Any]:
         """One step on the words' products (N, 3H); appends to ``trace`` and returns the next state."""
         query = level.before(products, state["state"])
         documents = state["mask"].tree.shape[0]
@@ -231,7 +231,7 @@ class Distraction(RecurrentModel):
         """Decoder inputs (...,) -> (..., E); extended ids as UNK, BOS as the zero vector y_0."""
         return self.dropout(self.embedding(self._known(ids)).masked_fill((ids == self.bos_id).unsqueeze(-1), 0.0))
 
-    def _head_inputs(self, trace: Trace, pick: Callable[[list[Tensor]], Tensor]) -> HeadInput:
+    def _head_inputs(self, trace: Steps, pick: Callable[[list[Tensor]], Tensor]) -> HeadInput:
         """Equation (8) up to W_o; the gate of a head that copies reads [c; s; e], as the pointer-generator's does."""
         embedded, state, context = pick(trace.embedded), pick(trace.outputs), pick(trace.contexts)
         features = torch.cat([embedded, state, context], dim=-1)

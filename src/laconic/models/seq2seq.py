@@ -31,7 +31,7 @@ from laconic.layers.attention.base import Attention
 from laconic.layers.copying.base import CopyHead, HeadInput, build_copy_head
 from laconic.layers.recurrent import Bridge, Recurrence, RecurrentState
 from laconic.layers.vocabulary import VocabularyProjection
-from laconic.models.base import RecurrentModel, Spec, Switchable, Trace
+from laconic.models.base import RecurrentModel, Spec, Steps, Switchable
 from laconic.types import (
     AttentionOutput,
     Batch,
@@ -162,7 +162,7 @@ class Seq2Seq(RecurrentModel):
 
     # ---------------------------------------------------------------------------- training
 
-    def _force(self, embedded: Tensor, state: dict[str, Any], trace: Trace) -> None:
+    def _force(self, embedded: Tensor, state: dict[str, Any], trace: Steps) -> None:
         if self._can_fuse:
             self._fuse(embedded, state, trace)
         else:
@@ -176,7 +176,7 @@ class Seq2Seq(RecurrentModel):
             c.attention_timing == "after" and c.input_feeding == "none" and c.state_for_attention == "h"
         )
 
-    def _fuse(self, embedded: Tensor, state: dict[str, Any], trace: Trace) -> None:
+    def _fuse(self, embedded: Tensor, state: dict[str, Any], trace: Steps) -> None:
         """All steps of the recurrence in one call, then attention over all of them."""
         inputs, trace.embedded = embedded, [embedded]
         if self._feeds_fixed_context:
@@ -211,7 +211,7 @@ class Seq2Seq(RecurrentModel):
         merge = None if self.merge is None else deferred_linear(self.merge.weight, self.merge.bias)
         return _Applied(self.decoder.stepper(), merge)
 
-    def _traced(self, embedded: Tensor, state: dict[str, Any], trace: Trace, run: _Applied) -> dict[str, Any]:
+    def _traced(self, embedded: Tensor, state: dict[str, Any], trace: Steps, run: _Applied) -> dict[str, Any]:
         c = self.config
         output = None
         if self.attention is not None and c.attention_timing == "before":
@@ -277,7 +277,7 @@ class Seq2Seq(RecurrentModel):
             raise ConfigError("model.tie_output already puts a layer before the output: set output_layers to 1.")
         return VocabularyProjection(output_size, self.vocab_size, hidden_size=hidden, tied=tied)
 
-    def _head_inputs(self, trace: Trace, pick: Callable[[list[Tensor]], Tensor]) -> HeadInput:
+    def _head_inputs(self, trace: Steps, pick: Callable[[list[Tensor]], Tensor]) -> HeadInput:
         """``[s; h*]`` (with the embedded word where configured) and the gate's ``[h*; s; x]``."""
         context = [pick(trace.contexts)] if trace.contexts else []
         hidden = [pick(trace.outputs), *context]
