@@ -102,35 +102,6 @@ def head(seed: int = 0) -> PointerHead:
     return PointerHead(ConfigBase(), projection=VocabularyProjection(4, V), gate_size=3, unk_id=1).double()
 
 
-GOLD = [(0, 6), (0, 2), (0, 1), (0, 7), (0, 3), (1, 8), (1, 6), (1, 0), (1, 1)]  # (document, word)
-
-
-@pytest.mark.parametrize("hint", ["none", "right", "wrong"])
-def test_gold_words_equal_entries_of_the_mixture(hint: str) -> None:
-    """Values and gradients of the training form and of the decoding form."""
-    layer = head()
-    rows, words = torch.tensor([r for r, _ in GOLD]), torch.tensor([w for _, w in GOLD])
-    count = len(GOLD)
-    hidden, gate = rand(count, 4).requires_grad_(), rand(count, 3, seed=1).requires_grad_()
-    scores = rand(count, S, seed=2).requires_grad_()
-    leaves = [hidden, gate, scores, *layer.parameters()]
-    loss_weights = rand(count, seed=4).abs()
-    hints = {"none": None, "right": 2 * loss_weights, "wrong": torch.ones(count, dtype=torch.float64)}
-    gold = GoldTokens(words, rows, hints[hint])
-    log_probs, details = layer.gold_log_probs(HeadInput(hidden, gate), scores, source(), gold)
-
-    argument = generation_gate(gate, layer.gate.weight, layer.gate.bias)
-    weights = attention_weights(scores, MASK[rows])
-    full = final_distribution(layer.projection(hidden), argument, weights, IDS[rows], X)
-    expected = full.gather(1, words[:, None])[:, 0]
-    torch.testing.assert_close(log_probs, expected, atol=1e-12, rtol=0)
-    torch.testing.assert_close(details["p_gen"], torch.sigmoid(argument))
-    grads = torch.autograd.grad((loss_weights * log_probs).sum(), leaves)
-    wanted = torch.autograd.grad((loss_weights * expected).sum(), leaves)
-    for gradient, reference in zip(grads, wanted, strict=True):
-        torch.testing.assert_close(gradient, reference, atol=1e-12, rtol=0)
-
-
 def test_a_copied_word_whose_attention_underflows() -> None:
     """See's form (probability, then logarithm) gives an infinite loss here."""
     layer = head().float()
