@@ -98,7 +98,6 @@ SCORERS: Table = {
     "distraction": "laconic.search.distraction:DistractionScorer",
     "diverse_groups": "laconic.search.scorers:DiverseGroups",
     "forbid_tokens": "laconic.search.scorers:ForbidTokens",
-    "forced_prefix": "laconic.search.scorers:ForcedPrefix",
     "length_bounds": "laconic.search.scorers:LengthBounds",
     "length_normalisation": "laconic.search.scorers:LengthNormalisation",
     "ngram_blocking": "laconic.search.scorers:NgramBlocking",
