@@ -201,6 +201,30 @@ def test_hypotheses_are_worth_what_teacher_forcing_says(kind: str, head: str) ->
 # ------------------------------------------------------------------------------- own words, the opponent
 
 
+@every_family
+@every_head
+def test_own_words_are_read_with_the_history_they_were_made_with(kind: str, head: str) -> None:
+    """Free running is greedy decoding: the same words, then the same probabilities as forcing those words."""
+    model, batch = copying_bart(head, kind), source_batch()
+    steps = batch.target_ids.shape[1]
+    batch.target_mask = torch.ones_like(batch.target_mask)
+    unforced = UpdateContext(forced_mask=torch.zeros_like(batch.target_mask))
+    with torch.no_grad():
+        free = model(batch, context=unforced)
+        state, last, words = model.start(model.encode(batch)), torch.full((3,), EOS), []
+        for step in range(steps):
+            output, state = model.step(last, state)
+            expected = output.log_probs.gather(1, batch.target_ids[:, step, None])[:, 0]
+            torch.testing.assert_close(free.gold_log_probs[:, step], expected, **EXACT)
+            torch.testing.assert_close(free.attention[:, step], output.attention, **EXACT)
+            last = output.log_probs.argmax(-1)
+            words.append(last)
+        own = replace(batch, target_ids=torch.stack(words, 1))
+        forced = model(own).gold_log_probs
+        again = model(own, context=unforced).gold_log_probs
+    torch.testing.assert_close(forced, again, **EXACT)
+
+
 @every_head
 def test_free_running_trains(head: str) -> None:
     """Step by step through the cache, the gradients are those of the pass that reads all words at once."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,11 +9,10 @@ import torch
 
 from laconic.config.names import MODELS, OBJECTIVES, build
 from laconic.errors import ConfigError
-from laconic.layers.copying.correlational import CorrelationalHead
 from laconic.layers.transformer import TransformerEncoder, head_attention, mean_attention
 from laconic.models.transformer import Transformer
 from laconic.papers import coconet
-from laconic.types import ModelOutput, UpdateContext
+from laconic.types import ModelOutput
 from samples import BOS, EOS, PAD, UNK, VOCAB, random_batch, randomise
 
 TINY = {"encoder_layers": 2, "decoder_layers": 2, "hidden_size": 16, "num_heads": 2, "feed_forward_size": 24}
@@ -27,7 +25,6 @@ HEADS: list[dict[str, Any]] = [
     {"type": "correlational", "positional_step": "banded", "exclude_special_from_copy": True},
     {"type": "correlational", "preset": "release"},
 ]
-every_head = pytest.mark.parametrize("head", HEADS, ids=str)
 
 
 def first_weights(head: dict[str, Any], **options: Any) -> Transformer:
@@ -39,21 +36,6 @@ def first_weights(head: dict[str, Any], **options: Any) -> Transformer:
 def tiny(head: dict[str, Any], **options: Any) -> Transformer:
     model = first_weights(head, **options).double().eval()
     randomise(model, scale=0.5)
-    return model
-
-
-def with_long_memory(model: Transformer) -> Transformer:
-    """Narrow p, most of it copied, most of that by the history: then it matters whose history a beam has."""
-    head = model.head
-    assert isinstance(head, CorrelationalHead)
-    with torch.no_grad():
-        for layer, bias in ((head.spread, -4.0), (head.generation, -2.0), (head.attention_gate, -2.0)):
-            layer.weight.mul_(0.05)
-            layer.bias.fill_(bias)
-        head.semantic_gate.weight.mul_(0.05)
-        head.semantic_gate.bias.fill_(-3.0)
-        projection = model.decoder.layers[-1].cross_attention.in_proj
-        projection.weight[: model.config.hidden_size] *= 3
     return model
 
 
@@ -97,23 +79,6 @@ def test_the_head_reads_the_layer_asked_for() -> None:
 
 
 # ------------------------------------------------------------------------------------- training, decoding
-
-
-@torch.no_grad()
-@every_head
-def test_free_running_carries_the_head(head: dict[str, Any]) -> None:
-    """A model that reads its own words ends where a forced pass over these words ends."""
-    model, batch = with_long_memory(tiny(head)) if head["type"] == "correlational" else tiny(head), random_batch()
-    reads_gold = torch.rand(batch.target_mask.shape, generator=torch.Generator().manual_seed(1)) < 0.5
-    found = model(batch, context=UpdateContext(forced_mask=reads_gold))
-    ids, state = batch.target_input_ids.clone(), model.start(model.encode(batch))
-    for t in range(ids.shape[1]):
-        output, state = model.step(ids[:, t], state)
-        if t + 1 < ids.shape[1]:
-            own = output.log_probs.argmax(-1)
-            ids[:, t + 1] = torch.where(reads_gold[:, t + 1], ids[:, t + 1], own)
-    expected = model(replace(batch, target_input_ids=ids))
-    torch.testing.assert_close(found.gold_log_probs, expected.gold_log_probs, **EXACT)
 
 
 def test_equal_seeds_give_equal_bases() -> None:
