@@ -6,6 +6,7 @@ would hide a history that went astray.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
