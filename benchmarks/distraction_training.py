@@ -105,7 +105,7 @@ def our_step(run: RunConfig, sizes: Sizes, batch: TrainingBatch) -> Step:
     model = model_of(run, sizes)
     objectives = [build("objective", OBJECTIVES, spec) for spec in run.objectives]
     update = UpdateStep(run.training, model, objectives, Accelerator(cpu=True))
-    optimizer = build_optimizer(run.training.optimizer, model)
+    optimizer = build_optimizer(run.training.optimizer, model.parameters())
 
     def step() -> None:
         update([batch], 0, [], Path())
@@ -118,7 +118,7 @@ def our_step(run: RunConfig, sizes: Sizes, batch: TrainingBatch) -> Step:
 def plain_step(run: RunConfig, sizes: Sizes, batch: TrainingBatch) -> Step:
     """One update of the plain way."""
     model = UsualDistraction(model_of(run, sizes))
-    optimizer = build_optimizer(run.training.optimizer, model)
+    optimizer = build_optimizer(run.training.optimizer, model.parameters())
 
     def step() -> None:
         model(batch).backward()

@@ -67,7 +67,7 @@ def losses_of(options: dict[str, Any], updates: int) -> list[float]:
     model = build("model", MODELS, spec, vocab_size=VOCAB)
     nll = build("objective", OBJECTIVES, {"type": "nll", "reduction": "sentence"})
     adadelta = OptimizerConfig(type="adadelta", learning_rate=1.0, rho=0.95, epsilon=1e-6)
-    optimizer = build_optimizer(adadelta, model)
+    optimizer = build_optimizer(adadelta, model.parameters())
     generator, losses = torch.Generator().manual_seed(2), []
     for _ in range(updates):
         batch = toy_batch(generator)

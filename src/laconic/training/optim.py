@@ -21,9 +21,9 @@ from laconic.config.schema import OptimizerConfig, ScheduleConfig, TrainingConfi
 from laconic.errors import ConfigError
 
 
-def build_optimizer(config: OptimizerConfig, model: nn.Module) -> torch.optim.Optimizer:
-    """The optimizer that ``config`` describes, over a model's parameters. Frozen ones are among them: without a
-    gradient they are left alone, and are trained once a phase thaws them.
+def build_optimizer(config: OptimizerConfig, parameters: nn.Module | Iterable[nn.Parameter]) -> torch.optim.Optimizer:
+    """The optimizer that ``config`` describes, over a model's parameters or some of them. Frozen parameters may be
+    among them: without a gradient they are left alone, and are trained once a phase thaws them.
 
     Each group has ``names``, the parameters' names in its order, and ``factor``, by which its rate is multiplied.
 
@@ -31,7 +31,7 @@ def build_optimizer(config: OptimizerConfig, model: nn.Module) -> torch.optim.Op
         ConfigError: a pattern of ``config.rates`` matches no parameter.
     """
     rate = config.learning_rate
-    groups = _groups(config, model)
+    groups = _groups(config, parameters)
     shared: dict[str, Any] = {"lr": rate, "weight_decay": config.weight_decay, "fused": True}
     if config.type == "adam":
         return torch.optim.Adam(groups, betas=config.betas, eps=config.epsilon, **shared)
@@ -57,9 +57,13 @@ def parameter_names(optimizer: torch.optim.Optimizer) -> list[str]:
     return [name for group in optimizer.param_groups for name in group["names"]]
 
 
-def _groups(config: OptimizerConfig, model: nn.Module) -> list[dict[str, Any]]:
+def _groups(config: OptimizerConfig, parameters: nn.Module | Iterable[nn.Parameter]) -> list[dict[str, Any]]:
     """One group for each pattern of ``config.rates`` (the first that matches counts), and one for the rest."""
-    named = list(model.named_parameters())
+    named = (
+        list(parameters.named_parameters())
+        if isinstance(parameters, nn.Module)
+        else [(str(number), parameter) for number, parameter in enumerate(parameters)]
+    )
     members: list[list[tuple[str, nn.Parameter]]] = [[] for _ in range(len(config.rates) + 1)]
     for name, parameter in named:
         matching = (n for n, rate in enumerate(config.rates) if fnmatchcase(name, rate.match))

@@ -163,7 +163,6 @@ def test_lsa_norms_are_those_of_the_smoothed_frequencies():
 def test_lsa_readings():
     first = Lsa(Lsa.Config(method="first", sentences=1)).summarize(STORY)
     assert first == make("lsa_first").summarize(STORY) == Lsa(Lsa.Config(sentences=1)).summarize(STORY)
-    assert first != Lsa(Lsa.Config(method="full", sentences=1)).summarize(STORY)
     full = Lsa(Lsa.Config(method="full", sentences=2)).summarize(STORY)
     assert full == Lsa(Lsa.Config(sentences=2)).summarize(STORY)
 

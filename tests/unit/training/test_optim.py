@@ -23,7 +23,7 @@ from laconic.training.optim import (
 
 def step(config: OptimizerConfig, start: float, gradients: list[float]) -> float:
     parameter = nn.Parameter(torch.tensor([start]))
-    optimizer = build_optimizer(config, nn.ParameterList([parameter]))
+    optimizer = build_optimizer(config, [parameter])
     for gradient in gradients:
         parameter.grad = torch.tensor([gradient])
         optimizer.step()
