@@ -1,4 +1,4 @@
-"""The copy heads of Transformers: what their rows sum to, where they meet each other, and every option."""
+"""The copy heads of Transformers: extreme gates, what is refused, first weights, precision, faults of the release."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Equations 10-21 of Li et al. 2021 against loops over positions, and what the faster forms must agree with."""
+"""CoCoNet's transitions at their edges: rows with next to nothing in them, and widths that a square cannot hold."""
 
 from __future__ import annotations
 
@@ -8,18 +8,11 @@ from torch.autograd import gradcheck
 
 from laconic.kernels import correlation
 from laconic.kernels.correlation import positional_band, rescaled_rows
-from laconic.papers.coconet import (
-    log_width,
-    positional_correlation,
-    transfers,
-)
+from laconic.papers.coconet import log_width, positional_correlation, transfers
 from samples import rand
 
-B, S, H, D = 3, 7, 2, 3
+B, S = 3, 7
 MASK = torch.tensor([[1] * 7, [0] * 3 + [1] * 4, [1] + [0] * 6]).bool()  # all, padding in front, one token
-
-
-# ---------------------------------------------------------------------------------------------- semantic
 
 
 def test_a_token_that_looks_at_itself_only() -> None:
@@ -45,9 +38,6 @@ def test_the_gradient_of_rescaled_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (totals > 3.2).any()
     assert ((totals < 3.2) & (totals > 0)).any()
     assert gradcheck(lambda m: rescaled_rows(m, allowed), [matrix], fast_mode=True)
-
-
-# -------------------------------------------------------------------------------------------- positional
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

@@ -1,4 +1,4 @@
-"""Attention with M1 and M2: the equations on numbers, the invariants of the histories, what starts where."""
+"""Attention with M1 and M2: gradients through the histories, what starts where."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The GRU with the reset gate before U: cells, sequences, padding, and how it differs from torch's."""
+"""The GRU with the reset gate before U: cells, sequences, padding, gradients."""
 
 from __future__ import annotations
 

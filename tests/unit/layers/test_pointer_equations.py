@@ -1,4 +1,4 @@
-"""Equations (4) and (5): the plain form, the decoder's form, the gold word's form, one loop each."""
+"""Equations (4) and (5) at their edges: closed gates, words that only padding holds, smoothed labels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cells against torch's own, whole sequences against steps, real tokens against padding."""
+"""Recurrent layers: real tokens against padding, biases, bridges, precision."""
 
 from __future__ import annotations
 
