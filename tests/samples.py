@@ -16,6 +16,11 @@ PAD, UNK, BOS, EOS = 0, 1, 2, 3
 VOCAB = 20
 
 
+def rand(*shape: int, seed: int = 0) -> Tensor:
+    """Normal numbers in 64 bits, the same for the same seed."""
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
 def random_batch(
     source_lengths: Sequence[int] = (7, 4, 1),
     target_lengths: Sequence[int] = (5, 3, 2),

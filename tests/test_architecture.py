@@ -77,7 +77,6 @@ TORCH_FREE_FILES = {
     "laconic.systems.decoding",
     "laconic.systems.exported",
     "laconic.systems.extractive",
-    "laconic.systems.streaming",
     "laconic.evaluation.systems",
     "laconic.evaluation.run",
 }

@@ -8,6 +8,7 @@ removes only that. Where the file system knows no locks nothing is removed and n
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -164,6 +165,12 @@ def write_text(path: Path, text: str) -> None:
 def write_json(path: Path, values: Mapping[str, Any], indent: int | None = None) -> None:
     """Write a whole file of JSON (see `part_of`)."""
     write_text(path, json.dumps(values, ensure_ascii=False, indent=indent) + "\n")
+
+
+def digest_of(path: Path) -> str:
+    """The SHA-256 digest of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def flush(path: Path) -> None:

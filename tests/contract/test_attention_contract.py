@@ -16,7 +16,7 @@ from laconic.errors import ConfigError
 from laconic.layers.attention.base import Attention
 from laconic.search.state import select, select_documents
 from laconic.types import AttentionOutput, Memory
-from samples import randomise
+from samples import rand, randomise
 from trees import Unmodified, tensors_in, tensors_on
 
 B, S, D, Q = 3, 6, 4, 5
@@ -39,10 +39,6 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
 }
 CASES = [{"type": name, **options} for name in ATTENTIONS for options in [{}, *VARIANTS.get(name, [])]]
 every_attention = pytest.mark.parametrize("spec", CASES, ids=lambda spec: "-".join(map(str, spec.values())))
-
-
-def rand(*shape: int, seed: int = 0) -> Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 def attention_of(spec: dict[str, Any]) -> Attention:

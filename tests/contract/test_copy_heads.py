@@ -20,7 +20,7 @@ from laconic.layers.transformer import CapturedAttention
 from laconic.layers.vocabulary import VocabularyProjection
 from laconic.papers.pointer_generator import attention_weights
 from laconic.types import AttentionOutput
-from samples import UNK, randomise
+from samples import UNK, rand, randomise
 from trees import Unmodified, tensors_on
 
 B, Q, S, F, G, V, X = 2, 3, 5, 4, 6, 8, 11
@@ -45,10 +45,6 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
 CASES = [{"type": name, **options} for name in COPY_HEADS for options in [{}, *VARIANTS.get(name, [])]]
 every_head = pytest.mark.parametrize("spec", CASES, ids=lambda spec: "-".join(map(str, spec.values())))
 HEADS, WIDTH = 2, F // 2
-
-
-def rand(*shape: int, seed: int = 0) -> Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 def head_of(spec: dict[str, Any]) -> CopyHead:

@@ -25,7 +25,7 @@ from laconic.config.names import (
     parse,
 )
 from laconic.layers.attention.chunked import log_of
-from laconic.layers.copying.guided import guided_weights
+from laconic.layers.copying.captured import guided_weights
 from laconic.layers.masking import log_weights
 from laconic.layers.opponent import DecoderShape
 from laconic.objectives.base import Objective

@@ -17,27 +17,22 @@ from torch import Tensor
 
 from laconic import kernels
 from laconic.kernels import (
-    additive,
+    attention,
     correlation,
     deferral,
     graph,
     gru_sequence,
-    heads,
-    mixture,
     packed,
     vocabulary,
     windows,
 )
 from laconic.layers.recurrent import PaperRecurrence, Recurrence
 from laconic.papers import coarse_to_fine, coconet, distraction, pointer_generator
+from samples import rand
 
 B, Q, S, D, A, H, V, X = 3, 2, 7, 4, 5, 2, 9, 11
 MASK = torch.tensor([[True] * 7, [True] * 4 + [False] * 3, [False] * 7])
 IDS = torch.tensor([[1, 2, 2, 9, 10, 1, 3], [4, 9, 4, 5, 0, 0, 0], [0] * 7])
-
-
-def rand(*shape: int, seed: int = 0) -> Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 def torchs_gru(inputs: Tensor, *weights: Tensor) -> Tensor:
@@ -88,10 +83,10 @@ FILTERS = (rand(12, D), rand(5, D, 3, seed=1))
 # name: (kernel, plain, inputs with gradients, the rest)
 Pair = tuple[Callable[..., Tensor], Callable[..., Tensor], tuple[Tensor, ...]]
 PAIRS: dict[str, Pair] = {
-    "additive.attention_scores": (additive.attention_scores, pointer_generator.attention_scores, SCORED),
-    "without coverage": (additive.attention_scores, pointer_generator.attention_scores, SCORED[:3]),
-    "additive.distracted_scores": (additive.distracted_scores, distraction.attention_scores, SCORED),
-    "without history": (additive.distracted_scores, distraction.attention_scores, SCORED[:3]),
+    "attention.attention_scores": (attention.attention_scores, pointer_generator.attention_scores, SCORED),
+    "without coverage": (attention.attention_scores, pointer_generator.attention_scores, SCORED[:3]),
+    "attention.distracted_scores": (attention.distracted_scores, distraction.attention_scores, SCORED),
+    "without history": (attention.distracted_scores, distraction.attention_scores, SCORED[:3]),
     "deferral.context": (deferral.context, pointer_generator.context, (rand(B, Q, S), rand(B, S, D, seed=1))),
     "of distraction": (deferral.context, distraction.context, (rand(B, Q, S), rand(B, S, D, seed=1))),
     "of chunks": (deferral.context, coarse_to_fine.context, (rand(B, Q, S), rand(B, S, D, seed=1))),
@@ -114,8 +109,8 @@ PAIRS: dict[str, Pair] = {
     ),
     "gru_sequence.paper_gru": (gru_sequence.paper_gru, distraction.gru, GRU),
     "gru_sequence.gru_sequence": (gru_sequence.gru_sequence, torchs_gru, (*GRU, rand(3 * A, seed=4))),
-    "heads.mean_attention": (
-        lambda q, k: heads.mean_attention(q, k, MASK),
+    "attention.mean_attention": (
+        lambda q, k: attention.mean_attention(q, k, MASK),
         lambda q, k: coconet.mean_attention(q, k, MASK),
         (rand(B, Q, H, D), rand(B, S, H, D, seed=1)),
     ),
@@ -149,8 +144,8 @@ PAIRS: dict[str, Pair] = {
         with_first(lambda *x: pointer_generator.final_distribution(*x[:-1])),
         (rand(B, Q, V), rand(B, Q, seed=1), torch.softmax(rand(B, Q, S, seed=2), dim=-1)),
     ),
-    "mixture.final_distribution": (
-        with_first(mixture.final_distribution),
+    "vocabulary.final_distribution": (
+        with_first(vocabulary.final_distribution),
         with_first(lambda *x: pointer_generator.final_distribution(*x[:-1])),
         (rand(B, Q, V), rand(B, Q, seed=1), torch.softmax(rand(B, Q, S, seed=2), dim=-1)),
     ),
@@ -158,7 +153,7 @@ PAIRS: dict[str, Pair] = {
 # Held equal in float32, the only type that is packed, and without gradients, which packed weights do not have:
 # tests/unit/kernels/test_packed_output.py, tests/unit/layers/test_transformer_blocks.py.
 ELSEWHERE = {"packed.linear_map", "packed.plain_map", "packed.packed_output", "packed.can_pack"}
-PARTS = {"deferral.collected_of", "vocabulary.at_least_float32", "mixture.first_positions", "graph.first_positions"}
+PARTS = {"deferral.collected_of", "vocabulary.at_least_float32", "vocabulary.first_positions", "graph.first_positions"}
 CHOOSES = "dispatch"
 
 
@@ -202,7 +197,7 @@ def test_the_table_holds_every_kernel() -> None:
     }
     assert public == {name for name in PAIRS if "." in name} | ELSEWHERE | PARTS
     assert packed.can_pack(rand(2, 2)) is False
-    assert torch.equal(graph.first_positions(IDS, X), mixture.first_positions(IDS, X))
+    assert torch.equal(graph.first_positions(IDS, X), vocabulary.first_positions(IDS, X))
 
 
 @pytest.mark.parametrize("switch", ["on", "off"])
@@ -218,7 +213,7 @@ def test_one_switch_chooses(switch: str) -> None:
     environment = os.environ | {"LACONIC_KERNELS": switch}
     count, module = subprocess.check_output([sys.executable, "-c", program], env=environment, text=True).split()
     assert (int(count) == 0) == (switch == "off")
-    assert module == ("laconic.papers.pointer_generator" if switch == "off" else "laconic.kernels.additive")
+    assert module == ("laconic.papers.pointer_generator" if switch == "off" else "laconic.kernels.attention")
 
 
 def test_a_switch_that_does_not_exist_is_refused() -> None:

@@ -15,7 +15,6 @@ OPTIONS = {  # what makes each scorer do something
     "coverage_penalty": {"kind": "summary", "beta": 0.5},
     "distraction": {"attention": 0.7, "context": -0.4, "state": 0.3},
     "diverse_groups": {"groups": 2, "strength": 0.5},
-    "forced_prefix": {"ids": [4, 5]},
     "length_bounds": {"min_length": 2, "max_length": 4},
     "ngram_blocking": {"size": 2},
     "repetition_penalty": {"penalty": 1.5},

@@ -18,9 +18,8 @@ import pytest
 
 from laconic import jobs
 from laconic.cli.main import main
-from laconic.systems.bulk import Window, windows_of
+from laconic.systems.bulk import Request, Window, windows_of
 from laconic.systems.extractive import ExtractiveSystem
-from laconic.systems.request import Request
 from laconic.types import Record
 from own_process import in_own_process, needs_ray
 from tiny_models import save_tiny_model

@@ -19,7 +19,6 @@ from laconic.decoding import decode
 from laconic.errors import ModelError
 from laconic.models.bart import BartSummarizer
 from laconic.models.stored import FAMILY
-from laconic.search.state import select, select_documents
 from laconic.types import Batch, Hypothesis, TrainingBatch, UpdateContext
 from samples import gradients
 from tiny_bart import BOS, EOS, PAD, UNK, VOCABULARY, copying_bart, reference_of, source_batch, theirs
@@ -131,17 +130,6 @@ def test_a_released_checkpoint_opens_as_it_is_and_only_the_gates_are_new(head: s
         torch.testing.assert_close(model.eval()(batch).gold_log_probs, plain.eval()(batch).gold_log_probs)
 
 
-@every_head
-def test_weights_and_configuration_make_the_same_model_again(head: str) -> None:
-    model, batch = copying_bart(head), source_batch()
-    again = BartSummarizer(BartSummarizer.Config(**model.config.model_dump()), unk_id=UNK).double().eval()
-    assert again.config == model.config
-    with torch.no_grad():
-        assert not torch.allclose(again(batch).gold_log_probs, model(batch).gold_log_probs)
-        again.load_state_dict(model.state_dict())
-        assert torch.equal(again(batch).gold_log_probs, model(batch).gold_log_probs)
-
-
 def test_another_family_is_refused_with_any_head(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text('{"model_type": "t5"}')
     with pytest.raises(ModelError, match="holds a 't5' model"):
@@ -149,39 +137,6 @@ def test_another_family_is_refused_with_any_head(tmp_path: Path) -> None:
 
 
 # ---------------------------------------------------------------------------------------- distributions
-
-
-@every_family
-@every_head
-def test_steps_equal_the_teacher_forced_pass(kind: str, head: str) -> None:
-    model, batch = copying_bart(head, kind), source_batch()
-    with torch.no_grad():
-        whole, outputs = model(batch), stepped(model, batch)
-    for step, output in enumerate(outputs):
-        real = batch.target_mask[:, step]
-        found = output.log_probs.gather(1, batch.target_ids[:, step, None])[:, 0]
-        torch.testing.assert_close(found[real], whole.gold_log_probs[real, step], **EXACT)
-        torch.testing.assert_close(output.attention[real], whole.attention[real, step], **EXACT)
-        torch.testing.assert_close(output.log_probs.exp().sum(-1), torch.ones(3).double(), **EXACT)
-        for name, total in (("p_final", 1.0), ("copy_probs", 1 - output.details["p_gen"])):
-            rows = output.details[name]
-            torch.testing.assert_close(rows.sum(-1), total * torch.ones(3).double(), **EXACT)
-            assert rows.masked_select(~batch.source_mask).eq(0).all()
-
-
-@every_head
-@pytest.mark.parametrize("dropped", [False, True])
-def test_padding_and_companions_do_not_matter(head: str, dropped: bool) -> None:
-    model, together = copying_bart(head), source_batch()
-    if dropped:  # a batch without any padding takes the path without a mask
-        model.train()
-    alone = replace(together)
-    for name in ("source_ids", "source_extended_ids", "source_mask"):
-        setattr(alone, name, getattr(alone, name)[1:2, :6])
-    for name in ("target_ids", "target_mask"):
-        setattr(alone, name, getattr(alone, name)[1:2])
-    with torch.no_grad():
-        torch.testing.assert_close(model(together).gold_log_probs[1:2], model(alone).gold_log_probs, **EXACT)
 
 
 @every_head
@@ -214,34 +169,6 @@ def test_training_under_autocast_reaches_every_parameter() -> None:
 # ----------------------------------------------------------------------------------------------- search
 
 
-class Stuck:
-    """A history that does not follow its hypotheses: its rows stay where they are when beams are re-ordered."""
-
-    def __init__(self, tree: Any, rows: int) -> None:
-        self.tree, self.rows = tree, rows
-
-    def select(self, index: Tensor) -> Stuck:
-        return self if len(index) == self.rows else Stuck(select(self.tree, index), len(index))
-
-    def select_documents(self, documents: Tensor, beams: int) -> Stuck:
-        return Stuck(select_documents(self.tree, documents, beams), len(documents) * beams)
-
-
-class Forgetful:
-    """A model whose copy history is not re-ordered, as in the paper's release."""
-
-    def __init__(self, model: BartSummarizer) -> None:
-        self.model, self.encode, self.read_figures = model, model.encode, model.read_figures
-
-    def start(self, memory: Any) -> Any:
-        state = self.model.start(memory)
-        return state | {"head": Stuck(state["head"], memory.batch_size)}
-
-    def step(self, last_ids: Tensor, state: Any) -> Any:
-        output, state = self.model.step(last_ids, state | {"head": state["head"].tree})
-        return output, state | {"head": Stuck(state["head"], len(last_ids))}
-
-
 def searched(model: Any, batch: Batch, start_id: int = EOS) -> list[list[Hypothesis]]:
     config = SearchConfig(beam_size=4, num_return=4, max_length=9, forbid_unk=False)
     return decode(model, batch, config, unk_id=UNK, bos_id=start_id, eos_id=EOS, pad_id=PAD)
@@ -270,22 +197,6 @@ def test_hypotheses_are_worth_what_teacher_forcing_says(kind: str, head: str) ->
     assert worst(model, batch, searched(model, batch)) < 2e-5
     wide = model.float()
     assert worst(wide, batch, searched(wide, batch)) < 2e-4
-
-
-@every_family
-def test_the_check_would_notice_a_history_that_stays_behind(kind: str) -> None:
-    model, batch = copying_bart("correlational", kind), source_batch(targets=False)
-    assert worst(model, batch, searched(Forgetful(model), batch)) > 1e-2
-
-
-def test_the_history_matters_in_this_model() -> None:
-    model, batch = copying_bart(), source_batch(targets=False)
-    with torch.no_grad():
-        _, state = model.step(torch.full((3,), EOS), model.start(model.encode(batch)))
-        other = state | {"head": select(state["head"], torch.tensor([0, 1, 2])).flip(1)}
-        words = torch.tensor([7, 8, 9])
-        difference = model.step(words, state)[0].log_probs[0] - model.step(words, other)[0].log_probs[0]
-    assert difference.abs().max() > 0.05
 
 
 # ------------------------------------------------------------------------------- own words, the opponent

@@ -168,25 +168,6 @@ def _flipped(history: Any) -> Any:
     return history.flip(-1) if isinstance(history, Tensor) else type(history)(map(_flipped, history))
 
 
-@pytest.mark.parametrize("head", HEADS)
-@torch.no_grad()
-def test_step_by_step_equals_teacher_forcing(head: str) -> None:
-    """Also where rows are permuted and repeated on the way."""
-    model, beams = model_of(HEADS[head]), 3
-    forced = model(BATCH)
-    g = torch.Generator().manual_seed(0)
-    state = select(model.start(model.encode(BATCH)), torch.arange(4).repeat_interleave(beams))
-    for t in range(BATCH.target_ids.shape[1]):
-        if t > 1:
-            shuffled = torch.cat([b * beams + torch.randint(beams, (beams,), generator=g) for b in range(4)])
-            state = select(state, shuffled)
-        output, state = model.step(BATCH.target_input_ids[:, t].repeat_interleave(beams), state)
-        gold = BATCH.target_ids[:, t].repeat_interleave(beams)
-        values = output.log_probs.gather(1, gold[:, None])[:, 0].view(4, beams)
-        real = BATCH.target_mask[:, t]
-        torch.testing.assert_close(values[real], forced.gold_log_probs[real, t, None].expand(-1, beams), **EXACT)
-
-
 @torch.no_grad()
 def test_beams_with_different_pasts_keep_their_own_histories() -> None:
     """K different prefixes of one document at once, against each of them alone."""
@@ -302,23 +283,3 @@ def test_an_indifferent_guide_is_attentional_copying() -> None:
     model = build("model", MODELS, BASE | {"head": {"type": "guided"}}, vocab_size=VOCAB, **IDS).double().eval()
     assert model.head.guide.item() == 0
     both((model, same_base(model, {"type": "attentional"})), all_log_probs)
-
-
-@pytest.mark.parametrize("head", [name for name in HEADS if name != "literal"])
-@torch.no_grad()
-def test_all_rows_sum_to_one(head: str) -> None:
-    """alpha, P_final and P; nothing at padding, and words outside V are among the words."""
-    model = model_of(HEADS[head])
-    state, one = model.start(model.encode(BATCH)), torch.ones(4).double()
-    outside = 0.0
-    for t in range(BATCH.target_ids.shape[1]):
-        output, state = model.step(BATCH.target_input_ids[:, t], state)
-        for rows in (output.attention, output.details["p_final"]):
-            torch.testing.assert_close(rows.sum(-1), one, **EXACT)
-            assert not rows[~BATCH.source_mask].any()
-        copied = output.details["copy_probs"].sum(-1)
-        torch.testing.assert_close(copied, 1 - output.details["p_gen"], **EXACT)
-        if not HEADS[head].get("prob_floor"):
-            torch.testing.assert_close(output.log_probs.exp().sum(-1), one, **EXACT)
-        outside += float(output.log_probs[:, VOCAB:].exp().sum())
-    assert outside > 0.1

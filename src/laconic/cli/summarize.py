@@ -17,7 +17,7 @@ from laconic.cli.options import BatchSize, DecodingOptions, Device, DocumentOpti
 from laconic.cli.output import note, progress, show_summaries
 from laconic.errors import ConfigError, DataError, LaconicError
 from laconic.files import only_writer, write_text
-from laconic.systems.request import Request, SummaryJob
+from laconic.systems.bulk import Request, SummaryJob
 from laconic.text.control import safe_print as print
 from laconic.types import Record
 

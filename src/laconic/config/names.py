@@ -51,7 +51,7 @@ COARSE_ENCODERS: Table = {
 COPY_HEADS: Table = {
     "attentional": "laconic.layers.copying.captured:AttentionalHead",
     "correlational": "laconic.layers.copying.correlational:CorrelationalHead",
-    "guided": "laconic.layers.copying.guided:GuidedHead",
+    "guided": "laconic.layers.copying.captured:GuidedHead",
     "pointer": "laconic.layers.copying.pointer:PointerHead",
     "vocabulary": "laconic.layers.copying.base:VocabularyHead",
 }
@@ -81,7 +81,7 @@ OBJECTIVES: Table = {
     "minus_softmax": "laconic.objectives.likelihood:MinusSoftmax",
     "nll": "laconic.objectives.likelihood:NegativeLogLikelihood",
     "opponent": "laconic.objectives.likelihood:OpponentLikelihood",
-    "r_drop": "laconic.objectives.rdrop:RDrop",
+    "r_drop": "laconic.objectives.likelihood:RDrop",
     "reinforce": "laconic.objectives.reinforce:Reinforce",
     "self_critical": "laconic.objectives.risk:SelfCritical",
 }
@@ -98,7 +98,6 @@ SCORERS: Table = {
     "distraction": "laconic.search.distraction:DistractionScorer",
     "diverse_groups": "laconic.search.scorers:DiverseGroups",
     "forbid_tokens": "laconic.search.scorers:ForbidTokens",
-    "forced_prefix": "laconic.search.scorers:ForcedPrefix",
     "length_bounds": "laconic.search.scorers:LengthBounds",
     "length_normalisation": "laconic.search.scorers:LengthNormalisation",
     "ngram_blocking": "laconic.search.scorers:NgramBlocking",

@@ -15,7 +15,7 @@ from safetensors import safe_open
 from torch import Tensor
 
 from laconic import __version__
-from laconic.errors import ConfigError, ModelError
+from laconic.errors import ConfigError, LaconicError, ModelError
 from laconic.export.builder import WeightNames
 from laconic.export.graphs import StateLayout, graphs_of
 from laconic.files import refuse_other, replacing_folder
@@ -40,7 +40,7 @@ def export_apart(source: str | Path, target: Path, *, int8: bool = False) -> Non
     """
     refuse_other(target, MANIFEST, "exported model")
     environment = os.environ | {"LACONIC_KERNELS": "graph"}
-    command = [sys.executable, "-m", "laconic.export.process", *(["--int8"] if int8 else []), str(source), str(target)]
+    command = [sys.executable, "-m", "laconic.export.folder", *(["--int8"] if int8 else []), str(source), str(target)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
         reason = done.stderr.strip().splitlines() or [f"the process ended with {done.returncode}"]
@@ -147,3 +147,13 @@ def export_all(pairs: Sequence[tuple[str, str]], *, int8: bool = False) -> None:
     """`export_folder` of several."""
     for source, target in pairs:
         export_folder(source, Path(target), int8=int8)
+
+
+if __name__ == "__main__":  # [--int8] SOURCE TARGET [SOURCE TARGET ...]: what `export_apart` starts
+    eight_bits = sys.argv[1] == "--int8"
+    places = sys.argv[1 + eight_bits :]
+    try:
+        export_all(list(zip(places[::2], places[1::2], strict=True)), int8=eight_bits)
+    except LaconicError as error:
+        print(error, file=sys.stderr)
+        sys.exit(error.exit_code)

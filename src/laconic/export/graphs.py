@@ -19,14 +19,19 @@ from torch import Tensor
 
 from laconic.errors import ModelError
 from laconic.export.builder import Builder, WeightNames
-from laconic.export.cache import RowCache
 from laconic.export.lowering import lower
 from laconic.export.tracing import Recorder, Recording, laid_together, tensors_of
 from laconic.layers.beam_cache import BeamCache
 from laconic.runtime.onnx_file import Graph
+from laconic.search.state import select
 from laconic.types import Batch, Shared
 
 from laconic.export import products, shapes  # noqa: F401  # isort: skip  # they enter their lowerings
+
+
+from collections.abc import Iterator
+
+from laconic.layers.transformer import scaled_attention
 
 # documents, beams, source tokens, words outside the vocabulary, steps made: all different, and so are their products
 RUNS: tuple[dict[str, int], ...] = (
@@ -117,7 +122,8 @@ def _run(model: Any, sizes: dict[str, int], number: int) -> _Run:
             taught = divided(model._first_state(memory), twice=True)[0]
             out_of_encoder |= {f"taught.{name}": recorder.ref(tensor) for name, tensor in taught.items()}
     encoder = recorder.record
-    state = with_plain_cache(_widened(model.start(memory), sizes["K"]))
+    beams = torch.arange(sizes["B"]).repeat_interleave(sizes["K"])
+    state = with_plain_cache(select(model.start(memory), beams))
     last_ids = torch.randint(4, model.vocab_size, (sizes["B"] * sizes["K"],))
     for _ in range(sizes["T"]):
         state = model.step(last_ids, state)[1]
@@ -201,20 +207,48 @@ def with_plain_cache(state: Any) -> Any:
     return state
 
 
-def _widened(state: Any, beams: int) -> Any:
-    """One row a document -> so many."""
+# ---------------------------------------------------------------------------------------------- the past in plain rows
 
-    def change(tree: Any) -> Any:
-        if isinstance(tree, Shared):
-            return tree
-        if isinstance(tree, Tensor):
-            return tree.repeat_interleave(beams, dim=0) if tree.dim() else tree
-        if isinstance(tree, dict):
-            return {key: change(value) for key, value in tree.items()}
-        if isinstance(tree, (list, tuple)):
-            return type(tree)(change(value) for value in tree)
-        if isinstance(tree, BeamCache):
-            return tree.select(torch.arange(tree.documents).repeat_interleave(beams))
-        return tree
 
-    return change(state)
+class RowCache:
+    """A Transformer's past in plain rows: what `laconic.layers.beam_cache.BeamCache` is to an exported graph.
+
+    Of each layer the keys and values (N, T, H, d) of T steps made."""
+
+    def __init__(self, layers: list[tuple[Tensor, Tensor]], documents: int) -> None:
+        self._layers, self._documents = layers, documents
+        self.steps = int(layers[0][0].shape[1])  # how many were made
+
+    @classmethod
+    def of(cls, cache: BeamCache) -> RowCache:
+        """An empty one, for a `BeamCache` before its first step."""
+        rows = cache.visible.shape[0]
+        like = [room.slots for room in cache._rooms]  # (2, B, 0, H, d)
+        empty = [slots.new_zeros(rows, 0, *slots.shape[3:]) for slots in like]
+        return cls([(one, one.clone()) for one in empty], cache.documents)
+
+    def with_step(self) -> RowCache:
+        """The cache for one more step, which `attend` fills layer by layer."""
+        grown = RowCache(list(self._layers), self._documents)
+        grown.steps = self.steps + 1
+        return grown
+
+    def attend(self, layer: int, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+        """Self-attention of one step: (B, K, H, d) three times -> (B, K, H, d)."""
+        past = self._layers[layer]
+        rows = past[0].shape[0]
+        one = (rows, 1, *keys.shape[2:])
+        every = tuple(torch.cat([old, new.reshape(one)], dim=1) for old, new in zip(past, (keys, values), strict=True))
+        self._layers[layer] = every[0], every[1]
+        return scaled_attention(queries.reshape(one), *every).reshape(queries.shape)
+
+    def select(self, index: Tensor) -> RowCache:
+        """The rows ``index`` (M,)."""
+        layers = [(keys.index_select(0, index), values.index_select(0, index)) for keys, values in self._layers]
+        return RowCache(layers, self._documents)
+
+    def tensors(self, name: str) -> Iterator[tuple[str, Tensor]]:
+        """The tensors, each under the name of its place."""
+        for number, layer in enumerate(self._layers):
+            for part, tensor in zip(("keys", "values"), layer, strict=True):
+                yield f"{name}.{number}.{part}", tensor

@@ -14,7 +14,7 @@ import numpy as np
 
 from laconic.errors import ModelError
 from laconic.export.builder import Builder, Lowering
-from laconic.export.tracing import Operation, Ref, Size
+from laconic.export.tracing import Operation, Ref
 
 LOWERINGS: dict[str, Lowering] = {}
 LEAST = -3.0e38  # stands for minus infinity where that would be subtracted from itself
@@ -378,8 +378,3 @@ def _sort(b: Builder, op: Operation) -> None:
 def _cumsum(b: Builder, op: Operation) -> None:
     axis = axis_of(b, op.args[0], op.args[1])
     b.result(op, b.node("CumSum", b.operand(op.args[0], kind_of(b, op)), b.scalar(axis, "int64")))
-
-
-def sizes_of(b: Builder, values: Any) -> list[Size]:
-    """Sizes, of numbers and of sizes."""
-    return [value if isinstance(value, Size) else Size(offset=int(value)) for value in values]

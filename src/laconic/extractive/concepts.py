@@ -4,10 +4,9 @@ Choose sentences s_j within a budget of words so that the concepts they cover we
 
     max  sum_c w_c z_c - eps sum_j j s_j    with  sum_j len_j s_j <= L,  z_c <= sum_{j contains c} s_j
 
-Concepts are bigrams of stems after stop words and punctuation are dropped (``skip``), or adjacent bigrams that
-are not two stop words (``adjacent``); a concept weighs the number of sentences that contain it, times ``lead_prior``
-to the power of the first such sentence's position. With positive weights z may be continuous: it sits at
-min(1, sum s). The solver is HiGHS through scipy; when time runs out its best solution is taken, else a greedy one.
+Concepts are bigrams of stems after stop words and punctuation are dropped; a concept weighs the number of sentences
+that contain it. With positive weights z may be continuous: it sits at min(1, sum s). The solver is HiGHS through scipy;
+when time runs out its best solution is taken, else a greedy one.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from importlib.util import find_spec
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from pydantic import Field
@@ -40,8 +39,6 @@ class ConceptIlp(Extractor):
 
     class Config(WordsConfig):
         max_words: int = Field(50, ge=1)
-        concepts: Literal["skip", "adjacent"] = "skip"
-        lead_prior: float = Field(1.0, gt=0, le=1)
         time_limit: float = Field(5.0, gt=0)
 
     def __init__(self, config: Any | None = None) -> None:
@@ -63,29 +60,16 @@ class ConceptIlp(Extractor):
     def _concepts(self, terms: SentenceTerms) -> tuple[np.ndarray, csr_array]:
         from scipy.sparse import csr_array  # the base package does without
 
-        rows: list[list[tuple[Any, Any]]]
-        if self.config.concepts == "skip":
-            rows = [list(pairwise(row)) for row in terms.content]
-        else:
-            rows = [
-                [
-                    (left, right)
-                    for (left, one), (right, two) in pairwise(zip(stems, words, strict=True))
-                    if one not in terms.stops or two not in terms.stops
-                ]
-                for stems, words in zip(terms.stems, terms.lowered, strict=True)
-            ]
+        rows = enumerate(set(pairwise(row)) for row in terms.content)
         numbers: dict[object, int] = {}
-        pairs = [(index, numbers.setdefault(pair, len(numbers))) for index, row in enumerate(rows) for pair in set(row)]
+        pairs = [(index, numbers.setdefault(pair, len(numbers))) for index, row in rows for pair in row]
         pairs.sort()
         sentence_of = np.array([index for index, _ in pairs], dtype=np.int64)
         concept_of = np.array([concept for _, concept in pairs], dtype=np.int64)
         shape = (len(numbers), len(terms))
         occurrence = csr_array((np.ones(len(pairs)), (concept_of, sentence_of)), shape=shape)
         weights = np.bincount(concept_of, minlength=len(numbers)).astype(np.float64)
-        first = np.full(len(numbers), len(terms), dtype=np.float64)
-        np.minimum.at(first, concept_of, sentence_of)
-        return weights * self.config.lead_prior**first, occurrence
+        return weights, occurrence
 
 
 def solve_coverage(

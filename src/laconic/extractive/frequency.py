@@ -61,7 +61,7 @@ class Edmundson(Extractor):
     acts: the first, the last and then the earliest sentences. That is the default here too; give ``bonus_words``,
     ``stigma_words`` and ``title`` for more.
 
-    Weights multiply the three parts; title words that are stop words do not count.
+    Title words that are stop words do not count.
     """
 
     in_short = "Takes sentences with telling words or words of the title, and those that open or close the text."
@@ -70,9 +70,6 @@ class Edmundson(Extractor):
         bonus_words: tuple[str, ...] = ()
         stigma_words: tuple[str, ...] = ()
         title: str = ""
-        cue_weight: float = Field(1.0, ge=0)
-        title_weight: float = Field(1.0, ge=0)
-        location_weight: float = Field(1.0, ge=0)
 
     def rate(self, sentences: list[str]) -> np.ndarray:
         config = self.config
@@ -82,10 +79,10 @@ class Edmundson(Extractor):
             for index, stems in enumerate(SentenceTerms(sentences, config).stems):
                 cue = sum([(stem in bonus) - (stem in stigma) for stem in stems])
                 titled = sum([stem in title for stem in stems]) if title else 0
-                ratings[index] = config.cue_weight * cue + config.title_weight * titled
-        ratings[0] += config.location_weight
+                ratings[index] = cue + titled
+        ratings[0] += 1.0
         if len(ratings) > 1:
-            ratings[-1] += config.location_weight
+            ratings[-1] += 1.0
         return ratings
 
     @cached_property

@@ -1,10 +1,9 @@
 """Words of a sentence for the extractive methods: which stretches are words, stop words, stems, and the counts of them.
 
 A word is a letter followed by letters, hyphens and apostrophes, as in sumy; numbers and punctuation are none.
-The rule ``treebank`` first cuts a text as the Penn Treebank's tokenizer does ("don't" is "do" and "n't", "word,"
+A text is first cut as the Penn Treebank's tokenizer does ("don't" is "do" and "n't", "word,"
 is "word" and ","; a full stop stays on its word except at the sentence's end, and "word." is not a word).
-``blanks`` cuts at white space only, for text that is already tokenized; ``characters`` makes every letter of a
-script without blanks a word.
+In a document mostly in a script without blanks every letter of it is a word.
 """
 
 from __future__ import annotations
@@ -13,7 +12,6 @@ import re
 from collections.abc import Callable, Sequence
 from functools import cache, cached_property, lru_cache
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 import Stemmer
@@ -25,14 +23,10 @@ _DATA = Path(__file__).parent / "data"
 
 
 class WordConfig(ConfigBase):
-    """``stemmer``: a Snowball language or ``none``; ``stop_words``: ``english``, ``none`` or a file with one a line.
-
-    ``word_rule`` ``auto`` is ``treebank``, or ``characters`` for a document mostly in a script without blanks.
-    """
+    """``stemmer``: a Snowball language or ``none``; ``stop_words``: ``english``, ``none`` or a file with one a line."""
 
     stemmer: str = "english"
     stop_words: str = "english"
-    word_rule: Literal["auto", "treebank", "blanks", "characters"] = "auto"
 
 
 _WORD = re.compile(r"[^\W\d_](?:[^\W\d_]|['-])*")
@@ -76,7 +70,7 @@ def _chunk_words(chunk: str, final: bool) -> tuple[str, ...]:
 
 
 def treebank_words(sentence: str) -> list[str]:
-    """The words of one sentence by the rule ``treebank``."""
+    """The words of one sentence, cut as the Penn Treebank's tokenizer does."""
     chunks = sentence.split()
     if not chunks:
         return []
@@ -89,29 +83,16 @@ def treebank_words(sentence: str) -> list[str]:
     return words
 
 
-def blank_words(sentence: str) -> list[str]:
-    """The words of one sentence by the rule ``blanks``."""
-    return [word for word in sentence.split() if _WORD.fullmatch(word)]
-
-
 def character_words(sentence: str) -> list[str]:
-    """By the rule ``characters``: unspaced scripts letter by letter, other words whole."""
+    """Unspaced scripts letter by letter, other words whole."""
     return _WORD.findall(_UNSPACED.sub(r" \g<0> ", sentence))
 
 
-_RULES: dict[str, Callable[[str], list[str]]] = {
-    "blanks": blank_words,
-    "characters": character_words,
-    "treebank": treebank_words,
-}
-
-
-def cut_words(sentences: Sequence[str], rule: str) -> list[list[str]]:
+def cut_words(sentences: Sequence[str]) -> list[list[str]]:
     """The words of each sentence, cased as written."""
-    if rule == "auto":
-        text = "".join(sentences)
-        rule = "characters" if 3 * len(_UNSPACED.findall(text)) > len(text) else "treebank"
-    return [_RULES[rule](sentence) for sentence in sentences]
+    text = "".join(sentences)
+    rule = character_words if 3 * len(_UNSPACED.findall(text)) > len(text) else treebank_words
+    return [rule(sentence) for sentence in sentences]
 
 
 @cache
@@ -340,7 +321,7 @@ class SentenceTerms:
     def __init__(self, sentences: Sequence[str], config: WordConfig) -> None:
         self.stops = stop_words(config.stop_words)
         self._stem = stemmer(config.stemmer)
-        self.words = cut_words(sentences, config.word_rule)
+        self.words = cut_words(sentences)
         self.lowered = [[word.lower() for word in words] for words in self.words]
 
     def __len__(self) -> int:

@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.nn.functional import linear
 
 from laconic.errors import ConfigError, unknown_choice
-from laconic.kernels import additive, correlation, deferral, gru_sequence, heads, mixture, packed, vocabulary, windows
+from laconic.kernels import attention, correlation, deferral, gru_sequence, packed, vocabulary, windows
 from laconic.kernels.packed import Map
 from laconic.kernels.vocabulary import Derivative
 from laconic.papers import coarse_to_fine, coconet, distraction, pointer_generator
@@ -54,18 +54,18 @@ def _unpacked(hidden: Map | None, weight: Tensor, bias: Tensor, columns: int) ->
 
 
 # the pointer-generator
-attention_scores = additive.attention_scores if ENABLED else pointer_generator.attention_scores
+attention_scores = attention.attention_scores if ENABLED else pointer_generator.attention_scores
 context = deferral.context if ENABLED else pointer_generator.context
 gold_log_probs = vocabulary.gold_log_probs if ENABLED else _plain_gold
-final_distribution = mixture.final_distribution if ENABLED else _plain_distribution
+final_distribution = vocabulary.final_distribution if ENABLED else _plain_distribution
 # distraction
-distracted_scores = additive.distracted_scores if ENABLED else distraction.attention_scores
+distracted_scores = attention.distracted_scores if ENABLED else distraction.attention_scores
 gru = gru_sequence.paper_gru if ENABLED else distraction.gru
 # coarse to fine
 chunk_scores = deferral.dot_scores if ENABLED else coarse_to_fine.attention_scores
 max_over_windows = windows.max_over_windows if ENABLED else coarse_to_fine.max_over_windows
 # CoCoNet
-mean_attention = heads.mean_attention if ENABLED else coconet.mean_attention
+mean_attention = attention.mean_attention if ENABLED else coconet.mean_attention
 rescaled_rows = correlation.rescaled_rows if ENABLED else coconet.rescaled_rows
 transferred = deferral.context if ENABLED else coconet.transferred
 BANDED = ENABLED  # p as a band where that pays
@@ -76,7 +76,7 @@ linear_map = packed.linear_map if ENABLED else packed.plain_map
 packed_output = packed.packed_output if ENABLED else _unpacked
 torch_gru = gru_sequence.gru_sequence if ENABLED else None
 # an exported graph's
-first_positions = mixture.first_positions
+first_positions = vocabulary.first_positions
 recurrence: Callable[..., tuple[Tensor, tuple[Tensor, ...]]] | None = None  # over real tokens (none: the layers' own)
 if IN_GRAPHS:
     from laconic.kernels import graph

@@ -286,11 +286,6 @@ class ChunkStates:
         """The states (P, W, H) of the chunks (P,) of the documents (P,)."""
         raise AssertionError("the document was read as a whole, without chunks")
 
-    @property
-    def rows_encoded(self) -> int:
-        """How many chunks the encoder has read."""
-        return int((self.slots >= 0).sum())
-
     def words_of(self, documents: Tensor, chunks: Tensor) -> Tensor:
         """The masks (P, W)."""
         return self.grid.words[documents, chunks]

@@ -8,14 +8,14 @@ memory. Row ``b * K + k`` belongs to document ``b``.
 `AutoregressiveModel` writes a summary word by word. A model on it says how it reads the source (`encode`), what it
 starts from (`_first_state`) and how a step advances. It has the ids, what words look like when they are fed, the state
 that every search needs, free running, and the projection to the vocabulary: in a step over all X words, in training of
-the gold words alone.
+the gold words alone. `RecurrentModel` has what recurrent decoders share: the loop over the steps and what they leave.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
@@ -359,3 +359,106 @@ class AutoregressiveModel(SummarizationModel):
         for part in self._parts():
             if part is not None and name in part.switches():
                 part.switch({name: value})
+
+
+# --------------------------------------------------------------------------------------- recurrent decoders
+
+
+@dataclass(slots=True)
+class Steps:
+    """What the steps of a recurrent decoder leave for the output layer; T steps in the second axis."""
+
+    embedded: list[Tensor] = field(default_factory=list)  # (B, 1 or T, E)
+    outputs: list[Tensor] = field(default_factory=list)  # s_t (B, 1 or T, H)
+    states: list[Tensor] = field(default_factory=list)  # what attention and p_gen read, where that is not s_t
+    merged: list[Tensor] = field(default_factory=list)  # x_t as p_gen reads it, where that is not the word
+    contexts: list[Tensor] = field(default_factory=list)
+    scores: list[Tensor] = field(default_factory=list)
+    weights: list[Tensor] = field(default_factory=list)
+    coverage: list[Tensor] = field(default_factory=list)
+
+    def remember(self, reading: AttentionOutput) -> None:
+        """Append what an attention reading leaves."""
+        assert reading.scores is not None
+        self.contexts.append(reading.context)
+        self.weights.append(reading.weights)
+        self.scores.append(reading.scores)
+        if "coverage" in reading.aux:
+            self.coverage.append(reading.aux["coverage"])
+
+
+class RecurrentModel(AutoregressiveModel):
+    """A recurrent decoder with one attention. Training runs all steps first and projects to the vocabulary once,
+    afterwards, on the tokens that count. A decoder state has the documents' mask under ``mask``."""
+
+    dropout: nn.Dropout
+
+    def step(self, last_ids: Tensor, state: dict[str, Any]) -> tuple[StepOutput, dict[str, Any]]:
+        """One step for N = B * Q rows; extended ids are embedded as UNK."""
+        trace = Steps()
+        state = self._traced(self._embed(last_ids), state, trace, self._prepared())
+        return self._step_output(*self._last(trace, state), trace.outputs[-1].flatten(0, 1), state)
+
+    def forward(
+        self, batch: TrainingBatch, memory: Memory | None = None, context: UpdateContext = PLAIN_PASS
+    ) -> ModelOutput:
+        """Teacher-forced (or, where ``forced_mask`` says so, self-fed) pass: gold log-probabilities (B, T)."""
+        memory = self.encode(batch) if memory is None else memory
+        with torch.autocast(batch.source_ids.device.type, enabled=False):  # small products, which casts would cost
+            state, trace = self._first_state(memory), Steps()
+            if context.forced_mask is None:
+                self._force(self._embed(batch.target_input_ids), state, trace)
+            else:
+                state["source"] = Shared(self._source(memory))
+                self._loop(self._fed(batch, state, trace, context.forced_mask), state, trace)
+        return self._project(trace, batch, memory, context)
+
+    @abstractmethod
+    def _embed(self, ids: Tensor) -> Tensor:
+        """What the decoder reads of words (...,), which may be extended ids: (..., E)."""
+
+    @abstractmethod
+    def _prepared(self) -> Any:
+        """The functions of a step, for those of one pass or one search."""
+
+    @abstractmethod
+    def _traced(self, embedded: Tensor, state: dict[str, Any], trace: Steps, run: Any) -> dict[str, Any]:
+        """Run one step on (N, E) embeddings and append what the output layer will need to ``trace``."""
+
+    def _force(self, embedded: Tensor, state: dict[str, Any], trace: Steps) -> None:
+        """All steps on the gold words (B, T, E)."""
+        self._loop(embedded.unbind(dim=1), state, trace)
+
+    def _loop(self, embedded: Iterable[Tensor], state: dict[str, Any], trace: Steps) -> None:
+        """Step by step on (B, E) words, where the next input or attention needs the step before."""
+        run = self._prepared()
+        for one in embedded:
+            state = self._traced(one, state, trace, run)
+
+    def _fed(self, batch: TrainingBatch, state: dict[str, Any], trace: Steps, forced: Tensor) -> Iterator[Tensor]:
+        """The embedded words (B, E) of free running: see `_input_words`."""
+
+        def log_probs() -> Tensor:
+            return self._words(*self._last(trace, state), state)[0]
+
+        return map(self._embed, self._input_words(batch.target_input_ids, batch, forced, log_probs))
+
+    def _last(self, trace: Steps, state: dict[str, Any]) -> tuple[HeadInput, AttentionOutput | None]:
+        """What the head reads of the last step, as Q rows a document."""
+        documents = len(state["mask"].tree)
+        inputs = self._head_inputs(trace, lambda part: part[-1].flatten(0, 1).unflatten(0, (documents, -1)))
+        if not trace.weights:
+            return inputs, None
+        return inputs, AttentionOutput(trace.contexts[-1], trace.weights[-1], trace.scores[-1])
+
+    @abstractmethod
+    def _head_inputs(self, trace: Steps, pick: Callable[[list[Tensor]], Tensor]) -> HeadInput:
+        """What the output layer and the gate read of the steps that ``pick`` takes."""
+
+    def _project(self, trace: Steps, batch: TrainingBatch, memory: Memory, context: UpdateContext) -> ModelOutput:
+        """The vocabulary, once, on the tokens that count."""
+        gold = self._gold(batch, context)
+        inputs = self._head_inputs(trace, lambda part: gold.at(torch.cat(part, dim=1)))
+        inputs.hidden = self.dropout(inputs.hidden)
+        scores = gold.at(torch.cat(trace.scores, dim=1)) if trace.scores and self.head.copies else None
+        return self._attended(self._likelihood(inputs, scores, gold, memory), gold, trace.weights, trace.coverage)

@@ -27,8 +27,8 @@ vocabulary, once, on real target tokens. Between them nothing as large as (B, S,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
@@ -42,18 +42,14 @@ from laconic.layers.attention.base import Attention
 from laconic.layers.copying.base import CopyHead, HeadInput, build_copy_head
 from laconic.layers.recurrent import GruCell, PaperGruCell, PaperRecurrence, Recurrence
 from laconic.layers.vocabulary import VocabularyProjection
-from laconic.models.base import AutoregressiveModel, Spec, Switchable
+from laconic.models.base import RecurrentModel, Spec, Steps, Switchable
 from laconic.papers.distraction import readout
 from laconic.types import (
-    PLAIN_PASS,
     AttentionOutput,
     Batch,
     Memory,
-    ModelOutput,
     Shared,
     StepOutput,
-    TrainingBatch,
-    UpdateContext,
 )
 
 _OWN_START = {"history_vector", "content_vector", "content_history_vector"}  # as ``m1_init`` says
@@ -136,20 +132,7 @@ DECODERS: dict[str, type[TwoLevelDecoder | OneLevelDecoder]] = {
 }
 
 
-@dataclass(slots=True)
-class _Trace:
-    """What the steps leave for the readout, each (B, ...)."""
-
-    embedded: list[Tensor] = field(default_factory=list)  # (B, 1 or T, E)
-    states: list[Tensor] = field(default_factory=list)
-    contexts: list[Tensor] = field(default_factory=list)
-    weights: list[Tensor] = field(default_factory=list)
-    scores: list[Tensor] = field(default_factory=list)  # only where words are copied
-    coverage: list[Tensor] = field(default_factory=list)  # of an additive attention that has it
-    last_scores: Tensor | None = None  # of the last step
-
-
-class Distraction(AutoregressiveModel):
+class Distraction(RecurrentModel):
     """See the file's docstring; ``Class(config, vocab_size=V, pad_id=, unk_id=, bos_id=, eos_id=)``."""
 
     Config = DistractionConfig
@@ -196,9 +179,10 @@ class Distraction(AutoregressiveModel):
 
     def encode(self, batch: Batch) -> Memory:
         """``h_i`` (B, S, D) over real tokens only; ``final`` is s_0 (B, H)."""
-        embedded = self.dropout(self.embedding(batch.source_ids))
-        states, _ = self.encoder.over_real_tokens(embedded, batch.source_mask)
-        final = first_state(states, batch.source_mask, self.initial.weight, self.initial.bias)
+        with torch.autocast(batch.source_ids.device.type, enabled=False):  # only the vocabulary is worth it
+            embedded = self.dropout(self.embedding(batch.source_ids))
+            states, _ = self.encoder.over_real_tokens(embedded, batch.source_mask)
+            final = first_state(states, batch.source_mask, self.initial.weight, self.initial.bias)
         return self._memory(batch, states, final)
 
     def _first_state(self, memory: Memory) -> dict[str, Any]:
@@ -209,89 +193,49 @@ class Distraction(AutoregressiveModel):
             "mask": Shared(memory.mask),
         }
 
-    def step(self, last_ids: Tensor, state: dict[str, Any]) -> tuple[StepOutput, dict[str, Any]]:
-        """One step for N = B * Q rows; extended ids are embedded as UNK, BOS as the zero vector."""
-        embedded = self._embed(last_ids)
-        trace = _Trace(embedded=[embedded.unsqueeze(1)])
-        state = self._advance(self.decoder.word_products(embedded), state, trace, self.decoder.prepared())
-        output, state = self._step_output(*self._last(trace, state), state["state"], state)
-        output.attention_scores = None if trace.last_scores is None else trace.last_scores.flatten(0, 1)
+    def _step_output(
+        self, inputs: HeadInput, attention: AttentionOutput | None, hidden: Tensor, state: dict[str, Any]
+    ) -> tuple[StepOutput, dict[str, Any]]:
+        """With the attention's scores, of which search takes exact logarithms."""
+        output, state = super()._step_output(inputs, attention, hidden, state)
+        if attention is not None and attention.scores is not None:
+            output.attention_scores = attention.scores.flatten(0, 1)
         return output, state
 
-    # ---------------------------------------------------------------------------- training
-
-    def forward(
-        self, batch: TrainingBatch, memory: Memory | None = None, context: UpdateContext = PLAIN_PASS
-    ) -> ModelOutput:
-        """Teacher-forced (or, where ``forced_mask`` says so, self-fed) pass: gold log-probabilities (B, T)."""
-        with torch.autocast(batch.source_ids.device.type, enabled=False):  # only the vocabulary is worth it
-            memory = self.encode(batch) if memory is None else memory
-            state, trace = self._first_state(memory), _Trace()
-            products: Iterable[Tensor]
-            if context.forced_mask is None:
-                trace.embedded = [self._embed(batch.target_input_ids)]
-                products = self.decoder.word_products(trace.embedded[0]).unbind(dim=1)
-            else:
-                state["source"] = Shared(self._source(memory))
-                products = self._fed(batch, state, trace, context.forced_mask)
-            level = self.decoder.prepared()
-            for one in products:
-                state = self._advance(one, state, trace, level)
-        return self._project(trace, batch, memory, context)
-
-    def _fed(self, batch: TrainingBatch, state: dict[str, Any], trace: _Trace, forced: Tensor) -> Iterator[Tensor]:
-        """The words' products (B, 3H) in free running: see `_input_words`."""
-
-        def log_probs() -> Tensor:
-            return self._words(*self._last(trace, state), state)[0]
-
-        for words in self._input_words(batch.target_input_ids, batch, forced, log_probs):
-            embedded = self._embed(words)
-            trace.embedded.append(embedded.unsqueeze(1))
-            yield self.decoder.word_products(embedded)
-
-    def _project(self, trace: _Trace, batch: TrainingBatch, memory: Memory, context: UpdateContext) -> ModelOutput:
-        """The readout and the vocabulary, once, on the real target tokens."""
-        gold = self._gold(batch, context)
-        embedded, states = torch.cat(trace.embedded, dim=1), torch.stack(trace.states, dim=1)
-        contexts = torch.stack(trace.contexts, dim=1)
-        inputs = self._head_inputs(gold.at(embedded), gold.at(states), gold.at(contexts))
-        scores = gold.at(torch.cat(trace.scores, dim=1)) if self.head.copies else None
-        return self._attended(self._likelihood(inputs, scores, gold, memory), gold, trace.weights, trace.coverage)
+    def _force(self, embedded: Tensor, state: dict[str, Any], trace: Steps) -> None:
+        """The words' products are made for all steps at once."""
+        trace.embedded, level = [embedded], self.decoder.prepared()
+        for products in self.decoder.word_products(embedded).unbind(dim=1):
+            state = self._advance(products, state, trace, level)
 
     # --------------------------------------------------------------------------- one step
 
-    def _advance(self, products: Tensor, state: dict[str, Any], trace: _Trace, level: _Level) -> dict[str, Any]:
+    def _prepared(self) -> _Level:
+        return self.decoder.prepared()
+
+    def _traced(self, embedded: Tensor, state: dict[str, Any], trace: Steps, run: _Level) -> dict[str, Any]:
+        trace.embedded.append(embedded.unsqueeze(1))
+        return self._advance(self.decoder.word_products(embedded), state, trace, run)
+
+    def _advance(self, products: Tensor, state: dict[str, Any], trace: Steps, level: _Level) -> dict[str, Any]:
         """One step on the words' products (N, 3H); appends to ``trace`` and returns the next state."""
         query = level.before(products, state["state"])
         documents = state["mask"].tree.shape[0]
         reading, attention = self.attention(query.unflatten(0, (documents, -1)), state["attention"])
-        context = reading.context.flatten(0, 1)
-        after = level.after(products, query, context)
-        trace.states.append(after)
-        trace.contexts.append(context)
-        trace.weights.append(reading.weights)
-        trace.last_scores = reading.scores
-        if self.head.copies:
-            trace.scores.append(reading.scores)
-        if "coverage" in reading.aux:
-            trace.coverage.append(reading.aux["coverage"])
+        after = level.after(products, query, reading.context.flatten(0, 1))
+        trace.outputs.append(after.unsqueeze(1))
+        trace.remember(reading)
         return state | {"state": after, "attention": attention}
-
-    def _last(self, trace: _Trace, state: dict[str, Any]) -> tuple[HeadInput, AttentionOutput]:
-        """What the head reads of the last step, as Q rows a document."""
-        parts = (trace.embedded[-1][:, -1], trace.states[-1], trace.contexts[-1])
-        embedded, after, context = (part.unflatten(0, (len(state["mask"].tree), -1)) for part in parts)
-        return self._head_inputs(embedded, after, context), AttentionOutput(context, trace.weights[-1])
 
     def _embed(self, ids: Tensor) -> Tensor:
         """Decoder inputs (...,) -> (..., E); extended ids as UNK, BOS as the zero vector y_0."""
         return self.dropout(self.embedding(self._known(ids)).masked_fill((ids == self.bos_id).unsqueeze(-1), 0.0))
 
-    def _head_inputs(self, embedded: Tensor, state: Tensor, context: Tensor) -> HeadInput:
+    def _head_inputs(self, trace: Steps, pick: Callable[[list[Tensor]], Tensor]) -> HeadInput:
         """Equation (8) up to W_o; the gate of a head that copies reads [c; s; e], as the pointer-generator's does."""
+        embedded, state, context = pick(trace.embedded), pick(trace.outputs), pick(trace.contexts)
         features = torch.cat([embedded, state, context], dim=-1)
-        hidden = self.dropout(readout(features, self.readout.weight, self.readout.bias))
+        hidden = readout(features, self.readout.weight, self.readout.bias)
         gate = torch.cat([context, state, embedded], dim=-1) if self.head.copies else features
         return HeadInput(hidden, gate)
 

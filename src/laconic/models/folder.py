@@ -22,7 +22,6 @@ as ``NAME.previous``; whoever opens NAME after a crash finds it there and puts i
 from __future__ import annotations
 
 import difflib
-import json
 import logging
 import os
 import platform
@@ -41,7 +40,7 @@ from laconic.config.names import EXTRACTIVE, MODELS, refuse_code, resolve, trust
 from laconic.config.schema import RunConfig, SearchConfig, TextConfig
 from laconic.config.shipped import SHIPPED, place_of
 from laconic.errors import LaconicError, ModelError, did_you_mean
-from laconic.files import put_back, refuse_other, replacing_folder
+from laconic.files import put_back, refuse_other, replacing_folder, write_json
 from laconic.metrics import confidence, lower_precision
 from laconic.metrics.card import FILE as CARD
 from laconic.metrics.card import HUB_ID, Facts, write_card
@@ -384,10 +383,10 @@ def _write(folder: Path, loaded: LoadedModel) -> None:
         "model": {"type": _type_name(type(model)), **model.config.model_dump(mode="json")},
         "text": _cut_paths((run.text if run else loaded.text).model_dump(mode="json")),
     }
-    _write_json(folder / "config.json", config)
-    _write_json(folder / "generation_config.json", loaded.search.model_dump(mode="json"))
-    _write_json(folder / "metrics.json", loaded.metrics)
-    _write_json(folder / "environment.json", environment(loaded.run.training.seed if loaded.run else None))
+    write_json(folder / "config.json", config, indent=2)
+    write_json(folder / "generation_config.json", loaded.search.model_dump(mode="json"), indent=2)
+    write_json(folder / "metrics.json", loaded.metrics, indent=2)
+    write_json(folder / "environment.json", environment(loaded.run.training.seed if loaded.run else None), indent=2)
     if loaded.calibration:
         loaded.calibration.save(folder)
     if loaded.precisions:
@@ -443,7 +442,3 @@ def _version(package: str) -> str:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
         return "unknown"
-
-
-def _write_json(path: Path, values: Mapping[str, Any]) -> None:
-    path.write_text(json.dumps(values, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -15,8 +15,8 @@ no step depends on the one before it except through the recurrence, the steps ar
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
@@ -31,17 +31,13 @@ from laconic.layers.attention.base import Attention
 from laconic.layers.copying.base import CopyHead, HeadInput, build_copy_head
 from laconic.layers.recurrent import Bridge, Recurrence, RecurrentState
 from laconic.layers.vocabulary import VocabularyProjection
-from laconic.models.base import AutoregressiveModel, Spec, Switchable
+from laconic.models.base import RecurrentModel, Spec, Steps, Switchable
 from laconic.types import (
-    PLAIN_PASS,
     AttentionOutput,
     Batch,
     Memory,
-    ModelOutput,
     Shared,
-    StepOutput,
     TrainingBatch,
-    UpdateContext,
 )
 
 
@@ -87,37 +83,14 @@ class Seq2SeqConfig(ConfigBase):
 
 
 @dataclass(slots=True)
-class _Trace:
-    """What the steps leave for the output layer; T steps in the second axis."""
-
-    embedded: list[Tensor] = field(default_factory=list)  # (B, 1 or T, E)
-    outputs: list[Tensor] = field(default_factory=list)  # s_t (B, 1 or T, H)
-    states: list[Tensor] = field(default_factory=list)  # what attention and p_gen read: s_t or [c_t; s_t]
-    merged: list[Tensor] = field(default_factory=list)  # x_t as p_gen reads it
-    contexts: list[Tensor] = field(default_factory=list)
-    scores: list[Tensor] = field(default_factory=list)
-    weights: list[Tensor] = field(default_factory=list)
-    coverage: list[Tensor] = field(default_factory=list)
-
-    def remember(self, reading: AttentionOutput) -> None:
-        """Append what an attention reading leaves."""
-        assert reading.scores is not None
-        self.contexts.append(reading.context)
-        self.weights.append(reading.weights)
-        self.scores.append(reading.scores)
-        if "coverage" in reading.aux:
-            self.coverage.append(reading.aux["coverage"])
-
-
-@dataclass(slots=True)
 class _Applied:
-    """The functions of a step: as they are in decoding, with gathered weight gradients in training."""
+    """The functions of a step: as they are without gradients, with gathered weight gradients in training."""
 
     cell: Callable[[Tensor, RecurrentState], RecurrentState]
     merge: Callable[[Tensor], Tensor] | None
 
 
-class Seq2Seq(AutoregressiveModel):
+class Seq2Seq(RecurrentModel):
     """See the file's docstring; ``Class(config, vocab_size=V, pad_id=, unk_id=, bos_id=, eos_id=)``."""
 
     Config = Seq2SeqConfig
@@ -187,32 +160,13 @@ class Seq2Seq(AutoregressiveModel):
             state |= {"attention": attention, "context": output.context.flatten(0, 1)}
         return state
 
-    def step(self, last_ids: Tensor, state: dict[str, Any]) -> tuple[StepOutput, dict[str, Any]]:
-        """One step for N = B * Q rows; extended ids are embedded as UNK."""
-        trace = _Trace()
-        embedded = self.target_embedding(self._known(last_ids))
-        state = self._traced(embedded, state, trace, _Applied(self.decoder.step, self.merge))
-        return self._step_output(*self._last(trace, state), state["recurrent"][0], state)
-
     # ---------------------------------------------------------------------------- training
 
-    def forward(
-        self, batch: TrainingBatch, memory: Memory | None = None, context: UpdateContext = PLAIN_PASS
-    ) -> ModelOutput:
-        """Teacher-forced (or, where ``forced_mask`` says so, self-fed) pass: gold log-probabilities (B, T)."""
-        memory = self.encode(batch) if memory is None else memory
-        with torch.autocast(batch.source_ids.device.type, enabled=False):  # small products, which casts would cost
-            state, trace = self._first_state(memory), _Trace()
-            if context.forced_mask is not None:
-                state["source"] = Shared(self._source(memory))
-                self._loop(self._fed(batch, state, trace, context.forced_mask), state, trace)
-            else:
-                embedded = self.dropout(self.target_embedding(batch.target_input_ids))
-                if self._can_fuse:
-                    self._fuse(embedded, state, trace)
-                else:
-                    self._loop(embedded.unbind(dim=1), state, trace)
-        return self._project(trace, batch, memory, context)
+    def _force(self, embedded: Tensor, state: dict[str, Any], trace: Steps) -> None:
+        if self._can_fuse:
+            self._fuse(embedded, state, trace)
+        else:
+            super()._force(embedded, state, trace)
 
     @property
     def _can_fuse(self) -> bool:
@@ -222,7 +176,7 @@ class Seq2Seq(AutoregressiveModel):
             c.attention_timing == "after" and c.input_feeding == "none" and c.state_for_attention == "h"
         )
 
-    def _fuse(self, embedded: Tensor, state: dict[str, Any], trace: _Trace) -> None:
+    def _fuse(self, embedded: Tensor, state: dict[str, Any], trace: Steps) -> None:
         """All steps of the recurrence in one call, then attention over all of them."""
         inputs, trace.embedded = embedded, [embedded]
         if self._feeds_fixed_context:
@@ -237,29 +191,6 @@ class Seq2Seq(AutoregressiveModel):
             output, attention_state = self.attention(queries, attention_state)
             trace.remember(output)
 
-    def _loop(self, embedded: Iterable[Tensor], state: dict[str, Any], trace: _Trace) -> None:
-        """Step by step on (B, E) words, where the next input or attention needs the step before."""
-        run = self._prepared()
-        for one in embedded:
-            state = self._traced(one, state, trace, run)
-
-    def _fed(self, batch: TrainingBatch, state: dict[str, Any], trace: _Trace, forced: Tensor) -> Iterator[Tensor]:
-        """The embedded words (B, E) of free running: see `_input_words`."""
-
-        def log_probs() -> Tensor:
-            return self._words(*self._last(trace, state), state)[0]
-
-        for words in self._input_words(batch.target_input_ids, batch, forced, log_probs):
-            yield self.dropout(self.target_embedding(self._known(words)))
-
-    def _project(self, trace: _Trace, batch: TrainingBatch, memory: Memory, context: UpdateContext) -> ModelOutput:
-        """The vocabulary, once, on the tokens that count."""
-        gold = self._gold(batch, context)
-        inputs = self._head_inputs(trace, lambda part: gold.at(torch.cat(part, dim=1)))
-        inputs.hidden = self.dropout(inputs.hidden)
-        scores = gold.at(torch.cat(trace.scores, dim=1)) if trace.scores and self.head.copies else None
-        return self._attended(self._likelihood(inputs, scores, gold, memory), gold, trace.weights, trace.coverage)
-
     def _counted(self, batch: TrainingBatch) -> Tensor:
         """All real ones, or all that the model can write."""
         if self.config.unk_loss == "count":
@@ -271,19 +202,16 @@ class Seq2Seq(AutoregressiveModel):
 
     # --------------------------------------------------------------------------- one step
 
-    def _last(self, trace: _Trace, state: dict[str, Any]) -> tuple[HeadInput, AttentionOutput | None]:
-        """What the head reads of the last step, as Q rows a document."""
-        documents = len(state["mask"].tree)
-        inputs = self._head_inputs(trace, lambda part: part[-1].flatten(0, 1).unflatten(0, (documents, -1)))
-        return inputs, AttentionOutput(trace.contexts[-1], trace.weights[-1]) if trace.weights else None
+    def _embed(self, ids: Tensor) -> Tensor:
+        return self.dropout(self.target_embedding(self._known(ids)))
 
     def _prepared(self) -> _Applied:
-        """The cell and the merge layer for the steps of one training pass."""
+        if not torch.is_grad_enabled():
+            return _Applied(self.decoder.step, self.merge)
         merge = None if self.merge is None else deferred_linear(self.merge.weight, self.merge.bias)
         return _Applied(self.decoder.stepper(), merge)
 
-    def _traced(self, embedded: Tensor, state: dict[str, Any], trace: _Trace, run: _Applied) -> dict[str, Any]:
-        """Run one step on (N, E) embeddings and append what the output layer will need to ``trace``."""
+    def _traced(self, embedded: Tensor, state: dict[str, Any], trace: Steps, run: _Applied) -> dict[str, Any]:
         c = self.config
         output = None
         if self.attention is not None and c.attention_timing == "before":
@@ -349,7 +277,7 @@ class Seq2Seq(AutoregressiveModel):
             raise ConfigError("model.tie_output already puts a layer before the output: set output_layers to 1.")
         return VocabularyProjection(output_size, self.vocab_size, hidden_size=hidden, tied=tied)
 
-    def _head_inputs(self, trace: _Trace, pick: Callable[[list[Tensor]], Tensor]) -> HeadInput:
+    def _head_inputs(self, trace: Steps, pick: Callable[[list[Tensor]], Tensor]) -> HeadInput:
         """``[s; h*]`` (with the embedded word where configured) and the gate's ``[h*; s; x]``."""
         context = [pick(trace.contexts)] if trace.contexts else []
         hidden = [pick(trace.outputs), *context]

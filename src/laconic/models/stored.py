@@ -7,7 +7,6 @@ here too: equal content makes equal bytes, and the file has the rights of its ne
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -26,6 +25,7 @@ from laconic.config.base import ConfigBase, validate
 from laconic.config.names import MODELS, SCORERS, build, parse, refuse_code
 from laconic.config.schema import SearchConfig, TextConfig
 from laconic.errors import LaconicError, ModelError
+from laconic.files import digest_of
 from laconic.models.base import SummarizationModel
 from laconic.text.base import read_json
 from laconic.text.tokenizer import Tokenizer
@@ -69,7 +69,7 @@ class FolderDescription(ConfigBase):
 
 def digests(folder: Path) -> dict[str, str]:
     """The SHA-256 digests of the files `SUMMED`."""
-    return {name: _digest(folder / name) for name in SUMMED}
+    return {name: digest_of(folder / name) for name in SUMMED}
 
 
 def check_sums(folder: Path, expected: Mapping[str, str]) -> None:
@@ -81,7 +81,7 @@ def check_sums(folder: Path, expected: Mapping[str, str]) -> None:
     for name in SUMMED:
         if name in expected and not (folder / name).is_file():
             raise ModelError(f"{folder} has no {name}; {AGAIN}.")
-        if name in expected and _digest(folder / name) != expected[name]:
+        if name in expected and digest_of(folder / name) != expected[name]:
             raise ModelError(f"{folder / name} is not the file that was saved (its SHA-256 is another); {AGAIN}.")
 
 
@@ -276,8 +276,3 @@ def _too_large(folder: Path) -> ModelError:
     return ModelError(
         f"The weights in {folder} do not fit config.json: it describes a model that is far larger; {AGAIN}."
     )
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,6 +1,6 @@
 """The Transformer of the contrastive-attention paper (Duan et al. 2019), its baseline and its base.
 
-    x        = sqrt(D) E[word] + position                         layers/positions.py
+    x        = sqrt(D) E[word] + position                         layers/transformer.py
     m        = encoder(x)                                         layers/transformer.py
     h        = decoder(x, m)
     P(w)     = softmax(E h), or the pointer's mixture             layers/copying/

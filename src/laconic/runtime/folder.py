@@ -13,8 +13,6 @@ executed, and nothing outside of it is read.
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +24,7 @@ from laconic.config.base import ConfigBase, validate
 from laconic.config.names import refuse_code
 from laconic.config.schema import SearchConfig, TextConfig
 from laconic.errors import LaconicError, ModelError
+from laconic.files import digest_of, write_json
 from laconic.metrics.confidence import Calibration
 from laconic.runtime.manifest import MANIFEST
 from laconic.runtime.model import GraphModel, Layout
@@ -160,14 +159,8 @@ def _check_layout(folder: Path, about: Exported, encoder: Session, step: Session
         raise ModelError(f"{folder / MANIFEST} does not fit its graphs ({min(unlike)[:60]}); export the model again.")
 
 
-def digest_of(path: Path) -> str:
-    """The SHA-256 digest of a file."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
 def write_manifest(folder: Path, about: dict[str, Any], names: Iterable[str]) -> None:
     """Write ``export.json`` over the files ``names``, which are there."""
     sums = {name: digest_of(folder / name) for name in sorted(names)}
     values = {"format": FORMAT, **about, "sha256": sums}
-    (folder / MANIFEST).write_text(json.dumps(values, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    write_json(folder / MANIFEST, values, indent=1)

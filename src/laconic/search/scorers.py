@@ -181,24 +181,6 @@ class ForbidTokens(Scorer):
         return scores
 
 
-class ForcedPrefix(Scorer):
-    """Every summary begins with the given ids."""
-
-    class Config(ConfigBase):
-        ids: tuple[int, ...] = Field(min_length=1)
-
-    name = "forced_prefix"
-    config: ForcedPrefix.Config
-
-    def on_tokens(self, scores: np.ndarray, view: HypothesesView) -> np.ndarray:
-        if view.length < len(self.config.ids):
-            id_ = self.config.ids[view.length]
-            kept = scores[:, id_].copy()
-            scores.fill(-np.inf)
-            scores[:, id_] = kept
-        return scores
-
-
 def repeating_tokens(ids: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
     """The next tokens that would complete an n-gram its row already holds.
 

@@ -2,6 +2,8 @@
 
 `laconic.systems.neural` runs torch models, `laconic.systems.exported` graphs; what differs is below the line of
 abstract methods. Nothing here needs a tensor library.
+
+`Watched` and `Writer` tell of a summary while it is written: that a step is made, and the text so far.
 """
 
 from __future__ import annotations
@@ -26,9 +28,8 @@ from laconic.metrics.confidence import Calibration, facts_of
 from laconic.search.decode import decode
 from laconic.search.scorers import with_word_blocking
 from laconic.systems.extractive import OnText, Progress
-from laconic.systems.streaming import Watched, Writer
 from laconic.text.base import Tokenizer
-from laconic.types import Hypothesis, Record, Summary, TokenizedText
+from laconic.types import Hypothesis, Record, StepOutput, Summary, TokenizedText
 
 CHOICES = {"mbr": "laconic.metrics.consensus:by_consensus"}  # other ways to choose; imported when one is asked for
 REVISION = {"again": "laconic.systems.revision:revised"}
@@ -288,3 +289,73 @@ def within(text: TextConfig, limit: int | None) -> TextConfig:
 
 def _number(value: Any) -> int:
     return value if isinstance(value, int) else 0
+
+
+# ------------------------------------------------------------------------------------------------- while it is written
+
+
+class Writer:
+    """The summary of one document while greedy decoding makes it."""
+
+    def __init__(
+        self, record: Record, encoding: TokenizedText, oov_words: Sequence[str], tokenizer: Any, options: SearchConfig
+    ) -> None:
+        self.hypothesis = Hypothesis([], 0.0, 0.0, [], finished=False)
+        self.open = True
+        self._rows: list[np.ndarray] = []
+        self._eos_id, self._replace_unk = tokenizer.eos_id, options.replace_unk
+        if options.surface == "clean":  # what is dropped is known at the end only
+            options = options.model_copy(update={"surface": "cased"})
+        self._build = partial(
+            build_summary,
+            document=record,
+            source_encoding=encoding,
+            tokenizer=tokenizer,
+            oov_words=oov_words,
+            search=options,
+            explain=False,
+        )
+
+    def add(self, token_id: int, attention: np.ndarray | None) -> str | None:
+        """The text with one token more; ``None`` when nothing was added."""
+        self.open = self.open and token_id != self._eos_id
+        if not self.open:
+            return None
+        self.hypothesis.ids.append(token_id)
+        self.hypothesis.token_log_probs.append(0.0)
+        if self._replace_unk and attention is not None:
+            self._rows.append(attention)
+            self.hypothesis.attention = np.stack(self._rows)
+        return self._build(self.hypothesis).text
+
+
+class Watched:
+    """A model (`laconic.decoding`) that tells of its steps; everything else is the model's own."""
+
+    def __init__(
+        self,
+        model: Any,
+        on_step: Callable[[], object] | None,
+        on_text: OnText | None,
+        writers: Sequence[Writer],
+    ) -> None:
+        self._model, self._on_step, self._on_text, self._writers = model, on_step, on_text, writers
+        self._attention: np.ndarray | None = None
+        self._steps = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._model, name)
+
+    def step(self, last_ids: np.ndarray, state: Any) -> tuple[StepOutput, Any]:
+        """The model's step; ``last_ids`` are what greedy decoding chose in the one before."""
+        if self._on_step:
+            self._on_step()
+        if self._steps and self._on_text and self._writers:
+            attention = [None] * len(self._writers) if self._attention is None else list(self._attention)
+            for row, (writer, token_id) in enumerate(zip(self._writers, last_ids.tolist(), strict=True)):
+                if writer.open and (text := writer.add(token_id, attention[row])) is not None:
+                    self._on_text(row, text)
+        self._steps += 1
+        output, state = self._model.step(last_ids, state)
+        self._attention = output.attention
+        return output, state

@@ -18,7 +18,6 @@ SHA-256 of each file.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import random
@@ -39,7 +38,7 @@ from safetensors import SafetensorError
 from torch import Tensor
 
 from laconic.errors import DISK_FULL, CheckpointError, DiskFullError
-from laconic.files import flush
+from laconic.files import digest_of, flush, write_json
 from laconic.models.base import SummarizationModel
 from laconic.models.stored import save_tensors
 from laconic.objectives.base import Objective
@@ -346,9 +345,9 @@ def _write_files(folder: Path, snapshot: Snapshot) -> None:
         path = folder / f"{name}.safetensors"
         save_tensors(_separate(tensors), path)
         flush(path)
-    _write_json(folder / STATE, snapshot.values)
-    files = {p.name: {"bytes": p.stat().st_size, "sha256": _sha256(p)} for p in sorted(folder.iterdir())}
-    _write_json(folder / MANIFEST, {"format_version": FORMAT_VERSION, "files": files})
+    write_json(folder / STATE, snapshot.values)
+    files = {p.name: {"bytes": p.stat().st_size, "sha256": digest_of(p)} for p in sorted(folder.iterdir())}
+    write_json(folder / MANIFEST, {"format_version": FORMAT_VERSION, "files": files})
     flush(folder)
 
 
@@ -362,13 +361,6 @@ def _separate(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
         seen.add(tensor.untyped_storage().data_ptr())
         result[name] = tensor.clone() if shared else tensor
     return result
-
-
-def _write_json(path: Path, values: Mapping[str, Any]) -> None:
-    with open(path, "w", encoding="utf-8") as file:
-        json.dump(values, file, ensure_ascii=False)
-        file.flush()
-        os.fsync(file.fileno())
 
 
 def _replace(draft: Path, final: Path) -> None:
@@ -386,11 +378,6 @@ def _remove(folder: Path) -> None:
         shutil.rmtree(hidden, ignore_errors=True)
         os.rename(folder, hidden)
         shutil.rmtree(hidden, ignore_errors=True)
-
-
-def _sha256(path: Path) -> str:
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _is_disk_full(error: BaseException) -> bool:
@@ -464,7 +451,7 @@ def _verified(folder: Path) -> list[str]:
         )
     for name, (size, digest) in files.items():
         path = folder / name
-        if not path.is_file() or path.stat().st_size != size or _sha256(path) != digest:
+        if not path.is_file() or path.stat().st_size != size or digest_of(path) != digest:
             raise CheckpointError(f"The checkpoint {folder} is damaged: {name} is not the file that was written.")
     if STATE not in files:
         raise CheckpointError(f"The checkpoint {folder} is incomplete: {STATE} is missing.")

@@ -35,7 +35,7 @@ from laconic.data.pieces import read_in_pieces
 from laconic.data.readers import ReadOptions, SkipCounter, files_of
 from laconic.data.subset import supported_share
 from laconic.errors import ConfigError, DataError
-from laconic.files import replacing_folder
+from laconic.files import digest_of, replacing_folder
 from laconic.jobs import Pieces, unasked_workers
 from laconic.text.base import CONFIG_FILE, TOKENIZER_FILE, Tokenizer
 from laconic.text.casing import Casing, casing_of_pieces, sampling_step
@@ -136,8 +136,7 @@ class Corpus:
         for file in files:
             if not file.is_file():
                 raise DataError(f"{file} is a pipe or device; training reads its data more than once: name a file.")
-            with file.open("rb") as handle:
-                parts.append([str(file), hashlib.file_digest(handle, "sha256").hexdigest()])
+            parts.append([str(file), digest_of(file)])
         if not files:  # a data set of the hub
             _ = self._written
             parts.append(self.digest)

@@ -10,12 +10,9 @@ from torch.autograd import gradcheck
 from laconic.kernels.deferral import collected_of, context, deferred, deferred_linear, dot_scores
 from laconic.search.state import select_documents
 from laconic.types import Shared
+from samples import rand
 
 B, S, D, A, T = 2, 3, 4, 5, 3
-
-
-def rand(*shape: int, seed: int = 0) -> Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 def leaf(*shape: int, seed: int = 0) -> Tensor:

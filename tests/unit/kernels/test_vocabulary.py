@@ -8,18 +8,14 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.autograd import gradcheck
 
 from laconic.kernels import dispatch, vocabulary
 from laconic.layers.vocabulary import VocabularyProjection
+from samples import rand
 
 pytestmark = pytest.mark.skipif(not dispatch.ENABLED, reason="LACONIC_KERNELS=off: the kernel is not in use")
 
 M, F, V = 37, 6, 11
-
-
-def rand(*shape: int, seed: int = 0) -> Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 def projection(seed: int = 0, **options: Any) -> VocabularyProjection:
@@ -107,18 +103,6 @@ def test_a_nonlinear_loss_is_foreseen_through_its_derivative(projected_again: li
     for gradient, reference in zip(grads, expected, strict=True):
         torch.testing.assert_close(gradient, reference, atol=1e-13, rtol=0)
     assert not projected_again
-
-
-@pytest.mark.usefixtures("chunks")
-def test_gradcheck() -> None:
-    """gradcheck asks for the gradient of each row alone: both the foreseen way (no row) and the other."""
-    layer = projection()
-
-    def function(features: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-        return vocabulary._GoldLogProbs.apply(features, weight, bias, GOLD, vocabulary._all_alike)
-
-    assert gradcheck(function, (rand(M, F, seed=5).requires_grad_(), layer.weight, layer.bias))
-    assert gradcheck(lambda *x: function(*x).sum(), (rand(M, F, seed=5).requires_grad_(), layer.weight, layer.bias))
 
 
 def test_backward_twice(projected_again: list[int]) -> None:

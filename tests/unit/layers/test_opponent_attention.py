@@ -10,7 +10,6 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
-from torch.autograd import gradcheck
 
 from laconic.config.names import OPPONENTS, build, parse
 from laconic.errors import ConfigError
@@ -174,14 +173,6 @@ def test_properties(seed: int, length: int, peak: float, kind: str) -> None:
     torch.testing.assert_close(wide[..., 2:-1], alpha, atol=1e-14, rtol=0)
     assert not wide[..., :2].any()
     assert not wide[..., -1].any()
-
-
-@every_kind
-@pytest.mark.parametrize("normalizer", ["softmax", "renorm"])
-def test_gradients(kind: str, normalizer: str) -> None:
-    weights = torch.tensor([[[0.1, 0.35, 0.05, 0.3, 0.2]]], dtype=torch.float64, requires_grad=True)
-    mask = torch.tensor([[[True] * 4 + [False]]])
-    assert gradcheck(lambda w: apply(kind, w, mask, normalizer=normalizer), [weights])
 
 
 @every_kind

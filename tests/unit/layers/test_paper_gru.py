@@ -1,27 +1,19 @@
-"""The GRU with the reset gate before U: cells, sequences, padding, and how it differs from torch's."""
+"""The GRU with the reset gate before U: cells, sequences, padding, gradients."""
 
 from __future__ import annotations
-
-import copy
 
 import pytest
 import torch
 from torch import Tensor, nn
 
 from laconic.kernels.gru_sequence import gru_sequence
-from laconic.layers import recurrent
 from laconic.layers.recurrent import GruCell, PaperGruCell, PaperRecurrence, Recurrence
-from laconic.papers.distraction import gru_candidate, gru_gates, gru_state
-from samples import randomise
+from samples import rand, randomise
 
 B, T, E, H = 3, 6, 4, 5
 LENGTHS = (6, 3, 1)
 MASK = torch.arange(T) < torch.tensor(LENGTHS)[:, None]
 EXACT = {"atol": 1e-13, "rtol": 0}
-
-
-def rand(*shape: int, seed: int = 0) -> Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 def by_hand(cell: PaperGruCell, x: Tensor, h: Tensor) -> Tensor:
@@ -50,49 +42,11 @@ def test_a_step_is_the_papers(bias: bool) -> None:
     assert (cell.bias_ih is None, cell.bias_hh) == (not bias, None)
 
 
-def test_torchs_cell_is_torchs() -> None:
-    cell, theirs = cell_of(GruCell), nn.GRUCell(E, H).double()
-    theirs.load_state_dict(cell.state_dict())
-    inputs, state = rand(B, E), rand(B, H, seed=1)
-    torch.testing.assert_close(cell.stepper()(cell.project(inputs), state), theirs(inputs, state), **EXACT)
-
-
 def test_the_input_may_come_in_two_parts() -> None:
     cell, inputs = cell_of(), rand(B, E)
     first = cell.project(inputs[:, :3], slice(0, 3))
     rest = nn.functional.linear(inputs[:, 3:], cell.weight_ih[:, 3:])
     torch.testing.assert_close(first + rest, cell.project(inputs), **EXACT)
-
-
-def test_the_two_readings_differ_unless_the_matrix_is_diagonal() -> None:
-    """U (r * h) = r * (U h) where U is diagonal, and only there."""
-    cell, inputs, state = cell_of(bias=False), rand(B, E), rand(B, H, seed=1)
-
-    def both() -> tuple[Tensor, Tensor]:
-        products = cell.project(inputs)
-        return cell.stepper()(products, state), recurrent.gru_gates(products, state @ cell.weight_hh.t(), (state,))[0]
-
-    paper, torchs = both()
-    assert (paper - torchs).abs().max() > 1e-2
-    with torch.no_grad():
-        cell.weight_hh[2 * H :] = torch.diag(rand(H, seed=5))
-    paper, torchs = both()
-    torch.testing.assert_close(paper, torchs, **EXACT)
-
-
-def test_turning_the_update_gates_sign_swaps_who_is_kept() -> None:
-    """z and 1 - z: with (W_z, U_z) turned, the cell keeps of h what it took of the candidate before."""
-    cell = cell_of(bias=False)
-    inputs, state = rand(B, E), rand(B, H, seed=1)
-    turned = copy.deepcopy(cell)
-    with torch.no_grad():
-        turned.weight_ih[H : 2 * H] *= -1
-        turned.weight_hh[H : 2 * H] *= -1
-    one, other = (c.stepper()(c.project(inputs), state) for c in (cell, turned))
-    w, u = cell.weight_ih, cell.weight_hh
-    r = torch.sigmoid(inputs @ w[:H].t() + state @ u[:H].t())
-    candidate = torch.tanh(inputs @ w[2 * H :].t() + (r * state) @ u[2 * H :].t())
-    torch.testing.assert_close(one + other, state + candidate, **EXACT)
 
 
 @pytest.mark.parametrize("bias", [True, False])
@@ -113,28 +67,6 @@ def test_a_sequence_is_its_steps(bidirectional: bool, bias: bool) -> None:
                 h = by_hand(cell, inputs[b, t], h)
                 torch.testing.assert_close(outputs[b, t, number * H : (number + 1) * H], h, **EXACT)
             torch.testing.assert_close(final[number, b], h, **EXACT)
-
-
-def test_gradients_of_a_sequence() -> None:
-    layer = PaperRecurrence(E, H, bidirectional=True).double()
-    randomise(layer, scale=1.0)
-
-    def function(inputs: Tensor, *_: Tensor) -> Tensor:
-        return layer.over_real_tokens(inputs, MASK)[0]
-
-    assert torch.autograd.gradcheck(function, (rand(B, T, E).requires_grad_(), *layer.parameters()))
-
-
-def test_gradients_of_the_equations() -> None:
-    recurrent = rand(3 * H, H, seed=2).requires_grad_()
-
-    def function(products: Tensor, state: Tensor, matrix: Tensor) -> Tensor:
-        u, candidate = matrix.split([2 * H, H])
-        r, z = gru_gates(products[:, : 2 * H], state @ u.t())
-        return gru_state(gru_candidate(products[:, 2 * H :], (r * state) @ candidate.t()), z, state)
-
-    inputs = (rand(B, 3 * H).requires_grad_(), rand(B, H, seed=1).requires_grad_(), recurrent)
-    assert torch.autograd.gradcheck(function, inputs)
 
 
 @pytest.mark.parametrize("padded", [True, False])

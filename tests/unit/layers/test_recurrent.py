@@ -1,4 +1,4 @@
-"""Cells against torch's own, whole sequences against steps, real tokens against padding."""
+"""Recurrent layers: real tokens against padding, biases, bridges, precision."""
 
 from __future__ import annotations
 
@@ -6,65 +6,17 @@ import copy
 
 import pytest
 import torch
-from torch import Tensor, nn
 
 from laconic.layers import recurrent
 from laconic.layers.recurrent import Bridge, Recurrence, runs_in_bf16
+from samples import rand
 
 B, T, E, H = 3, 5, 4, 6
-
-
-def rand(*shape: int, seed: int = 0) -> Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 def layer_of(cell: str, **options: bool) -> Recurrence:
     torch.manual_seed(0)
     return Recurrence(cell, E, H, **options).double()
-
-
-def state_of(cell: str) -> tuple[Tensor, ...]:
-    return tuple(rand(B, H, seed=s) for s in ((1, 2) if cell == "lstm" else (1,)))
-
-
-CELLS = [("lstm", True), ("lstm", False), ("gru", True)]
-
-
-@pytest.mark.parametrize(("cell", "two_biases"), CELLS)
-def test_steps_equal_the_whole_sequence(cell: str, two_biases: bool) -> None:
-    """In one call, in steps of decoding and in steps of training: outputs and all gradients."""
-    layer = layer_of(cell, two_biases=two_biases)
-    results = []
-    for way in ("whole", "step", "stepper"):
-        inputs = rand(B, T, E, seed=7).requires_grad_()
-        state = tuple(part.requires_grad_() for part in state_of(cell))
-        leaves = [inputs, *state, *layer.parameters()]
-        if way == "whole":
-            outputs, last = layer(inputs, state)
-        else:
-            run, out, last = layer.step if way == "step" else layer.stepper(), [], state
-            for t in range(T):
-                last = run(inputs[:, t], last)
-                out.append(last[0])
-            outputs = torch.stack(out, 1)
-        assert isinstance(last, tuple)
-        loss = (outputs * rand(B, T, H, seed=8)).sum() + sum(part.square().sum() for part in last)
-        results.append([outputs, *last, *torch.autograd.grad(loss, leaves)])
-    for other in results[1:]:
-        for value, expected in zip(other, results[0], strict=True):
-            torch.testing.assert_close(value, expected, atol=1e-12, rtol=0)
-
-
-@pytest.mark.parametrize(("cell", "torch_cell"), [("lstm", nn.LSTMCell), ("gru", nn.GRUCell)])
-def test_parity_with_the_cells_of_torch(cell: str, torch_cell: type[nn.RNNCellBase]) -> None:
-    layer, theirs = layer_of(cell), torch_cell(E, H).double()
-    theirs.load_state_dict({name.removesuffix("_l0"): p for name, p in layer.layer.state_dict().items()})
-    inputs, state = rand(B, E), state_of(cell)
-    expected = theirs(inputs, state if cell == "lstm" else state[0])
-    expected = expected if isinstance(expected, tuple) else (expected,)
-    for value, stepped, wanted in zip(layer.step(inputs, state), layer.stepper()(inputs, state), expected, strict=True):
-        torch.testing.assert_close(value, wanted, atol=1e-14, rtol=0)
-        torch.testing.assert_close(stepped, wanted, atol=1e-14, rtol=0)
 
 
 @pytest.mark.parametrize("bidirectional", [False, True])
@@ -104,15 +56,6 @@ def test_padding_has_no_gradient(cell: str, bidirectional: bool) -> None:
     for gradient, expected in zip(actual, torch.autograd.grad(total, [inputs, *leaves]), strict=True):
         torch.testing.assert_close(gradient, expected, atol=1e-12, rtol=0)
     assert actual[0][~mask].abs().sum() == 0
-
-
-def test_final_states_of_both_directions() -> None:
-    """Forward: after the last real token. Backward: after the first (pitfall 7)."""
-    layer = layer_of("lstm", bidirectional=True)
-    mask = torch.tensor([[True, True, True, False, False]] * B)
-    outputs, (hidden, _) = layer.over_real_tokens(rand(B, T, E), mask)
-    torch.testing.assert_close(hidden[0], outputs[:, 2, :H])
-    torch.testing.assert_close(hidden[1], outputs[:, 0, H:])
 
 
 @pytest.mark.parametrize("bidirectional", [False, True])

@@ -9,12 +9,11 @@ import torch
 from torch import Tensor, nn
 
 from laconic.kernels import packed
-from laconic.kernels.heads import mean_attention as mean_over_heads
+from laconic.kernels.attention import mean_attention as mean_over_heads
 from laconic.kernels.packed import PackedLinear, linear_map
 from laconic.layers import beam_cache
 from laconic.layers.beam_cache import BeamCache
 from laconic.layers.transformer import (
-    AttentionProjections,
     BlockSizes,
     CapturedAttention,
     DecoderLayer,
@@ -70,26 +69,6 @@ def test_real_tokens_are_numbered_whatever_side_the_padding_is_on() -> None:
 
 
 # -------------------------------------------------------------------------------------- attention
-
-
-def test_each_head_is_that_of_torch() -> None:
-    """Head j owns features dj ... dj + d - 1 of the three stacked projections."""
-    torch.manual_seed(0)
-    own, theirs = AttentionProjections(12, 3).double(), nn.MultiheadAttention(12, 3, batch_first=True).double()
-    with torch.no_grad():
-        theirs.in_proj_weight.copy_(own.in_proj.weight)
-        theirs.in_proj_bias.copy_(own.in_proj.bias.normal_())
-    x, memory = rand(3, 4, 12), rand(3, 5, 12, seed=1)
-    keys, values = own.read(memory)
-    (queries,) = own.heads(own.query_map()(x))
-    _, expected = theirs(x, memory, memory, key_padding_mask=~MASK, average_attn_weights=False)
-    for head in range(3):
-        weights = head_attention(queries[:, :, head], keys[:, :, head], MASK)
-        torch.testing.assert_close(weights, expected[:, head], atol=1e-12, rtol=0)
-        rows = slice(4 * head, 4 * head + 4)
-        torch.testing.assert_close(queries[:, :, head], x @ own.in_proj.weight[rows].T + own.in_proj.bias[rows])
-    tap = CapturedAttention(x, queries, keys, values, MASK)
-    torch.testing.assert_close(mean_attention(tap), expected.mean(1), atol=1e-12, rtol=0)
 
 
 @pytest.mark.parametrize("group", [None, 1, 2, 3])
@@ -166,17 +145,6 @@ def test_initialisation() -> None:
     for name, bound in bounds.items():
         assert linear[name].bias.eq(0).all()
         assert 0.99 * bound < linear[name].weight.abs().max() <= bound
-
-
-@pytest.mark.parametrize("norm", ["post", "pre"])
-def test_padding_and_companions_do_not_reach_real_tokens(norm: str) -> None:
-    torch.manual_seed(0)
-    layer = EncoderLayer(BlockSizes(12, 3, 10, norm=norm)).double()
-    x = rand(3, 5, 12)
-    output = layer(x, MASK)
-    torch.testing.assert_close(layer(x[1:2, 2:], MASK[1:2, 2:])[0], output[1, 2:], atol=1e-12, rtol=0)
-    junk = torch.where(MASK.unsqueeze(-1), x, 7.0)
-    torch.testing.assert_close(layer(junk, MASK)[MASK], output[MASK], atol=1e-12, rtol=0)
 
 
 def test_a_document_of_padding_is_read_as_zeros() -> None:

@@ -20,11 +20,8 @@ from laconic.layers.chunks import ChunkStates, WordEncoder, make_grid, make_sent
 from laconic.models.coarse_to_fine import CoarseToFine
 from laconic.papers.coarse_to_fine import (
     best_chunks,
-    policy_log_prob,
-    reinforce_advantages,
     sample_chunks,
     sparsemax,
-    updated_baseline,
 )
 from laconic.training.batches import noise_seed
 from laconic.types import ModelOutput, TrainingBatch, UpdateContext
@@ -220,19 +217,6 @@ def test_noise_belongs_to_the_example(monkeypatch: pytest.MonkeyPatch) -> None:
 # --------------------------------------------------------------------------- the policy gradient
 
 
-def test_the_policy_gradient_in_closed_form() -> None:
-    """dL/dz = -(A / B)(n - k alpha^s) for the coarse logits z of each step."""
-    torch.manual_seed(0)
-    logits = torch.randn(3, 4, 5, dtype=torch.float64, requires_grad=True)
-    sampled = torch.randint(5, (3, 4, 2))
-    advantages = torch.randn(3, 4, dtype=torch.float64)
-    loss = -(advantages * policy_log_prob(torch.log_softmax(logits, -1), sampled)).sum() / 3
-    (gradient,) = torch.autograd.grad(loss, logits)
-    counts = torch.nn.functional.one_hot(sampled, 5).sum(2)
-    expected = -(advantages / 3).unsqueeze(-1) * (counts - 2 * torch.softmax(logits.detach(), -1))
-    torch.testing.assert_close(gradient, expected)
-
-
 def test_the_policy_gradient_is_that_of_the_expected_reward() -> None:
     """All ways to read a document of three chunks in two steps: sum_a p(a) times REINFORCE's gradient (no baseline,
     no discount) is the gradient of E[R] by the coarse query, where R itself is held fixed for each way."""
@@ -274,19 +258,6 @@ def test_draws_follow_the_distribution() -> None:
     assert (
         abs(float((sampled[..., 0] == sampled[..., 1]).float().mean()) - float(log_p[0, 0].exp().square().sum())) < 0.01
     )
-
-
-def test_the_baseline_moves_towards_the_rewards_that_exist() -> None:
-    before = torch.tensor([1.0, 2.0, 3.0])
-    after = updated_baseline(before, torch.tensor([-4.0, -3.0, 0.0]), torch.tensor([2.0, 1.0, 0.0]), 0.1)
-    torch.testing.assert_close(after, torch.tensor([0.9 - 0.2, 1.8 - 0.3, 3.0]))
-
-
-def test_advantages_stop_with_the_target() -> None:
-    rewards = torch.tensor([[-1.0, -2.0, -4.0], [-3.0, -8.0, 100.0]])
-    mask = torch.tensor([[True, True, True], [True, True, False]])
-    found = reinforce_advantages(rewards, torch.zeros(3), mask, discount=0.5, scale=0.3)
-    torch.testing.assert_close(found, 0.3 * torch.tensor([[-3.0, -4.0, -4.0], [-7.0, -8.0, 0.0]]))
 
 
 # ------------------------------------------------------------------------------------ choices

@@ -14,10 +14,9 @@ from laconic.config.names import MODELS, OBJECTIVES, build
 from laconic.config.schema import SearchConfig
 from laconic.decoding import decode
 from laconic.errors import ConfigError
-from laconic.layers.copying.base import GoldTokens
 from laconic.models.base import SummarizationModel
 from laconic.types import PLAIN_PASS, Batch, ModelOutput, TrainingBatch, UpdateContext
-from samples import EOS, PAD, UNK, VOCAB, gradients, one_example, random_batch, randomise
+from samples import EOS, PAD, UNK, VOCAB, gradients, random_batch, randomise
 
 BASE: dict[str, Any] = {
     "type": "transformer",
@@ -158,32 +157,6 @@ def test_the_branch_has_dropout_of_its_own() -> None:
 # ------------------------------------------------------------------------- what the equations say
 
 
-def test_softmin_is_a_sign_of_its_matrix() -> None:
-    """softmin(W z) = softmax((-W) z): equal losses, bit for bit, and opposite matrices over several updates."""
-    results = []
-    for output, sign in (("softmin", 1.0), ("softmax", -1.0)):
-        model = built(BASE | {"dropout": 0.2, "opponent": OPPONENT | {"output": output}}, seed=3).train()
-        with torch.no_grad():
-            model.opponent.projection.weight.mul_(sign)
-        optimizer = torch.optim.AdamW(model.parameters(), lr=0.02, weight_decay=0.1)
-        torch.manual_seed(1)
-        batch, losses = random_batch(seed=2), []
-        for step in range(8):
-            context = UpdateContext(noise_seed=step, label_smoothing=0.1, opponent_smoothing=0.1)
-            optimizer.zero_grad()
-            loss = loss_of(model(batch, context=context), batch, 0.4, context)
-            loss.backward()
-            torch.nn.utils.clip_grad_norm_(model.parameters(), 0.5)
-            optimizer.step()
-            losses.append(loss.item())
-        results.append((losses, {k: v.detach().clone() for k, v in model.named_parameters()}))
-    (losses, softmin), (same, softmax) = results
-    assert losses == same
-    assert losses[-1] != losses[0]
-    for name, value in softmin.items():
-        assert torch.equal(value, -softmax[name] if name == "opponent.projection.weight" else softmax[name]), name
-
-
 def test_what_the_gradient_of_the_opponent_reaches() -> None:
     """log P_o alone, of layer 1, head 1: everything below, of the layer only what leads to head 1, nothing above."""
     model, batch = model_of(), random_batch((6, 5, 4), (4, 3, 3), with_oov=False)
@@ -213,19 +186,6 @@ def projected(seed: int = 0) -> list[Tensor]:
     return [torch.randn(1, n, 3, 4, generator=g, dtype=torch.float64, requires_grad=True) for n in (1, 5, 5)]
 
 
-def test_the_masked_position_is_felt_through_its_key_only() -> None:
-    opponent = model_of().opponent
-    queries, keys, values = projected()
-    reading = opponent.read(queries, keys, values, torch.ones(1, 5, dtype=torch.bool))
-    gold = torch.tensor([7])
-    opponent.gold_log_probs(reading.context[0], GoldTokens(gold, gold * 0))["opponent_log_probs"].sum().backward()
-    masked = int(reading.weights.argmax())
-    assert not values.grad[0, masked].any()
-    assert keys.grad[0, masked, 1].any()
-    assert values.grad[0, :, 1].abs().sum(-1).gt(0).sum() == 4
-    assert not keys.grad[0, :, [0, 2]].any()
-
-
 @pytest.mark.parametrize("option", ["detach_alpha", "detach_values"])
 def test_detaching_changes_exactly_its_own(option: str) -> None:
     found = []
@@ -246,26 +206,6 @@ def test_detaching_changes_exactly_its_own(option: str) -> None:
 
 
 # ------------------------------------------------------------------------------------- decoding
-
-
-@every_model
-@torch.no_grad()
-def test_steps_equal_the_teacher_forced_terms(name: str) -> None:
-    """J of the gold word, step by step; also from a batch of one."""
-    model, batch = model_of(name), random_batch()
-    output, state = model(batch), model.start(model.encode(batch))
-    for t in range(batch.target_ids.shape[1]):
-        step, state = model.step(batch.target_input_ids[:, t], state)
-        real = batch.target_mask[:, t]
-        gold = batch.target_ids[:, t]
-        gold = gold.masked_fill(gold >= step.scores.shape[1], UNK)
-        joint = output.gold_log_probs[:, t] + 0.2 * output.details["opponent_log_probs"][:, t]
-        torch.testing.assert_close(step.scores.gather(1, gold[:, None])[real, 0], joint[real], **EXACT)
-    for b in range(3):
-        alone = model(one_example(batch, b))
-        for key in ("opponent_log_probs",):
-            wanted = output.details[key][b, : alone.details[key].shape[1]]
-            torch.testing.assert_close(alone.details[key][0], wanted, **EXACT)
 
 
 @every_model
@@ -360,12 +300,6 @@ def test_a_wide_beam_finds_the_best_joint_score(name: str) -> None:
     plain, zero = found(100, {"decode_score": "pc"}), found(40, {"lambda_decode": 0.0})
     assert (plain.ids, plain.score) == (zero.ids, pytest.approx(zero.score, abs=1e-12))
     assert model.switches()["lambda_decode"] == 0.2  # put back after the search
-
-
-def test_negative_weights_are_the_variants() -> None:
-    with pytest.raises(ConfigError, match="only the variant of footnote 3"):
-        model_of().switch({"lambda_decode": -0.2})
-    model_of(output="softmax").switch({"lambda_decode": -0.2})
 
 
 # ---------------------------------------------------------------------------------- odd batches

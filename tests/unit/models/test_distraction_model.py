@@ -8,14 +8,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from laconic.config.names import MODELS, OBJECTIVES, build
+from laconic.config.names import MODELS, build
 from laconic.errors import ConfigError
 from laconic.kernels import dispatch
 from laconic.models.distraction import Distraction
-from laconic.types import UpdateContext
-from samples import BOS, EOS, PAD, UNK, VOCAB, gradients, one_example, random_batch, randomise
+from samples import BOS, EOS, PAD, UNK, VOCAB, gradients, random_batch, randomise
 
-EXACT = {"atol": 1e-12, "rtol": 0}
 BOTH = {"type": "distraction", "size": 6}
 
 
@@ -138,37 +136,6 @@ def test_recurrent_matrices_start_orthogonal_gate_by_gate() -> None:
         assert model.head.projection.bias.eq(0).all()
 
 
-def test_the_first_input_is_the_zero_vector() -> None:
-    """BOS is never embedded in the decoder, in training and in steps, but it is in the source."""
-    model, batch = model_of(), random_batch()
-    expected = model(batch).gold_log_probs
-    with torch.no_grad():
-        first = model.step(batch.target_input_ids[:, 0], model.start(model.encode(batch)))[0].log_probs
-        model.embedding.weight[BOS] += 100.0
-        torch.testing.assert_close(model(batch).gold_log_probs, expected, **EXACT)
-        state = model.start(model.encode(batch))
-        torch.testing.assert_close(model.step(batch.target_input_ids[:, 0], state)[0].log_probs, first, **EXACT)
-        assert not batch.source_ids.eq(BOS).any()
-        batch.source_ids[0, 0] = BOS
-        assert (model(batch).gold_log_probs - expected)[0].abs().max() > 1e-3
-
-
-def test_m2_off_is_a_zero_vector() -> None:
-    """And M1 off is not w_c = 1, u_c = 0: there is no tanh."""
-    batch = random_batch(target_lengths=(5, 4, 2))
-    both = model_of()
-    without_m2 = model_of(attention={**BOTH, "history": False})
-    without_m2.load_state_dict({n: p for n, p in both.state_dict().items() if n != "attention.history_vector"})
-    with torch.no_grad():
-        both.attention.history_vector.zero_()
-        torch.testing.assert_close(both(batch).gold_log_probs, without_m2(batch).gold_log_probs, **EXACT)
-        without = model_of(attention={**BOTH, "content": False, "history": False})
-        without.load_state_dict(both.state_dict(), strict=False)
-        both.attention.content_vector.fill_(1)
-        both.attention.content_history_vector.zero_()
-        assert (both(batch).gold_log_probs - without(batch).gold_log_probs).abs().max() > 1e-3
-
-
 @pytest.mark.parametrize(("steps", "learns"), [(1, False), (2, True)])
 def test_distraction_learns_from_the_second_word_on(steps: int, learns: bool) -> None:
     model = model_of()
@@ -177,14 +144,6 @@ def test_distraction_learns_from_the_second_word_on(steps: int, learns: bool) ->
     for name in ("attention.history_vector", "attention.content_history_vector"):
         assert bool(grads[name].abs().max() > 1e-9) == learns
     assert grads["attention.content_vector"].abs().max() > 1e-9
-
-
-def test_the_loss_is_a_sum_over_words_and_a_mean_over_documents() -> None:
-    model, batch = model_of(), random_batch()
-    nll = build("objective", OBJECTIVES, {"type": "nll", "reduction": "sentence"})
-    term = nll(model(batch), batch)
-    alone = [-model(one_example(batch, b)).gold_log_probs.sum() for b in range(3)]
-    torch.testing.assert_close(term.sum / term.count, sum(alone) / 3, **EXACT)
 
 
 def kept(model: Distraction, steps: int, least: int) -> int:
@@ -215,26 +174,6 @@ def test_the_models_own_switch() -> None:
     assert model.switches() == {"prediction_feed": "sample"}
     with pytest.raises(ConfigError, match="argmax"):
         model.switch({"prediction_feed": "beam"})
-
-
-def test_sampling_feeds_itself() -> None:
-    model, batch = model_of(), random_batch((7, 5), (6, 6))
-    own = UpdateContext(forced_mask=torch.zeros_like(batch.target_mask))
-    model.switch({"prediction_feed": "sample"})
-    results = []
-    for seed in (0, 0, 1):
-        torch.manual_seed(seed)
-        results.append(model(batch, context=own).gold_log_probs)
-    assert torch.equal(results[0], results[1])
-    assert not torch.equal(results[0], results[2])
-
-
-def test_embeddings_are_loaded() -> None:
-    model, matrix = model_of(), torch.rand(VOCAB, 5, dtype=torch.float64)
-    model.load_embeddings(matrix)
-    assert torch.equal(model.embedding.weight, matrix)
-    with pytest.raises(ConfigError, match="embedding_size to 7"):
-        model.load_embeddings(torch.rand(VOCAB, 7))
 
 
 @pytest.mark.parametrize(

@@ -9,12 +9,9 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from laconic.config.names import OBJECTIVES, build
 from laconic.kernels import additive, dispatch, packed, vocabulary
-from laconic.layers.copying.pointer import PointerHead
 from laconic.layers.recurrent import Recurrence
 from laconic.models.seq2seq import Seq2Seq
-from laconic.papers.pointer_generator import final_distribution, generation_gate
 from laconic.search.state import select
 from laconic.types import PLAIN_PASS, UpdateContext
 from samples import (
@@ -123,29 +120,6 @@ def test_small_blocks_and_chunks_change_nothing(name: str, monkeypatch: pytest.M
 # ------------------------------------------------------------------------------- gradients
 
 
-@pytest.mark.parametrize("name", ["bilstm", "pointer", "coverage", "see"])
-def test_backward_twice(name: str) -> None:
-    model, batch = tiny_seq2seq(**PATHS[name][0]), random_batch()
-    _, expected = backward(model, batch)
-    model.zero_grad()
-    loss = total(model(batch))
-    loss.backward(retain_graph=True)
-    loss.backward()
-    assert_same(gradients(model), {name: 2 * g for name, g in expected.items()}, 1e-12)
-
-
-@pytest.mark.parametrize("name", ["bilstm", "pointer", "coverage", "see"])
-def test_gradients_add_up_over_batches(name: str) -> None:
-    model = tiny_seq2seq(**PATHS[name][0])
-    batches = [random_batch(seed=1), random_batch((5, 2), (3, 4), seed=2)]
-    parts = [backward(model, batch)[1] for batch in batches]
-    model.zero_grad()
-    outputs = [model(batch) for batch in batches]  # both graphs at once
-    for output in reversed(outputs):
-        total(output).backward()
-    assert_same(gradients(model), {name: parts[0][name] + parts[1][name] for name in parts[0]}, 1e-12)
-
-
 @pytest.mark.parametrize("name", ["coverage", "see"])
 @pytest.mark.parametrize("part", ["first word", "last word", "coverage", "attention", "p_gen"])
 def test_gradients_of_some_outputs_only(name: str, part: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -187,23 +161,6 @@ def test_gradients_asked_for_one_parameter_at_a_time(name: str) -> None:
         assert_same({parameter_name: gradient}, {parameter_name: expected[parameter_name]}, 1e-12)
     loss.backward()
     assert_same(gradients(model), expected, 1e-12)
-
-
-@pytest.mark.parametrize("reduction", ["token", "example", "sentence", "sum"])
-@pytest.mark.parametrize("name", ["bilstm", "attention", "coverage", "see"])
-def test_the_loss_is_foreseen(name: str, reduction: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the objective's token weights the vocabulary is projected once, not again in the backward pass."""
-    again: list[int] = []
-    original = vocabulary._again
-    monkeypatch.setattr(vocabulary, "_again", lambda *args: again.append(1) or original(*args))
-    model, batch = tiny_seq2seq(**PATHS[name][0]).float(), random_batch()
-    layers = [build("objective", OBJECTIVES, {"type": kind, "reduction": reduction}) for kind in ("nll", "coverage")]
-    for hint in (True, False):
-        foreseen, wrong = layers[0].wants(batch, PLAIN_PASS), torch.rand(batch.target_ids.shape)
-        output = model(batch, context=foreseen if hint else UpdateContext(token_weights=wrong))
-        terms = [layer(output, batch) for layer in layers]
-        sum(term.sum / term.count for term in terms).backward()
-        assert len(again) == (0 if hint or not dispatch.ENABLED else 1)
 
 
 @pytest.mark.parametrize("name", ["coverage", "see"])
@@ -253,27 +210,6 @@ def test_bf16_autocast_is_close_to_float32(name: str) -> None:
 
 
 # ----------------------------------------------------------------- words, one distribution
-
-
-def test_the_step_distribution_is_the_plain_mixture(monkeypatch: pytest.MonkeyPatch) -> None:
-    model, batch = tiny_seq2seq(scale=1.0, **COVERAGE).eval(), random_batch()
-    seen: list[Any] = []
-    forward = PointerHead.forward
-
-    def recorded(head: PointerHead, *args: Any) -> Any:
-        seen.append(args)
-        return forward(head, *args)
-
-    monkeypatch.setattr(PointerHead, "forward", recorded)
-    with torch.no_grad():
-        step, _ = model.step(batch.target_input_ids[:, 0], model.start(model.encode(batch)))
-        inputs, attention, *_ = seen[0]
-        gate = generation_gate(inputs.gate_features, model.head.gate.weight, model.head.gate.bias)
-        ids = batch.source_extended_ids.unsqueeze(1)
-        plain = final_distribution(
-            model.head.projection(inputs.hidden), gate, attention.weights, ids, batch.extended_vocab_size
-        )
-    torch.testing.assert_close(step.log_probs, plain[:, 0], atol=1e-12, rtol=0)
 
 
 @pytest.mark.parametrize("name", ["bilstm", "pointer", "see"])

@@ -219,11 +219,13 @@ def test_pretrained_embeddings(shared: bool) -> None:
         model.load_embeddings(torch.zeros(VOCAB, 7))
 
 
-def test_frozen_embeddings() -> None:
-    model = tiny_seq2seq(freeze_embeddings=True, **COVERAGE)
+@pytest.mark.parametrize("shared", [True, False])
+def test_frozen_embeddings(shared: bool) -> None:
+    model = tiny_seq2seq(freeze_embeddings=True, share_embeddings=shared, **COVERAGE)
     _, grads = backward(model, random_batch())
     assert model.embedding.weight.grad is None
-    free = tiny_seq2seq(**COVERAGE)
+    assert model.target_embedding.weight.grad is None
+    free = tiny_seq2seq(share_embeddings=shared, **COVERAGE)
     _, expected = backward(free, random_batch())
     others = [name for name in grads if "embedding" not in name]
     assert_same({name: grads[name] for name in others}, {name: expected[name] for name in others}, 1e-13)
@@ -256,9 +258,3 @@ def test_the_model_feeds_itself_in_two_ways_only() -> None:
     model.switch({"prediction_feed": "sample"})
     with pytest.raises(ConfigError, match="'argmax' or 'sample', not by 'beam'"):
         model.switch({"prediction_feed": "beam"})
-
-
-def test_frozen_embeddings_are_frozen_on_both_sides() -> None:
-    model = tiny_seq2seq(share_embeddings=False, freeze_embeddings=True)
-    assert not model.embedding.weight.requires_grad
-    assert not model.target_embedding.weight.requires_grad

@@ -10,7 +10,7 @@ import torch
 from laconic.config.names import OBJECTIVES, build
 from laconic.config.schema import RunConfig
 from laconic.errors import ConfigError
-from laconic.objectives.rdrop import two_way_divergence
+from laconic.objectives.likelihood import two_way_divergence
 from laconic.types import UpdateContext
 from samples import COVERAGE, random_batch, tiny_seq2seq
 

@@ -15,12 +15,14 @@ from laconic.config.names import MODELS, OBJECTIVES, build
 from laconic.config.schema import RunConfig
 from laconic.errors import ConfigError
 from laconic.kernels import vocabulary
-from laconic.objectives.candidates import draw_candidates, score_candidates, search_candidates
 from laconic.objectives.risk import (
     RewardConfig,
     SummaryReward,
+    draw_candidates,
     expected_risk,
     repeated_words,
+    score_candidates,
+    search_candidates,
     self_critical_loss,
     unsupported_words,
 )

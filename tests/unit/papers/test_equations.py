@@ -6,18 +6,14 @@ import math
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from laconic.layers.copying.base import GoldTokens
 from laconic.layers.opponent import DecoderShape, MaskMaximum
 from laconic.papers import coarse_to_fine, contrastive, distraction, pointer_generator
 from laconic.search.distraction import cosine_sides, divergence_sides, most_similar, nearest
+from samples import rand
 
 N, T, S = 3, 4, 6
-
-
-def rand(*shape: int, seed: int = 0) -> Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 def test_additive_attention_on_numbers() -> None:

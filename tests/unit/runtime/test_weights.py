@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import save_file
 
 from laconic.errors import ModelError
-from laconic.runtime.weights import read_weights
+from laconic.runtime.sessions import read_weights
 
 NUMBERS = torch.tensor([[0.0, -1.5, 3.140625], [1e-3, 65280.0, -0.333]])
 

@@ -18,7 +18,7 @@ from laconic.errors import ConfigError, ModelError
 from laconic.search import beam
 from laconic.search.beam import beam_search
 from laconic.search.greedy import greedy_search
-from laconic.search.scorers import ForcedPrefix, HypothesesView, Scorer, build_scorers
+from laconic.search.scorers import HypothesesView, Scorer, build_scorers
 from laconic.types import Hypothesis, StepOutput
 
 A, B, C = 4, 5, 6
@@ -554,9 +554,7 @@ def test_a_beam_that_shrinks_ends_when_all_have_finished() -> None:
 
 def test_hypotheses_after_which_nothing_may_come_are_kept() -> None:
     config = SearchConfig(beam_size=2, shrink_beam=True, max_length=5)
-    scorers = [ForcedPrefix(ForcedPrefix.Config(ids=[A, B]), specials=SPECIALS)]
-    model = hand_model({BOS: {A: 0.5, B: 0.5}, A: {A: 1.0}})  # B may not follow A, and must
-    found = search(model, config, scorers)[0]
+    found = search(hand_model({BOS: {A: 1.0}}), config)[0]  # nothing may follow A
     assert [(h.ids, h.finished) for h in found] == [([A], False)]
 
 

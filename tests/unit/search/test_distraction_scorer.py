@@ -16,14 +16,8 @@ from laconic.search.distraction import (
     FIRST_STEPS,
     DistractionScorer,
     _given,
-    cosine_sides,
     divergence_sides,
-    least_similar,
-    most_similar,
-    nearest,
-    reversed_divergence_sides,
 )
-from laconic.search.greedy import greedy_search
 from laconic.search.scorers import HypothesesView, build_scorers
 from laconic.types import Memory, StepOutput
 
@@ -87,14 +81,6 @@ def kl(p: np.ndarray, q: np.ndarray) -> np.ndarray:
     return (divergence_sides(p)[0] * divergence_sides(q)[1]).sum(-1)
 
 
-def test_the_two_sides_of_the_divergence() -> None:
-    p, q = (drawn(seed).attention for seed in (1, 2))
-    np.testing.assert_allclose(kl(p, q), (p * np.log(p / q)).sum(-1), atol=1e-12)
-    np.testing.assert_allclose(kl(p, p), np.zeros(ROWS), atol=1e-12)
-    present, past = reversed_divergence_sides(p)[0], reversed_divergence_sides(q)[1]
-    np.testing.assert_allclose((present * past).sum(-1), (q * np.log(q / p)).sum(-1), atol=1e-12)
-
-
 def test_divergence_is_finite_where_weights_underflow_and_blind_to_padding() -> None:
     p, q = np.array([[1.0, 0.0, 0.0]], np.float32), np.array([[0.0, 1.0, 0.0]], np.float32)
     assert kl(p, q).item() == pytest.approx(-math.log(np.finfo(np.float32).tiny), rel=1e-6)
@@ -121,19 +107,6 @@ def test_no_weight_underflows_where_the_scores_are_known(scale: float) -> None:
     logs = shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True))
     np.testing.assert_allclose(found[1], (np.exp(logs[0]) * (logs[0] - logs[1])).sum(-1, keepdims=True))
     np.testing.assert_allclose(found[0], found[1], rtol=1e-4, atol=1e-4)
-
-
-def test_directions() -> None:
-    present, past = cosine_sides(np.array([[3.0, 4.0], [0.0, 0.0]]))
-    np.testing.assert_allclose(present, np.array([[0.6, 0.8], [0.0, 0.0]]))
-    assert np.array_equal(present, past)
-
-
-def test_which_of_the_past_counts() -> None:
-    values = np.array([[0.3, -0.2, 0.1]])
-    assert nearest(values).item() == pytest.approx(-0.2)
-    assert most_similar(values).item() == pytest.approx(0.3)
-    assert least_similar(values).item() == pytest.approx(-max(1 - 0.3, 1 + 0.2, 1 - 0.1))
 
 
 # ------------------------------------------------------------------------------------------- scorer
@@ -171,15 +144,6 @@ def test_nothing_is_said_at_the_first_step() -> None:
     assert scorer.on_rows(totals, HypothesesView(np.zeros((ROWS, 0)), drawn(0))) is totals
     scorer.start(Memory(np.zeros((2, 6, 1)), np.ones((2, 6), dtype=bool), np.zeros((2, 6)), 9), ROWS)
     assert scorer.on_rows(totals, HypothesesView(np.zeros((ROWS, 0)), drawn(0))) is totals
-
-
-@pytest.mark.parametrize("variant", ["paper", "released"])
-def test_a_step_twice_in_the_past_changes_nothing(variant: str) -> None:
-    once, twice = scorer_of(**WEIGHTS, variant=variant), scorer_of(**WEIGHTS, variant=variant)
-    for scorer, seeds in ((once, (0, 1)), (twice, (0, 1, 1, 0))):
-        for seed in seeds:
-            said(scorer, drawn(seed))
-    np.testing.assert_allclose(said(once, drawn(5)), said(twice, drawn(5)), atol=1e-12)
 
 
 def test_padding_changes_nothing() -> None:
@@ -263,17 +227,6 @@ def test_what_was_added_is_recorded_and_adds_up() -> None:
         assert hypothesis.terms["distraction"] != 0.0
         assert sum(hypothesis.terms.values()) == pytest.approx(hypothesis.score)
         assert hypothesis.terms["model"] == pytest.approx(hypothesis.log_prob)
-
-
-@pytest.mark.parametrize("accumulate", [True, False])
-def test_greedy_records_what_a_beam_of_one_records(accumulate: bool) -> None:
-    model = Vectors(3, vocab=9, seed=2)
-    config = SearchConfig(max_length=5, distraction={**WEIGHTS, "accumulate": accumulate})
-    for (one,), (two,) in zip(search(model, config, by=greedy_search), search(model, config), strict=True):
-        assert one.ids == two.ids
-        assert one.score == pytest.approx(two.score)
-        assert one.terms == pytest.approx(two.terms)
-        assert ("distraction" in one.terms) == (accumulate and len(one.ids) > 0)
 
 
 def test_without_early_stopping_the_search_waits_for_rewards() -> None:

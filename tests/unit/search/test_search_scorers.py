@@ -19,7 +19,6 @@ from laconic.search.hypotheses import History
 from laconic.search.scorers import (
     CoveragePenalty,
     ForbidTokens,
-    ForcedPrefix,
     HypothesesView,
     LengthBounds,
     LengthNormalisation,
@@ -183,18 +182,6 @@ def test_eos_stays_where_it_is_also_the_start() -> None:
         np.zeros((1, 5)), HypothesesView(np.zeros((1, 0), dtype=int))
     )
     assert np.flatnonzero(scores[0] == -np.inf).tolist() == [1]
-
-
-def test_a_forced_prefix() -> None:
-    model = TableModel(3, vocab=8)
-    config = SearchConfig(beam_size=3, num_return=3, max_length=5, scorers=({"type": "forced_prefix", "ids": [5, 4]},))
-    results = search(model, config)
-    for hypotheses in results:
-        assert len(hypotheses) == 3
-        for hypothesis in hypotheses:
-            assert hypothesis.ids[:2] == [5, 4]
-            assert sum(hypothesis.token_log_probs) == pytest.approx(hypothesis.log_prob)
-    assert ForcedPrefix.Config(ids=(1,)).ids == (1,)
 
 
 def test_diverse_groups_against_searches_one_after_the_other() -> None:

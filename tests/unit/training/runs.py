@@ -3,14 +3,41 @@
 from __future__ import annotations
 
 import json
+import signal
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from laconic.config.schema import RunConfig
 from laconic.training.checkpoint import checkpoint_folders
+from laconic.training.loop import TrainingInterrupted
+from laconic.training.run import train
 
 
 def quiet(message: str) -> None:
     """An ``on_message`` that says nothing."""
+
+
+def stop_at(run: RunConfig, out: Path, update: int, number: int = signal.SIGINT) -> str:
+    """Train until the signal, which arrives while ``update`` is being logged; what the interruption says."""
+
+    def stop(entry: dict[str, Any]) -> None:
+        if entry["update"] == update:
+            signal.raise_signal(number)
+
+    with pytest.raises(TrainingInterrupted) as caught:
+        train(run, out, on_log=stop, on_message=quiet)
+    return str(caught.value)
+
+
+def continues_exactly(run: RunConfig, folder: Path) -> Path:
+    """Is a run that is stopped after its third update in the end what it is in one piece? The folder of one."""
+    train(run, folder / "whole", on_message=quiet)
+    stop_at(run, folder / "stopped", 3)
+    train(run, folder / "stopped", resume=True, on_message=quiet)
+    assert bits(folder / "stopped") == bits(folder / "whole")
+    return folder / "stopped"
 
 
 def bits(out: Path) -> tuple[Any, ...]:

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import signal
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from runs import quiet
+from runs import continues_exactly, quiet
 
 from laconic.errors import ConfigError, TrainingError
 from laconic.layers.opponent import _own_seed
 from laconic.training.checkpoint import read_checkpoint
 from laconic.training.logging import read_log
-from laconic.training.loop import TrainingInterrupted
 from laconic.training.run import train
 
 MODEL: dict[str, Any] = {
@@ -67,19 +65,7 @@ def test_a_run_without_smoothing_logs_no_second_figures(make_contrastive: Any, t
 
 def test_an_interrupted_run_continues_exactly(make_contrastive: Any, tmp_path: Path) -> None:
     """With dropout in the branch, whose generator is stored nowhere."""
-    run = make_contrastive(**{"training.log_every": 1})
-    train(run, tmp_path / "whole", on_message=quiet)
-
-    def stop(entry: dict[str, Any]) -> None:
-        if entry["update"] == 3:
-            signal.raise_signal(signal.SIGINT)
-
-    with pytest.raises(TrainingInterrupted):
-        train(run, tmp_path / "run", on_log=stop, on_message=quiet)
-    train(run, tmp_path / "run", resume=True, on_message=quiet)
-    whole, resumed = (read_checkpoint(tmp_path / name / "checkpoint-6").tensors["model"] for name in ("whole", "run"))
-    assert all(torch.equal(value, resumed[name]) for name, value in whole.items())
-    assert (tmp_path / "whole" / "log.jsonl").read_bytes() == (tmp_path / "run" / "log.jsonl").read_bytes()
+    continues_exactly(make_contrastive(**{"training.log_every": 1}), tmp_path)
 
 
 def test_weight_zero_is_the_baselines_training(make_contrastive: Any, tmp_path: Path) -> None:

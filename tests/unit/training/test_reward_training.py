@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import signal
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from runs import quiet
+from runs import continues_exactly, quiet
 
 from laconic.errors import ConfigError
-from laconic.training.checkpoint import checkpoint_folders, read_checkpoint
 from laconic.training.logging import read_log
-from laconic.training.loop import TrainingInterrupted
 from laconic.training.run import train
 
 RISK, CRITICAL = {"type": "minimum_risk", "candidates": 3}, {"type": "self_critical", "samples": 2}
@@ -53,23 +50,11 @@ def test_an_interrupted_run_continues_exactly(make_run: Any, tmp_path: Path, obj
         "checkpoint": {"every_updates": 6},
     }
     run = make_run(objectives=objectives, training=settings, **{"model.dropout": 0.3})
-    train(run, tmp_path / "whole", on_message=quiet)
-
-    def stop(entry: dict[str, Any]) -> None:
-        if entry["update"] == 3:
-            signal.raise_signal(signal.SIGINT)
-
-    with pytest.raises(TrainingInterrupted):
-        train(run, tmp_path / "stopped", on_log=stop, on_message=quiet)
-    train(run, tmp_path / "stopped", resume=True, on_message=quiet)
-    logs = [read_log(tmp_path / name / "log.jsonl") for name in ("whole", "stopped")]
-    assert logs[0] == logs[1]
-    states = [read_checkpoint(checkpoint_folders(tmp_path / name)[0]).tensors for name in ("whole", "stopped")]
-    assert all(torch.equal(value, states[1]["model"][name]) for name, value in states[0]["model"].items())
+    log = read_log(continues_exactly(run, tmp_path) / "log.jsonl")
     kind = objectives[-1]["type"]
-    line = next(entry for entry in logs[0] if f"{kind}_reward" in entry)
+    line = next(entry for entry in log if f"{kind}_reward" in entry)
     assert -1.5 < line[f"{kind}_reward"] < 1
-    assert any(entry.get("val_loss_tf", -1) >= 0 for entry in logs[0])
+    assert any(entry.get("val_loss_tf", -1) >= 0 for entry in log)
 
 
 def test_bf16_asks_the_model_again_under_autocast(make_trainer: Any) -> None:

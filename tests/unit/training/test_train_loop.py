@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from runs import bits, quiet
+from runs import bits, quiet, stop_at
 from safetensors.torch import load_file
 
 from laconic.config.loading import load_run
@@ -18,7 +18,6 @@ from laconic.metrics.rouge import rouge
 from laconic.models.folder import load_model_folder
 from laconic.training.checkpoint import checkpoint_folders, read_checkpoint
 from laconic.training.logging import LogFile, read_log
-from laconic.training.loop import TrainingInterrupted
 from laconic.training.run import train
 from laconic.training.validate import is_best
 from laconic.types import UpdateContext
@@ -242,17 +241,10 @@ def test_an_interrupted_run_continues_exactly(make_run: Any, tmp_path: Path, num
     run = make_run(**STATEFUL)
     whole = train(run, tmp_path / "whole", on_message=quiet)
 
-    def stop(entry: dict[str, Any]) -> None:
-        # the signal arrives while update 4 is being logged and is answered after update 5, which is validated
-        # only by the resumed run
-        if entry["update"] == 4:
-            signal.raise_signal(number)
-
     out = tmp_path / "stopped"
     before = signal.getsignal(number)
-    with pytest.raises(TrainingInterrupted) as caught:
-        train(run, out, on_log=stop, on_message=quiet)
-    assert f"laconic resume {out}" in str(caught.value)
+    # answered after update 5, which is validated only by the resumed run
+    assert f"laconic resume {out}" in stop_at(run, out, 4, number)
     assert signal.getsignal(number) is before
     assert [path.name for path in checkpoint_folders(out)] == ["checkpoint-5"]
     resumed = train(run, out, resume=True, on_message=quiet)

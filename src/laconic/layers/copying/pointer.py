@@ -2,6 +2,15 @@
 
 Equations (4) and (5) of `laconic.papers.pointer_generator`: ``inputs.gate_features`` (..., G) are [h*_t; s_t; x_t],
 ``gate`` holds [w_h*; w_s; w_x] and b_ptr, ``source.extended_ids`` are the words w_i.
+
+Every head that copies uses the mixture, equation (5): in one step of decoding, for the gold words of a training pass,
+and in label smoothing without (M, V) probabilities:
+
+    sum_w log P(w) = V log lambda + sum_w log P_gen(w)
+                     + sum over distinct source words of [log P(w) - log lambda - log P_gen(w)]
+
+The first sum is one product with the output matrix's mean row (`VocabularyProjection.smoothed`); the last needs the
+logits of the source's own words, one (B, T, D) by (B, D, S) product. lambda is p_gen.
 """
 
 from __future__ import annotations
@@ -10,17 +19,135 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.nn.functional import logsigmoid
 
 from laconic.config.base import ConfigBase
+from laconic.kernels.dispatch import final_distribution, first_positions
 from laconic.layers.copying.base import CopyHead, CopySource, GoldTokens, HeadInput
-from laconic.layers.copying.mixture import gold_mixture, source_words, step_distribution
+from laconic.layers.masking import NEGATIVE_INFINITY
 from laconic.layers.vocabulary import VocabularyProjection
 from laconic.papers.pointer_generator import (
     attention_weights,
     generation_gate,
     gold_copy_log_prob,
+    gold_log_prob,
 )
 from laconic.types import AttentionOutput
+
+SMALLEST_COPY = 1e-30  # of the copy probability of a word of the source, so that its logarithm has a gradient
+
+
+def distinct(source: CopySource, vocab_size: int) -> tuple[Tensor, Tensor]:
+    """Where each token's word occurs first among the real tokens (B, S), and the first places of words of V (B, S)."""
+    nothing = source.extended_vocab_size
+    ids = source.extended_ids.masked_fill(~source.mask, nothing)
+    first = first_positions(ids, nothing + 1)
+    places = torch.arange(ids.shape[1], device=ids.device)
+    return first, (first == places) & source.mask & (ids < vocab_size)
+
+
+def source_logits(features: Tensor, projection: VocabularyProjection, source: CopySource, gold: GoldTokens) -> Tensor:
+    """The logits of the source's own words: features (M, F) -> (M, S); words outside V have those of word 0."""
+    assert gold.steps is not None, "smoothing needs to know the step of each target token"
+    steps = int(gold.steps.max()) + 1 if gold.steps.numel() else 1
+    ids = source.extended_ids.masked_fill(source.extended_ids >= projection.vocab_size, 0)
+    words, bias = F.embedding(ids, projection.weight).to(features.dtype), projection.bias[ids]
+    grid = features.new_zeros(len(ids), steps, features.shape[-1]).index_put((gold.rows, gold.steps), features)
+    return torch.bmm(grid, words.transpose(1, 2))[gold.rows, gold.steps] + bias[gold.rows]
+
+
+def copied_excess(relative: Tensor, log_vocab: Tensor, counted: Tensor) -> Tensor:
+    """The last sum, ``sum softplus(log (1 - lambda) P_copy(w) - log lambda P_gen(w))``: (M, S), (M,), (M, S) -> (M,).
+
+    ``relative`` is the argument of the softplus without the log P_gen of the *gold* word, which `log_vocab` is;
+    ``counted`` the places that stand for a word.
+    """
+    return torch.where(counted, F.softplus(relative - log_vocab.unsqueeze(-1)), 0.0).sum(dim=-1)
+
+
+def excess_slope(relative: Tensor, log_vocab: Tensor, counted: Tensor) -> Tensor:
+    """d `copied_excess` / d log_vocab, (M,)."""
+    return -torch.where(counted, torch.sigmoid(relative - log_vocab.unsqueeze(-1)), 0.0).sum(dim=-1)
+
+
+def source_words(
+    hidden: Tensor,
+    projection: VocabularyProjection,
+    source: CopySource,
+    gold: GoldTokens,
+    ids: Tensor,
+    mixed: tuple[Tensor, Tensor],
+) -> tuple[Tensor, Tensor]:
+    """What `copied_excess` reads of the source's own words, (M, S) twice.
+
+    Args:
+        hidden: (M, F) what the projection reads, in float32 at least.
+        projection: the vocabulary's.
+        source: of the documents.
+        gold: the target words, with their steps.
+        ids: (M,) theirs, UNK in the place of words outside V.
+        mixed: the argument (M,) of lambda's sigmoid, and P_copy over positions (M, S).
+    """
+    gates, copies = mixed
+    features = hidden if projection.hidden is None else projection.hidden(hidden)
+    logits = source_logits(features, projection, source, gold)
+    own = (features * F.embedding(ids, projection.weight)).sum(dim=-1) + projection.bias[ids]
+    first, counted = distinct(source, projection.vocab_size)
+    copied = torch.zeros_like(copies).scatter_add(-1, first[gold.rows], copies)
+    relative = copied.clamp_min(SMALLEST_COPY).log() - logits + (own - gates).unsqueeze(-1)
+    return relative, counted[gold.rows] & (copied > 0)
+
+
+def step_distribution(logits: Tensor, gate: Tensor, copy_probs: Tensor, source: CopySource) -> Tensor:
+    """Equation (5) for one step, of the document's ids: (B, Q, V), (B, Q), (B, Q, S) -> (B, Q, X); may overwrite the
+    logits."""
+    ids = source.extended_ids.unsqueeze(1).expand_as(copy_probs)
+    first = None if source.first is None else source.first.unsqueeze(1).expand_as(copy_probs)
+    return final_distribution(logits, gate, copy_probs, ids, source.extended_vocab_size, first)
+
+
+def gold_mixture(
+    hidden: Tensor,
+    projection: VocabularyProjection,
+    gold: GoldTokens,
+    gates: Tensor,
+    copied: Tensor,
+    ids: Tensor,
+    words: tuple[Tensor, Tensor] | None,
+) -> tuple[Tensor, Tensor | None]:
+    """Equation (5) of M gold words, without any (M, V) tensor that is kept; and the mean of all V words' log P.
+
+    Args:
+        hidden: (M, F) what the projection reads.
+        projection: the vocabulary's.
+        gold: the words.
+        gates: (M,) the argument of the sigmoid of p_gen (lambda).
+        copied: (M,) the gold words' log copy probability, -inf where the source lacks them.
+        ids: (M,) theirs, UNK in the place of words outside V.
+        words: `source_words`, where labels are smoothed; without them there is no mean.
+    """
+    size, smoothing, outside = projection.vocab_size, gold.smoothing, gold.ids >= projection.vocab_size
+    with torch.no_grad():
+        frozen_gates, frozen_copied = gates.detach(), copied.detach()
+        frozen_words = None if words is None else (words[0].detach(), words[1])
+
+    def derivative(log_vocab: Tensor, rows: slice) -> Tensor:
+        """d loss / d log P_vocab(gold): the share of P(gold) that was generated (none for words outside V) and,
+        with label smoothing, what it does to the mean of all words."""
+        generated = logsigmoid(frozen_gates[rows]) + log_vocab.masked_fill(outside[rows], NEGATIVE_INFINITY)
+        share = torch.exp(generated - torch.logaddexp(generated, logsigmoid(-frozen_gates[rows]) + frozen_copied[rows]))
+        if frozen_words is not None:
+            slope = excess_slope(frozen_words[0][rows], log_vocab, frozen_words[1][rows])
+            share = (1 - smoothing) * share + smoothing * (1 + slope / size)
+        return share if gold.weights is None else share * gold.weights[rows]
+
+    log_vocab = projection.gold_log_probs(hidden, ids, derivative)
+    log_probs = gold_log_prob(gates, log_vocab.masked_fill(outside, NEGATIVE_INFINITY), copied)
+    if words is None:
+        return log_probs, None
+    mean = projection.smoothed(log_vocab, hidden.to(gates.dtype), ids, 1.0) + logsigmoid(gates)
+    return log_probs, mean + copied_excess(words[0], log_vocab, words[1]) / size
 
 
 class PointerHead(CopyHead):
