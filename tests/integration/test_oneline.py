@@ -19,6 +19,7 @@ from laconic.config import shipped
 from laconic.config.loading import load_run, with_absolute_paths
 from laconic.config.schema import RunConfig, TrainingConfig
 from laconic.errors import ModelError
+from laconic.metrics.card import model_card
 from laconic.models.folder import load_model_folder
 from laconic.server.catalogue import open_models
 
@@ -182,3 +183,11 @@ def test_one_word_is_given_back_as_the_text_itself(tmp_path: Path, capsys: pytes
     said = capsys.readouterr().err
     assert "(1 token)" in said
     assert "so this is the text itself." in said
+
+
+def test_no_model_is_its_own_base() -> None:
+    folder = shipped.ROOT / "oneline"  # the real one
+    own, fine_tuned = model_card(folder, opened_as="oneline"), model_card(folder, opened_as="runs/mine")
+    assert "base_model" not in own
+    assert own == (folder / "README.md").read_text(encoding="utf-8")
+    assert "base_model: oneline\n" in fine_tuned

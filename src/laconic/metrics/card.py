@@ -116,7 +116,7 @@ def model_card(folder: Path, facts: Facts | None = None, *, opened_as: str = ANY
     kind = config["model"]["type"]
     title = config.get("name") or kind
     parts = [
-        f"---\n{_metadata(title, kind, run, facts).to_yaml()}\n---\n# {title}",
+        f"---\n{_metadata(title, kind, run, facts, opened_as).to_yaml()}\n---\n# {title}",
         run.description if run else "",
         _what_it_is(folder, kind, config, search),
         f'```python\nfrom laconic import Summarizer\n\nsummarizer = Summarizer.from_pretrained("{opened_as}")\n'
@@ -132,7 +132,7 @@ def model_card(folder: Path, facts: Facts | None = None, *, opened_as: str = ANY
     return "\n\n".join(filter(None, parts)) + "\n"
 
 
-def _metadata(title: str, kind: str, run: RunConfig | None, facts: Facts) -> ModelCardData:
+def _metadata(title: str, kind: str, run: RunConfig | None, facts: Facts, opened_as: str) -> ModelCardData:
     from huggingface_hub import EvalResult, ModelCardData
 
     results = [
@@ -149,6 +149,7 @@ def _metadata(title: str, kind: str, run: RunConfig | None, facts: Facts) -> Mod
         for scores in facts.scores
         for kind_of_rouge, value in scores.rouge.items()
     ]
+    start = _starts_from(run)
     return ModelCardData(
         license=facts.license,
         language=facts.language or None,
@@ -156,7 +157,7 @@ def _metadata(title: str, kind: str, run: RunConfig | None, facts: Facts) -> Mod
         pipeline_tag="summarization",
         tags=sorted({"summarization", "laconic", kind, *([run.name.replace("_", "-")] if run else [])}),
         datasets=facts.datasets or None,
-        base_model=_starts_from(run),
+        base_model=None if start == opened_as else start,  # no model is its own base
         metrics=["rouge"] if results else None,
         model_name=title,
         eval_results=results or None,
