@@ -13,7 +13,7 @@ import typer
 
 from laconic.cli.inputs import stream_records
 from laconic.cli.options import AsJson, Device, ReadingOptions, Split, TrustCode, with_groups
-from laconic.cli.output import aligned, note, print_json, progress
+from laconic.cli.output import aligned, note, print_json, print_result, progress
 from laconic.data.places import split_of
 from laconic.errors import ConfigError, DataError, did_you_mean
 from laconic.files import write_text
@@ -133,13 +133,12 @@ def make_sheet(source: PairSource, out: Path, sample: int, seed: int, rule: str,
         raise DataError(f"{source.data} holds no pairs.")
     chosen = sorted(random.Random(seed).sample(range(len(everything)), min(sample, len(everything))))
     count = write_sheet(out, [everything[index] for index in chosen], rule)
-    if as_json:
-        print_json({"sheet": str(out), "pairs": count, "of": len(everything), "seed": seed, "words": rule}, indent=None)
-    else:
-        print(
-            f"{out} has {count} of {len(everything)} pairs. When it is filled: laconic align MODEL --data "
-            f"{source.data} --split {source.split} --alignments {out}"
-        )
+    told = (
+        f"{out} has {count} of {len(everything)} pairs. When it is filled: laconic align MODEL --data "
+        f"{source.data} --split {source.split} --alignments {out}"
+    )
+    values = {"sheet": str(out), "pairs": count, "of": len(everything), "seed": seed, "words": rule}
+    print_result(as_json, values, told, indent=None)
 
 
 # ------------------------------------------------------------------------------------------ the table

@@ -9,10 +9,9 @@ import typer
 
 from laconic.cli.inputs import records_of
 from laconic.cli.options import AsJson, BatchSize, MaxRecords, ReadingOptions, Split, with_groups
-from laconic.cli.output import print_json, progress
+from laconic.cli.output import print_result, progress
 from laconic.data.places import split_of
 from laconic.errors import ConfigError, ModelError, unknown_choice
-from laconic.text.control import safe_print as print
 
 if TYPE_CHECKING:
     from laconic.study.calibration import Reliability
@@ -67,14 +66,9 @@ def command(
         precisions.save(folder)
     if diagram is not None:
         draw(diagram, found)
-    if as_json:
-        print_json(as_dict(found) | {"threshold": threshold, "records": len(records)})
-    else:
-        print(
-            "\n".join(
-                [*describe(calibration, found), *([precisions.say()] if precisions else []), f"Stored in {folder}."]
-            )
-        )
+    told = [*describe(calibration, found), *([precisions.say()] if precisions else []), f"Stored in {folder}."]
+    values = as_dict(found) | {"threshold": threshold, "records": len(records)}
+    print_result(as_json, values, "\n".join(told))
 
 
 def as_dict(found: Reliability) -> dict[str, Any]:

@@ -1,20 +1,7 @@
 """``laconic``: command names and one-line helps as literals; a command is imported when it is asked for.
 
 Help and ``--version`` therefore import neither torch nor typer. What a command raises becomes one sentence
-on stderr and an exit code:
-
-====  ==========================================================================
-0     done
-1     an error outside the classes below (a file that cannot be opened, ...)
-2     a wrong command, option, recipe or name (`ConfigError`)
-3     bad data (`DataError`)
-4     a missing or damaged model (`ModelError`)
-5     a missing or damaged checkpoint (`CheckpointError`)
-6     training cannot go on (`TrainingError`)
-7     the disk is full
-130   interrupted by Ctrl-C
-141   the reader of our output went away (``laconic ... | head``)
-====  ==========================================================================
+on stderr and an exit code (`EXIT_CODES`); where the reader of our output went away (``| head``) it is 141.
 
 ``LACONIC_TRACEBACK=1`` prints the Python traceback as well.
 """

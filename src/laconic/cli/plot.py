@@ -8,10 +8,9 @@ from typing import Annotated, Any
 import typer
 
 from laconic.cli.options import AsJson
-from laconic.cli.output import aligned, print_json
+from laconic.cli.output import aligned, print_result
 from laconic.config.loading import read_run
 from laconic.errors import ConfigError, DataError, unknown_choice
-from laconic.text.control import safe_print as print
 
 FORMATS = (".png", ".svg", ".pdf")
 # what a curve shows, the published figures that stand beside it
@@ -47,13 +46,9 @@ def command(
     rows = draw_curves(curves, out, value=value, window=smooth, log=log_scale, against=x)
     for row, (run, name) in zip(rows, drawn, strict=True):
         row |= {"measure": name, "published": _published(run, name)}
-    if as_json:
-        print_json(rows)
-        return
     header = ["run", "measure", x, "last", "best", "published"]
     cells = [[row["run"], row["measure"], f"{row[x]:g}", *_digits(row), _in_words(row["published"])] for row in rows]
-    print(aligned(header, cells, left=2))
-    print(f"\n{out}")
+    print_result(as_json, rows, f"{aligned(header, cells, left=2)}\n\n{out}")
 
 
 def _check_run(run: Path) -> None:

@@ -12,10 +12,9 @@ import typer
 
 from laconic.cli.inputs import text_of
 from laconic.cli.options import AsJson, with_groups
-from laconic.cli.output import aligned, note, print_json
+from laconic.cli.output import aligned, note, print_result
 from laconic.errors import DataError
 from laconic.metrics.rouge import RougeResult, rouge
-from laconic.text.control import safe_print as print
 
 _NEWLINES = re.compile("\r\n|\r|\n")
 _HYPOTHESIS_KEYS = ("hypothesis", "prediction", "summary", "text")
@@ -78,7 +77,7 @@ def command(
     result = rouge(systems, models, kinds=wanted, **vars(scoring) | {"multi": multi})
     for sentence in warnings_of(result):
         note(sentence, always=True)
-    print_json(as_dict(result, per_document)) if as_json else print(table(result, per_document))
+    print_result(as_json, as_dict(result, per_document), table(result, per_document))
 
 
 # ------------------------------------------------------------------------------------------ input

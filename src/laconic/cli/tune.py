@@ -20,12 +20,11 @@ from laconic.cli.options import (
     search_settings,
     with_groups,
 )
-from laconic.cli.output import aligned, print_json, progress
+from laconic.cli.output import aligned, print_result, progress
 from laconic.config.schema import EvaluationConfig
 from laconic.data.places import split_of
 from laconic.errors import ConfigError, unknown_choice
 from laconic.files import write_json
-from laconic.text.control import safe_print as print
 
 if TYPE_CHECKING:
     from laconic.study.tuning import ScoredTrial, TuningResult
@@ -104,10 +103,7 @@ def command(
     searched = {"draws": trials if ranges else 0, **described(grids, ranges), "fixed": fixed}
     content = asked | searched | result.as_dict() | {"best_search": best.model_dump(mode="json"), "applied": apply}
     write_json(folder / "tune.json", content, indent=2)
-    if as_json:
-        print_json(content)
-    else:
-        print(_report(result, content, folder))
+    print_result(as_json, content, _report(result, content, folder))
 
 
 def default_folder(model: str) -> Path:

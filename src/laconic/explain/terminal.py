@@ -173,7 +173,11 @@ def word_table(summary: Summary, *, colour: bool) -> Table:
         sources.stylize(SOURCE_STYLE if colour else "")
         gate = [Text("" if word.p_gen is None else f"{word.p_gen:.2f}")] if with_gate else []
         table.add_row(
-            Text(word.text, style=style), Text(_probability(word)), *gate, Text(f"{word.copy_share:.0%}"), sources
+            Text(word.text, style=style),
+            Text(_figure(word.probability)),
+            *gate,
+            Text(f"{word.copy_share:.0%}"),
+            sources,
         )
     return table
 
@@ -239,11 +243,7 @@ def _harmless_spans(spans: Iterable[SourceSpan]) -> tuple[SourceSpan, ...]:
     return tuple(replace(span, text=harmless(span.text)) for span in spans)
 
 
-def _probability(word: SummaryWord) -> str:
-    return f"{word.probability:.2f}" if word.probability >= 0.005 else f"{word.probability:.0e}"
-
-
 def _quote(text: str, start: int, end: int, weight: float) -> str:
-    flat = " ".join(text.split())
+    flat = _flat(text)
     flat = flat if len(flat) <= MAX_QUOTE else flat[: MAX_QUOTE - 1] + "…"
     return f"{flat} @ {start + 1}-{end} ({weight:.2f})"
