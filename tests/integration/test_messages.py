@@ -51,7 +51,15 @@ SHOWN_BY = {
     "cli/select_spans.py": {"data select-spans"},
 }
 # files of several commands: one of them has it
-SEVERAL = {"cli/card.py", "cli/data.py", "cli/data_write.py", "cli/judge.py", "cli/recipes.py", "cli/options.py"}
+SEVERAL = {
+    "cli/train.py",
+    "cli/card.py",
+    "cli/data.py",
+    "cli/data_write.py",
+    "cli/judge.py",
+    "cli/recipes.py",
+    "cli/options.py",
+}
 # of all of laconic, and those that align prints to be given to train
 OWN = {"cli/main.py": {"--quiet", "--version", "--help"}, "cli/align.py": {"--set"}}
 # of another program, or said with the words before it: `laconic train --skip-bad`

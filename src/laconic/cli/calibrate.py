@@ -8,15 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from laconic.cli.inputs import records_of
-from laconic.cli.options import AsJson, BatchSize, MaxRecords, ReadingOptions, Split, with_groups
+from laconic.cli.options import AsJson, BatchSize, MaxRecords, ReadingOptions, Split, check_picture, with_groups
 from laconic.cli.output import print_result, progress
 from laconic.data.places import split_of
-from laconic.errors import ConfigError, ModelError, unknown_choice
+from laconic.errors import ConfigError, ModelError
 
 if TYPE_CHECKING:
     from laconic.study.calibration import Reliability
 
-FORMATS = (".png", ".svg", ".pdf")
 ACCEPT, THRESHOLD = 0.4, 0.2
 
 
@@ -43,8 +42,8 @@ def command(
     From then on its summaries carry a confidence; where that is below the threshold, or the text is unlike those the
     model knows, the document's most central sentence is the answer (--always-write gives the model's words anyway).
     """
-    if diagram is not None and diagram.suffix not in FORMATS:
-        raise ConfigError(unknown_choice("picture format", diagram.suffix or diagram.name, FORMATS))
+    if diagram is not None:
+        check_picture(diagram)
     from laconic.evaluation.systems import model_folder
     from laconic.study.calibration import MOST_TRIED, calibrate, describe, try_precisions
     from laconic.summarizer import Summarizer

@@ -33,7 +33,7 @@ _say = partial(note, always=True)
 COMMANDS: dict[str, tuple[str, str]] = {
     "demo": ("laconic.cli.demo:command", "Summarize your text, fine-tune on docstrings, score, write a report page."),
     "train": ("laconic.cli.train:command", "Train a recipe's row on your pairs."),
-    "resume": ("laconic.cli.resume:command", "Go on with an interrupted run, bit for bit."),
+    "resume": ("laconic.cli.train:resume", "Go on with an interrupted run, bit for bit."),
     "summarize": ("laconic.cli.summarize:command", "Summarize text, files, JSON lines or standard input."),
     "evaluate": ("laconic.cli.evaluate:command", "Score models and extractive methods on a data set."),
     "tune": ("laconic.cli.tune:command", "Search for the best decoding settings on validation data."),

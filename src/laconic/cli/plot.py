@@ -7,12 +7,11 @@ from typing import Annotated, Any
 
 import typer
 
-from laconic.cli.options import AsJson
+from laconic.cli.options import AsJson, check_picture
 from laconic.cli.output import aligned, print_result
 from laconic.config.loading import read_run
 from laconic.errors import ConfigError, DataError, unknown_choice
 
-FORMATS = (".png", ".svg", ".pdf")
 # what a curve shows, the published figures that stand beside it
 PUBLISHED = {"loss": "train_loss", "nll": "train_loss", "val_ppl": "perplexity"}
 AXES = ("update", "epoch", "tokens")
@@ -30,8 +29,7 @@ def command(
     as_json: AsJson = False,
 ) -> None:
     """Draw the training curves of runs and print their last and best values."""
-    if out.suffix not in FORMATS:
-        raise ConfigError(unknown_choice("picture format", out.suffix or out.name, FORMATS))
+    check_picture(out)
     if x not in AXES:
         raise ConfigError(unknown_choice("horizontal axis", x, AXES))
     for run in runs:
