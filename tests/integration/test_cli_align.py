@@ -220,12 +220,3 @@ def test_mistakes(
     error = capsys.readouterr().err
     assert said in error
     assert error.count("\n") == 1
-
-
-def test_extra_links_are_told_with_their_line(
-    baseline: str, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = tmp_path / "links.txt"
-    path.write_text("1-0\n0-0 77-1\n")
-    assert main(["--quiet", "align", baseline, "--data", str(data), "--alignments", str(path)]) == 3
-    assert f"{path}:2: '77-1' links document word 77" in capsys.readouterr().err
