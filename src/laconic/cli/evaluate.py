@@ -152,7 +152,6 @@ class ScoreReport:
 
     def add(self, name: str, system: Contender, output: Path | None) -> None:
         """Decode with one system, or read what an earlier call decoded, and score."""
-
         records, options = self.records, self.options
         out = output / f"{_file_name(name)}.predictions.jsonl" if output else None
         with progress(f"Evaluating {name}", total=len(records)) as bar:
@@ -164,7 +163,6 @@ class ScoreReport:
 
     def as_dict(self) -> dict[str, Any]:
         """JSON-ready."""
-
         content: dict[str, Any] = {"data": self.path, "systems": compared(list(self.results.values()))}
         if self.sweeps:
             content["sweeps"] = [{"sweep": spec, "best": best} for spec, best in self._best().items()]
@@ -174,7 +172,6 @@ class ScoreReport:
 
     def text(self) -> str:
         """For people."""
-
         header, rows, notes = result_table(list(self.results.values()))
         parts = [aligned(header, rows), ""]
         if self.copying:

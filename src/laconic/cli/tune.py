@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from laconic.study.tuning import ScoredTrial, TuningResult
 
 SHOWN = 20  # rows of the table, the present settings besides
-METRICS = ("rouge1", "rouge2", "rougeL", "mean")
 
 
 @with_groups
@@ -65,7 +64,7 @@ def command(
     Each batch is encoded once for all settings. Interrupted, or asked for more trials, the same command goes on where
     it stopped. The first trial is the model as it is.
     """
-    from laconic.study.tuning import described, parse_grid, parse_range, plan
+    from laconic.study.tuning import METRICS, described, parse_grid, parse_range, plan
 
     if metric not in METRICS:
         raise ConfigError(unknown_choice("metric", metric, METRICS))

@@ -117,6 +117,12 @@ def place_of_key(
     return ""
 
 
+def sections_in(annotation: Any) -> list[type[BaseModel]]:
+    """The classes of settings that a field's annotation names."""
+    parts = (annotation, *getattr(annotation, "__args__", ()))
+    return [part for part in parts if isinstance(part, type) and issubclass(part, BaseModel)]
+
+
 def _leaf(key: str) -> str:
     return key.rpartition(".")[2]
 
@@ -125,10 +131,9 @@ def _keys(cls: type[BaseModel], prefix: str, components: Mapping[str, type[BaseM
     for name, field in cls.model_fields.items():
         key = f"{prefix}{name}"
         yield key
-        parts = [field.annotation, *getattr(field.annotation, "__args__", ())] if _holds_one(field.annotation) else []
-        for part in (*parts, components.get(key)):
-            if isinstance(part, type) and issubclass(part, BaseModel):
-                yield from _keys(part, f"{key}.", components)
+        parts = sections_in(field.annotation) if _holds_one(field.annotation) else []
+        for part in filter(None, (*parts, components.get(key))):
+            yield from _keys(part, f"{key}.", components)
 
 
 def _holds_one(annotation: Any) -> bool:

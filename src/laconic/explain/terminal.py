@@ -45,8 +45,7 @@ def show(summary: Summary, console: Console, *, words: bool = False, document: b
         heading = " · ".join(part for part in (summary.model, summary.id) if part)
         console.print(Text(heading, style="bold" if colour else ""))
     console.print(marked_summary(summary, colour=colour))
-    console.print(Text(facts(summary), style="dim" if colour else ""))
-    for line in support_lines(summary):
+    for line in (facts(summary), *support_lines(summary)):
         console.print(Text(line, style="dim" if colour else ""))
     if summary.words:
         console.print(legend(colour=colour))
@@ -158,7 +157,7 @@ def word_table(summary: Summary, *, colour: bool) -> Table:
 
     Of a word that was generated it is what the model attended to, which is not where the word is from.
     """
-    table = Table(box=None, pad_edge=False, header_style="bold" if colour else "", show_edge=False)
+    table = _table(colour)
     with_gate = any(word.p_gen is not None for word in summary.words)
     table.add_column("word", overflow="fold")
     table.add_column("P", justify="right")
@@ -185,7 +184,7 @@ def word_table(summary: Summary, *, colour: bool) -> Table:
 def token_table(summary: Summary, *, colour: bool) -> Table:
     """A row a token of a model that copies in several steps: gates, and the heaviest places of each distribution."""
     tokens = [token for word in summary.words for token in word.tokens]
-    table = Table(box=None, pad_edge=False, header_style="bold" if colour else "", show_edge=False)
+    table = _table(colour)
     gates = [name for name in (*GATES, ON_SPECIALS, *SUMS) if any(name in token.figures for token in tokens)]
     maps = list(dict.fromkeys(name for token in tokens for name in token.sources))
     with_gate = any(token.p_gen is not None for token in tokens)
@@ -205,6 +204,10 @@ def token_table(summary: Summary, *, colour: bool) -> Table:
         ]
         table.add_row(Text(token.text, style=style), *map(Text, figures), *places)
     return table
+
+
+def _table(colour: bool) -> Table:
+    return Table(box=None, pad_edge=False, header_style="bold" if colour else "", show_edge=False)
 
 
 def _figure(value: float | None) -> str:
