@@ -22,7 +22,7 @@ from laconic.cli.options import (
     subcommands,
     with_groups,
 )
-from laconic.cli.output import aligned, print_json, print_result, progress
+from laconic.cli.output import aligned, print_result, progress
 from laconic.cli.select_spans import select_spans_command
 from laconic.errors import ConfigError, DataError
 from laconic.text.control import safe_print as print
@@ -160,21 +160,19 @@ def docstrings_command(
             validation=validation,
             progress=lambda done, total: bar.update(done, total=total),
         )
-    if as_json:
-        print_json(stats.as_dict())
-        return
     rows = []
     for name, split in stats.splits.items():
         packages = list(split["packages"])
         shown = ", ".join(packages[:4]) + (f" and {len(packages) - 4} more" if len(packages) > 4 else "")
         mean = [f"{split[side]['mean']:.0f}" for side in ("document_words", "summary_words")]
         rows.append([name, shown, f"{split['pairs']:,}", *mean])
-    print(aligned(["split", "packages", "pairs", "words a body", "words a summary"], rows, left=2))
-    print(f"\n{stats.docstrings:,} docstrings in {stats.files:,} files read; left out: {stats.reasons}.")
+    told = [aligned(["split", "packages", "pairs", "words a body", "words a summary"], rows, left=2), ""]
+    told.append(f"{stats.docstrings:,} docstrings in {stats.files:,} files read; left out: {stats.reasons}.")
     if stats.refused:
-        print(f"Not read, for no permissive licence is stated: {', '.join(sorted(stats.refused))}.")
+        told.append(f"Not read, for no permissive licence is stated: {', '.join(sorted(stats.refused))}.")
     if stats.unreadable:
-        print(f"{stats.unreadable:,} files could not be parsed and were passed over.")
+        told.append(f"{stats.unreadable:,} files could not be parsed and were passed over.")
+    print_result(as_json, stats.as_dict(), "\n".join(told))
 
 
 @app.command("debian")

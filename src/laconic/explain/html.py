@@ -234,12 +234,12 @@ def _record(summary: Summary) -> dict[str, Any]:
     if 0 < len(summary.words) * len(summary.chunks) <= MAX_HEAT_CELLS:
         record["chunks"] = chunks_to_list(summary.chunks)
         for chunk in record["chunks"]:
-            chunk["weights"] = [_short(weight) for weight in chunk["weights"]]
+            chunk["weights"] = _short(chunk["weights"])
     for word in record.get("words", ()):
         if "attention" in word:
-            word["attention"] = [_short(weight) for weight in word["attention"]]
-        for name, weights in word.get("maps", {}).items():
-            word["maps"][name] = [_short(weight) for weight in weights]
+            word["attention"] = _short(word["attention"])
+        if "maps" in word:
+            word["maps"] = {name: _short(weights) for name, weights in word["maps"].items()}
         word.pop("tokens", None)  # the page shows words
     if (report := support_of(summary)) is not None:
         record["support"] = support_to_dict(report)
@@ -379,9 +379,9 @@ def _maxima(table: Table) -> dict[int, float]:
     return found
 
 
-def _short(value: float) -> float:
+def _short(values: Sequence[float]) -> list[float]:
     """Few characters in a page: four digits, and 0 for what they cannot show."""
-    return round(float(value), 4) or 0
+    return [round(float(value), 4) or 0 for value in values]
 
 
 # ------------------------------------------------------------------------------------ script and style

@@ -251,16 +251,7 @@ class Analysis:
 
     def as_dict(self) -> dict[str, Any]:
         """JSON values."""
-        return {
-            "annotators": list(self.annotators),
-            "absent": list(self.absent),
-            "items": self.items,
-            "missing": self.missing,
-            "test": self.test,
-            "means": list(map(asdict, self.means)),
-            "alpha": {criterion: dict(levels) for criterion, levels in self.alpha.items()},
-            "pairs": list(map(asdict, self.pairs)),
-        }
+        return asdict(self)
 
 
 Ratings = dict[str, dict[tuple[int, str], dict[str, int | None]]]  # annotator -> (item, system) -> criterion -> rating
