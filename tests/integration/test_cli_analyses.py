@@ -56,24 +56,6 @@ def test_options_of_the_profile_can_be_changed(data: Path, capsys: pytest.Captur
     assert "stem:no" in text
 
 
-@pytest.mark.parametrize(
-    ("arguments", "code", "said"),
-    [
-        (["evaluate"], 2, "Name a model or an extractive method"),
-        (["evaluate", "lead-1", "--sweep", "lead"], 2, "METHOD:FROM-TO"),
-        (["evaluate", "lead-1", "--by-length", "99"], 2, "there are 8 documents"),
-        (["evaluate", "lead-1", "--profile", "duc"], 2, "Did you mean 'duc2004'?"),
-    ],
-)
-def test_mistakes_in_evaluating(
-    arguments: list[str], code: int, said: str, data: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["--quiet", *arguments, "--data", str(data)]) == code
-    error = capsys.readouterr().err
-    assert said in error
-    assert error.count("\n") == 1
-
-
 def ids(path: Path) -> list[str]:
     return [json.loads(line)["id"] for line in path.read_text().splitlines()]
 

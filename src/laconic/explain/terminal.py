@@ -100,12 +100,9 @@ def legend(*, colour: bool) -> Text:
     """What the marks mean."""
     if not colour:
         return Text("[word] copied from the document   word generated   {word} not in the vocabulary")
-    text = Text()
-    text.append("word", style=COPIED_STYLE)
-    text.append(" copied from the document   word generated   ", style="dim")
-    text.append("word", style=UNKNOWN_STYLE)
-    text.append(" not in the vocabulary", style="dim")
-    return text
+    copied, unknown = ("word", COPIED_STYLE), ("word", UNKNOWN_STYLE)
+    between = (" copied from the document   word generated   ", "dim")
+    return Text.assemble(copied, between, unknown, (" not in the vocabulary", "dim"))
 
 
 def facts(summary: Summary) -> str:
