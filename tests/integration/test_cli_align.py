@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 
+from commands import refused
 from laconic.cli.main import main
 from laconic.config.names import MODELS, build
 from laconic.config.schema import RunConfig, SearchConfig, TextConfig, TrainingConfig
@@ -216,7 +217,4 @@ def test_mistakes(
     arguments: list[str], code: int, said: str, baseline: str, data: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     given = [argument.format(model=baseline, data=data) for argument in arguments]
-    assert main(["--quiet", "align", *given]) == code
-    error = capsys.readouterr().err
-    assert said in error
-    assert error.count("\n") == 1
+    refused(capsys, code, said, "align", *given)

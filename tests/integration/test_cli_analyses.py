@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from laconic.cli.main import main
+from commands import refused, run
 
 
 @pytest.fixture
@@ -19,13 +19,6 @@ def data(tmp_path: Path) -> Path:
             pair = {"id": str(number), "document": text, "summary": f"word{number} ## 0", "references": ["x", "here"]}
             file.write(json.dumps(pair) + "\n")
     return path
-
-
-def run(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
-    code = main(["--quiet", *map(str, arguments)])
-    captured = capsys.readouterr()
-    assert code == 0, captured.err
-    return captured.out
 
 
 def test_profile_sweep_and_lengths(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -102,10 +95,7 @@ def test_mistakes_with_data(
     arguments: list[str], code: int, said: str, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     places = {"DATA": str(data), "OUT": str(tmp_path / "out.jsonl"), "NONE": str(tmp_path / "none")}
-    assert main(["--quiet", "data", *(places.get(argument, argument) for argument in arguments)]) == code
-    error = capsys.readouterr().err
-    assert said in error
-    assert error.count("\n") == 1
+    refused(capsys, code, said, "data", *(places.get(argument, argument) for argument in arguments))
     assert not (tmp_path / "out.jsonl").exists()
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from commands import refused
 from laconic.cli.main import main
 
 
@@ -74,10 +75,7 @@ def test_json_and_files(data: Path, tmp_path: Path, capsys: pytest.CaptureFixtur
     ],
 )
 def test_mistakes(arguments: list[str], code: int, said: str, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--quiet", "evaluate", *arguments, "--data", str(data)]) == code
-    error = capsys.readouterr().err
-    assert said in error
-    assert error.count("\n") == 1
+    refused(capsys, code, said, "evaluate", *arguments, "--data", data)
 
 
 def test_no_data(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
