@@ -263,7 +263,10 @@ def _stats_table(report: DataReport) -> str:
         *([["left out of training: hardly supported", *supported]] if supported else []),
         row("summary words in the document", lambda split: _percent(split["summary_words_in_document"])),
         row("distinct document words in the summary", lambda split: _percent(split["document_words_in_summary"])),
-        *(row(f"new {n}-grams in the summaries", lambda split, n=n: _percent(split["novel_ngrams"][n])) for n in "123"),
+        *(
+            [f"new {n}-grams in the summaries", *(_percent(split["novel_ngrams"][n]) for split in splits.values())]
+            for n in "123"
+        ),
     ]
     return aligned(["", *splits], rows)
 
