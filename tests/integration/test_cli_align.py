@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 
+from commands import refused
 from laconic.cli.main import main
 from laconic.config.names import MODELS, build
 from laconic.config.schema import RunConfig, SearchConfig, TextConfig, TrainingConfig
@@ -216,16 +217,4 @@ def test_mistakes(
     arguments: list[str], code: int, said: str, baseline: str, data: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     given = [argument.format(model=baseline, data=data) for argument in arguments]
-    assert main(["--quiet", "align", *given]) == code
-    error = capsys.readouterr().err
-    assert said in error
-    assert error.count("\n") == 1
-
-
-def test_extra_links_are_told_with_their_line(
-    baseline: str, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = tmp_path / "links.txt"
-    path.write_text("1-0\n0-0 77-1\n")
-    assert main(["--quiet", "align", baseline, "--data", str(data), "--alignments", str(path)]) == 3
-    assert f"{path}:2: '77-1' links document word 77" in capsys.readouterr().err
+    refused(capsys, code, said, "align", *given)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from laconic.cli.main import main
+from commands import refused, run
 
 
 @pytest.fixture
@@ -19,13 +19,6 @@ def data(tmp_path: Path) -> Path:
             pair = {"id": str(number), "document": text, "summary": f"word{number} ## 0", "references": ["x", "here"]}
             file.write(json.dumps(pair) + "\n")
     return path
-
-
-def run(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
-    code = main(["--quiet", *map(str, arguments)])
-    captured = capsys.readouterr()
-    assert code == 0, captured.err
-    return captured.out
 
 
 def test_profile_sweep_and_lengths(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -54,24 +47,6 @@ def test_options_of_the_profile_can_be_changed(data: Path, capsys: pytest.Captur
     text = run(capsys, "evaluate", "lead-1", "--data", data, "--profile", "gigaword", "--no-stem", "--restore-numbers")
     assert "changed: stem=False" in text
     assert "stem:no" in text
-
-
-@pytest.mark.parametrize(
-    ("arguments", "code", "said"),
-    [
-        (["evaluate"], 2, "Name a model or an extractive method"),
-        (["evaluate", "lead-1", "--sweep", "lead"], 2, "METHOD:FROM-TO"),
-        (["evaluate", "lead-1", "--by-length", "99"], 2, "there are 8 documents"),
-        (["evaluate", "lead-1", "--profile", "duc"], 2, "Did you mean 'duc2004'?"),
-    ],
-)
-def test_mistakes_in_evaluating(
-    arguments: list[str], code: int, said: str, data: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["--quiet", *arguments, "--data", str(data)]) == code
-    error = capsys.readouterr().err
-    assert said in error
-    assert error.count("\n") == 1
 
 
 def ids(path: Path) -> list[str]:
@@ -120,10 +95,7 @@ def test_mistakes_with_data(
     arguments: list[str], code: int, said: str, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     places = {"DATA": str(data), "OUT": str(tmp_path / "out.jsonl"), "NONE": str(tmp_path / "none")}
-    assert main(["--quiet", "data", *(places.get(argument, argument) for argument in arguments)]) == code
-    error = capsys.readouterr().err
-    assert said in error
-    assert error.count("\n") == 1
+    refused(capsys, code, said, "data", *(places.get(argument, argument) for argument in arguments))
     assert not (tmp_path / "out.jsonl").exists()
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from commands import refused
 from laconic.cli.main import main
 from laconic.config.loading import load_recipe
 from laconic.errors import TrainingError
@@ -171,10 +172,7 @@ def test_a_failing_row_is_named_and_the_code_is_not_zero(
     ],
 )
 def test_mistakes(arguments: list[str], code: int, said: str, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--quiet", "compare", *arguments, "--data", str(data)]) == code
-    error = capsys.readouterr().err
-    assert said in error
-    assert error.count("\n") == 1
+    refused(capsys, code, said, "compare", *arguments, "--data", data)
 
 
 def test_without_data(capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from commands import refused
 from laconic.cli.main import main
 
 
@@ -60,6 +61,10 @@ def test_json_and_files(data: Path, tmp_path: Path, capsys: pytest.CaptureFixtur
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
+        ([], 2, "Name a model or an extractive method"),
+        (["lead-1", "--sweep", "lead"], 2, "METHOD:FROM-TO"),
+        (["lead-1", "--by-length", "99"], 2, "there are 2 documents"),
+        (["lead-1", "--profile", "duc"], 2, "Did you mean 'duc2004'?"),
         (["lexrnk"], 4, "Did you mean 'lexrank'?"),
         (["lead-1", "lead:sentnces=1"], 2, "Did you mean 'sentences'?"),
         (["lead-1", "--split", "test"], 3, "has no 'test' split"),
@@ -70,10 +75,7 @@ def test_json_and_files(data: Path, tmp_path: Path, capsys: pytest.CaptureFixtur
     ],
 )
 def test_mistakes(arguments: list[str], code: int, said: str, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--quiet", "evaluate", *arguments, "--data", str(data)]) == code
-    error = capsys.readouterr().err
-    assert said in error
-    assert error.count("\n") == 1
+    refused(capsys, code, said, "evaluate", *arguments, "--data", data)
 
 
 def test_no_data(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from commands import refused
 from laconic.cli.main import main
 from laconic.models.folder import load_model_folder
 from laconic.systems.neural import NeuralSystem
@@ -122,10 +123,7 @@ def test_the_best_is_applied_and_stays_the_best(place: Path, capsys: pytest.Capt
     ],
 )
 def test_mistakes(arguments: list[str], code: int, said: str, place: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert tune(place, *arguments) == code
-    error = capsys.readouterr().err
-    assert said in error
-    assert error.count("\n") == 1
+    refused(capsys, code, said, "tune", place / "run", "--data", place / "data", *arguments)
 
 
 def test_no_data_and_no_model(place: Path, capsys: pytest.CaptureFixture[str]) -> None:

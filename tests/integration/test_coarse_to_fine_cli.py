@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from commands import refused, run
 from laconic.cli.main import main
 from laconic.config.names import MODELS, TOKENIZERS, build
 from laconic.config.schema import SearchConfig, TextConfig
@@ -51,14 +52,6 @@ def train(data: Path, out: Path, row: str, *settings: str) -> int:
     return main([*arguments, "--out", str(out), *[part for one in settings for part in ("--set", one)]])
 
 
-def output(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    capsys.readouterr()
-    code = main(["--quiet", *arguments])
-    captured = capsys.readouterr()
-    assert code == 0, captured.err
-    return captured.out
-
-
 def article(folder: Path, text: str) -> str:
     (folder / "article.txt").write_text(text)
     return str(folder / "article.txt")
@@ -67,27 +60,27 @@ def article(folder: Path, text: str) -> str:
 def test_a_summary_says_what_was_read(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text = article(tmp_path, " ".join(sentences(3, 99)))
     lazily = ["--set", "model={encode: lazy}"]
-    line = json.loads(output(capsys, "summarize", str(model), text, "--json", *lazily))
+    line = json.loads(run(capsys, "summarize", str(model), text, "--json", *lazily))
     reading = line["reading"]
     assert reading["chunks"] == 4
     assert 1 <= reading["chunks_chosen"] <= reading["chunks_read"] <= 4
     assert 0 < reading["words_read"] <= reading["words"] == line["tokens_read"]
     assert 0 <= reading["coarse_entropy"] <= math.log(4)
-    everything = json.loads(output(capsys, "summarize", str(model), text, "--json", "--set", "model={encode: full}"))
+    everything = json.loads(run(capsys, "summarize", str(model), text, "--json", "--set", "model={encode: full}"))
     assert everything["reading"]["chunks_read"] == 4
     assert everything["summary"] == line["summary"]
-    explained = json.loads(output(capsys, "summarize", str(model), text, "--json", "--explain"))
+    explained = json.loads(run(capsys, "summarize", str(model), text, "--json", "--explain"))
     assert len(explained["chunks"]) == 4
     for number in range(len(explained["words"])):
         assert sum(chunk["weights"][number] for chunk in explained["chunks"]) == pytest.approx(1, abs=1e-3)
         assert 1 <= sum(number in chunk["read"] for chunk in explained["chunks"]) <= 2
-    assert "chunks (" in output(capsys, "explain", str(model), text)
+    assert "chunks (" in run(capsys, "explain", str(model), text)
 
 
 def test_the_coarse_map_as_page_and_picture(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text = article(tmp_path, " ".join(sentences(3, 98)))
     page, picture = tmp_path / "page.html", tmp_path / "map.png"
-    output(capsys, "explain", str(model), text, "--html", str(page), "--heatmap", str(picture))
+    run(capsys, "explain", str(model), text, "--html", str(page), "--heatmap", str(picture))
     assert '"chunks":[{' in page.read_text()
     assert picture.read_bytes().startswith(b"\x89PNG")
     assert main(["--quiet", "explain", "lead", text, "--heatmap", str(tmp_path / "none.png")]) == 3
@@ -96,14 +89,14 @@ def test_the_coarse_map_as_page_and_picture(model: Path, tmp_path: Path, capsys:
 
 def test_evaluation_of_reading(model: Path, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     where = ["--data", str(data / "validation.jsonl")]
-    printed = json.loads(output(capsys, "evaluate", str(model), "lead-1", *where, "--json"))
+    printed = json.loads(run(capsys, "evaluate", str(model), "lead-1", *where, "--json"))
     mine, lead = (system["measures"] for system in printed["systems"])
     assert {"chunks_read", "chunks_chosen", "words_read", "coarse_entropy"} <= set(mine)
     assert "chunks_read" not in lead
-    table = output(capsys, "evaluate", str(model), "lead-1", *where)
+    table = run(capsys, "evaluate", str(model), "lead-1", *where)
     assert "chunks chosen" in table
     assert "s/document" in table
-    assert "chunks" not in output(capsys, "evaluate", "lead-1", *where)
+    assert "chunks" not in run(capsys, "evaluate", "lead-1", *where)
 
 
 def test_perplexity_is_that_of_the_validation_tokens(model: Path, data: Path) -> None:
@@ -150,32 +143,24 @@ def test_mistakes_in_settings(
 def test_mistakes_in_decoding(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text = article(tmp_path, "storm.")
     for setting, said in (("{encode: sometimes}", "auto, full, lazy, replay"), ("{read: 0}", "at least 1")):
-        assert main(["--quiet", "summarize", str(model), text, "--set", f"model={setting}"]) == 2
-        error = capsys.readouterr().err
-        assert said in error
-        assert error.count("\n") == 1
+        refused(capsys, 2, said, "summarize", model, text, "--set", f"model={setting}")
 
 
 def test_small_documents_and_many_chunks_to_read(
     model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """One word in a grid of four chunks; more chunks to read than there are; nothing at all."""
-    line = json.loads(output(capsys, "summarize", str(model), article(tmp_path, "storm"), "--json", "--explain"))
+    line = json.loads(run(capsys, "summarize", str(model), article(tmp_path, "storm"), "--json", "--explain"))
     assert line["reading"]["words"] == 1
     assert [(chunk["start"], chunk["end"]) for chunk in line["chunks"]] == [(0, 5), (5, 5), (5, 5), (5, 5)]
-    many = output(
-        capsys, "summarize", str(model), article(tmp_path, "storm river"), "--json", "--set", "model={read: 9}"
-    )
+    many = run(capsys, "summarize", str(model), article(tmp_path, "storm river"), "--json", "--set", "model={read: 9}")
     assert json.loads(many)["reading"]["chunks_chosen"] == 4
-    assert main(["--quiet", "summarize", str(model), article(tmp_path, "  \n")]) == 3
-    error = capsys.readouterr().err
-    assert "empty" in error
-    assert error.count("\n") == 1
+    refused(capsys, 3, "empty", "summarize", model, article(tmp_path, "  \n"))
 
 
 def test_a_chunk_shorter_than_the_filter(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert train(data, tmp_path / "run", "c2f", "model.chunk_words=3", "training.max_updates=1") == 0
-    output(capsys, "summarize", str(tmp_path / "run"), article(tmp_path, "storm river."))
+    run(capsys, "summarize", str(tmp_path / "run"), article(tmp_path, "storm river."))
 
 
 # ------------------------------------------------------------------------------------- a book

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from commands import run
 from laconic.cli.main import main
 from laconic.config.loading import load_recipe, resolve_run
 from laconic.training.run import stage_of
@@ -40,13 +41,6 @@ def trained(request: pytest.FixtureRequest, data: Path, tmp_path_factory: pytest
     arguments = ["train", "coconet", "--size", request.param, "--data", str(data), "--out", str(out)]
     assert main(["--quiet", *arguments]) == 0
     return out
-
-
-def run(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
-    code = main(["--quiet", *map(str, arguments)])
-    captured = capsys.readouterr()
-    assert code == 0, captured.err
-    return captured.out
 
 
 def test_each_token_of_a_summary_is_explained(

@@ -49,9 +49,10 @@ SHOWN_BY = {
     "cli/inputs.py": {"evaluate", "tune", "compare", "calibrate", "align"},
     "cli/card.py": {"card", "push"},
     "cli/select_spans.py": {"data select-spans"},
+    "cli/train.py": {"train", "resume"},
 }
 # files of several commands: one of them has it
-SEVERAL = {"cli/card.py", "cli/data.py", "cli/data_write.py", "cli/judge.py", "cli/recipes.py", "cli/options.py"}
+SEVERAL = {f"cli/{name}.py" for name in ("card", "data", "data_write", "judge", "options", "recipes", "train")}
 # of all of laconic, and those that align prints to be given to train
 OWN = {"cli/main.py": {"--quiet", "--version", "--help"}, "cli/align.py": {"--set"}}
 # of another program, or said with the words before it: `laconic train --skip-bad`

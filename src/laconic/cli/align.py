@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,7 +13,7 @@ import typer
 
 from laconic.cli.inputs import stream_records
 from laconic.cli.options import AsJson, Device, ReadingOptions, Split, TrustCode, with_groups
-from laconic.cli.output import aligned, note, print_json, progress
+from laconic.cli.output import aligned, note, print_json, print_result, progress
 from laconic.data.places import split_of
 from laconic.errors import ConfigError, DataError, did_you_mean
 from laconic.files import write_text
@@ -125,7 +125,6 @@ class PairSource:
 
 def make_sheet(source: PairSource, out: Path, sample: int, seed: int, rule: str, as_json: bool) -> None:
     """Draw pairs and write the sheet; a sheet that exists may hold somebody's work and is not replaced."""
-
     if out.exists():
         raise ConfigError(f"{out} exists and may be filled already; give another --out, or delete it.")
     everything = word_pairs(list(source.records()), rule)
@@ -133,13 +132,12 @@ def make_sheet(source: PairSource, out: Path, sample: int, seed: int, rule: str,
         raise DataError(f"{source.data} holds no pairs.")
     chosen = sorted(random.Random(seed).sample(range(len(everything)), min(sample, len(everything))))
     count = write_sheet(out, [everything[index] for index in chosen], rule)
-    if as_json:
-        print_json({"sheet": str(out), "pairs": count, "of": len(everything), "seed": seed, "words": rule}, indent=None)
-    else:
-        print(
-            f"{out} has {count} of {len(everything)} pairs. When it is filled: laconic align MODEL --data "
-            f"{source.data} --split {source.split} --alignments {out}"
-        )
+    told = (
+        f"{out} has {count} of {len(everything)} pairs. When it is filled: laconic align MODEL --data "
+        f"{source.data} --split {source.split} --alignments {out}"
+    )
+    values = {"sheet": str(out), "pairs": count, "of": len(everything), "seed": seed, "words": rule}
+    print_result(as_json, values, told, indent=None)
 
 
 # ------------------------------------------------------------------------------------------ the table
@@ -178,7 +176,6 @@ def show_table(model: str, source: PairSource, options: Linking) -> None:
 
 def linked_pairs(source: PairSource, options: Linking) -> tuple[list[WordPair], list[Links]]:
     """The pairs with links, at most as many as asked for."""
-
     if options.alignments == LEXICAL:
         numbered = (word_pair(r, r.id, n, options.words or "split") for n, r in enumerate(source.records(), start=1))
         found = ((pair, links) for pair in numbered if (links := lexical_links(pair)).sure)
@@ -332,8 +329,7 @@ def show_sharpness(maps: Maps, source: PairSource, rule: str, as_json: bool) -> 
 
 def numbers(one: Sharpness) -> dict[str, Any]:
     """As JSON values."""
-    names = ("entropy", "uniform", "maximum", "outside")
-    return {name: round(getattr(one, name), 6) for name in names} | {"steps": one.steps}
+    return {name: round(value, 6) for name, value in asdict(one).items()}
 
 
 def wanted_pair(source: PairSource, text: str | None, pair_id: str | None, summary: str | None, rule: str) -> WordPair:
@@ -405,11 +401,11 @@ def draw(drawn: list[HeatMap], pair: WordPair, output: Output) -> None:
     """Write the files."""
     from laconic.explain.pictures import draw_png, heat_page
 
-    title = pair.label
+    looks: dict[str, Any] = {"title": pair.label, "own_scale": output.own_scale}
     if output.png is not None:
-        for said in draw_png(drawn, output.png, title=title, own_scale=output.own_scale):
+        for said in draw_png(drawn, output.png, **looks):
             note(said)
-        note(f"{output.png} shows {len(drawn)} map{'s' * (len(drawn) > 1)}.")
     if output.html is not None:
-        write_text(output.html, heat_page(drawn, title=title, own_scale=output.own_scale))
-        note(f"{output.html} shows {len(drawn)} map{'s' * (len(drawn) > 1)}.")
+        write_text(output.html, heat_page(drawn, **looks))
+    for path in filter(None, (output.png, output.html)):
+        note(f"{path} shows {len(drawn)} map{'s' * (len(drawn) > 1)}.")

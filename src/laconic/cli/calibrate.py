@@ -8,16 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from laconic.cli.inputs import records_of
-from laconic.cli.options import AsJson, BatchSize, MaxRecords, ReadingOptions, Split, with_groups
-from laconic.cli.output import print_json, progress
+from laconic.cli.options import AsJson, BatchSize, MaxRecords, ReadingOptions, Split, check_picture, with_groups
+from laconic.cli.output import print_result, progress
 from laconic.data.places import split_of
-from laconic.errors import ConfigError, ModelError, unknown_choice
-from laconic.text.control import safe_print as print
+from laconic.errors import ConfigError, ModelError
 
 if TYPE_CHECKING:
     from laconic.study.calibration import Reliability
 
-FORMATS = (".png", ".svg", ".pdf")
 ACCEPT, THRESHOLD = 0.4, 0.2
 
 
@@ -44,8 +42,8 @@ def command(
     From then on its summaries carry a confidence; where that is below the threshold, or the text is unlike those the
     model knows, the document's most central sentence is the answer (--always-write gives the model's words anyway).
     """
-    if diagram is not None and diagram.suffix not in FORMATS:
-        raise ConfigError(unknown_choice("picture format", diagram.suffix or diagram.name, FORMATS))
+    if diagram is not None:
+        check_picture(diagram)
     from laconic.evaluation.systems import model_folder
     from laconic.study.calibration import MOST_TRIED, calibrate, describe, try_precisions
     from laconic.summarizer import Summarizer
@@ -67,14 +65,9 @@ def command(
         precisions.save(folder)
     if diagram is not None:
         draw(diagram, found)
-    if as_json:
-        print_json(as_dict(found) | {"threshold": threshold, "records": len(records)})
-    else:
-        print(
-            "\n".join(
-                [*describe(calibration, found), *([precisions.say()] if precisions else []), f"Stored in {folder}."]
-            )
-        )
+    told = [*describe(calibration, found), *([precisions.say()] if precisions else []), f"Stored in {folder}."]
+    values = as_dict(found) | {"threshold": threshold, "records": len(records)}
+    print_result(as_json, values, "\n".join(told))
 
 
 def as_dict(found: Reliability) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -21,7 +22,7 @@ from laconic.cli.options import (
     subcommands,
     with_groups,
 )
-from laconic.cli.output import aligned, print_json, progress
+from laconic.cli.output import aligned, print_result, progress
 from laconic.cli.select_spans import select_spans_command
 from laconic.errors import ConfigError, DataError
 from laconic.text.control import safe_print as print
@@ -74,10 +75,7 @@ def check_command(
     if recipe is not None:
         options = replace(_limits_of(recipe, row, size), max_records=max_records)
     report = _read(files, options, columns.options())
-    if as_json:
-        print_json(report.as_dict())
-    else:
-        print(_check_text(report))
+    print_result(as_json, report.as_dict(), _check_text(report))
     if report.refused:
         raise typer.Exit(DataError.exit_code)
 
@@ -122,12 +120,7 @@ def stats_command(
     count = counter_of(tokens, sentence_separator) if tokens is not None else None
     options = CheckOptions(max_source, max_target, duplicates=False, max_records=max_records, count=count)
     report = _read(files, options, columns.options(min_human_score=min_human_score))
-    if as_json:
-        print_json(report.as_dict())
-        return
-    print(_stats_table(report))
-    for split in report.splits:
-        print(_histograms(split))
+    print_result(as_json, report.as_dict(), "\n".join([_stats_table(report), *map(_histograms, report.splits)]))
 
 
 @app.command("docstrings")
@@ -167,21 +160,19 @@ def docstrings_command(
             validation=validation,
             progress=lambda done, total: bar.update(done, total=total),
         )
-    if as_json:
-        print_json(stats.as_dict())
-        return
     rows = []
     for name, split in stats.splits.items():
         packages = list(split["packages"])
         shown = ", ".join(packages[:4]) + (f" and {len(packages) - 4} more" if len(packages) > 4 else "")
         mean = [f"{split[side]['mean']:.0f}" for side in ("document_words", "summary_words")]
         rows.append([name, shown, f"{split['pairs']:,}", *mean])
-    print(aligned(["split", "packages", "pairs", "words a body", "words a summary"], rows, left=2))
-    print(f"\n{stats.docstrings:,} docstrings in {stats.files:,} files read; left out: {stats.reasons}.")
+    told = [aligned(["split", "packages", "pairs", "words a body", "words a summary"], rows, left=2), ""]
+    told.append(f"{stats.docstrings:,} docstrings in {stats.files:,} files read; left out: {stats.reasons}.")
     if stats.refused:
-        print(f"Not read, for no permissive licence is stated: {', '.join(sorted(stats.refused))}.")
+        told.append(f"Not read, for no permissive licence is stated: {', '.join(sorted(stats.refused))}.")
     if stats.unreadable:
-        print(f"{stats.unreadable:,} files could not be parsed and were passed over.")
+        told.append(f"{stats.unreadable:,} files could not be parsed and were passed over.")
+    print_result(as_json, stats.as_dict(), "\n".join(told))
 
 
 @app.command("debian")
@@ -199,12 +190,9 @@ def debian_command(
     from laconic.study.corpora.debian import build_debian
 
     stats = build_debian(out, lists=lists, validation=validation, seed=seed)
-    if as_json:
-        print_json(stats.as_dict())
-        return
-    for name, pairs in stats.splits.items():
-        print(f"{out / name}.jsonl: {pairs:,} pairs")
-    print(f"{stats.packages:,} packages of {stats.sources:,} source packages read; left out: {stats.reasons}.")
+    lines = [f"{out / name}.jsonl: {pairs:,} pairs" for name, pairs in stats.splits.items()]
+    lines.append(f"{stats.packages:,} packages of {stats.sources:,} source packages read; left out: {stats.reasons}.")
+    print_result(as_json, stats.as_dict(), "\n".join(lines))
 
 
 @app.command("columns")
@@ -254,35 +242,30 @@ def _stats_table(report: DataReport) -> str:
     splits = {split.name: split.as_dict(report.options) for split in report.splits}
     options = report.options
     unit = "tokens" if options.limits_in_tokens else "words"
+
+    def row(name: str, cell: Callable[[dict[str, Any]], str]) -> list[str]:
+        return [name, *map(cell, splits.values())]
+
     supported = [
         _over({"count": s["hardly_supported"], "share": s["hardly_supported"] / max(1, s["records"])})
         for s in splits.values()
         if "hardly_supported" in s
     ]
     rows = [
-        ["records", *(f"{split['records']:,}" for split in splits.values())],
+        row("records", lambda split: f"{split['records']:,}"),
         *_length_rows(splits, "document"),
         *_length_rows(splits, "summary"),
         *_length_rows(splits, "document", "tokens"),
         *_length_rows(splits, "summary", "tokens"),
-        ["document words a summary word", *(_number(split["compression"]) for split in splits.values())],
-        [
-            f"documents over {options.max_source} {unit}",
-            *(_over(split["documents_over_limit"]) for split in splits.values()),
-        ],
-        [
-            f"summaries over {options.max_target} {unit}",
-            *(_over(split["summaries_over_limit"]) for split in splits.values()),
-        ],
+        row("document words a summary word", lambda split: _number(split["compression"])),
+        row(f"documents over {options.max_source} {unit}", lambda split: _over(split["documents_over_limit"])),
+        row(f"summaries over {options.max_target} {unit}", lambda split: _over(split["summaries_over_limit"])),
         *([["left out of training: hardly supported", *supported]] if supported else []),
-        ["summary words in the document", *(_percent(split["summary_words_in_document"]) for split in splits.values())],
-        [
-            "distinct document words in the summary",
-            *(_percent(split["document_words_in_summary"]) for split in splits.values()),
-        ],
+        row("summary words in the document", lambda split: _percent(split["summary_words_in_document"])),
+        row("distinct document words in the summary", lambda split: _percent(split["document_words_in_summary"])),
         *(
             [f"new {n}-grams in the summaries", *(_percent(split["novel_ngrams"][n]) for split in splits.values())]
-            for n in ("1", "2", "3")
+            for n in "123"
         ),
     ]
     return aligned(["", *splits], rows)
@@ -340,24 +323,22 @@ def _counted(count: int, what: str) -> str:
 
 
 def _problems(report: DataReport) -> list[str]:
-    lines: list[str] = []
+    told: list[tuple[str, Sequence[object]]] = []  # a sentence, and examples
     for split in report.splits:
         if split.skipped.total:
-            lines.append(f"{split.name}: {split.skipped.describe().replace('skipped', 'cannot be used')}")
-            lines += [f"    {example}" for example in split.skipped.examples[:3]]
+            sentence = split.skipped.describe().replace("skipped", "cannot be used")
+            told.append((f"{split.name}: {sentence}", split.skipped.examples[:3]))
         found = {
             "documents that stood there before": split.exact_duplicates,
             "documents nearly the same as an earlier one": split.near_duplicates,
             **{f"pairs: {reason}": findings for reason, findings in sorted(split.suspicious.items())},
         }
-        for what, findings in found.items():
-            if findings.count:
-                lines.append(f"{split.name}: {_counted(findings.count, what)}")
-                lines += [f"    {example}" for example in findings.examples]
+        told += [
+            (f"{split.name}: {_counted(one.count, what)}", one.examples) for what, one in found.items() if one.count
+        ]
     for pair, kinds in report.leakage.items():
         for kind, findings in kinds.items():
             word = "the same" if kind == "exact" else "nearly the same"
             are = "document is" if findings.count == 1 else "documents are"
-            lines.append(f"{pair}: {findings.count:,} {are} {word} (leakage)")
-            lines += [f"    {example}" for example in findings.examples]
-    return lines
+            told.append((f"{pair}: {findings.count:,} {are} {word} (leakage)", findings.examples))
+    return [line for sentence, examples in told for line in (sentence, *(f"    {example}" for example in examples))]

@@ -12,7 +12,7 @@ import typer
 
 from laconic.cli.inputs import stream_records
 from laconic.cli.options import AsJson, ColumnOptions, MinHumanScore, ReadingOptions, subcommands, with_groups
-from laconic.cli.output import aligned, print_json, progress
+from laconic.cli.output import aligned, print_json, print_result, progress
 from laconic.errors import ConfigError
 from laconic.text.control import safe_print as print
 
@@ -237,15 +237,13 @@ def _print_parts(parts: dict[str, Sequence[int]], lengths: Sequence[tuple[int, i
             "document_tokens": {"mean": _mean(documents), "min": min(documents or [0]), "max": max(documents or [0])},
             "summary_tokens": {"mean": _mean(summaries)},
         }
-    if as_json:
-        print_json(found)
-        return
     rows = []
     for name, part in found.items():
         of = part["document_tokens"]
         figures = [f"{of['mean']:,.1f}", f"{of['min']:,}", f"{of['max']:,}", f"{part['summary_tokens']['mean']:,.1f}"]
         rows.append([name, f"{part['records']:,}", *figures])
-    print(aligned(["", "records", "tokens a document", "shortest", "longest", "tokens a summary"], rows))
+    header = ["", "records", "tokens a document", "shortest", "longest", "tokens a summary"]
+    print_result(as_json, found, aligned(header, rows))
 
 
 def _mean(values: Sequence[int]) -> float:

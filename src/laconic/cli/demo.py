@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -24,6 +24,7 @@ from laconic.text.control import safe_print as print
 if TYPE_CHECKING:
     from laconic.config.schema import RunConfig
     from laconic.evaluation.run import EvaluationResult
+    from laconic.explain.html import Table
     from laconic.types import Record, Summary
 
 RECIPE, ROW, SIZE = "headline_writer", "pointer-generator-coverage", "demo"
@@ -59,7 +60,9 @@ def command(
         raise typer.BadParameter("The text to summarize is empty.")
     from rich.console import Console
 
+    from laconic.explain.html import Table
     from laconic.explain.terminal import show
+    from laconic.study.tables import result_table
     from laconic.summarizer import Summarizer
 
     boxed = default_model(lambda text: note(f"{text} The demo trains from nothing.")) == DEFAULT
@@ -77,7 +80,8 @@ def command(
     places = {**({DEFAULT: DEFAULT} if boxed else {}), **{name: str(out / FOLDERS[name]) for name in reversed(runs)}}
     results = _evaluate(places, records, out / "scores")
     verdict = _verdict(results)
-    print(_table(results, records, verdict))
+    header, rows, notes = result_table(results)
+    print("\n".join(["", aligned(header, rows), "", *notes, verdict]))
 
     best = results[-1].system
     summarizer = Summarizer.from_pretrained(places[best])
@@ -87,7 +91,9 @@ def command(
     samples = records[:: max(1, len(records) // NUM_SAMPLES)][:NUM_SAMPLES]
     summaries = list(summarizer.summarize([record.document for record in samples], explain=True))
     report = out / "report.html"
-    page = _report(results, verdict, {name: out / FOLDERS[name] for name in runs}, (heading, own), samples, summaries)
+    scores = Table("Held-out packages", header, rows, note=f"{verdict} {notes[0]}")
+    folders = {name: out / FOLDERS[name] for name in runs}
+    page = _report(scores, notes[1:], folders, (heading, own), samples, summaries)
     report.write_text(page, encoding="utf-8")
     print(f"\n{report}: hover over a word of a summary to see where it came from.")
     note(f"Finished in {(time.perf_counter() - started_at) / 60:.1f} minutes.")
@@ -183,27 +189,18 @@ def _verdict(results: list[EvaluationResult]) -> str:
     )
 
 
-def _table(results: list[EvaluationResult], records: list[Record], verdict: str) -> str:
-    from laconic.study.tables import result_table
-
-    header, rows, notes = result_table(results)
-    return "\n".join(["", aligned(header, rows), "", *notes, verdict])
-
-
 def _report(
-    results: list[EvaluationResult],
-    verdict: str,
+    scores: Table,
+    signatures: Sequence[str],
     folders: Mapping[str, Path],
     own: tuple[str, list[Summary]],
     samples: list[Record],
     summaries: list[Summary],
 ) -> str:
-    from laconic.explain.html import Curves, Prose, Samples, Section, Table, render_report
-    from laconic.study.tables import result_table
+    from laconic.explain.html import Curves, Prose, Samples, Section, render_report
     from laconic.training.logging import read_curve
     from laconic.types import references_of
 
-    header, rows, notes = result_table(results)
     curves: list[Section] = []
     for name, folder in folders.items():
         drawn = {}
@@ -213,7 +210,7 @@ def _report(
         curves.append(Curves(f"Training {name}", drawn, x_label="update", y_label="nats per word"))
     sections: list[Section] = [
         Samples(own[0], own[1]),
-        Table("Held-out packages", header, rows, note=f"{verdict} {notes[0]}"),
+        scores,
         *curves,
         Samples("Docstrings of held-out packages", summaries, [list(references_of(record)) for record in samples]),
         Prose(
@@ -225,7 +222,7 @@ def _report(
                 f"Model {SCRATCH}: recipe {RECIPE}, row {ROW}.",
                 *([f"Model {TUNED}: recipe {DEFAULT}, from the model in the box."] if TUNED in folders else []),
             ],
-            code="\n".join(notes[1:]),
+            code="\n".join(signatures),
         ),
     ]
     return render_report("Laconic: where each word came from", sections, subtitle="Written by laconic demo")

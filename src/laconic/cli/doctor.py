@@ -12,10 +12,9 @@ from typing import Any
 
 from laconic import __version__
 from laconic.cli.options import AsJson
-from laconic.cli.output import aligned, print_json
+from laconic.cli.output import aligned, print_result
 from laconic.config.shipped import DEFAULT, place_of
 from laconic.errors import EXTRAS, LaconicError
-from laconic.text.control import safe_print as print
 
 PACKAGES = ("torch", "transformers", "accelerate", "tokenizers", "numpy", "pydantic", "typer", "huggingface_hub")
 WHAT_FOR = {
@@ -37,15 +36,13 @@ VARIABLES = (
 def command(as_json: AsJson = False) -> None:
     """Print versions, threads, devices, the CPU's features, and what is not installed with what needs it."""
     found = facts()
-    if as_json:
-        print_json(found)
-        return
-    print(aligned(["what", "here"], [[name, str(value)] for name, value in found.items() if name != "missing"], left=2))
-    for extra, packages in found["missing"].items():
-        needed = WHAT_FOR.get(extra, extra)
-        print(f"Missing for {needed}: {', '.join(packages)}; pip install 'laconic[{extra}]'")
-    if not found["missing"]:
-        print("Nothing is missing.")
+    rows = [[name, str(value)] for name, value in found.items() if name != "missing"]
+    missing = [
+        f"Missing for {WHAT_FOR.get(extra, extra)}: {', '.join(packages)}; pip install 'laconic[{extra}]'"
+        for extra, packages in found["missing"].items()
+    ]
+    told = [aligned(["what", "here"], rows, left=2), *(missing or ["Nothing is missing."])]
+    print_result(as_json, found, "\n".join(told))
 
 
 def facts() -> dict[str, Any]:

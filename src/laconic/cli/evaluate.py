@@ -23,7 +23,7 @@ from laconic.cli.options import (
     search_settings,
     with_groups,
 )
-from laconic.cli.output import aligned, print_json, progress
+from laconic.cli.output import aligned, print_result, progress
 from laconic.config.schema import EvaluationConfig
 from laconic.data.places import split_of
 from laconic.errors import ConfigError
@@ -44,7 +44,6 @@ from laconic.study.tables import (
     result_table,
 )
 from laconic.systems.extractive import check_name, is_method
-from laconic.text.control import safe_print as print
 
 if TYPE_CHECKING:
     from laconic.types import Record
@@ -130,10 +129,7 @@ def command(
         results = list(report.results.values())
         write_text(output / "scores.csv", csv_text(result_rows(results)))
         write_text(output / "scores.tex", latex(*result_table(results)))
-    if as_json:
-        print_json(content)
-    else:
-        print(report.text())
+    print_result(as_json, content, report.text())
 
 
 class ScoreReport:
@@ -156,7 +152,6 @@ class ScoreReport:
 
     def add(self, name: str, system: Contender, output: Path | None) -> None:
         """Decode with one system, or read what an earlier call decoded, and score."""
-
         records, options = self.records, self.options
         out = output / f"{_file_name(name)}.predictions.jsonl" if output else None
         with progress(f"Evaluating {name}", total=len(records)) as bar:
@@ -168,7 +163,6 @@ class ScoreReport:
 
     def as_dict(self) -> dict[str, Any]:
         """JSON-ready."""
-
         content: dict[str, Any] = {"data": self.path, "systems": compared(list(self.results.values()))}
         if self.sweeps:
             content["sweeps"] = [{"sweep": spec, "best": best} for spec, best in self._best().items()]
@@ -178,7 +172,6 @@ class ScoreReport:
 
     def text(self) -> str:
         """For people."""
-
         header, rows, notes = result_table(list(self.results.values()))
         parts = [aligned(header, rows), ""]
         if self.copying:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -83,13 +84,10 @@ def command(
 
 def first_records(source: str, reading: DocumentOptions, max_records: int) -> list[Record]:
     """The records of the input, at most ``max_records``; says so when there are more."""
-    records: list[Record] = []
-    for record in documents_of(source, reading):
-        if len(records) == max_records:
-            note(f"the first {max_records} records; --max-records shows more.", always=True)
-            break
-        records.append(record)
-    return records
+    records = list(islice(documents_of(source, reading), max_records + 1))
+    if len(records) > max_records:
+        note(f"the first {max_records} records; --max-records shows more.", always=True)
+    return records[:max_records]
 
 
 def explained(

@@ -33,16 +33,23 @@ OnSkip = Callable[[Exception], object]
 
 
 def stream_records(
-    path: str | Path, options: ReadOptions, advance: Callable[[], object] | None = None, *, silent: bool = False
+    path: str | Path,
+    options: ReadOptions | DataConfig,
+    advance: Callable[[], object] | None = None,
+    *,
+    most: int | None = None,
+    silent: bool = False,
 ) -> Iterator[Record]:
-    """The records of a data set, with notes on its columns and, at the end, on what was skipped.
+    """The first records of a data set, all if ``most`` is not given, with notes on its columns and, at the end, on what
+    was skipped.
 
     ``advance`` is called when a record has been dealt with.
     """
-    from laconic.data.readers import SkipCounter, read_with
+    from laconic.data.readers import ReadOptions, SkipCounter, read_configured, read_with
 
     skipped = SkipCounter()
-    for record in read_with(path, options, on_skip=skipped, on_choice=None if silent else note):
+    read: Any = read_with if isinstance(options, ReadOptions) else read_configured
+    for record in islice(read(path, options, on_skip=skipped, on_choice=None if silent else note), most):
         yield record
         if advance is not None:
             advance()
@@ -53,18 +60,12 @@ def stream_records(
 def records_of(
     path: str | Path, options: ReadOptions | DataConfig, most: int | None = None, *, some: bool = False
 ) -> list[Record]:
-    """The first records of a data set, all if ``most`` is not given, with the same notes.
+    """The same as a list.
 
     Raises:
         DataError: it cannot be read, or holds no records where ``some`` are needed.
     """
-    from laconic.data.readers import ReadOptions, SkipCounter, read_configured, read_with
-
-    skipped = SkipCounter()
-    read: Any = read_with if isinstance(options, ReadOptions) else read_configured
-    records = list(islice(read(path, options, on_skip=skipped, on_choice=note), most))
-    if skipped.total:
-        note(skipped.describe())
+    records = list(stream_records(path, options, most=most))
     if some and not records:
         raise DataError(f"{path} holds no records.")
     return records

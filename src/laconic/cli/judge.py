@@ -10,11 +10,10 @@ import typer
 
 from laconic.cli.inputs import records_of
 from laconic.cli.options import AsJson, ReadingOptions, subcommands, with_groups
-from laconic.cli.output import aligned, note, print_json
+from laconic.cli.output import aligned, note, print_result
 from laconic.errors import ConfigError
 from laconic.study import judge
 from laconic.study.judge import SHEETS, Analysis, SheetOptions, make_sheets, read_predictions
-from laconic.text.control import safe_print as print
 
 command = subcommands("Make blinded sheets for human evaluation and analyse the filled ones.", no_args_is_help=True)
 
@@ -57,16 +56,12 @@ def make(
     records = records_of(str(data), reading.options())
     systems = {name: read_predictions(path, records) for name, path in named.items()}
     key = make_sheets(systems, records, out, options)
-    if as_json:
-        print_json(
-            {"sheets": [f"{out}/{SHEETS}/{name}.csv" for name in key["order"]], "key": f"{out}/key.json"}, indent=None
-        )
-        return
-    made = f"{len(key['order'])} sheets of {len(key['items'])} documents and {len(key['systems'])} systems"
-    print(
-        f"{made}: {out}/{SHEETS}\n"
-        f"Keep {out}/key.json to yourself. When the sheets are filled: laconic judge analyse {out}"
+    made = {"sheets": [f"{out}/{SHEETS}/{name}.csv" for name in key["order"]], "key": f"{out}/key.json"}
+    told = (
+        f"{len(key['order'])} sheets of {len(key['items'])} documents and {len(key['systems'])} systems: {out}/{SHEETS}"
+        f"\nKeep {out}/key.json to yourself. When the sheets are filled: laconic judge analyse {out}"
     )
+    print_result(as_json, made, told, indent=None)
 
 
 @command.command("analyse")
@@ -79,10 +74,7 @@ def analyse(
     found = judge.analyse(folder, test)
     if found.absent:
         note(f"No ratings yet from: {', '.join(found.absent)}.")
-    if as_json:
-        print_json(found.as_dict())
-    else:
-        print(_text(found))
+    print_result(as_json, found.as_dict(), _text(found))
 
 
 def _named(given: list[str]) -> dict[str, Path]:

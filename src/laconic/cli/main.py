@@ -1,20 +1,7 @@
 """``laconic``: command names and one-line helps as literals; a command is imported when it is asked for.
 
 Help and ``--version`` therefore import neither torch nor typer. What a command raises becomes one sentence
-on stderr and an exit code:
-
-====  ==========================================================================
-0     done
-1     an error outside the classes below (a file that cannot be opened, ...)
-2     a wrong command, option, recipe or name (`ConfigError`)
-3     bad data (`DataError`)
-4     a missing or damaged model (`ModelError`)
-5     a missing or damaged checkpoint (`CheckpointError`)
-6     training cannot go on (`TrainingError`)
-7     the disk is full
-130   interrupted by Ctrl-C
-141   the reader of our output went away (``laconic ... | head``)
-====  ==========================================================================
+on stderr and an exit code (`EXIT_CODES`); where the reader of our output went away (``| head``) it is 141.
 
 ``LACONIC_TRACEBACK=1`` prints the Python traceback as well.
 """
@@ -46,7 +33,7 @@ _say = partial(note, always=True)
 COMMANDS: dict[str, tuple[str, str]] = {
     "demo": ("laconic.cli.demo:command", "Summarize your text, fine-tune on docstrings, score, write a report page."),
     "train": ("laconic.cli.train:command", "Train a recipe's row on your pairs."),
-    "resume": ("laconic.cli.resume:command", "Go on with an interrupted run, bit for bit."),
+    "resume": ("laconic.cli.train:resume", "Go on with an interrupted run, bit for bit."),
     "summarize": ("laconic.cli.summarize:command", "Summarize text, files, JSON lines or standard input."),
     "evaluate": ("laconic.cli.evaluate:command", "Score models and extractive methods on a data set."),
     "tune": ("laconic.cli.tune:command", "Search for the best decoding settings on validation data."),

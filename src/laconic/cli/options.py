@@ -25,6 +25,7 @@ from laconic.config.names import trusting
 from laconic.config.schema import RunConfig, SearchConfig
 from laconic.config.spellings import place_of_key
 from laconic.data.lines import BadRecordError
+from laconic.errors import ConfigError, unknown_choice
 
 if TYPE_CHECKING:
     from laconic.data.readers import ReadOptions
@@ -109,6 +110,16 @@ def search_settings(given: list[str] | None) -> dict[str, Any]:
     """``--set`` of a command that decodes: keys of the section ``search``, with or without its name."""
     settings = parse_overrides(given or [])
     return settings.get("search", settings)
+
+
+def check_picture(path: Path) -> None:
+    """Refuse the name of a picture that is not to be drawn.
+
+    Raises:
+        ConfigError: another format.
+    """
+    if path.suffix not in (formats := (".png", ".svg", ".pdf")):
+        raise ConfigError(unknown_choice("picture format", path.suffix or path.name, formats))
 
 
 # ---------------------------------------------------------------------------------------------- groups

@@ -46,6 +46,11 @@ def print_json(value: Any, indent: int | None = 2) -> None:
     print(json.dumps(value, ensure_ascii=False, indent=indent))
 
 
+def print_result(as_json: bool, values: Any, text: str, indent: int | None = 2) -> None:
+    """The result of a command: ``values`` as JSON for machines, or ``text`` for people."""
+    print_json(values, indent) if as_json else print(text)
+
+
 def aligned(header: Sequence[str], rows: Sequence[Sequence[str]], *, left: int = 1) -> str:
     """A table of plain characters, so that pipes, logs and tests read the same: columns two spaces apart below a header
     line; the first ``left`` columns flush left, the others right."""

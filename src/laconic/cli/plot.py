@@ -7,13 +7,11 @@ from typing import Annotated, Any
 
 import typer
 
-from laconic.cli.options import AsJson
-from laconic.cli.output import aligned, print_json
+from laconic.cli.options import AsJson, check_picture
+from laconic.cli.output import aligned, print_result
 from laconic.config.loading import read_run
 from laconic.errors import ConfigError, DataError, unknown_choice
-from laconic.text.control import safe_print as print
 
-FORMATS = (".png", ".svg", ".pdf")
 # what a curve shows, the published figures that stand beside it
 PUBLISHED = {"loss": "train_loss", "nll": "train_loss", "val_ppl": "perplexity"}
 AXES = ("update", "epoch", "tokens")
@@ -31,8 +29,7 @@ def command(
     as_json: AsJson = False,
 ) -> None:
     """Draw the training curves of runs and print their last and best values."""
-    if out.suffix not in FORMATS:
-        raise ConfigError(unknown_choice("picture format", out.suffix or out.name, FORMATS))
+    check_picture(out)
     if x not in AXES:
         raise ConfigError(unknown_choice("horizontal axis", x, AXES))
     for run in runs:
@@ -47,13 +44,9 @@ def command(
     rows = draw_curves(curves, out, value=value, window=smooth, log=log_scale, against=x)
     for row, (run, name) in zip(rows, drawn, strict=True):
         row |= {"measure": name, "published": _published(run, name)}
-    if as_json:
-        print_json(rows)
-        return
     header = ["run", "measure", x, "last", "best", "published"]
     cells = [[row["run"], row["measure"], f"{row[x]:g}", *_digits(row), _in_words(row["published"])] for row in rows]
-    print(aligned(header, cells, left=2))
-    print(f"\n{out}")
+    print_result(as_json, rows, f"{aligned(header, cells, left=2)}\n\n{out}")
 
 
 def _check_run(run: Path) -> None:

@@ -8,7 +8,7 @@ import typer
 import yaml
 
 from laconic.cli.options import AsJson, RecipeKeys, Row, Size, subcommands
-from laconic.cli.output import aligned, print_json
+from laconic.cli.output import aligned, print_result
 from laconic.config.loading import (
     dump_run,
     load_recipe,
@@ -32,13 +32,8 @@ def list_recipes(context: typer.Context, as_json: AsJson = False) -> None:
     if context.invoked_subcommand is not None:
         return
     recipes = [load_recipe(name) for name in recipe_names()]
-    if as_json:
-        print_json([_summary(recipe) for recipe in recipes])
-        return
-    for recipe in recipes:
-        print(_description(recipe))
-    if not recipes:
-        print("No recipes are installed.")
+    told = "\n".join(map(_description, recipes)) or "No recipes are installed."
+    print_result(as_json, list(map(_summary, recipes)), told)
 
 
 @command.command("show")

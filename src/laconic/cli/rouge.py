@@ -12,10 +12,9 @@ import typer
 
 from laconic.cli.inputs import text_of
 from laconic.cli.options import AsJson, with_groups
-from laconic.cli.output import aligned, note, print_json
+from laconic.cli.output import aligned, note, print_result
 from laconic.errors import DataError
 from laconic.metrics.rouge import RougeResult, rouge
-from laconic.text.control import safe_print as print
 
 _NEWLINES = re.compile("\r\n|\r|\n")
 _HYPOTHESIS_KEYS = ("hypothesis", "prediction", "summary", "text")
@@ -78,7 +77,7 @@ def command(
     result = rouge(systems, models, kinds=wanted, **vars(scoring) | {"multi": multi})
     for sentence in warnings_of(result):
         note(sentence, always=True)
-    print_json(as_dict(result, per_document)) if as_json else print(table(result, per_document))
+    print_result(as_json, as_dict(result, per_document), table(result, per_document))
 
 
 # ------------------------------------------------------------------------------------------ input
@@ -90,65 +89,53 @@ def read_both(hypotheses: str, references: Sequence[str]) -> tuple[list[str], li
     Raises:
         DataError: a file is missing, is not text, is empty, or has another number of lines than the first.
     """
+    entries = _entries(hypotheses)
     if not references:
-        return _read_paired(hypotheses)
-    systems = [texts[0] for texts in _read(hypotheses, _HYPOTHESIS_KEYS)]
+        if not isinstance(entries[0], dict):
+            raise DataError(f"There is nothing to compare {hypotheses} with: name a file of references as well.")
+        written = _texts(hypotheses, entries, _PAIRED_HYPOTHESIS_KEYS)
+        return [texts[0] for texts in written], _texts(hypotheses, entries, _PAIRED_REFERENCE_KEYS)
+    systems = [texts[0] for texts in _texts(hypotheses, entries, _HYPOTHESIS_KEYS)]
     models: list[list[str]] = [[] for _ in systems]
     for name in references:
-        entries = _read(name, _REFERENCE_KEYS)
-        if len(entries) != len(systems):
+        others = _texts(name, _entries(name), _REFERENCE_KEYS)
+        if len(others) != len(systems):
             raise DataError(
-                f"{hypotheses} has {len(systems)} lines but {name} has {len(entries)}; line n of each belongs to "
+                f"{hypotheses} has {len(systems)} lines but {name} has {len(others)}; line n of each belongs to "
                 "document n, so the numbers must be equal (sentences of one document go on one line)."
             )
-        for own, texts in zip(models, entries, strict=True):
+        for own, texts in zip(models, others, strict=True):
             own.extend(texts)
     return systems, models
 
 
-def _read_paired(name: str) -> tuple[list[str], list[list[str]]]:
-    lines = _lines(name)
-    if not _is_json(lines):
-        raise DataError(f"There is nothing to compare {name} with: name a file of references as well.")
-    systems, models = [], []
-    for number, line in enumerate(lines, 1):
-        record = _record(name, number, line)
-        systems.append(_field(name, number, record, _PAIRED_HYPOTHESIS_KEYS)[0])
-        models.append(_field(name, number, record, _PAIRED_REFERENCE_KEYS))
-    return systems, models
-
-
-def _read(name: str, keys: Sequence[str]) -> list[list[str]]:
-    lines = _lines(name)
-    if not _is_json(lines, named=name.endswith((".jsonl", ".ndjson"))):
-        return [[line] for line in lines]
-    return [_field(name, number, _record(name, number, line), keys) for number, line in enumerate(lines, 1)]
-
-
-def _lines(name: str) -> list[str]:
+def _entries(name: str) -> list[Any]:
+    """What each line holds: the line itself or, by the file's name or where the first line is an object, its JSON."""
     lines = _NEWLINES.split(text_of(name))
     if lines and not lines[-1]:
         lines.pop()
     if not lines:
         raise DataError(f"{name} is empty; it must have one document a line.")
-    return lines
+    if not name.endswith((".jsonl", ".ndjson")) and not _is_object(lines[0]):
+        return lines
+    found = []
+    for number, line in enumerate(lines, 1):
+        try:
+            found.append(json.loads(line))
+        except ValueError as error:
+            raise DataError(f"{name}, line {number}: this is not JSON ({error}).") from None
+    return found
 
 
-def _is_json(lines: Sequence[str], named: bool = False) -> bool:
-    """JSON lines are told by the file's name, or by a first line that is a JSON object."""
-    if named:
-        return True
+def _is_object(line: str) -> bool:
     try:
-        return isinstance(json.loads(lines[0]), dict)
+        return isinstance(json.loads(line), dict)
     except ValueError:
         return False
 
 
-def _record(name: str, number: int, line: str) -> Any:
-    try:
-        return json.loads(line)
-    except ValueError as error:
-        raise DataError(f"{name}, line {number}: this is not JSON ({error}).") from None
+def _texts(name: str, entries: Sequence[Any], keys: Sequence[str]) -> list[list[str]]:
+    return [_field(name, number, entry, keys) for number, entry in enumerate(entries, 1)]
 
 
 def _field(name: str, number: int, record: Any, keys: Sequence[str]) -> list[str]:

@@ -9,9 +9,8 @@ from typing import Annotated, Any
 import typer
 
 from laconic.cli.options import AsJson, SkipBad, with_groups
-from laconic.cli.output import note, print_json, progress
+from laconic.cli.output import note, print_result, progress
 from laconic.errors import ConfigError
-from laconic.text.control import safe_print as print
 
 
 @dataclass(frozen=True)
@@ -88,12 +87,8 @@ def select_spans_command(
         result = select_spans(inputs, out, settings, workers=workers, ray=ray, overwrite=overwrite, progress=show)
     for warning in result.warnings:
         note(f"warning: {warning}", always=True)
-    if as_json:
-        print_json(result.manifest)
-        return
-    if result.complete_before:
-        print(f"{out} is complete already; nothing was done.")
-    print(_told(out, result.manifest))
+    before = f"{out} is complete already; nothing was done.\n" if result.complete_before else ""
+    print_result(as_json, result.manifest, before + _told(out, result.manifest))
 
 
 def _told(out: Path, manifest: dict[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""``laconic train``: one row of a recipe, on your pairs."""
+"""``laconic train``: one row of a recipe, on your pairs; and ``laconic resume``: go on with a run, bit for bit."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ import typer
 from laconic.cli import own_data
 from laconic.cli.options import AsJson, ReadingOptions, RecipeKeys, Row, TrustCode, with_groups
 from laconic.cli.output import EXIT_INTERRUPTED, note, print_json, progress
-from laconic.config.loading import load_recipe, merge, parse_overrides, resolve_run
+from laconic.config.base import validate
+from laconic.config.loading import load_recipe, load_run, merge, parse_overrides, resolve_run
 from laconic.config.names import check_run, outside_names, trusting
-from laconic.config.schema import RunConfig
+from laconic.config.schema import RunConfig, TrainingConfig
 from laconic.config.shipped import SHIPPED, place_of
 from laconic.data.places import data_changes
-from laconic.errors import ConfigError, ModelError
+from laconic.errors import CheckpointError, ConfigError, ModelError
 from laconic.files import only_here
 from laconic.text.control import safe_print as print
 
@@ -86,6 +87,47 @@ def command(
             with only_here(folder):
                 run = own_data.hold_out(run, folder)
     run_training(run, folder, force=force, as_json=as_json)
+
+
+def resume(
+    run_folder: Annotated[Path, typer.Argument(metavar="RUN", help="The run folder (with recipe.yaml).")],
+    overrides: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Move the end, for example training.max_updates=20000."),
+    ] = None,
+    trust_code: TrustCode = False,
+    accept_changes: Annotated[
+        bool, typer.Option("--accept-changes", help="Go on although recipe.yaml or log.jsonl are not what they were.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Go on with an interrupted or killed run from its newest checkpoint.
+
+    The result equals that of a run that was never interrupted. With --set training.max_updates (or max_epochs,
+    max_minutes) a finished run is trained further. A run whose recipe or log was changed by hand is refused, unless
+    --accept-changes is given: then it goes on, but not as it would have.
+    """
+    recipe = run_folder / "recipe.yaml"
+    if not recipe.is_file():
+        raise CheckpointError(
+            f"{run_folder} is not a run folder: it has no recipe.yaml. Start one with `laconic train`."
+        )
+    run = changed(load_run(recipe), overrides or [])
+    run_training(run, run_folder, resume=True, accept_changes=accept_changes, as_json=as_json)
+
+
+def changed(run: RunConfig, overrides: list[str]) -> RunConfig:
+    """The run with another end.
+
+    Raises:
+        ConfigError: an override of something that an exact continuation cannot change.
+    """
+    for pair in overrides:
+        section, _, name = pair.partition("=")[0].strip().partition(".")
+        if section != "training" or name not in TrainingConfig.CHANGEABLE:
+            allowed = ", ".join(f"training.{name}" for name in TrainingConfig.CHANGEABLE)
+            raise ConfigError(f"--set {pair}: a resumed run can only change {allowed}; for the rest, train a new run.")
+    return validate(RunConfig, merge(run.model_dump(mode="json"), parse_overrides(overrides), revive=True), where="")
 
 
 def run_training(

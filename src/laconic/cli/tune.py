@@ -20,18 +20,16 @@ from laconic.cli.options import (
     search_settings,
     with_groups,
 )
-from laconic.cli.output import aligned, print_json, progress
+from laconic.cli.output import aligned, print_result, progress
 from laconic.config.schema import EvaluationConfig
 from laconic.data.places import split_of
 from laconic.errors import ConfigError, unknown_choice
 from laconic.files import write_json
-from laconic.text.control import safe_print as print
 
 if TYPE_CHECKING:
     from laconic.study.tuning import ScoredTrial, TuningResult
 
 SHOWN = 20  # rows of the table, the present settings besides
-METRICS = ("rouge1", "rouge2", "rougeL", "mean")
 
 
 @with_groups
@@ -66,7 +64,7 @@ def command(
     Each batch is encoded once for all settings. Interrupted, or asked for more trials, the same command goes on where
     it stopped. The first trial is the model as it is.
     """
-    from laconic.study.tuning import described, parse_grid, parse_range, plan
+    from laconic.study.tuning import METRICS, described, parse_grid, parse_range, plan
 
     if metric not in METRICS:
         raise ConfigError(unknown_choice("metric", metric, METRICS))
@@ -104,10 +102,7 @@ def command(
     searched = {"draws": trials if ranges else 0, **described(grids, ranges), "fixed": fixed}
     content = asked | searched | result.as_dict() | {"best_search": best.model_dump(mode="json"), "applied": apply}
     write_json(folder / "tune.json", content, indent=2)
-    if as_json:
-        print_json(content)
-    else:
-        print(_report(result, content, folder))
+    print_result(as_json, content, _report(result, content, folder))
 
 
 def default_folder(model: str) -> Path:

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError, ValidatorFunctionWrapHandler, field_validator
 
-from laconic.config.spellings import place_of_key
+from laconic.config.spellings import place_of_key, sections_in
 from laconic.errors import ConfigError
 
 Components = Mapping[str, type[BaseModel]]
@@ -113,8 +113,6 @@ def _fields_at(cls: type[BaseModel], path: list[str]) -> list[str]:
     current: Any = cls
     for part in path:
         field = getattr(current, "model_fields", {}).get(part)
-        candidates = [field.annotation, *getattr(field.annotation, "__args__", ())] if field else []
-        nested = [c for c in candidates if isinstance(c, type) and issubclass(c, BaseModel)]
-        if nested:
+        if field and (nested := sections_in(field.annotation)):
             current = nested[0]
     return list(getattr(current, "model_fields", {}))

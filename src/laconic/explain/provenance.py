@@ -20,6 +20,7 @@ details (layers/copying and layers/opponent say how they come about):
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -229,11 +230,12 @@ def extractive_summary(
     for start, end in spans:
         sentence = document[start:end]
         flat = " ".join(sentence.split())
-        for found in _words_of(sentence):
-            at = position + len(" ".join(sentence[: found[0]].split())) + (1 if sentence[: found[0]].split() else 0)
-            word = sentence[found[0] : found[1]]
-            place = SourceSpan(start + found[0], start + found[1], word, 1.0)
+        at = position
+        for found in re.finditer(r"\S+", sentence):
+            word = found[0]
+            place = SourceSpan(start + found.start(), start + found.end(), word, 1.0)
             words.append(SummaryWord(word, at, at + len(word), 1.0, True, 1.0, None, (place,), ()))
+            at += len(word) + 1
         parts.append(flat)
         position += len(flat) + 1
     read = len(document.split())
@@ -254,15 +256,6 @@ def _tokens_read(encoding: TokenizedText, separator_id: int | None) -> int:
     return sum(
         end > start or id == separator_id for (start, end), id in zip(encoding.offsets, encoding.ids, strict=True)
     )
-
-
-def _words_of(text: str) -> list[tuple[int, int]]:
-    spans, position = [], 0
-    for word in text.split():
-        position = text.index(word, position)
-        spans.append((position, position + len(word)))
-        position += len(word)
-    return spans
 
 
 def _seen(hypothesis: Hypothesis, encoding: TokenizedText) -> tuple[TokenizedText, np.ndarray, np.ndarray | None]:

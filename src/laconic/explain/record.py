@@ -14,6 +14,8 @@ from laconic.metrics.support import SupportReport, check_support
 from laconic.types import Chunk, Summary, SummaryWord
 
 DIGITS = 5
+ALWAYS = ("model", "score", "log_prob", "tokens_read", "tokens_given", "truncated", "finished")
+WHERE_KNOWN = ("confidence", "facts", "unlike", "declined", "terms", "reading")
 REQUIRED = {"text", "start", "end", "weight", "weights"}  # what no part of a record leaves out
 
 
@@ -22,29 +24,12 @@ def to_dict(summary: Summary, *, document: bool = True, attention: bool = True) 
 
     ``document=False`` and ``attention=False`` leave the two large parts out.
     """
-    values: dict[str, Any] = {
-        "id": summary.id,
-        "summary": summary.text,
-        "model": summary.model,
-        "score": _number(summary.score),
-        "log_prob": _number(summary.log_prob),
-        "tokens_read": summary.tokens_read,
-        "tokens_given": summary.tokens_given,
-        "truncated": summary.truncated,
-        "finished": summary.finished,
-    }
-    if summary.confidence is not None:
-        values["confidence"] = _number(summary.confidence)
-    if summary.facts and attention:
-        values["facts"] = _plain(summary.facts)
-    if summary.unlike:
-        values["unlike"] = list(summary.unlike)
-    if summary.declined:
-        values["declined"] = summary.declined
-    if summary.terms:
-        values["terms"] = _plain(summary.terms)
-    if summary.reading:
-        values["reading"] = _plain(summary.reading)
+    values: dict[str, Any] = {"id": summary.id, "summary": summary.text}
+    values |= {name: _plain(getattr(summary, name)) for name in ALWAYS}
+    for name in WHERE_KNOWN:
+        value = getattr(summary, name)
+        if value not in (None, "", (), {}) and (attention or name != "facts"):
+            values[name] = _plain(value)
     if summary.words:
         values["words"] = [_word_to_dict(word, attention) for word in summary.words]
         if attention:

@@ -45,8 +45,7 @@ def show(summary: Summary, console: Console, *, words: bool = False, document: b
         heading = " · ".join(part for part in (summary.model, summary.id) if part)
         console.print(Text(heading, style="bold" if colour else ""))
     console.print(marked_summary(summary, colour=colour))
-    console.print(Text(facts(summary), style="dim" if colour else ""))
-    for line in support_lines(summary):
+    for line in (facts(summary), *support_lines(summary)):
         console.print(Text(line, style="dim" if colour else ""))
     if summary.words:
         console.print(legend(colour=colour))
@@ -101,12 +100,9 @@ def legend(*, colour: bool) -> Text:
     """What the marks mean."""
     if not colour:
         return Text("[word] copied from the document   word generated   {word} not in the vocabulary")
-    text = Text()
-    text.append("word", style=COPIED_STYLE)
-    text.append(" copied from the document   word generated   ", style="dim")
-    text.append("word", style=UNKNOWN_STYLE)
-    text.append(" not in the vocabulary", style="dim")
-    return text
+    copied, unknown = ("word", COPIED_STYLE), ("word", UNKNOWN_STYLE)
+    between = (" copied from the document   word generated   ", "dim")
+    return Text.assemble(copied, between, unknown, (" not in the vocabulary", "dim"))
 
 
 def facts(summary: Summary) -> str:
@@ -158,7 +154,7 @@ def word_table(summary: Summary, *, colour: bool) -> Table:
 
     Of a word that was generated it is what the model attended to, which is not where the word is from.
     """
-    table = Table(box=None, pad_edge=False, header_style="bold" if colour else "", show_edge=False)
+    table = _table(colour)
     with_gate = any(word.p_gen is not None for word in summary.words)
     table.add_column("word", overflow="fold")
     table.add_column("P", justify="right")
@@ -173,7 +169,11 @@ def word_table(summary: Summary, *, colour: bool) -> Table:
         sources.stylize(SOURCE_STYLE if colour else "")
         gate = [Text("" if word.p_gen is None else f"{word.p_gen:.2f}")] if with_gate else []
         table.add_row(
-            Text(word.text, style=style), Text(_probability(word)), *gate, Text(f"{word.copy_share:.0%}"), sources
+            Text(word.text, style=style),
+            Text(_figure(word.probability)),
+            *gate,
+            Text(f"{word.copy_share:.0%}"),
+            sources,
         )
     return table
 
@@ -181,7 +181,7 @@ def word_table(summary: Summary, *, colour: bool) -> Table:
 def token_table(summary: Summary, *, colour: bool) -> Table:
     """A row a token of a model that copies in several steps: gates, and the heaviest places of each distribution."""
     tokens = [token for word in summary.words for token in word.tokens]
-    table = Table(box=None, pad_edge=False, header_style="bold" if colour else "", show_edge=False)
+    table = _table(colour)
     gates = [name for name in (*GATES, ON_SPECIALS, *SUMS) if any(name in token.figures for token in tokens)]
     maps = list(dict.fromkeys(name for token in tokens for name in token.sources))
     with_gate = any(token.p_gen is not None for token in tokens)
@@ -201,6 +201,10 @@ def token_table(summary: Summary, *, colour: bool) -> Table:
         ]
         table.add_row(Text(token.text, style=style), *map(Text, figures), *places)
     return table
+
+
+def _table(colour: bool) -> Table:
+    return Table(box=None, pad_edge=False, header_style="bold" if colour else "", show_edge=False)
 
 
 def _figure(value: float | None) -> str:
@@ -239,11 +243,7 @@ def _harmless_spans(spans: Iterable[SourceSpan]) -> tuple[SourceSpan, ...]:
     return tuple(replace(span, text=harmless(span.text)) for span in spans)
 
 
-def _probability(word: SummaryWord) -> str:
-    return f"{word.probability:.2f}" if word.probability >= 0.005 else f"{word.probability:.0e}"
-
-
 def _quote(text: str, start: int, end: int, weight: float) -> str:
-    flat = " ".join(text.split())
+    flat = _flat(text)
     flat = flat if len(flat) <= MAX_QUOTE else flat[: MAX_QUOTE - 1] + "…"
     return f"{flat} @ {start + 1}-{end} ({weight:.2f})"

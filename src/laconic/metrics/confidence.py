@@ -20,6 +20,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from pydantic import FiniteFloat, TypeAdapter, ValidationError
 
@@ -27,6 +28,7 @@ from laconic.errors import ModelError
 from laconic.files import write_json
 from laconic.types import Hypothesis, TokenizedText
 
+T = TypeVar("T")
 FILE = "calibration.json"
 COMMON = 100  # so many of the vocabulary's first words count as common
 Facts = dict[str, float]
@@ -103,23 +105,31 @@ class Calibration:
         Raises:
             ModelError: the file is damaged.
         """
-        path = folder / FILE
-        if not path.is_file():
+        found = stored(folder / FILE, _STORED)
+        if found is None:
             return None
-        try:
-            found = _STORED.validate_json(path.read_bytes(), strict=True)
-        except (OSError, ValidationError) as error:
-            said = error.errors()[0]["msg"] if isinstance(error, ValidationError) else error
-            raise ModelError(
-                f"{path} is damaged ({said}); run `laconic calibrate` again, or delete the file."
-            ) from None
         whole = all(len(vector) == len(FEATURES) for vector in (found.mean, found.deviation, found.weight))
         if not whole or min(found.deviation) <= 0 or not 0 <= found.threshold <= 1:
-            raise ModelError(f"{path} does not fit this version of laconic; run `laconic calibrate` again.")
+            raise ModelError(f"{folder / FILE} does not fit this version of laconic; run `laconic calibrate` again.")
         return found
 
 
 _STORED = TypeAdapter(Calibration)
+
+
+def stored(path: Path, kind: TypeAdapter[T]) -> T | None:
+    """What `laconic calibrate` left in a file of a model folder, ``None`` where there is no such file.
+
+    Raises:
+        ModelError: the file is damaged.
+    """
+    if not path.is_file():
+        return None
+    try:
+        return kind.validate_json(path.read_bytes(), strict=True)
+    except (OSError, ValidationError) as error:
+        said = error.errors()[0]["msg"] if isinstance(error, ValidationError) else error
+        raise ModelError(f"{path} is damaged ({said}); delete it, then run `laconic calibrate`.") from None
 
 
 def facts_of(

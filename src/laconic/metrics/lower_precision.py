@@ -12,11 +12,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import Field, FiniteFloat, TypeAdapter, ValidationError
+from pydantic import Field, FiniteFloat, TypeAdapter
 from pydantic.dataclasses import dataclass
 
-from laconic.errors import ModelError
 from laconic.files import write_json
+from laconic.metrics.confidence import stored
 from laconic.metrics.rouge import rouge
 from laconic.types import Precision, Record, references_of
 
@@ -69,15 +69,7 @@ class Precisions:
         Raises:
             ModelError: it cannot be read.
         """
-        path = folder / FILE
-        if not path.is_file():
-            return None
-        try:
-            return TypeAdapter(Precisions).validate_json(path.read_bytes())
-        except ValidationError as error:
-            raise ModelError(
-                f"{path} is damaged ({error.errors()[0]['msg']}); delete it, then run `laconic calibrate`."
-            ) from None
+        return stored(folder / FILE, TypeAdapter(Precisions))
 
 
 def measure(

@@ -13,7 +13,7 @@ punctuation count); ``unicode`` is ``rouge155`` on words of any script, characte
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Any
@@ -185,21 +185,14 @@ def _mean(scores: Sequence[Score]) -> Score:
 
 
 def _counts(pairs: Sequence[Pair], rows: ScoreColumns) -> RougeCounts:
-    def count(flags: Iterator[bool]) -> int:
-        return sum(map(bool, flags))
-
     empty_system = [not hypothesis.strip() for hypothesis, _ in pairs]
     empty_model = [not all(reference.strip() for reference in references) for _, references in pairs]
     return RougeCounts(
         documents=len(pairs),
         empty_hypotheses=sum(empty_system),
         empty_references=sum(empty_model),
-        wordless_hypotheses=count(
-            not has and not empty for has, empty in zip(rows.system_words, empty_system, strict=True)
-        ),
-        wordless_references=count(
-            not has and not empty for has, empty in zip(rows.model_words, empty_model, strict=True)
-        ),
+        wordless_hypotheses=sum(not (has or no) for has, no in zip(rows.system_words, empty_system, strict=True)),
+        wordless_references=sum(not (has or no) for has, no in zip(rows.model_words, empty_model, strict=True)),
     )
 
 

@@ -45,9 +45,7 @@ def paired_bootstrap(
     means = _resampled_means(difference, samples, np.random.default_rng(seed))
     below, above = int((means <= 0).sum()), int((means >= 0).sum())
     p = min(1.0, 2.0 * (1 + min(below, above)) / (1 + samples))
-    tail = (100.0 - confidence) / 2.0
-    low, high = np.percentile(means, [tail, 100.0 - tail])
-    return TestResult(float(difference.mean()), p, len(difference), low=float(low), high=float(high))
+    return TestResult(float(difference.mean()), p, len(difference), None, *_middle(means, confidence))
 
 
 def approximate_randomization(
@@ -106,7 +104,11 @@ def bootstrap_interval(
     values = np.asarray(scores, dtype=np.float64)
     if not len(values):
         raise DataError("A confidence interval needs at least one score.")
-    means = _resampled_means(values, samples, np.random.default_rng(seed))
+    return _middle(_resampled_means(values, samples, np.random.default_rng(seed)), confidence)
+
+
+def _middle(means: np.ndarray, confidence: float) -> tuple[float, float]:
+    """The ends of the middle ``confidence`` per cent."""
     tail = (100.0 - confidence) / 2.0
     low, high = np.percentile(means, [tail, 100.0 - tail])
     return float(low), float(high)

@@ -36,7 +36,7 @@ from laconic.server.schemas import (
 )
 from laconic.server.service import ClientGoneError, Order, OrderResult, Service, answered, rendered
 from laconic.server.settings import Settings
-from laconic.server.streaming import events, timing
+from laconic.server.streaming import answer_of, events
 from laconic.summarizer import Summarizer
 
 DESCRIPTION = (
@@ -160,15 +160,8 @@ async def _summarize(service: Service, body: SummarizeRequest, request: Request,
     outcome = await _outcome(service, order, request, trace)
 
     def answer() -> bytes:
-        return _json(
-            {
-                "model": order.served.name,
-                "options": order.served.system.describe(order.options),
-                "summaries": [rendered(order, summary) for summary in outcome.summaries],
-                "timing": timing(outcome.queue_seconds, outcome.seconds),
-                "request_id": trace.request_id,
-            }
-        )
+        summaries = [rendered(order, summary) for summary in outcome.summaries]
+        return _json(answer_of(order, outcome, trace.request_id, summaries=summaries))
 
     content = await asyncio.to_thread(answer) if order.explain else answer()
     return Response(content, media_type=JSON)

@@ -91,19 +91,8 @@ class Served:
 
     def info(self, default: bool) -> ModelInfo:
         """The entry of ``GET /v1/models``."""
-        return ModelInfo(
-            name=self.name,
-            kind="neural" if self.is_neural else "extractive",
-            family=self.about["family"],
-            in_short=self.about["in_short"],
-            copies=self.about["copies"],
-            streams=self.is_neural,
-            default=default,
-            parameters=self.about["parameters"],
-            max_source_tokens=self.max_source_tokens,
-            max_summary_tokens=self.about["max_summary_tokens"],
-            options=dict(self.options),
-        )
+        here = {"name": self.name, "kind": self.kind, "streams": self.is_neural, "default": default}
+        return ModelInfo.model_validate({**self.about, **here, "options": self.options})
 
 
 class Catalogue:

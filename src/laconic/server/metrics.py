@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
 from prometheus_client.core import GaugeMetricFamily, Metric
@@ -21,26 +22,17 @@ class Metrics:
 
     def __init__(self, queues: Callable[[], Iterable[tuple[str, int, int]]]) -> None:
         self.registry = registry = CollectorRegistry(auto_describe=True)
-        self.requests = Counter(
-            "laconic_requests", "Answered requests.", ["path", "method", "status"], registry=registry
-        )
-        self.seconds = Histogram(
-            "laconic_request_seconds", "Time to answer.", ["path"], buckets=_SECONDS, registry=registry
-        )
+        counter, histogram = partial(Counter, registry=registry), partial(Histogram, registry=registry)
+        self.requests = counter("laconic_requests", "Answered requests.", ["path", "method", "status"])
+        self.seconds = histogram("laconic_request_seconds", "Time to answer.", ["path"], buckets=_SECONDS)
         self.open = Gauge("laconic_requests_open", "Requests being answered.", registry=registry)
-        self.problems = Counter("laconic_problems", "Requests refused or failed.", ["code"], registry=registry)
-        self.documents = Counter(
-            "laconic_documents", "Documents, by how they ended.", ["model", "outcome"], registry=registry
+        self.problems = counter("laconic_problems", "Requests refused or failed.", ["code"])
+        self.documents = counter("laconic_documents", "Documents, by how they ended.", ["model", "outcome"])
+        self.batch_documents = histogram(
+            "laconic_batch_documents", "Documents worked on together.", ["model"], buckets=_DOCUMENTS
         )
-        self.batch_documents = Histogram(
-            "laconic_batch_documents", "Documents worked on together.", ["model"], buckets=_DOCUMENTS, registry=registry
-        )
-        self.batch_seconds = Histogram(
-            "laconic_batch_seconds", "Time of a batch.", ["model"], buckets=_SECONDS, registry=registry
-        )
-        self.queue_seconds = Histogram(
-            "laconic_queue_seconds", "Time a document waited.", ["model"], buckets=_SECONDS, registry=registry
-        )
+        self.batch_seconds = histogram("laconic_batch_seconds", "Time of a batch.", ["model"], buckets=_SECONDS)
+        self.queue_seconds = histogram("laconic_queue_seconds", "Time a document waited.", ["model"], buckets=_SECONDS)
         registry.register(_Queues(queues))
         ProcessCollector(registry=registry)
 

@@ -77,9 +77,11 @@ def announce(service: Service, listener: socket.socket) -> None:
     trained = [served.name for served in service.catalogue if served.is_neural]
     methods = sum(not served.is_neural for served in service.catalogue)
     names = f"{', '.join(trained)} and " if trained else ""
-    print(
-        f"laconic: serving {names}{methods} extractive methods at http://{shown}:{port}/", file=sys.stderr, flush=True
-    )
+    _say(f"serving {names}{methods} extractive methods at http://{shown}:{port}/")
+
+
+def _say(text: str) -> None:
+    print(f"laconic: {text}", file=sys.stderr, flush=True)
 
 
 def is_loopback(host: str) -> bool:
@@ -147,18 +149,14 @@ class Draining(uvicorn.Server):
         settings = self.service.settings
         until = time.monotonic() + settings.drain_timeout
         waiting = self.service.open_requests
-        print(f"laconic: stopping; {waiting} requests are being answered.", file=sys.stderr, flush=True)
+        _say(f"stopping; {waiting} requests are being answered.")
         await asyncio.sleep(settings.drain_delay)
         while self.service.open_requests and time.monotonic() < until:
             await asyncio.sleep(0.02)
         self.lost = self.service.open_requests
         if self.lost:
             self.service.abandon()
-            print(
-                f"laconic: {self.lost} requests were not answered within {settings.drain_timeout:g} seconds.",
-                file=sys.stderr,
-                flush=True,
-            )
+            _say(f"{self.lost} requests were not answered within {settings.drain_timeout:g} seconds.")
         self.should_exit = True
 
 

@@ -21,7 +21,7 @@ from contextlib import suppress
 from typing import Any
 
 from laconic.server.schemas import CODES, ProblemError
-from laconic.server.service import Order, Running, Service, rendered
+from laconic.server.service import Order, OrderResult, Running, Service, rendered
 
 log = logging.getLogger(__name__)
 KEEP_ALIVE = 10.0
@@ -84,16 +84,7 @@ async def events(service: Service, order: Order, request_id: str) -> AsyncIterat
                 yield chunk
             outcome = running.outcome()
             record = await asyncio.to_thread(rendered, order, outcome.summaries[0])
-            yield event(
-                "summary",
-                {
-                    "model": order.served.name,
-                    "options": order.served.system.describe(order.options),
-                    "summary": record,
-                    "timing": timing(outcome.queue_seconds, outcome.seconds),
-                    "request_id": request_id,
-                },
-            )
+            yield event("summary", answer_of(order, outcome, request_id, summary=record))
         except Exception as error:
             problem = error
             if not isinstance(problem, ProblemError):
@@ -134,6 +125,15 @@ def event(name: str, data: dict[str, Any]) -> bytes:
     return f"event: {name}\ndata: {json.dumps(data, ensure_ascii=False)}\n\n".encode()
 
 
-def timing(queue_seconds: float, seconds: float) -> dict[str, float]:
-    """Times as answers give them."""
-    return {"queue_ms": round(queue_seconds * 1000, 2), "total_ms": round(seconds * 1000, 2)}
+def answer_of(order: Order, outcome: OrderResult, request_id: str, **summaries: Any) -> dict[str, Any]:
+    """The whole answer to an order, ``summaries`` under the name that they have in it."""
+    return {
+        "model": order.served.name,
+        "options": order.served.system.describe(order.options),
+        **summaries,
+        "timing": {
+            "queue_ms": round(outcome.queue_seconds * 1000, 2),
+            "total_ms": round(outcome.seconds * 1000, 2),
+        },
+        "request_id": request_id,
+    }

@@ -21,6 +21,7 @@ import random
 import re
 import string
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from itertools import combinations
 from pathlib import Path
@@ -250,16 +251,7 @@ class Analysis:
 
     def as_dict(self) -> dict[str, Any]:
         """JSON values."""
-        return {
-            "annotators": list(self.annotators),
-            "absent": list(self.absent),
-            "items": self.items,
-            "missing": self.missing,
-            "test": self.test,
-            "means": list(map(asdict, self.means)),
-            "alpha": {criterion: dict(levels) for criterion, levels in self.alpha.items()},
-            "pairs": list(map(asdict, self.pairs)),
-        }
+        return asdict(self)
 
 
 Ratings = dict[str, dict[tuple[int, str], dict[str, int | None]]]  # annotator -> (item, system) -> criterion -> rating
@@ -371,7 +363,7 @@ def _read_sheet(
         if not any(cell.strip() for cell in row):
             continue
         cells = {name: row[place].strip() if place < len(row) else "" for name, place in columns.items()}
-        item = _item(cells["item"], len(order), f"{path}, row {number}, column 'item'")
+        item = _whole(cells["item"], 1, len(order), f"{path}, row {number}, column 'item'", "the number of an item")
         letter = cells["summary"].upper()
         if letter not in order[item - 1]:
             known = ", ".join(order[item - 1])
@@ -405,28 +397,18 @@ def _decoded(raw: bytes) -> str:
         return raw.decode("cp1252", errors="replace")
 
 
-def _number(text: str) -> float | None:
-    try:
-        return float(text.replace(",", "."))
-    except ValueError:
-        return None
-
-
-def _item(text: str, most: int, where: str) -> int:
-    number = _number(text)
-    if number is None or number not in range(1, most + 1):
-        raise DataError(f"{where}: '{text}' is not the number of an item from 1 to {most}.")
-    return int(number)
+def _whole(text: str, lowest: int, highest: int, where: str, what: str, advice: str = "") -> int:
+    """The number that a cell holds, ``4,0`` for 4."""
+    with suppress(ValueError):
+        if (number := float(text.replace(",", "."))) in range(lowest, highest + 1):
+            return int(number)
+    raise DataError(f"{where}: '{text}' is not {what} from {lowest} to {highest}{advice}.")
 
 
 def _rating(text: str, key: Mapping[str, Any], where: str) -> int | None:
     if not text or text in {"-", "–"}:
         return None
-    number = _number(text)
-    lowest, highest = key["lowest"], key["highest"]
-    if number is None or number not in range(lowest, highest + 1):
-        raise DataError(f"{where}: '{text}' is not a whole number from {lowest} to {highest}; leave it empty to skip.")
-    return int(number)
+    return _whole(text, key["lowest"], key["highest"], where, "a whole number", "; leave it empty to skip")
 
 
 # ---------------------------------------------------------------------------------------------- agreement

@@ -26,9 +26,11 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from laconic.config.base import ConfigBase
+from pydantic import BaseModel
+
 from laconic.config.loading import dump_run, merge, parse_yaml, read_run
 from laconic.config.schema import SearchConfig
+from laconic.config.spellings import sections_in
 from laconic.errors import ConfigError, ModelError, did_you_mean, unknown_choice
 from laconic.evaluation.predictions import Journal
 from laconic.evaluation.run import EvaluationOptions, refuse_unscorable, score
@@ -168,7 +170,7 @@ def _kind(key: str) -> type | None:
     Raises:
         ConfigError: no such key, or one that holds other keys.
     """
-    cls: type[ConfigBase] = SearchConfig
+    cls: type[BaseModel] = SearchConfig
     path = key.split(".")
     for place, part in enumerate(path):
         if part not in cls.model_fields:
@@ -176,7 +178,7 @@ def _kind(key: str) -> type | None:
             raise ConfigError(f"Unknown key '{where}'.{did_you_mean(part, cls.model_fields)}")
         annotation: Any = cls.model_fields[part].annotation
         rest = path[place + 1 :]
-        nested = [c for c in (annotation, *getattr(annotation, "__args__", ())) if _is_section(c)]
+        nested = sections_in(annotation)
         if part == "model" and len(rest) == 1:
             return None  # a switch of the model, which knows what it takes
         if nested and rest:
@@ -188,10 +190,6 @@ def _kind(key: str) -> type | None:
         else:
             return annotation if annotation in (int, float) else object
     raise AssertionError(key)
-
-
-def _is_section(annotation: Any) -> bool:
-    return isinstance(annotation, type) and issubclass(annotation, ConfigBase)
 
 
 # ------------------------------------------------------------------------------------------- trying

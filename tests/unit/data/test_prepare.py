@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from commands import run
 from laconic.cli.main import main
 from laconic.data.checks import CheckOptions, check, reappearing_share
 from laconic.data.prepare import Refused, Words, dialogue, duc_input, duc_records, gigaword_pair, news
@@ -199,11 +200,6 @@ def test_the_share_of_words_that_reappears(tmp_path: Path) -> None:
     path.write_text("".join(json.dumps({"document": d, "summary": s}) + "\n" for d, s in rows))
     report = check({"train": path}, CheckOptions(duplicates=False)).as_dict()
     assert report["splits"]["train"]["document_words_in_summary"] == pytest.approx((2 / 4 + 1 / 2) / 2)
-
-
-def run(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
-    assert main(["--quiet", *map(str, arguments)]) == 0
-    return capsys.readouterr().out
 
 
 def test_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -17,7 +17,6 @@ import pytest
 from rich.console import Console
 
 from laconic.explain import html
-from laconic.explain.charts import line_chart, ticks
 from laconic.explain.html import (
     Curves,
     Prose,
@@ -25,9 +24,11 @@ from laconic.explain.html import (
     Table,
     bundle,
     embed_json,
+    line_chart,
     render,
     render_report,
     report_script,
+    ticks,
     view_files,
 )
 from laconic.explain.record import to_dict

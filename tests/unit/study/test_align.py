@@ -38,24 +38,17 @@ RECORDS = [
     Record("A parliament in Amsterdam voted against lazy foxes, quickly.", "Parliament voted against foxes", id="vote"),
 ]
 PAIRS = word_pairs(RECORDS)
+TRANSFORMER = {
+    "type": "transformer",
+    "encoder_layers": 1,
+    "decoder_layers": 3,
+    "hidden_size": 16,
+    "num_heads": 4,
+    "feed_forward_size": 16,
+}
 SPECS: dict[str, dict[str, Any]] = {
-    "transformer": {
-        "type": "transformer",
-        "encoder_layers": 1,
-        "decoder_layers": 3,
-        "hidden_size": 16,
-        "num_heads": 4,
-        "feed_forward_size": 16,
-    },
-    "contrastive": {
-        "type": "transformer",
-        "encoder_layers": 1,
-        "decoder_layers": 3,
-        "hidden_size": 16,
-        "num_heads": 4,
-        "feed_forward_size": 16,
-        "opponent": {"type": "max", "layer": 1, "head": 2},
-    },
+    "transformer": TRANSFORMER,
+    "contrastive": {**TRANSFORMER, "opponent": {"type": "max", "layer": 1, "head": 2}},
     "seq2seq": {"type": "seq2seq", "embedding_size": 8, "encoder_hidden": 8, "hidden_size": 8},
 }
 

@@ -89,7 +89,7 @@ def read_archives(folder: Path) -> list[ArchivedPackage]:
 def _read(path: Path) -> ArchivedPackage:
     try:
         archive = _opened(path)
-        names = archive.names()
+        names = archive.namelist()
         found = [name for name in names if re.fullmatch(r"[^/]+\.dist-info/METADATA|[^/]+/PKG-INFO", name)]
         if not found:
             raise DataError(f"{path} holds no METADATA or PKG-INFO: it is no wheel or sdist.")
@@ -158,24 +158,14 @@ def _first_line(text: str) -> str:
 # --------------------------------------------------------------------------------------- archives
 
 
-class _Zip:
-    def __init__(self, path: Path) -> None:
-        self._file = zipfile.ZipFile(path)
-
-    def names(self) -> list[str]:
-        return self._file.namelist()
-
-    def read(self, name: str) -> bytes:
-        return self._file.read(name)
-
-
 class _Tar:
-    """A compressed tar file is read from front to back: once for the names, once for the files in their order."""
+    """A tar file with the two methods that are used of zip files. A compressed one is read from front to back: once for
+    the names, once for the files in their order."""
 
     def __init__(self, path: Path) -> None:
         self._file = tarfile.open(path)  # noqa: SIM115 (open as long as it is in the cache)
 
-    def names(self) -> list[str]:
+    def namelist(self) -> list[str]:
         return [member.name for member in self._file if member.isfile()]
 
     def read(self, name: str) -> bytes:
@@ -184,5 +174,5 @@ class _Tar:
 
 
 @functools.lru_cache(maxsize=2)
-def _opened(path: Path) -> _Zip | _Tar:
-    return _Zip(path) if path.suffix in {".whl", ".zip"} else _Tar(path)
+def _opened(path: Path) -> zipfile.ZipFile | _Tar:
+    return zipfile.ZipFile(path) if path.suffix in {".whl", ".zip"} else _Tar(path)

@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import ast
 import gc
-import json
 import os
 import sysconfig
 import time
@@ -36,6 +35,7 @@ from statistics import mean, median
 from typing import Any, Protocol
 
 from laconic.errors import DataError
+from laconic.files import write_json
 from laconic.study.corpora.archives import ArchivedPackage, read_archives
 from laconic.study.corpora.docstring_text import Parts, clean_docstring
 from laconic.study.corpora.pairs import (
@@ -140,8 +140,7 @@ def build_corpus(
     splits = split_by_package(pairs, validation, in_training)
     write_splits(out, splits, "package")
     stats.splits = {split: describe(chosen) for split, chosen in splits.items()}
-    text = json.dumps(stats.as_dict(), indent=2, ensure_ascii=False)
-    (out / "stats.json").write_text(text + "\n", encoding="utf-8")
+    write_json(out / "stats.json", stats.as_dict(), indent=2)
     stats.seconds = time.monotonic() - started
     return stats
 

@@ -175,7 +175,7 @@ def _plan(out: Path, settings: SpanSettings, inputs: list[str], mark: str, token
         with part_of(work / "tokenizer.json") as file:
             file.write(tokenizer.read_bytes())
     plan = SelectionPlan(settings, inputs, mark, shards)
-    write_json(work / "plan.json", plan.as_dict())
+    write_json(work / "plan.json", asdict(plan))
     return plan
 
 
@@ -342,18 +342,9 @@ class SelectionPlan:
     tokenizer: str
     shards: list[Shard]
 
-    def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        return {
-            "settings": self.settings.as_dict(),
-            "inputs": self.inputs,
-            "tokenizer": self.tokenizer,
-            "shards": [asdict(shard) for shard in self.shards],
-        }
-
     @classmethod
     def read(cls, path: Path) -> SelectionPlan:
-        """What was written of `as_dict`."""
+        """What was written of its fields."""
         values = read_json(path)
         settings = SpanSettings.from_dict(values["settings"])
         return cls(settings, values["inputs"], values["tokenizer"], [Shard(**shard) for shard in values["shards"]])
