@@ -29,7 +29,7 @@ _OUTPUT = re.compile(r"\$\(([^()]*)\)")
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class TestedClaim:
     """That a ``row`` is better than another (``over``) on a ``measure``, by document: a kind of ROUGE (x 100), or
     ``repetition`` (the share of repeated 2-grams, per cent; less is better). ``published``: the paper's difference
     on the same measure; ``margin``: what the row may be worse by, if the claim is that it is not worse than that;
@@ -54,7 +54,7 @@ class ReproducedTable:
     title: str
     corpora: dict[str, int]
     steps: tuple[str, ...]
-    claims: tuple[Claim, ...] = ()
+    claims: tuple[TestedClaim, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class Finding:
     """What became of a claim: the difference in the direction of the claim, its 95% bootstrap interval, two-sided p of
     approximate randomization times the number of `COMPARISONS`, and the verdict."""
 
-    claim: Claim
+    claim: TestedClaim
     difference: float
     low: float
     high: float
@@ -80,7 +80,7 @@ def tables() -> dict[str, ReproducedTable]:
             entry["title"],
             entry["corpora"],
             tuple(entry["steps"]),
-            tuple(Claim(claim, **values) for claim, values in entry.get("claims", {}).items()),
+            tuple(TestedClaim(claim, **values) for claim, values in entry.get("claims", {}).items()),
         )
         for name, entry in entries.items()
     }
@@ -158,12 +158,12 @@ def findings(table: ReproducedTable, out: Path) -> list[Finding]:
     return found
 
 
-def _by_document(seeds: Sequence[EvaluationResult], claim: Claim) -> list[float]:
+def _by_document(seeds: Sequence[EvaluationResult], claim: TestedClaim) -> list[float]:
     sign = -100.0 if claim.measure == REPEATED[2] else 100.0
     return [sign * fmean(each) for each in zip(*(result.per_document[claim.measure] for result in seeds), strict=True)]
 
 
-def _finding(claim: Claim, mine: list[float], theirs: list[float]) -> Finding:
+def _finding(claim: TestedClaim, mine: list[float], theirs: list[float]) -> Finding:
     interval = paired_bootstrap(mine, theirs)
     assert interval.low is not None
     assert interval.high is not None

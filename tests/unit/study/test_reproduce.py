@@ -115,10 +115,10 @@ def test_verdicts_follow_from_the_intervals(
             (folder / "scores" / f"{row}{seed}.json").write_text(json.dumps(stored))
             entries[f"{row}{seed}"] = {"row": row, "scores": f"{row}{seed}.json", "run": "", "facts": {"seed": seed}}
     (folder / "state.json").write_text(json.dumps({"runs": {}, "scored": entries}))
-    claim = reproduce.Claim("H", "says", "mine", "theirs", measure, published, margin, "below")
+    claim = reproduce.TestedClaim("H", "says", "mine", "theirs", measure, published, margin, "below")
     found = reproduce.findings(reproduce.ReproducedTable("t", "T", {}, (), (claim,)), tmp_path)
     assert [(f.verdict, round(f.difference, 6)) for f in found] == [(verdict, shift)]
-    missing = reproduce.Claim("H", "says", "mine", "another", place="below")
+    missing = reproduce.TestedClaim("H", "says", "mine", "another", place="below")
     assert reproduce.findings(reproduce.ReproducedTable("t", "T", {}, (), (missing,)), tmp_path) == []
 
 
