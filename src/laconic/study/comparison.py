@@ -164,6 +164,10 @@ class Comparison:
             entry = (_read_json(folder / "state.json") or {}).get("scored", {}).get(key)
             stored = _read_json(folder / "scores" / entry["scores"]) if entry else None
             if entry and stored:
+                if folder != self.out:
+                    write_json(self.out / "scores" / entry["scores"], stored)
+                    self._state["scored"][key] = entry
+                    write_json(self._state_file, self._state)
                 return _scored_from(stored), entry["facts"] | {"folder": str(folder / "runs" / entry["run"])}
         return None
 

@@ -20,7 +20,7 @@ from laconic.evaluation.run import score
 from laconic.evaluation.systems import Contender
 from laconic.metrics.bleu import bleu_paper, corpus_bleu
 from laconic.study import comparison
-from laconic.study.comparison import Comparison, Surroundings, with_bleu
+from laconic.study.comparison import Comparison, Surroundings, kept_scores, with_bleu
 from laconic.study.plan import Choice, Plan, plan_recipe
 from laconic.systems.extractive import is_method
 from laconic.training.loop import TrainResult
@@ -232,6 +232,8 @@ def test_an_earlier_comparison_lends_its_scores_where_pairs_settings_and_records
         return machine.trained[before:]
 
     assert compare("same") == []
+    assert kept_scores(tmp_path / "same") == kept_scores(earlier)
+    assert list(kept_scores(earlier)) == ROWS
     assert compare("fewer") == compare("wider", search={"beam_size": 2}) == [f"{row}-1" for row in ROWS]
     assert compare("longer", training={"max_epochs": 2}) == [f"{row}-1" for row in ROWS]
     moved.write_text("{}\n{}\n")
