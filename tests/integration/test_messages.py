@@ -35,6 +35,7 @@ SHOWN_BY = {
     "study/spans": {"data select-spans"},
     "study/breakdown.py": {"evaluate"},
     "study/comparison.py": {"compare"},
+    "study/reproduce.py": {"data subset", "compare"},  # which it runs
     "study/tuning.py": {"tune"},
     "study/judge.py": {"judge make"},
     "study/corpora/docstrings.py": {"data docstrings"},
@@ -53,6 +54,7 @@ SHOWN_BY = {
 }
 # files of several commands: one of them has it
 SEVERAL = {f"cli/{name}.py" for name in ("card", "data", "data_write", "judge", "options", "recipes", "train")}
+SEVERAL |= {"study/reproduce.py"}
 # of all of laconic, and those that align prints to be given to train
 OWN = {"cli/main.py": {"--quiet", "--version", "--help"}, "cli/align.py": {"--set"}}
 # of another program, or said with the words before it: `laconic train --skip-bad`

@@ -102,10 +102,11 @@ def commands(table: ReproducedTable, data: Path, out: Path, earlier: Sequence[Pa
     Raises:
         DataError: a corpus or one of its splits is not there.
     """
+    places = {"held": out / "held-out", "out": out / table.name}
     given = "".join(f" --earlier {shlex.quote(str(folder))}" for folder in earlier)
     made = [line for corpus, count in table.corpora.items() for line in _held_out(corpus, count, data, out)]
     for step in table.steps:
-        line = _HOLE.sub(lambda hole: shlex.quote(str(_place(hole, table, out))), step)
+        line = _HOLE.sub(lambda hole: shlex.quote(str(places[hole[1]] / (hole[2] or ""))), step)
         made.append(line + given if line.startswith("compare") else line)
     return made
 
@@ -120,10 +121,6 @@ def _held_out(corpus: str, count: int, data: Path, out: Path) -> list[str]:
         shlex.join(["data", "subset", train, f"{held}/validation.jsonl", *rest]),
         shlex.join(["data", "subset", test, f"{held}/test.jsonl", "--min-tokens", "0"]),
     ]
-
-
-def _place(hole: re.Match[str], table: ReproducedTable, out: Path) -> Path:
-    return out / "held-out" / hole[2] if hole[1] == "held" else out / table.name
 
 
 def run(lines: Sequence[str], say: Callable[[str], object]) -> int:
