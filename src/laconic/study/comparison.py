@@ -133,9 +133,9 @@ class Comparison:
         place = self._places[slug]
         folder = self.out / "runs" / place
         key = self._scored_key(run)
-        if not (folder / "recipe.yaml").is_file() and (found := self._scored_before(key)):
-            outcome.scored.append(found[0])
-            outcome.trained.append(found[1])
+        if not (folder / "recipe.yaml").is_file() and (before := self._scored_before(key)):
+            outcome.scored.append(before[0])
+            outcome.trained.append(before[1])
             return
         result = self._trained(place, run, folder, title)
         search = _changed(read_run(folder / "recipe.yaml").search.model_dump(), run.search.model_dump())
