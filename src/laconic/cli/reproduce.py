@@ -38,6 +38,7 @@ def command(
             aligned(
                 ["table", "what it tests", "corpora"],
                 [[t.name, t.title, ", ".join(t.corpora)] for t in tables().values()],
+                left=3,
             )
         )
         return
@@ -54,6 +55,6 @@ def command(
         for f in findings(chosen, out)
     ]
     if rows:
-        print(aligned(["claim", "says", "difference, 95%", f"p x {COMPARISONS}", "verdict"], rows))
+        print(aligned(["claim", "says", "difference, 95%", f"p x {COMPARISONS}", "verdict"], rows, left=2))
     if code:
         raise typer.Exit(code)
