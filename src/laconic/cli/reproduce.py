@@ -34,13 +34,8 @@ def command(
     from laconic.study.reproduce import COMPARISONS, commands, findings, run, table_named, tables
 
     if table is None:
-        print(
-            aligned(
-                ["table", "what it tests", "corpora"],
-                [[t.name, t.title, ", ".join(t.corpora)] for t in tables().values()],
-                left=3,
-            )
-        )
+        listed = [[t.name, t.title, ", ".join(t.corpora)] for t in tables().values()]
+        print(aligned(["table", "what it tests", "corpora"], listed, left=3))
         return
     chosen = table_named(table)
     if data is None:
