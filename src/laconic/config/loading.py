@@ -53,10 +53,13 @@ def resolve_run(
     row: str | None = None,
     size: str | None = None,
     overrides: Iterable[str] | Mapping[str, Any] = (),
+    *,
+    revive: bool = True,
 ) -> RunConfig:
     """Apply row, size and overrides to a recipe's base.
 
-    ``overrides`` is a nested mapping or ``key.path=value`` strings (the value is read as YAML).
+    ``overrides`` is a nested mapping or ``key.path=value`` strings (the value is read as YAML); ``revive`` as in
+    `merge`, for them.
 
     Raises:
         ConfigError: unknown row, size or key, a value that does not fit, or rows that are extractive methods.
@@ -74,7 +77,7 @@ def resolve_run(
     for key in given:
         if key.partition(".")[0] in OF_THE_RECIPE:
             raise ConfigError(f"'{key}' says where the settings come from; it cannot be set.")
-    merged = merge(merged, given, revive=True)
+    merged = merge(merged, given, revive=revive)
     merged |= {"name": recipe.name, "row": row, "size": size, "published": recipe.rows[row].published}
     merged.setdefault("description", recipe.rows[row].label)
     return validate(RunConfig, merged, where="", components=lambda: component_settings(merged))

@@ -119,13 +119,18 @@ def _model_rows(
 ) -> tuple[list[PlannedRow], DataConfig, EvaluationConfig]:
     rows: list[PlannedRow] = []
     data, evaluation = None, None
+    trained = [row for row in chosen if row in recipe.rows]
+    # a change below a part that some of several rows leave out is meant for the others
+    runs_of = {row: resolve_run(recipe, row, choice.size, choice.overrides, revive=len(trained) == 1) for row in trained}
+    if all(run == resolve_run(recipe, row, choice.size) for row, run in runs_of.items()):
+        runs_of = {row: resolve_run(recipe, row, choice.size, choice.overrides) for row in trained}
     for row in chosen:
         if row not in recipe.rows:
             spec = method_spec(row)
             parse("extractive method", EXTRACTIVE, spec)
             rows.append(PlannedRow(row, row, flatten(recipe.extractive_published.get(row, {})), method=spec))
             continue
-        run = resolve_run(recipe, row, choice.size, choice.overrides)
+        run = runs_of[row]
         check_run(run)
         data, evaluation = data or run.data, evaluation or run.evaluation
         first = run.training.seed
