@@ -129,6 +129,12 @@ def younger_words() -> frozenset[str]:
 
 
 @cache
+def english_words() -> dict[str, float]:
+    """The 16,000 most frequent words of English of no particular kind, and their shares (notice in the data file)."""
+    return {word: int(count) / 1e7 for word, count in map(str.split, _lines("english_words.txt"))}
+
+
+@cache
 def place_adjectives() -> dict[str, str]:
     """Adjective -> place ("french" -> "france"), and back."""
     pairs = [line.split() for line in _lines("place_adjectives.txt")]

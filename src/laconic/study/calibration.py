@@ -9,20 +9,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.stats import rankdata
 
+from laconic.data.dataset import encode_documents
 from laconic.errors import ConfigError, DataError
-from laconic.metrics.confidence import FEATURES, Calibration, Facts, Ranges
+from laconic.metrics.confidence import FEATURES, Calibration, Facts, Ranges, mean_ratio, packed, word_ids
 from laconic.metrics.lower_precision import Precisions, measure
 from laconic.metrics.rouge import rouge
 from laconic.metrics.support import check_support
-from laconic.metrics.words import smart_stop_words, words
+from laconic.metrics.words import english_words, smart_stop_words, words
 from laconic.summarizer import Summarizer
 from laconic.systems.decoding import DecodingSystem
 from laconic.systems.extractive import Progress
+from laconic.text.base import Tokenizer
 from laconic.types import Precision, Record, references_of
 
 FOLDS = 5
@@ -31,6 +33,9 @@ LEAST_RECORDS = 100
 MOST_TRIED = 200  # records, in each precision
 RIDGE = 1.0  # of the standardised weights: keeps them finite where a fact separates the records
 TAIL = 0.5  # per cent of the documents that lie outside each range
+OTHER_DOMAIN = 1.0  # per cent of them whose words are said to be of another kind of text
+PRIOR = 2000  # words
+MOST_RATIO = 4.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +78,40 @@ def calibrate(
     made = summarizer.summarize(records, batch_size=batch_size, progress=progress)
     good = accepted([summary.text for summary in made], records, accept)
     rule = f"ROUGE-1 of {accept:g} or more, no content word twice, no number or name that the document lacks"
-    return fit([summary.facts for summary in made], good, threshold, rule)
+    calibration, found = fit([summary.facts for summary in made], good, threshold, rule)
+    _, sources = encode_documents(records, system.tokenizer, system.text)
+    ratios, most = word_ratios(system.tokenizer, [word_ids(source) for source in sources])
+    ranges = replace(calibration.ranges, most_ratio=most)
+    return replace(calibration, ranges=ranges, word_ratios=packed(ratios)), found
+
+
+def word_ratios(tokenizer: Tokenizer, documents: Sequence[Sequence[int]], seed: int = 1) -> tuple[np.ndarray, float]:
+    """For each id ln p(English) / p(these documents), between -4 and 4, and the mean that few documents exceed.
+
+    p of the documents is estimated from their ids with a Dirichlet prior of ``PRIOR`` words of English (Zhai and
+    Lafferty, 2001), for the second figure from the documents of the other ``FOLDS`` - 1 parts.
+    """
+    size, reserved = tokenizer.vocab_size, len(tokenizer.special_ids)
+    english = np.zeros(size)
+    shares = english_words()
+    for share, text in zip(shares.values(), tokenizer.encode_stream(iter(shares)), strict=True):
+        english[list(text.ids)] += share
+    english[:reserved] = 0.0
+    english /= max(english.sum(), 1e-12)
+    counts = [np.bincount(ids, minlength=size) for ids in documents]
+    total = np.sum(counts, axis=0)
+    order = np.random.default_rng(seed).permutation(len(documents))
+    means = []
+    for part in (order[fold::FOLDS] for fold in range(FOLDS)):
+        others = _log_ratios(english, total - np.sum([counts[place] for place in part], axis=0), reserved)
+        means += [mean_ratio(documents[place], others, reserved) for place in part]
+    return _log_ratios(english, total, reserved), float(np.percentile(means, 100 - OTHER_DOMAIN))
+
+
+def _log_ratios(english: np.ndarray, counts: np.ndarray, reserved: int) -> np.ndarray:
+    known = np.where(np.arange(len(counts)) < reserved, 0, counts)
+    own = (known + PRIOR * english) / (known.sum() + PRIOR)
+    return np.clip(np.log(english + 1e-7) - np.log(own + 1e-7), -MOST_RATIO, MOST_RATIO)
 
 
 def try_precisions(summarizer: Summarizer, records: Sequence[Record], batch_size: int = 32) -> Precisions | None:

@@ -249,6 +249,7 @@ class DecodingSystem:
             encoding,
             unk_id=self.tokenizer.unk_id,
             reserved=len(self.tokenizer.special_ids),
+            word_ratios=self.calibration.word_ratios,
         )
         confidence, unlike = self.calibration.confidence(facts), self.calibration.ranges.unlike(facts)
         return replace(summary, confidence=confidence, unlike=unlike, facts=facts)

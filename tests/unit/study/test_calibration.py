@@ -11,14 +11,24 @@ import numpy as np
 import pytest
 
 from laconic.errors import DataError, ModelError
-from laconic.metrics.confidence import FEATURES, Calibration, Ranges, facts_of
-from laconic.study.calibration import accepted, fit, reliability
+from laconic.metrics.confidence import (
+    FEATURES,
+    Calibration,
+    Ranges,
+    facts_of,
+    mean_ratio,
+    packed,
+    unpacked,
+    word_ids,
+)
+from laconic.study.calibration import accepted, fit, reliability, word_ratios
 from laconic.summarizer import or_decline
+from laconic.text.tokenizer import WordTokenizer
 from laconic.types import Hypothesis, Record, Summary, TokenizedText
 
 DOCUMENT = "The river rose by two metres in the night. The bridge was closed. Nobody was hurt when the river rose."
 RANGES = Ranges(least_tokens=5, most_unknown=0.3, least_common=0.1)
-KNOWN = {"source_tokens": 20.0, "source_unknown": 0.1, "source_common": 0.4}
+KNOWN = {"source_tokens": 20.0, "source_unknown": 0.1, "source_common": 0.4, "source_ratio": 0.0}
 
 
 def calibration(threshold: float = 0.5) -> Calibration:
@@ -46,7 +56,12 @@ def test_facts_of_a_summary_counted_by_hand() -> None:
     assert found["source_common"] == pytest.approx(1 / 4)
     assert found["source_tokens"] == 8
     assert found["log_source_tokens"] == pytest.approx(math.log(8))
-    assert found.keys() == {*FEATURES, "source_common", "source_tokens"}
+    assert found["source_ratio"] == 0.0  # a calibration without word ratios
+    assert found.keys() == {*FEATURES, "source_common", "source_tokens", "source_ratio"}
+    ratios = np.zeros(300)
+    ratios[[1, 4, 104, 9]] = 6.0, 1.25, -0.5, 3.0
+    of_words = facts_of(hypothesis, [], source, unk_id=1, reserved=4, word_ratios=packed(ratios))
+    assert of_words["source_ratio"] == pytest.approx((1.25 - 0.5) / 2)  # neither the unknown words nor the full stop
 
 
 def test_confidence_is_the_logistic_of_the_standardised_facts() -> None:
@@ -62,6 +77,33 @@ def test_what_is_unlike_the_training_data_is_named() -> None:
     strange = RANGES.unlike(facts_with(source_unknown=0.9, source_common=0.0))
     assert len(strange) == 1
     assert "language" in strange[0]
+    assert RANGES.unlike(facts_with(source_ratio=9.0)) == ()
+    assert "kind of text" in replace(RANGES, most_ratio=0.1).unlike(facts_with(source_ratio=0.11))[0]
+
+
+def drawn(words: str, count: int, seed: int) -> list[str]:
+    random = np.random.default_rng(seed)
+    return [" ".join(random.choice(words.split(), 30)) for _ in range(count)]
+
+
+def test_word_ratios_tell_texts_of_another_kind() -> None:
+    software = "library parses files the of model and parser returns a server for protocol data"
+    people = "the of and she said he was yesterday a please thanks my mother you never"
+    own = drawn(software, 200, 1)
+    tokenizer = WordTokenizer(WordTokenizer.Config(min_frequency=1))
+    tokenizer.train([*own, people])
+
+    def ids(texts: list[str]) -> list[list[int]]:
+        return [word_ids(tokenizer.encode(text)) for text in texts]
+
+    reserved = len(tokenizer.special_ids)
+    ratios, most = word_ratios(tokenizer, ids(own))
+    assert all(mean_ratio(one, ratios, reserved) > most for one in ids(drawn(people, 50, 3)))
+    assert np.mean([mean_ratio(one, ratios, reserved) > most for one in ids(drawn(software, 300, 4))]) < 0.05
+    place = tokenizer.encode("she").ids[0]
+    # 6,000 words without "she", with a prior of 2,000 that holds its share: a quarter of what English has
+    assert ratios[place] == pytest.approx(math.log(4), abs=1e-3)
+    np.testing.assert_allclose(unpacked(packed(ratios)), ratios, atol=0.026)
 
 
 @pytest.mark.parametrize(
