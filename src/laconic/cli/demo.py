@@ -34,10 +34,8 @@ BASELINES = ("lead-1", "first_words", "lexrank-1", "textrank-1", "lsa-1", "luhn-
 NUM_SAMPLES = 8
 
 TEXT = (
-    "The pool keeps a fixed number of connections open and hands them out one at a time. A caller that asks for a "
-    "connection while all of them are taken waits until another caller gives one back. If that takes longer than the "
-    "timeout, an error is raised. Connections that nobody has used for a while are closed in the background and "
-    "opened again when they are needed."
+    "Given the coordinates of two points on the earth, the length of the shortest path between them over the surface "
+    "is computed with the haversine formula. Latitudes and longitudes are in degrees; the result is in kilometres."
 )
 
 
