@@ -45,6 +45,16 @@ def test_rows_of_models_have_a_run_a_seed() -> None:
     assert plan.baseline == "lstm"
 
 
+def test_a_change_below_what_a_row_leaves_out_is_for_the_other_rows() -> None:
+    recipe = load_recipe("contrastive")
+    change = {"model": {"opponent": {"layer": 0, "head": 1}}}
+    without, with_it = plan_recipe(recipe, Choice(["transformer", "contrastive"], "tiny", overrides=change)).rows
+    assert without.runs[0].model["opponent"] is None
+    assert (with_it.runs[0].model["opponent"]["layer"], with_it.runs[0].model["opponent"]["head"]) == (0, 1)
+    no_row_has_it = Choice(["lstm", "gru"], "tiny", overrides={"model": {"attention": {"size": 8}}})
+    assert plan_recipe(HEADLINE, no_row_has_it).rows[0].runs[0].model["attention"] == {"size": 8}  # refused when built
+
+
 def test_extractive_rows_stand_in_the_same_table() -> None:
     plan = plan_recipe(HEADLINE, Choice(size="tiny", overrides=DATA))
     assert plan.rows[0].name == "lsa_first"
