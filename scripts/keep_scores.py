@@ -13,6 +13,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from laconic.study.reproduce import ANSWERS
+
 
 def main(folder: Path, out: Path) -> None:
     """Copy the scored rows of the comparison in ``folder`` into ``out``."""
@@ -29,6 +31,8 @@ def main(folder: Path, out: Path) -> None:
         (out / log).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(folder / log, out / log)
     kept.write_text(json.dumps(state, indent=1, sort_keys=True) + "\n")
+    if (folder / ANSWERS).is_file():
+        shutil.copy(folder / ANSWERS, out / ANSWERS)
 
 
 def _rounded(value: Any) -> Any:

@@ -71,7 +71,7 @@ class Ranges:
         elif facts["source_unknown"] > self.most_unknown:
             found.append(f"{facts['source_unknown']:.0%} of its words are unknown to the model")
         elif facts["source_ratio"] > self.most_ratio:
-            found.append("its words are not those of the kind of text the model learnt")
+            found.append("it is of another kind, by the frequencies of its words")
         return tuple(found)
 
 

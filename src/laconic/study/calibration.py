@@ -81,8 +81,7 @@ def calibrate(
     calibration, found = fit([summary.facts for summary in made], good, threshold, rule)
     _, sources = encode_documents(records, system.tokenizer, system.text)
     ratios, most = word_ratios(system.tokenizer, [word_ids(source) for source in sources])
-    ranges = replace(calibration.ranges, most_ratio=most)
-    return replace(calibration, ranges=ranges, word_ratios=packed(ratios)), found
+    return replace(calibration, ranges=replace(calibration.ranges, most_ratio=most), word_ratios=packed(ratios)), found
 
 
 def word_ratios(tokenizer: Tokenizer, documents: Sequence[Sequence[int]], seed: int = 1) -> tuple[np.ndarray, float]:
@@ -92,8 +91,7 @@ def word_ratios(tokenizer: Tokenizer, documents: Sequence[Sequence[int]], seed: 
     Lafferty, 2001), for the second figure from the documents of the other ``FOLDS`` - 1 parts.
     """
     size, reserved = tokenizer.vocab_size, len(tokenizer.special_ids)
-    english = np.zeros(size)
-    shares = english_words()
+    english, shares = np.zeros(size), english_words()
     for share, text in zip(shares.values(), tokenizer.encode_stream(iter(shares)), strict=True):
         english[list(text.ids)] += share
     english[:reserved] = 0.0
@@ -109,8 +107,7 @@ def word_ratios(tokenizer: Tokenizer, documents: Sequence[Sequence[int]], seed: 
 
 
 def _log_ratios(english: np.ndarray, counts: np.ndarray, reserved: int) -> np.ndarray:
-    known = np.where(np.arange(len(counts)) < reserved, 0, counts)
-    own = (known + PRIOR * english) / (known.sum() + PRIOR)
+    own = (counts + PRIOR * english) / (counts[reserved:].sum() + PRIOR)
     return np.clip(np.log(english + 1e-7) - np.log(own + 1e-7), -MOST_RATIO, MOST_RATIO)
 
 

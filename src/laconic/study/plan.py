@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from laconic.config.base import validate
@@ -120,18 +121,18 @@ def _model_rows(
     rows: list[PlannedRow] = []
     data, evaluation = None, None
     trained = [row for row in chosen if row in recipe.rows]
+    resolved = partial(resolve_run, recipe, size=choice.size)
     # a change below a part that some of several rows leave out is meant for the others
-    runs_of = {row: resolve_run(recipe, row, choice.size, choice.overrides, revive=len(trained) == 1) for row in trained}
-    if all(run == resolve_run(recipe, row, choice.size) for row, run in runs_of.items()):
-        runs_of = {row: resolve_run(recipe, row, choice.size, choice.overrides) for row in trained}
+    runs_of = {row: resolved(row, overrides=choice.overrides, revive=False) for row in trained}
+    if all(run == resolved(row) for row, run in runs_of.items()):
+        runs_of = {row: resolved(row, overrides=choice.overrides) for row in trained}
     for row in chosen:
         if row not in recipe.rows:
             spec = method_spec(row)
             parse("extractive method", EXTRACTIVE, spec)
             rows.append(PlannedRow(row, row, flatten(recipe.extractive_published.get(row, {})), method=spec))
             continue
-        run = runs_of[row]
-        check_run(run)
+        check_run(run := runs_of[row])
         data, evaluation = data or run.data, evaluation or run.evaluation
         first = run.training.seed
         runs = tuple(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import subprocess
@@ -18,11 +19,13 @@ from laconic.data.places import split_of
 from laconic.errors import ConfigError, DataError, unknown_choice
 from laconic.evaluation.measures import REPEATED
 from laconic.evaluation.run import EvaluationResult
+from laconic.files import write_json
 from laconic.metrics.significance import approximate_randomization, paired_bootstrap
 from laconic.study.comparison import kept_scores
 from laconic.study.verdict import SURE
 
 COMPARISONS = 10  # that docs/protocol.md calls primary; Bonferroni's bound of Holm's correction over all of them
+ANSWERS = "answers.json"  # of the commands within commands, by the first word
 HOLDS, FAILS, OPEN = "holds", "does not hold", "cannot be told"
 _HOLE = re.compile(r"\{(\w+)(?::(\w+))?\}")
 _OUTPUT = re.compile(r"\$\(([^()]*)\)")
@@ -123,19 +126,30 @@ def _held_out(corpus: str, count: int, data: Path, out: Path) -> list[str]:
     ]
 
 
-def run(lines: Sequence[str], say: Callable[[str], object]) -> int:
+def run(lines: Sequence[str], say: Callable[[str], object], out: Path, earlier: Sequence[Path] = ()) -> int:
     """Run one command after the other, each in a process of its own; returns the exit code of the first that fails.
 
-    A file that a ``data`` command would write is not written again; comparisons resume by themselves.
+    Files of ``data`` commands are written once, comparisons resume, and what a command within a command printed is kept
+    in `ANSWERS` of ``out`` and taken from there, or from ``earlier`` ones.
     """
+    kept = [folder / ANSWERS for folder in (out, *earlier) if (folder / ANSWERS).is_file()]
+    known: dict[str, str] = json.loads(kept[0].read_text(encoding="utf-8")) if kept else {}
+
+    def answer(inner: re.Match[str]) -> str:
+        words = shlex.split(inner[1])
+        if words[0] not in known:
+            known[words[0]] = _laconic(words, subprocess.PIPE).stdout
+            out.mkdir(parents=True, exist_ok=True)
+            write_json(out / ANSWERS, known)
+        return known[words[0]]
+
     for line in lines:
         words = shlex.split(line)
         if words[0] == "data" and Path(words[3]).exists():
             continue
         say(f"laconic {line}")
         try:
-            full = _OUTPUT.sub(lambda inner: _laconic(shlex.split(inner[1]), subprocess.PIPE).stdout, line)
-            _laconic(shlex.split(full))
+            _laconic(shlex.split(_OUTPUT.sub(answer, line)))
         except subprocess.CalledProcessError as error:
             return error.returncode
     return 0

@@ -58,7 +58,7 @@ def test_pairs_are_held_out_once_and_a_failing_step_ends_it(
     out = tmp_path / "out"
     said: list[str] = []
     lines = reproduce.commands(reproduce.table_named("t"), corpora, out)
-    assert reproduce.run(lines, said.append) == 2
+    assert reproduce.run(lines, said.append, out / "t") == 2
     assert "given: extractive, 0." in capfd.readouterr().err  # `--rows laconic 0.1.0`
     held = {path.name: path.read_text().splitlines() for path in (out / "held-out" / "arxiv").glob("*.jsonl")}
     assert {name: len(kept) for name, kept in held.items()} == {
@@ -67,8 +67,13 @@ def test_pairs_are_held_out_once_and_a_failing_step_ends_it(
     assert all("train-9" not in line for line in held["train.jsonl"])
     assert "train-9" in held["validation.jsonl"][0]
     assert len(said) == 3
-    assert reproduce.run(lines, said.append) == 2
+    assert reproduce.run(lines, said.append, out / "t") == 2
     assert len(said) == 4  # the splits are there
+    answers = out / "t" / reproduce.ANSWERS
+    assert json.loads(answers.read_text())["--version"].startswith("laconic 0.")
+    answers.write_text(json.dumps({"--version": "lead-1"}))
+    assert reproduce.run(lines, said.append, out / "again", [tmp_path, out / "t"]) == 0  # as it was answered then
+    assert "lead-1: scoring" in capfd.readouterr().err
 
 
 def test_what_is_missing_is_named(corpora: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
