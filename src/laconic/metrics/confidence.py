@@ -26,10 +26,10 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Annotated, TypeVar
 
 import numpy as np
-from pydantic import FiniteFloat, TypeAdapter, ValidationError
+from pydantic import Field, FiniteFloat, TypeAdapter, ValidationError
 
 from laconic.errors import ModelError
 from laconic.files import write_json
@@ -37,6 +37,7 @@ from laconic.types import Hypothesis, TokenizedText
 
 T = TypeVar("T")
 FILE = "calibration.json"
+_BASE64 = r"^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"
 _STEPS = 20  # of a ratio's unit
 COMMON = 100  # so many of the vocabulary's first words count as common
 Facts = dict[str, float]
@@ -91,7 +92,7 @@ class Calibration:
     ranges: Ranges
     accepted: str = ""
     records: int = 0
-    word_ratios: str = ""  # `packed` log ratios, one an id of the vocabulary
+    word_ratios: Annotated[str, Field(pattern=_BASE64)] = ""  # `packed` log ratios, one an id of the vocabulary
 
     @classmethod
     def blank(cls) -> Calibration:

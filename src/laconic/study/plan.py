@@ -120,12 +120,11 @@ def _model_rows(
 ) -> tuple[list[PlannedRow], DataConfig, EvaluationConfig]:
     rows: list[PlannedRow] = []
     data, evaluation = None, None
-    trained = [row for row in chosen if row in recipe.rows]
     resolved = partial(resolve_run, recipe, size=choice.size)
     # a change below a part that some of several rows leave out is meant for the others
-    runs_of = {row: resolved(row, overrides=choice.overrides, revive=False) for row in trained}
+    runs_of = {row: resolved(row, overrides=choice.overrides, revive=False) for row in chosen if row in recipe.rows}
     if all(run == resolved(row) for row, run in runs_of.items()):
-        runs_of = {row: resolved(row, overrides=choice.overrides) for row in trained}
+        runs_of = {row: resolved(row, overrides=choice.overrides) for row in runs_of}
     for row in chosen:
         if row not in recipe.rows:
             spec = method_spec(row)
