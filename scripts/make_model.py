@@ -38,7 +38,7 @@ from laconic.metrics.card import Facts, write_card
 from laconic.models.folder import LoadedModel, load_model_folder
 from laconic.runtime.folder import ENCODER, STEP
 from laconic.runtime.manifest import MANIFEST
-from laconic.study.calibration import MOST_TRIED, calibrate, try_precisions
+from laconic.study.calibration import LEAST_RECORDS, MOST_TRIED, calibrate, try_precisions
 from laconic.study.corpora.debian import build_debian
 from laconic.study.tables import for_card
 from laconic.summarizer import Summarizer
@@ -87,19 +87,21 @@ def make(options: Options, say: Callable[[str], object] = print) -> Path:
         corpora[name] = provide(name, options, corpora, say)
     mix = mixed(corpora, options.work / "mix", say)
     run = options.run or trained(mix, options, say)
-    validation = {
-        name: list(read_records(mix / "sources" / f"{name}.jsonl"))[: options.most_scored] for name in SOURCES
-    }
+    held_out = {name: list(read_records(mix / "sources" / f"{name}.jsonl")) for name in SOURCES}
+    validation = {name: records[: options.most_scored] for name, records in held_out.items()}
     export(run, options.into, mix, say)
-    every = [record for records in validation.values() for record in records]
-    say(f"Calibrating on {len(every):,} records")
+    others = {name: records[options.most_scored :] for name, records in held_out.items()}
+    every = [
+        record for name in SOURCES for record in (others if len(others[name]) >= LEAST_RECORDS else validation)[name]
+    ]
+    say(f"Calibrating on {len(every):,} records, those that are not scored where there are such")
     calibration, _ = calibrate(Summarizer.from_pretrained(options.into), every, accept=ACCEPT, threshold=THRESHOLD)
     calibration.save(options.into)
     tried = try_precisions(Summarizer.from_pretrained(options.into), every[:: max(1, len(every) // MOST_TRIED)])
     if tried:
         tried.save(options.into)
     scores = scored(options.into, validation, options.work / "scores", say)
-    describe(options.into, scores, every, corpora, mix)
+    describe(options.into, scores, [record for records in validation.values() for record in records], corpora, mix)
     add_graphs(options.into)
     size = sum(path.stat().st_size for path in options.into.iterdir())
     if size > MOST_BYTES:

@@ -20,8 +20,8 @@ from laconic.cli.main import main
 from laconic.config.schema import SearchConfig, TextConfig
 from laconic.errors import ConfigError, DataError, ModelError
 from laconic.evaluation.systems import Contender
-from laconic.metrics.confidence import Calibration
-from laconic.metrics.consensus import by_consensus
+from laconic.metrics.confidence import CHOOSING, Calibration
+from laconic.metrics.consensus import expected_utilities
 from laconic.models.bart import BartSummarizer
 from laconic.models.folder import LoadedModel
 from laconic.server.catalogue import Catalogue, open_models
@@ -145,12 +145,33 @@ def test_of_the_beams_summaries_the_one_that_the_others_agree_with_is_chosen(sum
     changed = 0
     for first, best in zip(plain, chosen, strict=True):
         found = [first, *first.alternatives]
-        order = by_consensus([one.text for one in found], [one.score for one in found])
+        utilities = expected_utilities([one.text for one in found], [one.score for one in found])
+        order = sorted(range(len(found)), key=lambda place: -utilities[place])
         assert [best.text, *(one.text for one in best.alternatives)] == [found[place].text for place in order[:2]]
         changed += order[0] != 0
     assert changed, "the likeliest was always the one agreed with"
     with pytest.raises(ConfigError, match="choose mbr picks one of several summaries: set beam_size to 2 or more"):
         summarizer.summarize(DOCUMENTS, beam_size=1, choose="mbr")
+
+
+def test_a_calibrated_model_chooses_by_what_it_has_learnt_of_hypotheses(summarizer: Summarizer) -> None:
+    """Weights that count tokens alone put the longest hypothesis first."""
+    plain = summarizer.summarize(DOCUMENTS, beam_size=6, num_return=6)
+    by_score = summarizer.summarize(DOCUMENTS, beam_size=6, choose="rerank")
+    assert [one.text for one in by_score] == [one.text for one in plain], "it is not calibrated"
+    system: Any = summarizer.system
+    weights = tuple(float(name == "tokens") for name in CHOOSING)
+    system.calibration = replace(Calibration.blank(), choosing=weights)
+    try:
+        chosen = summarizer.summarize(DOCUMENTS, beam_size=6, num_return=6, choose="rerank")
+        again = summarizer.summarize(DOCUMENTS, beam_size=6, num_return=6)
+    finally:
+        system.calibration = None
+    for first, best in zip(plain, chosen, strict=True):
+        tokens = [one.facts["tokens"] for one in (best, *best.alternatives)]
+        assert tokens == sorted(tokens, reverse=True)
+        assert {one.text for one in (best, *best.alternatives)} == {one.text for one in (first, *first.alternatives)}
+    assert [one.text for one in again] == [one.text for one in plain]
 
 
 def test_the_score_is_the_teacher_forced_log_probability(folder: Path) -> None:

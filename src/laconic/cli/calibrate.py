@@ -45,7 +45,7 @@ def command(
     if diagram is not None:
         check_picture(diagram)
     from laconic.evaluation.systems import model_folder
-    from laconic.study.calibration import MOST_TRIED, calibrate, describe, try_precisions
+    from laconic.study.calibration import MOST_TRIED, calibrate, decoded_by_calibration, describe, try_precisions
     from laconic.summarizer import Summarizer
     from laconic.systems.extractive import is_method
 
@@ -56,7 +56,7 @@ def command(
         raise ModelError(f"There is no model folder {model}; give one made by `laconic train`.")
     records = records_of(split_of(data, split), reading.options(), max_records, some=True)
     summarizer = Summarizer.from_pretrained(str(folder))
-    with progress("Summarizing", total=len(records)) as bar:
+    with progress("Summarizing", total=decoded_by_calibration(summarizer, records)) as bar:
         calibration, found = calibrate(
             summarizer, records, accept=accept, threshold=threshold, batch_size=batch_size, progress=bar.advance
         )

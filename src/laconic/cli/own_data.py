@@ -81,10 +81,10 @@ def closing_score(model_folder: str, run: RunConfig) -> str:
         reading = run.data.model_copy(update={"skip_bad": True})
         held = {name: records_of(getattr(run.data, name), reading, SCORED, some=True) for name in splits}
         split, records = next(iter(held.items()))
-        with progress("Scoring", total=2 * len(records)) as bar:
-            results = scores(model_folder, records, options_of(run.evaluation), bar.advance)
         folder = Path(model_folder)
         confidence = calibrated(folder, [record for part in held.values() for record in part])
+        with progress("Scoring", total=2 * len(records)) as bar:
+            results = scores(model_folder, records, options_of(run.evaluation), bar.advance)
         precisions = try_precisions(Summarizer.from_pretrained(model_folder), records[:MOST_TRIED])
         if precisions:
             precisions.save(folder)
@@ -98,20 +98,17 @@ def closing_score(model_folder: str, run: RunConfig) -> str:
 
 def calibrated(folder: Path, records: Sequence[Record]) -> str:
     """Do what `laconic calibrate` does with these records, where they are enough, and say what came of it."""
-    from laconic.study.calibration import LEAST_RECORDS, calibrate
+    from laconic.study.calibration import LEAST_RECORDS, calibrate, decoded_by_calibration
     from laconic.summarizer import Summarizer
 
     remedy = f"It has no confidence yet: run `laconic calibrate {folder} --data FILE` on pairs it was not trained on."
     if len(records) < LEAST_RECORDS:
         return f"{len(records)} held-out pairs are fewer than the {LEAST_RECORDS} of a calibration. {remedy}"
     try:
-        with progress("Calibrating", total=len(records)) as bar:
+        summarizer = Summarizer.from_pretrained(str(folder))
+        with progress("Calibrating", total=decoded_by_calibration(summarizer, records)) as bar:
             found, reliability = calibrate(
-                Summarizer.from_pretrained(str(folder)),
-                records,
-                accept=ACCEPT,
-                threshold=THRESHOLD,
-                progress=bar.advance,
+                summarizer, records, accept=ACCEPT, threshold=THRESHOLD, progress=bar.advance
             )
     except LaconicError as error:
         return f"{error} {remedy}"

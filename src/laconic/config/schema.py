@@ -244,10 +244,12 @@ class SearchConfig(ConfigBase):
     (`laconic.search.beam`). ``shrink_beam``: a finished hypothesis takes a place of the beam for good.
     ``forbid_specials``: padding and the token that decoding starts from are not written. ``replace_unk``: ``words``
     (or true) puts the most attended source word for UNK, ``argmax`` what stands at the most attended position
-    (`laconic.text.unknown`). ``choose``: of the beam's summaries the ``best`` by their score, or by minimum
-    Bayes risk (`laconic.metrics.consensus`). ``min_length_share``: no document's least length is more than this share
-    of its tokens. ``model`` sets switches of the model while it decodes (which of its scores counts, what it skips).
-    ``revisions``: without unsupported names, numbers and dates and doubled words (`laconic.systems.revision`).
+    (`laconic.text.unknown`). ``choose``: of the beam's summaries the ``best`` by their score, by minimum
+    Bayes risk (`laconic.metrics.consensus`), or ``rerank``, by what `laconic calibrate` has learnt of them
+    (`laconic.metrics.confidence`; before that by their score). ``min_length_share``: no document's least length is
+    more than this share of its tokens. ``model`` sets switches of the model while it decodes (which of its scores
+    counts, what it skips). ``revisions``: without unsupported names, numbers and dates and doubled words
+    (`laconic.systems.revision`).
     ``precision``: of the products of a step on a CPU (`laconic.metrics.lower_precision`).
     ``surface`` says what becomes of the model's words before they are shown, and ``capitals`` where they begin with
     one (`laconic.text.surface`)."""
@@ -272,7 +274,7 @@ class SearchConfig(ConfigBase):
     unfinished: Literal["drop", "compete", "force_end", "free_end"] = "force_end"
     early_stopping: Literal[True, False, "never"] = True
     shrink_beam: bool = False
-    choose: Literal["best", "mbr"] = "best"
+    choose: Literal["best", "mbr", "rerank"] = "best"
     revisions: int = Field(0, ge=0, le=10)  # times a line is written again without what it should not say
     precision: Literal["auto", "fp32", "bf16", "int8"] = "fp32"
     distraction: DistractionTerms | None = None
@@ -304,8 +306,8 @@ class SearchConfig(ConfigBase):
             raise ValueError(f"min_length {self.min_length} is more than max_length {self.max_length}")
         if self.beam_size % self.diverse_groups:
             raise ValueError(f"beam_size {self.beam_size} is not a multiple of diverse_groups {self.diverse_groups}")
-        if self.choose == "mbr" and self.beam_size == 1:
-            raise ValueError("choose mbr picks one of several summaries: set beam_size to 2 or more")
+        if self.choose != "best" and self.beam_size == 1:
+            raise ValueError(f"choose {self.choose} picks one of several summaries: set beam_size to 2 or more")
         own = ("finish", "unfinished", "early_stopping", "diverse_groups")
         if self.shrink_beam and any(getattr(self, name) != type(self).model_fields[name].default for name in own):
             raise ValueError(f"shrink_beam ends by its own rules and in one group: leave {', '.join(own)}")

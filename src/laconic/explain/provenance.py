@@ -23,6 +23,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 import numpy as np
 
@@ -211,9 +212,12 @@ def _written(
         text, spans = tokenizer.detokenize(tokens)
         return Surfaced(text, list(range(len(tokens))), spans, tokenizer.word_groups(tokens))
     copying = np.where(steps.share[:, None] > 0, steps.copied, steps.attention)
-    read = SourceText(source.document, source.encoding, tokenizer)
+    read = _source_text(source.document, source.encoding, tokenizer)
     draft = Draft(tokens, unknown, copying, steps.share)
     return surfaced(draft, read, tokenizer, clean=search.surface == "clean", capitals=search.capitals)
+
+
+_source_text = lru_cache(maxsize=1)(SourceText)  # the hypotheses of a document are written one after the other
 
 
 def extractive_summary(

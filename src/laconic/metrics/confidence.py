@@ -1,6 +1,7 @@
-"""Knowing when not to: how likely a reader is to accept a summary, and whether the text is of a kind the model knows.
+"""Knowing which and when not to: the best of several summaries of a text, how likely a reader is to accept it, and
+whether the text is of a kind that the model knows.
 
-Two questions, answered from what decoding leaves anyway (no second pass, no tensor library):
+Three questions, answered from what decoding leaves anyway (no second pass, no tensor library):
 
 1. Is the document like those that the model was trained on? Four plain figures of it are held against the range they
    had there (`Ranges`): how many tokens it has, how many of its words the vocabulary lacks, how many are among the
@@ -16,6 +17,11 @@ Two questions, answered from what decoding leaves anyway (no second pass, no ten
 
        confidence = sigmoid(bias + sum_j weight_j (fact_j - mean_j) / deviation_j)
 
+3. Which hypothesis of the search is the best? Its probability knows little of that: the one with the highest ROUGE is
+   often another one. A linear regression predicts by how much a hypothesis's ROUGE differs from the mean over those of
+   its document, from facts of `FEATURES` and from how much it agrees with the others (`laconic.metrics.consensus`),
+   and the highest is taken (``search.choose: rerank``; reranking of N-best lists: Och et al. 2004).
+
 A `Calibration` lies in the model folder as ``calibration.json``. A model without one has neither answer.
 """
 
@@ -24,7 +30,8 @@ from __future__ import annotations
 import base64
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, TypeVar
 
@@ -33,6 +40,7 @@ from pydantic import Field, FiniteFloat, TypeAdapter, ValidationError
 
 from laconic.errors import ModelError
 from laconic.files import write_json
+from laconic.metrics.words import is_stop_word, stem, words
 from laconic.types import Hypothesis, TokenizedText
 
 T = TypeVar("T")
@@ -48,7 +56,10 @@ FEATURES = (
     "new_words",  # share of its words that the document, as read, does not hold
     "source_unknown",  # share of the document's words that the vocabulary lacks
     "log_source_tokens",
+    "last_log_prob",  # of its END
+    "said_often",  # share of its words, each counted once, whose stem the document has more than once; no stop words
 )
+CHOOSING = ("agreement", "mean_log_prob", "least_log_prob", "last_log_prob", "tokens", "new_words", "said_often")
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +103,7 @@ class Calibration:
     ranges: Ranges
     accepted: str = ""
     records: int = 0
+    choosing: tuple[FiniteFloat, ...] = ()  # ROUGE points a unit of each fact of `CHOOSING`; none: not fitted
     word_ratios: Annotated[str, Field(pattern=_BASE64)] = ""  # `packed` log ratios, one an id of the vocabulary
 
     @classmethod
@@ -107,6 +119,14 @@ class Calibration:
         value = self.bias + sum(weight * (facts[name] - mean) / deviation for name, weight, mean, deviation in terms)
         return 1 / (1 + math.exp(-max(-30.0, min(30.0, value))))
 
+    def order(self, found: Sequence[Mapping[str, float]]) -> list[int]:
+        """The places of a document's hypotheses, whose facts these are, the one expected to score best first."""
+
+        def points(place: int) -> float:
+            return sum(weight * found[place][name] for name, weight in zip(CHOOSING, self.choosing, strict=True))
+
+        return sorted(range(len(found)), key=points, reverse=True)
+
     def save(self, folder: Path) -> None:
         """Write the file into a model folder, beside and renamed."""
         write_json(folder / FILE, asdict(self), indent=2)
@@ -121,8 +141,14 @@ class Calibration:
         found = stored(folder / FILE, _STORED)
         if found is None:
             return None
-        whole = all(len(vector) == len(FEATURES) for vector in (found.mean, found.deviation, found.weight))
-        if not whole or min(found.deviation) <= 0 or not 0 <= found.threshold <= 1:
+        # one from before the last facts were added has shorter vectors
+        lacking = range(len(found.weight), len(FEATURES))
+        zeros, ones = tuple(0.0 for _ in lacking), tuple(1.0 for _ in lacking)
+        mean, deviation, weight = found.mean + zeros, found.deviation + ones, found.weight + zeros
+        found = replace(found, mean=mean, deviation=deviation, weight=weight)
+        whole = all(len(vector) == len(FEATURES) for vector in (mean, deviation, weight))
+        whole = whole and len(found.choosing) in (0, len(CHOOSING))
+        if not whole or min(deviation) <= 0 or not 0 <= found.threshold <= 1:
             raise ModelError(f"{folder / FILE} does not fit this version of laconic; run `laconic calibrate` again.")
         return found
 
@@ -150,6 +176,7 @@ def packed(ratios: np.ndarray) -> str:
     return base64.b64encode(np.rint(ratios * _STEPS).clip(-127, 127).astype(np.int8).tobytes()).decode("ascii")
 
 
+@lru_cache(maxsize=4)
 def unpacked(text: str) -> np.ndarray:
     """The log ratios (V,) of `packed`."""
     return np.frombuffer(base64.b64decode(text), np.int8) / _STEPS
@@ -175,13 +202,15 @@ def facts_of(
     unk_id: int,
     reserved: int,
     word_ratios: str = "",
+    said_often: float = 0.0,
 ) -> Facts:
     """`FEATURES` of a summary, and the figures of its document that `Ranges` looks at.
 
-    ``reserved`` special tokens stand in the vocabulary before its words.
+    ``said_often`` is `share_said_often` of the text. ``reserved`` special tokens stand in the vocabulary before its
+    words.
     """
-    words = word_ids(source)
-    count, length = max(1, len(words)), max(1, source.total or len(source.ids))
+    read = word_ids(source)
+    count, length = max(1, len(read)), max(1, source.total or len(source.ids))
     steps = [max(-50.0, value) for value in hypothesis.token_log_probs] or [-50.0]
     known = set(extended_source_ids)
     return {
@@ -189,9 +218,19 @@ def facts_of(
         "least_log_prob": min(steps),
         "tokens": float(len(hypothesis.ids)),
         "new_words": sum(id_ not in known for id_ in hypothesis.ids) / max(1, len(hypothesis.ids)),
-        "source_unknown": words.count(unk_id) / count,
-        "source_common": sum(reserved <= id_ < reserved + COMMON for id_ in words) / count,
-        "source_ratio": mean_ratio(words, unpacked(word_ratios), reserved),
+        "source_unknown": read.count(unk_id) / count,
+        "source_common": sum(reserved <= id_ < reserved + COMMON for id_ in read) / count,
+        "source_ratio": mean_ratio(read, unpacked(word_ratios), reserved),
         "source_tokens": float(length),
         "log_source_tokens": math.log(length),
+        "last_log_prob": steps[-1],
+        "said_often": said_often,
     }
+
+
+def share_said_often(summary: str, stems: Mapping[str, int]) -> float:
+    """The share of a summary's words, each counted once, whose stem is more than once among ``stems``, those of the
+    document's words; stop words do not count, but in the denominator."""
+    said = words(summary)
+    often = {stem(word) for word in said if not is_stop_word(word)}
+    return sum(stems.get(one, 0) > 1 for one in often) / max(1, len(said))

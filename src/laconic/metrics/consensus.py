@@ -41,9 +41,3 @@ def expected_utilities(texts: Sequence[str], scores: Sequence[float]) -> list[fl
         found = (engine.score(text, [other])[0] for other in texts)
         utilities.append(sum(w * sum(s.f for s in parts) / len(parts) for w, parts in zip(weights, found, strict=True)))
     return utilities
-
-
-def by_consensus(texts: Sequence[str], scores: Sequence[float]) -> list[int]:
-    """The places of the texts, that of the highest expected utility first; of equals the earlier."""
-    utilities = expected_utilities(texts, scores)
-    return sorted(range(len(texts)), key=lambda place: -utilities[place])

@@ -1,5 +1,6 @@
 """Fitting `laconic.metrics.confidence` to a model: decode validation records, say which summaries a reader would
-accept, fit the regression, and check it on records it was not fitted on.
+accept, fit the regression, and check it on records it was not fitted on; before that the weights by which a model
+whose search reranks chooses among its hypotheses.
 
 **What counts as accepted.** Ratings by people are dear, so a rule stands in for them: ROUGE-1 F against the nearest
 reference of at least ``accept``, no content word twice, and no number or name that the document does not hold.
@@ -16,7 +17,8 @@ from scipy.stats import rankdata
 
 from laconic.data.dataset import encode_documents
 from laconic.errors import ConfigError, DataError
-from laconic.metrics.confidence import FEATURES, Calibration, Facts, Ranges, mean_ratio, packed, word_ids
+from laconic.metrics.confidence import CHOOSING, FEATURES, Calibration, Facts, Ranges, mean_ratio, packed, word_ids
+from laconic.metrics.consensus import expected_utilities
 from laconic.metrics.lower_precision import Precisions, measure
 from laconic.metrics.rouge import rouge
 from laconic.metrics.support import check_support
@@ -31,6 +33,8 @@ FOLDS = 5
 BINS = 10
 LEAST_RECORDS = 100
 MOST_TRIED = 200  # records, in each precision
+MOST_RERANKED = 1000  # records
+CHOOSING_RIDGE = 100.0
 RIDGE = 1.0  # of the standardised weights: keeps them finite where a fact separates the records
 TAIL = 0.5  # per cent of the documents that lie outside each range
 OTHER_DOMAIN = 1.0  # per cent of them whose words are said to be of another kind of text
@@ -65,7 +69,8 @@ def calibrate(
 ) -> tuple[Calibration, Reliability]:
     """Decode ``records`` and fit the confidence of the summarizer's model to them.
 
-    ``accept`` is the ROUGE-1 F of the rule above, ``threshold`` the confidence below which the model declines.
+    ``progress`` is told of `decoded_by_calibration` summaries. ``accept`` is the ROUGE-1 F of the rule above,
+    ``threshold`` the confidence below which the model declines.
 
     Raises:
         ConfigError: an extractive method, whose words are the document's own.
@@ -75,13 +80,71 @@ def calibrate(
     if not isinstance(system, DecodingSystem):
         raise ConfigError(f"'{summarizer.name}' is extractive and needs no calibration; name a trained model.")
     system.calibration = Calibration.blank()
+    if system.search.choose == "rerank":
+        choosing = fit_choosing(summarizer, system.search.beam_size, _some(records), batch_size, progress)
+        system.calibration = replace(system.calibration, choosing=choosing)
     made = summarizer.summarize(records, batch_size=batch_size, progress=progress)
     good = accepted([summary.text for summary in made], records, accept)
     rule = f"ROUGE-1 of {accept:g} or more, no content word twice, no number or name that the document lacks"
     calibration, found = fit([summary.facts for summary in made], good, threshold, rule)
     _, sources = encode_documents(records, system.tokenizer, system.text)
     ratios, most = word_ratios(system.tokenizer, [word_ids(source) for source in sources])
-    return replace(calibration, ranges=replace(calibration.ranges, most_ratio=most), word_ratios=packed(ratios)), found
+    return (
+        replace(
+            calibration,
+            ranges=replace(calibration.ranges, most_ratio=most),
+            word_ratios=packed(ratios),
+            choosing=system.calibration.choosing,
+        ),
+        found,
+    )
+
+
+def decoded_by_calibration(summarizer: Summarizer, records: Sequence[Record]) -> int:
+    """How many summaries `calibrate` makes."""
+    search = getattr(summarizer.system, "search", None)
+    return len(records) + (len(_some(records)) if search and search.choose == "rerank" else 0)
+
+
+def _some(records: Sequence[Record]) -> Sequence[Record]:
+    """Enough to fit a few weights, from the whole length."""
+    return records[:: math.ceil(len(records) / MOST_RERANKED) or 1]
+
+
+def fit_choosing(
+    summarizer: Summarizer,
+    beam_size: int,
+    records: Sequence[Record],
+    batch_size: int,
+    progress: Progress | None = None,
+) -> tuple[float, ...]:
+    """The weights of `CHOOSING`: least squares with a ridge of the points by which a hypothesis's ROUGE F (the mean of
+    1, 2 and L) is above the mean over its document's hypotheses, on how its facts differ from theirs.
+
+    Raises:
+        DataError: too few records.
+    """
+    if len(records) < LEAST_RECORDS:
+        raise DataError(f"A calibration needs {LEAST_RECORDS} records or more; here are {len(records)}.")
+    settings = {"num_return": beam_size, "choose": "best", "revisions": 0, "surface": "raw"}
+    made = summarizer.summarize(records, batch_size=batch_size, always_write=True, progress=progress, **settings)
+    design, points = [], []
+    for record, best in zip(records, made, strict=True):
+        every = [best, *best.alternatives]
+        texts = [one.text for one in every]
+        agreement = expected_utilities(texts, [one.score for one in every])
+        facts = [one.facts | {"agreement": utility} for one, utility in zip(every, agreement, strict=True)]
+        values = np.array([[one[name] for name in CHOOSING] for one in facts])
+        found = rouge(texts, [references_of(record)] * len(texts), kinds=("1", "2", "L")).per_document
+        scores = np.mean([[100 * score.f for score in kind] for kind in found.values()], axis=0)
+        design.append(values - values.mean(0))
+        points.append(scores - scores.mean())
+    x, y = np.vstack(design), np.concatenate(points)
+    deviation = x.std(0)
+    deviation[deviation < 1e-12] = 1.0
+    x = x / deviation
+    weight = np.linalg.solve(x.T @ x + CHOOSING_RIDGE * np.eye(len(CHOOSING)), x.T @ y)
+    return tuple((weight / deviation).tolist())
 
 
 def word_ratios(tokenizer: Tokenizer, documents: Sequence[Sequence[int]], seed: int = 1) -> tuple[np.ndarray, float]:

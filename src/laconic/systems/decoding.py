@@ -9,9 +9,10 @@ abstract methods. Nothing here needs a tensor library.
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -24,14 +25,16 @@ from laconic.data.dataset import EncodedDataset, Example, encode_documents
 from laconic.data.padding import ArrayCollator
 from laconic.errors import ConfigError
 from laconic.explain.provenance import build_summary
-from laconic.metrics.confidence import Calibration, facts_of
+from laconic.metrics.confidence import Calibration, Facts, facts_of, share_said_often
+from laconic.metrics.words import stem, words
 from laconic.search.decode import decode
 from laconic.search.scorers import with_word_blocking
 from laconic.systems.extractive import OnText, Progress
 from laconic.text.base import Tokenizer
 from laconic.types import Hypothesis, Record, StepOutput, Summary, TokenizedText
 
-CHOICES = {"mbr": "laconic.metrics.consensus:by_consensus"}  # other ways to choose; imported when one is asked for
+# imported when asked for
+UTILITIES = {"expected": "laconic.metrics.consensus:expected_utilities"}
 REVISION = {"again": "laconic.systems.revision:revised"}
 WRITES = "A trained model: writes a line of its own, word by word."
 WRITES_AND_COPIES = "A trained model: writes a line of its own, word by word, and can copy words from the text."
@@ -176,7 +179,7 @@ class DecodingSystem:
         batch = self._batch(examples)
         tokenizer = self.tokenizer
         # replaced in `build_summary`, which knows the source's own strings, also outside the vocabulary
-        every = {"num_return": options.beam_size} if options.choose == "mbr" else {}
+        every = {"num_return": options.beam_size} if options.choose != "best" or options.revisions else {}
         config = with_word_blocking(options.model_copy(update={"replace_unk": False, **every}), tokenizer)
         model: Any = self._decoder(options, batch)
         if on_step or on_text:
@@ -192,67 +195,38 @@ class DecodingSystem:
             eos_id=tokenizer.eos_id,
             pad_id=tokenizer.pad_id,
         )
-        found = search(model, batch, config)
-        builders = [
-            partial(
-                build_summary,
-                document=record,
-                source_encoding=encoding,
-                tokenizer=tokenizer,
-                oov_words=example.oov_words,
-                model_name=self.name,
-                search=options,
-            )
-            for record, encoding, example in zip(records, encodings, examples, strict=True)
+        documents = [DecodedDocument(self, options, *one) for one in zip(records, encodings, examples, strict=True)]
+        found = [
+            document.in_order(hypotheses)
+            for document, hypotheses in zip(documents, search(model, batch, config), strict=True)
         ]
-        if options.choose == "mbr":
-            pairs = zip(builders, found, strict=True)
-            found = [_by_consensus(build, hypotheses)[: options.num_return] for build, hypotheses in pairs]
         if options.revisions and not on_text and tokenizer.repeatable_ids is not None:
             revise = resolve("way to write again", REVISION, "again")
-            for place, (record, build, example) in enumerate(zip(records, builders, examples, strict=True)):
-                again = partial(self._without, example, options, config, search)
-                text_of = partial(_text_of, build)
-                words = (tokenizer, example.oov_words)
-                found[place] = revise(found[place], again, text_of, record.document, *words, options.revisions)
+            for place, document in enumerate(documents):
+                again = partial(self._without, document, config, search)
+                words_of = (tokenizer, document.example.oov_words)
+                found[place] = revise(
+                    found[place], again, document.text, document.record.document, *words_of, options.revisions
+                )
         if explain:
             self._add_opponent(examples, [hypotheses[0] for hypotheses in found])
-        results = []
-        for build, example, encoding, hypotheses in zip(builders, examples, encodings, found, strict=True):
-            made = [build(hypothesis, explain=explain) for hypothesis in hypotheses]
-            best = self._judged(made[0], hypotheses[0], example, encoding)
-            results.append(replace(best, alternatives=tuple(made[1:])))
-        return results
+        return [
+            document.summary(found[place][: options.num_return], explain) for place, document in enumerate(documents)
+        ]
 
     def _without(
-        self, example: Example, options: SearchConfig, config: SearchConfig, search: Any, ids: tuple[int, ...]
+        self, document: DecodedDocument, config: SearchConfig, search: Any, ids: tuple[int, ...]
     ) -> list[Hypothesis]:
         """What the search finds for one document if these ids may not be written."""
-        batch = self._batch([example])
+        batch = self._batch([document.example])
         forbid = {"type": "forbid_tokens", "ids": ids, "unk": False, "pad": False, "bos": False}
         narrower = config.model_copy(update={"scorers": (*config.scorers, forbid)})
-        hypotheses: list[Hypothesis] = search(self._decoder(options, batch), batch, narrower)[0]
-        return hypotheses
+        return document.in_order(search(self._decoder(document.options, batch), batch, narrower)[0])
 
     @property
     def unk_text(self) -> str | None:
         """The token for words outside the vocabulary."""
         return self.tokenizer.token(self.tokenizer.unk_id)
-
-    def _judged(self, summary: Summary, hypothesis: Hypothesis, example: Example, encoding: TokenizedText) -> Summary:
-        """The summary with its confidence and with what is strange about its document."""
-        if self.calibration is None:
-            return summary
-        facts = facts_of(
-            hypothesis,
-            example.source_extended_ids.tolist(),
-            encoding,
-            unk_id=self.tokenizer.unk_id,
-            reserved=len(self.tokenizer.special_ids),
-            word_ratios=self.calibration.word_ratios,
-        )
-        confidence, unlike = self.calibration.confidence(facts), self.calibration.ranges.unlike(facts)
-        return replace(summary, confidence=confidence, unlike=unlike, facts=facts)
 
     def score(self, records: Sequence[Record], batch_size: int, progress: Progress | None) -> list[float]:
         """Teacher-forced log-probabilities, batched by length, in the given order."""
@@ -270,15 +244,80 @@ class DecodingSystem:
         return scores
 
 
-def _text_of(build: Callable[..., Summary], hypothesis: Hypothesis) -> str:
-    return build(hypothesis, explain=False).text
+class DecodedDocument:
+    """A document of a batch, and what becomes of the hypotheses that a search finds for it."""
 
+    def __init__(
+        self, system: DecodingSystem, options: SearchConfig, record: Record, encoding: TokenizedText, example: Example
+    ) -> None:
+        self.record, self.encoding, self.example, self.options = record, encoding, example, options
+        self._tokenizer, self._calibration = system.tokenizer, system.calibration
+        self._build = partial(
+            build_summary,
+            document=record,
+            source_encoding=encoding,
+            tokenizer=system.tokenizer,
+            oov_words=example.oov_words,
+            model_name=system.name,
+            search=options,
+        )
 
-def _by_consensus(build: Callable[..., Summary], hypotheses: Sequence[Hypothesis]) -> list[Hypothesis]:
-    """The hypotheses, the one first whose text has most in common with the others'."""
-    texts = [build(hypothesis, explain=False).text for hypothesis in hypotheses]
-    by_consensus = resolve("way to choose", CHOICES, "mbr")
-    return [hypotheses[place] for place in by_consensus(texts, [hypothesis.score for hypothesis in hypotheses])]
+    def text(self, hypothesis: Hypothesis) -> str:
+        """What a reader gets to see of it."""
+        return self._build(hypothesis, explain=False).text
+
+    def in_order(self, hypotheses: list[Hypothesis]) -> list[Hypothesis]:
+        """The hypotheses, given by their score, in the order of ``search.choose``."""
+        choose, calibration = self.options.choose, self._calibration
+        if (
+            len(hypotheses) < 2
+            or choose == "best"
+            or (choose == "rerank" and not (calibration and calibration.choosing))
+        ):
+            return hypotheses
+        utilities_of = resolve("way to choose", UTILITIES, "expected")
+        texts = [self._plain(hypothesis) for hypothesis in hypotheses]
+        utilities = utilities_of(texts, [hypothesis.score for hypothesis in hypotheses])
+        if choose == "rerank" and calibration:
+            found = zip(hypotheses, texts, utilities, strict=True)
+            order = calibration.order([self._facts(one, text) | {"agreement": value} for one, text, value in found])
+        else:
+            order = sorted(range(len(texts)), key=lambda place: -utilities[place])
+        return [hypotheses[place] for place in order]
+
+    def summary(self, hypotheses: Sequence[Hypothesis], explain: bool) -> Summary:
+        """The first with the others as alternatives; of a calibrated model with what confidence is computed from."""
+        made = [self._build(hypothesis, explain=explain) for hypothesis in hypotheses]
+        calibration = self._calibration
+        if calibration is not None:
+            pairs = zip(made, hypotheses, strict=True)
+            made = [replace(summary, facts=self._facts(hypothesis, summary.text)) for summary, hypothesis in pairs]
+            facts = made[0].facts
+            made[0] = replace(
+                made[0], confidence=calibration.confidence(facts), unlike=calibration.ranges.unlike(facts)
+            )
+        return replace(made[0], alternatives=tuple(made[1:]))
+
+    def _plain(self, hypothesis: Hypothesis) -> str:
+        """Its text as the model wrote it, by which alone hypotheses are compared."""
+        tokenizer, words = self._tokenizer, self.example.oov_words
+        ids = [id_ for id_ in hypothesis.ids if id_ not in tokenizer.special_ids or id_ == tokenizer.unk_id]
+        return str(tokenizer.detokenize([tokenizer.token(id_, words) for id_ in ids])[0])
+
+    @cached_property
+    def _stems(self) -> Counter[str]:
+        return Counter(map(stem, words(self.record.document)))
+
+    def _facts(self, hypothesis: Hypothesis, text: str) -> Facts:
+        return facts_of(
+            hypothesis,
+            self.example.source_extended_ids.tolist(),
+            self.encoding,
+            unk_id=self._tokenizer.unk_id,
+            reserved=len(self._tokenizer.special_ids),
+            word_ratios=self._calibration.word_ratios if self._calibration else "",
+            said_often=share_said_often(text, self._stems),
+        )
 
 
 def within(text: TextConfig, limit: int | None) -> TextConfig:

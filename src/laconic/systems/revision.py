@@ -1,8 +1,8 @@
 """Writing a line again without what its document does not support: names, numbers and dates, and words said twice.
 
 The rules that check summaries (`laconic.metrics.support`, `laconic.metrics.copying.repeats`) say what is wrong with the
-best line; the search is run again for that document with those words forbidden. A document whose line is faultless
-costs the check alone.
+best line. The next best of the same search that is without fault is taken in its place; where there is none, the search
+is run again for that document with those words forbidden. A document whose line is faultless costs the check alone.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def revised(
     oov_words: Sequence[str],
     rounds: int,
 ) -> list[Hypothesis]:
-    """The hypotheses of the round whose best line has the fewest faults, the earliest of these.
+    """The hypotheses of a round with the line of fewest faults in front: of equals the earliest round, the best line.
 
     Args:
         hypotheses: those of the search without any word forbidden, best first.
@@ -40,15 +40,31 @@ def revised(
     chosen, fewest = hypotheses, None
     forbidden: set[int] = set()
     for _ in range(rounds + 1):
-        wrong, count = faults(text_of(hypotheses[0]), source)
+        place, wrong, count = _least_wrong(hypotheses, text_of, source)
+        first = hypotheses[place]
         if fewest is None or count < fewest:
-            chosen, fewest = hypotheses, count
-        more = _ids_of(wrong, hypotheses[0].ids, tokenizer, oov_words) - forbidden
+            chosen, fewest = [first, *hypotheses[:place], *hypotheses[place + 1 :]], count
+        more = _ids_of(wrong, first.ids, tokenizer, oov_words) - forbidden
         if not more:
             break
         forbidden |= more
         hypotheses = search(tuple(sorted(forbidden)))
     return chosen
+
+
+def _least_wrong(
+    hypotheses: Sequence[Hypothesis], text_of: Callable[[Hypothesis], str], source: SourceFacts
+) -> tuple[int, frozenset[str], int]:
+    """The place of the first hypothesis with the fewest faults, and these; those after a faultless one are not read."""
+    best: tuple[int, frozenset[str], int] | None = None
+    for place, hypothesis in enumerate(hypotheses):
+        wrong, count = faults(text_of(hypothesis), source)
+        if best is None or count < best[2]:
+            best = place, wrong, count
+        if not count:
+            break
+    assert best is not None  # a search finds something
+    return best
 
 
 def faults(summary: str, source: SourceFacts) -> tuple[frozenset[str], int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,16 +13,19 @@ import pytest
 
 from laconic.errors import DataError, ModelError
 from laconic.metrics.confidence import (
+    CHOOSING,
     FEATURES,
     Calibration,
     Ranges,
     facts_of,
     mean_ratio,
     packed,
+    share_said_often,
     unpacked,
     word_ids,
 )
-from laconic.study.calibration import accepted, fit, reliability, word_ratios
+from laconic.metrics.words import stem, words
+from laconic.study.calibration import accepted, fit, fit_choosing, reliability, word_ratios
 from laconic.summarizer import or_decline
 from laconic.text.tokenizer import WordTokenizer
 from laconic.types import Hypothesis, Record, Summary, TokenizedText
@@ -56,6 +60,8 @@ def test_facts_of_a_summary_counted_by_hand() -> None:
     assert found["source_common"] == pytest.approx(1 / 4)
     assert found["source_tokens"] == 8
     assert found["log_source_tokens"] == pytest.approx(math.log(8))
+    assert found["last_log_prob"] == -0.5
+    assert found["said_often"] == 0.0
     assert found["source_ratio"] == 0.0  # a calibration without word ratios
     assert found.keys() == {*FEATURES, "source_common", "source_tokens", "source_ratio"}
     ratios = np.zeros(300)
@@ -65,7 +71,8 @@ def test_facts_of_a_summary_counted_by_hand() -> None:
 
 
 def test_confidence_is_the_logistic_of_the_standardised_facts() -> None:
-    one = replace(calibration(), mean=(2.0, *[0.0] * 5), deviation=(0.5, *[1.0] * 5))
+    one = calibration()
+    one = replace(one, mean=(2.0, *one.mean[1:]), deviation=(0.5, *one.deviation[1:]))
     assert one.confidence(facts_with(mean_log_prob=3.0)) == pytest.approx(1 / (1 + math.exp(-3.0)))
     assert 0 < one.confidence(facts_with(mean_log_prob=-1e9)) < 1e-9
 
@@ -106,19 +113,67 @@ def test_word_ratios_tell_texts_of_another_kind() -> None:
     np.testing.assert_allclose(unpacked(packed(ratios)), ratios, atol=0.026)
 
 
+def test_the_share_of_words_that_the_document_says_more_than_once() -> None:
+    stems = Counter(map(stem, words(DOCUMENT)))
+    # "river" counts, and "rises", since the document says "rose" twice; not "bridge", said once, nor "the"
+    assert share_said_often("The river rises, the river, bridge", stems) == pytest.approx(2 / 6)
+    assert share_said_often("", stems) == 0.0
+
+
+def test_hypotheses_stand_in_the_order_of_the_points_expected_of_them() -> None:
+    points = {"agreement": 10.0, "tokens": -1.0}
+    one = replace(calibration(), choosing=tuple(points.get(name, 0.0) for name in CHOOSING))
+    found = [(0.2, 3.0), (0.9, 4.0), (0.9, 5.0), (0.1, 2.0)]  # -1, 5, 4 and -1 points
+    facts = [facts_with(agreement=agreement, tokens=tokens) for agreement, tokens in found]
+    assert one.order(facts) == [1, 2, 0, 3]
+
+
+def test_weights_of_choosing_are_those_that_scores_were_made_with() -> None:
+    """Hypotheses whose ROUGE follows from how often their document says their words."""
+    draw = np.random.default_rng(3)
+    names = [f"word{letter}" for letter in "abcdefghij"]
+
+    class Writer:
+        def summarize(self, records: list[Record], **settings: object) -> list[Summary]:
+            assert settings["num_return"] == 4
+            assert settings["choose"] == "best"
+            made = []
+            for record in records:
+                right = record.summary.split()
+                lines = [right, [*right[:2], "x", "y"], [right[0], "x", "y", "z"], ["v", "x", "y", "z"]]
+                every = [
+                    Summary(
+                        " ".join(line),
+                        facts=facts_with(said_often=len(set(line) & set(right)) / 4, tokens=draw.random()),
+                    )
+                    for line in lines
+                ]
+                draw.shuffle(every)
+                made.append(replace(every[0], alternatives=tuple(every[1:])))
+            return made
+
+    records = [Record("a document", " ".join(draw.choice(names, 4, replace=False))) for _ in range(120)]
+    weights = dict(zip(CHOOSING, fit_choosing(Writer(), 4, records, 32), strict=True))
+    assert weights["said_often"] > 20
+    assert abs(weights["tokens"]) < 5
+    assert weights["mean_log_prob"] == 0.0  # it was the same everywhere
+    with pytest.raises(DataError, match="100 records"):
+        fit_choosing(Writer(), 4, records[:99], 32)
+
+
 @pytest.mark.parametrize(
-    ("confidence", "unlike", "words"),
+    ("confidence", "unlike", "said"),
     [(0.7, (), ""), (0.2, (), "not sure"), (0.7, ("it is in another language",), "another language")],
 )
 def test_the_answer_is_a_sentence_of_the_document_where_the_model_had_better_not_answer(
-    confidence: float, unlike: tuple[str, ...], words: str
+    confidence: float, unlike: tuple[str, ...], said: str
 ) -> None:
     written = Summary("river river", document=DOCUMENT, id="7", model="m", confidence=confidence, unlike=unlike)
     found = or_decline(written, calibration(threshold=0.5))
-    if not words:
+    if not said:
         assert found == written
         return
-    assert words in found.declined
+    assert said in found.declined
     assert found.text in DOCUMENT
     assert found.alternatives[0].text == "river river"
     assert (found.id, found.model, found.confidence) == ("7", "m", confidence)
@@ -134,17 +189,32 @@ def test_without_calibration_a_model_always_answers() -> None:
 
 def test_a_calibration_comes_back_from_its_folder(tmp_path: Path) -> None:
     assert Calibration.load(tmp_path) is None
-    one = replace(calibration(), word_ratios=packed(np.linspace(-4, 4, 301)))
+    choosing = tuple(float(place) for place in range(len(CHOOSING)))
+    one = replace(calibration(), word_ratios=packed(np.linspace(-4, 4, 301)), choosing=choosing)
     one.save(tmp_path)
     assert Calibration.load(tmp_path) == one
+
+
+def test_a_calibration_from_before_the_last_facts_were_added_says_what_it_said(tmp_path: Path) -> None:
+    calibration().save(tmp_path)
+    path = tmp_path / "calibration.json"
+    older = json.loads(path.read_text())
+    del older["choosing"]
+    path.write_text(json.dumps(older | {name: older[name][:6] for name in ("mean", "deviation", "weight")}))
+    found = Calibration.load(tmp_path)
+    facts = facts_with(mean_log_prob=-0.7, last_log_prob=-3.0, said_often=0.5)
+    assert found is not None
+    assert found.confidence(facts) == calibration().confidence(facts)
+    assert found.choosing == ()
 
 
 @pytest.mark.parametrize(
     "change",
     [
-        {"weight": [1.0]},
+        {"weight": [1.0] * (len(FEATURES) + 1)},
         {"bias": float("nan")},
-        {"deviation": [0.0] * 6},
+        {"deviation": [0.0] * len(FEATURES)},
+        {"choosing": [1.0]},
         {"ranges": {"least_tokens": "x", "most_unknown": 1, "least_common": 0}},
         {"ranges": 5},
         {"threshold": 7},

@@ -18,9 +18,10 @@ DOCUMENT = "Kites of paper fly over Lisbon when the wind is fair, and 12 of them
 
 
 class Writer:
-    """Instead of a search: the first of some lines that has none of the forbidden words."""
+    """Instead of a search: the first of some lines that has none of the forbidden words, or more of them."""
 
-    def __init__(self, *lines: str) -> None:
+    def __init__(self, *lines: str, beam: int = 1) -> None:
+        self.beam = beam
         self.lines = [line.split() for line in lines]
         self.tokenizer = WordTokenizer(WordTokenizer.Config(min_frequency=1))
         self.tokenizer.train([" ".join(line) for line in self.lines])
@@ -29,9 +30,9 @@ class Writer:
     def __call__(self, forbidden: Sequence[int] = ()) -> list[Hypothesis]:
         banned = {self.tokenizer.token(id_) for id_ in forbidden}
         self.asked.append(tuple(sorted(banned)))
-        line = next(line for line in self.lines if banned.isdisjoint(line))
-        ids = [self.tokenizer.token_id(word) for word in line]
-        return [Hypothesis(ids=ids, score=0.0, log_prob=0.0, token_log_probs=[0.0] * len(ids), finished=True)]
+        lines = [line for line in self.lines if banned.isdisjoint(line)][: self.beam]
+        every = [[self.tokenizer.token_id(word) for word in line] for line in lines]
+        return [Hypothesis(ids, 0.0, 0.0, [0.0] * len(ids), finished=True) for ids in every]
 
     def text(self, hypothesis: Hypothesis) -> str:
         return " ".join(self.tokenizer.token(id_) for id_ in hypothesis.ids).capitalize()
@@ -52,6 +53,16 @@ def test_an_unsupported_name_is_avoided() -> None:
     assert check_support("Perl kites over lisbon", DOCUMENT).unsupported
     assert writer.revised() == "Kites fly over lisbon"
     assert writer.asked == [(), ("perl",)]
+
+
+def test_the_next_best_line_without_fault_is_taken_before_another_search() -> None:
+    writer = Writer("perl kites over java", "perl kites", "kites over lisbon", "kites fly", beam=4)
+    found = revised(writer(), writer, writer.text, DOCUMENT, writer.tokenizer, [], 2)
+    assert [writer.text(one) for one in found] == [
+        "Kites over lisbon", "Perl kites over java", "Perl kites", "Kites fly",
+    ]  # fmt: skip
+    assert writer.asked == [()]
+    assert Writer("perl kites over java", "perl kites", "kites over lisbon", beam=2).revised() == "Kites over lisbon"
 
 
 def test_what_was_avoided_once_stays_avoided() -> None:
