@@ -34,8 +34,8 @@ BASELINES = ("lead-1", "first_words", "lexrank-1", "textrank-1", "lsa-1", "luhn-
 NUM_SAMPLES = 8
 
 TEXT = (
-    "Given the coordinates of two points on the earth, the length of the shortest path between them over the surface "
-    "is computed with the haversine formula. Latitudes and longitudes are in degrees; the result is in kilometres."
+    "Given the coordinates of two points on the earth, the length of the shortest path between them over its surface "
+    "is computed with the haversine formula. The path is shortest along a great circle; its length is in kilometres."
 )
 
 

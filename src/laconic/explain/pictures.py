@@ -322,7 +322,8 @@ def draw_curves(
         best = min if "loss" in value or value in {"nll", "coverage", "grad_norm"} else max
         rows.append({"run": name, against: places[-1], "final": float(smooth[-1]), "best": float(best(values))})
     axes.set_xlabel({"update": "updates", "epoch": "epochs", "tokens": "target tokens"}[against])
-    axes.set_ylabel(value.replace("_", " "))
+    unit = " (nats per word)" if value in {"loss", "nll", "val_loss_tf"} else ""
+    axes.set_ylabel(value.replace("_", " ") + unit)
     if log:
         axes.set_yscale("log")
     axes.grid(alpha=0.3)

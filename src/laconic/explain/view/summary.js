@@ -37,7 +37,7 @@ export class SummaryView {
     const { declined, alternatives } = this.view.raw;
     if (!declined) return null;
     const written = alternatives?.[0]?.summary;
-    const sentence = `${declined.charAt(0).toUpperCase()}${declined.slice(1)}. This is the document's most central sentence instead.`;
+    const sentence = `${declined.charAt(0).toUpperCase()}${declined.slice(1)}. The answer is a sentence of the document instead.`;
     return h("p", { class: "declined" }, sentence, written ? h("span", { class: "quiet" }, ` It wrote: “${written}”`) : "");
   }
 
