@@ -140,8 +140,8 @@ def test_overrides_change_the_decoding_and_are_checked(summarizer: Summarizer) -
 
 
 def test_of_the_beams_summaries_the_one_that_the_others_agree_with_is_chosen(summarizer: Summarizer) -> None:
-    plain = summarizer.summarize(DOCUMENTS, beam_size=6, num_return=6)
-    chosen = summarizer.summarize(DOCUMENTS, beam_size=6, num_return=2, choose="mbr")
+    plain = summarizer.summarize(DOCUMENTS, beam_size=6, num_return=6, surface="raw")
+    chosen = summarizer.summarize(DOCUMENTS, beam_size=6, num_return=2, choose="mbr", surface="raw")
     changed = 0
     for first, best in zip(plain, chosen, strict=True):
         found = [first, *first.alternatives]
@@ -172,6 +172,8 @@ def test_a_calibrated_model_chooses_by_what_it_has_learnt_of_hypotheses(summariz
         assert tokens == sorted(tokens, reverse=True)
         assert {one.text for one in (best, *best.alternatives)} == {one.text for one in (first, *first.alternatives)}
     assert [one.text for one in again] == [one.text for one in plain]
+    greedy = summarizer.summarize(DOCUMENTS, beam_size=1)
+    assert summarizer.summarize(DOCUMENTS, beam_size=1, choose="rerank") == greedy, "one hypothesis is the best"
 
 
 def test_the_score_is_the_teacher_forced_log_probability(folder: Path) -> None:

@@ -306,8 +306,8 @@ class SearchConfig(ConfigBase):
             raise ValueError(f"min_length {self.min_length} is more than max_length {self.max_length}")
         if self.beam_size % self.diverse_groups:
             raise ValueError(f"beam_size {self.beam_size} is not a multiple of diverse_groups {self.diverse_groups}")
-        if self.choose != "best" and self.beam_size == 1:
-            raise ValueError(f"choose {self.choose} picks one of several summaries: set beam_size to 2 or more")
+        if self.choose == "mbr" and self.beam_size == 1:
+            raise ValueError("choose mbr picks one of several summaries: set beam_size to 2 or more")
         own = ("finish", "unfinished", "early_stopping", "diverse_groups")
         if self.shrink_beam and any(getattr(self, name) != type(self).model_fields[name].default for name in own):
             raise ValueError(f"shrink_beam ends by its own rules and in one group: leave {', '.join(own)}")
