@@ -29,6 +29,7 @@ from laconic.server.settings import Settings
 from laconic.study import calibration
 from laconic.systems.bulk import BulkJob
 from laconic.systems.extractive import locate, shorten
+from laconic.systems.neural import NeuralSystem
 from laconic.text.tokenizer import BpeTokenizer
 from laconic.types import Record
 from tiny_models import DOCUMENTS, save_tiny_model
@@ -157,14 +158,23 @@ def test_of_the_beams_summaries_the_one_that_the_others_agree_with_is_chosen(sum
 def test_a_calibrated_model_chooses_by_what_it_has_learnt_of_hypotheses(summarizer: Summarizer) -> None:
     """Weights that count tokens alone put the longest hypothesis first."""
     plain = summarizer.summarize(DOCUMENTS, beam_size=6, num_return=6)
-    by_score = summarizer.summarize(DOCUMENTS, beam_size=6, choose="rerank")
-    assert [one.text for one in by_score] == [one.text for one in plain], "it is not calibrated"
+    with pytest.raises(ConfigError, match="has not learnt to rerank: run `laconic calibrate MODEL --data PAIRS --set"):
+        summarizer.summarize(DOCUMENTS, beam_size=6, choose="rerank")
     system: Any = summarizer.system
+    usual = system.search
+    try:
+        system.search = usual.model_copy(update={"choose": "rerank", "beam_size": 6})
+        by_score = summarizer.summarize(DOCUMENTS)
+    finally:
+        system.search = usual
+    assert [one.text for one in by_score] == [one.text for one in plain], "not calibrated: by their score"
     weights = tuple(float(name == "tokens") for name in CHOOSING)
     system.calibration = replace(Calibration.blank(), choosing=weights)
     try:
         chosen = summarizer.summarize(DOCUMENTS, beam_size=6, num_return=6, choose="rerank")
         again = summarizer.summarize(DOCUMENTS, beam_size=6, num_return=6)
+        greedy = summarizer.summarize(DOCUMENTS, beam_size=1)
+        assert summarizer.summarize(DOCUMENTS, beam_size=1, choose="rerank") == greedy, "one hypothesis is the best"
     finally:
         system.calibration = None
     for first, best in zip(plain, chosen, strict=True):
@@ -172,8 +182,6 @@ def test_a_calibrated_model_chooses_by_what_it_has_learnt_of_hypotheses(summariz
         assert tokens == sorted(tokens, reverse=True)
         assert {one.text for one in (best, *best.alternatives)} == {one.text for one in (first, *first.alternatives)}
     assert [one.text for one in again] == [one.text for one in plain]
-    greedy = summarizer.summarize(DOCUMENTS, beam_size=1)
-    assert summarizer.summarize(DOCUMENTS, beam_size=1, choose="rerank") == greedy, "one hypothesis is the best"
 
 
 def test_the_score_is_the_teacher_forced_log_probability(folder: Path) -> None:
@@ -551,5 +559,15 @@ def test_calibrate_stores_what_it_found(
     assert found is not None
     assert found.records == 120
     assert Summarizer.from_pretrained(place).summarize(DOCUMENTS[0], always_write=True).confidence is not None
+    assert found.choosing == ()
+    assert main([*arguments, "--set", "choose=rerank", "--set", "beam_size=3"]) == 0
+    learnt = Summarizer.from_pretrained(place).system
+    assert isinstance(learnt, NeuralSystem)
+    assert (learnt.search.choose, learnt.search.beam_size) == ("rerank", 3)
+    assert learnt.calibration is not None
+    assert len(learnt.calibration.choosing) == len(CHOOSING)
+    capsys.readouterr()
+    assert main(["calibrate", "oneline", "--data", str(data), "--set", "beam_size=3"]) == 2
+    assert "was exported: use --set on the model it came from" in capsys.readouterr().err
     assert main(["calibrate", "lexrank", "--data", str(data)]) == 2
     assert main(["calibrate", str(place), "--data", str(data), "--diagram", "x.doc"]) == 2

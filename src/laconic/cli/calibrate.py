@@ -10,6 +10,9 @@ import typer
 from laconic.cli.inputs import records_of
 from laconic.cli.options import AsJson, BatchSize, MaxRecords, ReadingOptions, Split, check_picture, with_groups
 from laconic.cli.output import print_result, progress
+from laconic.config.base import validate
+from laconic.config.loading import merge, parse_overrides
+from laconic.config.schema import SearchConfig
 from laconic.data.places import split_of
 from laconic.errors import ConfigError, ModelError
 
@@ -34,18 +37,24 @@ def command(
     reading: ReadingOptions,
     max_records: MaxRecords = None,
     batch_size: BatchSize = 32,
+    setting: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Change its decoding for good: choose=rerank."),
+    ] = None,
     diagram: Annotated[Path | None, typer.Option(help="Draw the reliability diagram (.png, .svg, .pdf).")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Fit a model's confidence to validation records and store it in its folder; try bf16 and int8 on them.
 
-    From then on its summaries carry a confidence; where that is below the threshold, or the text is unlike those the
+    With --set choose=rerank it learns to choose among the beam's hypotheses, and does so from then on.
+    Its summaries then carry a confidence; where that is below the threshold, or the text is unlike those the
     model knows, the document's most central sentence is the answer (--always-write gives the model's words anyway).
     """
     if diagram is not None:
         check_picture(diagram)
     from laconic.evaluation.systems import model_folder
     from laconic.study.calibration import MOST_TRIED, calibrate, decoded_by_calibration, describe, try_precisions
+    from laconic.study.tuning import apply
     from laconic.summarizer import Summarizer
     from laconic.systems.extractive import is_method
 
@@ -54,12 +63,19 @@ def command(
     folder = model_folder(model)
     if not (folder / "config.json").is_file():
         raise ModelError(f"There is no model folder {model}; give one made by `laconic train`.")
+    changes = parse_overrides(setting or [])
+    if changes and (folder / "export.json").is_file():
+        raise ConfigError(f"{folder} was exported: use --set on the model it came from, and export that again.")
     records = records_of(split_of(data, split), reading.options(), max_records, some=True)
     summarizer = Summarizer.from_pretrained(str(folder))
+    system: Any = summarizer.system
+    system.search = validate(SearchConfig, merge(system.search.model_dump(), changes, revive=True), where="")
     with progress("Summarizing", total=decoded_by_calibration(summarizer, records)) as bar:
         calibration, found = calibrate(
             summarizer, records, accept=accept, threshold=threshold, batch_size=batch_size, progress=bar.advance
         )
+    if changes:
+        apply(folder, system.search)
     calibration.save(folder)
     if precisions := try_precisions(Summarizer.from_pretrained(str(folder)), records[:MOST_TRIED], batch_size):
         precisions.save(folder)

@@ -67,7 +67,8 @@ def calibrate(
     batch_size: int = 32,
     progress: Progress | None = None,
 ) -> tuple[Calibration, Reliability]:
-    """Decode ``records`` and fit the confidence of the summarizer's model to them.
+    """Decode ``records`` and fit the confidence of the summarizer's model to them, and where its search reranks the
+    weights of that.
 
     ``progress`` is told of `decoded_by_calibration` summaries. ``accept`` is the ROUGE-1 F of the rule above,
     ``threshold`` the confidence below which the model declines.

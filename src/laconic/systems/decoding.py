@@ -128,7 +128,8 @@ class DecodingSystem:
         they are given too.
 
         Raises:
-            ConfigError: an unknown key, a value that does not fit, or a summary longer than the model can write.
+            ConfigError: an unknown key, a value that does not fit, a summary longer than can be written, or a model
+            that has not learnt to rerank.
         """
         if not overrides:
             return self.search
@@ -140,6 +141,10 @@ class DecodingSystem:
         if "min_length" not in overrides and (longest := _number(overrides.get("max_length"))):
             values["min_length"] = min(values["min_length"], longest)
         config = validate(SearchConfig, values, where="")
+        if overrides.get("choose") == "rerank" and not (self.calibration and self.calibration.choosing):
+            raise ConfigError(
+                f"{self.name} has not learnt to rerank: run `laconic calibrate MODEL --data PAIRS --set choose=rerank`."
+            )
         limit = self.decoded_by.max_target_tokens
         if limit is not None and config.num_steps > limit:
             most = limit - config.num_steps + config.max_length

@@ -80,7 +80,7 @@ def test_auto_stays_with_fp32_where_nothing_is_known(folder: Path, caplog: pytes
         summarizer.summarize(TEXT, precision="auto")
         summarizer.summarize(TEXT, precision="auto")
     assert [record.getMessage() for record in caplog.records] == [
-        "oneline decodes 4 rows in fp32 (nothing is known of lower ones: `laconic calibrate` finds out)."
+        "oneline decodes 8 rows in fp32 (nothing is known of lower ones: `laconic calibrate` finds out)."
     ]
 
 
