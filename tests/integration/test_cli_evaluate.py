@@ -10,6 +10,7 @@ import pytest
 
 from commands import refused
 from laconic.cli.main import main
+from laconic.cli.output import aligned
 
 
 @pytest.fixture
@@ -99,3 +100,23 @@ def test_settings_are_checked_together_with_those_of_the_model(data: Path, capsy
     """oneline's beam of 4 is what choose=mbr needs; alone it would not fit the default beam."""
     assert main(["evaluate", "oneline", "--data", str(data), "--set", "choose=mbr"]) == 0
     assert "oneline" in capsys.readouterr().out
+
+
+def test_a_table_wider_than_the_terminal_goes_on_below() -> None:
+    header, rows = ["system", "ROUGE-1", "ROUGE-2", "words"], [["lead-1", "23.7", "9.1", "20"], ["m", "1", "2", "3"]]
+    whole = aligned(header, rows)
+    assert whole.splitlines()[0] == "system  ROUGE-1  ROUGE-2  words"
+    assert aligned(header, rows, width=31) == whole
+    narrow = aligned(header, rows, width=30).splitlines()
+    assert narrow == [
+        "system  ROUGE-1  ROUGE-2",
+        "------  -------  -------",
+        "lead-1     23.7      9.1",
+        "m             1        2",
+        "",
+        "system  words",
+        "------  -----",
+        "lead-1     20",
+        "m           3",
+    ]
+    assert aligned(header, rows, width=1).count("system") == 3, "a column at least"

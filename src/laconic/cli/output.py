@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -51,20 +52,25 @@ def print_result(as_json: bool, values: Any, text: str, indent: int | None = 2) 
     print_json(values, indent) if as_json else print(text)
 
 
-def aligned(header: Sequence[str], rows: Sequence[Sequence[str]], *, left: int = 1) -> str:
+def aligned(header: Sequence[str], rows: Sequence[Sequence[str]], *, left: int = 1, width: int | None = None) -> str:
     """A table of plain characters, so that pipes, logs and tests read the same: columns two spaces apart below a header
-    line; the first ``left`` columns flush left, the others right."""
+    line; the first ``left`` columns flush left, the others right. What does not fit into ``width`` characters (those of
+    the terminal, where there is one) stands below, beside the first columns again."""
     lines = [list(header), *[list(row) for row in rows]]
     widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
+    room = width or (shutil.get_terminal_size().columns if sys.stdout.isatty() else sys.maxsize)
+    blocks = [list(range(left))]
+    for column in range(left, len(header)):
+        if len(blocks[-1]) > left and sum(widths[one] + 2 for one in [*blocks[-1], column]) > room + 2:
+            blocks.append(list(range(left)))
+        blocks[-1].append(column)
 
-    def render(line: Sequence[str]) -> str:
-        cells = [
-            cell.ljust(width) if column < left else cell.rjust(width)
-            for column, (cell, width) in enumerate(zip(line, widths, strict=True))
-        ]
+    def render(line: Sequence[str], block: Sequence[int]) -> str:
+        cells = (line[one].ljust(widths[one]) if one < left else line[one].rjust(widths[one]) for one in block)
         return "  ".join(cells).rstrip()
 
-    return "\n".join([render(header), "  ".join("-" * width for width in widths), *map(render, rows)])
+    lines.insert(1, ["-" * size for size in widths])
+    return "\n\n".join("\n".join(render(line, block) for line in lines) for block in blocks)
 
 
 def show_summaries(summaries: Iterable[Summary], *, words: bool = True, document: bool = False) -> None:
