@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from laconic.cli.inputs import records_of
 from laconic.cli.output import aligned, note, progress
+from laconic.cli.own_data import calibrated
 from laconic.config.loading import load_recipe, merge, read_run, resolve_run, with_absolute_paths
 from laconic.config.shipped import DEFAULT, default_model, place_of
 from laconic.text.control import safe_print as print
@@ -31,7 +33,7 @@ RECIPE, ROW, SIZE = "headline_writer", "pointer-generator-coverage", "demo"
 SCRATCH, TUNED = "from scratch", f"{DEFAULT}, fine-tuned"
 FOLDERS = {TUNED: "finetuned", SCRATCH: "run"}
 BASELINES = ("lead-1", "first_words", "lexrank-1", "textrank-1", "lsa-1", "luhn-1", "sumbasic-1")
-NUM_SAMPLES = 8
+NUM_SAMPLES, NUM_CALIBRATED = 8, 300
 
 TEXT = (
     "Given the coordinates of two points on the earth, the length of the shortest path between them over its surface "
@@ -134,7 +136,7 @@ def _runs(corpus: Path, size: str, minutes: float, max_train: int | None, boxed:
 
 
 def _train(name: str, run: RunConfig, folder: Path) -> None:
-    """Train, or go on with the run if it is of the same settings."""
+    """Train, or go on with the run if it is of the same settings; calibrate."""
     from laconic.training.run import train
 
     recipe = folder / "recipe.yaml"
@@ -144,6 +146,7 @@ def _train(name: str, run: RunConfig, folder: Path) -> None:
     with progress("Training") as bar:
         result = train(run, folder, resume=same, force=not same, progress=bar.update)
     note(f"{result.updates:,} updates, {result.epochs} epochs; the best model is that of update {result.best_update}")
+    note(calibrated(folder / "model", records_of(str(run.data.validation), run.data, NUM_CALIBRATED, some=True)))
 
 
 def _test_records(corpus: Path, most: int) -> list[Record]:
