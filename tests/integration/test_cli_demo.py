@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +13,9 @@ from laconic.cli import demo
 from laconic.cli.main import main
 from laconic.config import shipped
 from laconic.config.loading import read_run
+from laconic.metrics.confidence import Calibration
 from laconic.study.corpora.docstrings import CorpusPair, split_by_package
+from laconic.types import Record
 
 
 @pytest.fixture
@@ -50,6 +54,23 @@ def test_demo_and_its_repetition(folder: Path, capsys: pytest.CaptureFixture[str
     assert "Going on with" in second.err
     assert "A text of our own" in second.out
     assert {path.name: path.read_bytes() for path in (folder / "scores").iterdir()} == scores
+
+
+@pytest.mark.usefixtures("_no_model_in_the_box")
+def test_the_trained_models_are_calibrated_and_their_own_words_shown(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calibrated = []
+
+    def never_sure(model: Path, records: Sequence[Record]) -> str:
+        calibrated.append(len(records))
+        replace(Calibration.blank(), bias=-30.0, threshold=0.5).save(model)
+        return ""
+
+    monkeypatch.setattr(demo, "calibrated", never_sure)
+    assert main(["demo", "--out", str(folder), "--size", "tiny", "--minutes", "1", "--max-test", "12"]) == 0
+    assert calibrated == [16]
+    assert "not sure" not in (folder / "report.html").read_text(encoding="utf-8")
 
 
 def test_the_model_in_the_box_answers_first_and_is_fine_tuned(

@@ -85,11 +85,11 @@ def command(
 
     best = results[-1].system
     summarizer = Summarizer.from_pretrained(places[best])
-    own.append(summarizer.explain(document))
+    own.append(summarizer.explain(document, always_write=True))
     print(f"\n{heading}, {best}\n")
     show(own[-1], Console(), words=True, document=True)
     samples = records[:: max(1, len(records) // NUM_SAMPLES)][:NUM_SAMPLES]
-    summaries = list(summarizer.summarize([record.document for record in samples], explain=True))
+    summaries = list(summarizer.summarize([record.document for record in samples], explain=True, always_write=True))
     report = out / "report.html"
     scores = Table("Held-out packages", header, rows, note=f"{verdict} {notes[0]}")
     folders = {name: out / FOLDERS[name] for name in runs}
