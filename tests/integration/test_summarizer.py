@@ -569,5 +569,8 @@ def test_calibrate_stores_what_it_found(
     capsys.readouterr()
     assert main(["calibrate", "oneline", "--data", str(data), "--set", "beam_size=3"]) == 2
     assert "was exported: use --set on the model it came from" in capsys.readouterr().err
+    (place / "recipe.yaml").unlink()
+    assert main([*arguments, "--set", "beam_size=4"]) == 2
+    assert "was not made by laconic" in capsys.readouterr().err
     assert main(["calibrate", "lexrank", "--data", str(data)]) == 2
     assert main(["calibrate", str(place), "--data", str(data), "--diagram", "x.doc"]) == 2

@@ -10,9 +10,7 @@ import typer
 from laconic.cli.inputs import records_of
 from laconic.cli.options import AsJson, BatchSize, MaxRecords, ReadingOptions, Split, check_picture, with_groups
 from laconic.cli.output import print_result, progress
-from laconic.config.base import validate
-from laconic.config.loading import merge, parse_overrides
-from laconic.config.schema import SearchConfig
+from laconic.config.loading import parse_overrides
 from laconic.data.places import split_of
 from laconic.errors import ConfigError, ModelError
 
@@ -66,10 +64,12 @@ def command(
     changes = parse_overrides(setting or [])
     if changes and (folder / "export.json").is_file():
         raise ConfigError(f"{folder} was exported: use --set on the model it came from, and export that again.")
+    if changes and not (folder / "recipe.yaml").is_file():
+        raise ConfigError(f"{folder} was not made by laconic: its decoding settings stay as they are.")
     records = records_of(split_of(data, split), reading.options(), max_records, some=True)
     summarizer = Summarizer.from_pretrained(str(folder))
     system: Any = summarizer.system
-    system.search = validate(SearchConfig, merge(system.search.model_dump(), changes, revive=True), where="")
+    system.set_defaults(changes)
     with progress("Summarizing", total=decoded_by_calibration(summarizer, records)) as bar:
         calibration, found = calibrate(
             summarizer, records, accept=accept, threshold=threshold, batch_size=batch_size, progress=bar.advance

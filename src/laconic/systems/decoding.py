@@ -119,7 +119,7 @@ class DecodingSystem:
 
     def set_defaults(self, overrides: Mapping[str, Any]) -> None:
         """Change the decoding that is used when nothing else is asked for."""
-        self.search = self.options(overrides)
+        self.search = self._changed(overrides)
 
     def options(self, overrides: Mapping[str, Any]) -> SearchConfig:
         """The decoding defaults changed by ``overrides``.
@@ -131,6 +131,13 @@ class DecodingSystem:
             ConfigError: an unknown key, a value that does not fit, a summary longer than can be written, or a model
             that has not learnt to rerank.
         """
+        if overrides.get("choose") == "rerank" and not (self.calibration and self.calibration.choosing):
+            raise ConfigError(
+                f"{self.name} has not learnt to rerank: run `laconic calibrate MODEL --data PAIRS --set choose=rerank`."
+            )
+        return self._changed(overrides)
+
+    def _changed(self, overrides: Mapping[str, Any]) -> SearchConfig:
         if not overrides:
             return self.search
         values = merge(self.search.model_dump(), overrides, revive=True)
@@ -141,10 +148,6 @@ class DecodingSystem:
         if "min_length" not in overrides and (longest := _number(overrides.get("max_length"))):
             values["min_length"] = min(values["min_length"], longest)
         config = validate(SearchConfig, values, where="")
-        if overrides.get("choose") == "rerank" and not (self.calibration and self.calibration.choosing):
-            raise ConfigError(
-                f"{self.name} has not learnt to rerank: run `laconic calibrate MODEL --data PAIRS --set choose=rerank`."
-            )
         limit = self.decoded_by.max_target_tokens
         if limit is not None and config.num_steps > limit:
             most = limit - config.num_steps + config.max_length
