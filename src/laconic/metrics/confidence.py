@@ -1,7 +1,7 @@
 """Knowing which and when not to: the best of several summaries of a text, how likely a reader is to accept it, and
 whether the text is of a kind that the model knows.
 
-Three questions, answered from what decoding leaves anyway (no second pass, no tensor library):
+Three questions, answered from what decoding leaves anyway and the text (no second pass, no tensor library):
 
 1. Is the document like those that the model was trained on? Four plain figures of it are held against the range they
    had there (`Ranges`): how many tokens it has, how many of its words the vocabulary lacks, how many are among the

@@ -90,21 +90,19 @@ def calibrate(
     calibration, found = fit([summary.facts for summary in made], good, threshold, rule)
     _, sources = encode_documents(records, system.tokenizer, system.text)
     ratios, most = word_ratios(system.tokenizer, [word_ids(source) for source in sources])
-    return (
-        replace(
-            calibration,
-            ranges=replace(calibration.ranges, most_ratio=most),
-            word_ratios=packed(ratios),
-            choosing=system.calibration.choosing,
-        ),
-        found,
-    )
+    ranges, learnt = replace(calibration.ranges, most_ratio=most), system.calibration.choosing
+    return replace(calibration, ranges=ranges, word_ratios=packed(ratios), choosing=learnt), found
 
 
 def decoded_by_calibration(summarizer: Summarizer, records: Sequence[Record]) -> int:
     """How many summaries `calibrate` makes."""
     search = getattr(summarizer.system, "search", None)
     return len(records) + (len(_some(records)) if search and search.choose == "rerank" else 0)
+
+
+def _check_enough(count: int) -> None:
+    if count < LEAST_RECORDS:
+        raise DataError(f"A calibration needs {LEAST_RECORDS} records or more; here are {count}.")
 
 
 def _some(records: Sequence[Record]) -> Sequence[Record]:
@@ -125,8 +123,7 @@ def fit_choosing(
     Raises:
         DataError: too few records.
     """
-    if len(records) < LEAST_RECORDS:
-        raise DataError(f"A calibration needs {LEAST_RECORDS} records or more; here are {len(records)}.")
+    _check_enough(len(records))
     settings = {"num_return": beam_size, "choose": "best", "revisions": 0, "surface": "raw"}
     made = summarizer.summarize(records, batch_size=batch_size, always_write=True, progress=progress, **settings)
     design, points = [], []
@@ -216,8 +213,7 @@ def fit(
     """
     facts = np.array([[one[name] for name in FEATURES] for one in found])
     accepted = np.array(good, dtype=np.float64)
-    if len(facts) < LEAST_RECORDS:
-        raise DataError(f"A calibration needs {LEAST_RECORDS} records or more; here are {len(facts)}.")
+    _check_enough(len(facts))
     if accepted.min() == accepted.max():
         kind = "Every" if accepted.min() else "No"
         raise DataError(f"{kind} summary of these records is acceptable, so there is nothing to tell apart.")

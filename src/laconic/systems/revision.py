@@ -56,15 +56,12 @@ def _least_wrong(
     hypotheses: Sequence[Hypothesis], text_of: Callable[[Hypothesis], str], source: SourceFacts
 ) -> tuple[int, frozenset[str], int]:
     """The place of the first hypothesis with the fewest faults, and these; those after a faultless one are not read."""
-    best: tuple[int, frozenset[str], int] | None = None
+    judged: list[tuple[int, frozenset[str], int]] = []
     for place, hypothesis in enumerate(hypotheses):
-        wrong, count = faults(text_of(hypothesis), source)
-        if best is None or count < best[2]:
-            best = place, wrong, count
-        if not count:
+        judged.append((place, *faults(text_of(hypothesis), source)))
+        if not judged[-1][2]:
             break
-    assert best is not None  # a search finds something
-    return best
+    return min(judged, key=lambda one: one[2])
 
 
 def faults(summary: str, source: SourceFacts) -> tuple[frozenset[str], int]:
