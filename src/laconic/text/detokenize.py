@@ -100,13 +100,3 @@ def join_with(decode: Callable[[list[str]], str], tokens: Sequence[str]) -> Deto
         spans.append((inner, end))
         start = end
     return text, spans
-
-
-def groups_by_mark(tokens: Sequence[str], starts_word: Callable[[str, str], bool]) -> list[list[int]]:
-    """Group token positions; ``starts_word(previous, token)`` says where a new word begins."""
-    groups: list[list[int]] = []
-    for index, token in enumerate(tokens):
-        if not groups or starts_word(tokens[index - 1], token):
-            groups.append([])
-        groups[-1].append(index)
-    return groups
