@@ -21,7 +21,7 @@ from laconic.config.schema import TextConfig
 from laconic.errors import ConfigError, DataError
 from laconic.files import write_json
 from laconic.jobs import Pieces
-from laconic.text.base import EncodedIds, Tokenizer
+from laconic.text.base import Tokenizer
 from laconic.text.sentences import sentence_gaps
 from laconic.text.unknown import ExtendedIds, extend_source
 from laconic.types import Record, TokenizedText, references_of
@@ -172,16 +172,31 @@ class EncodedDataset:
         return len(self._sources)
 
     def __getitem__(self, index: int) -> Example:
-        room = self._frame.source_room(self.max_source_tokens)
+        frame = self._frame
+        room = frame.source_room(self.max_source_tokens)
+        source = self._sources[index][:room]
+        words = self._words.strings(index)[: max(int(source.max()) - frame.vocab_size + 1, 0)]
         total = int(self._target_totals[index])
-        return self._frame.example(
-            self._sources[index][:room],
-            self._words.strings(index),
-            (self._targets[index], total, self.max_target_tokens) if total else None,
-            record_id="".join(self._ids.strings(index)),
-            index=index,
-            source_truncated=int(self._source_totals[index]) > room,
+        cut = total + len(frame.target_prefix) + 1 > self.max_target_tokens
+        return Example(
+            np.concatenate((frame.prefix, source, frame.suffix)) if len(frame.prefix) + len(frame.suffix) else source,
+            words,
+            self._finished(self._targets[index], cut, len(words)) if total else None,
+            "".join(self._ids.strings(index)),
+            index,
+            int(self._source_totals[index]) > room,
+            cut,
         )
+
+    def _finished(self, target: np.ndarray, cut: bool, num_words: int) -> np.ndarray:
+        """A summary's ids as the decoder has to write them; is it ``cut``?"""
+        frame = self._frame
+        room = self.max_target_tokens - len(frame.target_prefix)
+        closed = not cut or frame.eos_on_truncation
+        kept = target[: room - 1] if closed else target[:room]
+        # a word that only the part of the source behind the cut has cannot be copied
+        kept = np.where(kept >= frame.vocab_size + num_words, frame.unk_id, kept)
+        return np.concatenate((frame.target_prefix, kept, [frame.eos_id] if closed else [])).astype(np.int32)
 
     def references(self, index: int) -> list[str]:
         """What the record's summary is compared with, where `Encoder` was to keep it."""
@@ -350,17 +365,10 @@ def encode_documents(
         if not text.total:
             name = f" '{ids[index]}'" if ids and ids[index] else f" {index + 1}"
             raise DataError(f"Document{name} is empty; there is nothing to summarize.")
-        encoded = tokenizer.ids_of(text)
-        words = frame.extend(encoded)
-        examples.append(
-            Example(
-                encoded[0],
-                words,
-                record_id=ids[index] if ids else "",
-                index=index,
-                source_truncated=text.truncated,
-            )
-        )
+        source, unknown, _ = tokenizer.ids_of(text)
+        words = extend_source(source, unknown, frame.vocab_size, frame.unk_id) if frame.extends else []
+        record_id = ids[index] if ids else ""
+        examples.append(Example(source, words, record_id=record_id, index=index, source_truncated=text.truncated))
     return examples, texts
 
 
@@ -389,44 +397,6 @@ class _Frame:
 
     def source_room(self, max_source_tokens: int) -> int:
         return max_source_tokens - len(self.prefix) - len(self.suffix)
-
-    def extend(self, source: EncodedIds) -> list[str]:
-        """`extend_source`, where words outside the vocabulary have ids."""
-        return extend_source(*source[:2], self.vocab_size, self.unk_id) if self.extends else []
-
-    def example(
-        self,
-        source: np.ndarray,
-        words: Sequence[str],
-        target: tuple[np.ndarray, int, int] | None,
-        *,
-        record_id: str,
-        index: int,
-        source_truncated: bool,
-    ) -> Example:
-        seen = max(int(source.max()) - self.vocab_size + 1, 0)
-        finished, cut = (None, False) if target is None else self._finish_target(*target, num_words=seen)
-        return Example(
-            np.concatenate((self.prefix, source, self.suffix)) if len(self.prefix) + len(self.suffix) else source,
-            list(words[:seen]),
-            finished,
-            record_id,
-            index,
-            source_truncated,
-            cut,
-        )
-
-    def _finish_target(
-        self, target: np.ndarray, total: int, max_target_tokens: int, num_words: int
-    ) -> tuple[np.ndarray, bool]:
-        room = max_target_tokens - len(self.target_prefix)
-        cut = total + 1 > room
-        closed = not cut or self.eos_on_truncation
-        kept = target[: room - 1] if closed else target[:room]
-        # a word that only the part of the source behind the cut has cannot be copied
-        kept = np.where(kept >= self.vocab_size + num_words, self.unk_id, kept)
-        parts = (self.target_prefix, kept, [self.eos_id] if closed else [])
-        return np.concatenate(parts).astype(np.int32), cut
 
 
 class _Ragged:

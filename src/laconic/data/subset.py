@@ -18,7 +18,7 @@ from laconic.data.dataset import document_gaps
 from laconic.errors import ConfigError, DataError
 from laconic.files import part_of
 from laconic.text.base import TOKENIZER_FILE
-from laconic.text.sentences import sentence_gaps
+from laconic.text.sentences import between_gaps, sentence_gaps
 from laconic.text.tokenizer import CharacterTokenizer, Tokenizer, WordTokenizer
 from laconic.types import Record
 
@@ -195,7 +195,8 @@ def _by_rule(cut: Callable[[str], list[str]], separator: str | None) -> TokenCou
         if separator is None:
             return len(cut(sides[0])), len(cut(sides[1]))
         document, summary = (
-            _with_gaps(text, gaps, cut) for text, gaps in zip(sides, _gaps(record, separator), strict=True)
+            _with_separators([len(cut(part)) for part in between_gaps(text, gaps)])
+            for text, gaps in zip(sides, _gaps(record, separator), strict=True)
         )
         return document, summary
 
@@ -206,8 +207,6 @@ def _gaps(record: Record, separator: str) -> list[list[tuple[int, int]]]:
     return [document_gaps(record, separator), sentence_gaps(record.summary, separator, by_line=True)]
 
 
-def _with_gaps(text: str, gaps: list[tuple[int, int]], cut: Callable[[str], list[str]]) -> int:
-    """Sentence by sentence, each but the last with a separator behind it."""
-    starts, ends = [0, *(end for _, end in gaps)], [*(start for start, _ in gaps), len(text)]
-    counts = [len(cut(text[start:end])) for start, end in zip(starts, ends, strict=True)]
+def _with_separators(counts: list[int]) -> int:
+    """The tokens of the sentences, each but the last that has any with a separator behind it."""
     return sum(counts) + max(0, sum(number > 0 for number in counts) - 1)
