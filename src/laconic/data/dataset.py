@@ -177,9 +177,9 @@ class EncodedDataset:
         source = self._sources[index][:room]
         words = self._words.strings(index)[: max(int(source.max()) - frame.vocab_size + 1, 0)]
         total = int(self._target_totals[index])
-        cut = total + len(frame.target_prefix) + 1 > self.max_target_tokens
+        cut = total + frame.around_target > self.max_target_tokens
         return Example(
-            np.concatenate((frame.prefix, source, frame.suffix)) if len(frame.prefix) + len(frame.suffix) else source,
+            np.concatenate((frame.prefix, source, frame.suffix)) if frame.around else source,
             words,
             self._finished(self._targets[index], cut, len(words)) if total else None,
             "".join(self._ids.strings(index)),
@@ -206,25 +206,24 @@ class EncodedDataset:
     def source_lengths(self) -> np.ndarray:
         """The number of source ids of every example under the present truncation, special tokens included: int64."""
         room = self._frame.source_room(self.max_source_tokens)
-        return np.minimum(self._sources.lengths, room) + len(self._frame.prefix) + len(self._frame.suffix)
+        return np.minimum(self._sources.lengths, room) + self._frame.around
 
     @property
     def target_lengths(self) -> np.ndarray:
         """The number of target ids of every example under the present truncation, EOS included: int64."""
-        extra = len(self._frame.target_prefix) + 1
-        return np.minimum(self._target_totals.astype(np.int64) + extra, self.max_target_tokens)
+        return np.minimum(self._target_totals.astype(np.int64) + self._frame.around_target, self.max_target_tokens)
 
     def cut_shares(self) -> tuple[float, float]:
         """The shares of the documents and of the summaries that are longer than the present truncation."""
         sources = self._source_totals > self._frame.source_room(self.max_source_tokens)
-        targets = self._target_totals + len(self._frame.target_prefix) + 1 > self.max_target_tokens
+        targets = self._target_totals + self._frame.around_target > self.max_target_tokens
         return float(sources.mean()), float(targets.mean())
 
     def percentile(self, side: str, percent: float) -> int:
         """The limit in tokens (``source`` or ``target``) within which so many of the texts are whole."""
-        frame = self._frame
-        around = len(frame.target_prefix) + 1 if side == "target" else len(frame.prefix) + len(frame.suffix)
-        totals = self._target_totals if side == "target" else self._source_totals
+        totals, around = self._source_totals, self._frame.around
+        if side == "target":
+            totals, around = self._target_totals, self._frame.around_target
         return int(np.ceil(np.percentile(totals, percent))) + around
 
     @property
@@ -308,7 +307,8 @@ class Encoder:
             record = given[place]
             for name, text, found in (("document", record.document, source), ("summary", record.summary, target)):
                 if text and not found.totals[place]:
-                    return place, _origin(record), f"the {name} holds no token after tokenization."
+                    origin = record.origin or (f"record '{record.id}'" if record.id else "")
+                    return place, origin, f"the {name} holds no token after tokenization."
         kept = [given[place] for place in np.flatnonzero(short).tolist()]
         source, target = source.chosen(short), target.chosen(short)
         own = ExtendedIds(source, frame.vocab_size, frame.unk_id, frame.extends)
@@ -381,6 +381,7 @@ class _Frame:
         self.prefix = np.array(tokenizer.prefix_ids if wrapped is True else (), dtype=np.int32)
         self.suffix = np.array(tokenizer.suffix_ids if wrapped else (), dtype=np.int32)
         self.target_prefix = np.array(tokenizer.target_prefix_ids, dtype=np.int32)
+        self.around, self.around_target = len(self.prefix) + len(self.suffix), len(self.target_prefix) + 1  # EOS
         self.eos_on_truncation = config.eos_on_truncation
         self.extends = config.oov_copy == "extended"
         if config.sentence_separator != tokenizer.separator:
@@ -396,7 +397,7 @@ class _Frame:
             raise ConfigError(f"max_target_tokens {max_target_tokens} leaves no room beside the special tokens.")
 
     def source_room(self, max_source_tokens: int) -> int:
-        return max_source_tokens - len(self.prefix) - len(self.suffix)
+        return max_source_tokens - self.around
 
 
 class _Ragged:
@@ -421,7 +422,3 @@ class _Ragged:
 
 def _joined(strings: Iterable[str]) -> bytes:
     return "".join([f"{string}\0" for string in strings]).encode("utf-8", "surrogatepass")
-
-
-def _origin(record: Record) -> str:
-    return record.origin or (f"record '{record.id}'" if record.id else "")

@@ -33,7 +33,6 @@ _CHUNK = 512  # texts a call of the library
 MOST_UNUSED = 10_000  # ids without a token that a small vocabulary may have
 
 Specials = bool | Literal["end"]
-EncodedIds = tuple[np.ndarray, list[str], int]
 
 
 class Tokenizer(ABC):
@@ -213,7 +212,7 @@ class Tokenizer(ABC):
             found.append((ids, total))
         return coded(found, unknown.names)
 
-    def ids_of(self, text: TokenizedText) -> EncodedIds:
+    def ids_of(self, text: TokenizedText) -> tuple[np.ndarray, list[str], int]:
         """The ids, the strings of those that are UNK, in order, and the number of tokens before the cut."""
         unknown = [token for index, token in zip(text.ids, text.tokens, strict=True) if index == self.unk_id]
         return np.array(text.ids, dtype=np.int32), unknown, text.total

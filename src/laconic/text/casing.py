@@ -112,8 +112,7 @@ def casing_of_pieces(texts: Pieces[str], summaries: Pieces[str]) -> Casing:
     forms: dict[str, Counter[str]] = {}
     small = {form for form in written if form == form.lower()}
     for form in written.keys() - small:
-        counts = forms.setdefault(form.lower(), Counter())
-        counts[form] = written[form]
+        forms.setdefault(form.lower(), Counter())[form] = written[form]
     kept: dict[str, tuple[str, int]] = {}
     for word, counts in forms.items():
         total = counts.total() + written[word] * (word in small)

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
 from string import printable
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import numpy as np
 import tokenizers
@@ -264,7 +264,6 @@ class CharacterTokenizer(_OpenTokenizer):
         """``max_vocabulary`` counts the four special tokens."""
 
         keep_spaces: bool = True
-
         max_vocabulary: int = Field(10_000, ge=5)
         min_frequency: int = Field(1, ge=1)
 
@@ -304,7 +303,6 @@ class BpeTokenizer(_OpenTokenizer):
 
         vocab_size: int = Field(16_000, ge=5)
         min_frequency: int = Field(2, ge=1)
-        unicode_form: Literal["none", "NFC", "NFKC"] = "NFC"
 
     name = "bpe"
     blanks_separate = True
