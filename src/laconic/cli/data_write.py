@@ -17,7 +17,6 @@ from laconic.errors import ConfigError
 from laconic.text.control import safe_print as print
 
 if TYPE_CHECKING:
-    from laconic.data.prepare import Refused
     from laconic.types import Record
 
 TOKENS = (
@@ -128,9 +127,9 @@ def gigaword_command(
     as_json: AsJson = False,
 ) -> None:
     """First sentence and headline, lower-cased, digits as #, as Rush et al. (2015) prepared Annotated Gigaword."""
-    from laconic.data.prepare import Words, gigaword_pair
+    from laconic.data.prepare import gigaword_pair, words_by
 
-    _prepare(file, out, partial(gigaword_pair, words=Words(tokenized), filtered=not keep_all), reading, as_json)
+    _prepare(file, out, partial(gigaword_pair, words=words_by(tokenized), filtered=not keep_all), reading, as_json)
 
 
 @prepare_app.command("duc2004")
@@ -189,10 +188,9 @@ def cnndm_command(
 
 
 def _prepare(
-    file: str, out: Path, change: Callable[[Record], Record | Refused], reading: ReadingOptions, as_json: bool
+    file: str, out: Path, change: Callable[[Record], Record | str], reading: ReadingOptions, as_json: bool
 ) -> None:
     """Write every record changed, one for one, or say why not."""
-    from laconic.data.prepare import Refused
     from laconic.data.subset import write_records
 
     _refuse_same(file, out, None)
@@ -200,8 +198,8 @@ def _prepare(
 
     def prepared(records: Iterable[Record]) -> Iterator[Record]:
         for made in map(change, records):
-            if isinstance(made, Refused):
-                left_out[made.reason] += 1
+            if isinstance(made, str):
+                left_out[made] += 1
             else:
                 yield made
 

@@ -147,7 +147,7 @@ def documents_of(
         return
     from laconic.data.readers import ReadOptions, read_json_lines, read_with
 
-    options = ReadOptions(kind, reading.document_column, skip_bad=reading.skip_bad, need_summary=False)
+    options = ReadOptions(reading.document_column, format=kind, skip_bad=reading.skip_bad, need_summary=False)
     if name == "-":
         yield from read_json_lines(sys.stdin.buffer, "standard input", options, on_skip=on_skip)
     else:

@@ -10,7 +10,8 @@ import zlib
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -56,10 +57,6 @@ class Findings:
             self.examples.append(example)
 
 
-def _integers() -> array[int]:
-    return array("i")
-
-
 @dataclass(slots=True)
 class SplitReport:
     """One file. Lengths are in words and punctuation marks, Han characters one each."""
@@ -69,10 +66,10 @@ class SplitReport:
     choice: str = ""
     records: int = 0
     skipped: SkipCounter = field(default_factory=SkipCounter)
-    document_lengths: array[int] = field(default_factory=_integers)
-    summary_lengths: array[int] = field(default_factory=_integers)
-    document_tokens: array[int] = field(default_factory=_integers)  # in the tokens asked for, if any were
-    summary_tokens: array[int] = field(default_factory=_integers)
+    document_lengths: array[int] = field(default_factory=lambda: array("i"))
+    summary_lengths: array[int] = field(default_factory=lambda: array("i"))
+    document_tokens: array[int] = field(default_factory=lambda: array("i"))  # in the tokens asked for, if any were
+    summary_tokens: array[int] = field(default_factory=lambda: array("i"))
     hardly_supported: int = 0
     coverage_sum: float = 0.0
     reappearing_sum: float = 0.0
@@ -104,6 +101,9 @@ class SplitReport:
     def as_dict(self, options: CheckOptions) -> dict[str, Any]:
         """For JSON and for the terminal view."""
         summarized = max(1, len(self.summary_lengths))
+        sides = (self.document_lengths, self.summary_lengths)
+        tokens = {"document_tokens": self.document_tokens, "summary_tokens": self.summary_tokens}
+        limited = tuple(tokens.values()) if options.limits_in_tokens else sides
         return {
             "path": self.path,
             "records": self.records,
@@ -112,17 +112,12 @@ class SplitReport:
                 "reasons": dict(self.skipped.counts),
                 "examples": self.skipped.examples,
             },
-            "document_words": lengths(self.document_lengths),
-            "summary_words": lengths(self.summary_lengths),
-            **({"document_tokens": lengths(self.document_tokens)} if self.document_tokens else {}),
-            **({"summary_tokens": lengths(self.summary_tokens)} if self.summary_tokens else {}),
-            "compression": _ratio(sum(self.document_lengths), sum(self.summary_lengths)),
-            "documents_over_limit": _share(
-                self.document_tokens if options.limits_in_tokens else self.document_lengths, options.max_source
-            ),
-            "summaries_over_limit": _share(
-                self.summary_tokens if options.limits_in_tokens else self.summary_lengths, options.max_target
-            ),
+            "document_words": lengths(sides[0]),
+            "summary_words": lengths(sides[1]),
+            **{name: lengths(values) for name, values in tokens.items() if values},
+            "compression": round(sum(sides[0]) / sum(sides[1]), 2) if any(sides[1]) else None,
+            "documents_over_limit": _share(limited[0], options.max_source),
+            "summaries_over_limit": _share(limited[1], options.max_target),
             **({"hardly_supported": self.hardly_supported} if options.min_supported else {}),
             "summary_words_in_document": round(self.coverage_sum / summarized, 4),
             "document_words_in_summary": round(self.reappearing_sum / summarized, 4),
@@ -130,9 +125,9 @@ class SplitReport:
                 str(n): round(self.novel_sums[n] / max(1, self.novel_counts[n]), 4) for n in self.novel_sums
             },
             "references": {str(number): count for number, count in sorted(self.references.items())},
-            "exact_duplicates": _findings(self.exact_duplicates),
-            "near_duplicates": _findings(self.near_duplicates),
-            "suspicious": {reason: _findings(found) for reason, found in sorted(self.suspicious.items())},
+            "exact_duplicates": asdict(self.exact_duplicates),
+            "near_duplicates": asdict(self.near_duplicates),
+            "suspicious": {reason: asdict(found) for reason, found in sorted(self.suspicious.items())},
         }
 
 
@@ -154,7 +149,7 @@ class DataReport:
         return {
             "splits": {split.name: split.as_dict(self.options) for split in self.splits},
             "leakage": {
-                pair: {kind: _findings(found) for kind, found in kinds.items()} for pair, kinds in self.leakage.items()
+                pair: {kind: asdict(found) for kind, found in kinds.items()} for pair, kinds in self.leakage.items()
             },
             "refused": self.refused,
         }
@@ -178,44 +173,41 @@ def check(
         DataError: a file that cannot be read at all (missing, unknown format or columns, misaligned pairs).
     """
     options = options or CheckOptions()
-    base = reading or ReadOptions()
-    settings = replace(base, skip_bad=True)
+    settings = replace(reading or ReadOptions(), skip_bad=True)
     report = DataReport(options)
-    finder = DuplicateFinder()
-    homes: list[SplitReport] = []
+    sketched: list[Sketches] = []
+    homes: list[tuple[SplitReport, str]] = []  # of each text that was sketched, with its origin
 
-    def measured(records: list[Record]) -> tuple[SplitReport, Sketches | None]:
+    def measured(records: list[Record]) -> tuple[SplitReport, Sketches | None, list[str]]:
         part = SplitReport("", "")
         words = [_words(record.document) for record in records]
         for record, document in zip(records, words, strict=True):
             _measure(part, record, document, options)
         if not options.duplicates or not records:
-            return part, None
-        return part, sketches_of(words, [record.origin for record in records])
+            return part, None, []
+        return part, sketches_of(words), [record.origin for record in records]
 
     for name, path in files.items():
         split = SplitReport(name, str(path))
         report.splits.append(split)
 
-        def choose(message: str, split: SplitReport = split) -> None:
-            split.choice = message
-
+        choose = partial(setattr, split, "choice")
         try:
-            for part, sketches in read_in_pieces(
+            for part, sketches, origins in read_in_pieces(
                 path, settings, measured, most=options.max_records, on_skip=split.skipped, on_choice=choose
             ):
                 split.extend(part)
                 if sketches is not None:
-                    finder.add(sketches)
+                    sketched.append(sketches)
+                    homes += [(split, origin) for origin in origins]
                 if progress:
                     progress(part.records)
         except DataError:
             if split.records or not split.skipped.total:
                 raise  # otherwise "no usable record" is a finding, with its reasons, not the end of the check
-        homes += [split] * (len(finder) - len(homes))
-    for later, earlier, kind in finder.find():
-        example = f"{finder.names[later]} and {finder.names[earlier]}"
-        here, there = homes[later], homes[earlier]
+    for later, earlier, kind in duplicates(sketched):
+        (here, origin), (there, other) = homes[later], homes[earlier]
+        example = f"{origin} and {other}"
         if here is there:
             (here.exact_duplicates if kind == "exact" else here.near_duplicates).add(example)
         else:
@@ -318,14 +310,6 @@ def _share(values: Sequence[int], limit: int) -> dict[str, float]:
     return {"limit": limit, "count": over, "share": round(over / max(1, len(values)), 4)}
 
 
-def _ratio(above: int, below: int) -> float | None:
-    return round(above / below, 2) if below else None
-
-
-def _findings(found: Findings) -> dict[str, Any]:
-    return {"count": found.count, "examples": found.examples}
-
-
 # ----------------------------------------------------------------------------------------------------------- duplicates
 
 
@@ -342,58 +326,41 @@ _EMPTY = np.uint64(0xFFFFFFFFFFFFFFFF)
 
 @dataclass(frozen=True, slots=True)
 class Sketches:
-    """Of N texts: ``names``; ``keys`` (N,), equal for equal texts; ``bins`` (N, `BINS`), both uint64. A text too short
-    to be more than equal or not has `_EMPTY` in all its bins."""
+    """Of N texts ``keys`` (N,), equal for equal texts, and ``bins`` (N, `BINS`), both uint64. A text too short to be
+    more than equal or not has `_EMPTY` in all its bins."""
 
-    names: list[str]
     keys: np.ndarray
     bins: np.ndarray
 
 
-class DuplicateFinder:
-    """Exact and near duplicates among many texts, in one pass and about four hundred bytes a text.
+def duplicates(parts: Sequence[Sketches]) -> Iterator[tuple[int, int, str]]:
+    """The texts that are ``exact``ly or ``near``ly the same as an earlier one, in order, with the first such.
 
     Near duplicates are found by one-permutation MinHash over word 5-grams: the hashes are spread over `BINS` bins,
     the least of each bin is kept, texts that agree in a band of `BAND` bins are compared, and the share of
-    agreeing bins estimates the Jaccard similarity. Results do not change from run to run.
+    agreeing bins estimates the Jaccard similarity. Results do not change from run to run. It takes one pass and about
+    four hundred bytes a text.
     """
-
-    def __init__(self) -> None:
-        self.names: list[str] = []
-        self._keys: list[np.ndarray] = []
-        self._bins: list[np.ndarray] = []
-
-    def __len__(self) -> int:
-        return len(self.names)
-
-    def add(self, texts: Sketches) -> None:
-        """The texts that come next."""
-        self.names += texts.names
-        self._keys.append(texts.keys)
-        self._bins.append(texts.bins)
-
-    def find(self) -> Iterator[tuple[int, int, str]]:
-        """The texts that are ``exact``ly or ``near``ly the same as an earlier one, in order, with the first such."""
-        if not self.names:
-            return
-        keys, bins = np.concatenate(self._keys), np.concatenate(self._bins)
-        same = _first_equal(keys)
-        alone = np.flatnonzero((same == np.arange(len(keys))) & (bins != _EMPTY).any(axis=1))
-        near = np.full(len(keys), len(keys))
-        for start in range(0, BINS, BAND):
-            code = np.zeros(len(alone), dtype=np.uint64)
-            for column in range(start, start + BAND):
-                code = (code ^ bins[alone, column]) * np.uint64(_PRIME)
-                code ^= code >> np.uint64(32)
-            first = alone[_first_equal(code)]
-            later = np.flatnonzero((first < alone) & (first < near[alone]))
-            one, other = bins[alone[later]], bins[first[later]]
-            used = (one != _EMPTY) | (other != _EMPTY)
-            alike = ((one == other) & used).sum(axis=1) / used.sum(axis=1) >= THRESHOLD
-            near[alone[later[alike]]] = first[later[alike]]
-        for number in np.flatnonzero((same < np.arange(len(keys))) | (near < len(keys))).tolist():
-            exact = same[number] < number
-            yield number, int(same[number] if exact else near[number]), "exact" if exact else "near"
+    if not parts:
+        return
+    keys, bins = np.concatenate([part.keys for part in parts]), np.concatenate([part.bins for part in parts])
+    same = _first_equal(keys)
+    alone = np.flatnonzero((same == np.arange(len(keys))) & (bins != _EMPTY).any(axis=1))
+    near = np.full(len(keys), len(keys))
+    for start in range(0, BINS, BAND):
+        code = np.zeros(len(alone), dtype=np.uint64)
+        for column in range(start, start + BAND):
+            code = (code ^ bins[alone, column]) * np.uint64(_PRIME)
+            code ^= code >> np.uint64(32)
+        first = alone[_first_equal(code)]
+        later = np.flatnonzero((first < alone) & (first < near[alone]))
+        one, other = bins[alone[later]], bins[first[later]]
+        used = (one != _EMPTY) | (other != _EMPTY)
+        alike = ((one == other) & used).sum(axis=1) / used.sum(axis=1) >= THRESHOLD
+        near[alone[later[alike]]] = first[later[alike]]
+    for number in np.flatnonzero((same < np.arange(len(keys))) | (near < len(keys))).tolist():
+        exact = same[number] < number
+        yield number, int(same[number] if exact else near[number]), "exact" if exact else "near"
 
 
 def _first_equal(values: np.ndarray) -> np.ndarray:
@@ -411,8 +378,8 @@ class _Codes(dict[str, int]):
 _codes = _Codes()
 
 
-def sketches_of(texts: Sequence[Sequence[str]], names: Sequence[str]) -> Sketches:
-    """What `DuplicateFinder` keeps of texts, given as words."""
+def sketches_of(texts: Sequence[Sequence[str]]) -> Sketches:
+    """What `duplicates` compares of texts, given as words."""
     if len(_codes) > _MOST_CODES:
         _codes.clear()
     coded = [np.fromiter(map(_codes.__getitem__, words), np.uint64, len(words)) for words in texts]
@@ -431,4 +398,4 @@ def sketches_of(texts: Sequence[Sequence[str]], names: Sequence[str]) -> Sketche
     hashes ^= hashes >> np.uint64(32)
     bins = np.full(len(coded) * BINS, _EMPTY, dtype=np.uint64)
     np.minimum.at(bins, rows * BINS + (hashes % np.uint64(BINS)).astype(np.int64), hashes)
-    return Sketches(list(names), np.frombuffer(digests, np.uint64), bins.reshape(-1, BINS))
+    return Sketches(np.frombuffer(digests, np.uint64), bins.reshape(-1, BINS))

@@ -16,24 +16,18 @@ from laconic.errors import DataError, did_you_mean
 
 # The names seen in public corpora (cnn_dailymail, xsum, samsum, dialogsum, multi_news, gigaword, aeslc,
 # all-the-news, big_patent, arxiv, scitldr, billsum, amazon_reviews, orange_sum, xglue, thaisum, LCSTS, CSL).
-DOCUMENT_EXACT, SUMMARY_EXACT = ("document",), ("summary",)
-DOCUMENT_STRONG = (
-    "article",
-    "dialogue",
-    "dialog",
-    "text",
-    "body",
-    "content",
-    "source",
-    "src",
-    "email_body",
-    "news_body",
-    "review_body",
-    "short_text",
-)
-DOCUMENT_WEAK = ("input", "description", "report", "abstract", "abst", "transcript", "story", "email")
-SUMMARY_STRONG = ("highlights", "tldr", "target", "tgt", "subject_line")
-SUMMARY_WEAK = ("title", "headline", "subject", "abstract", "review_title", "news_title", "output", "label")
+NAMES = {  # side -> the names that come first, then and last
+    "document": (
+        "document",
+        "article dialogue dialog text body content source src email_body news_body review_body short_text",
+        "input description report abstract abst transcript story email",
+    ),
+    "summary": (
+        "summary",
+        "highlights tldr target tgt subject_line",
+        "title headline subject abstract review_title news_title output label",
+    ),
+}
 
 ID_NAMES = ("id", "guid", "fname", "paper_id", "doc_id", "document_id", "article_id", "bill_id")
 _ID_LIKE = re.compile(r"key\Z|number\Z|.*_id\Z", re.DOTALL)  # if there is one only
@@ -59,7 +53,20 @@ class Columns:
 
     def adapted(self, names: Sequence[str]) -> Columns:
         """The same document and summary, with the optional columns of a record that has other fields."""
-        return _with_optional(self, {_fold(name): name for name in names}, names)
+        folded = {_fold(name): name for name in names}
+        numbered = _numbered(names)
+        references = tuple(filter(None, [_first(REFERENCE_NAMES, folded)]))
+        return replace(
+            self,
+            id=_first(ID_NAMES, folded) or self._id_like(folded),
+            references=numbered if self.summary in numbered else references,
+            sentences=_first(SENTENCE_NAMES, folded),
+            publication=_first(PUBLICATION_NAMES, folded),
+        )
+
+    def _id_like(self, folded: dict[str, str]) -> str | None:
+        found = [name for key, name in folded.items() if _ID_LIKE.match(key) or _ID_OF_CAMELS.match(name.strip())]
+        return found[0] if len(found) == 1 and found[0] not in (self.document, self.summary) else None
 
     def describe(self) -> str:
         """One sentence for the user."""
@@ -68,57 +75,10 @@ class Columns:
         return f"document: '{self.document}', summary: {summary}{id_}{self.note}"
 
 
-def detect_columns(
-    names: Sequence[str],
-    *,
-    where: str,
-    document: str | None = None,
-    summary: str | None = None,
-    need_summary: bool = True,
-) -> Columns:
-    """Choose the columns among ``names``; ``document`` and ``summary`` are the user's own choice.
-
-    Raises:
-        DataError: a chosen column does not exist, none fits, or several fit equally well.
-    """
-    folded = {_fold(name): name for name in names}
-    chosen = _given("document", document, names, where) or _choose(
-        "document", (DOCUMENT_EXACT, DOCUMENT_STRONG, DOCUMENT_WEAK), folded, where, taken=summary
-    )
-    assert chosen is not None
-    numbered = [name for name in names if _NUMBERED_SUMMARY.match(_fold(name))]
-    target = _given("summary", summary, names, where)
-    note = "" if document or summary else " (detected; choose with --document-column and --summary-column)"
-    if target is None and numbered and not any(name in folded for name in (*SUMMARY_EXACT, *SUMMARY_STRONG)):
-        target = numbered[0]
-    elif target is None:
-        tiers = (SUMMARY_EXACT, SUMMARY_STRONG, SUMMARY_WEAK)
-        target = _choose("summary", tiers, folded, where, taken=chosen, required=need_summary)
-    return _with_optional(Columns(chosen, target, note=note, need_summary=need_summary), folded, names)
-
-
-def _with_optional(columns: Columns, folded: dict[str, str], names: Sequence[str]) -> Columns:
-    numbered = tuple(name for name in names if _NUMBERED_SUMMARY.match(_fold(name)))
-    references = tuple(filter(None, [_first(REFERENCE_NAMES, folded)]))
-    return replace(
-        columns,
-        id=_first(ID_NAMES, folded) or _id_like(columns, folded),
-        references=numbered if columns.summary in numbered else references,
-        sentences=_first(SENTENCE_NAMES, folded),
-        publication=_first(PUBLICATION_NAMES, folded),
-    )
-
-
-def column_table() -> list[tuple[str, str, tuple[str, ...]]]:
+def column_table() -> list[tuple[str, str, list[str]]]:
     """The published table, as ``laconic data columns`` prints it: side, strength, names."""
-    return [
-        ("document", "first", DOCUMENT_EXACT),
-        ("document", "then", DOCUMENT_STRONG),
-        ("document", "last", DOCUMENT_WEAK),
-        ("summary", "first", SUMMARY_EXACT),
-        ("summary", "then", SUMMARY_STRONG),
-        ("summary", "last", SUMMARY_WEAK),
-    ]
+    orders = ("first", "then", "last")
+    return [(side, order, tier.split()) for side in NAMES for order, tier in zip(orders, NAMES[side], strict=True)]
 
 
 def _fold(name: str) -> str:
@@ -129,29 +89,19 @@ def _first(names: Iterable[str], folded: dict[str, str]) -> str | None:
     return next((folded[name] for name in names if name in folded), None)
 
 
-def _id_like(columns: Columns, folded: dict[str, str]) -> str | None:
-    taken = (columns.document, columns.summary)
-    found = [name for key, name in folded.items() if _ID_LIKE.match(key) or _ID_OF_CAMELS.match(name.strip())]
-    return found[0] if len(found) == 1 and found[0] not in taken else None
+def _numbered(names: Sequence[str]) -> tuple[str, ...]:
+    return tuple(name for name in names if _NUMBERED_SUMMARY.match(_fold(name)))
 
 
-def _given(side: str, name: str | None, names: Sequence[str], where: str) -> str | None:
+def _given(name: str | None, names: Sequence[str], where: str) -> str | None:
     if name is not None and name not in names:
         raise DataError(f"{where}: there is no column '{name}'.{did_you_mean(name, names)} Columns: {_list(names)}.")
     return name
 
 
-def _choose(
-    side: str,
-    tiers: Sequence[Sequence[str]],
-    folded: dict[str, str],
-    where: str,
-    *,
-    taken: str | None,
-    required: bool = True,
-) -> str | None:
-    for tier in tiers:
-        fitting = [folded[name] for name in tier if name in folded and folded[name] != taken]
+def _choose(side: str, folded: dict[str, str], where: str, *, taken: str | None, required: bool = True) -> str | None:
+    for tier in NAMES[side]:
+        fitting = [folded[name] for name in tier.split() if name in folded and folded[name] != taken]
         if len(fitting) == 1:
             return fitting[0]
         if fitting and required:
@@ -203,13 +153,26 @@ class TableOptions:
     on_choice: Callable[[str], object] = lambda _: None
 
     def choose(self, names: Sequence[str], where: str) -> Columns:
-        """Detect the columns and report the choice once."""
-        columns = detect_columns(
-            names,
-            where=where,
-            document=self.document_column,
-            summary=self.summary_column,
-            need_summary=self.need_summary,
-        )
+        """Choose the columns among ``names``, and report the choice.
+
+        Raises:
+            DataError: a chosen column does not exist, none fits, or several fit equally well.
+        """
+        folded = {_fold(name): name for name in names}
+        document = _given(self.document_column, names, where)
+        document = document or _choose("document", folded, where, taken=self.summary_column)
+        assert document is not None
+        summary, numbered = _given(self.summary_column, names, where), _numbered(names)
+        if (
+            summary is None
+            and numbered
+            and not any(name in folded for tier in NAMES["summary"][:2] for name in tier.split())
+        ):
+            summary = numbered[0]
+        elif summary is None:
+            summary = _choose("summary", folded, where, taken=document, required=self.need_summary)
+        own = self.document_column or self.summary_column
+        note = "" if own else " (detected; choose with --document-column and --summary-column)"
+        columns = Columns(document, summary, note=note, need_summary=self.need_summary).adapted(names)
         self.on_choice(f"{where}: {columns.describe()}")
         return columns

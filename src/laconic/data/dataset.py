@@ -21,7 +21,7 @@ from laconic.config.schema import TextConfig
 from laconic.errors import ConfigError, DataError
 from laconic.files import write_json
 from laconic.jobs import Pieces
-from laconic.text.base import EncodedIds, Tokenizer
+from laconic.text.base import Tokenizer
 from laconic.text.sentences import sentence_gaps
 from laconic.text.unknown import ExtendedIds, extend_source
 from laconic.types import Record, TokenizedText, references_of
@@ -172,16 +172,31 @@ class EncodedDataset:
         return len(self._sources)
 
     def __getitem__(self, index: int) -> Example:
-        room = self._frame.source_room(self.max_source_tokens)
+        frame = self._frame
+        room = frame.source_room(self.max_source_tokens)
+        source = self._sources[index][:room]
+        words = self._words.strings(index)[: max(int(source.max()) - frame.vocab_size + 1, 0)]
         total = int(self._target_totals[index])
-        return self._frame.example(
-            self._sources[index][:room],
-            self._words.strings(index),
-            (self._targets[index], total, self.max_target_tokens) if total else None,
-            record_id="".join(self._ids.strings(index)),
-            index=index,
-            source_truncated=int(self._source_totals[index]) > room,
+        cut = total + frame.around_target > self.max_target_tokens
+        return Example(
+            np.concatenate((frame.prefix, source, frame.suffix)) if frame.around else source,
+            words,
+            self._finished(self._targets[index], cut, len(words)) if total else None,
+            "".join(self._ids.strings(index)),
+            index,
+            int(self._source_totals[index]) > room,
+            cut,
         )
+
+    def _finished(self, target: np.ndarray, cut: bool, num_words: int) -> np.ndarray:
+        """A summary's ids as the decoder has to write them; is it ``cut``?"""
+        frame = self._frame
+        room = self.max_target_tokens - len(frame.target_prefix)
+        closed = not cut or frame.eos_on_truncation
+        kept = target[: room - 1] if closed else target[:room]
+        # a word that only the part of the source behind the cut has cannot be copied
+        kept = np.where(kept >= frame.vocab_size + num_words, frame.unk_id, kept)
+        return np.concatenate((frame.target_prefix, kept, [frame.eos_id] if closed else [])).astype(np.int32)
 
     def references(self, index: int) -> list[str]:
         """What the record's summary is compared with, where `Encoder` was to keep it."""
@@ -191,25 +206,24 @@ class EncodedDataset:
     def source_lengths(self) -> np.ndarray:
         """The number of source ids of every example under the present truncation, special tokens included: int64."""
         room = self._frame.source_room(self.max_source_tokens)
-        return np.minimum(self._sources.lengths, room) + len(self._frame.prefix) + len(self._frame.suffix)
+        return np.minimum(self._sources.lengths, room) + self._frame.around
 
     @property
     def target_lengths(self) -> np.ndarray:
         """The number of target ids of every example under the present truncation, EOS included: int64."""
-        extra = len(self._frame.target_prefix) + 1
-        return np.minimum(self._target_totals.astype(np.int64) + extra, self.max_target_tokens)
+        return np.minimum(self._target_totals.astype(np.int64) + self._frame.around_target, self.max_target_tokens)
 
     def cut_shares(self) -> tuple[float, float]:
         """The shares of the documents and of the summaries that are longer than the present truncation."""
         sources = self._source_totals > self._frame.source_room(self.max_source_tokens)
-        targets = self._target_totals + len(self._frame.target_prefix) + 1 > self.max_target_tokens
+        targets = self._target_totals + self._frame.around_target > self.max_target_tokens
         return float(sources.mean()), float(targets.mean())
 
     def percentile(self, side: str, percent: float) -> int:
         """The limit in tokens (``source`` or ``target``) within which so many of the texts are whole."""
-        frame = self._frame
-        around = len(frame.target_prefix) + 1 if side == "target" else len(frame.prefix) + len(frame.suffix)
-        totals = self._target_totals if side == "target" else self._source_totals
+        totals, around = self._source_totals, self._frame.around
+        if side == "target":
+            totals, around = self._target_totals, self._frame.around_target
         return int(np.ceil(np.percentile(totals, percent))) + around
 
     @property
@@ -293,7 +307,8 @@ class Encoder:
             record = given[place]
             for name, text, found in (("document", record.document, source), ("summary", record.summary, target)):
                 if text and not found.totals[place]:
-                    return place, _origin(record), f"the {name} holds no token after tokenization."
+                    origin = record.origin or (f"record '{record.id}'" if record.id else "")
+                    return place, origin, f"the {name} holds no token after tokenization."
         kept = [given[place] for place in np.flatnonzero(short).tolist()]
         source, target = source.chosen(short), target.chosen(short)
         own = ExtendedIds(source, frame.vocab_size, frame.unk_id, frame.extends)
@@ -350,17 +365,10 @@ def encode_documents(
         if not text.total:
             name = f" '{ids[index]}'" if ids and ids[index] else f" {index + 1}"
             raise DataError(f"Document{name} is empty; there is nothing to summarize.")
-        encoded = tokenizer.ids_of(text)
-        words = frame.extend(encoded)
-        examples.append(
-            Example(
-                encoded[0],
-                words,
-                record_id=ids[index] if ids else "",
-                index=index,
-                source_truncated=text.truncated,
-            )
-        )
+        source, unknown, _ = tokenizer.ids_of(text)
+        words = extend_source(source, unknown, frame.vocab_size, frame.unk_id) if frame.extends else []
+        record_id = ids[index] if ids else ""
+        examples.append(Example(source, words, record_id=record_id, index=index, source_truncated=text.truncated))
     return examples, texts
 
 
@@ -373,6 +381,7 @@ class _Frame:
         self.prefix = np.array(tokenizer.prefix_ids if wrapped is True else (), dtype=np.int32)
         self.suffix = np.array(tokenizer.suffix_ids if wrapped else (), dtype=np.int32)
         self.target_prefix = np.array(tokenizer.target_prefix_ids, dtype=np.int32)
+        self.around, self.around_target = len(self.prefix) + len(self.suffix), len(self.target_prefix) + 1  # EOS
         self.eos_on_truncation = config.eos_on_truncation
         self.extends = config.oov_copy == "extended"
         if config.sentence_separator != tokenizer.separator:
@@ -388,45 +397,7 @@ class _Frame:
             raise ConfigError(f"max_target_tokens {max_target_tokens} leaves no room beside the special tokens.")
 
     def source_room(self, max_source_tokens: int) -> int:
-        return max_source_tokens - len(self.prefix) - len(self.suffix)
-
-    def extend(self, source: EncodedIds) -> list[str]:
-        """`extend_source`, where words outside the vocabulary have ids."""
-        return extend_source(*source[:2], self.vocab_size, self.unk_id) if self.extends else []
-
-    def example(
-        self,
-        source: np.ndarray,
-        words: Sequence[str],
-        target: tuple[np.ndarray, int, int] | None,
-        *,
-        record_id: str,
-        index: int,
-        source_truncated: bool,
-    ) -> Example:
-        seen = max(int(source.max()) - self.vocab_size + 1, 0)
-        finished, cut = (None, False) if target is None else self._finish_target(*target, num_words=seen)
-        return Example(
-            np.concatenate((self.prefix, source, self.suffix)) if len(self.prefix) + len(self.suffix) else source,
-            list(words[:seen]),
-            finished,
-            record_id,
-            index,
-            source_truncated,
-            cut,
-        )
-
-    def _finish_target(
-        self, target: np.ndarray, total: int, max_target_tokens: int, num_words: int
-    ) -> tuple[np.ndarray, bool]:
-        room = max_target_tokens - len(self.target_prefix)
-        cut = total + 1 > room
-        closed = not cut or self.eos_on_truncation
-        kept = target[: room - 1] if closed else target[:room]
-        # a word that only the part of the source behind the cut has cannot be copied
-        kept = np.where(kept >= self.vocab_size + num_words, self.unk_id, kept)
-        parts = (self.target_prefix, kept, [self.eos_id] if closed else [])
-        return np.concatenate(parts).astype(np.int32), cut
+        return max_source_tokens - self.around
 
 
 class _Ragged:
@@ -451,7 +422,3 @@ class _Ragged:
 
 def _joined(strings: Iterable[str]) -> bytes:
     return "".join([f"{string}\0" for string in strings]).encode("utf-8", "surrogatepass")
-
-
-def _origin(record: Record) -> str:
-    return record.origin or (f"record '{record.id}'" if record.id else "")

@@ -26,21 +26,21 @@ _PAIR_PARTS = (
 
 def partner_name(path: Path) -> str:
     """The name of the other half of an aligned pair; empty when ``path`` is not named like one."""
-    for source, target in _PAIR_PARTS:
-        for here, there in ((source, target), (target, source)):
-            if re.search(rf"{re.escape(here)}(?=[._\-]|\Z)", path.name):
-                return re.sub(rf"{re.escape(here)}(?=[._\-]|\Z)", there, path.name)
+    for parts in _PAIR_PARTS:
+        for here, there in (parts, parts[::-1]):
+            name, found = re.subn(_part(here), there, path.name)
+            if found:
+                return name
     return ""
 
 
 def is_pair_target(path: Path) -> bool:
     """Is this the summary half of a pair, by its name?"""
-    return any(re.search(rf"{re.escape(target)}(?=[._\-]|\Z)", path.name) for _, target in _PAIR_PARTS)
+    return any(re.search(_part(target), path.name) for _, target in _PAIR_PARTS)
 
 
-def is_pair_source(path: Path) -> bool:
-    """Is this the document half of a pair, by its name?"""
-    return any(re.search(rf"{re.escape(source)}(?=[._\-]|\Z)", path.name) for source, _ in _PAIR_PARTS)
+def _part(name: str) -> str:
+    return rf"{re.escape(name)}(?=[._\-]|\Z)"
 
 
 def pair_partner(path: Path) -> Path | None:
@@ -126,9 +126,8 @@ def read_duc(path: Path, options: TableOptions) -> RawRecords:
     if found is None:
         raise DataError(f"{path}: expected input.txt with task1_ref0.txt, task1_ref1.txt, ... beside it.")
     documents, references = found
-    number = len(references)
-    choice = f"{number} reference{'s' if number > 1 else ''} a document"
-    yield from _aligned(documents, references, options, choice)
+    plural = "s" if len(references) > 1 else ""
+    yield from _aligned(documents, references, options, f"{len(references)} reference{plural} a document")
 
 
 # -------------------------------------------------------------------------------- CNN / DailyMail
@@ -167,10 +166,8 @@ def _story(path: Path) -> RawRecord:
 # ------------------------------------------------------------------------------------------ LCSTS
 
 _DOC = re.compile(r"<doc(?:\s+id\s*=\s*\"?([^\s\">]+)\"?)?\s*>")
-_FIELDS = {
-    "summary": re.compile(r"<summary>(.*?)</summary>", re.DOTALL),
-    "short_text": re.compile(r"<short_text>(.*?)</short_text>", re.DOTALL),
-}
+_SUMMARY = re.compile(r"<summary>(.*?)</summary>", re.DOTALL)
+_SHORT_TEXT = re.compile(r"<short_text>(.*?)</short_text>", re.DOTALL)
 _HUMAN_LABEL = re.compile(r"<human_label>\s*(\d{1,9})\s*</human_label>")
 
 
@@ -200,14 +197,10 @@ def read_lcsts(path: Path, options: TableOptions) -> RawRecords:
 
 def _lcsts_block(block: str, path: Path, line: int) -> RawRecord | BadRecordError:
     origin = f"{path}:{line}"
-    found = {name: pattern.search(block) for name, pattern in _FIELDS.items()}
-    for name, match in found.items():
-        if match is None:
-            return BadRecordError(origin, f"a <doc> block without <{name}>", "the file is damaged here")
-    opened = _DOC.search(block)
-    summary, text = found["summary"], found["short_text"]
-    assert summary is not None
-    assert text is not None
+    summary, text, opened = (pattern.search(block) for pattern in (_SUMMARY, _SHORT_TEXT, _DOC))
+    if summary is None or text is None:
+        missing = "summary" if summary is None else "short_text"
+        return BadRecordError(origin, f"a <doc> block without <{missing}>", "the file is damaged here")
     name = (opened[1] if opened else None) or str(line)
     label = _HUMAN_LABEL.search(block)
     return RawRecord(text[1].strip(), (summary[1].strip(),), name, origin, human_score=int(label[1]) if label else None)

@@ -7,7 +7,7 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from laconic.data.checks import DuplicateFinder, sketches_of
+from laconic.data.checks import duplicates, sketches_of
 from laconic.data.subset import WORD
 from laconic.jobs import batches
 from laconic.types import Record
@@ -31,10 +31,9 @@ def hold_out(records: Sequence[Record], seed: int = 1) -> HeldOut:
     Documents that are nearly the same (`laconic.data.checks`) are one group, and a group is in one split. Which groups
     are held out depends on the seed and their texts only, not on the order of the file.
     """
-    finder, groups = DuplicateFinder(), list(range(len(records)))
-    for some in batches(records, 1000):
-        finder.add(sketches_of([WORD.findall(record.document.lower()) for record in some], [""] * len(some)))
-    for number, earlier, _ in finder.find():
+    groups = list(range(len(records)))
+    texts = ([WORD.findall(record.document.lower()) for record in some] for some in batches(records, 1000))
+    for number, earlier, _ in duplicates(list(map(sketches_of, texts))):
         groups[number] = groups[earlier]
     members: dict[int, list[int]] = {}
     for number, group in enumerate(groups):

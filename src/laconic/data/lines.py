@@ -9,6 +9,7 @@ import re
 import shlex
 import zlib
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -75,8 +76,8 @@ def raw_lines(path: Path) -> Iterator[tuple[int, bytes]]:
     """
     number = 0
     damage: tuple[type[Exception], ...] = (gzip.BadGzipFile, EOFError, zlib.error)
-    if path.suffix == ".zst":
-        damage = _zstd_damage(path)
+    if path.suffix == ".zst" and (library := _zstd()):
+        damage = (EOFError, library.ZstdError)
     try:
         with open_bytes(path) as handle:
             for number, line in enumerate(handle, start=1):
@@ -172,28 +173,23 @@ def _open_zstd(path: Path) -> IO[bytes]:
         DataError: this Python has neither module.
         OSError: the file cannot be opened.
     """
-    for name in ("compression.zstd", "zstandard"):
-        try:
-            library = importlib.import_module(name)
-        except ImportError:
-            continue
-        if name == "zstandard":
-            return io.BufferedReader(_Frames(path.open("rb"), library), _ZSTD_BYTES)
-        return library.open(path, "rb")
-    raise DataError(
-        f"{path} is compressed with zstd, for which this Python needs a package: pip install 'laconic[zstd]', or "
-        "compress the file with gzip."
-    )
+    library = _zstd()
+    if library is None:
+        raise DataError(
+            f"{path} is compressed with zstd, for which this Python needs a package: pip install 'laconic[zstd]', or "
+            "compress the file with gzip."
+        )
+    if library.__name__ == "zstandard":
+        return io.BufferedReader(_Frames(path.open("rb"), library), _ZSTD_BYTES)
+    return library.open(path, "rb")
 
 
-def _zstd_damage(path: Path) -> tuple[type[Exception], ...]:
-    """What reading raises when the data is damaged; for files that `_open_zstd` opens."""
+def _zstd() -> Any:
+    """Python's own module or the package; None where there is neither."""
     for name in ("compression.zstd", "zstandard"):
-        try:
-            return EOFError, importlib.import_module(name).ZstdError
-        except ImportError:
-            continue
-    return (EOFError,)
+        with suppress(ImportError):
+            return importlib.import_module(name)
+    return None
 
 
 class _Frames(io.RawIOBase):
@@ -235,24 +231,17 @@ class _Frames(io.RawIOBase):
 # ------------------------------------------------------------- what people have and is neither text nor a table of it
 
 
-_OFFICE = "save it as CSV (UTF-8) in the program that made it"
+_OFFICE, _PLAIN = "save it as CSV (UTF-8) in the program that made it", "save it as plain text (UTF-8)"
 _BY_SUFFIX = {
-    ".xlsx": ("an Excel workbook", _OFFICE),
-    ".xlsm": ("an Excel workbook", _OFFICE),
-    ".xls": ("an Excel workbook", _OFFICE),
-    ".ods": ("a spreadsheet", _OFFICE),
-    ".numbers": ("a spreadsheet", _OFFICE),
-    ".docx": ("a Word document", "save it as plain text (UTF-8)"),
-    ".doc": ("a Word document", "save it as plain text (UTF-8)"),
-    ".odt": ("a text document of an office program", "save it as plain text (UTF-8)"),
-    ".rtf": ("a text document with formatting", "save it as plain text (UTF-8)"),
+    **dict.fromkeys((".xlsx", ".xlsm", ".xls"), ("an Excel workbook", _OFFICE)),
+    **dict.fromkeys((".ods", ".numbers"), ("a spreadsheet", _OFFICE)),
+    **dict.fromkeys((".docx", ".doc"), ("a Word document", _PLAIN)),
+    ".odt": ("a text document of an office program", _PLAIN),
+    ".rtf": ("a text document with formatting", _PLAIN),
     ".pdf": ("a PDF", "save its text, for example with pdftotext"),
     ".epub": ("a book", "save its text"),
-    ".zip": ("an archive", "unpack it and name a file of it"),
-    ".tar": ("an archive", "unpack it and name a file of it"),
-    ".7z": ("an archive", "unpack it and name a file of it"),
-    ".pkl": ("a Python pickle, which can run code", "write its records as JSON lines"),
-    ".pickle": ("a Python pickle, which can run code", "write its records as JSON lines"),
+    **dict.fromkeys((".zip", ".tar", ".7z"), ("an archive", "unpack it and name a file of it")),
+    **dict.fromkeys((".pkl", ".pickle"), ("a Python pickle, which can run code", "write its records as JSON lines")),
     **dict.fromkeys((".jpg", ".jpeg", ".png", ".gif", ".webp", ".tiff"), ("a picture", "name a file of text")),
     **dict.fromkeys((".mp3", ".wav", ".mp4", ".mov"), ("a recording", "name a file with its transcript")),
 }

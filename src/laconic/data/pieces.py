@@ -12,17 +12,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from laconic.data.columns import Columns
-from laconic.data.lines import SKIP_BAD, BadRecordError, raw_lines
-from laconic.data.readers import (
-    OnChoice,
-    OnSkip,
-    ReadOptions,
-    good_record,
-    nothing_usable,
-    places_of,
-    read_with,
-    table_options,
-)
+from laconic.data.lines import BadRecordError, raw_lines
+from laconic.data.readers import OnChoice, OnSkip, ReadOptions, judged, nothing_usable, places_of, read_with
 from laconic.data.tables import first_columns, read_jsonl
 from laconic.errors import DataError
 from laconic.jobs import THREADS, batches, forked, unasked_workers
@@ -75,12 +66,12 @@ def read_in_pieces(
         else batches(islice(read_with(path, options, on_skip=on_skip, on_choice=on_choice), most), RECORDS)
     )
 
-    def judged(piece: Lines | list[Record]) -> tuple[R, int, Judged]:
-        read = judge(piece, options) if isinstance(piece, Lines) else Judged(piece, [])
+    def worked(piece: Lines | list[Record]) -> tuple[R, int, Judged]:
+        read = _parsed(piece, options) if isinstance(piece, Lines) else Judged(piece, [])
         return work(read.records), len(read.records), replace(read, records=[])
 
     good = bad = 0
-    for result, count, read in forked(judged, found, unasked_workers(), option=THREADS):
+    for result, count, read in forked(worked, found, unasked_workers(), option=THREADS):
         good += count
         for problem in read.bad:
             bad += 1
@@ -92,21 +83,15 @@ def read_in_pieces(
         raise nothing_usable(str(path), bad)
 
 
-def judge(piece: Lines, options: ReadOptions) -> Judged:
-    """Parse the lines and check what they hold."""
+def _parsed(piece: Lines, options: ReadOptions) -> Judged:
     found = Judged([], [])
-    raws = read_jsonl(
-        piece.path, table_options(options, None), enumerate(piece.lines, start=piece.first), piece.columns
-    )
+    raws = read_jsonl(piece.path, options, enumerate(piece.lines, start=piece.first), piece.columns)
     try:
-        for raw in raws:
-            try:
-                found.records.append(good_record(raw, options))
-            except BadRecordError as problem:
-                if not options.skip_bad:
-                    problem.option = problem.option or SKIP_BAD
-                    raise
-                found.bad.append(problem)
+        for record in judged(raws, options):
+            if isinstance(record, BadRecordError):
+                found.bad.append(record)
+            else:
+                found.records.append(record)
     except DataError as error:
         return replace(found, error=error)
     return found
@@ -114,7 +99,7 @@ def judge(piece: Lines, options: ReadOptions) -> Judged:
 
 def _pieces(places: list[Path], options: ReadOptions, on_choice: OnChoice) -> Iterator[Lines]:
     for place in places:
-        table = table_options(options, on_choice if place == places[0] else None)
+        table = replace(options, on_choice=on_choice) if place == places[0] else options
         columns, first, lines, size = None, 1, list[bytes](), 0
         for number, line in raw_lines(place):
             lines.append(line)

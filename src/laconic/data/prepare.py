@@ -9,8 +9,8 @@ read them, cased, untokenized text, nothing left out.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from laconic.data.lines import read_text
@@ -32,52 +32,41 @@ _BLACKLIST = (
 SHORT_SENTENCE = 130  # characters below which DUC's input takes the second sentence too
 
 
-class Words:
-    """Text to tokens: blank-separated words as they are, or our word rules."""
+Words = Callable[[str], list[str]]  # a text to its tokens
 
-    def __init__(self, tokenized: bool = False) -> None:
-        self._tokenizer: WordTokenizer | None = None
-        if not tokenized:
-            self._tokenizer = WordTokenizer(WordTokenizer.Config(min_frequency=1, lowercase=True))
-            self._tokenizer.train(["x"])
 
-    def __call__(self, text: str) -> list[str]:
-        tokens = self._tokenizer.encode(text).tokens if self._tokenizer else text.lower().split()
+def words_by(tokenized: bool = False) -> Words:
+    """Cuts texts, lower-cased: at blanks if they are tokenized already, or by our word rules."""
+    tokenizer = WordTokenizer(WordTokenizer.Config(min_frequency=1, lowercase=True))
+    tokenizer.train(["x"])
+
+    def words(text: str) -> list[str]:
+        tokens = text.lower().split() if tokenized else tokenizer.encode(text).tokens
         return [_BRACKETS.get(token, token) for token in tokens]
+
+    return words
 
 
 # --------------------------------------------------------------------------------------- Gigaword
 
 
-@dataclass(frozen=True, slots=True)
-class Refused:
-    """A pair that the filter leaves out, and why."""
-
-    reason: str
-
-
-def gigaword_pair(record: Record, words: Words, *, filtered: bool = True) -> Record | Refused:
-    """The first sentence of an article and its headline, lower-cased, digits as ``#``.
+def gigaword_pair(record: Record, words: Words, *, filtered: bool = True) -> Record | str:
+    """The first sentence of an article and its headline, lower-cased, digits as ``#``; or why the pair is refused.
 
     The sentence goes to the first token ``.``, or to the end of the first line without one. With ``filtered`` a pair is
     refused whose sentence has not 11 to 99 tokens or no full stop, whose title has not 4 to 49 tokens or holds a part
     of the blacklist, or that share no word longer than three characters; the lengths are those before signs are
     dropped from the title.
     """
-    source = _first_sentence(words(record.document.strip().split("\n")[0]))
+    first = words(record.document.strip().split("\n")[0])
+    source = [_hashed(word) for word in first[: first.index(".") + 1 if "." in first else None]]
     title = [_hashed(word) for word in words(record.summary)]
-    source = [_hashed(word) for word in source]
     if filtered and (reason := _fault(source, title)):
-        return Refused(reason)
+        return reason
     kept = [word for word in title if word not in _NOT_IN_TITLES]
     if not source or not kept:
-        return Refused("empty side")
+        return "empty side"
     return replace(record, document=" ".join(source), summary=" ".join(kept), references=(), sentences=())
-
-
-def _first_sentence(tokens: Sequence[str]) -> list[str]:
-    end = tokens.index(".") + 1 if "." in tokens else len(tokens)
-    return list(tokens[:end])
 
 
 def _hashed(word: str) -> str:
@@ -134,7 +123,7 @@ def duc_records(documents: Path, references: Path) -> Iterator[Record]:
     if not files:
         raise DataError(f"{documents} holds no folders of documents (expected d30001t/APW19981016.0240 and the like).")
     models = sorted(references.iterdir()) if references.is_dir() else []
-    words = Words()
+    words = words_by()
     for path in files:
         group, name = path.parent.name[:-1].upper(), path.name.upper()
         mine = [model for model in models if model.name.upper().startswith(group) and name in model.name.upper()]

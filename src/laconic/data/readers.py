@@ -37,19 +37,6 @@ from laconic.data.lines import SKIP_BAD, BadRecordError, bare_name, open_bytes, 
 from laconic.errors import DataError, unknown_choice
 from laconic.types import Record
 
-__all__ = [
-    "BadRecordError",
-    "ReadOptions",
-    "SkipCounter",
-    "files_of",
-    "find_splits",
-    "is_one_data_set",
-    "read_configured",
-    "read_json_lines",
-    "read_records",
-    "read_with",
-]
-
 OnSkip = Callable[[BadRecordError], object]
 OnChoice = Callable[[str], object]
 FORMATS: dict[str, Callable[[Path, TableOptions], RawRecords]] = {
@@ -64,20 +51,15 @@ FORMATS: dict[str, Callable[[Path, TableOptions], RawRecords]] = {
     "parquet": tables.read_parquet,
     "hub": tables.read_hub,
 }
-_BY_SUFFIX = {
-    ".jsonl": "jsonl",
-    ".ndjson": "jsonl",
-    ".json": "json",
-    ".csv": "csv",
-    ".tsv": "csv",
-    ".tab": "csv",
-    ".story": "story",
-    ".db": "sqlite",
-    ".sqlite": "sqlite",
-    ".sqlite3": "sqlite",
-    ".parquet": "parquet",
-    ".arrow": "parquet",
+_SUFFIXES = {
+    "jsonl": ".jsonl .ndjson",
+    "json": ".json",
+    "csv": ".csv .tsv .tab",
+    "story": ".story",
+    "sqlite": ".db .sqlite .sqlite3",
+    "parquet": ".parquet .arrow",
 }
+_BY_SUFFIX = {suffix: kind for kind, suffixes in _SUFFIXES.items() for suffix in suffixes.split()}
 _FOLDER_FORMATS = {"story", "duc", "hub"}
 _SHARD = re.compile(r"(?P<name>.*?)[-_.]?(?P<number>\d+)(?:-of-(?P<total>\d+))?\Z")
 _SPLIT_NAMES = {
@@ -89,17 +71,14 @@ _LCSTS_PARTS = {"i": "train", "ii": "validation", "iii": "test"}  # PART_I.txt, 
 
 
 @dataclass(frozen=True, slots=True)
-class ReadOptions:
+class ReadOptions(TableOptions):
     """How to read: see `read_records`. ``strip_publication_suffix`` cuts " - The New York Times" off summaries.
 
     ``min_human_score`` leaves out pairs that people rated lower (LCSTS); pairs without a rating stay.
     """
 
     format: str = "auto"
-    document_column: str | None = None
-    summary_column: str | None = None
     skip_bad: bool = False
-    need_summary: bool = True
     strip_publication_suffix: bool = False
     min_human_score: int | None = None
 
@@ -160,7 +139,7 @@ def read_records(
     Raises:
         DataError: the file cannot be read, or a record is bad (one sentence with file and line).
     """
-    options = ReadOptions(format, document_column, summary_column, skip_bad, need_summary)
+    options = ReadOptions(document_column, summary_column, need_summary, format=format, skip_bad=skip_bad)
     return _with_the_keyword(read_with(path, options, on_skip=on_skip, on_choice=on_choice))
 
 
@@ -186,12 +165,12 @@ def read_with(
 ) -> Iterator[Record]:
     """Like `read_records`, with all options. What can be refused at once is refused before the first record."""
     kind, parts = places_of(str(path), options.format)
-    table = table_options(options, on_choice)
+    telling = replace(options, on_choice=on_choice or options.on_choice)
     found: RawRecords = itertools.chain.from_iterable(
-        FORMATS[kind](part, table if part == parts[0] else replace(table, on_choice=lambda _: None)) for part in parts
+        FORMATS[kind](part, telling if part == parts[0] else options) for part in parts
     )
     if options.min_human_score is not None:
-        found = _rated(found, options.min_human_score, str(path), table.on_choice)
+        found = _rated(found, options.min_human_score, str(path), telling.on_choice)
     return _records(found, options, on_skip or (lambda _: None), str(path))
 
 
@@ -205,15 +184,8 @@ def read_json_lines(
     lines: Iterable[bytes], name: str, options: ReadOptions, *, on_skip: OnSkip | None = None
 ) -> Iterator[Record]:
     """The records of a stream of JSON lines, such as standard input, as they come; ``name`` is what errors call it."""
-    found = tables.read_jsonl(Path(name), table_options(options, None), enumerate(lines, start=1))
+    found = tables.read_jsonl(Path(name), options, enumerate(lines, start=1))
     return _records(found, options, on_skip or (lambda _: None), name)
-
-
-def table_options(options: ReadOptions, on_choice: OnChoice | None) -> TableOptions:
-    """The part that concerns tables."""
-    return TableOptions(
-        options.document_column, options.summary_column, options.need_summary, on_choice or (lambda _: None)
-    )
 
 
 def _rated(found: RawRecords, least: int, path: str, on_choice: OnChoice) -> RawRecords:
@@ -234,20 +206,33 @@ def _rated(found: RawRecords, least: int, path: str, on_choice: OnChoice) -> Raw
 
 def _records(found: RawRecords, options: ReadOptions, on_skip: OnSkip, path: str) -> Iterator[Record]:
     good = bad = 0
+    for record in judged(found, options):
+        if isinstance(record, BadRecordError):
+            bad += 1
+            on_skip(record)
+        else:
+            good += 1
+            yield record
+    if not good:
+        raise nothing_usable(path, bad)
+
+
+def judged(found: RawRecords, options: ReadOptions) -> Iterator[Record | BadRecordError]:
+    """What a format delivered, as the records they are; with ``skip_bad`` the problems of the others among them.
+
+    Raises:
+        BadRecordError: a record cannot be used.
+    """
     for raw in found:
+        record: Record | BadRecordError
         try:
-            record = good_record(raw, options)
+            record = _good_record(raw, options)
         except BadRecordError as problem:
             if not options.skip_bad:
                 problem.option = problem.option or SKIP_BAD
                 raise
-            bad += 1
-            on_skip(problem)
-            continue
-        good += 1
+            record = problem
         yield record
-    if not good:
-        raise nothing_usable(path, bad)
 
 
 def nothing_usable(path: str, bad: int) -> DataError:
@@ -257,12 +242,7 @@ def nothing_usable(path: str, bad: int) -> DataError:
     )
 
 
-def good_record(raw: RawRecord | BadRecordError, options: ReadOptions) -> Record:
-    """What a format delivered, as the record it is.
-
-    Raises:
-        BadRecordError: it cannot be used.
-    """
+def _good_record(raw: RawRecord | BadRecordError, options: ReadOptions) -> Record:
     if isinstance(raw, BadRecordError):
         raise raw
     document = raw.document.strip()
@@ -350,10 +330,9 @@ def files_of(path: str | Path, format: str = "auto") -> list[Path]:
 def _usable(path: Path) -> bool:
     if path.is_dir():
         return any(path.iterdir())
-    name = bare_name(path)
     if formats.is_pair_target(path):
         return False
-    return Path(name).suffix in _BY_SUFFIX or formats.pair_partner(path) is not None or _is_lcsts(path)
+    return Path(bare_name(path)).suffix in _BY_SUFFIX or formats.pair_partner(path) is not None or _is_lcsts(path)
 
 
 def _locate(path: str, kind: str) -> tuple[str, Path]:
@@ -379,8 +358,8 @@ def _locate(path: str, kind: str) -> tuple[str, Path]:
         return _BY_SUFFIX[suffix], place
     if formats.pair_partner(place) is not None:
         return "pair", place
-    if formats.is_pair_target(place) or formats.is_pair_source(place):
-        raise DataError(f"{place}: its other half is missing; expected {formats.partner_name(place)} beside it.")
+    if other := formats.partner_name(place):
+        raise DataError(f"{place}: its other half is missing; expected {other} beside it.")
     if _is_lcsts(place):
         return "lcsts", place
     if other := what_it_is(path):

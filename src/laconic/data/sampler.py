@@ -96,15 +96,11 @@ class BucketSampler(Sampler):
         size = self._batch_size
         total = len(self._lengths)
         if not self._shuffle:
-            return [np.arange(start, min(start + size, total)) for start in range(0, total, size)]
+            return _slices(size, np.arange(total))
         random = np.random.default_rng((self._seed, epoch))
-        order = random.permutation(total)
-        pool_size = size * self._pool_batches
         batches: list[np.ndarray] = []
-        for start in range(0, total, pool_size):
-            pool = order[start : start + pool_size]
-            pool = pool[np.argsort(self._lengths[pool], kind="stable")]
-            batches += [pool[first : first + size] for first in range(0, len(pool), size)]
+        for pool in _slices(size * self._pool_batches, random.permutation(total)):
+            batches += _slices(size, pool[np.argsort(self._lengths[pool], kind="stable")])
         return [batches[number] for number in random.permutation(len(batches))]
 
 

@@ -18,7 +18,7 @@ from laconic.data.dataset import document_gaps
 from laconic.errors import ConfigError, DataError
 from laconic.files import part_of
 from laconic.text.base import TOKENIZER_FILE
-from laconic.text.sentences import sentence_gaps
+from laconic.text.sentences import between_gaps, sentence_gaps
 from laconic.text.tokenizer import CharacterTokenizer, Tokenizer, WordTokenizer
 from laconic.types import Record
 
@@ -171,19 +171,18 @@ def counter_of(spec: str = "words", separator: str | None = None) -> TokenCounte
 
 def counter_of_run(run: RunConfig) -> TokenCounter:
     """The tokens that a run's tokenizer will make, as far as they are known before it is trained."""
-    start, kind = run.training.initial_weights, str(run.text.tokenizer.get("type"))
-    if start is not None:
-        return counter_of(start)
-    rules = {"character": "character-tokenizer", "word": "word-tokenizer"}
-    return counter_of(rules.get(kind, "words"), run.text.sentence_separator)
+    if run.training.initial_weights is not None:
+        return counter_of(run.training.initial_weights)
+    rule = f"{run.text.tokenizer.get('type')}-tokenizer"
+    return counter_of(rule if rule in RULES else "words", run.text.sentence_separator)
 
 
 def _by_tokenizer(tokenizer: Tokenizer) -> TokenCounter:
     separator = tokenizer.separator
 
     def count(record: Record) -> tuple[int, int]:
-        gaps = None if separator is None else _gaps(record, separator)
-        document, summary = tokenizer.encode_stream([record.document, record.summary], max_tokens=1, gaps=gaps)
+        sides = [record.document, record.summary]
+        document, summary = tokenizer.encode_stream(sides, max_tokens=1, gaps=_gaps(record, separator))
         return document.total, summary.total
 
     return count
@@ -192,22 +191,21 @@ def _by_tokenizer(tokenizer: Tokenizer) -> TokenCounter:
 def _by_rule(cut: Callable[[str], list[str]], separator: str | None) -> TokenCounter:
     def count(record: Record) -> tuple[int, int]:
         sides = (record.document, record.summary)
-        if separator is None:
-            return len(cut(sides[0])), len(cut(sides[1]))
         document, summary = (
-            _with_gaps(text, gaps, cut) for text, gaps in zip(sides, _gaps(record, separator), strict=True)
+            _with_separators([len(cut(part)) for part in between_gaps(text, gaps)])
+            for text, gaps in zip(sides, _gaps(record, separator), strict=True)
         )
         return document, summary
 
     return count
 
 
-def _gaps(record: Record, separator: str) -> list[list[tuple[int, int]]]:
+def _gaps(record: Record, separator: str | None) -> list[list[tuple[int, int]]]:
+    if separator is None:
+        return [[], []]
     return [document_gaps(record, separator), sentence_gaps(record.summary, separator, by_line=True)]
 
 
-def _with_gaps(text: str, gaps: list[tuple[int, int]], cut: Callable[[str], list[str]]) -> int:
-    """Sentence by sentence, each but the last with a separator behind it."""
-    starts, ends = [0, *(end for _, end in gaps)], [*(start for start, _ in gaps), len(text)]
-    counts = [len(cut(text[start:end])) for start, end in zip(starts, ends, strict=True)]
+def _with_separators(counts: list[int]) -> int:
+    """The tokens of the sentences, each but the last that has any with a separator behind it."""
     return sum(counts) + max(0, sum(number > 0 for number in counts) - 1)

@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import csv
 import importlib
+import itertools
 import json
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -206,7 +207,7 @@ def read_csv(path: Path, options: TableOptions) -> RawRecords:
     if not first.strip():
         raise DataError(f"{path}: the file has no header line.")
     check_text(f"{path}:1", first)
-    reader = csv.reader(_chain(first, lines), delimiter=_delimiter(path, first))
+    reader = csv.reader(itertools.chain([first], lines), delimiter=_delimiter(path, first))
     try:
         header = next(reader)
     except csv.Error as error:
@@ -244,11 +245,6 @@ def _csv_rows(path: Path, reader: Any, header: list[str], columns: Columns) -> R
             if bad
             else mapped_record(dict(zip(header, row, strict=True)), columns, origin, str(number))
         )
-
-
-def _chain(first: str, rest: Iterator[str]) -> Iterator[str]:
-    yield first
-    yield from rest
 
 
 def _delimiter(path: Path, header: str) -> str:
@@ -310,9 +306,6 @@ def _sqlite_record(row: dict[str, Any], columns: Columns, origin: str, number: i
 # -------------------------------------------------------------------------------------------------- Parquet and the hub
 
 
-_EXTRA = "pip install 'laconic[hf]'"
-
-
 def read_parquet(path: Path, options: TableOptions) -> RawRecords:
     """A Parquet or Arrow file, a batch of rows at a time.
 
@@ -334,7 +327,10 @@ def read_parquet(path: Path, options: TableOptions) -> RawRecords:
 
 def read_hub(path: Path, options: TableOptions) -> RawRecords:
     """``owner/name`` or ``owner/name/split`` of the hub, streamed; the split is ``train`` when not given."""
-    owner_name, split = _hub_parts(path)
+    parts = path.as_posix().split("/")
+    if len(parts) not in {2, 3}:
+        raise DataError(f"hub:{path.as_posix()}: expected hub:owner/name or hub:owner/name/split.")
+    owner_name, split = "/".join(parts[:2]), parts[2] if len(parts) == 3 else "train"
     datasets: Any = _optional("datasets", f"hub:{owner_name}: data sets of the hub")
     try:
         rows = datasets.load_dataset(owner_name, split=split, streaming=True)
@@ -346,15 +342,8 @@ def read_hub(path: Path, options: TableOptions) -> RawRecords:
         raise DataError(f"hub:{owner_name} ({split}) could not be read: {error}") from None
 
 
-def _hub_parts(path: Path) -> tuple[str, str]:
-    parts = path.as_posix().split("/")
-    if len(parts) not in {2, 3}:
-        raise DataError(f"hub:{path.as_posix()}: expected hub:owner/name or hub:owner/name/split.")
-    return "/".join(parts[:2]), parts[2] if len(parts) == 3 else "train"
-
-
 def _optional(module: str, what: str) -> Any:
     try:
         return importlib.import_module(module)
     except ImportError:
-        raise DataError(f"{what} need the extra 'hf'; install it with: {_EXTRA}.") from None
+        raise DataError(f"{what} need the extra 'hf'; install it with: pip install 'laconic[hf]'.") from None

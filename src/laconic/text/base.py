@@ -16,8 +16,9 @@ import tokenizers
 from laconic.config.base import ConfigBase
 from laconic.config.names import TOKENIZERS, parse, refuse_code
 from laconic.errors import ConfigError, ModelError
+from laconic.jobs import batches
 from laconic.text.casing import Casing
-from laconic.text.detokenize import Detokenized
+from laconic.text.detokenize import Detokenized, join_marked
 from laconic.text.normalization import SPACE_MARK, encodable, extend_over_marks
 from laconic.text.sentences import insert_separators
 from laconic.text.stretches import Coded, Numbers, coded
@@ -32,7 +33,6 @@ _CHUNK = 512  # texts a call of the library
 MOST_UNUSED = 10_000  # ids without a token that a small vocabulary may have
 
 Specials = bool | Literal["end"]
-EncodedIds = tuple[np.ndarray, list[str], int]
 
 
 class Tokenizer(ABC):
@@ -53,6 +53,7 @@ class Tokenizer(ABC):
         self._tokens: list[str] = []
         self._separator: str | None = None
         self.casing = Casing()  # how the training texts write their words
+        self._hub_config: dict[str, Any] = {"pad_token": PAD, "unk_token": UNK, "bos_token": BOS, "eos_token": EOS}
 
     # ------------------------------------------------------------------------------- vocabulary
 
@@ -60,6 +61,10 @@ class Tokenizer(ABC):
     unk_id: int = 1
     bos_id: int = 2
     eos_id: int = 3
+    decoder_start_id: int = 2  # what the decoder reads first
+    prefix_ids: tuple[int, ...] = (2,)  # what ``specials=True`` puts in front, and behind
+    suffix_ids: tuple[int, ...] = (3,)
+    target_prefix_ids: tuple[int, ...] = ()  # what the decoder must write before a summary (BART writes ``<s>``)
 
     @property
     def vocab_size(self) -> int:
@@ -79,27 +84,7 @@ class Tokenizer(ABC):
     @property
     def special_ids(self) -> frozenset[int]:
         """Ids that `decode` drops."""
-        return frozenset((self.pad_id, self.bos_id, self.eos_id))
-
-    @property
-    def decoder_start_id(self) -> int:
-        """What the decoder reads first."""
-        return self.bos_id
-
-    @property
-    def prefix_ids(self) -> tuple[int, ...]:
-        """What ``specials=True`` puts in front."""
-        return (self.bos_id,)
-
-    @property
-    def suffix_ids(self) -> tuple[int, ...]:
-        """What ``specials=True`` puts behind."""
-        return (self.eos_id,)
-
-    @property
-    def target_prefix_ids(self) -> tuple[int, ...]:
-        """What the decoder must write before a summary's first token (BART writes ``<s>``)."""
-        return ()
+        return frozenset((self.pad_id, self.bos_id, self.eos_id, self.decoder_start_id))
 
     @property
     def separator(self) -> str | None:
@@ -212,13 +197,8 @@ class Tokenizer(ABC):
         if room is not None and room < 1:
             raise ConfigError(f"max_tokens {max_tokens} leaves no room for text beside the special tokens.")
         marked = zip(texts, gaps, strict=True) if gaps is not None else ((text, ()) for text in texts)
-        chunk: list[tuple[str, Sequence[tuple[int, int]]]] = []
-        for text, places in marked:
-            chunk.append((encodable(text), places))
-            if len(chunk) == _CHUNK:
-                yield from self._encode_chunk(chunk, room, prefix, suffix)
-                chunk = []
-        yield from self._encode_chunk(chunk, room, prefix, suffix)
+        for chunk in batches(((encodable(text), places) for text, places in marked), _CHUNK):
+            yield from self._encode_chunk(chunk, room, prefix, suffix)
 
     def encode_many(
         self, texts: Sequence[str], max_tokens: int, gaps: Iterable[Sequence[tuple[int, int]]] | None = None
@@ -232,7 +212,7 @@ class Tokenizer(ABC):
             found.append((ids, total))
         return coded(found, unknown.names)
 
-    def ids_of(self, text: TokenizedText) -> EncodedIds:
+    def ids_of(self, text: TokenizedText) -> tuple[np.ndarray, list[str], int]:
         """The ids, the strings of those that are UNK, in order, and the number of tokens before the cut."""
         unknown = [token for index, token in zip(text.ids, text.tokens, strict=True) if index == self.unk_id]
         return np.array(text.ids, dtype=np.int32), unknown, text.total
@@ -244,8 +224,6 @@ class Tokenizer(ABC):
         prefix: tuple[int, ...],
         suffix: tuple[int, ...],
     ) -> Iterator[TokenizedText]:
-        if not texts:
-            return
         separator = self.separator_id
         encodings = self.backend.encode_batch([text for text, _ in texts], add_special_tokens=False)
         for (text, gaps), encoding in zip(texts, encodings, strict=True):
@@ -309,13 +287,22 @@ class Tokenizer(ABC):
             sentence = []
         return text, spans[:-1]
 
-    @abstractmethod
     def _join(self, tokens: Sequence[str]) -> Detokenized:
         """`detokenize` for the tokens of one sentence."""
+        return join_marked(tokens)
 
-    @abstractmethod
     def word_groups(self, tokens: Sequence[str]) -> list[list[int]]:
         """Which tokens form one word: lists of positions, in order, each position once."""
+        groups: list[list[int]] = []
+        for index, token in enumerate(tokens):
+            if not groups or self._starts_word(tokens[index - 1], token):
+                groups.append([])
+            groups[-1].append(index)
+        return groups
+
+    @abstractmethod
+    def _starts_word(self, previous: str, token: str) -> bool:
+        """Does ``token``, behind the token ``previous``, begin a word?"""
 
     def word_key(self, tokens: Sequence[str], written: str) -> str:
         """What a word is compared by: its normalised characters. ``written`` is the word in a text."""
@@ -329,7 +316,8 @@ class Tokenizer(ABC):
         path = Path(folder)
         path.mkdir(parents=True, exist_ok=True)
         (path / TOKENIZER_FILE).write_text(self.backend.to_str(pretty=True), encoding="utf-8")
-        config = self._hub_config() | {"laconic": {"type": self.name, **self._described_config()}}
+        config: dict[str, Any] = {"tokenizer_class": "PreTrainedTokenizerFast", **self._hub_config}
+        config["laconic"] = {"type": self.name, **self._described_config()}
         text = json.dumps(config, ensure_ascii=False, indent=2, sort_keys=True)
         (path / CONFIG_FILE).write_text(text + "\n", encoding="utf-8")
         self.casing.save(path)
@@ -337,15 +325,6 @@ class Tokenizer(ABC):
     def _described_config(self) -> dict[str, Any]:
         separator = {} if self._separator is None else {"sentence_separator": self._separator}
         return self.config.model_dump(mode="json") | separator
-
-    def _hub_config(self) -> dict[str, Any]:
-        return {
-            "tokenizer_class": "PreTrainedTokenizerFast",
-            "pad_token": PAD,
-            "unk_token": UNK,
-            "bos_token": BOS,
-            "eos_token": EOS,
-        }
 
     @staticmethod
     def load(folder: str | Path) -> Tokenizer:

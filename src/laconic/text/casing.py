@@ -112,8 +112,7 @@ def casing_of_pieces(texts: Pieces[str], summaries: Pieces[str]) -> Casing:
     forms: dict[str, Counter[str]] = {}
     small = {form for form in written if form == form.lower()}
     for form in written.keys() - small:
-        counts = forms.setdefault(form.lower(), Counter())
-        counts[form] = written[form]
+        forms.setdefault(form.lower(), Counter())[form] = written[form]
     kept: dict[str, tuple[str, int]] = {}
     for word, counts in forms.items():
         total = counts.total() + written[word] * (word in small)
@@ -205,32 +204,29 @@ def _telling(text: str, start: int, end: int) -> list[str]:
 
 def _style(summaries: Pieces[str], ordinary: set[str]) -> tuple[Capitals, bool]:
     """How summaries begin, judged by ``ordinary`` words only: a name has its capital anywhere."""
-    begun, titled, colons = Counter[bool](), Counter[bool](), Counter[bool]()
+    found: Counter[tuple[str, bool]] = Counter()
     for part in summaries.worked(partial(_styles, ordinary)):
-        for whole, own in zip((begun, titled, colons), part, strict=True):
-            whole.update(own)
-    after_colon = colons[True] >= colons[False]
-    if titled[True] > TITLED * titled.total():
+        found.update(part)
+    after_colon = found["colon", True] >= found["colon", False]
+    if found["titled", True] > TITLED * (found["titled", True] + found["titled", False]):
         return "title", after_colon
-    return ("lower" if begun[False] > begun[True] else "sentence"), after_colon
+    return ("lower" if found["begun", False] > found["begun", True] else "sentence"), after_colon
 
 
-def _styles(ordinary: set[str], summaries: Sequence[str]) -> tuple[Counter[bool], Counter[bool], Counter[bool]]:
-    """Which summaries begin with a capital, which are titles, and which words behind a colon have one."""
-    begun: Counter[bool] = Counter()
-    titled: Counter[bool] = Counter()
-    colons: Counter[bool] = Counter()
+def _styles(ordinary: set[str], summaries: Sequence[str]) -> Counter[tuple[str, bool]]:
+    """Which summaries are ``begun`` with a capital, which ``titled``, which words behind a ``colon`` have one."""
+    counts: Counter[tuple[str, bool]] = Counter()
     for text in summaries:
         words = [(found.start(), found[0]) for found in WORD.finditer(text)]
         plain = [word for _, word in words]
         if not plain or is_shouted(plain):
             continue
         if plain[0].lower() in ordinary:
-            begun[plain[0][0].isupper()] += 1
+            counts["begun", plain[0][0].isupper()] += 1
         inner = [word for word in plain[1:] if word.lower() in ordinary and len(word) > 3]
         if len(inner) > 1:
-            titled[sum(word[0].isupper() for word in inner) >= 0.7 * len(inner)] += 1
+            counts["titled", sum(word[0].isupper() for word in inner) >= 0.7 * len(inner)] += 1
         for position, word in words:
             if word.lower() in ordinary and text[max(0, position - 2) : position] == ": ":
-                colons[word[0].isupper()] += 1
-    return begun, titled, colons
+                counts["colon", word[0].isupper()] += 1
+    return counts

@@ -23,9 +23,8 @@ _UNSPACED = re.compile(
 
 def join_words(tokens: Sequence[str]) -> Detokenized:
     """Join word tokens: punctuation and clitics close up, quotation marks alternate, Han and Thai get no spaces."""
-    parts: list[str] = []
+    text = ""
     spans: list[tuple[int, int]] = []
-    position = 0
     glue_next = True  # nothing before the first token
     open_quotes: set[str] = set()
     for index, token in enumerate(tokens):
@@ -33,13 +32,11 @@ def join_words(tokens: Sequence[str]) -> Detokenized:
         previous = tokens[index - 1] if index else ""
         glue_here, glue_after = _glue(written, previous, open_quotes)
         if not (glue_here or glue_next or (is_unspaced(previous[-1:]) and is_unspaced(written[:1]))):
-            parts.append(" ")
-            position += 1
-        parts.append(written)
-        spans.append((position, position + len(written)))
-        position += len(written)
+            text += " "
+        spans.append((len(text), len(text) + len(written)))
+        text += written
         glue_next = glue_after
-    return "".join(parts), spans
+    return text, spans
 
 
 def _glue(token: str, previous: str, open_quotes: set[str]) -> tuple[bool, bool]:
@@ -62,20 +59,14 @@ def is_unspaced(character: str) -> bool:
 
 def join_marked(tokens: Sequence[str]) -> Detokenized:
     """Join tokens that carry their space as ``▁``. Spans leave the space out."""
-    parts: list[str] = []
+    text = last = ""
     spans: list[tuple[int, int]] = []
-    position = 0
     for token in tokens:
-        bare = token.lstrip(SPACE_MARK)
-        if len(bare) < len(token) and position and not (parts and parts[-1] == " "):
-            parts.append(" ")
-            position += 1
-        if bare:
-            bare = bare.replace(SPACE_MARK, " ")
-            parts.append(bare)
-        spans.append((position, position + len(bare)))
-        position += len(bare)
-    text = "".join(parts)
+        if token.startswith(SPACE_MARK) and text and last != " ":
+            text, last = text + " ", " "
+        bare = token.lstrip(SPACE_MARK).replace(SPACE_MARK, " ")
+        spans.append((len(text), len(text) + len(bare)))
+        text, last = text + bare, bare or last
     stripped = text.rstrip()
     return stripped, [(min(start, len(stripped)), min(end, len(stripped))) for start, end in spans]
 
@@ -100,13 +91,3 @@ def join_with(decode: Callable[[list[str]], str], tokens: Sequence[str]) -> Deto
         spans.append((inner, end))
         start = end
     return text, spans
-
-
-def groups_by_mark(tokens: Sequence[str], starts_word: Callable[[str, str], bool]) -> list[list[int]]:
-    """Group token positions; ``starts_word(previous, token)`` says where a new word begins."""
-    groups: list[list[int]] = []
-    for index, token in enumerate(tokens):
-        if not groups or starts_word(tokens[index - 1], token):
-            groups.append([])
-        groups[-1].append(index)
-    return groups

@@ -7,39 +7,11 @@ from typing import Any
 
 _NO_TEXT = "script, style, noscript, template, nav, footer, aside, form, button, svg, iframe, select, dialog"
 _ARTICLES = ("article", "main", "[role=main]")
-_BLOCKS = frozenset(
-    [
-        "address",
-        "article",
-        "blockquote",
-        "br",
-        "dd",
-        "div",
-        "dl",
-        "dt",
-        "figcaption",
-        "figure",
-        "h1",
-        "h2",
-        "h3",
-        "h4",
-        "h5",
-        "h6",
-        "header",
-        "hr",
-        "li",
-        "main",
-        "ol",
-        "p",
-        "pre",
-        "section",
-        "table",
-        "td",
-        "th",
-        "tr",
-        "ul",
-    ]
+_BLOCK_TAGS = (
+    "address article blockquote br dd div dl dt figcaption figure h1 h2 h3 h4 h5 h6 header hr li main ol p pre section "
+    "table td th tr ul"
 )
+_BLOCKS = frozenset(_BLOCK_TAGS.split())
 _CHARSET = re.compile(rb"<meta[^>]+charset=[\"']?([\w-]+)", re.IGNORECASE)
 _BEGINNING = re.compile(
     r"\s*(?:<\?xml[^>]*>\s*)?(?:<!--.*?-->\s*)*<(?:!doctype html|html[\s>])", re.IGNORECASE | re.DOTALL
@@ -81,12 +53,6 @@ def page_text(page: str) -> str:
 
 def _text(node: Any) -> str:
     parts: list[str] = []
-    _collect(node, parts)
-    lines = (" ".join(line.split()) for line in "".join(parts).split("\n"))
-    return "\n".join(line for line in lines if line)
-
-
-def _collect(node: Any, parts: list[str]) -> None:
     stack: list[Any] = [node]
     while stack:
         current = stack.pop()
@@ -100,3 +66,5 @@ def _collect(node: Any, parts: list[str]) -> None:
         children = list(current.iter(include_text=True))
         around = ["\n"] if tag in _BLOCKS else []
         stack += [*around, *reversed(children), *around]
+    lines = (" ".join(line.split()) for line in "".join(parts).split("\n"))
+    return "\n".join(line for line in lines if line)

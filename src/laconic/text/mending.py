@@ -39,7 +39,7 @@ _NOT_LAST = _PAUSES | frozenset(("(", "[", "{", "-", "–", "—", "/", "+", "="
 _PAIRS = {"(": ")", "[": "]", "{": "}", "``": "''", "“": "”", "-lrb-": "-rrb-", "-lsb-": "-rsb-", "-lcb-": "-rcb-"}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class DraftWord:
     """A word or sign of a summary. ``key`` is what it is compared by, ``unknown``: it is UNK; ``follows``: it stands
     behind the word before it in the source too; ``rests``: a sentence of the source ends behind it."""

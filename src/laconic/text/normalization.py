@@ -66,31 +66,28 @@ def build_normalizer(
     ``spaces_to_marks`` turns runs of white space into ``▁`` and, with ``mark_in_front``, puts one before the
     first word too, so that a word is the same token wherever it stands.
     """
-    steps: list[normalizers.Normalizer] = []
-    if config.unicode_form == "NFC":
-        steps.append(normalizers.NFC())
-    elif config.unicode_form == "NFKC":
-        steps.append(normalizers.NFKC())
-    steps.append(normalizers.Replace(Regex(_INVISIBLE), ""))
-    if config.straight_quotes:
-        steps.append(normalizers.Replace(Regex("[‘’‛]"), "'"))
-        steps.append(normalizers.Replace(Regex("[“”„‟]"), '"'))
-    if config.unknown_marks:
-        marks = "|".join(map(re.escape, config.unknown_marks))
-        steps.append(normalizers.Replace(Regex(rf"(?<!\S)(?:{marks})(?!\S)"), UNKNOWN_WORD))
-    if config.lowercase:
-        steps.append(normalizers.Lowercase())
-    if config.digits_to_zero:
-        steps.append(normalizers.Replace(Regex(r"\p{Nd}"), "0"))
-    if config.digits_to_hash:
-        steps.append(normalizers.Replace(Regex(r"\p{Nd}"), "#"))
-    if spaces_to_marks:
-        steps.append(normalizers.Replace(Regex(rf"[\s\p{{Cc}}\x{{200B}}\x{{FEFF}}{SPACE_MARK}]+"), SPACE_MARK))
-        edge = rf"{SPACE_MARK}\z" if mark_in_front else rf"\A{SPACE_MARK}|{SPACE_MARK}\z"
-        steps.append(normalizers.Replace(Regex(edge), ""))
-    if spaces_to_marks and mark_in_front:
-        steps.append(normalizers.Replace(Regex(rf"\A(?!{SPACE_MARK})"), SPACE_MARK))
-    return normalizers.Sequence(steps)
+    marks = "|".join(map(re.escape, config.unknown_marks))
+    blanks = rf"[\s\p{{Cc}}\x{{200B}}\x{{FEFF}}{SPACE_MARK}]+"
+    edge = rf"{SPACE_MARK}\z" if mark_in_front else rf"\A{SPACE_MARK}|{SPACE_MARK}\z"
+    steps: tuple[tuple[bool, normalizers.Normalizer], ...] = (
+        (config.unicode_form == "NFC", normalizers.NFC()),
+        (config.unicode_form == "NFKC", normalizers.NFKC()),
+        (True, _replaced(_INVISIBLE, "")),
+        (config.straight_quotes, _replaced("[‘’‛]", "'")),
+        (config.straight_quotes, _replaced("[“”„‟]", '"')),
+        (bool(config.unknown_marks), _replaced(rf"(?<!\S)(?:{marks})(?!\S)", UNKNOWN_WORD)),
+        (config.lowercase, normalizers.Lowercase()),
+        (config.digits_to_zero, _replaced(r"\p{Nd}", "0")),
+        (config.digits_to_hash, _replaced(r"\p{Nd}", "#")),
+        (spaces_to_marks, _replaced(blanks, SPACE_MARK)),
+        (spaces_to_marks, _replaced(edge, "")),
+        (spaces_to_marks and mark_in_front, _replaced(rf"\A(?!{SPACE_MARK})", SPACE_MARK)),
+    )
+    return normalizers.Sequence([step for wanted, step in steps if wanted])
+
+
+def _replaced(pattern: str, content: str) -> normalizers.Normalizer:
+    return normalizers.Replace(Regex(pattern), content)
 
 
 def whole_marks(text: str, offsets: list[tuple[int, int]], marks: Sequence[str]) -> None:

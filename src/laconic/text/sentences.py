@@ -81,9 +81,13 @@ def sentence_gaps(text: str, separator: str, sentences: Sequence[str] = (), *, b
 
 def without_gaps(text: str, separator: str) -> list[str]:
     """The sentences of a text that holds the separator already."""
-    ends = sentence_gaps(text, separator)
-    starts = [0, *[end for _, end in ends]]
-    return [text[start:end] for start, end in zip(starts, [*[start for start, _ in ends], len(text)], strict=True)]
+    return between_gaps(text, sentence_gaps(text, separator))
+
+
+def between_gaps(text: str, gaps: Sequence[Span]) -> list[str]:
+    """What stands in front of the gaps, between them and behind them."""
+    edges = [0, *(edge for gap in gaps for edge in gap), len(text)]
+    return [text[start:end] for start, end in zip(edges[::2], edges[1::2], strict=True)]
 
 
 def _located(text: str, sentences: Sequence[str]) -> list[Span]:

@@ -56,23 +56,17 @@ class Coded:
 
 def coded(texts: Sequence[tuple[np.ndarray, int]], unknown: Sequence[str]) -> Coded:
     """Texts one by one, as their codes and their totals."""
-    codes = np.concatenate([codes for codes, _ in texts]) if texts else np.zeros(0, np.int32)
-    lengths, totals = (np.array(counts, np.int64) for counts in ([len(c) for c, _ in texts], [n for _, n in texts]))
-    return Coded(codes, lengths, totals, unknown)
+    codes, lengths = joined([codes for codes, _ in texts])
+    return Coded(codes, lengths, np.array([total for _, total in texts], np.int64), unknown)
 
 
 Read = Callable[[list[str], Numbers], tuple[np.ndarray, np.ndarray]]
 Whole = Callable[[str, int, Numbers], tuple[np.ndarray, int]]
 
 
-def each(code: Callable[[str, Numbers], np.ndarray]) -> Read:
-    """Reads one text after the other."""
-
-    def read(texts: list[str], unknown: Numbers) -> tuple[np.ndarray, np.ndarray]:
-        found = [code(text, unknown) for text in texts]
-        return np.concatenate([*found, np.zeros(0, np.int32)]), np.array([len(codes) for codes in found], np.int64)
-
-    return read
+def joined(found: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    """The codes of texts, one behind the other, and how many each has."""
+    return np.concatenate([*found, np.zeros(0, np.int32)]), np.array([len(codes) for codes in found], np.int64)
 
 
 class LinesOfAscii:

@@ -218,12 +218,11 @@ class SourceText:
         return np.divide(found, totals, out=np.zeros_like(found), where=totals > 0)
 
 
-@dataclass(slots=True)
-class _Word:
+@dataclass(slots=True, kw_only=True)
+class _Word(DraftWord):
     """A word of the summary on its way: ``tokens`` are places in the draft, ``place`` is its source word."""
 
     tokens: list[int]
-    key: str
     place: int | None
     copied: bool
     text: str = ""
@@ -236,7 +235,7 @@ def surfaced(draft: Draft, source: SourceText, tokenizer: Tokenizer, *, clean: b
     groups = [group for group in tokenizer.word_groups(draft.tokens) if group]
     words = _placed(draft, groups, source, tokenizer)
     if clean:
-        words = _cleaned(words, draft, source)
+        words = [words[index] for index in mended(words, source.holds, source.names, source.keys)]
     kept = [token for word in words for token in word.tokens]
     text, spans = tokenizer.detokenize([draft.tokens[token] for token in kept])
     at = 0
@@ -261,23 +260,14 @@ def _placed(draft: Draft, groups: list[list[int]], source: SourceText, tokenizer
     if source.keys:
         shares = source.by_word(draft.copying)
         places = source.align(keys, np.array([shares[group].mean(0) for group in groups]))
-    return [
-        _Word(group, key, place, bool(draft.share[group].mean() > 0.5))
-        for group, key, place in zip(groups, keys, places, strict=True)
-    ]
-
-
-def _cleaned(words: list[_Word], draft: Draft, source: SourceText) -> list[_Word]:
-    draft_words = [
-        DraftWord(
-            key=word.key,
-            unknown=all(draft.unknown[token] for token in word.tokens),
-            follows=_follows(words[index - 1], word) if index else False,
-            rests=word.place is not None and source.ends_sentence(word.place),
-        )
-        for index, word in enumerate(words)
-    ]
-    return [words[index] for index in mended(draft_words, source.holds, source.names, source.keys)]
+    words: list[_Word] = []
+    for group, key, place in zip(groups, keys, places, strict=True):
+        word = _Word(key, tokens=group, place=place, copied=bool(draft.share[group].mean() > 0.5))
+        word.unknown = all(draft.unknown[token] for token in group)
+        word.follows = bool(words) and _follows(words[-1], word)
+        word.rests = place is not None and source.ends_sentence(place)
+        words.append(word)
+    return words
 
 
 def _follows(before: _Word, word: _Word) -> bool:
@@ -411,22 +401,18 @@ def _capital(word: str, *, every_part: bool) -> str:
 
 
 def _written(words: list[_Word], raw: list[tuple[int, int]], text: str) -> Surfaced:
-    parts: list[str] = []
+    shown = ""
     kept: list[int] = []
     spans: list[tuple[int, int]] = []
     groups: list[list[int]] = []
-    position = 0
     for word in words:
-        gap = word.gap if position else word.gap.lstrip()
-        start = position + len(gap)
-        end = start + len(word.text)
-        parts += [gap, word.text]
-        position = end
-        first = len(kept)
-        groups.append(list(range(first, first + len(word.tokens))))
+        shown += word.gap if shown else word.gap.lstrip()
+        start, end = len(shown), len(shown) + len(word.text)
+        shown += word.text
+        groups.append(list(range(len(kept), len(kept) + len(word.tokens))))
         for token in word.tokens:
             low, high = (min(max(at - word.raw[0], 0), end - start) for at in raw[len(kept)])
             spans.append((start + low, end if token == word.tokens[-1] else start + high))
             kept.append(token)
     tail = text[words[-1].raw[1] :] if words else ""
-    return Surfaced("".join(parts) + tail, kept, spans, groups)
+    return Surfaced(shown + tail, kept, spans, groups)

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
 from string import printable
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import numpy as np
 import tokenizers
@@ -31,7 +31,7 @@ from laconic.text.base import (
     read_backend,
     read_json,
 )
-from laconic.text.detokenize import Detokenized, groups_by_mark, join_marked, join_with, join_words
+from laconic.text.detokenize import Detokenized, join_with, join_words
 from laconic.text.mending import is_content
 from laconic.text.normalization import (
     CHARACTER_PATTERN,
@@ -47,7 +47,7 @@ from laconic.text.normalization import (
     word_pattern,
 )
 from laconic.text.sentences import bounds
-from laconic.text.stretches import Coded, LinesOfAscii, Numbers, Read, Stretches, coded, each
+from laconic.text.stretches import Coded, LinesOfAscii, Numbers, Read, Stretches, coded, joined
 from laconic.types import TokenizedText
 
 __all__ = ["BpeTokenizer", "CharacterTokenizer", "PretrainedTokenizer", "Tokenizer", "WordTokenizer"]
@@ -119,10 +119,8 @@ class _OpenTokenizer(Tokenizer):
             return np.array([~unknown[token] if index == self.unk_id else index for index, token in pairs], np.int32)
 
         def read(stretches: list[str], unknown: Numbers) -> tuple[np.ndarray, np.ndarray]:
-            found = dict(zip(stretches, self.encode_batch(stretches), strict=True))
-            return each(lambda own, _: none if self._is_blank(own, found[own]) else code(found[own], unknown))(
-                stretches, unknown
-            )
+            found = zip(stretches, self.encode_batch(stretches), strict=True)
+            return joined([none if self._is_blank(own, text) else code(text, unknown) for own, text in found])
 
         def whole(text: str, most: int, unknown: Numbers) -> tuple[np.ndarray, int]:
             found = self.encode(text, max_tokens=most)
@@ -224,7 +222,10 @@ class WordTokenizer(_OpenTokenizer):
         def code(text: str, unknown: Numbers) -> np.ndarray:
             return np.array([~unknown[piece] for piece in self._pieces(self._cutter, encodable(text))], np.int32)
 
-        read = self._reading(self._cutter, {}, each(code))
+        def each(texts: list[str], unknown: Numbers) -> tuple[np.ndarray, np.ndarray]:
+            return joined([code(text, unknown) for text in texts])
+
+        read = self._reading(self._cutter, {}, each)
         return Stretches(read, lambda text, _, unknown: (own := code(text, unknown), len(own)))
 
     @cached_property
@@ -242,8 +243,8 @@ class WordTokenizer(_OpenTokenizer):
     def _join(self, tokens: Sequence[str]) -> Detokenized:
         return join_words(tokens)
 
-    def word_groups(self, tokens: Sequence[str]) -> list[list[int]]:
-        return [[index] for index in range(len(tokens))]
+    def _starts_word(self, previous: str, token: str) -> bool:
+        return True
 
     @cached_property
     def repeatable_ids(self) -> tuple[int, ...]:
@@ -263,7 +264,6 @@ class CharacterTokenizer(_OpenTokenizer):
         """``max_vocabulary`` counts the four special tokens."""
 
         keep_spaces: bool = True
-
         max_vocabulary: int = Field(10_000, ge=5)
         min_frequency: int = Field(1, ge=1)
 
@@ -286,17 +286,10 @@ class CharacterTokenizer(_OpenTokenizer):
     def _rules(self) -> str:
         return self.pattern if self.config.keep_spaces else VISIBLE_CHARACTER_PATTERN
 
-    def _join(self, tokens: Sequence[str]) -> Detokenized:
-        return join_marked(tokens)
-
-    def word_groups(self, tokens: Sequence[str]) -> list[list[int]]:
-        return groups_by_mark(tokens, _character_starts_word)
-
-
-def _character_starts_word(previous: str, token: str) -> bool:
-    together = (previous[:1].isalnum() and token[:1].isalnum()) and (previous + token).isascii()
-    alphabetic = previous[:1].isalpha() and token[:1].isalpha() and max(previous[0], token[0]) < "\u0e00"
-    return not (together or alphabetic)
+    def _starts_word(self, previous: str, token: str) -> bool:
+        together = (previous[:1].isalnum() and token[:1].isalnum()) and (previous + token).isascii()
+        alphabetic = previous[:1].isalpha() and token[:1].isalpha() and max(previous[0], token[0]) < "\u0e00"
+        return not (together or alphabetic)
 
 
 class BpeTokenizer(_OpenTokenizer):
@@ -310,7 +303,6 @@ class BpeTokenizer(_OpenTokenizer):
 
         vocab_size: int = Field(16_000, ge=5)
         min_frequency: int = Field(2, ge=1)
-        unicode_form: Literal["none", "NFC", "NFKC"] = "NFC"
 
     name = "bpe"
     blanks_separate = True
@@ -346,19 +338,10 @@ class BpeTokenizer(_OpenTokenizer):
             elif ids[index] == self.unk_id:
                 tokens[index] = self.backend.normalizer.normalize_str(text[start:end]).lstrip(SPACE_MARK)
 
-    def _join(self, tokens: Sequence[str]) -> Detokenized:
-        return join_marked(tokens)
-
-    def word_groups(self, tokens: Sequence[str]) -> list[list[int]]:
-        return groups_by_mark(tokens, _subword_starts_word)
-
-
-def _subword_starts_word(previous: str, token: str) -> bool:
-    if token.startswith(SPACE_MARK):
-        return True
-    if previous == SPACE_MARK:
-        return False
-    return not (previous[-1:].isalnum() and token[:1].isalnum())
+    def _starts_word(self, previous: str, token: str) -> bool:
+        if token.startswith(SPACE_MARK):
+            return True
+        return previous != SPACE_MARK and not (previous[-1:].isalnum() and token[:1].isalnum())
 
 
 class PretrainedTokenizer(Tokenizer):
@@ -385,7 +368,7 @@ class PretrainedTokenizer(Tokenizer):
         model = _optional_json(folder / "config.json")
         described = _optional_json(folder / CONFIG_FILE)
         special = _optional_json(folder / "special_tokens_map.json")
-        self._described = {key: value for key, value in (special | described).items() if key != "laconic"}
+        self._hub_config = {key: value for key, value in (special | described).items() if key != "laconic"}
         ids = {role: self._special_id(role, model) for role in _NAMES}
         if ids["eos"] is None:
             raise ModelError(f"{path}: neither the files beside it nor its vocabulary say which token ends a text.")
@@ -395,11 +378,13 @@ class PretrainedTokenizer(Tokenizer):
         self.unk_id = self.pad_id if ids["unk"] is None else ids["unk"]
         stored = (described.get("laconic") or {}).get("decoder_start_id")
         start = (config.decoder_start_id, model.get("decoder_start_token_id"), stored, self.bos_id)
-        self._decoder_start_id = int(next(value for value in start if value is not None))
+        self.decoder_start_id = int(next(value for value in start if value is not None))
+        self.prefix_ids, self.suffix_ids = self._template()
+        self.target_prefix_ids = self.prefix_ids
 
     def _special_id(self, role: str, model: dict[str, Any]) -> int | None:
         id_key, token_key, usual = _NAMES[role]
-        named = self._described.get(token_key)
+        named = self._hub_config.get(token_key)
         named = named.get("content") if isinstance(named, dict) else named
         for token in (named, *usual):
             if isinstance(token, str) and (found := self.token_id(token)) is not None:
@@ -407,15 +392,6 @@ class PretrainedTokenizer(Tokenizer):
         value = model.get(id_key)
         return value if isinstance(value, int) else None
 
-    @property
-    def decoder_start_id(self) -> int:
-        return self._decoder_start_id
-
-    @property
-    def special_ids(self) -> frozenset[int]:
-        return super().special_ids | {self._decoder_start_id}
-
-    @cached_property
     def _template(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
         plain = self.backend.encode(_PROBE, add_special_tokens=False).ids
         full = self.backend.encode(_PROBE, add_special_tokens=True).ids
@@ -423,18 +399,6 @@ class PretrainedTokenizer(Tokenizer):
             if full[start : start + len(plain)] == plain:
                 return tuple(full[:start]), tuple(full[start + len(plain) :])
         return (), (self.eos_id,)
-
-    @property
-    def prefix_ids(self) -> tuple[int, ...]:
-        return self._template[0]
-
-    @property
-    def suffix_ids(self) -> tuple[int, ...]:
-        return self._template[1]
-
-    @property
-    def target_prefix_ids(self) -> tuple[int, ...]:
-        return self._template[0]
 
     def train(self, texts: Iterable[str]) -> None:
         """Refuse: the vocabulary belongs to the checkpoint."""
@@ -458,43 +422,29 @@ class PretrainedTokenizer(Tokenizer):
     def _join(self, tokens: Sequence[str]) -> Detokenized:
         decoder = self.backend.decoder
         if decoder is None:
-            return join_with(lambda some: " ".join(some), tokens)
+            return join_with(" ".join, tokens)
         return join_with(lambda some: decoder.decode(some).strip(), tokens)
 
-    def word_groups(self, tokens: Sequence[str]) -> list[list[int]]:
-        pieces = any(token.startswith("##") for token in self._tokens)
-        return groups_by_mark(tokens, _piece_starts_word if pieces else _marked_starts_word)
+    @cached_property
+    def _marks_inner_pieces(self) -> bool:
+        return any(token.startswith("##") for token in self._tokens)
+
+    def _starts_word(self, previous: str, token: str) -> bool:
+        """``Ġ`` (byte-level) and ``▁`` (sentence-piece) mark where a word begins, ``##`` where it goes on."""
+        if self._marks_inner_pieces:
+            return not token.startswith("##")
+        return token.startswith(("Ġ", "▁", "Ċ")) or not (_wordlike(previous[-1:]) and _wordlike(token[:1]))
 
     def word_key(self, tokens: Sequence[str], written: str) -> str:
         return written.strip().lower()
 
-    def _hub_config(self) -> dict[str, Any]:
-        return {"tokenizer_class": "PreTrainedTokenizerFast"} | self._described
-
-    def save(self, folder: str | Path) -> None:
-        """Write the tokenizer; the decoder's first token is stored with it."""
-        super().save(folder)
-        path = Path(folder) / CONFIG_FILE
-        config = read_json(path)
-        described = {"type": self.name, "path": ".", "decoder_start_id": self._decoder_start_id}
-        config["laconic"] = self._described_config() | described
-        path.write_text(json.dumps(config, ensure_ascii=False, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+    def _described_config(self) -> dict[str, Any]:
+        return super()._described_config() | {"path": ".", "decoder_start_id": self.decoder_start_id}
 
 
 def _optional_json(path: Path) -> dict[str, Any]:
     return read_json(path) if path.is_file() else {}
 
 
-def _marked_starts_word(previous: str, token: str) -> bool:
-    """Byte-level (``Ġ``) and sentence-piece (``▁``) vocabularies mark the first piece of a word."""
-    if token.startswith(("Ġ", "▁", "Ċ")):
-        return True
-    return not (_wordlike(previous[-1:]) and _wordlike(token[:1]))
-
-
 def _wordlike(character: str) -> bool:
     return character.isalnum() or character in "ĠĊ" or character >= "\x80"
-
-
-def _piece_starts_word(previous: str, token: str) -> bool:
-    return not token.startswith("##")

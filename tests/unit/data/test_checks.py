@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from laconic.cli.main import main
-from laconic.data.checks import CheckOptions, DuplicateFinder, check, histogram, sketches_of
+from laconic.data.checks import CheckOptions, check, duplicates, histogram, sketches_of
 from laconic.errors import DataError
 
 WORDS = [f"w{number}" for number in range(400)]
@@ -84,9 +84,7 @@ def test_near_duplicate_search_agrees_with_true_similarity() -> None:
             changed[place] = "new"
         one, other = shingles(words), shingles(changed)
         truth = len(one & other) / len(one | other)
-        finder = DuplicateFinder()
-        finder.add(sketches_of([words, changed], ["a", "b"]))
-        found = list(finder.find())
+        found = list(duplicates([sketches_of([words, changed])]))
         if not 0.45 < truth < 0.9:  # the estimate of 32 bins has a standard error of about 0.08
             total += 1
             wrong += bool(found) != (truth > 0.7)

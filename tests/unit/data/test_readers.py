@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from laconic.data.columns import detect_columns
+from laconic.data.columns import TableOptions
 from laconic.data.readers import (
     ReadOptions,
     SkipCounter,
@@ -283,9 +283,9 @@ def test_extras_are_named(write, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_known_columns(names: list[str], document: str, summary: str) -> None:
     if names == ["description", "abstract"]:
         with pytest.raises(DataError, match="could be any"):
-            detect_columns(names, where="f")
+            TableOptions().choose(names, "f")
         return
-    columns = detect_columns(names, where="f")
+    columns = TableOptions().choose(names, "f")
     assert (columns.document, columns.summary) == (document, summary)
 
 
@@ -304,7 +304,7 @@ def test_known_columns(names: list[str], document: str, summary: str) -> None:
     ],
 )
 def test_the_id_column_is_known_by_its_name(more: list[str], found: str | None) -> None:
-    columns = detect_columns([*more, "body", "subject"], where="f")
+    columns = TableOptions().choose([*more, "body", "subject"], "f")
     assert columns.id == found
     assert (f"id: '{found}'" in columns.describe()) == (found is not None)
 
