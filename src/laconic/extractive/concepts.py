@@ -63,9 +63,7 @@ class ConceptIlp(Extractor):
         rows = enumerate(set(pairwise(row)) for row in terms.content)
         numbers: dict[object, int] = {}
         pairs = [(index, numbers.setdefault(pair, len(numbers))) for index, row in rows for pair in row]
-        pairs.sort()
-        sentence_of = np.array([index for index, _ in pairs], dtype=np.int64)
-        concept_of = np.array([concept for _, concept in pairs], dtype=np.int64)
+        sentence_of, concept_of = np.array(sorted(pairs), dtype=np.int64).reshape(-1, 2).T
         shape = (len(numbers), len(terms))
         occurrence = csr_array((np.ones(len(pairs)), (concept_of, sentence_of)), shape=shape)
         weights = np.bincount(concept_of, minlength=len(numbers)).astype(np.float64)

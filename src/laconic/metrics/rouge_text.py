@@ -146,16 +146,14 @@ class _CharacterClasses(dict):
         return result
 
 
+_CHARACTER_CLASSES = _CharacterClasses()
+
+
 class UnicodeText(RougeText):
     """Any script: NFKC, case folded, runs of letters, marks and digits; by character where scripts have no blanks."""
 
-    def __init__(self, options: TextOptions) -> None:
-        super().__init__(options)
-        self._classes = _CharacterClasses()
-
     def words(self, text: str) -> list[str]:
-        spaced = unicodedata.normalize("NFKC", text).casefold().translate(self._classes)
-        return spaced.split()
+        return unicodedata.normalize("NFKC", text).casefold().translate(_CHARACTER_CLASSES).split()
 
     def stem(self, word: str) -> str:
         return stem_rouge155(word) if word.isascii() else word
@@ -273,7 +271,7 @@ def _step_1b(word: str, doubles_kept: str, short: Callable[[str], bool]) -> str:
     return stem
 
 
-def _longest(word: str, suffixes: tuple[str, ...]) -> str:
+def longest_suffix(word: str, suffixes: tuple[str, ...]) -> str:
     """The longest of ``suffixes`` (longest first) that ends ``word``, or an empty string."""
     if not word.endswith(suffixes):
         return ""
@@ -282,7 +280,7 @@ def _longest(word: str, suffixes: tuple[str, ...]) -> str:
 
 def _replace(word: str, suffixes: tuple[str, ...], endings: dict[str, str], least: int) -> str:
     """Replace the longest listed suffix if the stem before it has a measure of more than ``least``."""
-    suffix = _longest(word, suffixes)
+    suffix = longest_suffix(word, suffixes)
     if not suffix:
         return word
     stem = word[: -len(suffix)]
@@ -343,7 +341,12 @@ def stem_nltk(word: str) -> str:
     if len(word) <= 2:
         return word
     if word[-1] == "s":
-        word = _step_1a_nltk(word)
+        if word.endswith("ies"):
+            word = word[:-1] if len(word) == 4 else word[:-2]
+        elif word.endswith("sses"):
+            word = word[:-2]
+        elif word[-2] != "s":
+            word = word[:-1]
     if word.endswith("ied"):
         word = word[:-1] if len(word) == 4 else word[:-2]
     elif word[-1] in "dg":
@@ -360,25 +363,17 @@ def stem_nltk(word: str) -> str:
 
 
 def _step_4_nltk(word: str) -> str:
-    suffix = _longest(word, _SUFFIXES_4_NLTK)
+    suffix = longest_suffix(word, _SUFFIXES_4_NLTK)
     if not suffix:
         return word
     stem = word[: -len(suffix)]
     return stem if _measure(stem) > 1 and (suffix != "ion" or stem[-1] in "st") else word
 
 
-def _step_1a_nltk(word: str) -> str:
-    if word.endswith("ies"):
-        return word[:-1] if len(word) == 4 else word[:-2]
-    if word.endswith("sses"):
-        return word[:-2]
-    return word[:-1] if word.endswith("s") and not word.endswith("ss") else word
-
-
 def _step_2_nltk(word: str) -> str:
     if word.endswith("alli") and _measure(word[:-4]) > 0:
         return _step_2_nltk(word[:-2])
-    suffix = _longest(word, _SUFFIXES_2_NLTK)
+    suffix = longest_suffix(word, _SUFFIXES_2_NLTK)
     if not suffix:
         return word
     stem = word[: -len(suffix)]
