@@ -16,10 +16,11 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from textwrap import TextWrapper
 
 import numpy as np
 from tokenizers import Regex, pre_tokenizers
@@ -32,7 +33,7 @@ from laconic.types import Record
 Link = tuple[int, int]  # (target position, source position)
 RULES = {"split": WORD_PATTERN, "spaces": r"[^\s]+"}
 SHEET = "# laconic alignment sheet"
-_WIDTH = 100
+_WRAPPER = TextWrapper(100, initial_indent="  ", subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
 _LINK = re.compile(r"(\d+)([-?])(\d+)")
 _NUMBERED = re.compile(r"(\d+):(\S+)")
 
@@ -143,21 +144,17 @@ def parse_links(text: str, where: str, pair: WordPair | None = None) -> Links:
                 "summary word j, counted from 0."
             )
         source, target = int(found[1]), int(found[3])
-        if pair is not None:
-            _check(f"{where}: '{item}'", "document", source, len(pair.source), pair)
-            _check(f"{where}: '{item}'", "summary", target, len(pair.target), pair)
+        sides = (("document", source, pair.source), ("summary", target, pair.target)) if pair else ()
+        for side, number, words in sides:
+            if number >= len(words):
+                raise DataError(
+                    f"{where}: '{item}' links {side} word {number}, but the {side} of pair '{pair.label}' has "
+                    f"{len(words)} words (0 to {len(words) - 1})."
+                )
         possible.add((target, source))
         if found[2] == "-":
             sure.add((target, source))
     return Links(frozenset(sure), frozenset(possible))
-
-
-def _check(where: str, side: str, number: int, count: int, pair: WordPair) -> None:
-    if number >= count:
-        raise DataError(
-            f"{where} links {side} word {number}, but the {side} of pair '{pair.label}' has {count} words "
-            f"(0 to {count - 1})."
-        )
 
 
 # --------------------------------------------------------------------------------------------- files
@@ -254,19 +251,16 @@ def write_sheet(path: Path, pairs: Iterable[WordPair], rule: str = "split") -> i
 
 
 def _numbered(words: Sequence[str]) -> str:
-    lines = [" "]
-    for index, word in enumerate(words):
-        item = f" {index}:{word}"
-        if len(lines[-1]) + len(item) > _WIDTH and lines[-1].strip():
-            lines.append(" ")
-        lines[-1] += item
-    return "\n".join(lines)
+    text = " ".join(f"{index}:{word}" for index, word in enumerate(words))
+    return _WRAPPER.fill(text) or " "
 
 
 def _read_sheet(path: Path, lines: list[str], pairs: Sequence[WordPair]) -> dict[int, Links]:
     places = {pair.label: index for index, pair in enumerate(pairs)}
     found: dict[int, Links] = {}
-    for number, block in _blocks(lines):
+    starts = [index for index, line in enumerate(lines) if line.startswith("===")]
+    for start, end in zip(starts, [*starts[1:], len(lines)], strict=True):
+        block, number = lines[start:end], start + 1
         index = _place(_flat(block[0][3:]), places, f"{path}:{number}")
         pair = pairs[index]
         parts: dict[str, list[str]] = {"document": [], "summary": [], "links": []}
@@ -290,13 +284,6 @@ def _read_sheet(path: Path, lines: list[str], pairs: Sequence[WordPair]) -> dict
         if text:
             found[index] = parse_links(text, f"{path}:{at}", pair)
     return found
-
-
-def _blocks(lines: list[str]) -> Iterator[tuple[int, list[str]]]:
-    """The pairs of a sheet: the number of the line with ``===``, and the lines up to the next."""
-    starts = [index for index, line in enumerate(lines) if line.startswith("===")]
-    for start, end in zip(starts, [*starts[1:], len(lines)], strict=True):
-        yield start + 1, lines[start:end]
 
 
 # ------------------------------------------------------------------------------------------------- error rates of heads

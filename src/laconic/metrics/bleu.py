@@ -85,7 +85,7 @@ def bleu_sentence(hypotheses: Sequence[Sequence[str]], references: Sequence[Sequ
     """
     _check(hypotheses, references)
     scores = [
-        sentence_bleu(_lower(hypothesis), [_lower(reference) for reference in group])
+        sentence_bleu([*map(str.lower, hypothesis)], [[*map(str.lower, reference)] for reference in group])
         for hypothesis, group in zip(hypotheses, references, strict=True)
     ]
     return sum(scores) / len(scores)
@@ -103,10 +103,6 @@ def bleu_paper(
     ended = [True] * len(hypotheses) if finished is None else finished
     marked = [[START, *hypothesis, *([END] if end else [])] for hypothesis, end in zip(hypotheses, ended, strict=True)]
     return bleu_sentence(marked, [[[START, *reference, END] for reference in group] for group in references])
-
-
-def _lower(tokens: Sequence[str]) -> list[str]:
-    return [token.lower() for token in tokens]
 
 
 def _check(hypotheses: Sequence, references: Sequence) -> None:
