@@ -126,8 +126,9 @@ def _numeric(found: re.Match[str]) -> Iterator[Quantity]:
     if not pairs:
         return
     written = ("w", found[0])
-    keys: set[Key] = {("md", *pair) for pair in pairs} | (set() if in_year else {("n", Decimal(first) / second)})
-    offers = keys | {("m", month) for month, _ in pairs} | _number_keys(*(day for _, day in pairs)) | {written}
+    keys: list[Key] = [("md", *pair) for pair in dict.fromkeys(pairs)]  # in this order a document is looked through
+    keys += [] if in_year else [("n", Decimal(first) / second)]
+    offers = {*keys, written} | {("m", month) for month, _ in pairs} | _number_keys(*(day for _, day in pairs))
     needs: list[tuple[Key, ...]] = [(*keys, written)]
     if in_year:
         needs.append((("y", in_year), written))
