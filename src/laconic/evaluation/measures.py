@@ -33,6 +33,7 @@ _MEANS = (
     *("copy_rate", "density", "novel_2", *REPEATED.values(), REPEATING, "unk_rate", "words", "length_ratio", "empty"),
     *(UNFAITHFUL, "claims", *(f"{name}_macro" for name in CORRECT.values()), OVER_COPIED, OVER_COPIED_CONTENT),
 )
+_OF = " of"  # behind the name of a share: how many pieces there are
 _TEXTS = 500  # a piece of work of a process
 _BETWEEN = "\n"  # between two references: no word, so no n-gram with it stands in a document
 
@@ -65,38 +66,27 @@ def measure(
     holds and no reference; ``over_copied_content``: the same without English stop words.
     """
 
-    def part(start: int) -> tuple[dict[str, list[float]], Counter[str], Counter[str]]:
+    def part(start: int) -> dict[str, list[float]]:
         columns: dict[str, list[float]] = defaultdict(list)
-        held: Counter[str] = Counter()
-        total: Counter[str] = Counter()
         chosen = slice(start, start + _TEXTS)
         for document, summary, group in zip(documents[chosen], summaries[chosen], references[chosen], strict=True):
-            figures, shares = _figures(document, summary, group, unk_text)
-            for name, value in figures.items():
+            for name, value in _figures(document, summary, group, unk_text).items():
                 if value is not None:
                     columns[name].append(value)
-            for name, (some, every) in shares.items():
-                held[name] += some
-                total[name] += every
-        return columns, held, total
+        return columns
 
     columns: dict[str, list[float]] = defaultdict(list)
-    held: Counter[str] = Counter()
-    total: Counter[str] = Counter()
-    for some, some_held, some_total in forked(part, range(0, len(documents), _TEXTS), processes, option="--processes"):
+    for some in forked(part, range(0, len(documents), _TEXTS), processes, option="--processes"):
         for name, values in some.items():
             columns[name] += values
-        held.update(some_held)
-        total.update(some_total)
     found = {name: _mean(columns[name]) for name in _MEANS}
-    found |= {name: held[name] / total[name] for name in _KINDS.values() if total[name]}
-    return found | {name: held[name] / max(1, total[name]) for name in CORRECT.values()}
+    shares = {name: (sum(columns[name]), sum(columns[name + _OF])) for name in (*_KINDS.values(), *CORRECT.values())}
+    found |= {name: some / every for name, (some, every) in shares.items() if every}
+    return dict.fromkeys(CORRECT.values(), 0.0) | found
 
 
-def _figures(
-    document: str, summary: str, group: Sequence[str], unk_text: str | None
-) -> tuple[dict[str, float | None], dict[str, tuple[int, int]]]:
-    """Of one summary: the figures that means are taken of, and (pieces with something, pieces) for shares of all."""
+def _figures(document: str, summary: str, group: Sequence[str], unk_text: str | None) -> dict[str, float | None]:
+    """Of one summary: what means are taken of; for shares of all pieces the number that counts, `_OF` how many."""
     marks = summary.split().count(unk_text) if unk_text else 0
     plain = summary.replace(unk_text, " ") if unk_text else summary
     source, mine, models = SourceFacts(document), words(plain), [words(model) for model in group]
@@ -106,8 +96,8 @@ def _figures(
     over = over_copied_words(mine, source.words, known)
     report = check_support(plain, source)
     checked, missing = report.checked, Counter(claim.kind for claim in report.claims if claim.source is None)
-    shares = {name: (missing[kind], checked[kind]) for kind, name in _KINDS.items()}
-    shares |= {name: correct_ngram_counts(mine, source.words, known, n) for n, name in CORRECT.items()}
+    correct = {name: correct_ngram_counts(mine, source.words, known, n) for n, name in CORRECT.items()}
+    shares = {name: (missing[kind], checked[kind]) for kind, name in _KINDS.items()} | correct
     return {
         "copy_rate": coverage,
         "density": density,
@@ -120,10 +110,12 @@ def _figures(
         "empty": not mine,
         UNFAITHFUL: bool(report.unsupported),
         "claims": sum(checked[kind] for kind in CLAIMS),
-        **{f"{name}_macro": hits / size for name in CORRECT.values() for hits, size in [shares[name]] if size},
+        **{f"{name}_macro": hits / size for name, (hits, size) in correct.items() if size},
+        **{name: some for name, (some, _) in shares.items()},
+        **{name + _OF: every for name, (_, every) in shares.items()},
         OVER_COPIED: len(over),
         OVER_COPIED_CONTENT: sum(not is_stop_word(word) for word in over),
-    }, shares
+    }
 
 
 def reading_measures(readings: Sequence[Mapping[str, float]]) -> dict[str, float]:
