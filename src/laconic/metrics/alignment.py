@@ -16,7 +16,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -31,6 +31,7 @@ from laconic.text.normalization import WORD_PATTERN
 from laconic.types import Record
 
 Link = tuple[int, int]  # (target position, source position)
+Entry = tuple[int, str, str]  # of a file of links: the position of the pair, its links, and where they stand
 RULES = {"split": WORD_PATTERN, "spaces": r"[^\s]+"}
 SHEET = "# laconic alignment sheet"
 _WRAPPER = TextWrapper(100, initial_indent="  ", subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
@@ -168,12 +169,8 @@ def read_links(path: Path, pairs: Sequence[WordPair]) -> dict[int, Links]:
     """
     lines = _lines(path)
     first = next((line for line in lines if line.strip()), "")
-    if first.startswith(SHEET):
-        found = _read_sheet(path, lines, pairs)
-    elif first.lstrip().startswith("{"):
-        found = _read_json(path, lines, pairs)
-    else:
-        found = _read_plain(path, lines, pairs)
+    read = _read_sheet if first.startswith(SHEET) else _read_json if first.lstrip().startswith("{") else _read_plain
+    found = {index: parse_links(text, where, pairs[index]) for index, text, where in read(path, lines, pairs)}
     if not any(links.possible for links in found.values()):
         raise DataError(f"{path} holds no link; there is nothing to compare the attention with.")
     return found
@@ -194,19 +191,14 @@ def _lines(path: Path) -> list[str]:
         raise DataError(f"{path} is not UTF-8 text; a file of links is.") from None
 
 
-def _read_plain(path: Path, lines: list[str], pairs: Sequence[WordPair]) -> dict[int, Links]:
+def _read_plain(path: Path, lines: list[str], pairs: Sequence[WordPair]) -> Iterator[Entry]:
     if len(lines) > len(pairs):
         raise DataError(f"{path} has {len(lines)} lines, the data {len(pairs)} pairs; line by line they do not fit.")
-    return {
-        index: parse_links(line, f"{path}:{index + 1}", pairs[index])
-        for index, line in enumerate(lines)
-        if line.strip()
-    }
+    yield from ((index, line, f"{path}:{index + 1}") for index, line in enumerate(lines) if line.strip())
 
 
-def _read_json(path: Path, lines: list[str], pairs: Sequence[WordPair]) -> dict[int, Links]:
+def _read_json(path: Path, lines: list[str], pairs: Sequence[WordPair]) -> Iterator[Entry]:
     places = {pair.label: index for index, pair in enumerate(pairs)}
-    found: dict[int, Links] = {}
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
@@ -216,10 +208,7 @@ def _read_json(path: Path, lines: list[str], pairs: Sequence[WordPair]) -> dict[
             label, text = _flat(str(values["id"])), values["links"]
         except (ValueError, KeyError, TypeError):
             raise DataError(f'{where} is not of the form {{"id": "...", "links": "0-0 3-1 4?1"}}.') from None
-        text = " ".join(map(str, text)) if isinstance(text, list) else str(text)
-        index = _place(label, places, where)
-        found[index] = parse_links(text, where, pairs[index])
-    return found
+        yield _place(label, places, where), " ".join(map(str, text)) if isinstance(text, list) else str(text), where
 
 
 def _place(label: str, places: dict[str, int], where: str) -> int:
@@ -255,9 +244,8 @@ def _numbered(words: Sequence[str]) -> str:
     return _WRAPPER.fill(text) or " "
 
 
-def _read_sheet(path: Path, lines: list[str], pairs: Sequence[WordPair]) -> dict[int, Links]:
+def _read_sheet(path: Path, lines: list[str], pairs: Sequence[WordPair]) -> Iterator[Entry]:
     places = {pair.label: index for index, pair in enumerate(pairs)}
-    found: dict[int, Links] = {}
     starts = [index for index, line in enumerate(lines) if line.startswith("===")]
     for start, end in zip(starts, [*starts[1:], len(lines)], strict=True):
         block, number = lines[start:end], start + 1
@@ -282,8 +270,7 @@ def _read_sheet(path: Path, lines: list[str], pairs: Sequence[WordPair]) -> dict
                 )
         text = " ".join(parts["links"]).strip()
         if text:
-            found[index] = parse_links(text, f"{path}:{at}", pair)
-    return found
+            yield index, text, f"{path}:{at}"
 
 
 # ------------------------------------------------------------------------------------------------- error rates of heads
