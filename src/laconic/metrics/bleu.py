@@ -13,6 +13,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
+from operator import or_
 from typing import Any
 
 from sacrebleu.metrics import BLEU
@@ -65,10 +67,7 @@ def sentence_bleu(hypothesis: Sequence[str], references: Sequence[Sequence[str]]
     logs = 0.0
     for order in range(1, 5):
         mine = ngram_counts(hypothesis, order)
-        most = ngram_counts(references[0], order)
-        for reference in references[1:]:
-            most |= ngram_counts(reference, order)
-        hits = overlap(mine, most)
+        hits = overlap(mine, reduce(or_, (ngram_counts(reference, order) for reference in references)))
         if order == 1 and not hits:
             return 0.0
         logs += 0.25 * math.log((hits or _EPSILON) / max(1, length - order + 1))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from itertools import chain, pairwise
 from typing import Any
 
@@ -19,18 +19,20 @@ Sentence = Sequence[Any]
 _KEPT_BITS = 400_000_000  # the largest matrix kept whole, 50 MB
 
 
+def _ngrams(items: Sequence[Hashable], n: int) -> Iterable[Any]:
+    if n < 3:
+        return items if n == 1 else pairwise(items)
+    return zip(*(items[start:] for start in range(n)), strict=False)
+
+
 def ngram_counts(items: Sequence[Hashable], n: int) -> Counter:
     """How often each n-gram occurs; n-grams of one item are the items themselves."""
-    if n == 1:
-        return Counter(items)
-    if n == 2:
-        return Counter(pairwise(items))
-    return Counter(zip(*(items[start:] for start in range(n)), strict=False))
+    return Counter(_ngrams(items, n))
 
 
 def ngram_set(items: Sequence[Hashable], n: int) -> set[Any]:
     """The n-grams of `ngram_counts`."""
-    return set(items) if n == 1 else set(zip(*(items[start:] for start in range(n)), strict=False))
+    return set(_ngrams(items, n))
 
 
 def overlap(left: Counter, right: Counter) -> int:

@@ -230,10 +230,8 @@ def rouge_intervals(
     share = samples - delta - 1 - upper
     low = averages[lower] + (averages[lower + 1] - averages[lower]) * share
     high = averages[upper] + (averages[upper + 1] - averages[upper]) * share
-    # a column by itself, as the mean of one kind is taken
-    mean = (
-        np.concatenate([averages[:, first : first + 3].copy().sum(axis=0) for first in range(0, 3 * len(kinds), 3)])
-        / samples
-    )
+    places = range(0, 3 * len(kinds), 3)
+    # each kind by itself, so that its mean is the same whatever stands beside it
+    mean = np.concatenate([averages[:, first : first + 3].copy().sum(axis=0) for first in places]) / samples
     ends = [[round(value, 5) for value in row.tolist()] for row in (low, high, mean)]
-    return [RougeInterval(*(Score(*row[first : first + 3]) for row in ends)) for first in range(0, 3 * len(kinds), 3)]
+    return [RougeInterval(*(Score(*row[first : first + 3]) for row in ends)) for first in places]

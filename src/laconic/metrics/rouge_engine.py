@@ -11,9 +11,8 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import pairwise
 from operator import attrgetter, itemgetter
 from typing import Any, NamedTuple, get_type_hints
 
@@ -23,6 +22,7 @@ from laconic.errors import ConfigError, did_you_mean, unknown_choice
 from laconic.metrics.overlap import (
     lcs_length,
     ngram_counts,
+    ngram_set,
     overlap,
     skip_bigram_counts,
     union_hits,
@@ -200,6 +200,7 @@ def signature(profile: str, kinds: tuple[Kind, ...], options: RougeOptions, docu
 
 _SHORT = 400  # words up to which comparing sorted words is quicker than counting them
 _BLANKS = re.compile(r"[ \t\n\r\f\v]+")
+_bigrams = partial(ngram_set, n=2)
 
 
 class Score(NamedTuple):
@@ -215,6 +216,7 @@ class Score(NamedTuple):
 Match = tuple[float, float, float, float]
 
 
+@dataclass(slots=True)
 class EncodedText:
     """A text as word ids: in one piece, by sentence, and as the single line that ROUGE-L reads.
 
@@ -222,13 +224,10 @@ class EncodedText:
     sentence; the three differ only under a length limit. ``memo`` keeps counters for the other references.
     """
 
-    __slots__ = ("line", "lines", "memo", "whole")
-
-    def __init__(self, whole: list[int], lines: list[list[int]], line: list[int]) -> None:
-        self.whole = whole
-        self.lines = lines
-        self.line = line
-        self.memo: dict[Any, Any] = {}
+    whole: list[int]
+    lines: list[list[int]]
+    line: list[int]
+    memo: dict[Hashable, Any] = field(default_factory=dict)
 
     def kept(self, what: Hashable, make: Callable[[list[int]], Any]) -> Any:
         """``make`` of all words; ``what`` names it."""
@@ -238,10 +237,6 @@ class EncodedText:
 
     def counts(self, order: int) -> Counter:
         return self.kept(order, partial(ngram_counts, n=order))
-
-
-def _bigrams(words: list[int]) -> set[tuple[int, int]]:
-    return set(pairwise(words))
 
 
 def limit_bytes(lines: Sequence[str], limit: int) -> tuple[list[str], list[str]]:
