@@ -75,27 +75,24 @@ def solve_coverage(
 ) -> list[int] | None:
     """The sentences of the best solution found in time, or None when there is none.
 
-    Args:
-        weights: (concepts,), positive.
-        occurrence: (concepts, sentences), 1 where the sentence contains the concept.
-        lengths: (sentences,).
+    ``weights`` (concepts,) are positive; ``occurrence`` (concepts, sentences) is 1 where the sentence contains the
+    concept; ``lengths`` (sentences,).
     """
     from scipy.optimize import Bounds, LinearConstraint, milp
-    from scipy.sparse import csr_array, hstack, identity, vstack
+    from scipy.sparse import hstack, identity
 
     concepts, total = occurrence.shape
     if not concepts:
         return []
     cost = np.concatenate([_EARLIER * np.arange(total), -weights])
-    length_row = csr_array(np.concatenate([lengths, np.zeros(concepts)])[None, :])
-    cover = hstack([-occurrence, identity(concepts, format="csr")])
-    matrix = vstack([length_row, cover])
-    limits = np.concatenate([[budget], np.zeros(concepts)])
     solution = milp(
         cost,
         integrality=np.concatenate([np.ones(total), np.zeros(concepts)]),
         bounds=Bounds(0, 1),
-        constraints=LinearConstraint(matrix, -np.inf, limits),
+        constraints=[
+            LinearConstraint(np.concatenate([lengths, np.zeros(concepts)]), -np.inf, budget),
+            LinearConstraint(hstack([-occurrence, identity(concepts)]), -np.inf, 0.0),
+        ],
         options={"time_limit": time_limit},
     )
     if solution.x is None:
@@ -113,8 +110,8 @@ def greedy_coverage(weights: np.ndarray, occurrence: csr_array, lengths: np.ndar
         gain = open_ @ contains
         gain[lengths > room] = 0.0
         density = gain / np.maximum(lengths, 1.0)
-        chosen = int(density.argmax()) if len(density) else 0
-        if not len(density) or density[chosen] <= 0:
+        chosen = int(density.argmax())
+        if density[chosen] <= 0:
             return sorted(picked)
         picked.append(chosen)
         room -= lengths[chosen]

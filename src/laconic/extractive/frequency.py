@@ -134,12 +134,10 @@ class SumBasic(Extractor):
 class KlSum(Extractor):
     """KL-Sum (Haghighi and Vanderwende 2009): greedily the sentence that brings the summary closest to the document.
 
-    As in sumy: words are not stemmed; the document's words are filtered by the stop list before they are lower-cased
-    (a capitalised stop word stays) and a candidate's after; the running summary is neither filtered nor lower-cased;
-    and the divergence sums p(w) log(p(w) / q(w)) over the words of candidate and summary only, p being the document's
-    distribution and q the summary's with the candidate. Only the sentences asked for are ranked.
-
-    The stemmer of the settings is not used.
+    As in sumy: words are not stemmed, whatever the settings say; the document's words are filtered by the stop list
+    before they are lower-cased (a capitalised stop word stays) and a candidate's after; the running summary is neither
+    filtered nor lower-cased; and the divergence sums p(w) log(p(w) / q(w)) over the words of candidate and summary,
+    p being the document's distribution and q the summary's with the candidate. Only the sentences asked for are ranked.
     """
 
     in_short = "Takes the sentences whose words are spread most like those of the whole text."

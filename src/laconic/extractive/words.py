@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from functools import cache, cached_property, lru_cache
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -283,23 +284,21 @@ class SentenceTerms:
         return [list(map(self._stem, words)) for words in self.lowered]
 
     @cached_property
+    def _content_stems(self) -> list[list[str]]:
+        stops = self.stops
+        return [
+            [stem for word, stem in zip(words, stems, strict=True) if word not in stops]
+            for words, stems in zip(self.lowered, self.stems, strict=True)
+        ]
+
+    @cached_property
     def numbers(self) -> dict[str, int]:
         """Term -> number; the terms are the stems of content words."""
-        stops = self.stops
-        numbers: dict[str, int] = {}
-        for words, stems in zip(self.lowered, self.stems, strict=True):
-            for word, stem in zip(words, stems, strict=True):
-                if word not in stops:
-                    numbers.setdefault(stem, len(numbers))
-        return numbers
+        return {stem: number for number, stem in enumerate(dict.fromkeys(chain.from_iterable(self._content_stems)))}
 
     @cached_property
     def content(self) -> list[list[int]]:
-        numbers, stops = self.numbers, self.stops
-        return [
-            [numbers[stem] for word, stem in zip(words, stems, strict=True) if word not in stops]
-            for words, stems in zip(self.lowered, self.stems, strict=True)
-        ]
+        return [list(map(self.numbers.__getitem__, stems)) for stems in self._content_stems]
 
     @cached_property
     def lengths(self) -> np.ndarray:
