@@ -182,7 +182,7 @@ class SourceFacts:
     @cached_property
     def folded(self) -> dict[str, str]:
         """Words without accents -> as they are."""
-        return {_folded(word): word for word in self.known}
+        return {_folded(word): word for word in sorted(self.known)}
 
     @cached_property
     def squeezed(self) -> str:
