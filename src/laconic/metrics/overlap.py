@@ -19,20 +19,21 @@ Sentence = Sequence[Any]
 _KEPT_BITS = 400_000_000  # the largest matrix kept whole, 50 MB
 
 
-def _ngrams(items: Sequence[Hashable], n: int) -> Iterable[Any]:
+def ngrams(items: Sequence[Hashable], n: int) -> Iterable[Any]:
+    """In order; n-grams of one item are the items themselves."""
     if n < 3:
         return items if n == 1 else pairwise(items)
     return zip(*(items[start:] for start in range(n)), strict=False)
 
 
 def ngram_counts(items: Sequence[Hashable], n: int) -> Counter:
-    """How often each n-gram occurs; n-grams of one item are the items themselves."""
-    return Counter(_ngrams(items, n))
+    """How often each n-gram occurs."""
+    return Counter(ngrams(items, n))
 
 
 def ngram_set(items: Sequence[Hashable], n: int) -> set[Any]:
-    """The n-grams of `ngram_counts`."""
-    return set(_ngrams(items, n))
+    """The n-grams that occur."""
+    return set(ngrams(items, n))
 
 
 def overlap(left: Counter, right: Counter) -> int:

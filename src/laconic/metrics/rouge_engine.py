@@ -323,8 +323,6 @@ class RougeEngine:
             single = limit_words(joined, options.max_words)
         return EncodedText(ids(" ".join(summed)), [ids(line) for line in alone], ids(" ".join(single)))
 
-    # ------------------------------------------------------------------------------------- kinds
-
     def _matcher(self, kind: Kind) -> Callable[[EncodedText, EncodedText], Match]:
         if kind.name == "N":
             return partial(self._match_ngrams, kind.order)
@@ -380,8 +378,6 @@ class RougeEngine:
         hits = weighted_hits(model.lines, system.lines, (model.counts(1), system.counts(1)), weight)
         recall = (hits / size) ** (1.0 / weight) if size else 0.0
         return hits, size**weight, len(system.whole) ** weight, recall
-
-    # -------------------------------------------------------------------------------- references
 
     def _to_score(self, match: Match, exponent: float) -> Score:
         hits, reference_size, hypothesis_size, _ = match

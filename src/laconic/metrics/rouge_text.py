@@ -153,13 +153,9 @@ _SUFFIXES_3 = _longest_first(_STEP_3)
 _SUFFIXES_4 = _longest_first(_STEP_4)
 _SUFFIXES_4_NLTK = _longest_first((*_STEP_4, "ment", "ent", "ion"))
 _IRREGULAR = {
-    form: base
-    for base, forms in {
-        "sky": ("sky", "skies"), "die": ("dying",), "lie": ("lying",), "tie": ("tying",), "news": ("news",),
-        "inning": ("innings", "inning"), "outing": ("outings", "outing"), "canning": ("cannings", "canning"),
-        "howe": ("howe",), "proceed": ("proceed",), "exceed": ("exceed",), "succeed": ("succeed",),
-    }.items()
-    for form in forms
+    **{word: word for word in ("sky", "news", "howe", "proceed", "exceed", "succeed")},
+    **{f"{word}{s}": word for word in ("inning", "outing", "canning") for s in ("", "s")},
+    "skies": "sky", "dying": "die", "lying": "lie", "tying": "tie",
 }  # fmt: skip
 
 
