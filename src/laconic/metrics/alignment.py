@@ -145,13 +145,13 @@ def parse_links(text: str, where: str, pair: WordPair | None = None) -> Links:
                 "summary word j, counted from 0."
             )
         source, target = int(found[1]), int(found[3])
-        sides = (("document", source, pair.source), ("summary", target, pair.target)) if pair else ()
-        for side, number, words in sides:
-            if number >= len(words):
-                raise DataError(
-                    f"{where}: '{item}' links {side} word {number}, but the {side} of pair '{pair.label}' has "
-                    f"{len(words)} words (0 to {len(words) - 1})."
-                )
+        if pair is not None:
+            for side, number, words in (("document", source, pair.source), ("summary", target, pair.target)):
+                if number >= len(words):
+                    raise DataError(
+                        f"{where}: '{item}' links {side} word {number}, but the {side} of pair '{pair.label}' has "
+                        f"{len(words)} words (0 to {len(words) - 1})."
+                    )
         possible.add((target, source))
         if found[2] == "-":
             sure.add((target, source))

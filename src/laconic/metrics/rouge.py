@@ -149,7 +149,7 @@ def _score_all(
         rows = _score_chunk(kinds, profile, options, pairs[start : start + size])
         return array("d", [value for row in rows for part in (*row[0], row[1:]) for value in part]).tobytes()
 
-    scores = [[] for _ in kinds]
+    scores: list[list[Score]] = [[] for _ in kinds]
     words: list[list[bool]] = [[], []]
     for part in forked(work, range(0, len(pairs), size), processes, option="processes"):
         table = np.frombuffer(part).reshape(-1, 3 * len(kinds) + 2)
