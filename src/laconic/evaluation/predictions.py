@@ -62,8 +62,11 @@ class Journal:
         kept = [] if header is None else [json.dumps(header).encode() + b"\n"]
         old = path.read_bytes().splitlines(keepends=True) if path.is_file() else []
         for raw in old[len(kept) :] if old[: len(kept)] == kept else []:
-            line = _complete(raw)
-            if line is None:
+            try:
+                line = json.loads(raw) if raw.endswith(b"\n") else None
+            except ValueError:
+                break
+            if not isinstance(line, dict):
                 break
             self.lines.append(line)
             kept.append(raw)
@@ -97,14 +100,3 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
     """The objects of a file of JSON lines that is complete."""
     with path.open(encoding="utf-8") as file:
         return [json.loads(line) for line in file]
-
-
-def _complete(raw: bytes) -> dict[str, Any] | None:
-    """The object of a whole line; None for one that a crash cut short."""
-    if not raw.endswith(b"\n"):
-        return None
-    try:
-        line = json.loads(raw)
-    except ValueError:
-        return None
-    return line if isinstance(line, dict) else None

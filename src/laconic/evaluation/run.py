@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -101,10 +101,7 @@ class EvaluationResult:
         return {
             "system": self.system,
             "records": self.records,
-            "rouge": {
-                kind: {"precision": s.precision, "recall": s.recall, "f": s.f, "low": s.low, "high": s.high}
-                for kind, s in self.rouge.items()
-            },
+            "rouge": {kind: asdict(score) for kind, score in self.rouge.items()},
             "measures": self.measures,
             "shown": self.shown,
             "flags": self.flags,
@@ -131,7 +128,6 @@ def evaluate(
     Raises:
         DataError: no records, or a record without a summary to compare with.
     """
-    options = options or EvaluationOptions()
     lines, seconds = predict(system, records, options=options, out=out, progress=progress, watch=watch)
     return score(system.name, records, lines, options=options, unk_text=system.unk_text, seconds=seconds)
 

@@ -12,8 +12,8 @@ from pydantic import Field
 
 from laconic.errors import DataError
 from laconic.extractive.base import Extractor, ExtractorConfig
-from laconic.metrics.overlap import ngram_counts
-from laconic.metrics.rouge_text import Rouge155Text, RougeText, TextOptions, UnicodeText
+from laconic.metrics.overlap import ngram_counts, overlap
+from laconic.metrics.rouge_text import RougeText, TextOptions
 
 _GAIN = 1e-12
 
@@ -106,8 +106,6 @@ class Oracle(Extractor):
     text; with several references the best of them counts at each comparison. It is no bound of any one kind of ROUGE:
     another choice may have more of that kind, or of the mean over references.
 
-    Needs the reference summaries: ``Oracle(config).summarize(document, references)``.
-
     English text is compared as ROUGE-1.5.5 does with stemming; a reference without ASCII words as Unicode text.
     """
 
@@ -124,9 +122,9 @@ class Oracle(Extractor):
         if not models:
             raise DataError("The ROUGE oracle picks sentences by the reference summary; give at least one reference.")
         sentences = self.sentences(document)
-        text: RougeText = Rouge155Text(TextOptions(stem=True, exceptions=True, remove_stop_words=False))
+        text = RougeText("rouge155", TextOptions(stem=True, exceptions=True, remove_stop_words=False))
         if not any(text.ids(model) for model in models):
-            text = UnicodeText(TextOptions(stem=False, exceptions=False, remove_stop_words=False))
+            text = RougeText("unicode", TextOptions(stem=False, exceptions=False, remove_stop_words=False))
         return greedy_oracle(
             [text.ids(sentence) for sentence in sentences],
             [text.ids(model) for model in models],
@@ -165,7 +163,6 @@ def greedy_oracle(sentences: Sequence[list[int]], references: Sequence[list[int]
 def _mean_f(words: list[int], model: list[tuple[Counter, int]]) -> float:
     total = 0.0
     for n, (counts, size) in enumerate(model, 1):
-        mine = ngram_counts(words, n)
-        hits = sum([min(mine[gram], counts[gram]) for gram in mine.keys() & counts.keys()])
+        hits = overlap(ngram_counts(words, n), counts)
         total += 2.0 * hits / (size + max(len(words) - n + 1, 0)) if hits else 0.0
     return total / len(model)

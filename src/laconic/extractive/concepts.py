@@ -63,9 +63,7 @@ class ConceptIlp(Extractor):
         rows = enumerate(set(pairwise(row)) for row in terms.content)
         numbers: dict[object, int] = {}
         pairs = [(index, numbers.setdefault(pair, len(numbers))) for index, row in rows for pair in row]
-        pairs.sort()
-        sentence_of = np.array([index for index, _ in pairs], dtype=np.int64)
-        concept_of = np.array([concept for _, concept in pairs], dtype=np.int64)
+        sentence_of, concept_of = np.array(sorted(pairs), dtype=np.int64).reshape(-1, 2).T
         shape = (len(numbers), len(terms))
         occurrence = csr_array((np.ones(len(pairs)), (concept_of, sentence_of)), shape=shape)
         weights = np.bincount(concept_of, minlength=len(numbers)).astype(np.float64)
@@ -77,27 +75,24 @@ def solve_coverage(
 ) -> list[int] | None:
     """The sentences of the best solution found in time, or None when there is none.
 
-    Args:
-        weights: (concepts,), positive.
-        occurrence: (concepts, sentences), 1 where the sentence contains the concept.
-        lengths: (sentences,).
+    ``weights`` (concepts,) are positive; ``occurrence`` (concepts, sentences) is 1 where the sentence contains the
+    concept; ``lengths`` (sentences,).
     """
     from scipy.optimize import Bounds, LinearConstraint, milp
-    from scipy.sparse import csr_array, hstack, identity, vstack
+    from scipy.sparse import hstack, identity
 
     concepts, total = occurrence.shape
     if not concepts:
         return []
     cost = np.concatenate([_EARLIER * np.arange(total), -weights])
-    length_row = csr_array(np.concatenate([lengths, np.zeros(concepts)])[None, :])
-    cover = hstack([-occurrence, identity(concepts, format="csr")])
-    matrix = vstack([length_row, cover])
-    limits = np.concatenate([[budget], np.zeros(concepts)])
     solution = milp(
         cost,
         integrality=np.concatenate([np.ones(total), np.zeros(concepts)]),
         bounds=Bounds(0, 1),
-        constraints=LinearConstraint(matrix, -np.inf, limits),
+        constraints=[
+            LinearConstraint(np.concatenate([lengths, np.zeros(concepts)]), -np.inf, budget),
+            LinearConstraint(hstack([-occurrence, identity(concepts)]), -np.inf, 0.0),
+        ],
         options={"time_limit": time_limit},
     )
     if solution.x is None:
@@ -115,8 +110,8 @@ def greedy_coverage(weights: np.ndarray, occurrence: csr_array, lengths: np.ndar
         gain = open_ @ contains
         gain[lengths > room] = 0.0
         density = gain / np.maximum(lengths, 1.0)
-        chosen = int(density.argmax()) if len(density) else 0
-        if not len(density) or density[chosen] <= 0:
+        chosen = int(density.argmax())
+        if density[chosen] <= 0:
             return sorted(picked)
         picked.append(chosen)
         room -= lengths[chosen]

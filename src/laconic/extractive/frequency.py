@@ -77,20 +77,15 @@ class Edmundson(Extractor):
         if config.bonus_words or config.stigma_words or config.title:
             bonus, stigma, title = self._telling
             for index, stems in enumerate(SentenceTerms(sentences, config).stems):
-                cue = sum([(stem in bonus) - (stem in stigma) for stem in stems])
-                titled = sum([stem in title for stem in stems]) if title else 0
-                ratings[index] = cue + titled
-        ratings[0] += 1.0
-        if len(ratings) > 1:
-            ratings[-1] += 1.0
+                ratings[index] = sum([(stem in bonus) - (stem in stigma) + (stem in title) for stem in stems])
+        ratings[[0, -1]] += 1.0  # once where these are the same
         return ratings
 
     @cached_property
     def _telling(self) -> tuple[set[str], set[str], set[str]]:
         """The stems of bonus words, stigma words and the title: the same for every document."""
         config = self.config
-        title = self._stems((config.title,)) if config.title else set()
-        title -= self._stems(tuple(stop_words(config.stop_words))) if title else set()
+        title = self._stems((config.title,)) - self._stems(tuple(stop_words(config.stop_words)))
         return self._stems(config.bonus_words), self._stems(config.stigma_words), title
 
     def _stems(self, texts: tuple[str, ...]) -> set[str]:
@@ -139,12 +134,10 @@ class SumBasic(Extractor):
 class KlSum(Extractor):
     """KL-Sum (Haghighi and Vanderwende 2009): greedily the sentence that brings the summary closest to the document.
 
-    As in sumy: words are not stemmed; the document's words are filtered by the stop list before they are lower-cased
-    (a capitalised stop word stays) and a candidate's after; the running summary is neither filtered nor lower-cased;
-    and the divergence sums p(w) log(p(w) / q(w)) over the words of candidate and summary only, p being the document's
-    distribution and q the summary's with the candidate. Only the sentences asked for are ranked.
-
-    The stemmer of the settings is not used.
+    As in sumy: words are not stemmed, whatever the settings say; the document's words are filtered by the stop list
+    before they are lower-cased (a capitalised stop word stays) and a candidate's after; the running summary is neither
+    filtered nor lower-cased; and the divergence sums p(w) log(p(w) / q(w)) over the words of candidate and summary,
+    p being the document's distribution and q the summary's with the candidate. Only the sentences asked for are ranked.
     """
 
     in_short = "Takes the sentences whose words are spread most like those of the whole text."

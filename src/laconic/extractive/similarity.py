@@ -36,7 +36,7 @@ class LexRank(Extractor):
         cosine = idf_cosine(SentenceTerms(sentences, self.config).counts)
         edges = (cosine > self.config.threshold).astype(np.float64)
         edges /= np.maximum(edges.sum(axis=1), 1.0)[:, None]
-        return normalised_power(edges, self.config.epsilon)
+        return power_method(edges, self.config.epsilon, normalised=True)
 
 
 def idf_cosine(counts: np.ndarray) -> np.ndarray:
@@ -50,17 +50,18 @@ def idf_cosine(counts: np.ndarray) -> np.ndarray:
     return np.divide(weighted @ weighted.T, below, out=np.zeros_like(below), where=below > 0)
 
 
-def normalised_power(matrix: np.ndarray, epsilon: float) -> np.ndarray:
-    """Iterate ``p <- M^T p / |M^T p|`` from the uniform vector until it moves by no more than ``epsilon``."""
-    transposed = matrix.T
+def power_method(matrix: np.ndarray, epsilon: float, *, normalised: bool = False) -> np.ndarray:
+    """Iterate ``p <- M^T p``, over its norm if ``normalised``, from the uniform vector until it moves by no more than
+    ``epsilon``."""
     current = np.full(len(matrix), 1.0 / len(matrix))
     change = math.inf
     while change > epsilon:
-        following = np.dot(transposed, current)
-        norm = np.linalg.norm(following)
-        if norm == 0:
-            return current
-        following /= norm
+        following = np.dot(matrix.T, current)
+        if normalised:
+            norm = np.linalg.norm(following)
+            if norm == 0:
+                return current
+            following /= norm
         change = float(np.linalg.norm(following - current))
         current = following
     return current
@@ -86,14 +87,7 @@ class TextRank(Extractor):
         weights = edge_weights(terms, alone=1.0)
         weights /= weights.sum(axis=1)[:, None] + _NO_DIVISION_BY_ZERO
         damping, total = self.config.damping, len(terms)
-        matrix = np.full((total, total), (1.0 - damping) / total) + damping * weights
-        current = np.full(total, 1.0 / total)
-        change = math.inf
-        while change > self.config.epsilon:
-            following = np.dot(matrix.T, current)
-            change = float(np.linalg.norm(following - current))
-            current = following
-        return current
+        return power_method(np.full((total, total), (1.0 - damping) / total) + damping * weights, self.config.epsilon)
 
 
 def edge_weights(terms: SentenceTerms, *, alone: float) -> np.ndarray:

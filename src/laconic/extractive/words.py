@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from functools import cache, cached_property, lru_cache
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +19,7 @@ import Stemmer
 
 from laconic.config.base import ConfigBase
 from laconic.errors import ConfigError, unknown_choice
+from laconic.metrics.rouge_text import longest_suffix
 
 _DATA = Path(__file__).parent / "data"
 
@@ -143,15 +145,13 @@ def stemmer(name: str) -> Callable[[str], str]:
 
 _VOWELS = "aeiouy"
 _SPECIAL = {
+    **{word: word for word in ("sky", "news", "howe", "atlas", "cosmos", "bias", "andes")},
+    **{f"{word}{s}": word for word in ("inning", "outing", "canning", "herring", "earring") for s in ("", "s")},
+    **{f"{word}{end}": word for word in ("proceed", "exceed", "succeed") for end in ("", "s", "ed", "ing")},
     "skis": "ski", "skies": "sky", "dying": "die", "lying": "lie", "tying": "tie", "idly": "idl", "gently": "gentl",
-    "ugly": "ugli", "early": "earli", "only": "onli", "singly": "singl", "sky": "sky", "news": "news", "howe": "howe",
-    "atlas": "atlas", "cosmos": "cosmos", "bias": "bias", "andes": "andes", "inning": "inning", "innings": "inning",
-    "outing": "outing", "outings": "outing", "canning": "canning", "cannings": "canning", "herring": "herring",
-    "herrings": "herring", "earring": "earring", "earrings": "earring", "proceed": "proceed", "proceeds": "proceed",
-    "proceeded": "proceed", "proceeding": "proceed", "exceed": "exceed", "exceeds": "exceed", "exceeded": "exceed",
-    "exceeding": "exceed", "succeed": "succeed", "succeeds": "succeed", "succeeded": "succeed",
-    "succeeding": "succeed",
+    "ugly": "ugli", "early": "earli", "only": "onli", "singly": "singl",
 }  # fmt: skip
+# Suffix -> what takes its place, the longest first.
 _STEP_2 = {
     "ization": "ize", "ational": "ate", "fulness": "ful", "ousness": "ous", "iveness": "ive", "tional": "tion",
     "biliti": "ble", "lessli": "less", "entli": "ent", "ation": "ate", "alism": "al", "aliti": "al", "ousli": "ous",
@@ -162,50 +162,22 @@ _STEP_3 = {
     "ational": "ate", "tional": "tion", "alize": "al", "icate": "ic", "iciti": "ic", "ative": "", "ical": "ic",
     "ness": "", "ful": "",
 }  # fmt: skip
-_STEP_4 = (
-    "ement", "ance", "ence", "able", "ible", "ment", "ant", "ent", "ism", "ate", "iti", "ous", "ive", "ize", "ion",
-    "al", "er", "ic",
+_STEP_4 = dict.fromkeys(
+    ("ement", "ance", "ence", "able", "ible", "ment", "ant", "ent", "ism", "ate", "iti", "ous", "ive", "ize", "ion",
+     "al", "er", "ic"), "",
 )  # fmt: skip
+_ONLY_AFTER = {"ogi": frozenset("l"), "li": frozenset("cdeghkmnrt"), "ion": frozenset("st")}  # suffix -> letters
 _DOUBLE = ("bb", "dd", "ff", "gg", "mm", "nn", "pp", "rr", "tt")
-_LI = frozenset("cdeghkmnrt")
 _REGION = re.compile(r"[aeiouy][^aeiouy]")
 
 
 def _regions(word: str) -> tuple[int, int]:
     """Where R1 and R2 begin."""
-    first = re.match("gener|commun|arsen", word)
-    if first is None:
-        first = _REGION.search(word)
+    first = re.match("gener|commun|arsen", word) or _REGION.search(word)
     if first is None:
         return len(word), len(word)
     second = _REGION.search(word, first.end())
     return first.end(), second.end() if second else len(word)
-
-
-def _longest(word: str, suffixes: tuple[str, ...]) -> str:
-    if not word.endswith(suffixes):
-        return ""
-    return next(suffix for suffix in suffixes if word.endswith(suffix))
-
-
-_SUFFIXES_2 = tuple(sorted(_STEP_2, key=len, reverse=True))
-_SUFFIXES_3 = tuple(sorted(_STEP_3, key=len, reverse=True))
-_SUFFIXES_4 = tuple(sorted(_STEP_4, key=len, reverse=True))
-
-
-def _mark_consonant_y(word: str) -> str:
-    if "y" not in word:
-        return word
-    letters = list(word)
-    for index, letter in enumerate(letters):
-        if letter == "y" and (index == 0 or letters[index - 1] in _VOWELS):
-            letters[index] = "Y"
-    return "".join(letters)
-
-
-def _is_short(word: str, r1: int) -> bool:
-    """R1 is empty and the word ends in a short syllable."""
-    return r1 >= len(word) and _ends_short_syllable(word)
 
 
 def _ends_short_syllable(word: str) -> bool:
@@ -229,7 +201,7 @@ def _step_1a(word: str) -> str:
 
 
 def _step_1b(word: str, r1: int) -> str:
-    suffix = _longest(word, ("eedly", "ingly", "edly", "eed", "ing", "ed"))
+    suffix = longest_suffix(word, ("eedly", "ingly", "edly", "eed", "ing", "ed"))
     stem = word[: len(word) - len(suffix)] if suffix else word
     if suffix in ("eed", "eedly"):
         return stem + "ee" if len(stem) >= r1 else word
@@ -239,35 +211,16 @@ def _step_1b(word: str, r1: int) -> str:
         return stem + "e"
     if stem.endswith(_DOUBLE):
         return stem[:-1]
-    return stem + "e" if _is_short(stem, min(r1, len(stem))) else stem
+    return stem + "e" if r1 >= len(stem) and _ends_short_syllable(stem) else stem
 
 
-def _step_2(word: str, r1: int) -> str:
-    suffix = _longest(word, _SUFFIXES_2)
-    stem = word[: len(word) - len(suffix)] if suffix else word
-    if not suffix or len(stem) < r1:
+def _exchange(word: str, region: int, endings: dict[str, str]) -> str:
+    """Exchange the longest of the ``endings`` if it lies in the region and may stand after the letter before it."""
+    suffix = longest_suffix(word, tuple(endings))
+    stem = word[: len(word) - len(suffix)]
+    if not suffix or len(stem) < region or (suffix in _ONLY_AFTER and stem[-1:] not in _ONLY_AFTER[suffix]):
         return word
-    if suffix == "ogi" and not stem.endswith("l"):
-        return word
-    if suffix == "li" and stem[-1:] not in _LI:
-        return word
-    return stem + _STEP_2[suffix]
-
-
-def _step_3(word: str, r1: int, r2: int) -> str:
-    suffix = _longest(word, _SUFFIXES_3)
-    stem = word[: len(word) - len(suffix)] if suffix else word
-    if not suffix or len(stem) < r1 or (suffix == "ative" and len(stem) < r2):
-        return word
-    return stem + _STEP_3[suffix]
-
-
-def _step_4(word: str, r2: int) -> str:
-    suffix = _longest(word, _SUFFIXES_4)
-    stem = word[: len(word) - len(suffix)] if suffix else word
-    if not suffix or len(stem) < r2 or (suffix == "ion" and stem[-1:] not in ("s", "t")):
-        return word
-    return stem
+    return stem + endings[suffix]
 
 
 def _step_5(word: str, r1: int, r2: int) -> str:
@@ -280,7 +233,7 @@ def _step_5(word: str, r1: int, r2: int) -> str:
 
 
 def _r2_after(before: str, after: str, r2: int, suffixes: tuple[str, ...]) -> int:
-    suffix = _longest(before, suffixes)
+    suffix = longest_suffix(before, suffixes)
     return len(before) if suffix and before != after and len(before) - len(suffix) < r2 else r2
 
 
@@ -291,7 +244,7 @@ def stem_english(word: str) -> str:
     if not word.isascii():
         word = word.replace("\u2019", "'").replace("\u2018", "'").replace("\u201b", "'")
     word = word.removeprefix("'")
-    word = _mark_consonant_y(word)
+    word = re.sub("(^|[aeiouy])y", r"\1Y", word) if "y" in word else word
     r1, r2 = _regions(word)
     word = word.removesuffix("'").removesuffix("'s") if not word.endswith("'s'") else word[:-3]
     word = _step_1a(word)
@@ -299,12 +252,11 @@ def stem_english(word: str) -> str:
     if len(word) > 2 and word[-1] in "yY" and word[-2] not in _VOWELS:
         word = word[:-1] + "i"
     # NLTK empties R2 where one of these suffixes is exchanged and R2 is the shorter ("realization": "realize").
-    before, word = word, _step_2(word, r1)
+    before, word = word, _exchange(word, r1, _STEP_2)
     r2 = _r2_after(before, word, r2, ("ization", "izer"))
-    before, word = word, _step_3(word, r1, r2)
+    before, word = word, word if word.endswith("ative") and len(word) - 5 < r2 else _exchange(word, r1, _STEP_3)
     r2 = _r2_after(before, word, r2, ("ational",))
-    word = _step_4(word, r2)
-    word = _step_5(word, r1, r2)
+    word = _step_5(_exchange(word, r2, _STEP_4), r1, r2)
     return word.replace("Y", "y")
 
 
@@ -329,27 +281,24 @@ class SentenceTerms:
 
     @cached_property
     def stems(self) -> list[list[str]]:
-        stem = self._stem
-        return [list(map(stem, words)) for words in self.lowered]
+        return [list(map(self._stem, words)) for words in self.lowered]
+
+    @cached_property
+    def _content_stems(self) -> list[list[str]]:
+        stops = self.stops
+        return [
+            [stem for word, stem in zip(words, stems, strict=True) if word not in stops]
+            for words, stems in zip(self.lowered, self.stems, strict=True)
+        ]
 
     @cached_property
     def numbers(self) -> dict[str, int]:
         """Term -> number; the terms are the stems of content words."""
-        stops = self.stops
-        numbers: dict[str, int] = {}
-        for words, stems in zip(self.lowered, self.stems, strict=True):
-            for word, stem in zip(words, stems, strict=True):
-                if word not in stops:
-                    numbers.setdefault(stem, len(numbers))
-        return numbers
+        return {stem: number for number, stem in enumerate(dict.fromkeys(chain.from_iterable(self._content_stems)))}
 
     @cached_property
     def content(self) -> list[list[int]]:
-        numbers, stops = self.numbers, self.stops
-        return [
-            [numbers[stem] for word, stem in zip(words, stems, strict=True) if word not in stops]
-            for words, stems in zip(self.lowered, self.stems, strict=True)
-        ]
+        return [list(map(self.numbers.__getitem__, stems)) for stems in self._content_stems]
 
     @cached_property
     def lengths(self) -> np.ndarray:

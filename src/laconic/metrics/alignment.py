@@ -20,6 +20,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from textwrap import TextWrapper
 
 import numpy as np
 from tokenizers import Regex, pre_tokenizers
@@ -30,9 +31,10 @@ from laconic.text.normalization import WORD_PATTERN
 from laconic.types import Record
 
 Link = tuple[int, int]  # (target position, source position)
+Entry = tuple[int, str, str]  # of a file of links: the position of the pair, its links, and where they stand
 RULES = {"split": WORD_PATTERN, "spaces": r"[^\s]+"}
 SHEET = "# laconic alignment sheet"
-_WIDTH = 100
+_WRAPPER = TextWrapper(100, initial_indent="  ", subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
 _LINK = re.compile(r"(\d+)([-?])(\d+)")
 _NUMBERED = re.compile(r"(\d+):(\S+)")
 
@@ -144,20 +146,16 @@ def parse_links(text: str, where: str, pair: WordPair | None = None) -> Links:
             )
         source, target = int(found[1]), int(found[3])
         if pair is not None:
-            _check(f"{where}: '{item}'", "document", source, len(pair.source), pair)
-            _check(f"{where}: '{item}'", "summary", target, len(pair.target), pair)
+            for side, number, words in (("document", source, pair.source), ("summary", target, pair.target)):
+                if number >= len(words):
+                    raise DataError(
+                        f"{where}: '{item}' links {side} word {number}, but the {side} of pair '{pair.label}' has "
+                        f"{len(words)} words (0 to {len(words) - 1})."
+                    )
         possible.add((target, source))
         if found[2] == "-":
             sure.add((target, source))
     return Links(frozenset(sure), frozenset(possible))
-
-
-def _check(where: str, side: str, number: int, count: int, pair: WordPair) -> None:
-    if number >= count:
-        raise DataError(
-            f"{where} links {side} word {number}, but the {side} of pair '{pair.label}' has {count} words "
-            f"(0 to {count - 1})."
-        )
 
 
 # --------------------------------------------------------------------------------------------- files
@@ -171,12 +169,8 @@ def read_links(path: Path, pairs: Sequence[WordPair]) -> dict[int, Links]:
     """
     lines = _lines(path)
     first = next((line for line in lines if line.strip()), "")
-    if first.startswith(SHEET):
-        found = _read_sheet(path, lines, pairs)
-    elif first.lstrip().startswith("{"):
-        found = _read_json(path, lines, pairs)
-    else:
-        found = _read_plain(path, lines, pairs)
+    read = _read_sheet if first.startswith(SHEET) else _read_json if first.lstrip().startswith("{") else _read_plain
+    found = {index: parse_links(text, where, pairs[index]) for index, text, where in read(path, lines, pairs)}
     if not any(links.possible for links in found.values()):
         raise DataError(f"{path} holds no link; there is nothing to compare the attention with.")
     return found
@@ -197,19 +191,14 @@ def _lines(path: Path) -> list[str]:
         raise DataError(f"{path} is not UTF-8 text; a file of links is.") from None
 
 
-def _read_plain(path: Path, lines: list[str], pairs: Sequence[WordPair]) -> dict[int, Links]:
+def _read_plain(path: Path, lines: list[str], pairs: Sequence[WordPair]) -> Iterator[Entry]:
     if len(lines) > len(pairs):
         raise DataError(f"{path} has {len(lines)} lines, the data {len(pairs)} pairs; line by line they do not fit.")
-    return {
-        index: parse_links(line, f"{path}:{index + 1}", pairs[index])
-        for index, line in enumerate(lines)
-        if line.strip()
-    }
+    yield from ((index, line, f"{path}:{index + 1}") for index, line in enumerate(lines) if line.strip())
 
 
-def _read_json(path: Path, lines: list[str], pairs: Sequence[WordPair]) -> dict[int, Links]:
+def _read_json(path: Path, lines: list[str], pairs: Sequence[WordPair]) -> Iterator[Entry]:
     places = {pair.label: index for index, pair in enumerate(pairs)}
-    found: dict[int, Links] = {}
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
@@ -219,10 +208,7 @@ def _read_json(path: Path, lines: list[str], pairs: Sequence[WordPair]) -> dict[
             label, text = _flat(str(values["id"])), values["links"]
         except (ValueError, KeyError, TypeError):
             raise DataError(f'{where} is not of the form {{"id": "...", "links": "0-0 3-1 4?1"}}.') from None
-        text = " ".join(map(str, text)) if isinstance(text, list) else str(text)
-        index = _place(label, places, where)
-        found[index] = parse_links(text, where, pairs[index])
-    return found
+        yield _place(label, places, where), " ".join(map(str, text)) if isinstance(text, list) else str(text), where
 
 
 def _place(label: str, places: dict[str, int], where: str) -> int:
@@ -254,19 +240,15 @@ def write_sheet(path: Path, pairs: Iterable[WordPair], rule: str = "split") -> i
 
 
 def _numbered(words: Sequence[str]) -> str:
-    lines = [" "]
-    for index, word in enumerate(words):
-        item = f" {index}:{word}"
-        if len(lines[-1]) + len(item) > _WIDTH and lines[-1].strip():
-            lines.append(" ")
-        lines[-1] += item
-    return "\n".join(lines)
+    text = " ".join(f"{index}:{word}" for index, word in enumerate(words))
+    return _WRAPPER.fill(text) or " "
 
 
-def _read_sheet(path: Path, lines: list[str], pairs: Sequence[WordPair]) -> dict[int, Links]:
+def _read_sheet(path: Path, lines: list[str], pairs: Sequence[WordPair]) -> Iterator[Entry]:
     places = {pair.label: index for index, pair in enumerate(pairs)}
-    found: dict[int, Links] = {}
-    for number, block in _blocks(lines):
+    starts = [index for index, line in enumerate(lines) if line.startswith("===")]
+    for start, end in zip(starts, [*starts[1:], len(lines)], strict=True):
+        block, number = lines[start:end], start + 1
         index = _place(_flat(block[0][3:]), places, f"{path}:{number}")
         pair = pairs[index]
         parts: dict[str, list[str]] = {"document": [], "summary": [], "links": []}
@@ -288,15 +270,7 @@ def _read_sheet(path: Path, lines: list[str], pairs: Sequence[WordPair]) -> dict
                 )
         text = " ".join(parts["links"]).strip()
         if text:
-            found[index] = parse_links(text, f"{path}:{at}", pair)
-    return found
-
-
-def _blocks(lines: list[str]) -> Iterator[tuple[int, list[str]]]:
-    """The pairs of a sheet: the number of the line with ``===``, and the lines up to the next."""
-    starts = [index for index, line in enumerate(lines) if line.startswith("===")]
-    for start, end in zip(starts, [*starts[1:], len(lines)], strict=True):
-        yield start + 1, lines[start:end]
+            yield index, text, f"{path}:{at}"
 
 
 # ------------------------------------------------------------------------------------------------- error rates of heads

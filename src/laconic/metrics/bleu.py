@@ -13,6 +13,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
+from operator import or_
 from typing import Any
 
 from sacrebleu.metrics import BLEU
@@ -65,10 +67,7 @@ def sentence_bleu(hypothesis: Sequence[str], references: Sequence[Sequence[str]]
     logs = 0.0
     for order in range(1, 5):
         mine = ngram_counts(hypothesis, order)
-        most = ngram_counts(references[0], order)
-        for reference in references[1:]:
-            most |= ngram_counts(reference, order)
-        hits = overlap(mine, most)
+        hits = overlap(mine, reduce(or_, (ngram_counts(reference, order) for reference in references)))
         if order == 1 and not hits:
             return 0.0
         logs += 0.25 * math.log((hits or _EPSILON) / max(1, length - order + 1))
@@ -85,7 +84,7 @@ def bleu_sentence(hypotheses: Sequence[Sequence[str]], references: Sequence[Sequ
     """
     _check(hypotheses, references)
     scores = [
-        sentence_bleu(_lower(hypothesis), [_lower(reference) for reference in group])
+        sentence_bleu([*map(str.lower, hypothesis)], [[*map(str.lower, reference)] for reference in group])
         for hypothesis, group in zip(hypotheses, references, strict=True)
     ]
     return sum(scores) / len(scores)
@@ -103,10 +102,6 @@ def bleu_paper(
     ended = [True] * len(hypotheses) if finished is None else finished
     marked = [[START, *hypothesis, *([END] if end else [])] for hypothesis, end in zip(hypotheses, ended, strict=True)]
     return bleu_sentence(marked, [[[START, *reference, END] for reference in group] for group in references])
-
-
-def _lower(tokens: Sequence[str]) -> list[str]:
-    return [token.lower() for token in tokens]
 
 
 def _check(hypotheses: Sequence, references: Sequence) -> None:

@@ -142,11 +142,11 @@ class Calibration:
         if found is None:
             return None
         # one from before the last facts were added has shorter vectors
-        lacking = range(len(found.weight), len(FEATURES))
-        zeros, ones = tuple(0.0 for _ in lacking), tuple(1.0 for _ in lacking)
+        lacking = len(FEATURES) - len(found.weight)
+        zeros, ones = (0.0,) * lacking, (1.0,) * lacking
         mean, deviation, weight = found.mean + zeros, found.deviation + ones, found.weight + zeros
         found = replace(found, mean=mean, deviation=deviation, weight=weight)
-        whole = all(len(vector) == len(FEATURES) for vector in (mean, deviation, weight))
+        whole = len(mean) == len(deviation) == len(weight) == len(FEATURES)
         whole = whole and len(found.choosing) in (0, len(CHOOSING))
         if not whole or min(deviation) <= 0 or not 0 <= found.threshold <= 1:
             raise ModelError(f"{folder / FILE} does not fit this version of laconic; run `laconic calibrate` again.")

@@ -6,9 +6,9 @@ All functions take sequences of words (`laconic.metrics.words.words`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Iterable, Sequence
 
-from laconic.metrics.overlap import ngram_counts, ngram_set
+from laconic.metrics.overlap import ngram_counts, ngram_set, ngrams
 from laconic.metrics.words import is_stop_word
 
 Words = Sequence[str]
@@ -95,7 +95,9 @@ def repeats(summary: Sequence[str]) -> bool:
     nothing), and a number may come again.
     """
     told = [not is_stop_word(word) and word.isalpha() and len(word) > 1 for word in summary]
-    return _stutters(summary) or _says_near(summary, told) or _says_phrase(summary, told)
+    if _stutters(summary) or _comes_again(summary, told, _NEAR):
+        return True
+    return _comes_again(ngrams(summary, _PHRASE), map(any, ngrams(told, _PHRASE)), len(summary))
 
 
 def _stutters(words: Sequence[str]) -> bool:
@@ -109,22 +111,12 @@ def _stutters(words: Sequence[str]) -> bool:
     return False
 
 
-def _says_near(words: Sequence[str], told: Sequence[bool]) -> bool:
-    last: dict[str, int] = {}
-    for place, word in enumerate(words):
-        if told[place]:
-            if place - last.get(word, -_NEAR - 1) <= _NEAR:
+def _comes_again(pieces: Iterable[Hashable], told: Iterable[bool], within: int) -> bool:
+    """Does one of the ``pieces`` that are ``told`` come again, at most ``within`` places on?"""
+    last: dict[Hashable, int] = {}
+    for place, (piece, counts) in enumerate(zip(pieces, told, strict=True)):
+        if counts:
+            if piece in last and place - last[piece] <= within:
                 return True
-            last[word] = place
-    return False
-
-
-def _says_phrase(words: Sequence[str], told: Sequence[bool]) -> bool:
-    seen = set()
-    for place in range(len(words) - _PHRASE + 1):
-        phrase = tuple(words[place : place + _PHRASE])
-        if any(told[place : place + _PHRASE]):
-            if phrase in seen:
-                return True
-            seen.add(phrase)
+            last[piece] = place
     return False

@@ -11,30 +11,16 @@ from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
 from decimal import Decimal
 
-from laconic.metrics.quantities import Key, Quantity, amount_key, year_of
+from laconic.metrics.quantities import Key, Quantity, amount_key, in_order, year_of
 
-_MONTHS = {
-    name: number
-    for number, names in enumerate(
-        (
-            ("january", "jan"), ("february", "feb"), ("march", "mar"), ("april", "apr"), ("may",), ("june", "jun"),
-            ("july", "jul"), ("august", "aug"), ("september", "sept", "sep"), ("october", "oct"),
-            ("november", "nov"), ("december", "dec"),
-        ),
-        1,
-    )
-    for name in names
-}  # fmt: skip
-_DAYS = {
-    name: number
-    for number, names in enumerate(
-        (
-            ("monday", "mon"), ("tuesday", "tues", "tue"), ("wednesday", "weds", "wed"),
-            ("thursday", "thurs", "thur", "thu"), ("friday", "fri"), ("saturday", "sat"), ("sunday", "sun"),
-        )
-    )
-    for name in names
-}  # fmt: skip
+_MONTHS = in_order(
+    "january/jan february/feb march/mar april/apr may june/jun july/jul august/aug september/sept/sep october/oct "
+    "november/nov december/dec",
+    1,
+)
+_DAYS = in_order(
+    "monday/mon tuesday/tues/tue wednesday/weds/wed thursday/thurs/thur/thu friday/fri saturday/sat sunday/sun"
+)
 _FULL = frozenset({*(name for name in _MONTHS if len(name) > 4), "may", "june", "july"})
 _ORDINARY_MONTHS = frozenset({"may", "march", "mar", "jan"})  # words and names too
 _ORDINARY_DAYS = frozenset({"sat", "sun", "wed", "mon", "fri", "thu"})
@@ -140,8 +126,9 @@ def _numeric(found: re.Match[str]) -> Iterator[Quantity]:
     if not pairs:
         return
     written = ("w", found[0])
-    keys: set[Key] = {("md", *pair) for pair in pairs} | (set() if in_year else {("n", Decimal(first) / second)})
-    offers = keys | {("m", month) for month, _ in pairs} | _number_keys(*(day for _, day in pairs)) | {written}
+    keys: list[Key] = [("md", *pair) for pair in dict.fromkeys(pairs)]  # in this order a document is looked through
+    keys += [] if in_year else [("n", Decimal(first) / second)]
+    offers = {*keys, written} | {("m", month) for month, _ in pairs} | _number_keys(*(day for _, day in pairs))
     needs: list[tuple[Key, ...]] = [(*keys, written)]
     if in_year:
         needs.append((("y", in_year), written))
@@ -209,19 +196,14 @@ def _times(found: re.Match[str]) -> Iterator[Quantity]:
     if found["h0"]:
         hour = int(found["h0"])
         if hour > 12 or found["m0"] or found["half"]:
-            yield _time(
-                found.start("h0"), found.end("m0") if found["m0"] else found.end("h0"), hour, found["m0"], found["half"]
-            )
-    start = found.start("h")
-    yield _time(start, found.end(), int(found["h"]), found["m"], found["half"])
+            yield _time(found.start("h0"), found.end("m0" if found["m0"] else "h0"), hour, found["m0"], found["half"])
+    yield _time(found.start("h"), found.end(), int(found["h"]), found["m"], found["half"])
 
 
 def _time(start: int, end: int, hour: int, minutes: str | None, half: str | None) -> Quantity:
     minute = int(minutes or 0)
     clock = ("t12", hour % 12 * 60 + minute)
-    offers: set[Key] = {clock}
-    if not minute:
-        offers |= {amount_key(hour)}
+    offers: set[Key] = {clock} if minute else {clock, amount_key(hour)}
     if half or not 1 <= hour <= 12:
         exact = ("t", (hour % 12 + 12 * (half == "p") if half else hour % 24) * 60 + minute)
         needs = (exact, ("hour", hour)) if half and not minute else (exact,)

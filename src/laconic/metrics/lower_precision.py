@@ -75,12 +75,9 @@ class Precisions:
 def measure(
     summarize: Callable[[Precision], Sequence[str]], records: Sequence[Record], lower: Sequence[Precision] = LOWER
 ) -> Precisions:
-    """Decode in each precision and compare.
+    """Decode records with references in each precision and compare.
 
-    Args:
-        summarize: the summaries' texts of all records in the named precision.
-        records: with their references.
-        lower: the precisions that this machine has.
+    ``summarize`` gives the texts of all records in a precision, ``lower`` the precisions that this machine has.
     """
     references = [list(references_of(record)) for record in records]
 

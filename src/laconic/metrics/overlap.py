@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Hashable, Iterator, Sequence
-from itertools import pairwise
+from collections.abc import Hashable, Iterable, Sequence
+from itertools import chain, pairwise
 from typing import Any
 
 from rapidfuzz.distance import LCSseq
@@ -19,18 +19,21 @@ Sentence = Sequence[Any]
 _KEPT_BITS = 400_000_000  # the largest matrix kept whole, 50 MB
 
 
+def ngrams(items: Sequence[Hashable], n: int) -> Iterable[Any]:
+    """In order; n-grams of one item are the items themselves."""
+    if n < 3:
+        return items if n == 1 else pairwise(items)
+    return zip(*(items[start:] for start in range(n)), strict=False)
+
+
 def ngram_counts(items: Sequence[Hashable], n: int) -> Counter:
-    """How often each n-gram occurs; n-grams of one item are the items themselves."""
-    if n == 1:
-        return Counter(items)
-    if n == 2:
-        return Counter(pairwise(items))
-    return Counter(zip(*(items[start:] for start in range(n)), strict=False))
+    """How often each n-gram occurs."""
+    return Counter(ngrams(items, n))
 
 
 def ngram_set(items: Sequence[Hashable], n: int) -> set[Any]:
-    """The n-grams of `ngram_counts`."""
-    return set(items) if n == 1 else set(zip(*(items[start:] for start in range(n)), strict=False))
+    """The n-grams that occur."""
+    return set(ngrams(items, n))
 
 
 def overlap(left: Counter, right: Counter) -> int:
@@ -38,29 +41,17 @@ def overlap(left: Counter, right: Counter) -> int:
     return sum([min(left[gram], right[gram]) for gram in left.keys() & right.keys()])
 
 
-def sorted_overlap(left: Sequence[int], right: Sequence[int]) -> int:
-    """The clipped number of matches of two sorted lists: an LCS of sorted lists is their common multiset."""
-    return LCSseq.similarity(left, right)
-
-
-def skip_bigram_counts(items: Sequence[Hashable], distance: int, unigrams: bool) -> Counter:
-    """Pairs in order with at most ``distance`` items between them (any number if negative).
+def skip_bigram_counts(items: Sequence[Hashable], distance: int, unigrams: bool) -> tuple[Counter, int]:
+    """Pairs in order with at most ``distance`` items between them (any number if negative), and how many there are.
 
     With ``unigrams`` every item but the last also counts by itself, as ROUGE-1.5.5 has it: it adds the
     item that opens the window, and no window opens at the last item.
     """
-    return Counter(_skip_bigrams(items, distance, unigrams))
-
-
-def _skip_bigrams(items: Sequence[Hashable], distance: int, unigrams: bool) -> Iterator[Any]:
     total = len(items)
-    for start in range(total - 1):
-        if unigrams:
-            yield items[start]
-        stop = total if distance < 0 else min(total, start + distance + 2)
-        first = items[start]
-        for position in range(start + 1, stop):
-            yield first, items[position]
+    reach = total if distance < 0 else distance + 1
+    pairs = ((items[start], other) for start in range(total - 1) for other in items[start + 1 : start + 1 + reach])
+    counts = Counter(chain(pairs, items[: total - 1] if unigrams else ()))
+    return counts, counts.total()
 
 
 def lcs_length(reference: Sentence, hypothesis: Sentence) -> int:
@@ -142,7 +133,9 @@ def union_hits(
     left, right = dict(reference_counts), dict(hypothesis_counts)
     hits = 0
     for sentence in references:
-        marked = _union_marks(sentence, hypotheses)
+        marked = 0
+        for hypothesis in hypotheses:
+            marked |= lcs_positions(sentence, hypothesis)
         while marked:
             lowest = marked & -marked
             word = sentence[lowest.bit_length() - 1]
@@ -152,13 +145,6 @@ def union_hits(
                 left[word] -= 1
                 right[word] -= 1
     return hits
-
-
-def _union_marks(sentence: Sentence, hypotheses: Sequence[Sentence]) -> int:
-    marked = 0
-    for hypothesis in hypotheses:
-        marked |= lcs_positions(sentence, hypothesis)
-    return marked
 
 
 def weighted_positions(reference: Sentence, hypothesis: Sentence, weight: float) -> list[int]:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from decimal import Decimal
+from typing import Literal
 
 from laconic.metrics.words import is_ordinary
 
@@ -22,29 +23,32 @@ Needs = tuple[tuple[Key, ...], ...]
 
 @dataclass(frozen=True, slots=True)
 class Quantity:
-    """``text[start:end]`` is of ``kind`` number or date. Without ``needs`` it only supports others ("one" as 1)."""
+    """``text[start:end]`` is of this ``kind``. Without ``needs`` it only supports others ("one" as 1)."""
 
-    kind: str
+    kind: Literal["number", "date", "name"]
     start: int
     end: int
     needs: Needs
     offers: frozenset[Key]
 
 
-_UNITS_IN_ORDER = (
+def in_order(names: str, start: int = 0) -> dict[str, int]:
+    """Each word of ``names`` -> its place from ``start`` on; words with a slash between them share one."""
+    return {name: number for number, same in enumerate(names.split(), start) for name in same.split("/")}
+
+
+_UNITS = in_order(
     "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen "
     "sixteen seventeen eighteen nineteen"
 )
-_UNITS = {word: value for value, word in enumerate(_UNITS_IN_ORDER.split())}
-_TENS_IN_ORDER = "twenty thirty forty fifty sixty seventy eighty ninety"
-_TENS = {word: 10 * value for value, word in enumerate(_TENS_IN_ORDER.split(), 2)}
-_ORDINALS_IN_ORDER = (
-    "first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth thirteenth "
-    "fourteenth fifteenth sixteenth seventeenth eighteenth nineteenth twentieth"
-)
-_ORDINALS = {word: value for value, word in enumerate(_ORDINALS_IN_ORDER.split(), 1)} | {
-    f"{word[:-1]}ieth": value for word, value in _TENS.items()
+_TENS = {
+    word: 10 * value for word, value in in_order("twenty thirty forty fifty sixty seventy eighty ninety", 2).items()
 }
+_ORDINALS = in_order(
+    "first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth thirteenth "
+    "fourteenth fifteenth sixteenth seventeenth eighteenth nineteenth twentieth",
+    1,
+) | {f"{word[:-1]}ieth": value for word, value in _TENS.items()}
 _SCALES = {"hundred": 10**2, "thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
 _SCALES |= {"lakh": 10**5, "crore": 10**7, "dozen": 12}
 _SHORT_SCALES = {"mln": 10**6, "mn": 10**6, "mm": 10**6, "bln": 10**9, "bn": 10**9, "tn": 10**12, "trn": 10**12}
@@ -325,27 +329,24 @@ def _spelled(text: str, lower: str) -> Iterator[Quantity]:
 
 def _values(tokens: list[tuple[str, int, int]]) -> Iterator[tuple[Decimal, int, int, bool, bool]]:
     """(value, start, end, is an ordinal, says no number in particular) of the numbers in a row of number words."""
-    total, current = Decimal(0), Decimal(0)
-    begin = end = -1
-    last = ""
-    count = 0
+    total, current, begin, end, count, last = Decimal(0), Decimal(0), -1, -1, 0, ""
 
-    def closed(ordinal: bool = False) -> tuple[Decimal, int, int, bool, bool]:
-        return total + current, begin, end, ordinal, count == 1 and last in _VAGUE
+    def closed() -> tuple[Decimal, int, int, bool, bool]:
+        nonlocal total, current, begin, count, last
+        found = total + current, begin, end, last in _ORDINALS, count == 1 and last in _VAGUE
+        total, current, begin, count, last = Decimal(0), Decimal(0), -1, 0, ""
+        return found
 
     for place, (word, start, stop) in enumerate(tokens):
         if word in ("and", "a", "an"):
             half = any(later == "half" for later, *_ in tokens[place + 1 : place + 3])
             if word == "and" and begin >= 0 and last not in _SCALES and not half:
                 yield closed()
-                total, current, begin, count, last = Decimal(0), Decimal(0), -1, 0, ""
             continue
-        fits = begin < 0 or _fits(word, last, current)
-        if not fits:
+        if begin >= 0 and not _fits(word, last, current):
             yield closed()
-            total, current, begin, count = Decimal(0), Decimal(0), -1, 0
         if begin < 0:
-            begin, last = start, ""
+            begin = start
         count += 1
         if word == "half":
             current += Decimal("0.5")
@@ -363,8 +364,7 @@ def _values(tokens: list[tuple[str, int, int]]) -> Iterator[tuple[Decimal, int, 
             current += _ORDINALS[word]
         last, end = word, stop
         if word in _ORDINALS or word in _PARTS:
-            yield closed(word in _ORDINALS)
-            total, current, begin, count, last = Decimal(0), Decimal(0), -1, 0, ""
+            yield closed()
     if begin >= 0:
         yield closed()
 

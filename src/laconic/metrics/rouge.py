@@ -26,28 +26,7 @@ from laconic.metrics.rouge_engine import Kind, RougeEngine, RougeOptions, Score,
 
 __all__ = ["RougeCounts", "RougeInterval", "RougeOptions", "RougeResult", "Score", "rouge"]
 
-Row = tuple[list[Score], bool, bool]
 Pair = tuple[str, Sequence[str]]
-
-
-@dataclass(slots=True)
-class ScoreColumns:
-    """The scores of each kind, and which hypotheses and references have words; one entry a document."""
-
-    scores: list[list[Score]]
-    system_words: list[bool]
-    model_words: list[bool]
-
-    def add_packed(self, data: bytes) -> None:
-        """Append what `_score_packed` made."""
-        values = array("d")
-        values.frombytes(data)
-        width = 3 * len(self.scores) + 2
-        for place, column in enumerate(self.scores):
-            parts = (values[3 * place + offset :: width] for offset in range(3))
-            column.extend(map(Score._make, zip(*parts, strict=True)))
-        self.system_words += map(bool, values[width - 2 :: width])
-        self.model_words += map(bool, values[width - 1 :: width])
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +67,7 @@ class RougeResult:
         }
         if self.interval:
             result["intervals"] = {
-                kind: {"low": ends.low._asdict(), "high": ends.high._asdict(), "mean": ends.mean._asdict()}
+                kind: {name: getattr(ends, name)._asdict() for name in RougeInterval.__slots__}
                 for kind, ends in self.interval.items()
             }
         return result
@@ -116,8 +95,8 @@ def rouge(
     chosen = make_options(profile, options)
     parsed = tuple(parse_kind(kind, chosen) for kind in ([kinds] if isinstance(kinds, str) else kinds))
     pairs = _pairs(hypotheses, references)
-    rows = _score_all(parsed, profile, chosen, pairs)
-    per_document = {kind.label: scores for kind, scores in zip(parsed, rows.scores, strict=True)}
+    scores, system_words, model_words = _score_all(parsed, profile, chosen, pairs)
+    per_document = dict(zip([kind.label for kind in parsed], scores, strict=True))
     intervals = {}
     if chosen.interval:
         found = rouge_intervals(list(per_document.values()), chosen.confidence, chosen.samples, chosen.processes)
@@ -126,7 +105,7 @@ def rouge(
         mean={label: _mean(scores) for label, scores in per_document.items()},
         per_document=per_document,
         signature=signature(profile, parsed, chosen, len(pairs)),
-        counts=_counts(pairs, rows),
+        counts=_counts(pairs, system_words, model_words),
         interval=intervals,
     )
 
@@ -150,31 +129,40 @@ def _pairs(hypotheses: Iterable[str], references: Iterable[str | Sequence[str]])
     return list(zip(systems, models, strict=True))
 
 
-def _score_all(kinds: tuple[Kind, ...], profile: str, options: RougeOptions, pairs: list[Pair]) -> ScoreColumns:
+def _score_all(
+    kinds: tuple[Kind, ...], profile: str, options: RougeOptions, pairs: list[Pair]
+) -> tuple[list[list[Score]], list[bool], list[bool]]:
+    """The scores of each kind, and which hypotheses and references have words; one entry a document."""
     processes = min(options.processes, len(pairs))
     if processes <= 1:
         rows = _score_chunk(kinds, profile, options, pairs)
-        scores = [[row[0][place] for row in rows] for place in range(len(kinds))]
-        return ScoreColumns(scores, [row[1] for row in rows], [row[2] for row in rows])
+        return (
+            [[row[0][place] for row in rows] for place in range(len(kinds))],
+            [r[1] for r in rows],
+            [r[2] for r in rows],
+        )
     # Several chunks a process even out long documents; forked, the workers have the texts already.
     size = max(1, -(-len(pairs) // (processes * 4)))
-    whole = ScoreColumns([[] for _ in kinds], [], [])
 
     def work(start: int) -> bytes:
-        return _score_packed(kinds, profile, options, pairs[start : start + size])
+        """As raw numbers, which travel between processes many times faster than objects."""
+        rows = _score_chunk(kinds, profile, options, pairs[start : start + size])
+        return array("d", [value for row in rows for part in (*row[0], row[1:]) for value in part]).tobytes()
 
+    scores: list[list[Score]] = [[] for _ in kinds]
+    words: list[list[bool]] = [[], []]
     for part in forked(work, range(0, len(pairs), size), processes, option="processes"):
-        whole.add_packed(part)
-    return whole
+        table = np.frombuffer(part).reshape(-1, 3 * len(kinds) + 2)
+        for place, column in enumerate(scores):
+            column.extend(map(Score._make, table[:, 3 * place : 3 * place + 3].tolist()))
+        for column, flags in zip(words, table[:, -2:].astype(bool).T.tolist(), strict=True):
+            column += flags
+    return scores, words[0], words[1]
 
 
-def _score_packed(kinds: tuple[Kind, ...], profile: str, options: RougeOptions, pairs: Sequence[Pair]) -> bytes:
-    """`_score_chunk` as raw numbers, which travel between processes many times faster than objects."""
-    rows = _score_chunk(kinds, profile, options, pairs)
-    return array("d", [value for row in rows for part in (*row[0], row[1:]) for value in part]).tobytes()
-
-
-def _score_chunk(kinds: tuple[Kind, ...], profile: str, options: RougeOptions, pairs: Sequence[Pair]) -> list[Row]:
+def _score_chunk(
+    kinds: tuple[Kind, ...], profile: str, options: RougeOptions, pairs: Sequence[Pair]
+) -> list[tuple[list[Score], bool, bool]]:
     engine = RougeEngine(kinds, profile, options)
     return [engine.score(hypothesis, references) for hypothesis, references in pairs]
 
@@ -184,15 +172,15 @@ def _mean(scores: Sequence[Score]) -> Score:
     return Score(*(sum(map(itemgetter(column), scores)) / len(scores) for column in range(3)))
 
 
-def _counts(pairs: Sequence[Pair], rows: ScoreColumns) -> RougeCounts:
+def _counts(pairs: Sequence[Pair], system_words: Sequence[bool], model_words: Sequence[bool]) -> RougeCounts:
     empty_system = [not hypothesis.strip() for hypothesis, _ in pairs]
     empty_model = [not all(reference.strip() for reference in references) for _, references in pairs]
     return RougeCounts(
         documents=len(pairs),
         empty_hypotheses=sum(empty_system),
         empty_references=sum(empty_model),
-        wordless_hypotheses=sum(not (has or no) for has, no in zip(rows.system_words, empty_system, strict=True)),
-        wordless_references=sum(not (has or no) for has, no in zip(rows.model_words, empty_model, strict=True)),
+        wordless_hypotheses=sum(not (has or no) for has, no in zip(system_words, empty_system, strict=True)),
+        wordless_references=sum(not (has or no) for has, no in zip(model_words, empty_model, strict=True)),
     )
 
 
@@ -212,18 +200,13 @@ class RougeInterval:
     mean: Score
 
 
-def rouge_interval(scores: Sequence[Score], confidence: float = 95.0, samples: int = 1000) -> RougeInterval:
-    """The tool's interval for per-document scores given in file order (document 1 first).
+def rouge_intervals(
+    kinds: Sequence[Sequence[Score]], confidence: float = 95.0, samples: int = 1000, processes: int = 1
+) -> list[RougeInterval]:
+    """The tool's interval of each kind's scores of the same documents (document 1 first), which it draws alike.
 
     The tool keeps its documents in the order of their numbers as text ("1", "10", "11", "2", ...); so does this.
     """
-    return rouge_intervals([scores], confidence, samples)[0]
-
-
-def rouge_intervals(
-    kinds: Sequence[Sequence[Score]], confidence: float, samples: int, processes: int = 1
-) -> list[RougeInterval]:
-    """`rouge_interval` of the scores of several kinds for the same documents, which the tool draws alike."""
     total = len(kinds[0])
     order = sorted(range(total), key=lambda position: f"{position + 1}.")
     # (documents, 3 a kind)
@@ -247,10 +230,8 @@ def rouge_intervals(
     share = samples - delta - 1 - upper
     low = averages[lower] + (averages[lower + 1] - averages[lower]) * share
     high = averages[upper] + (averages[upper + 1] - averages[upper]) * share
-    # a column by itself, as the mean of one kind is taken
-    mean = (
-        np.concatenate([averages[:, first : first + 3].copy().sum(axis=0) for first in range(0, 3 * len(kinds), 3)])
-        / samples
-    )
+    places = range(0, 3 * len(kinds), 3)
+    # each kind by itself, so that its mean is the same whatever stands beside it
+    mean = np.concatenate([averages[:, first : first + 3].copy().sum(axis=0) for first in places]) / samples
     ends = [[round(value, 5) for value in row.tolist()] for row in (low, high, mean)]
-    return [RougeInterval(*(Score(*row[first : first + 3]) for row in ends)) for first in range(0, 3 * len(kinds), 3)]
+    return [RougeInterval(*(Score(*row[first : first + 3]) for row in ends)) for first in places]

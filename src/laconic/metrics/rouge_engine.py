@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import pairwise
+from operator import attrgetter, itemgetter
 from typing import Any, NamedTuple, get_type_hints
 
 from pydantic import TypeAdapter, ValidationError
@@ -22,9 +22,9 @@ from laconic.errors import ConfigError, did_you_mean, unknown_choice
 from laconic.metrics.overlap import (
     lcs_length,
     ngram_counts,
+    ngram_set,
     overlap,
     skip_bigram_counts,
-    sorted_overlap,
     union_hits,
     weighted_hits,
 )
@@ -104,14 +104,13 @@ class RougeOptions:
             value = getattr(self, name)
             if value is not None and not least <= value <= most:
                 raise ConfigError(f"ROUGE option '{name}' is {value}; it must be from {least} to {most:,}.")
-        if not 0 <= self.alpha <= 1:
-            raise ConfigError(f"ROUGE option 'alpha' is {self.alpha}; it must lie between 0 and 1.")
-        if not 0 < self.weight <= _MOST_WEIGHT:
-            raise ConfigError(
-                f"ROUGE option 'weight' is {self.weight}; it must be more than 0, at most {_MOST_WEIGHT}."
-            )
-        if not 0 < self.confidence < 100:
-            raise ConfigError(f"ROUGE option 'confidence' is {self.confidence}; it is a percentage, for example 95.")
+        for name, good, says in (
+            ("alpha", 0 <= self.alpha <= 1, "must lie between 0 and 1"),
+            ("weight", 0 < self.weight <= _MOST_WEIGHT, f"must be more than 0, at most {_MOST_WEIGHT}"),
+            ("confidence", 0 < self.confidence < 100, "is a percentage, for example 95"),
+        ):
+            if not good:
+                raise ConfigError(f"ROUGE option '{name}' is {getattr(self, name)}; it {says}.")
 
 
 _CHECKS: dict[str, TypeAdapter[Any]] = {name: TypeAdapter(kind) for name, kind in get_type_hints(RougeOptions).items()}
@@ -125,11 +124,10 @@ def make_options(profile: str, given: dict[str, Any]) -> RougeOptions:
     """
     if profile not in TEXTS:
         raise ConfigError(unknown_choice("ROUGE profile", profile, TEXTS))
-    known = {field.name for field in fields(RougeOptions)}
     for name in given:
-        if name not in known:
+        if name not in _CHECKS:
             raise ConfigError(
-                f"Unknown ROUGE option '{name}'.{did_you_mean(name, known)} Known: {', '.join(sorted(known))}."
+                f"Unknown ROUGE option '{name}'.{did_you_mean(name, _CHECKS)} Known: {', '.join(sorted(_CHECKS))}."
             )
     chosen = _PROFILE_DEFAULTS[profile] | {name: value for name, value in given.items() if value is not None}
     for name, value in chosen.items():
@@ -202,6 +200,7 @@ def signature(profile: str, kinds: tuple[Kind, ...], options: RougeOptions, docu
 
 _SHORT = 400  # words up to which comparing sorted words is quicker than counting them
 _BLANKS = re.compile(r"[ \t\n\r\f\v]+")
+_bigrams = partial(ngram_set, n=2)
 
 
 class Score(NamedTuple):
@@ -217,6 +216,7 @@ class Score(NamedTuple):
 Match = tuple[float, float, float, float]
 
 
+@dataclass(slots=True)
 class EncodedText:
     """A text as word ids: in one piece, by sentence, and as the single line that ROUGE-L reads.
 
@@ -224,38 +224,19 @@ class EncodedText:
     sentence; the three differ only under a length limit. ``memo`` keeps counters for the other references.
     """
 
-    __slots__ = ("line", "lines", "memo", "whole")
+    whole: list[int]
+    lines: list[list[int]]
+    line: list[int]
+    memo: dict[Hashable, Any] = field(default_factory=dict)
 
-    def __init__(self, whole: list[int], lines: list[list[int]], line: list[int]) -> None:
-        self.whole = whole
-        self.lines = lines
-        self.line = line
-        self.memo: dict[Any, Any] = {}
+    def kept(self, what: Hashable, make: Callable[[list[int]], Any]) -> Any:
+        """``make`` of all words; ``what`` names it."""
+        if what not in self.memo:
+            self.memo[what] = make(self.whole)
+        return self.memo[what]
 
     def counts(self, order: int) -> Counter:
-        if order not in self.memo:
-            self.memo[order] = ngram_counts(self.whole, order)
-        return self.memo[order]
-
-    def sorted_words(self) -> list[int]:
-        if "sorted" not in self.memo:
-            self.memo["sorted"] = sorted(self.whole)
-        return self.memo["sorted"]
-
-    def bigrams(self) -> set[tuple[int, int]]:
-        if "bigrams" not in self.memo:
-            self.memo["bigrams"] = set(pairwise(self.whole))
-        return self.memo["bigrams"]
-
-    def skips(self, distance: int, unigrams: bool) -> tuple[Counter, int]:
-        key = (distance, unigrams)
-        if key not in self.memo:
-            counts = skip_bigram_counts(self.whole, distance, unigrams)
-            self.memo[key] = counts, counts.total()
-        return self.memo[key]
-
-
-# ----------------------------------------------------------------------------------------- limits
+        return self.kept(order, partial(ngram_counts, n=order))
 
 
 def limit_bytes(lines: Sequence[str], limit: int) -> tuple[list[str], list[str]]:
@@ -267,13 +248,12 @@ def limit_bytes(lines: Sequence[str], limit: int) -> tuple[list[str], list[str]]
     """
     summed: list[str] = []
     alone: list[str] = []
-    used, alone_open, summed_open = 0, True, True
+    left, alone_open = limit, True
     for line in lines:
         data = line.encode("utf-8", "replace")
-        if summed_open:
-            summed_open = used + len(data) < limit
-            summed.append(line if summed_open else data[: limit - used].decode("utf-8", "ignore"))
-            used += len(data)
+        if left > 0:
+            summed.append(line if len(data) < left else data[:left].decode("utf-8", "ignore"))
+            left -= len(data)
         if alone_open:
             alone_open = len(data) < limit
             alone.append(line if alone_open else data[:limit].decode("utf-8", "ignore"))
@@ -296,9 +276,6 @@ def limit_words(lines: Sequence[str], limit: int) -> list[str]:
     return kept
 
 
-# ----------------------------------------------------------------------------------------- engine
-
-
 class RougeEngine:
     """Scores documents for fixed kinds, profile and options; one instance a process."""
 
@@ -309,10 +286,9 @@ class RougeEngine:
         text_options = TextOptions(options.stem, options.exceptions, options.remove_stop_words, options.better)
         self.text: RougeText = shared_text(profile, text_options)
         self._chooses = options.multi in ("best", "jackknife")
-        self._exponents = [1.0 / kind.weight if kind.weight else 1.0 for kind in kinds]
         self._by_sentence = any(kind.name in ("Lsum", "W") for kind in kinds)
-        self._matchers: list[Callable[[EncodedText, EncodedText], Match]] = [self._matcher(kind) for kind in kinds]
-        self._combine = getattr(self, "_" + options.multi.replace("-", "_"))
+        # the matcher of each kind, and the exponent of what is made of a match
+        self._measures = [(self._matcher(kind), 1.0 / kind.weight if kind.weight else 1.0) for kind in kinds]
 
     def score(self, hypothesis: str, references: Sequence[str]) -> tuple[list[Score], bool, bool]:
         """The scores of one document, one a kind; and whether hypothesis and references hold any words."""
@@ -321,14 +297,11 @@ class RougeEngine:
         models = [self._encode(reference) for reference in references]
         if len(models) == 1:
             model = models[0]
-            scores = [
-                self._to_score(matcher(system, model), exponent)
-                for matcher, exponent in zip(self._matchers, self._exponents, strict=True)
-            ]
+            scores = [self._to_score(matcher(system, model), exponent) for matcher, exponent in self._measures]
         else:
             scores = [
-                self._combine([matcher(system, model) for model in models], exponent)
-                for matcher, exponent in zip(self._matchers, self._exponents, strict=True)
+                self._combine([matcher(system, model) for model in models], exponent, self.options.multi)
+                for matcher, exponent in self._measures
             ]
         return scores, bool(system.whole), all([bool(model.whole) for model in models])
 
@@ -350,13 +323,11 @@ class RougeEngine:
             single = limit_words(joined, options.max_words)
         return EncodedText(ids(" ".join(summed)), [ids(line) for line in alone], ids(" ".join(single)))
 
-    # ------------------------------------------------------------------------------------- kinds
-
     def _matcher(self, kind: Kind) -> Callable[[EncodedText, EncodedText], Match]:
         if kind.name == "N":
             return partial(self._match_ngrams, kind.order)
         if kind.name in ("S", "SU"):
-            return partial(self._match_skips, kind)
+            return partial(self._match_skips, kind.distance, kind.name == "SU")
         if kind.name == "W":
             return partial(self._match_weighted, kind.weight)
         return self._match_line if kind.name == "L" else self._match_sentences
@@ -372,17 +343,19 @@ class RougeEngine:
     def _ngram_hits(order: int, system: EncodedText, model: EncodedText) -> int:
         """Clipped matches, by the quickest way that is exact for the order and the lengths."""
         if order == 1 and len(system.whole) <= _SHORT and len(model.whole) <= _SHORT:
-            return sorted_overlap(system.sorted_words(), model.sorted_words())
+            # of sorted lists: their common multiset
+            return lcs_length(system.kept("sorted", sorted), model.kept("sorted", sorted))
         if order == 2:
-            mine, theirs = system.bigrams(), model.bigrams()
+            mine, theirs = system.kept("bigrams", _bigrams), model.kept("bigrams", _bigrams)
             # If either side repeats no bigram, every common one counts once.
             if len(mine) == len(system.whole) - 1 or len(theirs) == len(model.whole) - 1:
                 return len(mine & theirs)
         return overlap(system.counts(order), model.counts(order))
 
-    def _match_skips(self, kind: Kind, system: EncodedText, model: EncodedText) -> Match:
-        system_counts, system_size = system.skips(kind.distance, kind.name == "SU")
-        model_counts, model_size = model.skips(kind.distance, kind.name == "SU")
+    @staticmethod
+    def _match_skips(distance: int, unigrams: bool, system: EncodedText, model: EncodedText) -> Match:
+        key, make = (distance, unigrams), partial(skip_bigram_counts, distance=distance, unigrams=unigrams)
+        (system_counts, system_size), (model_counts, model_size) = system.kept(key, make), model.kept(key, make)
         hits = overlap(system_counts, model_counts)
         return hits, model_size, system_size, round(hits / model_size, 5) if model_size else 0.0
 
@@ -406,8 +379,6 @@ class RougeEngine:
         recall = (hits / size) ** (1.0 / weight) if size else 0.0
         return hits, size**weight, len(system.whole) ** weight, recall
 
-    # -------------------------------------------------------------------------------- references
-
     def _to_score(self, match: Match, exponent: float) -> Score:
         hits, reference_size, hypothesis_size, _ = match
         recall = hits / reference_size if reference_size else 0.0
@@ -421,24 +392,17 @@ class RougeEngine:
         f = precision * recall / below if below > 0 else 0.0
         return Score(precision, recall, round(f, 5) if self.rounded else f)
 
-    def _average(self, matches: Sequence[Match], exponent: float) -> Score:
-        hits, reference_size, hypothesis_size, _ = map(sum, zip(*matches, strict=True))
-        return self._to_score((hits, reference_size, hypothesis_size, 0.0), exponent)
-
-    def _best(self, matches: Sequence[Match], exponent: float) -> Score:
-        return self._to_score(max(matches, key=lambda match: match[3]), exponent)
-
-    def _max(self, matches: Sequence[Match], exponent: float) -> Score:
-        return max([self._to_score(match, exponent) for match in matches], key=lambda score: score.f)
-
-    def _jackknife(self, matches: Sequence[Match], exponent: float) -> Score:
-        return self._leave_one_out(self._best, matches, exponent)
-
-    def _jackknife_average(self, matches: Sequence[Match], exponent: float) -> Score:
-        return self._leave_one_out(self._average, matches, exponent)
-
-    def _leave_one_out(self, combine: Callable[..., Score], matches: Sequence[Match], exponent: float) -> Score:
+    def _combine(self, matches: Sequence[Match], exponent: float, multi: str) -> Score:
+        """One score of the matches with several references; ``multi`` as in `RougeOptions`."""
+        if multi == "average":
+            hits, reference_size, hypothesis_size, _ = map(sum, zip(*matches, strict=True))
+            return self._to_score((hits, reference_size, hypothesis_size, 0.0), exponent)
+        if multi == "best":
+            return self._to_score(max(matches, key=itemgetter(3)), exponent)
+        if multi == "max":
+            return max([self._to_score(match, exponent) for match in matches], key=attrgetter("f"))
+        each = "average" if multi == "jackknife-average" else "best"
         sets = [[*matches[:left_out], *matches[left_out + 1 :]] for left_out in range(len(matches))]
-        scores = [combine(chosen, exponent) for chosen in sets]
+        scores = [self._combine(chosen, exponent, each) for chosen in sets]
         means = [sum(values) / len(scores) for values in zip(*scores, strict=True)]
         return Score(*(round(value, 5) for value in means)) if self.rounded else Score(*means)

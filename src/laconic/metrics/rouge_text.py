@@ -1,7 +1,6 @@
-"""From text to word ids for ROUGE: one class a profile, each normalising as the scorer it stands for.
+"""From text to word ids for ROUGE, where each profile (`TEXTS`) cuts and stems as the scorer that it stands for.
 
-Ids mean nothing but equality. Each class remembers every word it has seen, so that stemming is paid once
-a word. ``ids(text)`` gives the ids of one stretch of text.
+Ids mean nothing but equality. A text remembers every word it has seen, so that stemming is paid once a word.
 """
 
 from __future__ import annotations
@@ -51,31 +50,27 @@ class _Memory(dict):
 
 
 class RougeText:
-    """Base of the profiles' texts: ``normal_form`` of a word, None for a word that is dropped."""
+    """What a profile makes of texts: ``words`` cuts one, cased as the profile has it."""
 
-    def __init__(self, options: TextOptions) -> None:
+    def __init__(self, profile: str, options: TextOptions) -> None:
+        self.words, self._stem = TEXTS[profile]
         self.options = options
-        self.memory = _Memory(self.normal_form)
+        self.memory = _Memory(self._normal_form)
         self._stops = smart_stop_words() if options.remove_stop_words else frozenset()
         self._exceptions = wordnet_exceptions() if options.stem and options.exceptions else {}
         if self._exceptions and options.better != "well":
             self._exceptions = {**self._exceptions, "better": options.better, "best": options.better}
 
-    def words(self, text: str) -> list:
-        """The words of ``text``, cased and cut as the profile has it."""
-        raise NotImplementedError
-
-    def stem(self, word: str) -> str:
-        return word
-
-    def normal_form(self, word: str) -> str | None:
+    def _normal_form(self, word: str) -> str | None:
+        """None for a word that is dropped."""
         if word in self._stops:
             return None
         if self.options.stem and len(word) > 3:
-            return self._exceptions.get(word) or self.stem(word)
+            return self._exceptions.get(word) or self._stem(word)
         return word
 
     def ids(self, text: str) -> list[int]:
+        """Those of the words of one stretch of text."""
         found = list(map(self.memory.__getitem__, self.words(text)))
         return [number for number in found if number >= 0] if self._stops else found
 
@@ -84,44 +79,6 @@ class RougeText:
 _ASCII_WORDS = bytes(
     code + 32 if 65 <= code <= 90 else code if 97 <= code <= 122 or 48 <= code <= 57 else 32 for code in range(256)
 )
-
-
-class Rouge155Text(RougeText):
-    """ROUGE-1.5.5: runs of ASCII letters and digits, lower-cased byte by byte; everything else is a gap."""
-
-    def words(self, text: str) -> list[bytes]:
-        return text.encode("utf-8", "replace").translate(_ASCII_WORDS).split()
-
-    def stem(self, word: str) -> str:
-        return stem_rouge155(word)
-
-
-class GoogleText(RougeText):
-    """rouge-score: lower-cased as Unicode, then runs of ASCII letters and digits; NLTK's stemmer."""
-
-    def words(self, text: str) -> list[bytes]:
-        return text.lower().encode("utf-8", "replace").translate(_ASCII_WORDS).split()
-
-    def stem(self, word: str) -> str:
-        return stem_nltk(word)
-
-
-class PlainText(RougeText):
-    """The distraction paper's scorer: words are what stands between blanks, case and punctuation count."""
-
-    def words(self, text: str) -> list[str]:
-        return text.split()
-
-
-class CharacterText(RougeText):
-    """LCSTS: every character is a word, whatever its script; blanks and case-folding play no part.
-
-    Equal to numbering the characters and giving the numbers to ROUGE-1.5.5, as the field does because the tool drops
-    what is not ASCII. A mark ``<unk>`` is one word.
-    """
-
-    def words(self, text: str) -> list[str]:
-        return _CHARACTERS.findall(text)
 
 
 _CHARACTERS = re.compile(r"<unk>|\S")
@@ -146,28 +103,7 @@ class _CharacterClasses(dict):
         return result
 
 
-class UnicodeText(RougeText):
-    """Any script: NFKC, case folded, runs of letters, marks and digits; by character where scripts have no blanks."""
-
-    def __init__(self, options: TextOptions) -> None:
-        super().__init__(options)
-        self._classes = _CharacterClasses()
-
-    def words(self, text: str) -> list[str]:
-        spaced = unicodedata.normalize("NFKC", text).casefold().translate(self._classes)
-        return spaced.split()
-
-    def stem(self, word: str) -> str:
-        return stem_rouge155(word) if word.isascii() else word
-
-
-TEXTS: dict[str, type[RougeText]] = {
-    "characters": CharacterText,
-    "google": GoogleText,
-    "plain": PlainText,
-    "rouge155": Rouge155Text,
-    "unicode": UnicodeText,
-}
+_CHARACTER_CLASSES = _CharacterClasses()
 
 
 _SHARED = threading.local()
@@ -178,7 +114,7 @@ def shared_text(profile: str, options: TextOptions) -> RougeText:
     known: dict[tuple[str, TextOptions], RougeText] = _SHARED.__dict__.setdefault("texts", {})
     key = (profile, options)
     if key not in known:
-        known[key] = TEXTS[profile](options)
+        known[key] = RougeText(profile, options)
     return known[key]
 
 
@@ -217,13 +153,9 @@ _SUFFIXES_3 = _longest_first(_STEP_3)
 _SUFFIXES_4 = _longest_first(_STEP_4)
 _SUFFIXES_4_NLTK = _longest_first((*_STEP_4, "ment", "ent", "ion"))
 _IRREGULAR = {
-    form: base
-    for base, forms in {
-        "sky": ("sky", "skies"), "die": ("dying",), "lie": ("lying",), "tie": ("tying",), "news": ("news",),
-        "inning": ("innings", "inning"), "outing": ("outings", "outing"), "canning": ("cannings", "canning"),
-        "howe": ("howe",), "proceed": ("proceed",), "exceed": ("exceed",), "succeed": ("succeed",),
-    }.items()
-    for form in forms
+    **{word: word for word in ("sky", "news", "howe", "proceed", "exceed", "succeed")},
+    **{f"{word}{s}": word for word in ("inning", "outing", "canning") for s in ("", "s")},
+    "skies": "sky", "dying": "die", "lying": "lie", "tying": "tie",
 }  # fmt: skip
 
 
@@ -273,7 +205,7 @@ def _step_1b(word: str, doubles_kept: str, short: Callable[[str], bool]) -> str:
     return stem
 
 
-def _longest(word: str, suffixes: tuple[str, ...]) -> str:
+def longest_suffix(word: str, suffixes: tuple[str, ...]) -> str:
     """The longest of ``suffixes`` (longest first) that ends ``word``, or an empty string."""
     if not word.endswith(suffixes):
         return ""
@@ -282,7 +214,7 @@ def _longest(word: str, suffixes: tuple[str, ...]) -> str:
 
 def _replace(word: str, suffixes: tuple[str, ...], endings: dict[str, str], least: int) -> str:
     """Replace the longest listed suffix if the stem before it has a measure of more than ``least``."""
-    suffix = _longest(word, suffixes)
+    suffix = longest_suffix(word, suffixes)
     if not suffix:
         return word
     stem = word[: -len(suffix)]
@@ -343,7 +275,12 @@ def stem_nltk(word: str) -> str:
     if len(word) <= 2:
         return word
     if word[-1] == "s":
-        word = _step_1a_nltk(word)
+        if word.endswith("ies"):
+            word = word[:-1] if len(word) == 4 else word[:-2]
+        elif word.endswith("sses"):
+            word = word[:-2]
+        elif word[-2] != "s":
+            word = word[:-1]
     if word.endswith("ied"):
         word = word[:-1] if len(word) == 4 else word[:-2]
     elif word[-1] in "dg":
@@ -360,25 +297,17 @@ def stem_nltk(word: str) -> str:
 
 
 def _step_4_nltk(word: str) -> str:
-    suffix = _longest(word, _SUFFIXES_4_NLTK)
+    suffix = longest_suffix(word, _SUFFIXES_4_NLTK)
     if not suffix:
         return word
     stem = word[: -len(suffix)]
     return stem if _measure(stem) > 1 and (suffix != "ion" or stem[-1] in "st") else word
 
 
-def _step_1a_nltk(word: str) -> str:
-    if word.endswith("ies"):
-        return word[:-1] if len(word) == 4 else word[:-2]
-    if word.endswith("sses"):
-        return word[:-2]
-    return word[:-1] if word.endswith("s") and not word.endswith("ss") else word
-
-
 def _step_2_nltk(word: str) -> str:
     if word.endswith("alli") and _measure(word[:-4]) > 0:
         return _step_2_nltk(word[:-2])
-    suffix = _longest(word, _SUFFIXES_2_NLTK)
+    suffix = longest_suffix(word, _SUFFIXES_2_NLTK)
     if not suffix:
         return word
     stem = word[: -len(suffix)]
@@ -387,3 +316,31 @@ def _step_2_nltk(word: str) -> str:
     if _measure(stem) > 0:
         return stem + ("ful" if suffix == "fulli" else _STEP_2[suffix])
     return word
+
+
+# ------------------------------------------------------------------------------------------------------------- profiles
+
+
+def _ascii_words(text: str) -> list[bytes]:
+    return text.encode("utf-8", "replace").translate(_ASCII_WORDS).split()
+
+
+def _unicode_words(text: str) -> list[str]:
+    return unicodedata.normalize("NFKC", text).casefold().translate(_CHARACTER_CLASSES).split()
+
+
+# Profile -> what cuts a text into words, and what stems a word.
+TEXTS: dict[str, tuple[Callable[[str], list], Callable[[str], str]]] = {
+    # LCSTS: every character is a word, whatever its script; blanks and case-folding play no part. Equal to numbering
+    # the characters and giving the numbers to ROUGE-1.5.5, as the field does because the tool drops what is not ASCII.
+    # A mark ``<unk>`` is one word.
+    "characters": (_CHARACTERS.findall, str),
+    # rouge-score: lower-cased as Unicode, then runs of ASCII letters and digits; NLTK's stemmer.
+    "google": (lambda text: _ascii_words(text.lower()), stem_nltk),
+    # The distraction paper's scorer: words are what stands between blanks, case and punctuation count.
+    "plain": (str.split, str),
+    # ROUGE-1.5.5: runs of ASCII letters and digits, lower-cased byte by byte; everything else is a gap.
+    "rouge155": (_ascii_words, stem_rouge155),
+    # Any script: NFKC, case folded, runs of letters, marks and digits; by character where scripts have no blanks.
+    "unicode": (_unicode_words, lambda word: stem_rouge155(word) if word.isascii() else word),
+}

@@ -29,14 +29,12 @@ class Scoring:
     by_sentence: bool = False
 
 
+_TOOL = {"profile": "rouge155", "stem": True, "multi": "average"}
 # Where each comes from: docs/comparing.md.
 PROFILES: dict[str, Scoring] = {
-    "gigaword": Scoring(
-        {"profile": "rouge155", "stem": True, "multi": "average"},
-        flags="ROUGE-1.5.5 -m -n 2 -w 1.2 -a -f A, full-length",
-    ),
+    "gigaword": Scoring(_TOOL, flags="ROUGE-1.5.5 -m -n 2 -w 1.2 -a -f A, full-length"),
     "duc2004": Scoring(
-        {"profile": "rouge155", "stem": True, "multi": "average", "max_bytes": 75},
+        {**_TOOL, "max_bytes": 75},
         shown="recall",
         flags="ROUGE-1.5.5 -m -b 75 -n 2 -w 1.2 -a -f A, recall at 75 bytes over all references",
     ),
@@ -48,16 +46,16 @@ PROFILES: dict[str, Scoring] = {
         {"profile": "plain"}, flags="blank-separated words with their case and signs, LCS of whole summaries"
     ),
     "cnndm": Scoring(
-        {"profile": "rouge155", "stem": True, "multi": "average"},
+        _TOOL,
         flags="ROUGE-1.5.5 -m -n 2 -w 1.2 -a -f A, F1; a highlight or sentence a line, ROUGE-L of whole summaries",
         by_sentence=True,
     ),
     "cnndm-first": Scoring(
-        {"profile": "rouge155", "stem": True, "multi": "best"},
+        {**_TOOL, "multi": "best"},
         flags="ROUGE-1.5.5 -m -n 2 -a -f B, F1; every highlight a reference, the one with the best recall counts",
     ),
     "samsum": Scoring(
-        {"profile": "rouge155", "stem": True, "multi": "average"},
+        _TOOL,
         flags="ROUGE-1.5.5 -m -n 2 -w 1.2 -a -f A, F1; a sentence a line on both sides, ROUGE-L of whole summaries",
         by_sentence=True,
     ),

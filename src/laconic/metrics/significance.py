@@ -60,12 +60,13 @@ def approximate_randomization(
     if 2**total <= samples:
         signs = 1.0 - 2.0 * ((np.arange(2**total)[:, None] >> np.arange(total)) & 1)
         p = float((np.abs(signs @ difference) >= observed - tolerance).mean())
-        return TestResult(float(difference.mean()), p, total)
-    extreme = 0
-    for size in _chunks(samples, total):
-        signs = generator.integers(0, 2, size=(size, total), dtype=np.int8) * 2.0 - 1.0
-        extreme += int((np.abs(signs @ difference) >= observed - tolerance).sum())
-    return TestResult(float(difference.mean()), (1 + extreme) / (1 + samples), total)
+    else:
+        extreme = 0
+        for size in _chunks(samples, total):
+            signs = generator.integers(0, 2, size=(size, total), dtype=np.int8) * 2.0 - 1.0
+            extreme += int((np.abs(signs @ difference) >= observed - tolerance).sum())
+        p = (1 + extreme) / (1 + samples)
+    return TestResult(float(difference.mean()), p, total)
 
 
 def paired_t_test(first: Sequence[float], second: Sequence[float]) -> TestResult:

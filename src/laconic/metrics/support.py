@@ -182,7 +182,7 @@ class SourceFacts:
     @cached_property
     def folded(self) -> dict[str, str]:
         """Words without accents -> as they are."""
-        return {_folded(word): word for word in self.known}
+        return {_folded(word): word for word in sorted(self.known)}
 
     @cached_property
     def squeezed(self) -> str:
@@ -287,17 +287,14 @@ def read_quantities(text: str, lower: str, known: AbstractSet[str]) -> list[Quan
 
 
 def _quantity_claim(summary: str, quantity: Quantity, source: SourceFacts) -> Claim:
-    kind: Kind = "date" if quantity.kind == "date" else "name" if quantity.kind == "name" else "number"
-    found: Span | None = None
+    places = []
     for group in quantity.needs:
         place = next((source.offers[key] for key in group if key in source.offers), None)
         if place is None and group[0][0] == "code":
             place = source.find_squeezed(group[0][1])
-        if place is None:
-            found = None
-            break
-        found = found or place
-    return Claim(kind, summary[quantity.start : quantity.end], quantity.start, quantity.end, found)
+        places.append(place)
+    found = places[0] if all(places) else None
+    return Claim(quantity.kind, summary[quantity.start : quantity.end], quantity.start, quantity.end, found)
 
 
 # --------------------------------------------------------------------------------------- names and words

@@ -12,7 +12,7 @@ from typing import Any
 
 from laconic.evaluation.measures import REPEATING
 from laconic.explain.html import Curves, Prose, Samples, Section, Table, render_report
-from laconic.metrics.rouge import rouge_interval
+from laconic.metrics.rouge import rouge_intervals
 from laconic.metrics.rouge_engine import Score
 from laconic.study.comparison import KINDS, Outcome, ScoredSystem
 from laconic.study.plan import Plan
@@ -93,11 +93,10 @@ def per_document(scored: Sequence[ScoredSystem]) -> dict[str, list[float]]:
 
 def _intervals(means: Mapping[str, Sequence[float]], resampling: Mapping[str, Any]) -> dict[str, tuple[float, float]]:
     """ROUGE-1.5.5's own bootstrap interval of the documents' means over seeds, as for a single system."""
-    found = {}
-    for kind, scores in means.items():
-        ends = rouge_interval([Score(score, score, score) for score in scores], **resampling)
-        found[kind] = (ends.low.f, ends.high.f)
-    return found
+    found = rouge_intervals(
+        [[Score(score, score, score) for score in scores] for scores in means.values()], **resampling
+    )
+    return {kind: (ends.low.f, ends.high.f) for kind, ends in zip(means, found, strict=True)}
 
 
 def _row(

@@ -113,3 +113,10 @@ def test_what_a_date_supports(text: str, offers: set[Key]) -> None:
 def test_an_hour_is_supported_by_the_number_alone() -> None:
     """ "At 4" says no time of its own, but a summary may make "4 pm" of it; the minute must be there."""
     assert [quantity.needs for quantity in found("4 pm, 4:30 pm")] == [((("t", 960), ("hour", 4)),), ((("t", 990),),)]
+
+
+def test_month_before_day_is_looked_for_first() -> None:
+    """In this order in every process: sets of words are not."""
+    for text, (month, day) in {"5/6": (5, 6), "6/5/01": (6, 5), "3/12": (3, 12), "12/3": (12, 3)}.items():
+        [quantity] = found(text)
+        assert quantity.needs[0][:2] == (("md", month, day), ("md", day, month))

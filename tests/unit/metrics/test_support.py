@@ -295,3 +295,9 @@ def test_asides_are_no_part_of_a_name(aside: str) -> None:
     assert [claim.text for claim in found] == ["Zweistein"]
     found = check_support(f"Moulds ({aside} I.M.F. moulds) ripen the cheese", source).unsupported
     assert "I.M.F." in [claim.text for claim in found]
+
+
+def test_of_two_words_that_differ_in_accents_the_same_one_is_meant_in_every_process() -> None:
+    accents = ("José", "Jose", "Josè", "Jősé", "Josê")
+    for names in (accents, accents[::-1]):
+        assert SourceFacts(" and ".join(names)).folded["jose"] == "jősé"
