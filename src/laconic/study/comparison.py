@@ -337,6 +337,13 @@ def _files_of(place: Path) -> list[Path]:
     return [place] if place.is_file() else []
 
 
+def training_log(folder: Path) -> list[dict[str, Any]]:
+    """The entries of a run's log, a line that is still being written left out; none where there is no log."""
+    path = folder / "log.jsonl"
+    lines = path.read_bytes().split(b"\n")[:-1] if path.is_file() else []
+    return list(map(json.loads, lines))
+
+
 def _training_of(place: Path) -> dict[str, Any] | None:
     """What a run folder, or a model folder, says of its training: validation values, and where the log is."""
     run = place if (place / "model").is_dir() else place.parent
@@ -347,8 +354,7 @@ def _training_of(place: Path) -> dict[str, Any] | None:
 
 def _last_training_losses(folder: Path) -> dict[str, float]:
     """``train_loss`` and its part ``train_loss_nll``: means of the logged losses over the last pass over the data."""
-    path = folder / "log.jsonl"
-    lines = [line for line in read_lines(path) if line.get("kind") == "train"] if path.is_file() else []
+    lines = [line for line in training_log(folder) if line.get("kind") == "train"]
     last = [line for line in lines if line["epoch"] > lines[-1]["epoch"] - 1]
     names = {"train_loss": "loss", "train_loss_nll": "nll"}
     return {
