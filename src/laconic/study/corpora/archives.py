@@ -20,11 +20,12 @@ from laconic.errors import DataError
 
 SUFFIXES = (".whl", ".zip", ".tar.gz", ".tgz")
 # What may be used in anything, with a notice at most: no copyleft, however weak.
-PERMISSIVE = frozenset(
+_PERMISSIVE = frozenset(
     """0BSD AFL-3.0 Apache-2.0 Artistic-2.0 BSD-2-Clause BSD-2-Clause-Patent BSD-3-Clause BSD-3-Clause-Clear
     BSD-3-Clause-LBNL BSD-3-Clause-Open-MPI BSD-4-Clause BSD-Source-Code BSL-1.0 CC0-1.0 CNRI-Python ECL-2.0 HPND
     HPND-sell-variant ISC MIT MIT-0 MIT-CMU MIT-Modern-Variant MIT-feh NCSA NIST-Software OFL-1.1 PostgreSQL PSF-2.0
-    Python-2.0 Python-2.0.1 TCL Unicode-3.0 Unicode-DFS-2016 Unlicense UPL-1.0 W3C WTFPL X11 Zlib ZPL-2.1""".split()  # noqa: SIM905
+    Python-2.0 Python-2.0.1 TCL Unicode-3.0 Unicode-DFS-2016 Unlicense UPL-1.0 W3C WTFPL X11 Zlib
+    ZPL-2.1""".lower().split()
 )
 # The ends of trove classifiers, and names in the free field, that mean one of these.
 _PERMISSIVE_WORDS = re.compile(
@@ -118,21 +119,11 @@ def permissive_licence(metadata: Message) -> str | None:
 
 def is_permissive_expression(expression: str) -> bool:
     """Whether an SPDX expression allows permissive use: every part joined by AND has a permissive alternative."""
-    parts = re.split(r"\s+AND\s+", re.sub(r"[()]", " ", expression), flags=re.IGNORECASE)
+    parts = re.split(r"\s+and\s+", re.sub(r"[()]", " ", expression.lower()))
     return all(
-        any(
-            _known(re.split(r"\s+WITH\s+", alternative.strip(), flags=re.IGNORECASE)[0])
-            for alternative in re.split(r"\s+OR\s+", part, flags=re.IGNORECASE)
-        )
+        any(re.split(r"\s+with\s+", name.strip())[0] in _PERMISSIVE for name in re.split(r"\s+or\s+", part))
         for part in parts
     )
-
-
-def _known(identifier: str) -> bool:
-    return identifier.strip().lower() in _FOLDED
-
-
-_FOLDED = frozenset(name.lower() for name in PERMISSIVE)
 
 
 def _permissive_words(text: str) -> bool:

@@ -1,9 +1,9 @@
 """A corpus to find a needle in: many documents in random order behind the first sentence of one of them, whose summary
 is to be written.
 
-What coarse-to-fine attention is for is to read little of much. The needle stands in the haystack without its first
-sentence, so that its place has to be found by what it is about and not by equal words alone. Each line has the needle's
-id and the characters of its place, by which one can see whether what was read is what was asked for.
+Coarse-to-fine attention is for reading little of much. The needle stands in the haystack without its first sentence,
+so that it has to be found by what it is about. Each line has the needle's id and the characters of its place, by which
+one can see whether what was read is what was asked for.
 """
 
 from __future__ import annotations
