@@ -6,6 +6,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,7 @@ class Counts:
     blank_chunks: int = 0
     candidates: int = 0
     longest: int = 0
+    skipped: Counter[str] = field(default_factory=Counter)
     histogram: Counter[tuple[int, int, int]] = field(default_factory=Counter)
 
     def as_dict(self) -> dict[str, Any]:
@@ -80,7 +82,6 @@ class CandidateFinder:
     def __init__(self, settings: SpanSettings, tokenizer: SpanTokenizer, shard: Shard) -> None:
         self.settings, self.tokenizer, self.shard = settings, tokenizer, shard
         self.counts = Counts()
-        self.skipped: Counter[str] = Counter()
         self._scorer = BlockScorer(settings.shape, settings.key)
 
     def candidates(self) -> Iterator[NDArray[np.void]]:
@@ -92,14 +93,11 @@ class CandidateFinder:
         held: list[_Chunk] = []
         for batch in self._batches():
             for (number, text), encoded in zip(batch, self.tokenizer.encode([text for _, text in batch]), strict=True):
-                self._count(text, encoded.tokens)
+                self.counts.characters += len(text)
                 held.extend(self._chunks(number, encoded))
-            while len(held) >= _HELD:
+            while len(held) >= _HELD or (held and self.tokenizer.full):
                 yield self._scored(held[:_HELD])
                 held = held[_HELD:]
-            if self.tokenizer.full and held:
-                yield self._scored(held)
-                held = []
             self.tokenizer.forget()
         if held:
             yield self._scored(held)
@@ -108,8 +106,8 @@ class CandidateFinder:
         on_skip = self._skip if self.settings.skip_bad else None
         batch: list[tuple[int, str]] = []
         size = 0
-        reading = {"text": self.settings.text, "column": self.settings.column}
-        for number, text in documents(Path(self.shard.path), on_skip=on_skip, **reading):  # type: ignore[arg-type]
+        way, column = self.settings.text, self.settings.column
+        for number, text in documents(Path(self.shard.path), text=way, column=column, on_skip=on_skip):
             batch.append((number, text))
             size += len(text)
             if size >= _BATCH_CHARACTERS or len(batch) >= _BATCH_DOCUMENTS:
@@ -119,22 +117,19 @@ class CandidateFinder:
             yield batch
 
     def _skip(self, problem: BadRecordError) -> None:
-        self.skipped[problem.reason] += 1
-
-    def _count(self, text: str, tokens: NDArray[np.int32]) -> None:
-        self.counts.documents += 1
-        self.counts.characters += len(text)
-        self.counts.tokens += len(tokens)
-        self.counts.longest = max(self.counts.longest, len(tokens))
+        self.counts.skipped[problem.reason] += 1
 
     def _chunks(self, document: int, encoded: TokenizedDocument) -> Iterator[_Chunk]:
-        tokens = encoded.tokens
+        tokens, counts = encoded.tokens, self.counts
+        counts.documents += 1
+        counts.tokens += len(tokens)
+        counts.longest = max(counts.longest, len(tokens))
         for offset in range(0, len(tokens), self.settings.chunk):
             piece = tokens[offset : offset + self.settings.chunk]
             if len(piece) < self.settings.shape.window:
-                self.counts.short_tails += 1
+                counts.short_tails += 1
             else:
-                self.counts.chunks += 1
+                counts.chunks += 1
                 yield _Chunk(document, offset, piece, encoded.span)
 
     def _scored(self, chunks: list[_Chunk]) -> NDArray[np.void]:
@@ -158,8 +153,7 @@ class CandidateFinder:
         text = None if kinds is None or (kinds > 0).all() else kinds > 0
         found = self._windows(chunks, tokens, lengths, text)
         self.counts.blank_chunks += len(chunks) - len(np.unique(found.column))
-        keep = self._readable(tokens, kinds, found)
-        return self._described(chunks, tokens, found, keep)
+        return self._described(chunks, tokens, found, self._readable(tokens, kinds, found))
 
     def _windows(
         self,
@@ -179,13 +173,13 @@ class CandidateFinder:
     def _readable(self, tokens: NDArray[np.int32], kinds: NDArray[np.uint8] | None, found: Found) -> NDArray[np.int64]:
         """The places of those whose spans are text: pieces of characters may make up blanks together."""
         keep = np.ones(len(found.column), dtype=bool)
-        if kinds is None or not (kinds == PART).any():
-            return np.flatnonzero(keep)
-        middle = self.settings.input_length
-        for index, (column, start) in enumerate(zip(found.column, found.start, strict=True)):
-            for low, high in ((start, start + middle), (start + middle, start + self.settings.shape.window)):
-                if not (kinds[low:high, column] == SOLID).any() and self.tokenizer.is_blank(tokens[low:high, column]):
-                    keep[index] = False
+        if kinds is not None and (kinds == PART).any():
+            shape = self.settings.shape
+            for index, (column, start) in enumerate(zip(found.column, found.start, strict=True)):
+                for low, high in pairwise((start, start + shape.input, start + shape.window)):
+                    span = slice(low, high), column
+                    if not (kinds[span] == SOLID).any() and self.tokenizer.is_blank(tokens[span]):
+                        keep[index] = False
         return np.flatnonzero(keep)
 
     def _described(
@@ -224,7 +218,7 @@ def find_candidates(settings: SpanSettings, tokenizer: SpanTokenizer, shard: Sha
         for rows in finder.candidates():
             file.write(rows.tobytes())
     shard.check()
-    return finder.counts.as_dict() | {"skipped": dict(finder.skipped)}
+    return finder.counts.as_dict()
 
 
 def read_candidates(path: Path) -> NDArray[np.void]:

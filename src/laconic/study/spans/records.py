@@ -1,8 +1,7 @@
 """The second pass: the text of what was chosen, then shuffled into the files that trainings read.
 
 Each shard writes its records one behind the other, with an index by their place in the final order; then each output
-file picks its own out of all of them. Both are done in any order, and nobody sees the whole. ``manifest.json``
-tells what was selected.
+file picks its own out of all of them. ``manifest.json`` tells what was selected.
 """
 
 from __future__ import annotations

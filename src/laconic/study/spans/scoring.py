@@ -266,8 +266,6 @@ class BlockScorer:
     def _fill(self, block: _Block, scores: NDArray[np.int64], bands: NDArray[np.bool_]) -> None:
         """Put the exact values of the windows of some bands (``[bands, C]``) in their places."""
         band, column = np.nonzero(bands)
-        if not len(band):
-            return
         for begin in range(0, len(band), 1024):
             some, of = band[begin : begin + 1024], column[begin : begin + 1024]
             lengths = block.lengths_of(some * block.band, of, block.band)
@@ -280,14 +278,10 @@ class BlockScorer:
             scores[rows, across] = values
 
     def _found(self, block: _Block, places: NDArray[np.int64], columns: NDArray[np.int64]) -> Found:
-        ml = np.concatenate(
-            [
-                block.lengths_of(places[begin : begin + 1024], columns[begin : begin + 1024], 1)[0]
-                for begin in range(0, len(places), 1024)
-            ]
-            or [np.zeros(0, dtype=np.uint8)]
-        )
-        return Found(columns, places * self.shape.stride, block.m1[places, columns], block.m2[places, columns], ml)
+        begins = range(0, max(1, len(places)), 1024)
+        parts = [block.lengths_of(places[at : at + 1024], columns[at : at + 1024], 1)[0] for at in begins]
+        m1, m2 = block.m1[places, columns], block.m2[places, columns]
+        return Found(columns, places * self.shape.stride, m1, m2, np.concatenate(parts))
 
 
 class _Block:
