@@ -187,13 +187,11 @@ def try_precisions(summarizer: Summarizer, records: Sequence[Record], batch_size
 
 def accepted(summaries: Sequence[str], records: Sequence[Record], accept: float) -> list[bool]:
     """Which summaries a reader would accept, by the rule above."""
-    nearest = [
-        max(score.f for score in rouge([text] * len(models), list(models), kinds=("1",)).per_document["1"])
-        for text, models in ((text, references_of(record)) for text, record in zip(summaries, records, strict=True))
-    ]
     stop = smart_stop_words()
     found = []
-    for text, record, score in zip(summaries, records, nearest, strict=True):
+    for text, record in zip(summaries, records, strict=True):
+        models = list(references_of(record))
+        score = max(score.f for score in rouge([text] * len(models), models, kinds=("1",)).per_document["1"])
         content = [word for word in words(text) if word not in stop]
         whole = len(set(content)) == len(content) > 0
         found.append(score >= accept and whole and not check_support(text, record.document).unsupported)
@@ -222,18 +220,11 @@ def fit(
     for fold in range(FOLDS):
         held = order[fold::FOLDS]
         rest = np.setdiff1d(order, held)
-        predicted[held] = _probabilities(facts[held], *_regression(facts[rest], accepted[rest]))
-    mean, deviation, weight, bias = _regression(facts, accepted)
-    calibration = Calibration(
-        mean=tuple(mean.tolist()),
-        deviation=tuple(deviation.tolist()),
-        weight=tuple(weight.tolist()),
-        bias=bias,
-        threshold=threshold,
-        ranges=ranges_of(found),
-        accepted=rule,
-        records=len(facts),
-    )
+        mean, deviation, weight, bias = _regression(facts[rest], accepted[rest])
+        predicted[held] = _sigmoid((facts[held] - mean) / deviation @ weight + bias)
+    *vectors, bias = _regression(facts, accepted)
+    means, deviations, weights = (tuple(vector.tolist()) for vector in vectors)
+    calibration = Calibration(means, deviations, weights, bias, threshold, ranges_of(found), rule, len(facts))
     return calibration, reliability(predicted, accepted)
 
 
@@ -261,13 +252,8 @@ def reliability(predicted: np.ndarray, accepted: np.ndarray) -> Reliability:
             said, came = float(predicted[inside].mean()), float(accepted[inside].mean())
             bins.append((said, came, count))
             error += count / len(predicted) * abs(said - came)
-    return Reliability(
-        tuple(bins),
-        error,
-        float(((predicted - accepted) ** 2).mean()),
-        _auc(predicted, accepted),
-        float(accepted.mean()),
-    )
+    brier, base_rate = float(((predicted - accepted) ** 2).mean()), float(accepted.mean())
+    return Reliability(tuple(bins), error, brier, _auc(predicted, accepted), base_rate)
 
 
 def _auc(predicted: np.ndarray, accepted: np.ndarray) -> float:
@@ -294,12 +280,6 @@ def _regression(facts: np.ndarray, accepted: np.ndarray) -> tuple[np.ndarray, np
         if np.abs(step).max() < 1e-9:
             break
     return mean, deviation, weight[:-1], float(weight[-1])
-
-
-def _probabilities(
-    facts: np.ndarray, mean: np.ndarray, deviation: np.ndarray, weight: np.ndarray, bias: float
-) -> np.ndarray:
-    return _sigmoid((facts - mean) / deviation @ weight + bias)
 
 
 def _sigmoid(values: np.ndarray) -> np.ndarray:
