@@ -258,7 +258,9 @@ class Comparison:
         lines, unk = read_lines(predictions), system.unk_text
         result = score(system.name, self.records, lines, options=options, unk_text=unk, seconds=seconds)
         scored = with_bleu(result, self.records, lines, self._samples(system, row, seen))
-        write_json(scores, _scored_to(scored))
+        samples = [to_dict(summary) for summary in scored.samples]
+        kept = {"result": asdict(scored.result), "bleu_signature": scored.bleu_signature, "samples": samples}
+        write_json(scores, kept)
         return scored
 
     def _scores_file(self, system: Contender) -> Path:
@@ -368,12 +370,6 @@ def _training_key(run: RunConfig) -> str:
 def _slug(name: str) -> str:
     kept = "".join(letter if letter.isalnum() or letter in "-_." else "-" for letter in name).strip("-.")
     return kept[-80:] or "system"
-
-
-def _scored_to(scored: ScoredSystem) -> dict[str, Any]:
-    result = asdict(scored.result)
-    samples = [to_dict(summary) for summary in scored.samples]
-    return {"result": result, "bleu_signature": scored.bleu_signature, "samples": samples}
 
 
 def _scored_from(stored: Mapping[str, Any]) -> ScoredSystem:
