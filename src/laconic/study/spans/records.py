@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from laconic.errors import DataError
 from laconic.files import part_of
+from laconic.study.spans.candidates import COUNTED
 from laconic.study.spans.corpus import Shard, documents
 from laconic.study.spans.settings import SpanSettings
 from laconic.study.spans.tokens import SpanTokenizer
@@ -113,7 +114,6 @@ def write_shuffled(sources: Sequence[Path], low: int, high: int, target: Path) -
 
 MANIFEST = "manifest.json"
 _FORMAT = "laconic spans 1"
-_SUMS = ("documents", "characters", "tokens", "chunks", "short_tails", "blank_chunks", "candidates")
 
 
 def describe(
@@ -139,7 +139,7 @@ def describe(
         "threshold": choice["threshold"],
         "corpus": {
             "shards": len(good),
-            **{name: sum(scan[name] for scan in good) for name in _SUMS},
+            **{name: sum(scan[name] for scan in good) for name in COUNTED},
             "skipped_records": dict(sorted(skipped.items())),
             "unreadable_shards": unreadable,
         },

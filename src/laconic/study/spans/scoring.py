@@ -124,11 +124,6 @@ def local_ids(tokens: Ints) -> NDArray[np.int32]:
     return np.ascontiguousarray(found.T)
 
 
-def bigram_ids(ids: NDArray[np.int32]) -> NDArray[np.int32]:
-    """``[N-1, C]``: the pair that begins at each position, numbered within its column; ids are those of `local_ids`."""
-    return local_ids(ids[:-1] * np.int32(len(ids)) + ids[1:])
-
-
 def clipped_matches(ids: NDArray[np.int32], first: int, gap: int, second: int) -> NDArray[np.int16]:
     """Clipped matches between ``first`` items and the ``second`` items that begin ``gap`` behind the first of them.
 
@@ -295,7 +290,8 @@ class _Block:
         step, window = shape.stride, shape.window
         self.m1 = clipped_matches(ids, shape.input, shape.input, shape.output)[::step]
         if min(shape.input, shape.output) > 1:
-            pairs = clipped_matches(bigram_ids(ids), shape.input - 1, shape.input, shape.output - 1)
+            pairs = local_ids(ids[:-1] * np.int32(len(ids)) + ids[1:])  # [N - 1, C], those that begin at each position
+            pairs = clipped_matches(pairs, shape.input - 1, shape.input, shape.output - 1)
             self.m2 = pairs[: len(ids) - window + 1 : step]
         else:
             self.m2 = np.zeros_like(self.m1)

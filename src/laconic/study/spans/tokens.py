@@ -52,13 +52,13 @@ class SpanTokenizer(ABC):
         """The numbers of a vocabulary for a whole text; words have none."""
         raise AssertionError("words have no vocabulary")
 
-    @abstractmethod
     def kinds(self, tokens: NDArray[np.int32]) -> NDArray[np.uint8] | None:
         """`BLANK`, `PART` or `SOLID` for each; ``None`` where all are solid."""
+        return None
 
-    @abstractmethod
     def is_blank(self, tokens: NDArray[np.int32]) -> bool:
         """Is what the tokens stand for white space only?"""
+        return False
 
     @abstractmethod
     def content(self, tokens: NDArray[np.int32]) -> bytes:
@@ -92,12 +92,6 @@ class WordSpanTokenizer(SpanTokenizer):
             found.append(TokenizedDocument(tokens, spans.__getitem__))
         self._words.extend(islice(numbers, len(self._words), None))
         return found
-
-    def kinds(self, tokens: NDArray[np.int32]) -> None:
-        return
-
-    def is_blank(self, tokens: NDArray[np.int32]) -> bool:
-        return False
 
     def content(self, tokens: NDArray[np.int32]) -> bytes:
         return "\n".join(self._words[token] for token in tokens).encode()
