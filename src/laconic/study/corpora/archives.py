@@ -10,7 +10,7 @@ import functools
 import re
 import tarfile
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from email.message import Message
 from email.parser import HeaderParser
@@ -51,7 +51,7 @@ class ArchivedFile:
     name: str
 
     def read_bytes(self) -> bytes:
-        return _opened(self.archive).read(self.name)
+        return _opened(self.archive)[1](self.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,12 +89,11 @@ def read_archives(folder: Path) -> list[ArchivedPackage]:
 
 def _read(path: Path) -> ArchivedPackage:
     try:
-        archive = _opened(path)
-        names = archive.namelist()
+        names, read = _opened(path)
         found = [name for name in names if re.fullmatch(r"[^/]+\.dist-info/METADATA|[^/]+/PKG-INFO", name)]
         if not found:
             raise DataError(f"{path} holds no METADATA or PKG-INFO: it is no wheel or sdist.")
-        metadata = HeaderParser().parsestr(archive.read(found[0]).decode("utf-8", "replace"))
+        metadata = HeaderParser().parsestr(read(found[0]).decode("utf-8", "replace"))
     except (OSError, EOFError, zipfile.BadZipFile, tarfile.TarError) as error:
         raise DataError(f"{path} cannot be read: {error}; download it again.") from error
     name = str(metadata["Name"] or path.name.split("-")[0]).lower().replace("_", "-").replace(".", "-")
@@ -149,21 +148,13 @@ def _first_line(text: str) -> str:
 # --------------------------------------------------------------------------------------- archives
 
 
-class _Tar:
-    """A tar file with the two methods that are used of zip files. A compressed one is read from front to back: once for
-    the names, once for the files in their order."""
-
-    def __init__(self, path: Path) -> None:
-        self._file = tarfile.open(path)  # noqa: SIM115 (open as long as it is in the cache)
-
-    def namelist(self) -> list[str]:
-        return [member.name for member in self._file if member.isfile()]
-
-    def read(self, name: str) -> bytes:
-        handle = self._file.extractfile(name)
-        return handle.read() if handle else b""
-
-
 @functools.lru_cache(maxsize=2)
-def _opened(path: Path) -> zipfile.ZipFile | _Tar:
-    return zipfile.ZipFile(path) if path.suffix in {".whl", ".zip"} else _Tar(path)
+def _opened(path: Path) -> tuple[list[str], Callable[[str], bytes]]:
+    """The names of the files in an archive, and what reads one of them; it is open as long as it is in the cache. A
+    compressed tar file is read from front to back: once for the names, once for the files in their order."""
+    if path.suffix in {".whl", ".zip"}:
+        archive = zipfile.ZipFile(path)
+        return archive.namelist(), archive.read
+    tar = tarfile.open(path)  # noqa: SIM115
+    names = [member.name for member in tar if member.isfile()]
+    return names, lambda name: tar.extractfile(name).read()  # type: ignore[union-attr]

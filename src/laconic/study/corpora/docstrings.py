@@ -23,14 +23,13 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from importlib import metadata
-from inspect import cleandoc
 from pathlib import Path
 from statistics import mean, median
-from typing import Any, Protocol
+from typing import Any
 
 from laconic.errors import DataError
 from laconic.files import write_json
-from laconic.study.corpora.archives import ArchivedPackage, read_archives
+from laconic.study.corpora.archives import ArchivedFile, ArchivedPackage, read_archives
 from laconic.study.corpora.docstring_text import Parts, clean_docstring
 from laconic.study.corpora.pairs import (
     CorpusPair,
@@ -42,6 +41,7 @@ from laconic.study.corpora.pairs import (
     write_splits,
 )
 
+Readable = Path | ArchivedFile
 STANDARD_LIBRARY = "python"
 MIN_BODY_WORDS = 15
 MAX_BODY_WORDS = 400
@@ -56,12 +56,6 @@ _STOP_WORDS = frozenset(
     """a an and are as at be been but by can do does for from has have if in into is it its not of on or such than that
     the their then there these this those to was were when where which while will with you your""".split()  # noqa: SIM905
 )
-
-
-class Readable(Protocol):
-    """A path, or a file in an archive."""
-
-    def read_bytes(self) -> bytes: ...
 
 
 @dataclass(slots=True)
@@ -230,26 +224,21 @@ def docstrings_of(path: Readable) -> list[tuple[str, str]]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         tree = ast.parse(source)
-    found: list[tuple[str, str]] = []
-    _visit(tree, "", found)
-    return found
+    return list(_visit(tree, ""))
 
 
-def _visit(node: ast.AST, name: str, found: list[tuple[str, str]]) -> None:
-    body: list[ast.stmt] = getattr(node, "body", [])
-    if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and body:
-        first = body[0]
-        if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and isinstance(first.value.value, str):
-            text = cleandoc(first.value.value)
-            if "\n\n" in text:
-                found.append((name or "module", text))
+def _visit(node: ast.AST, name: str) -> Iterator[tuple[str, str]]:
+    if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+        text = ast.get_docstring(node)
+        if text and "\n\n" in text:
+            yield name or "module", text
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
         return
-    for child in body:
+    for child in getattr(node, "body", []):
         if isinstance(child, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            _visit(child, f"{name}.{child.name}".lstrip("."), found)
+            yield from _visit(child, f"{name}.{child.name}".lstrip("."))
         elif isinstance(child, ast.If | ast.Try | ast.With):
-            _visit(child, name, found)
+            yield from _visit(child, name)
 
 
 def judge(text: str) -> tuple[Parts | None, str]:

@@ -65,9 +65,7 @@ def _rows(
         needle = order.pop()
         others = [other for other in generator.sample(range(len(records)), documents) if other != needle]
         texts = [records[other].document for other in others[: documents - 1]]
-        found = _parts(records[needle].document)
-        assert found is not None
-        question, rest = found
+        question, rest = _parts(records[needle].document)
         place = generator.randrange(documents)
         texts.insert(place, rest)
         start = len(BETWEEN.join([question, *texts[:place], ""]))
@@ -80,9 +78,8 @@ def _rows(
         }
 
 
-def _parts(document: str) -> tuple[str, str] | None:
-    """The first sentence and the others, where there are enough."""
+def _parts(document: str) -> list[str]:
+    """The first sentence and the others; nothing where they are too few."""
     spans = split_sentences(document)
-    if len(spans) < MIN_SENTENCES:
-        return None
-    return document[slice(*spans[0])].strip(), document[spans[1][0] :].strip()
+    enough = len(spans) >= MIN_SENTENCES
+    return [document[slice(*spans[0])].strip(), document[spans[1][0] :].strip()] if enough else []
