@@ -145,7 +145,7 @@ def fit_choosing(
     return tuple((weight / deviation).tolist())
 
 
-def word_ratios(tokenizer: Tokenizer, documents: Sequence[Sequence[int]], seed: int = 1) -> tuple[np.ndarray, float]:
+def word_ratios(tokenizer: Tokenizer, documents: Sequence[Sequence[int]]) -> tuple[np.ndarray, float]:
     """For each id ln p(English) / p(these documents), between -4 and 4, and the mean that few documents exceed.
 
     p of the documents is estimated from their ids with a Dirichlet prior of ``PRIOR`` words of English (Zhai and
@@ -159,12 +159,17 @@ def word_ratios(tokenizer: Tokenizer, documents: Sequence[Sequence[int]], seed: 
     english /= max(english.sum(), 1e-12)
     counts = [np.bincount(ids, minlength=size) for ids in documents]
     total = np.sum(counts, axis=0)
-    order = np.random.default_rng(seed).permutation(len(documents))
     means = []
-    for part in (order[fold::FOLDS] for fold in range(FOLDS)):
+    for part in _parts(len(documents)):
         others = _log_ratios(english, total - np.sum([counts[place] for place in part], axis=0), reserved)
         means += [mean_ratio(documents[place], others, reserved) for place in part]
     return _log_ratios(english, total, reserved), float(np.percentile(means, 100 - OTHER_DOMAIN))
+
+
+def _parts(count: int) -> list[np.ndarray]:
+    """The places of ``count`` records in ``FOLDS`` parts, drawn."""
+    order = np.random.default_rng(1).permutation(count)
+    return [order[fold::FOLDS] for fold in range(FOLDS)]
 
 
 def _log_ratios(english: np.ndarray, counts: np.ndarray, reserved: int) -> np.ndarray:
@@ -198,13 +203,9 @@ def accepted(summaries: Sequence[str], records: Sequence[Record], accept: float)
     return found
 
 
-def fit(
-    found: Sequence[Facts], good: Sequence[bool], threshold: float, rule: str, seed: int = 1
-) -> tuple[Calibration, Reliability]:
-    """The calibration for the facts of R summaries and whether each is accepted.
-
-    Reliability is measured by cross-validation over ``FOLDS`` parts drawn by ``seed``; the calibration returned is
-    fitted on all.
+def fit(found: Sequence[Facts], good: Sequence[bool], threshold: float, rule: str) -> tuple[Calibration, Reliability]:
+    """The calibration for the facts of R summaries and whether each is accepted, fitted on all; its reliability is
+    measured by cross-validation over ``FOLDS`` parts.
 
     Raises:
         DataError: too few records, or all of one kind.
@@ -215,11 +216,9 @@ def fit(
     if accepted.min() == accepted.max():
         kind = "Every" if accepted.min() else "No"
         raise DataError(f"{kind} summary of these records is acceptable, so there is nothing to tell apart.")
-    order = np.random.default_rng(seed).permutation(len(facts))
     predicted = np.empty(len(facts))
-    for fold in range(FOLDS):
-        held = order[fold::FOLDS]
-        rest = np.setdiff1d(order, held)
+    for held in _parts(len(facts)):
+        rest = np.setdiff1d(np.arange(len(facts)), held)
         mean, deviation, weight, bias = _regression(facts[rest], accepted[rest])
         predicted[held] = _sigmoid((facts[held] - mean) / deviation @ weight + bias)
     *vectors, bias = _regression(facts, accepted)
