@@ -290,8 +290,8 @@ class _Block:
         step, window = shape.stride, shape.window
         self.m1 = clipped_matches(ids, shape.input, shape.input, shape.output)[::step]
         if min(shape.input, shape.output) > 1:
-            pairs = local_ids(ids[:-1] * np.int32(len(ids)) + ids[1:])  # [N - 1, C], those that begin at each position
-            pairs = clipped_matches(pairs, shape.input - 1, shape.input, shape.output - 1)
+            bigrams = local_ids(ids[:-1] * np.int32(len(ids)) + ids[1:])  # [N - 1, C], by where they begin
+            pairs = clipped_matches(bigrams, shape.input - 1, shape.input, shape.output - 1)
             self.m2 = pairs[: len(ids) - window + 1 : step]
         else:
             self.m2 = np.zeros_like(self.m1)
