@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cache, partial
 
 import numpy as np
 import torch
@@ -32,8 +33,7 @@ from laconic.types import Record, TrainingBatch
 Spans = Sequence[tuple[int, int]]
 OPPONENT = "opponent"
 UNKNOWN = "UNK"  # what a figure shows for a word that the model could not name
-_HEAD = re.compile(r"(\d+):(\d+)")
-_LAYER = re.compile(r"layer-mean:(\d+)")
+_MAP = re.compile(r"(?P<layer>\d+):(?P<head>\d+)|layer-mean:(?P<mean>\d+)|mean|" + OPPONENT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,15 +61,14 @@ class MapChoice:
         Raises:
             ConfigError: something else.
         """
-        if found := _HEAD.fullmatch(text):
-            return cls(text, int(found[1]), int(found[2]))
-        if found := _LAYER.fullmatch(text):
-            return cls(text, int(found[1]))
-        if text in ("mean", OPPONENT):
-            return cls(text)
-        raise ConfigError(
-            f"'{text}' is no attention map; write LAYER:HEAD, layer-mean:LAYER (both counted from 0), mean or opponent."
-        )
+        found = _MAP.fullmatch(text)
+        if found is None:
+            raise ConfigError(
+                f"'{text}' is no attention map; write LAYER:HEAD, layer-mean:LAYER (both counted from 0), mean or "
+                "opponent."
+            )
+        layer, head = found["layer"] or found["mean"], found["head"]
+        return cls(text, int(layer) if layer else None, int(head) if head else None)
 
     @property
     def title(self) -> str:
@@ -116,13 +115,11 @@ def forced_pairs(system: NeuralSystem, pairs: Sequence[WordPair]) -> list[Forced
     targets = system.tokenizer.encode_batch(
         [record.summary for record in records], max_tokens=system.text.max_target_tokens
     )
-    before = len(system.tokenizer.target_prefix_ids)
-    found = []
-    for index, pair in enumerate(pairs):
-        example = data[index]
-        spans = [(0, 0)] * before + list(targets[index].offsets)
-        found.append(_forced(system, pair, example, sources[index], spans))
-    return found
+    prefix = [(0, 0)] * len(system.tokenizer.target_prefix_ids)
+    return [
+        _forced(system, pair, data[index], sources[index], [*prefix, *targets[index].offsets])
+        for index, pair in enumerate(pairs)
+    ]
 
 
 def decoded_pair(system: NeuralSystem, pair: WordPair, rule: str) -> ForcedPair:
@@ -223,16 +220,8 @@ def _maps(model: SummarizationModel, batch: TrainingBatch, choices: Sequence[Map
     """(L, H, B, T, S), or (maps, B, T, S) for ``choices``."""
     if not choices:
         return model.cross_attentions(batch)
-    opposed = any(choice.opposed for choice in choices)
-    opponent = model.opponent_attention(batch) if opposed else None
-    attentions = None if all(choice.opposed for choice in choices) else model.cross_attentions(batch)
-    return torch.stack([_choose(choice, attentions, opponent) for choice in choices])
-
-
-def _choose(choice: MapChoice, attentions: Tensor | None, opponent: Tensor | None) -> Tensor:
-    chosen = opponent if choice.opposed else None if attentions is None else choice.take(attentions)
-    assert chosen is not None, "only what is asked for is computed"
-    return chosen.float()
+    own, opponent = cache(partial(model.cross_attentions, batch)), cache(partial(model.opponent_attention, batch))
+    return torch.stack([(opponent() if choice.opposed else choice.take(own())).float() for choice in choices])
 
 
 def word_map(pair: ForcedPair, weights: np.ndarray, *, shift: bool = False) -> np.ndarray:
@@ -257,16 +246,12 @@ class HeadTable:
     @property
     def best(self) -> tuple[int, int]:
         """(layer, head) of the lowest rate, the first of equals: the one to contrast."""
-        return self._place(int(self.rates.argmin()))
+        return divmod(int(self.rates.argmin()), self.rates.shape[1])
 
     @property
     def worst(self) -> tuple[int, int]:
         """(layer, head) of the highest rate, the first of equals: a "non-synchronous" head."""
-        return self._place(int(self.rates.argmax()))
-
-    def _place(self, flat: int) -> tuple[int, int]:
-        layer, head = divmod(flat, self.rates.shape[1])
-        return layer, head
+        return divmod(int(self.rates.argmax()), self.rates.shape[1])
 
 
 def head_table(
@@ -285,12 +270,12 @@ def head_table(
         DataError: there is no link in any pair, or a pair cannot be encoded.
     """
     forced = forced_pairs(system, pairs)
-    total: np.ndarray | None = None
-    for index, weights in attention_maps(system, forced, batch_size=batch_size, progress=progress):
-        counts = head_counts(word_map(forced[index], weights, shift=shift), links[index].sure, links[index].possible)
-        total = counts if total is None else total + counts
+    counts = [
+        head_counts(word_map(forced[index], weights, shift=shift), links[index].sure, links[index].possible)
+        for index, weights in attention_maps(system, forced, batch_size=batch_size, progress=progress)
+    ] or [np.zeros((2, 1, 1))]
     words = sum(len(one.targets) for one in links)
-    return HeadTable(head_error_rates(np.zeros((2, 1, 1)) if total is None else total), len(pairs), words, shift)
+    return HeadTable(head_error_rates(np.sum(counts, axis=0)), len(pairs), words, shift)
 
 
 # -------------------------------------------------------------------------------------- how sharp it is

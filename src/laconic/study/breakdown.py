@@ -142,7 +142,7 @@ def best_lines(best: Mapping[str, Mapping[str, str]], results: Mapping[str, Eval
     for spec, winners in best.items():
         shown: dict[str, list[str]] = {}
         for kind, system in winners.items():
-            value = "" if kind == "mean" else f" {100 * results[system].value(kind):.2f}"
-            shown.setdefault(system, []).append(f"{kind if kind == 'mean' else f'ROUGE-{kind}'}{value}")
+            text = kind if kind == "mean" else f"ROUGE-{kind} {100 * results[system].value(kind):.2f}"
+            shown.setdefault(system, []).append(text)
         lines.append(f"{spec}: best " + "; ".join(f"{system} ({', '.join(by)})" for system, by in shown.items()))
     return lines

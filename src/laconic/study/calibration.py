@@ -145,7 +145,7 @@ def fit_choosing(
     return tuple((weight / deviation).tolist())
 
 
-def word_ratios(tokenizer: Tokenizer, documents: Sequence[Sequence[int]], seed: int = 1) -> tuple[np.ndarray, float]:
+def word_ratios(tokenizer: Tokenizer, documents: Sequence[Sequence[int]]) -> tuple[np.ndarray, float]:
     """For each id ln p(English) / p(these documents), between -4 and 4, and the mean that few documents exceed.
 
     p of the documents is estimated from their ids with a Dirichlet prior of ``PRIOR`` words of English (Zhai and
@@ -159,12 +159,17 @@ def word_ratios(tokenizer: Tokenizer, documents: Sequence[Sequence[int]], seed: 
     english /= max(english.sum(), 1e-12)
     counts = [np.bincount(ids, minlength=size) for ids in documents]
     total = np.sum(counts, axis=0)
-    order = np.random.default_rng(seed).permutation(len(documents))
     means = []
-    for part in (order[fold::FOLDS] for fold in range(FOLDS)):
+    for part in _parts(len(documents)):
         others = _log_ratios(english, total - np.sum([counts[place] for place in part], axis=0), reserved)
         means += [mean_ratio(documents[place], others, reserved) for place in part]
     return _log_ratios(english, total, reserved), float(np.percentile(means, 100 - OTHER_DOMAIN))
+
+
+def _parts(count: int) -> list[np.ndarray]:
+    """The places of ``count`` records in ``FOLDS`` parts, drawn."""
+    order = np.random.default_rng(1).permutation(count)
+    return [order[fold::FOLDS] for fold in range(FOLDS)]
 
 
 def _log_ratios(english: np.ndarray, counts: np.ndarray, reserved: int) -> np.ndarray:
@@ -187,26 +192,20 @@ def try_precisions(summarizer: Summarizer, records: Sequence[Record], batch_size
 
 def accepted(summaries: Sequence[str], records: Sequence[Record], accept: float) -> list[bool]:
     """Which summaries a reader would accept, by the rule above."""
-    nearest = [
-        max(score.f for score in rouge([text] * len(models), list(models), kinds=("1",)).per_document["1"])
-        for text, models in ((text, references_of(record)) for text, record in zip(summaries, records, strict=True))
-    ]
     stop = smart_stop_words()
     found = []
-    for text, record, score in zip(summaries, records, nearest, strict=True):
+    for text, record in zip(summaries, records, strict=True):
+        models = list(references_of(record))
+        score = max(score.f for score in rouge([text] * len(models), models, kinds=("1",)).per_document["1"])
         content = [word for word in words(text) if word not in stop]
         whole = len(set(content)) == len(content) > 0
         found.append(score >= accept and whole and not check_support(text, record.document).unsupported)
     return found
 
 
-def fit(
-    found: Sequence[Facts], good: Sequence[bool], threshold: float, rule: str, seed: int = 1
-) -> tuple[Calibration, Reliability]:
-    """The calibration for the facts of R summaries and whether each is accepted.
-
-    Reliability is measured by cross-validation over ``FOLDS`` parts drawn by ``seed``; the calibration returned is
-    fitted on all.
+def fit(found: Sequence[Facts], good: Sequence[bool], threshold: float, rule: str) -> tuple[Calibration, Reliability]:
+    """The calibration for the facts of R summaries and whether each is accepted, fitted on all; its reliability is
+    measured by cross-validation over ``FOLDS`` parts.
 
     Raises:
         DataError: too few records, or all of one kind.
@@ -217,23 +216,14 @@ def fit(
     if accepted.min() == accepted.max():
         kind = "Every" if accepted.min() else "No"
         raise DataError(f"{kind} summary of these records is acceptable, so there is nothing to tell apart.")
-    order = np.random.default_rng(seed).permutation(len(facts))
     predicted = np.empty(len(facts))
-    for fold in range(FOLDS):
-        held = order[fold::FOLDS]
-        rest = np.setdiff1d(order, held)
-        predicted[held] = _probabilities(facts[held], *_regression(facts[rest], accepted[rest]))
-    mean, deviation, weight, bias = _regression(facts, accepted)
-    calibration = Calibration(
-        mean=tuple(mean.tolist()),
-        deviation=tuple(deviation.tolist()),
-        weight=tuple(weight.tolist()),
-        bias=bias,
-        threshold=threshold,
-        ranges=ranges_of(found),
-        accepted=rule,
-        records=len(facts),
-    )
+    for held in _parts(len(facts)):
+        rest = np.setdiff1d(np.arange(len(facts)), held)
+        mean, deviation, weight, bias = _regression(facts[rest], accepted[rest])
+        predicted[held] = _sigmoid((facts[held] - mean) / deviation @ weight + bias)
+    *vectors, bias = _regression(facts, accepted)
+    means, deviations, weights = (tuple(vector.tolist()) for vector in vectors)
+    calibration = Calibration(means, deviations, weights, bias, threshold, ranges_of(found), rule, len(facts))
     return calibration, reliability(predicted, accepted)
 
 
@@ -261,13 +251,8 @@ def reliability(predicted: np.ndarray, accepted: np.ndarray) -> Reliability:
             said, came = float(predicted[inside].mean()), float(accepted[inside].mean())
             bins.append((said, came, count))
             error += count / len(predicted) * abs(said - came)
-    return Reliability(
-        tuple(bins),
-        error,
-        float(((predicted - accepted) ** 2).mean()),
-        _auc(predicted, accepted),
-        float(accepted.mean()),
-    )
+    brier, base_rate = float(((predicted - accepted) ** 2).mean()), float(accepted.mean())
+    return Reliability(tuple(bins), error, brier, _auc(predicted, accepted), base_rate)
 
 
 def _auc(predicted: np.ndarray, accepted: np.ndarray) -> float:
@@ -294,12 +279,6 @@ def _regression(facts: np.ndarray, accepted: np.ndarray) -> tuple[np.ndarray, np
         if np.abs(step).max() < 1e-9:
             break
     return mean, deviation, weight[:-1], float(weight[-1])
-
-
-def _probabilities(
-    facts: np.ndarray, mean: np.ndarray, deviation: np.ndarray, weight: np.ndarray, bias: float
-) -> np.ndarray:
-    return _sigmoid((facts - mean) / deviation @ weight + bias)
 
 
 def _sigmoid(values: np.ndarray) -> np.ndarray:

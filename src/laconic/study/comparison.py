@@ -20,7 +20,8 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol
+from statistics import fmean
+from typing import Any
 
 from laconic import __version__
 from laconic.config.loading import first_difference, read_run
@@ -29,10 +30,10 @@ from laconic.config.schema import RunConfig
 from laconic.errors import ConfigError, LaconicError
 from laconic.evaluation.measures import REPEATED, REVISION
 from laconic.evaluation.predictions import fingerprint, read_lines
-from laconic.evaluation.run import EvaluationResult, RougeScore, evaluate, options_of, score
+from laconic.evaluation.run import EvaluationResult, RougeScore, options_of, predict, score
 from laconic.evaluation.systems import Contender, model_folder
 from laconic.explain.record import from_dict, to_dict
-from laconic.files import write_json
+from laconic.files import digest_of, write_json
 from laconic.metrics.bleu import bleu_paper, corpus_bleu
 from laconic.metrics.copying import repeated_ngram_rate
 from laconic.metrics.words import words
@@ -42,12 +43,6 @@ from laconic.types import Record, Summary, references_of
 KINDS = ("1", "2", "L")
 NUM_SAMPLES = 6
 _TOKEN = re.compile(r"<\w+>|\w+(?:['’]\w+)*|[^\w\s]")
-
-
-class TrainRow(Protocol):
-    """Trains a run into a folder, going on with the run that is there if ``resume``; gives a `TrainResult`."""
-
-    def __call__(self, run: RunConfig, folder: Path, *, resume: bool, title: str) -> Any: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,10 +67,11 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What the caller provides: how to train, how to show progress (``watch(title, total)`` gives a context manager
+    """What the caller provides: how to train (``train(run, folder, resume=, title=)``, going on with the run that is
+    there if ``resume``, gives a `TrainResult`), how to show progress (``watch(title, total)`` gives a context manager
     whose value has ``advance``), where to say things, and on which device models run."""
 
-    train: TrainRow
+    train: Callable[..., Any]
     watch: Callable[[str, int], Any]
     say: Callable[[str], object]
     device: str = "cpu"
@@ -138,7 +134,8 @@ class Comparison:
             outcome.trained.append(before[1])
             return
         result = self._trained(place, run, folder, title)
-        search = _changed(read_run(folder / "recipe.yaml").search.model_dump(), run.search.model_dump())
+        own = read_run(folder / "recipe.yaml").search.model_dump()
+        search = {key: value for key, value in run.search.model_dump().items() if own[key] != value}
         with trusting(outside_names(run.model_dump())):
             system = self._contender(row, str(folder), search, slug)
             scored = self._score(system, row, title)
@@ -223,8 +220,7 @@ class Comparison:
         digest = hashlib.sha256()
         for path in files:
             if path not in self._digests:
-                with path.open("rb") as file:
-                    self._digests[path] = hashlib.file_digest(file, "sha256").digest()
+                self._digests[path] = bytes.fromhex(digest_of(path))
             digest.update(self._digests[path])
         return digest.hexdigest() if files else ""
 
@@ -245,24 +241,26 @@ class Comparison:
             return _scored_from(stored)
         made = fingerprint(system.identity, self.records)
         predictions = self.out / "predictions" / f"{_slug(system.name)}-{made[:16]}.jsonl"
-        wanted: set[int] = set(map(id, self.sampled))
+        wanted = set(map(id, self.sampled))
         seen: dict[int, Summary] = {}
-        if predictions.is_file():
-            lines = read_lines(predictions)
-            result = score(system.name, self.records, lines, options=options, unk_text=system.unk_text)
-        else:
 
-            def keep(record: Record, summary: Summary) -> None:
-                if id(record) in wanted:
-                    seen[id(record)] = summary
+        def keep(record: Record, summary: Summary) -> None:
+            if id(record) in wanted:
+                seen[id(record)] = summary
 
+        seconds = 0.0
+        if not predictions.is_file():
             with self.around.watch(f"{title}: scoring", len(self.records)) as bar:
-                result = evaluate(
-                    system, self.records, options=options, out=predictions, progress=bar.advance, watch=keep
+                advance = bar.advance
+                _, seconds = predict(
+                    system, self.records, options=options, out=predictions, progress=advance, watch=keep
                 )
-            lines = read_lines(predictions)
+        lines, unk = read_lines(predictions), system.unk_text
+        result = score(system.name, self.records, lines, options=options, unk_text=unk, seconds=seconds)
         scored = with_bleu(result, self.records, lines, self._samples(system, row, seen))
-        write_json(scores, _scored_to(scored))
+        samples = [to_dict(summary) for summary in scored.samples]
+        kept = {"result": asdict(scored.result), "bleu_signature": scored.bleu_signature, "samples": samples}
+        write_json(scores, kept)
         return scored
 
     def _scores_file(self, system: Contender) -> Path:
@@ -295,8 +293,8 @@ def with_bleu(
     hypotheses = [str(line["summary"]) for line in predictions]
     references = [list(references_of(record)) for record in records]
     paper = bleu_paper(
-        [_tokens(text) for text in hypotheses],
-        [[_tokens(text) for text in group] for group in references],
+        [_TOKEN.findall(text.lower()) for text in hypotheses],
+        [[_TOKEN.findall(text.lower()) for text in group] for group in references],
         [bool(line.get("finished", True)) for line in predictions],
     )
     corpus = corpus_bleu(hypotheses, references)
@@ -306,6 +304,11 @@ def with_bleu(
     return ScoredSystem(replace(result, measures=measures, per_document=by_document), corpus.signature, samples)
 
 
+def by_document(results: Sequence[EvaluationResult], kind: str) -> list[float]:
+    """Each document's figure as the mean over seeds; ``kind`` is one of ROUGE, or `REPEATED`'s for 2-grams."""
+    return [fmean(each) for each in zip(*(result.per_document[kind] for result in results), strict=True)]
+
+
 def kept_scores(folder: Path) -> dict[str, list[EvaluationResult]]:
     """What the comparison in ``folder`` has scored, by row, one a seed; the latest where settings changed."""
     found: dict[str, dict[int, EvaluationResult]] = {}
@@ -313,14 +316,6 @@ def kept_scores(folder: Path) -> dict[str, list[EvaluationResult]]:
         if stored := _read_json(folder / "scores" / entry["scores"]):
             found.setdefault(entry["row"], {})[entry["facts"]["seed"]] = _scored_from(stored).result
     return {row: list(seeds.values()) for row, seeds in found.items()}
-
-
-def _tokens(text: str) -> list[str]:
-    return _TOKEN.findall(text.lower())
-
-
-def _changed(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in new.items() if old.get(key) != value}
 
 
 def _trained_on(run: RunConfig) -> list[Path]:
@@ -337,6 +332,13 @@ def _files_of(place: Path) -> list[Path]:
     return [place] if place.is_file() else []
 
 
+def training_log(folder: Path) -> list[dict[str, Any]]:
+    """The entries of a run's log, a line that is still being written left out; none where there is no log."""
+    path = folder / "log.jsonl"
+    lines = path.read_bytes().split(b"\n")[:-1] if path.is_file() else []
+    return list(map(json.loads, lines))
+
+
 def _training_of(place: Path) -> dict[str, Any] | None:
     """What a run folder, or a model folder, says of its training: validation values, and where the log is."""
     run = place if (place / "model").is_dir() else place.parent
@@ -347,13 +349,11 @@ def _training_of(place: Path) -> dict[str, Any] | None:
 
 def _last_training_losses(folder: Path) -> dict[str, float]:
     """``train_loss`` and its part ``train_loss_nll``: means of the logged losses over the last pass over the data."""
-    path = folder / "log.jsonl"
-    lines = [line for line in read_lines(path) if line.get("kind") == "train"] if path.is_file() else []
+    lines = [line for line in training_log(folder) if line.get("kind") == "train"]
     last = [line for line in lines if line["epoch"] > lines[-1]["epoch"] - 1]
-    names = {"train_loss": "loss", "train_loss_nll": "nll"}
     return {
         ours: sum(line[name] for line in last) / len(last)
-        for ours, name in names.items()
+        for ours, name in (("train_loss", "loss"), ("train_loss_nll", "nll"))
         if last and all(name in line for line in last)
     }
 
@@ -370,12 +370,6 @@ def _training_key(run: RunConfig) -> str:
 def _slug(name: str) -> str:
     kept = "".join(letter if letter.isalnum() or letter in "-_." else "-" for letter in name).strip("-.")
     return kept[-80:] or "system"
-
-
-def _scored_to(scored: ScoredSystem) -> dict[str, Any]:
-    result = asdict(scored.result)
-    samples = [to_dict(summary) for summary in scored.samples]
-    return {"result": result, "bleu_signature": scored.bleu_signature, "samples": samples}
 
 
 def _scored_from(stored: Mapping[str, Any]) -> ScoredSystem:

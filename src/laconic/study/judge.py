@@ -2,14 +2,13 @@
 
 As Li et al. (2021) did it: items sampled with a seed, the systems of an item in shuffled order under letters, one sheet
 an annotator, ratings from 1 to 5 for readability and informativeness. The order is shuffled for each item and annotator
-anew. The key is kept out of the folder that annotators get::
+anew::
 
     DIR/sheets/annotator-1.csv, ..., README.txt      to give away
     DIR/key.json                                     to keep
 
-Filled sheets give means per system and criterion, paired tests of systems, and the agreement of the annotators as
-Krippendorff's alpha: 1 - D_o / D_e, the observed over the expected disagreement (Krippendorff 2011, "Computing
-Krippendorff's Alpha-Reliability"). Units that fewer than two annotators rated do not count; ratings may be missing.
+Filled sheets give means, paired tests of systems, and the annotators' agreement, Krippendorff's alpha = 1 - D_o / D_e:
+observed over expected disagreement (2011, "Computing Krippendorff's Alpha-Reliability"). Ratings may be missing.
 """
 
 from __future__ import annotations
@@ -41,6 +40,7 @@ REFERENCE = "reference"
 MAX_CELL = 32_000  # characters; a spreadsheet cuts cells at 32,767
 LEVELS = ("interval", "ordinal")
 _SEPARATORS = (",", ";", "\t")
+_NO_RATING = ("", "-", "–")
 _FORMULA = ("=", "+", "-", "@", "\t")  # what a spreadsheet would compute
 
 
@@ -82,7 +82,7 @@ def read_predictions(path: Path, records: Sequence[Record]) -> list[str]:
 
 
 def make_sheets(
-    systems: Mapping[str, Sequence[str]], records: Sequence[Record], out: Path, options: SheetOptions | None = None
+    systems: Mapping[str, Sequence[str]], records: Sequence[Record], out: Path, options: SheetOptions
 ) -> dict[str, Any]:
     """Write the sheets and the key below ``out``; return the key.
 
@@ -92,7 +92,6 @@ def make_sheets(
         ConfigError: no or too many systems, options that do not fit, or ``out`` holds sheets already.
         DataError: not one summary a record.
     """
-    options = options or SheetOptions()
     everything = dict(systems)
     if options.reference:
         everything[REFERENCE] = [references_of(record)[0] for record in records]
@@ -254,7 +253,7 @@ class Analysis:
         return asdict(self)
 
 
-Ratings = dict[str, dict[tuple[int, str], dict[str, int | None]]]  # annotator -> (item, system) -> criterion -> rating
+Ratings = dict[tuple[int, str, str], int]  # an annotator's, by item, system and criterion
 
 
 def analyse(folder: Path, test: str = "t") -> Analysis:
@@ -266,41 +265,25 @@ def analyse(folder: Path, test: str = "t") -> Analysis:
     """
     named_test(test)
     key = _read_key(folder)
-    ratings: Ratings = {}
-    absent = []
-    for annotator in key["order"]:
+    ratings: dict[str, Ratings] = {}
+    for annotator, order in key["order"].items():
         path = folder / SHEETS / f"{annotator}.csv"
-        found = _read_sheet(path, key, key["order"][annotator]) if path.is_file() else {}
-        if any(value is not None for values in found.values() for value in values.values()):
+        if path.is_file() and (found := _read_sheet(path, key, order)):
             ratings[annotator] = found
-        else:
-            absent.append(annotator)
     if not ratings:
         raise DataError(f"No sheet in {folder / SHEETS} has a rating yet.")
     units = [(entry["item"], system) for entry in key["items"] for system in key["systems"]]
     means, pairs, alpha = [], [], {}
     for criterion in key["criteria"]:
-        scores = _means_over_annotators(ratings, units, criterion)
+        table = [[own.get((*unit, criterion)) for unit in units] for own in ratings.values()]
+        alpha[criterion] = {level: krippendorff_alpha(table, level) for level in LEVELS}
+        given = {unit: [one for one in of if one is not None] for unit, *of in zip(units, *table, strict=True)}
+        scores = {unit: fmean(values) for unit, values in given.items() if values}
         means += [_mean(system, criterion, scores) for system in key["systems"]]
         pairs += _pairs(key["systems"], criterion, scores, test)
-        table = [[found.get(unit, {}).get(criterion) for unit in units] for found in ratings.values()]
-        alpha[criterion] = {level: krippendorff_alpha(table, level) for level in LEVELS}
-    cells = len(ratings) * len(units) * len(key["criteria"])
-    given = sum(v is not None for found in ratings.values() for values in found.values() for v in values.values())
-    return Analysis(
-        tuple(ratings), len(key["items"]), test, tuple(means), alpha, tuple(pairs), cells - given, tuple(absent)
-    )
-
-
-def _means_over_annotators(
-    ratings: Ratings, units: Sequence[tuple[int, str]], criterion: str
-) -> dict[tuple[int, str], float]:
-    found = {}
-    for unit in units:
-        given = [value for own in ratings.values() if (value := own.get(unit, {}).get(criterion)) is not None]
-        if given:
-            found[unit] = fmean(given)
-    return found
+    missing = len(ratings) * len(units) * len(key["criteria"]) - sum(map(len, ratings.values()))
+    absent = tuple(annotator for annotator in key["order"] if annotator not in ratings)
+    return Analysis(tuple(ratings), len(key["items"]), test, tuple(means), alpha, tuple(pairs), missing, absent)
 
 
 def _mean(system: str, criterion: str, scores: Mapping[tuple[int, str], float]) -> MeanRating:
@@ -344,9 +327,7 @@ def _read_key(folder: Path) -> dict[str, Any]:
     return key
 
 
-def _read_sheet(
-    path: Path, key: Mapping[str, Any], order: Sequence[Mapping[str, str]]
-) -> dict[tuple[int, str], dict[str, int | None]]:
+def _read_sheet(path: Path, key: Mapping[str, Any], order: Sequence[Mapping[str, str]]) -> Ratings:
     """The ratings of one annotator. Whatever a spreadsheet does to a CSV file when it saves it is undone: another
     separator or encoding, sorted lines, moved, added or empty columns, ``4,0`` for 4."""
     rows = _rows(path)
@@ -358,22 +339,25 @@ def _read_sheet(
             count = "several columns are" if places else "no column is"
             raise DataError(f"{path}, row 1: {count} named '{name}'; the first row must name the columns.")
         columns[name] = places[0]
-    found: dict[tuple[int, str], dict[str, int | None]] = {}
+    found: Ratings = {}
+    seen = set()
     for number, row in enumerate(rows[1:], 2):
         if not any(cell.strip() for cell in row):
             continue
+        where = f"{path}, row {number}, column"
         cells = {name: row[place].strip() if place < len(row) else "" for name, place in columns.items()}
-        item = _whole(cells["item"], 1, len(order), f"{path}, row {number}, column 'item'", "the number of an item")
+        item = _whole(cells["item"], 1, len(order), f"{where} 'item'", "the number of an item")
         letter = cells["summary"].upper()
         if letter not in order[item - 1]:
-            known = ", ".join(order[item - 1])
-            raise DataError(f"{path}, row {number}, column 'summary': '{cells['summary']}' is none of {known}.")
-        unit = (item, order[item - 1][letter])
-        if unit in found:
-            raise DataError(f"{path}, row {number}, column 'summary': item {item} {letter} is there twice.")
-        found[unit] = {
-            name: _rating(cells[name], key, f"{path}, row {number}, column '{name}'") for name in key["criteria"]
-        }
+            raise DataError(f"{where} 'summary': '{cells['summary']}' is none of {', '.join(order[item - 1])}.")
+        if (item, letter) in seen:
+            raise DataError(f"{where} 'summary': item {item} {letter} is there twice.")
+        seen.add((item, letter))
+        for name in key["criteria"]:
+            if cells[name] not in _NO_RATING:
+                bounds, advice = (key["lowest"], key["highest"]), "; leave it empty to skip"
+                rating = _whole(cells[name], *bounds, f"{where} '{name}'", "a whole number", advice)
+                found[item, order[item - 1][letter], name] = rating
     return found
 
 
@@ -403,12 +387,6 @@ def _whole(text: str, lowest: int, highest: int, where: str, what: str, advice: 
         if (number := float(text.replace(",", "."))) in range(lowest, highest + 1):
             return int(number)
     raise DataError(f"{where}: '{text}' is not {what} from {lowest} to {highest}{advice}.")
-
-
-def _rating(text: str, key: Mapping[str, Any], where: str) -> int | None:
-    if not text or text in {"-", "–"}:
-        return None
-    return _whole(text, key["lowest"], key["highest"], where, "a whole number", "; leave it empty to skip")
 
 
 # ---------------------------------------------------------------------------------------------- agreement

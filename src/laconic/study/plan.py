@@ -89,22 +89,24 @@ def plan_systems(places: Sequence[str], choice: Choice) -> Plan:
     overrides = dict(choice.overrides)
     search = overrides.pop("search", {})
     validate(SearchConfig, search, where="search")
-    if len(set(places)) < len(places):
-        twice = next(place for place in places if list(places).count(place) > 1)
-        raise ConfigError(f"'{twice}' is named twice; a system is compared once.")
+    if twice := [place for place in places if list(places).count(place) > 1]:
+        raise ConfigError(f"'{twice[0]}' is named twice; a system is compared once.")
+    for key in overrides:
+        if key not in SECTIONS:
+            raise ConfigError(unknown_choice("key", key, [*SECTIONS, "search"]))
     rows, runs = [], []
     for place in places:
         if check_name(place, recipe_names()):
             rows.append(PlannedRow(place, place, method=method_spec(place)))
             continue
-        run = _run_of(place)
+        recipe = place_of(place) / "recipe.yaml"
+        run = read_run(recipe) if recipe.is_file() else None
         runs += [run] if run else []
-        label = run.description if run and run.description else ""
-        label = f"{place} ({label})" if label else place
+        label = f"{place} ({run.description})" if run and run.description else place
         rows.append(PlannedRow(place, label, flatten(run.published) if run else {}, place=place, search=search))
     base = {name: getattr(runs[0], name).model_dump() if runs else {} for name in SECTIONS}
-    data, evaluation = _sections(merge(base, overrides, revive=True), list(overrides))
-    return Plan("systems", "Comparison", tuple(rows), _baseline(rows, choice.baseline), data, evaluation)
+    sections = _sections(merge(base, overrides, revive=True))
+    return Plan("systems", "Comparison", tuple(rows), _baseline(rows, choice.baseline), *sections)
 
 
 def flatten(published: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -119,7 +121,6 @@ def _model_rows(
     recipe: Recipe, chosen: Sequence[str], choice: Choice
 ) -> tuple[list[PlannedRow], DataConfig, EvaluationConfig]:
     rows: list[PlannedRow] = []
-    data, evaluation = None, None
     resolved = partial(resolve_run, recipe, size=choice.size)
     # a change below a part that some of several rows leave out is meant for the others
     runs_of = {row: resolved(row, overrides=choice.overrides, revive=False) for row in chosen if row in recipe.rows}
@@ -132,19 +133,13 @@ def _model_rows(
             rows.append(PlannedRow(row, row, flatten(recipe.extractive_published.get(row, {})), method=spec))
             continue
         check_run(run := runs_of[row])
-        data, evaluation = data or run.data, evaluation or run.evaluation
-        first = run.training.seed
-        runs = tuple(
-            with_absolute_paths(
-                run.model_copy(update={"training": run.training.model_copy(update={"seed": first + number})})
-            )
-            for number in range(choice.seeds)
-        )
-        rows.append(PlannedRow(row, recipe.rows[row].label, flatten(run.published), runs=runs))
-    if data is None or evaluation is None:
-        run = resolve_run(recipe, None, choice.size, choice.overrides)
-        data, evaluation = run.data, run.evaluation
-    return rows, data, evaluation
+        runs = []
+        for seed in range(run.training.seed, run.training.seed + choice.seeds):
+            training = run.training.model_copy(update={"seed": seed})
+            runs.append(with_absolute_paths(run.model_copy(update={"training": training})))
+        rows.append(PlannedRow(row, recipe.rows[row].label, flatten(run.published), runs=tuple(runs)))
+    first = next(iter(runs_of.values()), None) or resolved(None, overrides=choice.overrides)
+    return rows, first.data, first.evaluation
 
 
 def _method_rows(
@@ -166,14 +161,10 @@ def _method_rows(
     for key in options:
         if key not in used:
             raise ConfigError(unknown_choice("option of these methods", key, known))
-    sections = {key: value for key, value in choice.overrides.items() if key in SECTIONS}
-    return rows, *_sections(sections, list(sections))
+    return rows, *_sections(choice.overrides)
 
 
-def _sections(values: Mapping[str, Any], given: Sequence[str]) -> tuple[DataConfig, EvaluationConfig]:
-    for key in given:
-        if key not in SECTIONS:
-            raise ConfigError(unknown_choice("key", key, [*SECTIONS, "search"]))
+def _sections(values: Mapping[str, Any]) -> tuple[DataConfig, EvaluationConfig]:
     data = validate(DataConfig, values.get("data", {}), where="data")
     return data, validate(EvaluationConfig, values.get("evaluation", {}), where="evaluation")
 
@@ -186,11 +177,6 @@ def _baseline(rows: Sequence[PlannedRow], wanted: str | None) -> str:
     if wanted not in names:
         raise ConfigError(unknown_choice("baseline", wanted, names))
     return wanted
-
-
-def _run_of(place: str) -> RunConfig | None:
-    path = place_of(place) / "recipe.yaml"
-    return read_run(path) if path.is_file() else None
 
 
 def settings_of(run: RunConfig) -> dict[str, Any]:

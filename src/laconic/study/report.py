@@ -3,8 +3,7 @@ one self-contained page with the training curves and what the systems wrote."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean, stdev
@@ -14,7 +13,7 @@ from laconic.evaluation.measures import REPEATING
 from laconic.explain.html import Curves, Prose, Samples, Section, Table, render_report
 from laconic.metrics.rouge import rouge_intervals
 from laconic.metrics.rouge_engine import Score
-from laconic.study.comparison import KINDS, Outcome, ScoredSystem
+from laconic.study.comparison import KINDS, Outcome, by_document, training_log
 from laconic.study.plan import Plan
 from laconic.study.tables import (
     BLANK,
@@ -31,6 +30,7 @@ from laconic.study.tables import (
     Figure,
     Measure,
     Row,
+    Scores,
     cells_of,
     copy_table,
     differences,
@@ -38,7 +38,7 @@ from laconic.study.tables import (
     measure_column,
     rouge_column,
 )
-from laconic.types import Record, Summary, references_of
+from laconic.types import Record, references_of
 
 PERPLEXITY = "val_ppl"
 _SAID: tuple[Measure, ...] = (
@@ -46,9 +46,6 @@ _SAID: tuple[Measure, ...] = (
     ("repeated 2-grams %", "repetition", 100, 1),
     ("words", "words", 1, 1),
 )
-
-# published names of a measure -> ours
-PUBLISHED_ROUGE = {"rouge1": "1", "rouge2": "2", "rougeL": "L", "rougel": "L", "r1": "1", "r2": "2", "rl": "L"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,47 +69,33 @@ def compare(plan: Plan, outcomes: Sequence[Outcome], *, data: str, records: int,
 
     With several seeds a document's score is its mean over them, so intervals and tests are over documents.
     """
-    means = {o.row.name: per_document(o.scored) for o in outcomes if o.scored}
+    means = {
+        outcome.row.name: {kind: by_document([s.result for s in outcome.scored], kind) for kind in KINDS}
+        for outcome in outcomes
+        if outcome.scored
+    }
     versus: dict[str, dict[str, Difference]] = {}
     if plan.baseline in means:
         others = {name: scores for name, scores in means.items() if name != plan.baseline}
         versus = differences(means[plan.baseline], others, test)
     resampling = {name: value for name, value in plan.evaluation.rouge.items() if name in ("confidence", "samples")}
-    intervals = {name: _intervals(scores, resampling) for name, scores in means.items()}
-    rows = tuple(_row(outcome, intervals, versus.get(outcome.row.name, {})) for outcome in outcomes)
+    rows = tuple(_row(o, means.get(o.row.name, {}), versus.get(o.row.name, {}), resampling) for o in outcomes)
     return ComparisonTable(plan, data, records, test, rows)
 
 
-def per_document(scored: Sequence[ScoredSystem]) -> dict[str, list[float]]:
-    """By kind, each document's score as the mean over seeds."""
-    return {
-        kind: [fmean(values) for values in zip(*(s.result.per_document[kind] for s in scored), strict=True)]
-        for kind in KINDS
-    }
-
-
-def _intervals(means: Mapping[str, Sequence[float]], resampling: Mapping[str, Any]) -> dict[str, tuple[float, float]]:
-    """ROUGE-1.5.5's own bootstrap interval of the documents' means over seeds, as for a single system."""
-    found = rouge_intervals(
-        [[Score(score, score, score) for score in scores] for scores in means.values()], **resampling
-    )
-    return {kind: (ends.low.f, ends.high.f) for kind, ends in zip(means, found, strict=True)}
-
-
-def _row(
-    outcome: Outcome, intervals: Mapping[str, Mapping[str, tuple[float, float]]], versus: Mapping[str, Difference]
-) -> Row:
+def _row(outcome: Outcome, means: Scores, versus: Mapping[str, Difference], resampling: Mapping[str, Any]) -> Row:
+    """The interval is ROUGE-1.5.5's own bootstrap of the documents' means over seeds, as for a single system."""
     planned, scored = outcome.row, outcome.scored
     plain = Row(planned.name, planned.label, len(scored), published=planned.published, errors=tuple(outcome.errors))
     if not scored:
         return plain
+    found = rouge_intervals([[Score(one, one, one) for one in scores] for scores in means.values()], **resampling)
     rouge = {}
-    for kind, (low, high) in intervals[planned.name].items():
+    for kind, ends in zip(means, found, strict=True):
         each = [s.result.value(kind) for s in scored]
         deviation = stdev(each) if len(each) > 1 else None
-        rouge[kind] = Figure(fmean(each), low, high, deviation, versus.get(kind))
-    names = dict.fromkeys(name for s in scored for name in s.result.measures)
-    measures = {n: fmean(s.result.measures[n] for s in scored if n in s.result.measures) for n in names}
+        rouge[kind] = Figure(fmean(each), ends.low.f, ends.high.f, deviation, versus.get(kind))
+    measures = _means([s.result.measures for s in scored])
     if "chunks_read" in measures and all(s.result.seconds for s in scored):
         measures["seconds"] = fmean(s.result.seconds / s.result.records for s in scored)
     return replace(
@@ -130,8 +113,13 @@ def _losses(trained: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     each = [{n: v for n, v in result["metrics"].items() if "loss" in n or n == PERPLEXITY} for result in trained]
     for losses, result in zip(each, trained, strict=True):
         losses |= {name: result[name] for name in ("train_loss", "train_loss_nll") if name in result}
-    names = dict.fromkeys(name for losses in each for name in losses)
-    return {n: fmean(losses[n] for losses in each if n in losses) for n in names}
+    return _means(each)
+
+
+def _means(each: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """By name the mean over those that have it."""
+    names = dict.fromkeys(name for one in each for name in one)
+    return {name: fmean(one[name] for one in each if name in one) for name in names}
 
 
 # ------------------------------------------------------------------------------------------ columns
@@ -150,14 +138,14 @@ def columns(table: ComparisonTable) -> list[Column]:
         left[:] = [key for key in left if key not in mine]
 
     for kind in KINDS:
-        add(_rouge(kind), *[name for name, ours in PUBLISHED_ROUGE.items() if ours == kind])
+        add(_rouge(kind), f"rouge{kind}", f"rouge{kind.lower()}", f"r{kind.lower()}")
     name, digits = _bleu_reading(table, [key for key in left if _measure(key) == "bleu"])
-    add(Column("BLEU", _number("measures", name, digits)), "bleu")
-    add(Column("train loss", _loss("train_loss")), "train_loss", always=False)
+    add(measure_column(("BLEU", name, 1, digits)), "bleu")
+    add(_loss("train loss", "train_loss"), "train_loss", always=False)
     loss = validation_loss(table)
-    add(Column("val loss", _loss(loss)), "val_loss", always=bool(loss))
+    add(_loss("val loss", loss), "val_loss", always=bool(loss))
     measured = any(PERPLEXITY in row.losses for row in table.rows)
-    add(Column("perplexity", _number("losses", PERPLEXITY, 2)), "perplexity", always=measured)
+    add(measure_column(("perplexity", PERPLEXITY, 1, 2)), "perplexity", always=measured)
     found += map(_published, left)
     there = {name for row in table.rows for name in row.measures}
     shown = [*FAITHFUL, *_SAID, *_blank(table), *[measure for measure in READING if measure[1] in there]]
@@ -193,10 +181,10 @@ def _rouge(kind: str) -> Column:
     return replace(column, cell=lambda row: column.cell(row) if row.rouge else failed)
 
 
-def _loss(name: str) -> Callable[[Row], str]:
+def _loss(heading: str, name: str) -> Column:
     """The likelihood's part where the loss has several, so that rows can be compared."""
-    part, whole = _number("losses", f"{name}_nll", 3), _number("losses", name, 3)
-    return lambda row: part(row) or whole(row)
+    part, whole = (measure_column((heading, key, 1, 3)) for key in (f"{name}_nll", name))
+    return replace(whole, cell=lambda row: part.cell(row) or whole.cell(row))
 
 
 def _not_counted(table: ComparisonTable) -> str:
@@ -206,14 +194,6 @@ def _not_counted(table: ComparisonTable) -> str:
     names = dict.fromkeys(name.removeprefix(prefix) for losses in parts for name in losses if name.startswith(prefix))
     others = [name.replace("_", " ") for name in names if name != "nll"]
     return f", {' and '.join(others)} loss not counted" if others else ""
-
-
-def _number(group: str, name: str, digits: int) -> Callable[[Row], str]:
-    def cell(row: Row) -> str:
-        value = getattr(row, group).get(name)
-        return "" if value is None else f"{value:.{digits}f}"
-
-    return cell
 
 
 def _published(key: str, own: str = "") -> Column:
@@ -290,15 +270,8 @@ def markdown(table: ComparisonTable, command: str = "") -> str:
 
 
 def _markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    return [
-        _markdown_line(header),
-        "|" + " --- |" + " ---: |" * (len(header) - 1),
-        *[_markdown_line(row) for row in rows],
-    ]
-
-
-def _markdown_line(texts: Sequence[str]) -> str:
-    return "| " + " | ".join(_markdown_text(text.strip()) for text in texts) + " |"
+    lines = ["| " + " | ".join(_markdown_text(text.strip()) for text in line) + " |" for line in (header, *rows)]
+    return [lines[0], "|" + " --- |" + " ---: |" * (len(header) - 1), *lines[1:]]
 
 
 def _markdown_text(text: str) -> str:
@@ -350,9 +323,16 @@ def page(table: ComparisonTable, outcomes: Sequence[Outcome], sampled: Sequence[
         if series:
             note = f"{title}, nats per word{_not_counted(table)}."
             sections.append(Curves(title, series, x_label="update", y_label="nats per word", note=note))
-    summaries, references = _samples(outcomes, sampled)
-    if summaries:
+    samples = [
+        (scored.samples[place], list(references_of(record)))
+        for place, record in enumerate(sampled)
+        for outcome in outcomes
+        for scored in outcome.scored[:1]
+        if place < len(scored.samples)  # some scores are kept without texts
+    ]
+    if samples:
         note = "Hover over a word and its sources light up, where the system says where its words came from."
+        summaries, references = zip(*samples, strict=True)
         sections.append(Samples("What the systems wrote", summaries, references, note=note))
     sections.append(Prose("How this was made", [table.plan.title], code="\n".join(filter(None, [command, *quoted]))))
     return render_report(table.plan.title, sections, subtitle=f"{table.data}, {table.records:,} records")
@@ -369,31 +349,8 @@ def _series(outcomes: Sequence[Outcome], names: Sequence[str]) -> dict[str, list
     found: dict[str, list[tuple[float, float]]] = {}
     for outcome in outcomes:
         for result in outcome.trained[:1]:
-            entries = _log(Path(result["folder"]) / "log.jsonl")
-            for name in names:
-                points = [(float(e["update"]), float(e[name])) for e in entries if name in e]
-                if points:
-                    found[outcome.row.label] = points
-                    break
+            entries = training_log(Path(result["folder"]))
+            curves = ([(float(e["update"]), float(e[name])) for e in entries if name in e] for name in names)
+            if points := next(filter(None, curves), None):
+                found[outcome.row.label] = points
     return found
-
-
-def _log(path: Path) -> list[Mapping[str, Any]]:
-    if not path.is_file():
-        return []
-    with path.open(encoding="utf-8") as file:
-        return [json.loads(line) for line in file if line.endswith("\n")]
-
-
-def _samples(outcomes: Sequence[Outcome], sampled: Sequence[Record]) -> tuple[list[Summary], list[Sequence[str]]]:
-    """The summaries document by document, in the order of the rows."""
-    summaries: list[Summary] = []
-    references: list[Sequence[str]] = []
-    for place, record in enumerate(sampled):
-        for outcome in outcomes:
-            for scored in outcome.scored[:1]:
-                if place >= len(scored.samples):  # scores that are kept without texts
-                    continue
-                summaries.append(scored.samples[place])
-                references.append(list(references_of(record)))
-    return summaries, references

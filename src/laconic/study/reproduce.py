@@ -10,7 +10,6 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 import yaml
@@ -18,10 +17,9 @@ import yaml
 from laconic.data.places import split_of
 from laconic.errors import ConfigError, DataError, unknown_choice
 from laconic.evaluation.measures import REPEATED
-from laconic.evaluation.run import EvaluationResult
 from laconic.files import write_json
 from laconic.metrics.significance import approximate_randomization, paired_bootstrap
-from laconic.study.comparison import kept_scores
+from laconic.study.comparison import by_document, kept_scores
 from laconic.study.verdict import SURE
 
 COMPARISONS = 10  # that docs/protocol.md calls primary; Bonferroni's bound of Holm's correction over all of them
@@ -165,13 +163,10 @@ def findings(table: ReproducedTable, out: Path) -> list[Finding]:
     for claim in table.claims:
         scored = kept_scores(out / table.name / claim.place)
         if claim.row in scored and claim.over in scored:
-            found.append(_finding(claim, *(_by_document(scored[row], claim) for row in (claim.row, claim.over))))
+            sign = -100.0 if claim.measure == REPEATED[2] else 100.0
+            mine, theirs = (by_document(scored[row], claim.measure) for row in (claim.row, claim.over))
+            found.append(_finding(claim, [sign * one for one in mine], [sign * one for one in theirs]))
     return found
-
-
-def _by_document(seeds: Sequence[EvaluationResult], claim: TestedClaim) -> list[float]:
-    sign = -100.0 if claim.measure == REPEATED[2] else 100.0
-    return [sign * fmean(each) for each in zip(*(result.per_document[claim.measure] for result in seeds), strict=True)]
 
 
 def _finding(claim: TestedClaim, mine: list[float], theirs: list[float]) -> Finding:

@@ -205,11 +205,11 @@ def rouge_column(kind: str, *, marks: bool = True) -> Column:
 
 
 def measure_column(measure: Measure) -> Column:
-    """A figure beside ROUGE, or several between slashes, a dash where one of these was not measured."""
+    """A figure beside ROUGE, a loss, or several between slashes, a dash where one of these was not measured."""
     heading, keys, factor, digits = measure
 
     def cell(row: Row) -> str:
-        figures = row.measures
+        figures = {**row.measures, **row.losses}
         if isinstance(keys, str):
             return "" if keys not in figures else f"{factor * figures[keys]:.{digits}f}"
         shown = [f"{factor * figures[key]:.{digits}f}" if key in figures else "–" for key in keys]

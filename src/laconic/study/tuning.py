@@ -5,11 +5,8 @@
         result = tune(system, records, trials, metric="mean", options=options, log=log, progress=bar.advance)
     result.best.settings, result.best.scores
 
-Decoding is what costs, so what was decoded is kept: a file with one line for each trial and batch, which an interrupted
-or longer search reads again, and which another metric can score anew.
-
-What is tried: every combination of the grids with each random draw; the first trial is what the model does now. The
-first n draws are the same whatever number is asked for, so a longer search continues a shorter one.
+What was decoded is kept, one line for each trial and batch, for an interrupted or longer search or another metric. The
+first trial is what the model does now, and the first n draws are the same whatever number is asked for.
 """
 
 from __future__ import annotations
@@ -21,7 +18,7 @@ import math
 import random
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -165,11 +162,7 @@ def _split(text: str, option: str, example: str) -> tuple[str, str]:
 
 
 def _kind(key: str) -> type | None:
-    """The type of ``search.key`` where the schema knows it: int, float, or object for anything else.
-
-    Raises:
-        ConfigError: no such key, or one that holds other keys.
-    """
+    """The type of ``search.key`` where the schema knows it: int, float, or object for anything else."""
     cls: type[BaseModel] = SearchConfig
     path = key.split(".")
     for place, part in enumerate(path):
@@ -231,7 +224,7 @@ class TuningResult:
     trials: list[ScoredTrial]
     signature: str
     encodings: int  # batches encoded by this call
-    notes: tuple[str, ...] = field(default=())
+    notes: tuple[str, ...] = ()
 
     @property
     def present(self) -> ScoredTrial:
@@ -306,8 +299,8 @@ class TrialLog(Journal):
 
     def note(self, trial: Trial, batch: int, summaries: Sequence[str], seconds: float) -> None:
         """Keep what one trial made of one batch."""
-        line = {"trial": trial.key, "batch": batch, "settings": trial.settings, "summaries": list(summaries)}
-        line["seconds"] = round(seconds, 3)
+        found = {"summaries": list(summaries), "seconds": round(seconds, 3)}
+        line = {"trial": trial.key, "batch": batch, "settings": trial.settings, **found}
         self.done[trial.key, batch] = line
         self.add([line])
 
@@ -412,10 +405,10 @@ def _scored(
 def _notes(model: OnceEncoded, trials: Sequence[Trial]) -> tuple[str, ...]:
     values: dict[str, set[str]] = {}
     for trial in trials:
-        for name in (name for name in trial.search.model if model.touches(name)):
-            values.setdefault(name, set()).add(json.dumps(trial.search.model[name], default=str))
+        for name, value in trial.search.model.items():
+            values.setdefault(name, set()).add(json.dumps(value, default=str))
     return tuple(
         f"search.model.{name} may change what the encoder leaves, so each batch was encoded for each of its values."
         for name, different in values.items()
-        if len(different) > 1
+        if len(different) > 1 and model.touches(name)
     )

@@ -30,7 +30,7 @@ def table(results: Sequence[EvaluationResult]) -> tuple[list[str], list[list[str
     """Header and rows: ROUGE, and the shares of copied, repeated and unsupported words."""
     columns = [rouge_column(kind, marks=False) for kind in results[0].rouge]
     columns += [measure_column(measure) for measure in MEASURES if measure[1] in _SHOWN]
-    return cells_of([result_row(result) for result in results], columns)
+    return cells_of(map(result_row, results), columns)
 
 
 def verdict(results: Sequence[EvaluationResult], *, fine_tuned: bool) -> list[str]:

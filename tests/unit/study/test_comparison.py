@@ -238,3 +238,12 @@ def test_an_earlier_comparison_lends_its_scores_where_pairs_settings_and_records
     assert compare("longer", training={"max_epochs": 2}) == [f"{row}-1" for row in ROWS]
     moved.write_text("{}\n{}\n")
     assert compare("others") == [f"{row}-1" for row in ROWS]
+
+
+def test_a_log_that_is_being_written_is_read(tmp_path: Path) -> None:
+    """Another process may train there, or was killed in the middle of a line."""
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "metrics.json").write_text('{"validation": {"val_loss_tf": 3.0}}')
+    (tmp_path / "log.jsonl").write_text('{"kind": "train", "update": 1, "epoch": 1.0, "loss": 2.5}\n{"kind": "tr')
+    found = comparison._training_of(tmp_path)
+    assert found == {"metrics": {"val_loss_tf": 3.0}, "folder": str(tmp_path), "train_loss": 2.5}

@@ -10,7 +10,7 @@ import functools
 import re
 import tarfile
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from email.message import Message
 from email.parser import HeaderParser
@@ -20,11 +20,12 @@ from laconic.errors import DataError
 
 SUFFIXES = (".whl", ".zip", ".tar.gz", ".tgz")
 # What may be used in anything, with a notice at most: no copyleft, however weak.
-PERMISSIVE = frozenset(
+_PERMISSIVE = frozenset(
     """0BSD AFL-3.0 Apache-2.0 Artistic-2.0 BSD-2-Clause BSD-2-Clause-Patent BSD-3-Clause BSD-3-Clause-Clear
     BSD-3-Clause-LBNL BSD-3-Clause-Open-MPI BSD-4-Clause BSD-Source-Code BSL-1.0 CC0-1.0 CNRI-Python ECL-2.0 HPND
     HPND-sell-variant ISC MIT MIT-0 MIT-CMU MIT-Modern-Variant MIT-feh NCSA NIST-Software OFL-1.1 PostgreSQL PSF-2.0
-    Python-2.0 Python-2.0.1 TCL Unicode-3.0 Unicode-DFS-2016 Unlicense UPL-1.0 W3C WTFPL X11 Zlib ZPL-2.1""".split()  # noqa: SIM905
+    Python-2.0 Python-2.0.1 TCL Unicode-3.0 Unicode-DFS-2016 Unlicense UPL-1.0 W3C WTFPL X11 Zlib
+    ZPL-2.1""".lower().split()
 )
 # The ends of trove classifiers, and names in the free field, that mean one of these.
 _PERMISSIVE_WORDS = re.compile(
@@ -50,7 +51,7 @@ class ArchivedFile:
     name: str
 
     def read_bytes(self) -> bytes:
-        return _opened(self.archive).read(self.name)
+        return _opened(self.archive)[1](self.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,12 +89,11 @@ def read_archives(folder: Path) -> list[ArchivedPackage]:
 
 def _read(path: Path) -> ArchivedPackage:
     try:
-        archive = _opened(path)
-        names = archive.namelist()
+        names, read = _opened(path)
         found = [name for name in names if re.fullmatch(r"[^/]+\.dist-info/METADATA|[^/]+/PKG-INFO", name)]
         if not found:
             raise DataError(f"{path} holds no METADATA or PKG-INFO: it is no wheel or sdist.")
-        metadata = HeaderParser().parsestr(archive.read(found[0]).decode("utf-8", "replace"))
+        metadata = HeaderParser().parsestr(read(found[0]).decode("utf-8", "replace"))
     except (OSError, EOFError, zipfile.BadZipFile, tarfile.TarError) as error:
         raise DataError(f"{path} cannot be read: {error}; download it again.") from error
     name = str(metadata["Name"] or path.name.split("-")[0]).lower().replace("_", "-").replace(".", "-")
@@ -118,21 +118,11 @@ def permissive_licence(metadata: Message) -> str | None:
 
 def is_permissive_expression(expression: str) -> bool:
     """Whether an SPDX expression allows permissive use: every part joined by AND has a permissive alternative."""
-    parts = re.split(r"\s+AND\s+", re.sub(r"[()]", " ", expression), flags=re.IGNORECASE)
+    parts = re.split(r"\s+and\s+", re.sub(r"[()]", " ", expression.lower()))
     return all(
-        any(
-            _known(re.split(r"\s+WITH\s+", alternative.strip(), flags=re.IGNORECASE)[0])
-            for alternative in re.split(r"\s+OR\s+", part, flags=re.IGNORECASE)
-        )
+        any(re.split(r"\s+with\s+", name.strip())[0] in _PERMISSIVE for name in re.split(r"\s+or\s+", part))
         for part in parts
     )
-
-
-def _known(identifier: str) -> bool:
-    return identifier.strip().lower() in _FOLDED
-
-
-_FOLDED = frozenset(name.lower() for name in PERMISSIVE)
 
 
 def _permissive_words(text: str) -> bool:
@@ -158,21 +148,13 @@ def _first_line(text: str) -> str:
 # --------------------------------------------------------------------------------------- archives
 
 
-class _Tar:
-    """A tar file with the two methods that are used of zip files. A compressed one is read from front to back: once for
-    the names, once for the files in their order."""
-
-    def __init__(self, path: Path) -> None:
-        self._file = tarfile.open(path)  # noqa: SIM115 (open as long as it is in the cache)
-
-    def namelist(self) -> list[str]:
-        return [member.name for member in self._file if member.isfile()]
-
-    def read(self, name: str) -> bytes:
-        handle = self._file.extractfile(name)
-        return handle.read() if handle else b""
-
-
 @functools.lru_cache(maxsize=2)
-def _opened(path: Path) -> zipfile.ZipFile | _Tar:
-    return zipfile.ZipFile(path) if path.suffix in {".whl", ".zip"} else _Tar(path)
+def _opened(path: Path) -> tuple[list[str], Callable[[str], bytes]]:
+    """The names of the files in an archive, and what reads one of them; it is open as long as it is in the cache. A
+    compressed tar file is read from front to back: once for the names, once for the files in their order."""
+    if path.suffix in {".whl", ".zip"}:
+        archive = zipfile.ZipFile(path)
+        return archive.namelist(), archive.read
+    tar = tarfile.open(path)  # noqa: SIM115
+    names = [member.name for member in tar if member.isfile()]
+    return names, lambda name: tar.extractfile(name).read()  # type: ignore[union-attr]

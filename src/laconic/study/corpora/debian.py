@@ -4,9 +4,8 @@ Any Debian or Ubuntu keeps the index under ``/var/lib/apt/lists``: ``*_Packages`
 source package and the digest of its description, ``*_Translation-en`` the descriptions. Only ``main`` and Ubuntu's
 ``universe`` are read, whose packages are free software.
 
-A source package often makes a family of packages that say nearly the same: the program or library comes first,
-what is made for it (``-dev``, ``-doc``, ``-data``, ...) after it, and whoever repeats most of what its family said
-before is left out. So is whoever says the same as any other package. Descriptions have at least 15 words, synopses 2.
+The packages of a source often say nearly the same: the program or library comes first, what is made for it (``-dev``,
+``-doc``) after it, and whoever repeats most of what its family, or all of what any package said before is left out.
 """
 
 from __future__ import annotations
@@ -46,21 +45,14 @@ class DebianStats(CorpusStats):
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
-        return {
-            "packages": self.packages,
-            "source_packages": self.sources,
-            "left_out": dict(sorted(self.left_out.items())),
-            "splits": self.splits,
-        }
+        return {"packages": self.packages, "source_packages": self.sources, **CorpusStats.as_dict(self)}
 
 
 def build_debian(out: Path, *, lists: Path = LISTS, validation: int | None = None, seed: int = 0) -> DebianStats:
     """Write ``train.jsonl`` and, if ``validation`` pairs are asked for, ``validation.jsonl`` into ``out``.
 
-    Args:
-        lists: the folder in which apt keeps its index.
-        validation: about so many pairs, of source packages that the training pairs have nothing of.
-        seed: which source packages those are.
+    ``lists`` is the folder of apt's index; ``seed`` decides of which source packages the validation pairs are, and the
+    training pairs have nothing of those.
 
     Raises:
         DataError: apt has no index there, or it cannot be read.
@@ -106,7 +98,8 @@ def read_descriptions(lists: Path = LISTS) -> list[CorpusPair]:
     Raises:
         DataError: there is no index, it has no descriptions, or it cannot be read.
     """
-    found = [(path, match) for path in _files(lists) if (match := _NAMES.fullmatch(path.name))]
+    paths = sorted(lists.iterdir()) if lists.is_dir() else []
+    found = [(path, match) for path in paths if path.is_file() and (match := _NAMES.fullmatch(path.name))]
     texts: dict[str, str] = {}
     for path, match in found:
         if not match["packages"]:
@@ -128,10 +121,6 @@ def read_descriptions(lists: Path = LISTS) -> list[CorpusPair]:
             "container apt-get update -o Acquire::Languages=en)."
         )
     return list(packages.values())
-
-
-def _files(folder: Path) -> list[Path]:
-    return sorted(path for path in folder.iterdir() if path.is_file()) if folder.is_dir() else []
 
 
 def plain_text(description: str) -> str:

@@ -78,8 +78,7 @@ class Parts:
 def clean_docstring(text: str) -> Parts | None:
     """Split and clean a docstring whose indentation `inspect.cleandoc` has removed; ``None`` when too little is left.
 
-    The summary must read like a sentence of 3 to 20 words; the body is what prose remains after it, which may
-    be empty.
+    The summary must read like a sentence of 3 to 20 words; the body is what prose remains after it, if any.
     """
     head, _, rest = text.strip().partition("\n\n")
     summary = _clean_summary(head)
@@ -111,25 +110,18 @@ def _clean_summary(head: str) -> str | None:
 def _prose(text: str) -> Iterator[str]:
     """The paragraphs of the body that are not in a dropped section, block or list of parameters."""
     dropped = False
-    lines = _without_blocks(text.split("\n"))
+    lines = [*_without_blocks(text.split("\n")), ""]
     paragraph: list[str] = []
-    for index, line in enumerate(lines):
-        header = _header(line, lines[index + 1] if index + 1 < len(lines) else "")
-        if header is not None:
-            yield from _joined(paragraph, dropped)
-            paragraph, dropped = [], header in _DROPPED_SECTIONS
-        elif not line.strip():
+    for line, following in zip(lines, [*lines[1:], ""], strict=True):
+        stripped, header = line.strip(), _header(line, following)
+        begins = header is not None or _FIELD.match(stripped)  # another section, or parameters
+        if begins or not stripped or _LIST_ITEM.match(stripped):
             yield from _joined(paragraph, dropped)
             paragraph = []
-        elif _FIELD.match(line.strip()):
-            yield from _joined(paragraph, dropped)
-            paragraph, dropped = [], True
-        elif not _UNDERLINE.match(line.strip()):
-            if _LIST_ITEM.match(line.strip()) and paragraph:
-                yield from _joined(paragraph, dropped)
-                paragraph = []
+        if begins:
+            dropped = header is None or header in _DROPPED_SECTIONS
+        elif stripped and not _UNDERLINE.match(stripped):
             paragraph.append(line)
-    yield from _joined(paragraph, dropped)
 
 
 def _header(line: str, following: str) -> str | None:

@@ -1,20 +1,15 @@
 """A corpus out of what is installed: the body of a docstring is the document, its summary line the summary.
 
-The packages' files are read and parsed, never imported; nothing is downloaded. Pairs are real: both sides are
-what the author wrote (PEP 257: a summary line, a blank line, a more elaborate description), with code,
-parameter lists and mark-up removed. A pair is left out when
+The packages' files are read and parsed, never imported. Both sides are what the author wrote (PEP 257: a summary line,
+a blank line, a more elaborate description), with code, parameter lists and mark-up removed. A pair is left out when
 
 * what is left of the body has fewer than 15 words, or the summary is not a sentence of 3 to 20 words;
-* the body shares less than `MIN_OVERLAP` of the summary's content words (such a summary cannot be told from the
-  body by anybody);
-* the summary or the body was seen before, also in another package, or most of the body's word 5-grams were
-  (vendored copies, one docstring pasted over twenty methods).
+* the body shares less than `MIN_OVERLAP` of the summary's content words, so that nobody could write it from the body;
+* the summary, the body or most of the body's 5-grams were seen before, in whichever package.
 
-Splits are by distribution, so no package is in two splits; the standard library is in the training split.
-
-Packages may also lie in a folder as wheels or sdists. Such a corpus may go into a model that is handed on, so only
-packages are read whose metadata names a permissive licence, and not the copies of others that they carry; the licences
-are listed in ``stats.json``.
+Splits are by distribution; the standard library is in the training split. Of packages that lie in a folder as wheels or
+sdists only those of permissive licences are read (the corpus may go into a model that is handed on), and not the copies
+of others that they carry; ``stats.json`` lists the licences.
 """
 
 from __future__ import annotations
@@ -23,20 +18,18 @@ import ast
 import gc
 import os
 import sysconfig
-import time
 import warnings
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from importlib import metadata
-from inspect import cleandoc
 from pathlib import Path
 from statistics import mean, median
-from typing import Any, Protocol
+from typing import Any
 
 from laconic.errors import DataError
 from laconic.files import write_json
-from laconic.study.corpora.archives import ArchivedPackage, read_archives
+from laconic.study.corpora.archives import ArchivedFile, ArchivedPackage, read_archives
 from laconic.study.corpora.docstring_text import Parts, clean_docstring
 from laconic.study.corpora.pairs import (
     CorpusPair,
@@ -48,6 +41,7 @@ from laconic.study.corpora.pairs import (
     write_splits,
 )
 
+Readable = Path | ArchivedFile
 STANDARD_LIBRARY = "python"
 MIN_BODY_WORDS = 15
 MAX_BODY_WORDS = 400
@@ -56,28 +50,12 @@ HELD_OUT = {"test": 0.1, "validation": 0.1}  # share of the pairs, about
 _MAX_FILE_BYTES = 2_000_000
 _SKIPPED_FOLDERS = frozenset({"__pycache__", "site-packages", "dist-packages", "tests", "test", "testing", "idlelib"})
 _VENDORED = frozenset(
-    {
-        "_vendor",
-        "vendor",
-        "_vendored",
-        "vendored",
-        "third_party",
-        "thirdparty",
-        "extern",
-        "externals",
-        "vendored_packages",
-    }
+    """_vendor vendor _vendored vendored third_party thirdparty extern externals vendored_packages""".split()  # noqa: SIM905
 )
 _STOP_WORDS = frozenset(
     """a an and are as at be been but by can do does for from has have if in into is it its not of on or such than that
     the their then there these this those to was were when where which while will with you your""".split()  # noqa: SIM905
 )
-
-
-class Readable(Protocol):
-    """A path, or a file in an archive."""
-
-    def read_bytes(self) -> bytes: ...
 
 
 @dataclass(slots=True)
@@ -89,16 +67,14 @@ class DocstringStats(CorpusStats):
     docstrings: int = 0
     licences: dict[str, str] = field(default_factory=dict)  # of the packages read from archives, with version
     refused: dict[str, str] = field(default_factory=dict)  # packages not read for their licence
-    seconds: float = 0.0
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON. The time taken is not part of it: the file is the same whenever it is made again."""
+        """For JSON."""
         return {
             "files": self.files,
             "unreadable_files": self.unreadable,
             "docstrings": self.docstrings,
-            "left_out": dict(sorted(self.left_out.items())),
-            "splits": self.splits,
+            **CorpusStats.as_dict(self),
             **({"licences": self.licences, "not_permissive": self.refused} if self.licences or self.refused else {}),
         }
 
@@ -119,15 +95,13 @@ def build_corpus(
         roots: folders of installed packages; this interpreter's by default.
         standard_library: read the standard library too (for the training split).
         archives: a folder of wheels and sdists to read instead of ``roots``, those of permissive licences.
-        validation: at most so many pairs of whole packages for validation and none for a test, instead of a tenth
-            of the pairs for each.
+        validation: at most so many pairs for validation and none for a test, instead of a tenth for each.
         in_training: packages that are not held out, as the standard library is not.
         progress: called with the number of files read and their total.
 
     Raises:
         DataError: no pairs were found.
     """
-    started = time.monotonic()
     stats = DocstringStats()
     files: list[tuple[str, str, Readable]]
     if archives is None:
@@ -141,7 +115,6 @@ def build_corpus(
     write_splits(out, splits, "package")
     stats.splits = {split: describe(chosen) for split, chosen in splits.items()}
     write_json(out / "stats.json", stats.as_dict(), indent=2)
-    stats.seconds = time.monotonic() - started
     return stats
 
 
@@ -157,8 +130,7 @@ def installed_roots() -> list[Path]:
 def find_files(roots: Sequence[Path], standard_library: bool = True) -> Iterator[tuple[str, str, Path]]:
     """Yield (package, name of the file below its root, path), ordered by package: what is first wins duplicates.
 
-    The package is the distribution's name where the metadata tells it, so that ``_pytest`` and ``pytest`` are
-    one; test folders are passed over.
+    The package is the distribution's where the metadata tells it (``_pytest`` and ``pytest`` are one); no test folders.
     """
     found: list[tuple[str, str, Path]] = []
     for root in roots:
@@ -230,14 +202,13 @@ def collect_pairs(
             for qualified, text in found:
                 stats.docstrings += 1
                 parts, reason = judge(text)
-                place = f"{name.removesuffix('.py').replace('/', '.')}:{qualified}"
-                pair = CorpusPair(package, place, parts.summary, parts.body) if parts else None
-                if pair is not None and not reason:
-                    reason = unique.refuse(pair)
-                if pair is None or reason:
-                    stats.left_out[reason] += 1
-                else:
-                    yield pair
+                if parts is not None:
+                    place = f"{name.removesuffix('.py').replace('/', '.')}:{qualified}"
+                    pair = CorpusPair(package, place, parts.summary, parts.body)
+                    if not (reason := unique.refuse(pair)):
+                        yield pair
+                        continue
+                stats.left_out[reason] += 1
             if progress and (number % 50 == 0 or number == len(files)):
                 progress(number, len(files))
     finally:
@@ -253,26 +224,21 @@ def docstrings_of(path: Readable) -> list[tuple[str, str]]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         tree = ast.parse(source)
-    found: list[tuple[str, str]] = []
-    _visit(tree, "", found)
-    return found
+    return list(_visit(tree, ""))
 
 
-def _visit(node: ast.AST, name: str, found: list[tuple[str, str]]) -> None:
-    body: list[ast.stmt] = getattr(node, "body", [])
-    if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and body:
-        first = body[0]
-        if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and isinstance(first.value.value, str):
-            text = cleandoc(first.value.value)
-            if "\n\n" in text:
-                found.append((name or "module", text))
+def _visit(node: ast.AST, name: str) -> Iterator[tuple[str, str]]:
+    if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+        text = ast.get_docstring(node)
+        if text and "\n\n" in text:
+            yield name or "module", text
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
         return
-    for child in body:
+    for child in getattr(node, "body", []):
         if isinstance(child, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            _visit(child, f"{name}.{child.name}".lstrip("."), found)
+            yield from _visit(child, f"{name}.{child.name}".lstrip("."))
         elif isinstance(child, ast.If | ast.Try | ast.With):
-            _visit(child, name, found)
+            yield from _visit(child, name)
 
 
 def judge(text: str) -> tuple[Parts | None, str]:
@@ -305,10 +271,9 @@ def split_by_package(
 ) -> dict[str, list[CorpusPair]]:
     """Assign whole packages: in the order of a hash of their names, test and validation fill up to their share.
 
-    A package that would take more than its split's share by far stays in the training split, and so do the standard
-    library and those of ``in_training``. Within a split the order is that of a hash too, so that the first n pairs are
-    a fair sample of its packages. With ``validation`` the validation split has at most so many pairs and the test
-    split none.
+    A package much larger than a share stays in the training split, and so do the standard library and those of
+    ``in_training``. Within a split the order is that of a hash too: the first n pairs are a fair sample of them.
+    With ``validation`` the validation split has at most so many pairs and the test split none.
     """
     counts = Counter(pair.group for pair in pairs if pair.group not in {STANDARD_LIBRARY, *in_training})
     if validation is None:

@@ -1,9 +1,9 @@
 """A corpus to find a needle in: many documents in random order behind the first sentence of one of them, whose summary
 is to be written.
 
-What coarse-to-fine attention is for is to read little of much. The needle stands in the haystack without its first
-sentence, so that its place has to be found by what it is about and not by equal words alone. Each line has the needle's
-id and the characters of its place, by which one can see whether what was read is what was asked for.
+Coarse-to-fine attention is for reading little of much. The needle stands in the haystack without its first sentence,
+so that it has to be found by what it is about. Each line has the needle's id and the characters of its place, by which
+one can see whether what was read is what was asked for.
 """
 
 from __future__ import annotations
@@ -65,9 +65,7 @@ def _rows(
         needle = order.pop()
         others = [other for other in generator.sample(range(len(records)), documents) if other != needle]
         texts = [records[other].document for other in others[: documents - 1]]
-        found = _parts(records[needle].document)
-        assert found is not None
-        question, rest = found
+        question, rest = _parts(records[needle].document)
         place = generator.randrange(documents)
         texts.insert(place, rest)
         start = len(BETWEEN.join([question, *texts[:place], ""]))
@@ -80,9 +78,8 @@ def _rows(
         }
 
 
-def _parts(document: str) -> tuple[str, str] | None:
-    """The first sentence and the others, where there are enough."""
+def _parts(document: str) -> list[str]:
+    """The first sentence and the others; nothing where they are too few."""
     spans = split_sentences(document)
-    if len(spans) < MIN_SENTENCES:
-        return None
-    return document[slice(*spans[0])].strip(), document[spans[1][0] :].strip()
+    enough = len(spans) >= MIN_SENTENCES
+    return [document[slice(*spans[0])].strip(), document[spans[1][0] :].strip()] if enough else []

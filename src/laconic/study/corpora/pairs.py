@@ -43,13 +43,13 @@ class CorpusStats:
         """What was left out, in words."""
         return ", ".join(f"{count:,} {reason}" for reason, count in self.left_out.most_common()) or "none"
 
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {"left_out": dict(sorted(self.left_out.items())), "splits": self.splits}
+
 
 class SeenPairs:
-    """Remembers the pairs that were kept, wherever they came from.
-
-    Args:
-        near: a larger share of a document's 5-grams seen before makes it a near duplicate.
-    """
+    """The pairs that were kept. A near duplicate is who has more than ``near`` of its document's 5-grams from them."""
 
     def __init__(self, near: float = 0.5) -> None:
         self._near = near
@@ -77,8 +77,7 @@ def _key(words: Sequence[str]) -> int:
 def hold_out(counts: Mapping[str, int], records: int, seed: int = 0) -> set[str]:
     """Groups that together have at most ``records`` records, in the order of a seeded hash of their names.
 
-    No group takes more than a tenth of the room, unless the middle one of them does: held-out records are of many
-    groups where there are many.
+    No group takes more than a tenth of the room, unless the middle one does: they are of many groups where possible.
     """
     largest = max(records / 10, median(counts.values() or [0]))
     chosen: set[str] = set()

@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -34,29 +35,12 @@ CANDIDATE = np.dtype(
         ("characters", "<u8", (4,)),
     ]
 )
+# What a pass over a shard counts, beside the tokens of the longest document.
+COUNTED = ("documents", "characters", "tokens", "chunks", "short_tails", "blank_chunks", "candidates")
 _BATCH_CHARACTERS = 1 << 18
 _BATCH_DOCUMENTS = 256
 _HELD = 1024  # chunks that are scored at a time ...
 _CELLS = 1 << 17  # ... in blocks of so many tokens
-
-
-@dataclass
-class Counts:
-    """What a pass over a shard saw."""
-
-    documents: int = 0
-    characters: int = 0
-    tokens: int = 0
-    chunks: int = 0
-    short_tails: int = 0
-    blank_chunks: int = 0
-    candidates: int = 0
-    longest: int = 0
-    histogram: Counter[tuple[int, int, int]] = field(default_factory=Counter)
-
-    def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        return vars(self) | {"histogram": [[*key, count] for key, count in sorted(self.histogram.items())]}
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +63,9 @@ class CandidateFinder:
 
     def __init__(self, settings: SpanSettings, tokenizer: SpanTokenizer, shard: Shard) -> None:
         self.settings, self.tokenizer, self.shard = settings, tokenizer, shard
-        self.counts = Counts()
+        self.counts = dict.fromkeys((*COUNTED, "longest"), 0)
         self.skipped: Counter[str] = Counter()
+        self.histogram: Counter[tuple[int, int, int]] = Counter()
         self._scorer = BlockScorer(settings.shape, settings.key)
 
     def candidates(self) -> Iterator[NDArray[np.void]]:
@@ -92,14 +77,11 @@ class CandidateFinder:
         held: list[_Chunk] = []
         for batch in self._batches():
             for (number, text), encoded in zip(batch, self.tokenizer.encode([text for _, text in batch]), strict=True):
-                self._count(text, encoded.tokens)
+                self.counts["characters"] += len(text)
                 held.extend(self._chunks(number, encoded))
-            while len(held) >= _HELD:
+            while len(held) >= _HELD or (held and self.tokenizer.full):
                 yield self._scored(held[:_HELD])
                 held = held[_HELD:]
-            if self.tokenizer.full and held:
-                yield self._scored(held)
-                held = []
             self.tokenizer.forget()
         if held:
             yield self._scored(held)
@@ -108,8 +90,8 @@ class CandidateFinder:
         on_skip = self._skip if self.settings.skip_bad else None
         batch: list[tuple[int, str]] = []
         size = 0
-        reading = {"text": self.settings.text, "column": self.settings.column}
-        for number, text in documents(Path(self.shard.path), on_skip=on_skip, **reading):  # type: ignore[arg-type]
+        way, column = self.settings.text, self.settings.column
+        for number, text in documents(Path(self.shard.path), text=way, column=column, on_skip=on_skip):
             batch.append((number, text))
             size += len(text)
             if size >= _BATCH_CHARACTERS or len(batch) >= _BATCH_DOCUMENTS:
@@ -121,20 +103,17 @@ class CandidateFinder:
     def _skip(self, problem: BadRecordError) -> None:
         self.skipped[problem.reason] += 1
 
-    def _count(self, text: str, tokens: NDArray[np.int32]) -> None:
-        self.counts.documents += 1
-        self.counts.characters += len(text)
-        self.counts.tokens += len(tokens)
-        self.counts.longest = max(self.counts.longest, len(tokens))
-
     def _chunks(self, document: int, encoded: TokenizedDocument) -> Iterator[_Chunk]:
-        tokens = encoded.tokens
+        tokens, counts = encoded.tokens, self.counts
+        counts["documents"] += 1
+        counts["tokens"] += len(tokens)
+        counts["longest"] = max(counts["longest"], len(tokens))
         for offset in range(0, len(tokens), self.settings.chunk):
             piece = tokens[offset : offset + self.settings.chunk]
             if len(piece) < self.settings.shape.window:
-                self.counts.short_tails += 1
+                counts["short_tails"] += 1
             else:
-                self.counts.chunks += 1
+                counts["chunks"] += 1
                 yield _Chunk(document, offset, piece, encoded.span)
 
     def _scored(self, chunks: list[_Chunk]) -> NDArray[np.void]:
@@ -157,9 +136,8 @@ class CandidateFinder:
         kinds = self.tokenizer.kinds(tokens)
         text = None if kinds is None or (kinds > 0).all() else kinds > 0
         found = self._windows(chunks, tokens, lengths, text)
-        self.counts.blank_chunks += len(chunks) - len(np.unique(found.column))
-        keep = self._readable(tokens, kinds, found)
-        return self._described(chunks, tokens, found, keep)
+        self.counts["blank_chunks"] += len(chunks) - len(np.unique(found.column))
+        return self._described(chunks, tokens, found, self._readable(tokens, kinds, found))
 
     def _windows(
         self,
@@ -179,13 +157,13 @@ class CandidateFinder:
     def _readable(self, tokens: NDArray[np.int32], kinds: NDArray[np.uint8] | None, found: Found) -> NDArray[np.int64]:
         """The places of those whose spans are text: pieces of characters may make up blanks together."""
         keep = np.ones(len(found.column), dtype=bool)
-        if kinds is None or not (kinds == PART).any():
-            return np.flatnonzero(keep)
-        middle = self.settings.input_length
-        for index, (column, start) in enumerate(zip(found.column, found.start, strict=True)):
-            for low, high in ((start, start + middle), (start + middle, start + self.settings.shape.window)):
-                if not (kinds[low:high, column] == SOLID).any() and self.tokenizer.is_blank(tokens[low:high, column]):
-                    keep[index] = False
+        if kinds is not None and (kinds == PART).any():
+            shape = self.settings.shape
+            for index, (column, start) in enumerate(zip(found.column, found.start, strict=True)):
+                for low, high in pairwise((start, start + shape.input, start + shape.window)):
+                    span = slice(low, high), column
+                    if not (kinds[span] == SOLID).any() and self.tokenizer.is_blank(tokens[span]):
+                        keep[index] = False
         return np.flatnonzero(keep)
 
     def _described(
@@ -200,7 +178,7 @@ class CandidateFinder:
             output = np.ascontiguousarray(tokens[start + shape.input : start + shape.window, column])
             digest = hashlib.blake2b(self.tokenizer.content(output), digest_size=16).digest()
             counts = (int(found.m1[index]), int(found.m2[index]), int(found.ml[index]))
-            self.counts.histogram[counts] += 1
+            self.histogram[counts] += 1
             row["document"], row["start"] = chunk.document, place
             row["m1"], row["m2"], row["ml"] = counts
             row["tie"], row["order"] = stable_hash(seed, self.shard.name, chunk.document, place)
@@ -208,7 +186,7 @@ class CandidateFinder:
             middle, end = place + shape.input, place + shape.window
             first, last = chunk.span(place), chunk.span(middle - 1)
             row["characters"] = (first[0], last[1], chunk.span(middle)[0], chunk.span(end - 1)[1])
-        self.counts.candidates += len(rows)
+        self.counts["candidates"] += len(rows)
         return rows
 
 
@@ -224,7 +202,8 @@ def find_candidates(settings: SpanSettings, tokenizer: SpanTokenizer, shard: Sha
         for rows in finder.candidates():
             file.write(rows.tobytes())
     shard.check()
-    return finder.counts.as_dict() | {"skipped": dict(finder.skipped)}
+    histogram = [[*key, count] for key, count in sorted(finder.histogram.items())]
+    return finder.counts | {"skipped": dict(finder.skipped), "histogram": histogram}
 
 
 def read_candidates(path: Path) -> NDArray[np.void]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import glob
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from laconic.data.columns import TableOptions
+from laconic.data.columns import RawRecord, TableOptions
 from laconic.data.lines import SKIP_BAD, BadRecordError, bare_name, text_lines
 from laconic.data.tables import read_jsonl
 from laconic.errors import ConfigError, DataError
@@ -17,23 +17,9 @@ from laconic.text.normalization import encodable
 
 OnSkip = Callable[[BadRecordError], object]
 
-TEXT_SUFFIXES = {".txt", ".text"}
-JSONL_SUFFIXES = {".jsonl", ".ndjson"}
-_NOT_TEXT = {
-    ".json",
-    ".csv",
-    ".tsv",
-    ".parquet",
-    ".arrow",
-    ".db",
-    ".sqlite",
-    ".zip",
-    ".tar",
-    ".tgz",
-    ".bz2",
-    ".xz",
-    ".pdf",
-}
+_TEXT = {".txt", ".text"}
+_JSONL = {".jsonl", ".ndjson"}
+_OTHER = frozenset(".json .csv .tsv .parquet .arrow .db .sqlite .zip .tar .tgz .bz2 .xz .pdf".split())  # noqa: SIM905
 _WILD = re.compile(r"[*?\[]")
 _PIECE = 1 << 20  # characters of a text file that are held in memory
 
@@ -86,7 +72,10 @@ def find_shards(inputs: Sequence[str], out: Path) -> list[Shard]:
     base = Path(os.path.commonpath(roots))
     shards = []
     for path in found:
-        _refuse_kind(path)
+        if (suffix := _suffix(path)) in _OTHER:
+            raise DataError(
+                f"{path}: {suffix} files are not read here; write the documents as JSON lines or plain text."
+            )
         about = path.stat()
         shards.append(Shard(path.relative_to(base).as_posix(), str(path), about.st_size, about.st_mtime_ns))
     return sorted(shards, key=lambda shard: shard.name)
@@ -118,13 +107,11 @@ def _expand(text: str, out: Path) -> tuple[Path, list[Path]]:
 
 def _is_corpus(path: Path) -> bool:
     hidden = any(part.startswith(".") for part in path.parts)
-    return not hidden and Path(bare_name(path)).suffix.lower() in TEXT_SUFFIXES | JSONL_SUFFIXES
+    return not hidden and _suffix(path) in _TEXT | _JSONL
 
 
-def _refuse_kind(path: Path) -> None:
-    suffix = Path(bare_name(path)).suffix.lower()
-    if suffix in _NOT_TEXT:
-        raise DataError(f"{path}: {suffix} files are not read here; write the documents as JSON lines or plain text.")
+def _suffix(path: Path) -> str:
+    return Path(bare_name(path)).suffix.lower()
 
 
 def documents(path: Path, *, text: str, column: str | None, on_skip: OnSkip | None) -> Iterator[tuple[int, str]]:
@@ -136,43 +123,33 @@ def documents(path: Path, *, text: str, column: str | None, on_skip: OnSkip | No
     Raises:
         DataError: the file cannot be read, or a record is bad and there is no ``on_skip`` to take it.
     """
-
-    def bad(problem: BadRecordError) -> None:
-        if on_skip is None:
-            problem.option = problem.option or SKIP_BAD
-            raise problem
-        on_skip(problem)
-
-    if Path(bare_name(path)).suffix.lower() in JSONL_SUFFIXES:
-        found = _records(path, column, bad)
+    if _suffix(path) in _JSONL:
+        found = _usable(enumerate(read_jsonl(path, TableOptions(column, None, need_summary=False))), on_skip)
     else:
-        found = _lines(path, bad) if text == "line" else _pieces(path, bad)
+        found = _usable(((number - 1, line) for number, line in text_lines(path)), on_skip)
+        found = found if text == "line" else _pieces(found)
     for number, document in found:
         if document and not document.isspace():
             yield number, encodable(document)
 
 
-def _records(path: Path, column: str | None, bad: OnSkip) -> Iterator[tuple[int, str]]:
-    options = TableOptions(column, None, need_summary=False)
-    for number, entry in enumerate(read_jsonl(path, options)):
-        if isinstance(entry, BadRecordError):
-            bad(entry)
+def _usable(
+    entries: Iterable[tuple[int, RawRecord | str | BadRecordError]], on_skip: OnSkip | None
+) -> Iterator[tuple[int, str]]:
+    for number, entry in entries:
+        if not isinstance(entry, BadRecordError):
+            yield number, entry if isinstance(entry, str) else entry.document
+        elif on_skip is None:
+            entry.option = entry.option or SKIP_BAD
+            raise entry
         else:
-            yield number, entry.document
+            on_skip(entry)
 
 
-def _lines(path: Path, bad: OnSkip) -> Iterator[tuple[int, str]]:
-    for number, line in text_lines(path):
-        if isinstance(line, BadRecordError):
-            bad(line)
-        else:
-            yield number - 1, line
-
-
-def _pieces(path: Path, bad: OnSkip) -> Iterator[tuple[int, str]]:
+def _pieces(found: Iterable[tuple[int, str]]) -> Iterator[tuple[int, str]]:
     lines: list[str] = []
     size = number = 0
-    for _, line in _lines(path, bad):
+    for _, line in found:
         lines.append(line)
         size += len(line) + 1
         if size >= _PIECE:

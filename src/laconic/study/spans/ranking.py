@@ -1,9 +1,8 @@
 """Between the passes: which candidates of all shards are the best K, exactly.
 
 With fixed lengths a score is a function of three counts, of which there are at most some ten thousand combinations. So
-the histograms of the shards are added, the combinations put in the order of their exact scores, and the score found at
-which K is reached. Of the candidates that score as much or more the best K are taken, equals in the order of a stable
-hash of their place. None of this depends on who counted which shard, or when.
+the histograms of the shards are added, and the exact score found at which K is reached. Of the candidates that score as
+much or more the best K are taken, equals in the order of a stable hash of their place.
 """
 
 from __future__ import annotations
@@ -35,14 +34,6 @@ class Threshold:
     ceiling_dropped: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class BestCandidates:
-    """The chosen rows of each shard's candidates, ascending, and how it came about."""
-
-    rows: list[NDArray[np.int64]]
-    threshold: Threshold
-
-
 class Ranking:
     """The order of candidates: by value, then by hash, then by place."""
 
@@ -52,21 +43,18 @@ class Ranking:
         counts = np.array([key for key, _ in histogram.items()], dtype=np.int64).reshape(-1, 3)
         self.ceiling_dropped = 0
         self.by_value: Counter[int] = Counter()
-        for value, count in zip(self._values(*counts.T).tolist(), histogram.values(), strict=True):
+        for value, count in zip(self.values(*counts.T).tolist(), histogram.values(), strict=True):
             if value < 0:
                 self.ceiling_dropped += count
             else:
                 self.by_value[value] += count
 
-    def _values(self, m1: NDArray, m2: NDArray, ml: NDArray) -> NDArray[np.int64]:
+    def values(self, m1: NDArray, m2: NDArray, ml: NDArray) -> NDArray[np.int64]:
+        """The value of each candidate with these counts, -1 where it is left out."""
         values = np.zeros(len(m1), dtype=np.int64) if self._settings.random else self._key.value(m1, m2, ml)
         if self._settings.drop_ceiling:
             values[ml == self._ceiling] = -1
         return values
-
-    def values(self, candidates: NDArray[np.void]) -> NDArray[np.int64]:
-        """The value of each, -1 where it is left out."""
-        return self._values(candidates["m1"], candidates["m2"], candidates["ml"])
 
     def reach(self, count: int) -> int:
         """The largest value such that at least ``count`` candidates have it or more; ``count`` is at most `total`."""
@@ -81,29 +69,29 @@ class Ranking:
         """Candidates that can be chosen."""
         return self.by_value.total()
 
-    def score(self, value: int) -> Fraction:
-        """The exact score of a value."""
-        return Fraction(value, self._key.denominator)
-
 
 def best_candidates(
     settings: SpanSettings, histogram: Histogram, shards: Sequence[int], candidates: Candidates
-) -> BestCandidates:
-    """The best K of the candidates of some shards (those of a shard by its number); all where there are fewer.
+) -> tuple[list[NDArray[np.int64]], Threshold]:
+    """The best K of the candidates of some shards (those of a shard by its number), or all where there are fewer: the
+    chosen rows of each shard, ascending, and how it came about.
 
     Where output spans are to differ, a candidate whose output a better one has too is passed over. So many are listed
     then as have K different outputs among them; how many those are is known only afterwards.
     """
     ranking = Ranking(settings, histogram)
     if not ranking.total:
-        threshold = Threshold(0, Fraction(0), 0, 0, 0, ceiling_dropped=ranking.ceiling_dropped)
-        return BestCandidates([np.zeros(0, dtype=np.int64) for _ in shards], threshold)
+        none = Threshold(0, Fraction(0), 0, 0, 0, ceiling_dropped=ranking.ceiling_dropped)
+        return [np.zeros(0, dtype=np.int64) for _ in shards], none
     wanted = min(settings.k, ranking.total)
     distinct = settings.drop_duplicate_outputs
     while True:
         listed = _Listed.of(ranking, shards, candidates, ranking.reach(wanted), distinct)
-        order = listed.order()
-        good = order[listed.firsts(order)] if distinct else order
+        order = np.lexsort((listed.row, listed.shard, listed.tie, -listed.values))  # best first
+        good = order
+        if distinct:
+            _, first = np.unique(listed.output[order], axis=0, return_index=True)
+            good = order[np.sort(first)]
         if len(good) >= settings.k or len(order) == ranking.total:
             break
         wanted = min(ranking.total, len(order) + settings.k - len(good))
@@ -113,14 +101,13 @@ def best_candidates(
     taken = int((listed.values[chosen] == last).sum())
     passed_over = int(np.flatnonzero(order == chosen[-1])[0]) + 1 - len(chosen)
     rows = [np.sort(listed.row[chosen[listed.shard[chosen] == place]]) for place in range(len(shards))]
-    score = ranking.score(last)
-    threshold = Threshold(last, score, len(chosen) - taken, at, taken, passed_over, ranking.ceiling_dropped)
-    return BestCandidates(rows, threshold)
+    score = Fraction(last, settings.key.denominator)
+    return rows, Threshold(last, score, len(chosen) - taken, at, taken, passed_over, ranking.ceiling_dropped)
 
 
 @dataclass(frozen=True, slots=True)
 class _Listed:
-    """Candidates of several shards side by side."""
+    """Candidates of several shards side by side; the rows of a shard stand in the order of its documents."""
 
     shard: NDArray[np.uint32]
     row: NDArray[np.int64]
@@ -131,23 +118,12 @@ class _Listed:
     @classmethod
     def of(cls, ranking: Ranking, shards: Sequence[int], candidates: Candidates, low: int, distinct: bool) -> _Listed:
         """Those with a value of at least ``low``; their outputs only where these are to be ``distinct``."""
-        columns: list[list[NDArray]] = [[], [], [], [], []]
+        parts = []
         for place, shard in enumerate(shards):
             rows = candidates(shard)
-            values = ranking.values(rows)
+            values = ranking.values(rows["m1"], rows["m2"], rows["ml"])
             here = np.flatnonzero(values >= low)
             outputs = rows["output"][here if distinct else here[:0]]
             numbers = np.full(len(here), place, dtype=np.uint32)
-            parts: tuple[NDArray, ...] = (numbers, here, values[here], rows["tie"][here], outputs)
-            for column, part in zip(columns, parts, strict=True):
-                column.append(part)
-        return cls(*(np.concatenate(column) for column in columns))
-
-    def order(self) -> NDArray[np.int64]:
-        """Best first. A shard's rows stand in the order of its documents."""
-        return np.lexsort((self.row, self.shard, self.tie, -self.values))
-
-    def firsts(self, order: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The places in ``order`` at which an output span stands for the first time."""
-        _, first = np.unique(self.output[order], axis=0, return_index=True)
-        return np.sort(first)
+            parts.append((numbers, here, values[here], rows["tie"][here], outputs))
+        return cls(*map(np.concatenate, zip(*parts, strict=True)))

@@ -1,8 +1,7 @@
 """The second pass: the text of what was chosen, then shuffled into the files that trainings read.
 
 Each shard writes its records one behind the other, with an index by their place in the final order; then each output
-file picks its own out of all of them. Both are done in any order, and nobody sees the whole. ``manifest.json``
-tells what was selected.
+file picks its own out of all of them. ``manifest.json`` tells what was selected.
 """
 
 from __future__ import annotations
@@ -18,6 +17,7 @@ from numpy.typing import NDArray
 
 from laconic.errors import DataError
 from laconic.files import part_of
+from laconic.study.spans.candidates import COUNTED
 from laconic.study.spans.corpus import Shard, documents
 from laconic.study.spans.settings import SpanSettings
 from laconic.study.spans.tokens import SpanTokenizer
@@ -114,7 +114,6 @@ def write_shuffled(sources: Sequence[Path], low: int, high: int, target: Path) -
 
 MANIFEST = "manifest.json"
 _FORMAT = "laconic spans 1"
-_SUMS = ("documents", "characters", "tokens", "chunks", "short_tails", "blank_chunks", "candidates")
 
 
 def describe(
@@ -140,7 +139,7 @@ def describe(
         "threshold": choice["threshold"],
         "corpus": {
             "shards": len(good),
-            **{name: sum(scan[name] for scan in good) for name in _SUMS},
+            **{name: sum(scan[name] for scan in good) for name in COUNTED},
             "skipped_records": dict(sorted(skipped.items())),
             "unreadable_shards": unreadable,
         },

@@ -124,11 +124,6 @@ def local_ids(tokens: Ints) -> NDArray[np.int32]:
     return np.ascontiguousarray(found.T)
 
 
-def bigram_ids(ids: NDArray[np.int32]) -> NDArray[np.int32]:
-    """``[N-1, C]``: the pair that begins at each position, numbered within its column; ids are those of `local_ids`."""
-    return local_ids(ids[:-1] * np.int32(len(ids)) + ids[1:])
-
-
 def clipped_matches(ids: NDArray[np.int32], first: int, gap: int, second: int) -> NDArray[np.int16]:
     """Clipped matches between ``first`` items and the ``second`` items that begin ``gap`` behind the first of them.
 
@@ -266,8 +261,6 @@ class BlockScorer:
     def _fill(self, block: _Block, scores: NDArray[np.int64], bands: NDArray[np.bool_]) -> None:
         """Put the exact values of the windows of some bands (``[bands, C]``) in their places."""
         band, column = np.nonzero(bands)
-        if not len(band):
-            return
         for begin in range(0, len(band), 1024):
             some, of = band[begin : begin + 1024], column[begin : begin + 1024]
             lengths = block.lengths_of(some * block.band, of, block.band)
@@ -280,14 +273,10 @@ class BlockScorer:
             scores[rows, across] = values
 
     def _found(self, block: _Block, places: NDArray[np.int64], columns: NDArray[np.int64]) -> Found:
-        ml = np.concatenate(
-            [
-                block.lengths_of(places[begin : begin + 1024], columns[begin : begin + 1024], 1)[0]
-                for begin in range(0, len(places), 1024)
-            ]
-            or [np.zeros(0, dtype=np.uint8)]
-        )
-        return Found(columns, places * self.shape.stride, block.m1[places, columns], block.m2[places, columns], ml)
+        begins = range(0, max(1, len(places)), 1024)
+        parts = [block.lengths_of(places[at : at + 1024], columns[at : at + 1024], 1)[0] for at in begins]
+        m1, m2 = block.m1[places, columns], block.m2[places, columns]
+        return Found(columns, places * self.shape.stride, m1, m2, np.concatenate(parts))
 
 
 class _Block:
@@ -301,7 +290,8 @@ class _Block:
         step, window = shape.stride, shape.window
         self.m1 = clipped_matches(ids, shape.input, shape.input, shape.output)[::step]
         if min(shape.input, shape.output) > 1:
-            pairs = clipped_matches(bigram_ids(ids), shape.input - 1, shape.input, shape.output - 1)
+            bigrams = local_ids(ids[:-1] * np.int32(len(ids)) + ids[1:])  # [N - 1, C], by where they begin
+            pairs = clipped_matches(bigrams, shape.input - 1, shape.input, shape.output - 1)
             self.m2 = pairs[: len(ids) - window + 1 : step]
         else:
             self.m2 = np.zeros_like(self.m1)

@@ -1,9 +1,8 @@
 """A whole selection: plan, first pass, choice, second pass, shuffled files; gone on with after an interruption.
 
-Everything on the way lies in ``OUT/.selection``, what is made of a shard or for an output file in a file of its own
-that appears when it is complete. So a job that was killed does again only what was not, and the bytes are the same.
-That folder is removed at the end. Each step reads the plan and writes files, and gives nothing back but an error, so it
-is all the same which process does it.
+Everything on the way lies in ``OUT/.selection`` until the end, in files that appear when they are complete. So a job
+that was killed does again only what was not, and the bytes are the same. Each step reads the plan and writes files, and
+gives nothing back but an error, so it is all the same which process does it.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ import os
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
@@ -39,6 +38,7 @@ WORK = ".selection"
 TRAIN, VALIDATION = "train", "validation.jsonl"
 _LAST = 2**64 - 1
 _OPTION = "--workers"
+_ADVICE = "choose another folder, or start anew with --overwrite."
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,11 @@ class SelectionResult:
 
     manifest: dict[str, Any]
     complete_before: bool = False
-    warnings: list[str] = field(default_factory=list)
+
+    @property
+    def warnings(self) -> list[str]:
+        """What a person should know of it."""
+        return self.manifest["warnings"]
 
 
 def select_spans(
@@ -133,12 +137,10 @@ def _finished(out: Path, settings: SpanSettings, mark: str, inputs: Sequence[str
     files = {shard.name: shard.size for shard in find_shards(inputs, out)}
     same = files == {shard["name"]: shard["bytes"] for shard in manifest["shards"]}
     if not same or mark != manifest["tokenizer"]["sha256"]:
-        raise ConfigError(
-            f"{out} holds a selection from other {'files' if not same else 'tokens: the tokenizer changed'}; "
-            "choose another folder, or start anew with --overwrite."
-        )
+        what = "files" if not same else "tokens: the tokenizer changed"
+        raise ConfigError(f"{out} holds a selection from other {what}; {_ADVICE}")
     shutil.rmtree(out / WORK, ignore_errors=True)
-    return SelectionResult(manifest, True, manifest["warnings"])
+    return SelectionResult(manifest, complete_before=True)
 
 
 def _compare(out: Path, there: dict[str, Any], settings: SpanSettings) -> None:
@@ -146,10 +148,7 @@ def _compare(out: Path, there: dict[str, Any], settings: SpanSettings) -> None:
     differs = [name for name in asked if there.get(name) != asked[name]]
     if differs:
         shown = ", ".join(f"{name} {there.get(name)} instead of {asked[name]}" for name in differs[:3])
-        raise ConfigError(
-            f"{out} holds a selection with other settings ({shown}); choose another folder, or start anew with "
-            "--overwrite."
-        )
+        raise ConfigError(f"{out} holds a selection with other settings ({shown}); {_ADVICE}")
 
 
 def _plan(out: Path, settings: SpanSettings, inputs: list[str], mark: str, tokenizer: Path | None) -> SelectionPlan:
@@ -160,10 +159,7 @@ def _plan(out: Path, settings: SpanSettings, inputs: list[str], mark: str, token
         _compare(out, plan.settings.as_dict(), settings)
         if (plan.inputs, plan.tokenizer) != (inputs, mark):
             what = "inputs" if plan.inputs != inputs else "tokens"
-            raise ConfigError(
-                f"{out} holds an unfinished selection from other {what}; choose another folder, or start anew with "
-                "--overwrite."
-            )
+            raise ConfigError(f"{out} holds an unfinished selection from other {what}; {_ADVICE}")
         _refuse_new(plan, inputs, out)
         return plan
     shards = find_shards(inputs, out)
@@ -218,10 +214,10 @@ class _Job:
         manifest = describe(self.plan.settings, self.plan.tokenizer, self.plan.shards, self._scans(), choice)
         write_json(self.out / MANIFEST, manifest)
         shutil.rmtree(self.work, ignore_errors=True)
-        return SelectionResult(manifest, warnings=manifest["warnings"])
+        return SelectionResult(manifest)
 
     def _missing(self, step: str, suffix: str, numbers: Sequence[int]) -> list[int]:
-        return [number for number in numbers if not place_of(self.work, step, number).with_suffix(suffix).is_file()]
+        return [number for number in numbers if not place_of(self.work, step, number, suffix).is_file()]
 
     def _do(self, stage: str, step: Callable[[Path, int], None], pieces: list[int], sizes: list[int]) -> None:
         """Have pieces done, large ones first; an error stops when those on their way are known."""
@@ -236,13 +232,7 @@ class _Job:
             self.progress(stage, done, total)
 
     def _scans(self) -> list[dict[str, Any]]:
-        return [
-            read_json(place_of(self.work, "scan", number).with_suffix(".json"))
-            for number in range(len(self.plan.shards))
-        ]
-
-    def _candidates(self, number: int) -> NDArray[np.void]:
-        return read_candidates(place_of(self.work, "scan", number).with_suffix(".bin"))
+        return [read_json(place_of(self.work, "scan", number, ".json")) for number in range(len(self.plan.shards))]
 
     def _choice(self) -> dict[str, Any]:
         """What was chosen, with the bounds of the output files; ``choice.json``."""
@@ -260,24 +250,23 @@ class _Job:
             for m1, m2, ml, count in scans[number]["histogram"]:
                 histogram[m1, m2, ml] += count
         _refuse_none(settings, [scans[number] for number in good], len(scans))
-        best = best_candidates(settings, histogram, good, self._candidates)
+        best, threshold = best_candidates(settings, histogram, good, partial(_candidates, self.work))
         shards, orders, outputs, ceiling = [], [], [], 0
-        for number, rows in zip(good, best.rows, strict=True):
-            with part_of(place_of(self.work, "chosen", number).with_suffix(".npy")) as file:
+        for number, rows in zip(good, best, strict=True):
+            with part_of(place_of(self.work, "chosen", number, ".npy")) as file:
                 np.save(file, rows)
             if len(rows):
-                chosen = self._candidates(number)[rows]
+                chosen = _candidates(self.work, number)[rows]
                 shards.append(number)
                 orders.append(chosen["order"].copy())
                 outputs.append(chosen["output"].copy())
                 ceiling += int((chosen["ml"] == settings.shape.ceiling).sum())
         files = _files(settings, orders)
         repeated = sum(map(len, outputs)) - len(np.unique(np.concatenate(outputs), axis=0))
-        score = best.threshold.score
         choice = {
             "shards": shards,
             "files": files,
-            "threshold": asdict(best.threshold) | {"score": float(score), "exact": str(score)},
+            "threshold": asdict(threshold) | {"score": float(threshold.score), "exact": str(threshold.score)},
             # what high scores attract: output spans that occur again, and subsequences in full
             "reports": {"duplicate_outputs": repeated, "longest_subsequence_at_ceiling": ceiling},
         }
@@ -286,14 +275,10 @@ class _Job:
 
 
 def _files(settings: SpanSettings, orders: list[NDArray[np.uint64]]) -> list[dict[str, Any]]:
-    """The output files, each with the bounds of the orders that go there.
-
-    Raises:
-        DataError: there is nothing, or nothing to train on beside the validation records.
-    """
-    order = np.sort(np.concatenate(orders)) if orders else np.zeros(0, dtype=np.uint64)
-    if not len(order):
+    """The output files, each with the bounds of the orders that go there."""
+    if not orders:
         raise DataError("All candidates were dropped because of --drop-ceiling.")
+    order = np.sort(np.concatenate(orders))
     if len(order) <= settings.validation:
         raise DataError(
             f"Only {len(order):,} spans were found; --validation {settings.validation} leaves none to train on."
@@ -346,7 +331,8 @@ class SelectionPlan:
     def read(cls, path: Path) -> SelectionPlan:
         """What was written of its fields."""
         values = read_json(path)
-        settings = SpanSettings.from_dict(values["settings"])
+        asked = values["settings"]
+        settings = SpanSettings(**asked | {"weights": tuple(asked["weights"])})
         return cls(settings, values["inputs"], values["tokenizer"], [Shard(**shard) for shard in values["shards"]])
 
 
@@ -362,9 +348,13 @@ def _open(work: Path) -> tuple[SelectionPlan, SpanTokenizer]:
     return _opened(str(path), path.stat().st_mtime_ns)
 
 
-def place_of(work: Path, step: str, number: int) -> Path:
-    """Where a step puts what it makes of a shard, without the suffix."""
-    return work / step / f"{number:05d}"
+def place_of(work: Path, step: str, number: int, suffix: str = "") -> Path:
+    """Where a step puts what it makes of a shard."""
+    return work / step / f"{number:05d}{suffix}"
+
+
+def _candidates(work: Path, number: int) -> NDArray[np.void]:
+    return read_candidates(place_of(work, "scan", number, ".bin"))
 
 
 def perform(step: Callable[[Path, int], None], work: Path, number: int) -> LaconicError | None:
@@ -384,31 +374,29 @@ def perform(step: Callable[[Path, int], None], work: Path, number: int) -> Lacon
 def candidates_of_shard(work: Path, number: int) -> None:
     """The first pass over a shard."""
     plan, tokenizer = _open(work)
-    place = place_of(work, "scan", number)
     try:
-        counts = find_candidates(plan.settings, tokenizer, plan.shards[number], place.with_suffix(".bin"))
-        write_json(place.with_suffix(".json"), counts)  # says that the candidates are complete
+        counts = find_candidates(plan.settings, tokenizer, plan.shards[number], place_of(work, "scan", number, ".bin"))
+        write_json(place_of(work, "scan", number, ".json"), counts)  # says that the candidates are complete
     except DataError as error:
-        _give_up(plan, place, error)
+        _give_up(plan, work, number, error)
 
 
 def records_of_shard(work: Path, number: int) -> None:
     """The second pass over a shard."""
     plan, tokenizer = _open(work)
-    rows = np.load(place_of(work, "chosen", number).with_suffix(".npy"))
-    chosen = read_candidates(place_of(work, "scan", number).with_suffix(".bin"))[rows]
+    chosen = _candidates(work, number)[np.load(place_of(work, "chosen", number, ".npy"))]
     try:
         write_chosen(plan.settings, tokenizer, plan.shards[number], chosen, place_of(work, "emit", number))
     except DataError as error:
-        _give_up(plan, place_of(work, "scan", number), error)
+        _give_up(plan, work, number, error)
         (work / "choice.json").unlink(missing_ok=True)
 
 
-def _give_up(plan: SelectionPlan, place: Path, error: DataError) -> None:
+def _give_up(plan: SelectionPlan, work: Path, number: int, error: DataError) -> None:
     """A shard that cannot be read is left out altogether, if that is allowed."""
     if not plan.settings.skip_bad:
         raise error
-    write_json(place.with_suffix(".json"), {"problem": str(error)})
+    write_json(place_of(work, "scan", number, ".json"), {"problem": str(error)})
 
 
 def output_file(work: Path, number: int) -> None:

@@ -94,13 +94,8 @@ class SpanSettings:
         return None if self.over is None else int(Fraction(self.over) * self.key.denominator)
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON; `from_dict` reads it back."""
+        """For JSON."""
         return asdict(self) | {"weights": list(self.weights)}
-
-    @classmethod
-    def from_dict(cls, values: dict[str, Any]) -> SpanSettings:
-        """What `as_dict` wrote."""
-        return cls(**values | {"weights": tuple(values["weights"])})
 
 
 def parse_weights(text: str) -> tuple[str, str, str]:

@@ -52,13 +52,13 @@ class SpanTokenizer(ABC):
         """The numbers of a vocabulary for a whole text; words have none."""
         raise AssertionError("words have no vocabulary")
 
-    @abstractmethod
     def kinds(self, tokens: NDArray[np.int32]) -> NDArray[np.uint8] | None:
         """`BLANK`, `PART` or `SOLID` for each; ``None`` where all are solid."""
+        return None
 
-    @abstractmethod
     def is_blank(self, tokens: NDArray[np.int32]) -> bool:
         """Is what the tokens stand for white space only?"""
+        return False
 
     @abstractmethod
     def content(self, tokens: NDArray[np.int32]) -> bytes:
@@ -82,27 +82,16 @@ class WordSpanTokenizer(SpanTokenizer):
         self._words: list[str] = []
 
     def encode(self, texts: Sequence[str]) -> list[TokenizedDocument]:
-        found = []
+        found, numbers = [], self._numbers
         for text in texts:
             spans = [match.span() for match in WORD.finditer(text)]
-            numbers = self._numbered([text[start:end] for start, end in spans])
-            found.append(TokenizedDocument(np.array(numbers, dtype=np.int32), spans.__getitem__))
+            words = [text[start:end] for start, end in spans]
+            if self._lowercase:
+                words = [word.lower() for word in words]
+            tokens = np.array([numbers.setdefault(word, len(numbers)) for word in words], dtype=np.int32)
+            found.append(TokenizedDocument(tokens, spans.__getitem__))
+        self._words.extend(islice(numbers, len(self._words), None))
         return found
-
-    def _numbered(self, words: list[str]) -> list[int]:
-        numbers = self._numbers
-        if self._lowercase:
-            words = [word.lower() for word in words]
-        found = [numbers.setdefault(word, len(numbers)) for word in words]
-        if len(self._words) < len(numbers):
-            self._words.extend(islice(numbers, len(self._words), None))
-        return found
-
-    def kinds(self, tokens: NDArray[np.int32]) -> None:
-        return
-
-    def is_blank(self, tokens: NDArray[np.int32]) -> bool:
-        return False
 
     def content(self, tokens: NDArray[np.int32]) -> bytes:
         return "\n".join(self._words[token] for token in tokens).encode()
