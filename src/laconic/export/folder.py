@@ -6,7 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -121,11 +121,7 @@ def _about(loaded: LoadedModel, layout: StateLayout) -> dict[str, Any]:
         "outside_counts": outside,
         "switches": model.switches(),
         "layout": {
-            "rows": layout.rows,
-            "shared": layout.shared,
-            "next": layout.next,
-            "outputs": layout.outputs,
-            "same_scores": layout.same_scores,
+            **asdict(layout),
             "first_id": model.eos_id if starts_with_end else model.decoder_start_id if cached else None,
             "forced_id": getattr(model, "forced_bos_id", None),
         },
@@ -143,17 +139,12 @@ def _counted(model: Any) -> tuple[list[int], bool]:
     return [] if unknown else [model.unk_id], outside
 
 
-def export_all(pairs: Sequence[tuple[str, str]], *, int8: bool = False) -> None:
-    """`export_folder` of several."""
-    for source, target in pairs:
-        export_folder(source, Path(target), int8=int8)
-
-
 if __name__ == "__main__":  # [--int8] SOURCE TARGET [SOURCE TARGET ...]: what `export_apart` starts
     eight_bits = sys.argv[1] == "--int8"
     places = sys.argv[1 + eight_bits :]
     try:
-        export_all(list(zip(places[::2], places[1::2], strict=True)), int8=eight_bits)
+        for source, target in zip(places[::2], places[1::2], strict=True):
+            export_folder(source, Path(target), int8=eight_bits)
     except LaconicError as error:
         print(error, file=sys.stderr)
         sys.exit(error.exit_code)
