@@ -6,7 +6,6 @@ import os
 import shutil
 import subprocess
 import sys
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +16,14 @@ from torch import Tensor
 from laconic import __version__
 from laconic.errors import ConfigError, LaconicError, ModelError
 from laconic.export.builder import WeightNames
-from laconic.export.graphs import StateLayout, graphs_of
+from laconic.export.graphs import graphs_of
 from laconic.files import refuse_other, replacing_folder
 from laconic.kernels.dispatch import IN_GRAPHS
 from laconic.models.folder import FILES, LoadedModel, find_folder, load_model_folder
 from laconic.models.stored import save_tensors
 from laconic.runtime.folder import ENCODER, STEP, write_manifest
 from laconic.runtime.manifest import MANIFEST
+from laconic.runtime.model import Layout
 from laconic.runtime.onnx_file import Graph, model_bytes
 from laconic.text.base import read_json
 
@@ -103,7 +103,7 @@ def _store(eight_bits: dict[str, Tensor], used: set[str], path: Path) -> None:
     save_tensors(kept | {name: eight_bits[name] for name in sorted(used.difference(kept))}, path)
 
 
-def _about(loaded: LoadedModel, layout: StateLayout) -> dict[str, Any]:
+def _about(loaded: LoadedModel, layout: Layout) -> dict[str, Any]:
     model: Any = loaded.model
     uncounted, outside = _counted(model)
     starts_with_end = getattr(model.config, "start_with_end", False)
@@ -121,7 +121,7 @@ def _about(loaded: LoadedModel, layout: StateLayout) -> dict[str, Any]:
         "outside_counts": outside,
         "switches": model.switches(),
         "layout": {
-            **asdict(layout),
+            **layout.model_dump(),
             "first_id": model.eos_id if starts_with_end else model.decoder_start_id if cached else None,
             "forced_id": getattr(model, "forced_bos_id", None),
         },

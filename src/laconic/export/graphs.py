@@ -4,14 +4,14 @@
     step      last ids, the state                             ->   what the step is worth, the next state
 
 A decoder state is a nested structure of tensors. The graphs know it flat, each tensor under the name of its place
-(``recurrent.0``, ``source.first``); `StateLayout` says which belong to the document, and which stay as they are.
+(``recurrent.0``, ``source.first``); `Layout` says which belong to the document, and which stay as they are.
 ``outside`` is a vector of zeros, as long as the batch has words outside the vocabulary: it says how large X is.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -23,6 +23,7 @@ from laconic.export.lowering import lower
 from laconic.export.tracing import Recorder, Recording, laid_together
 from laconic.layers.beam_cache import BeamCache
 from laconic.layers.transformer import scaled_attention
+from laconic.runtime.model import Layout
 from laconic.runtime.onnx_file import Graph
 from laconic.search.state import select
 from laconic.types import Batch, Shared
@@ -36,18 +37,7 @@ RUNS: tuple[dict[str, int], ...] = (
     {"B": 2, "K": 7, "S": 27, "O": 19, "T": 3},
     {"B": 4, "K": 3, "S": 21, "O": 9, "T": 6},
 )
-OUTPUTS = ("scores", "log_probs", "attention", "context", "state", "attention_scores")
-
-
-@dataclass(slots=True)
-class StateLayout:
-    """The decoder's state: names of the tensors, of rows and of documents; ``next`` are those that a step changes."""
-
-    rows: list[str] = field(default_factory=list)
-    shared: list[str] = field(default_factory=list)
-    next: list[str] = field(default_factory=list)
-    outputs: list[str] = field(default_factory=list)  # of `StepOutput`, and ``details.*``
-    same_scores: bool = True  # are the scores the log-probabilities?
+OUTPUTS = ("scores", "log_probs", "attention", "context", "state", "attention_scores")  # of `StepOutput`
 
 
 @dataclass(slots=True)
@@ -60,10 +50,10 @@ class _Run:
     out_of_encoder: dict[str, Any]
     into_step: dict[str, Any]
     out_of_step: dict[str, Any]
-    layout: StateLayout
+    layout: Layout
 
 
-def graphs_of(model: Any, weights: WeightNames) -> tuple[Graph, Graph, StateLayout]:
+def graphs_of(model: Any, weights: WeightNames) -> tuple[Graph, Graph, Layout]:
     """The encoder, the step, and the state between them.
 
     Raises:
@@ -71,25 +61,26 @@ def graphs_of(model: Any, weights: WeightNames) -> tuple[Graph, Graph, StateLayo
     """
     with torch.inference_mode():
         runs = [_run(model, sizes, number) for number, sizes in enumerate(RUNS)]
-    layout = runs[0].layout
     encoder = Builder("encoder", laid_together([run.encoder for run in runs], RUNS), weights)
     step = Builder("step", laid_together([run.step for run in runs], RUNS), weights)
     _write(step, runs[0].into_step, runs[0].out_of_step)
-    _drop_unread(step, layout)
+    layout = _read(step, runs[0].layout)
     kept = {f"{kind}.{name}" for name in (*layout.rows, *layout.shared) for kind in ("state", "taught")}
     _write(encoder, runs[0].into_encoder, {n: ref for n, ref in runs[0].out_of_encoder.items() if n in kept})
     return encoder.finish(), step.finish(), layout
 
 
-def _drop_unread(step: Builder, layout: StateLayout) -> None:
-    """Leave out what is in the state and is never read."""
+def _read(step: Builder, layout: Layout) -> Layout:
+    """The state without what is in it and never read, which the graph loses too."""
     read = {name for node in step.graph.nodes for name in node.inputs if node.operator != "Identity"}
     unread = {name for name in (*layout.rows, *layout.shared) if f"state.{name}" not in read}
-    for names in (layout.rows, layout.shared, layout.next):
-        names[:] = [name for name in names if name not in unread]
     gone = {f"{kind}.{name}" for name in unread for kind in ("state", "next")}
     step.graph.inputs = [port for port in step.graph.inputs if port.name not in gone]
     step.graph.outputs = [port for port in step.graph.outputs if port.name not in gone]
+    kept = {
+        kind: tuple(name for name in getattr(layout, kind) if name not in unread) for kind in ("rows", "shared", "next")
+    }
+    return layout.model_copy(update=kept)
 
 
 def _write(builder: Builder, inputs: dict[str, Any], outputs: dict[str, Any]) -> None:
@@ -138,7 +129,8 @@ def _run(model: Any, sizes: dict[str, int], number: int) -> _Run:
         }
         made = found | {f"next.{name}": tensor for name, tensor in changed.items()}
         out_of_step = {name: recorder.ref(tensor) for name, tensor in made.items()}
-    layout = StateLayout(list(rows), list(shared), list(changed), list(found), same)
+    names = {"rows": rows, "shared": shared, "next": changed, "outputs": found}
+    layout = Layout(**{kind: tuple(given) for kind, given in names.items()}, same_scores=same)
     return _Run(encoder, recorder.record, into_encoder, out_of_encoder, into_step, out_of_step, layout)
 
 
