@@ -171,7 +171,9 @@ def _typed(operator: str, b: Builder, op: Operation, kind: str) -> str:
 
 def _binary(operator: str, b: Builder, op: Operation) -> Names:
     kind = kind_of(b, op)
-    return _typed("And" if kind == "bool" else operator, b, op, kind)
+    if kind == "bool":  # ONNX counts with numbers only
+        operator = "Or" if operator == "Max" else "And"
+    return _typed(operator, b, op, kind)
 
 
 _enter(_binary, _BINARY, (*_FORMS, *(f"_{form}" for form in _FORMS)))
