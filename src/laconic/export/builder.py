@@ -18,7 +18,7 @@ from torch import Tensor
 from laconic.errors import ModelError
 from laconic.export.eight_bits import is_worth_it, ports, product, quantized
 from laconic.export.tracing import Operation, OperationTrace, Ref, Size
-from laconic.runtime.onnx_file import MICROSOFT, TYPES, Graph, Node, Port
+from laconic.runtime.onnx_file import TYPES, Graph, Node, Port
 
 ROWS = ("B", "K")  # a decoder's rows: so many documents times so many beams
 SMALL = 4096  # numbers; a larger constant that is one value is made from it when the graph runs
@@ -199,10 +199,6 @@ class Builder:
         outputs = [self._new(operator.lower()) for _ in range(count)]
         self.graph.nodes.append(Node(operator, tuple(inputs), tuple(outputs), attributes, domain))
         return outputs
-
-    def microsoft(self, operator: str, *inputs: str, **attributes: Any) -> str:
-        """Add a node of onnxruntime's own operators."""
-        return self.node(operator, *inputs, domain=MICROSOFT, **attributes)
 
     def result(self, operation: Operation, *names: str) -> None:
         """The outputs of ``operation`` are ``names``."""

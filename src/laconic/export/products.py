@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -91,24 +92,24 @@ def _layer_norm(b: Builder, op: Operation) -> Names:
 @lowers("lstm_cell.default")
 def _lstm_cell(b: Builder, op: Operation) -> Names:
     inputs, (state, cell), *weights = op.args
-    total = _gates(b, inputs, state, weights)
+    total = b.node("Add", *_products(b, inputs, state, weights))
     i, f, g, o = b.nodes("Split", (total,), 4, axis=1, num_outputs=4)
     kept = b.node("Mul", b.node("Sigmoid", f), b.name(cell))
     after = b.node("Add", kept, b.node("Mul", b.node("Sigmoid", i), b.node("Tanh", g)))
     return b.node("Mul", b.node("Sigmoid", o), b.node("Tanh", after)), after
 
 
-def _gates(b: Builder, inputs: Ref, state: Ref, weights: list[Any]) -> str:
-    parts = zip((inputs, state), weights[:2], [*weights[2:], None, None], strict=False)
-    return b.node("Add", *(b.linear(b.name(given), weight, bias) for given, weight, bias in parts))
+def _products(b: Builder, inputs: Ref, state: Ref, weights: list[Any]) -> Iterator[str]:
+    """The gates' part of the inputs, and that of the state."""
+    for given, weight, bias in zip((inputs, state), weights[:2], [*weights[2:], None, None], strict=False):
+        yield b.linear(b.name(given), weight, bias)
 
 
 @lowers("gru_cell.default")
 def _gru_cell(b: Builder, op: Operation) -> Names:
     inputs, state, *weights = op.args
-    biases = [*weights[2:], None, None]
-    of_input = b.nodes("Split", (b.linear(b.name(inputs), weights[0], biases[0]),), 3, axis=1, num_outputs=3)
-    of_state = b.nodes("Split", (b.linear(b.name(state), weights[1], biases[1]),), 3, axis=1, num_outputs=3)
+    parts = _products(b, inputs, state, weights)
+    of_input, of_state = (b.nodes("Split", (part,), 3, axis=1, num_outputs=3) for part in parts)
     r, z = (b.node("Sigmoid", b.node("Add", *pair)) for pair in zip(of_input[:2], of_state[:2], strict=True))
     n = b.node("Tanh", b.node("Add", of_input[2], b.node("Mul", r, of_state[2])))
     return b.node("Add", n, b.node("Mul", z, b.node("Sub", b.name(state), n)))

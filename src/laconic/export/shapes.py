@@ -145,10 +145,10 @@ def _pad(b: Builder, op: Operation) -> Names:
 @lowers("tril.default", "triu.default")
 def _triangle(b: Builder, op: Operation) -> Names:
     diagonal, kind = argument(op, 1, "diagonal", 0), kind_of(b, op)
-    upper = int("triu" in op.name)
-    numbers = b.operand(op.args[0], "int64" if kind == "bool" else kind)
-    found = b.node("Trilu", numbers, b.scalar(diagonal, "int64"), upper=upper)
-    return b.cast(found, "int64" if kind == "bool" else kind, kind)
+    through = "int64" if kind == "bool" else kind
+    numbers = b.operand(op.args[0], through)
+    found = b.node("Trilu", numbers, b.scalar(diagonal, "int64"), upper=int("triu" in op.name))
+    return b.cast(found, through, kind)
 
 
 # ------------------------------------------------------------------------------------------- places
@@ -161,15 +161,10 @@ def _embedding(b: Builder, op: Operation) -> Names:
     return b.node("Gather", b.name(table), b.name(ids), axis=0) if plain else look_up(b, table, ids)
 
 
-@lowers("index_select.default")
-def _index_select(b: Builder, op: Operation) -> Names:
-    return b.node("Gather", b.name(op.args[0]), b.name(op.args[2]), axis=axis_of(b, op))
-
-
-@lowers("gather.default")
+@lowers("index_select.default", "gather.default")
 def _gather(b: Builder, op: Operation) -> Names:
-    axis = axis_of(b, op)
-    return b.node("GatherElements", b.name(op.args[0]), b.name(op.args[2]), axis=axis)
+    operator = "Gather" if "select" in op.name else "GatherElements"
+    return b.node(operator, b.name(op.args[0]), b.name(op.args[2]), axis=axis_of(b, op))
 
 
 @lowers("scatter.src", "scatter.value", "scatter_add.default", "scatter_.src", "scatter_.value", "scatter_add_.default")
@@ -210,14 +205,12 @@ def _isin(b: Builder, op: Operation) -> Names:
 # ------------------------------------------------------------------------------------- made of nothing
 
 
-@lowers("zeros.default", "new_zeros.default", "zeros_like.default", "new_empty.default", "empty.memory_format")
-def _zeros(b: Builder, op: Operation) -> Names:
-    return b.filled(0, kind_of(b, op), b.shape_of(op.results[0]))
+_ZEROS = ("zeros.default", "new_zeros.default", "zeros_like.default", "new_empty.default", "empty.memory_format")
 
 
-@lowers("ones.default", "new_ones.default", "ones_like.default")
-def _ones(b: Builder, op: Operation) -> Names:
-    return b.filled(1, kind_of(b, op), b.shape_of(op.results[0]))
+@lowers(*_ZEROS, "ones.default", "new_ones.default", "ones_like.default")
+def _zeros_or_ones(b: Builder, op: Operation) -> Names:
+    return b.filled(int("ones" in op.name), kind_of(b, op), b.shape_of(op.results[0]))
 
 
 @lowers("full.default", "new_full.default", "full_like.default")
