@@ -70,8 +70,8 @@ def build_chunks(
     weights = np.stack(of_words, axis=1).tolist()  # by chunk and word
     sampled = sampled_chunks(hypothesis)
     read: dict[int, list[int]] = {}
-    for word, steps in enumerate(words if sampled is not None else ()):
-        for chunk in np.unique(sampled[list(steps)]).tolist():
+    for word, steps in enumerate(words):
+        for chunk in [] if sampled is None else np.unique(sampled[list(steps)]).tolist():
             read.setdefault(chunk, []).append(word)
     return tuple(
         Chunk(start, end, tuple(row), None if sampled is None else tuple(read.get(number, ())))
