@@ -69,14 +69,12 @@ def build_chunks(
     of_words = [coarse[list(steps), : len(spans)].mean(axis=0) for steps in words]
     weights = np.stack(of_words, axis=1).tolist()  # by chunk and word
     sampled = sampled_chunks(hypothesis)
-    if sampled is None:
-        return tuple(Chunk(start, end, tuple(row)) for (start, end), row in zip(spans, weights, strict=True))
     read: dict[int, list[int]] = {}
     for word, steps in enumerate(words):
-        for chunk in np.unique(sampled[list(steps)]).tolist():
+        for chunk in [] if sampled is None else np.unique(sampled[list(steps)]).tolist():
             read.setdefault(chunk, []).append(word)
     return tuple(
-        Chunk(start, end, tuple(row), tuple(read.get(number, ())))
+        Chunk(start, end, tuple(row), None if sampled is None else tuple(read.get(number, ())))
         for number, ((start, end), row) in enumerate(zip(spans, weights, strict=True))
     )
 

@@ -27,6 +27,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+from itertools import groupby
 from typing import Any, ClassVar
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -191,8 +192,16 @@ class Samples:
 
     @property
     def groups(self) -> list[Group]:
-        """The summaries by document."""
-        return group_summaries(self.summaries, self.references)
+        """The summaries by document, neighbours with the same document and id together.
+
+        Raises:
+            ValueError: not as many references as summaries.
+        """
+        given: References = self.references if self.references is not None else [None] * len(self.summaries)
+        if len(given) != len(self.summaries):
+            raise ValueError(f"{len(given)} references for {len(self.summaries)} summaries")
+        pairs = zip(self.summaries, given, strict=True)
+        return [_group(list(members)) for _, members in groupby(pairs, lambda pair: _same(pair[0]))]
 
 
 Section = Table | Curves | Prose | Samples
@@ -246,32 +255,16 @@ def _record(summary: Summary) -> dict[str, Any]:
     return record
 
 
-def group_summaries(summaries: Sequence[Summary], references: References | None = None) -> list[Group]:
-    """Neighbours with the same document and id share a group.
-
-    Raises:
-        ValueError: not as many references as summaries.
-    """
-    given: References = references if references is not None else [None] * len(summaries)
-    if len(given) != len(summaries):
-        raise ValueError(f"{len(given)} references for {len(summaries)} summaries")
-    groups: list[list[tuple[Summary, str | Sequence[str] | None]]] = []
-    for summary, reference in zip(summaries, given, strict=True):
-        same = groups and (groups[-1][0][0].document, groups[-1][0][0].id) == (summary.document, summary.id)
-        if same and summary.document:
-            groups[-1].append((summary, reference))
-        else:
-            groups.append([(summary, reference)])
-    return [_group(members) for members in groups]
+def _same(summary: Summary) -> Any:
+    """What is equal for summaries that share a group; one without its document stands alone."""
+    return (summary.document, summary.id) if summary.document else object()
 
 
 def _group(members: Sequence[tuple[Summary, str | Sequence[str] | None]]) -> Group:
     summaries = [summary for summary, _ in members]
     document = summaries[0].document
-    end = None
-    if all(summary.truncated and read_to(summary) for summary in summaries):
-        end = max(map(read_to, summaries))
-    shown = len(document) if end is None else end + UNREAD_SHOWN
+    ends = [read_to(summary) if summary.truncated else 0 for summary in summaries]
+    shown = max(ends) + UNREAD_SHOWN if all(ends) else len(document)
     texts: list[str] = []
     for _, reference in members:
         found = [reference] if isinstance(reference, str) else list(reference or ())
@@ -356,7 +349,7 @@ def _environment() -> Environment:
     )
     environment.filters["cell"] = _cell
     environment.filters["exact"] = exact
-    environment.globals.update(style=style, script=report_script, policy=policy)
+    environment.globals.update(style=view_files()["view.css"], script=report_script, policy=policy)
     environment.filters["maxima"] = _maxima
     return environment
 
@@ -392,11 +385,6 @@ def view_files() -> Mapping[str, str]:
     """Name and text of each shared file."""
     folder = files("laconic.explain") / "view"
     return {file.name: file.read_text(encoding="utf-8") for file in folder.iterdir() if file.is_file()}
-
-
-def style() -> str:
-    """The shared style sheet."""
-    return view_files()["view.css"]
 
 
 @cache

@@ -42,7 +42,10 @@ _BASE_FONT = "DejaVu Sans"
 @dataclass(frozen=True, slots=True)
 class HeatMap:
     """One map: ``weights`` (summary words, document words), what it shows, and its numbers in a line. ``read`` is how
-    many document words the model reads (none: all); the others have no weight and are drawn grey, not white."""
+    many document words the model reads (none: all); the others have no weight and are drawn grey, not white.
+
+    As a part of a page it is a table whose cells are coloured, darkest at the weight ``scale``, and say their weight
+    when pointed at; ``note`` stands below."""
 
     title: str
     weights: np.ndarray
@@ -50,6 +53,23 @@ class HeatMap:
     columns: Sequence[str]
     numbers: str = ""
     read: int | None = None
+    scale: float = 1.0
+    note: str = ""
+    template: ClassVar[str] = "components/heatmap.html"
+
+    @property
+    def heaviest(self) -> float:
+        """The largest weight."""
+        return float(self.weights.max(initial=0.0))
+
+    @property
+    def cells(self) -> list[tuple[str, list[tuple[float, str]]]]:
+        """Row by row: the summary word, and of each document word the depth of colour and the weight."""
+        values = np.sqrt(np.clip(self.weights / (self.scale or 1.0), 0.0, 1.0))
+        return [
+            (word, [(round(float(depth), 3), f"{weight:.3f}") for depth, weight in zip(depths, weights, strict=True)])
+            for word, depths, weights in zip(self.rows, values, self.weights, strict=True)
+        ]
 
 
 # ---------------------------------------------------------------------------------------- the picture
@@ -122,14 +142,13 @@ def _figure(maps: Sequence[HeatMap], title: str, notes: Sequence[str], families:
     FigureCanvasAgg(figure)
     if title:
         figure.text(_EDGE / width, 1 - _EDGE / height, title, va="top", fontsize=13, weight="bold", color=_INK, **fonts)
-    top_scale = max(float(one.weights.max(initial=0.0)) for one in maps)
+    top = max(one.heaviest for one in maps)
     x, y = _EDGE, height - _EDGE - head
     images = []
     for one, size, wide, below in zip(maps, sizes, widths, feet, strict=True):
         box = (x + left, y - _TITLE - size[1], *size)
         axes = figure.add_axes(_share(box, width, height))
-        scale = float(one.weights.max(initial=0.0)) if own_scale else top_scale
-        images.append(_draw(axes, one, scale, fonts, labels=below == foot))
+        images.append(_draw(axes, one, one.heaviest if own_scale else top, fonts, labels=below == foot))
         if own_scale:
             _colour_bar(figure, images[-1], (box[0] + box[2] + 0.12, box[1], _BAR, box[3]), width, height)
         if stacked:
@@ -247,34 +266,11 @@ def _characters(path: str) -> frozenset[str]:
 # -------------------------------------------------------------------------------------------- the page
 
 
-@dataclass(frozen=True, slots=True)
-class HeatMaps:
-    """A part of a page: one map as a table whose cells are coloured and say their weight when pointed at."""
-
-    title: str
-    heat: HeatMap
-    scale: float
-    note: str = ""
-    template: ClassVar[str] = "components/heatmap.html"
-
-    @property
-    def cells(self) -> list[tuple[str, list[tuple[float, str]]]]:
-        """Row by row: the summary word, and of each document word the depth of colour and the weight."""
-        values = np.sqrt(np.clip(self.heat.weights / (self.scale or 1.0), 0.0, 1.0))
-        return [
-            (word, [(round(float(depth), 3), f"{weight:.3f}") for depth, weight in zip(depths, weights, strict=True)])
-            for word, depths, weights in zip(self.heat.rows, values, self.heat.weights, strict=True)
-        ]
-
-
 def heat_page(maps: Sequence[HeatMap], *, title: str = "Attention", own_scale: bool = False) -> str:
     """The maps as one self-contained page, at most `PAGE_COLUMNS` document words each."""
     maps, notes = _cut(maps, 10 * MAX_ROWS, PAGE_COLUMNS)
-    top = max(float(one.weights.max(initial=0.0)) for one in maps)
-    sections = [
-        HeatMaps(one.title, one, float(one.weights.max(initial=0.0)) if own_scale else top, " ".join(notes))
-        for one in maps
-    ]
+    top = max(one.heaviest for one in maps)
+    sections = [replace(one, scale=one.heaviest if own_scale else top, note=" ".join(notes)) for one in maps]
     scale = "each map has its own colours" if own_scale else f"all maps share one scale, darkest at {_number(top)}"
     subtitle = f"Summary words down, document words across; {scale} (square root). Point at a cell for its weight."
     return render_report(title, sections, subtitle=subtitle)  # type: ignore[arg-type]

@@ -22,7 +22,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -80,31 +80,6 @@ class ReadSource:
 
 
 @dataclass(frozen=True, slots=True)
-class Chain:
-    """Over the tokens that are shown (T) and the source tokens (S): ``maps`` (T, S) and ``figures`` (T,) by name."""
-
-    maps: Mapping[str, np.ndarray] = field(default_factory=dict)
-    figures: Mapping[str, np.ndarray] = field(default_factory=dict)
-
-    def of(self, kept: Sequence[int]) -> Chain:
-        """That of some tokens."""
-        rows = list(kept)
-        return Chain({n: v[rows] for n, v in self.maps.items()}, {n: v[rows] for n, v in self.figures.items()})
-
-    def word_maps(self, group: Sequence[int]) -> dict[str, tuple[float, ...]]:
-        """Each map of a word, the mean over its tokens."""
-        return {name: tuple(values[list(group)].mean(0).tolist()) for name, values in self.maps.items()}
-
-    def word_figures(self, group: Sequence[int]) -> dict[str, float]:
-        """Each figure of a word."""
-        found = {}
-        for name, values in self.figures.items():
-            own = values[list(group)]
-            found[name] = float(own.sum() if name in SUMS else own.mean())
-        return found
-
-
-@dataclass(frozen=True, slots=True)
 class _Steps:
     """Arrays over the tokens that are shown (T) and the source tokens (S)."""
 
@@ -113,19 +88,20 @@ class _Steps:
     p_gen: np.ndarray | None  # (T,)
     copied: np.ndarray  # (T, S) the copy probability that went to the token, zero where another word stands
     share: np.ndarray  # (T,)
-    chain: Chain
+    maps: Mapping[str, np.ndarray]  # (T, S) by name
+    figures: Mapping[str, np.ndarray]  # (T,) by name
     texts: Sequence[str] = ()  # (T,) the tokens, once there is a text
 
     def of(self, kept: list[int], texts: list[str]) -> _Steps:
         """Those of some tokens."""
-        p_gen = None if self.p_gen is None else self.p_gen[kept]
         return _Steps(
             self.probability[kept],
             self.attention[kept],
-            p_gen,
+            None if self.p_gen is None else self.p_gen[kept],
             self.copied[kept],
             self.share[kept],
-            self.chain.of(kept),
+            {name: values[kept] for name, values in self.maps.items()},
+            {name: values[kept] for name, values in self.figures.items()},
             texts,
         )
 
@@ -228,23 +204,17 @@ def extractive_summary(
     record_id: str = "",
 ) -> Summary:
     """The summary that consists of these pieces of ``document``; every word points to where it stands."""
-    parts: list[str] = []
     words: list[SummaryWord] = []
-    position = 0
+    at = 0
     for start, end in spans:
-        sentence = document[start:end]
-        flat = " ".join(sentence.split())
-        at = position
-        for found in re.finditer(r"\S+", sentence):
+        for found in re.finditer(r"\S+", document[start:end]):
             word = found[0]
             place = SourceSpan(start + found.start(), start + found.end(), word, 1.0)
             words.append(SummaryWord(word, at, at + len(word), 1.0, True, 1.0, None, (place,), ()))
             at += len(word) + 1
-        parts.append(flat)
-        position += len(flat) + 1
     read = len(document.split())
     return Summary(
-        text=" ".join(parts),
+        text=" ".join(word.text for word in words),
         id=record_id,
         model=model_name,
         document=document,
@@ -331,8 +301,7 @@ def _steps(
         copied[t] = 0.0
         copied[t, position] = 1.0
         share[t] = 1.0
-    chain = read_chain(details, shown, source.encoding.offsets)
-    return _Steps(probability, attention, p_gen, copied, share, chain)
+    return _Steps(probability, attention, p_gen, copied, share, *_chain(details, shown, source.encoding.offsets))
 
 
 def _word(group: list[int], text: str, spans: list[tuple[int, int]], steps: _Steps, source: ReadSource) -> SummaryWord:
@@ -363,21 +332,24 @@ def _word(group: list[int], text: str, spans: list[tuple[int, int]], steps: _Ste
         p_gen=None if steps.p_gen is None else float(steps.p_gen[group].mean()),
         sources=sources,
         attention=tuple(attention.tolist()),
-        maps=steps.chain.word_maps(group),
-        figures=steps.chain.word_figures(group),
-        tokens=tuple(_token(t, steps, source) for t in group) if steps.chain.maps else (),
+        maps={name: tuple(values[group].mean(0).tolist()) for name, values in steps.maps.items()},
+        figures={
+            name: float(values[group].sum() if name in SUMS else values[group].mean())
+            for name, values in steps.figures.items()
+        },
+        tokens=tuple(_token(t, steps, source) for t in group) if steps.maps else (),
     )
 
 
 def _token(t: int, steps: _Steps, source: ReadSource) -> SummaryToken:
     """One token with its gates and the heaviest places of its attention and of each map."""
-    weights = {"attention": steps.attention[t]} | {name: values[t] for name, values in steps.chain.maps.items()}
+    weights = {"attention": steps.attention[t]} | {name: values[t] for name, values in steps.maps.items()}
     return SummaryToken(
         text=steps.texts[t],
         probability=float(steps.probability[t]),
         p_gen=None if steps.p_gen is None else float(steps.p_gen[t]),
         copy_share=float(steps.share[t]),
-        figures={name: float(values[t]) for name, values in steps.chain.figures.items()},
+        figures={name: float(values[t]) for name, values in steps.figures.items()},
         sources={
             name: merge_spans(own, source.encoding.offsets, source.document, limit=SHOWN)
             for name, own in weights.items()
@@ -385,12 +357,14 @@ def _token(t: int, steps: _Steps, source: ReadSource) -> SummaryToken:
     )
 
 
-def read_chain(details: Mapping[str, np.ndarray], shown: Sequence[int], offsets: Sequence[tuple[int, int]]) -> Chain:
-    """What ``details`` hold of the steps ``shown``; empty for a model that gives none of it.
+def _chain(
+    details: Mapping[str, np.ndarray], steps: list[int], offsets: Sequence[tuple[int, int]]
+) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+    """The maps and figures that ``details`` hold of some steps; none for a model that does not copy in several steps.
 
     A gate of each source position (the release's u) is shown as its mean over the source.
     """
-    length, steps = len(offsets), list(shown)
+    length = len(offsets)
     maps = {
         name: np.asarray(details[detail], dtype=np.float64)[steps, :length]
         for detail, name in MAPS.items()
@@ -404,7 +378,7 @@ def read_chain(details: Mapping[str, np.ndarray], shown: Sequence[int], offsets:
     if "p_final" in maps:
         specials = np.array([end <= start for start, end in offsets], dtype=bool)
         figures[ON_SPECIALS] = maps["p_final"][:, specials].sum(1)
-    return Chain(maps, figures)
+    return maps, figures
 
 
 def merge_spans(

@@ -6,8 +6,9 @@ in [brackets] and an unknown word in {braces}, so the view survives pipes and fi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass, replace
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
@@ -17,7 +18,7 @@ from laconic.explain.chunks import read_to
 from laconic.explain.provenance import GATES, ON_SPECIALS, SUMS, SYMBOLS
 from laconic.explain.record import support_of
 from laconic.text.control import harmless
-from laconic.types import SourceSpan, Summary, SummaryWord
+from laconic.types import Summary, SummaryWord
 
 UNKNOWN = ("<unk>", "[UNK]", "UNK", "⁇")
 COPIED_STYLE, UNKNOWN_STYLE, SOURCE_STYLE = "bold green", "bold red reverse", "cyan"
@@ -189,7 +190,7 @@ def token_table(summary: Summary, *, colour: bool) -> Table:
     for heading in ["P", *(["λ"] if with_gate else []), *(SYMBOLS[name] for name in gates)]:
         table.add_column(heading, justify="right")
     for name in maps:
-        table.add_column(SYMBOLS.get(name, name), overflow="fold")
+        table.add_column(Text(SYMBOLS.get(name, name)), overflow="fold")
     for token in tokens:
         style = (COPIED_STYLE if token.copy_share > 0.5 else "") if colour else ""
         figures = [_figure(token.probability)]
@@ -217,30 +218,17 @@ def _flat(text: str) -> str:
     return " ".join(text.split())
 
 
-def _harmless(summary: Summary) -> Summary:
-    """The same summary without control characters (each is replaced by one character: spans stay true)."""
-    words = tuple(
-        replace(
-            word,
-            text=harmless(word.text),
-            sources=_harmless_spans(word.sources),
-            tokens=tuple(
-                replace(
-                    token,
-                    text=harmless(token.text),
-                    sources={name: _harmless_spans(spans) for name, spans in token.sources.items()},
-                )
-                for token in word.tokens
-            ),
-        )
-        for word in summary.words
-    )
-    text, document = harmless(summary.text), harmless(summary.document)
-    return replace(summary, text=text, document=document, words=words)
-
-
-def _harmless_spans(spans: Iterable[SourceSpan]) -> tuple[SourceSpan, ...]:
-    return tuple(replace(span, text=harmless(span.text)) for span in spans)
+def _harmless(value: Any) -> Any:
+    """The same record without control characters (each is replaced by one character: spans stay true)."""
+    if isinstance(value, str):
+        return harmless(value)
+    if is_dataclass(value) and not isinstance(value, type):
+        return replace(value, **{one.name: _harmless(getattr(value, one.name)) for one in fields(value)})
+    if isinstance(value, Mapping):
+        return {harmless(name): _harmless(part) for name, part in value.items()}
+    if isinstance(value, tuple) and not isinstance(next(iter(value), 0), int | float):
+        return tuple(map(_harmless, value))
+    return value
 
 
 def _quote(text: str, start: int, end: int, weight: float) -> str:

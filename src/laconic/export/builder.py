@@ -7,7 +7,8 @@ small integer tensors, computed once from the shapes of the inputs. What an oper
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,17 +18,8 @@ from torch import Tensor
 from laconic.errors import ModelError
 from laconic.export.eight_bits import is_worth_it, ports, product, quantized
 from laconic.export.tracing import Operation, OperationTrace, Ref, Size
-from laconic.runtime.onnx_file import MICROSOFT, Graph, Node, Port
+from laconic.runtime.onnx_file import TYPES, Graph, Node, Port
 
-ONNX_TYPES = {
-    torch.float32: "float32",
-    torch.float64: "float64",
-    torch.int64: "int64",
-    torch.int32: "int32",
-    torch.uint8: "uint8",
-    torch.bool: "bool",
-}
-_NUMBERS = {"float32": 1, "uint8": 2, "int32": 6, "int64": 7, "bool": 9, "float64": 11}
 ROWS = ("B", "K")  # a decoder's rows: so many documents times so many beams
 SMALL = 4096  # numbers; a larger constant that is one value is made from it when the graph runs
 
@@ -115,7 +107,7 @@ class Builder:
 
     def type_of(self, ref: Ref) -> str:
         """The type of a tensor."""
-        return ONNX_TYPES[self.trace.types[ref.number]]
+        return str(self.trace.types[ref.number]).removeprefix("torch.")
 
     def shape_of(self, ref: Ref) -> tuple[Size, ...]:
         """Its shape."""
@@ -144,7 +136,7 @@ class Builder:
 
     def cast(self, name: str, kind: str, wanted: str) -> str:
         """``name`` of type ``kind`` as ``wanted``."""
-        return name if kind == wanted else self.node("Cast", name, to=_NUMBERS[wanted])
+        return name if kind == wanted else self.node("Cast", name, to=TYPES[wanted])
 
     # -------------------------------------------------------------------------------------------- sizes
 
@@ -172,8 +164,9 @@ class Builder:
         rest = tuple(name for name in names if name not in ROWS)
         if key in self._sources:
             place, axis = self._sources[key]
-            shape = self._made.setdefault(("shape", place), "") or self._shape(place)
-            found = self.node("Gather", shape, self.constant([axis]))
+            if ("shape", place) not in self._made:
+                self._made["shape", place] = self.node("Shape", place)
+            found = self.node("Gather", self._made["shape", place], self.constant([axis]))
         elif set(ROWS) < set(names):
             found = self.node("Mul", self._product(ROWS), self._product(rest))
         elif names == ("K",):
@@ -184,10 +177,6 @@ class Builder:
             raise ModelError(f"no input says how large {key} is")
         self._made["product", key] = found
         return found
-
-    def _shape(self, name: str) -> str:
-        self._made["shape", name] = self.node("Shape", name)
-        return self._made["shape", name]
 
     def shape(self, sizes: Sequence[Any]) -> str:
         """Sizes as an int64 tensor (n,)."""
@@ -210,10 +199,6 @@ class Builder:
         outputs = [self._new(operator.lower()) for _ in range(count)]
         self.graph.nodes.append(Node(operator, tuple(inputs), tuple(outputs), attributes, domain))
         return outputs
-
-    def microsoft(self, operator: str, *inputs: str, **attributes: Any) -> str:
-        """Add a node of onnxruntime's own operators."""
-        return self.node(operator, *inputs, domain=MICROSOFT, **attributes)
 
     def result(self, operation: Operation, *names: str) -> None:
         """The outputs of ``operation`` are ``names``."""
@@ -276,19 +261,15 @@ class WeightNames:
 
     def of(self, tensor: Tensor) -> tuple[str, tuple[int, int] | None] | None:
         """The stored name and, where it is not the whole, the first and last row."""
-        if not tensor.numel() or not tensor.dim():
-            return self._scalar(tensor)
-        for name, whole in self._places.get(tensor.untyped_storage().data_ptr(), []):
+        for name, whole in self._places.get(tensor.untyped_storage().data_ptr(), []) if tensor.numel() else []:
             if tensor.stride() != whole.stride() or tensor.shape[1:] != whole.shape[1:]:
                 continue
+            if not whole.dim():
+                return name, None
             first, rest = divmod(int(tensor.storage_offset() - whole.storage_offset()), max(whole.stride(0), 1))
             if not rest and first >= 0 and first + len(tensor) <= len(whole):
                 return name, None if len(tensor) == len(whole) else (first, first + len(tensor))
         return None
-
-    def _scalar(self, tensor: Tensor) -> tuple[str, None] | None:
-        found = self._places.get(tensor.untyped_storage().data_ptr(), []) if tensor.numel() else []
-        return next(((name, None) for name, whole in found if not whole.dim()), None)
 
     def port(self, name: str) -> Port:
         """The initializer of a stored tensor."""
@@ -328,16 +309,11 @@ def _without_copies(nodes: list[Node], inputs: set[str]) -> list[Node]:
             renamed[source] = node.outputs[0]
             kept[index] = None
     return [
-        Node(
-            node.operator,
-            tuple(renamed.get(name, name) for name in node.inputs),
-            tuple(renamed.get(name, name) for name in node.outputs),
-            node.attributes,
-            node.domain,
+        replace(
+            node,
+            inputs=tuple(renamed.get(name, name) for name in node.inputs),
+            outputs=tuple(renamed.get(name, name) for name in node.outputs),
         )
         for node in kept
         if node is not None
     ]
-
-
-Lowering = Callable[[Builder, Operation], None]

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from laconic.export.tracing import Ref
-from laconic.runtime.onnx_file import Port
+from laconic.runtime.onnx_file import MICROSOFT, Port
 
 if TYPE_CHECKING:
     from laconic.export.builder import Builder
@@ -51,7 +51,8 @@ def product(b: Builder, rows: str, weight: Ref, bias: list[str]) -> str:
     count, width = (size.offset for size in b.shape_of(weight))
     sizes = {"N": count, "K": width, "bits": 8, "block_size": BLOCK, "accuracy_level": 4}
     parts = b.parts(weight)
-    return b.microsoft("MatMulNBits", rows, *parts, *(["", "", *bias] if bias else []), **sizes)
+    added = ["", "", *bias] if bias else []
+    return b.node("MatMulNBits", rows, *parts, *added, domain=MICROSOFT, **sizes)
 
 
 def look_up(b: Builder, table: Ref, ids: Ref) -> str:

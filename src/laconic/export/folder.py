@@ -6,7 +6,6 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +16,14 @@ from torch import Tensor
 from laconic import __version__
 from laconic.errors import ConfigError, LaconicError, ModelError
 from laconic.export.builder import WeightNames
-from laconic.export.graphs import StateLayout, graphs_of
+from laconic.export.graphs import graphs_of
 from laconic.files import refuse_other, replacing_folder
 from laconic.kernels.dispatch import IN_GRAPHS
 from laconic.models.folder import FILES, LoadedModel, find_folder, load_model_folder
 from laconic.models.stored import save_tensors
 from laconic.runtime.folder import ENCODER, STEP, write_manifest
 from laconic.runtime.manifest import MANIFEST
+from laconic.runtime.model import Layout
 from laconic.runtime.onnx_file import Graph, model_bytes
 from laconic.text.base import read_json
 
@@ -103,7 +103,7 @@ def _store(eight_bits: dict[str, Tensor], used: set[str], path: Path) -> None:
     save_tensors(kept | {name: eight_bits[name] for name in sorted(used.difference(kept))}, path)
 
 
-def _about(loaded: LoadedModel, layout: StateLayout) -> dict[str, Any]:
+def _about(loaded: LoadedModel, layout: Layout) -> dict[str, Any]:
     model: Any = loaded.model
     uncounted, outside = _counted(model)
     starts_with_end = getattr(model.config, "start_with_end", False)
@@ -121,11 +121,7 @@ def _about(loaded: LoadedModel, layout: StateLayout) -> dict[str, Any]:
         "outside_counts": outside,
         "switches": model.switches(),
         "layout": {
-            "rows": layout.rows,
-            "shared": layout.shared,
-            "next": layout.next,
-            "outputs": layout.outputs,
-            "same_scores": layout.same_scores,
+            **layout.model_dump(),
             "first_id": model.eos_id if starts_with_end else model.decoder_start_id if cached else None,
             "forced_id": getattr(model, "forced_bos_id", None),
         },
@@ -143,17 +139,12 @@ def _counted(model: Any) -> tuple[list[int], bool]:
     return [] if unknown else [model.unk_id], outside
 
 
-def export_all(pairs: Sequence[tuple[str, str]], *, int8: bool = False) -> None:
-    """`export_folder` of several."""
-    for source, target in pairs:
-        export_folder(source, Path(target), int8=int8)
-
-
 if __name__ == "__main__":  # [--int8] SOURCE TARGET [SOURCE TARGET ...]: what `export_apart` starts
     eight_bits = sys.argv[1] == "--int8"
     places = sys.argv[1 + eight_bits :]
     try:
-        export_all(list(zip(places[::2], places[1::2], strict=True)), int8=eight_bits)
+        for source, target in zip(places[::2], places[1::2], strict=True):
+            export_folder(source, Path(target), int8=eight_bits)
     except LaconicError as error:
         print(error, file=sys.stderr)
         sys.exit(error.exit_code)

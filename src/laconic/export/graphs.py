@@ -4,14 +4,14 @@
     step      last ids, the state                             ->   what the step is worth, the next state
 
 A decoder state is a nested structure of tensors. The graphs know it flat, each tensor under the name of its place
-(``recurrent.0``, ``source.first``); `StateLayout` says which belong to the document, and which stay as they are.
+(``recurrent.0``, ``source.first``); `Layout` says which belong to the document, and which stay as they are.
 ``outside`` is a vector of zeros, as long as the batch has words outside the vocabulary: it says how large X is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -20,18 +20,15 @@ from torch import Tensor
 from laconic.errors import ModelError
 from laconic.export.builder import Builder, WeightNames
 from laconic.export.lowering import lower
-from laconic.export.tracing import Recorder, Recording, laid_together, tensors_of
+from laconic.export.tracing import Recorder, Recording, laid_together
 from laconic.layers.beam_cache import BeamCache
+from laconic.layers.transformer import scaled_attention
+from laconic.runtime.model import Layout
 from laconic.runtime.onnx_file import Graph
 from laconic.search.state import select
 from laconic.types import Batch, Shared
 
 from laconic.export import products, shapes  # noqa: F401  # isort: skip  # they enter their lowerings
-
-
-from collections.abc import Iterator
-
-from laconic.layers.transformer import scaled_attention
 
 # documents, beams, source tokens, words outside the vocabulary, steps made: all different, and so are their products
 RUNS: tuple[dict[str, int], ...] = (
@@ -40,18 +37,7 @@ RUNS: tuple[dict[str, int], ...] = (
     {"B": 2, "K": 7, "S": 27, "O": 19, "T": 3},
     {"B": 4, "K": 3, "S": 21, "O": 9, "T": 6},
 )
-OUTPUTS = ("scores", "log_probs", "attention", "context", "state", "attention_scores")
-
-
-@dataclass(slots=True)
-class StateLayout:
-    """The decoder's state: names of the tensors, of rows and of documents; ``next`` are those that a step changes."""
-
-    rows: list[str] = field(default_factory=list)
-    shared: list[str] = field(default_factory=list)
-    next: list[str] = field(default_factory=list)
-    outputs: list[str] = field(default_factory=list)  # of `StepOutput`, and ``details.*``
-    same_scores: bool = True  # are the scores the log-probabilities?
+OUTPUTS = ("scores", "log_probs", "attention", "context", "state", "attention_scores")  # of `StepOutput`
 
 
 @dataclass(slots=True)
@@ -64,10 +50,10 @@ class _Run:
     out_of_encoder: dict[str, Any]
     into_step: dict[str, Any]
     out_of_step: dict[str, Any]
-    layout: StateLayout
+    layout: Layout
 
 
-def graphs_of(model: Any, weights: WeightNames) -> tuple[Graph, Graph, StateLayout]:
+def graphs_of(model: Any, weights: WeightNames) -> tuple[Graph, Graph, Layout]:
     """The encoder, the step, and the state between them.
 
     Raises:
@@ -75,25 +61,26 @@ def graphs_of(model: Any, weights: WeightNames) -> tuple[Graph, Graph, StateLayo
     """
     with torch.inference_mode():
         runs = [_run(model, sizes, number) for number, sizes in enumerate(RUNS)]
-    layout = runs[0].layout
     encoder = Builder("encoder", laid_together([run.encoder for run in runs], RUNS), weights)
     step = Builder("step", laid_together([run.step for run in runs], RUNS), weights)
     _write(step, runs[0].into_step, runs[0].out_of_step)
-    _drop_unread(step, layout)
+    layout = _read(step, runs[0].layout)
     kept = {f"{kind}.{name}" for name in (*layout.rows, *layout.shared) for kind in ("state", "taught")}
     _write(encoder, runs[0].into_encoder, {n: ref for n, ref in runs[0].out_of_encoder.items() if n in kept})
     return encoder.finish(), step.finish(), layout
 
 
-def _drop_unread(step: Builder, layout: StateLayout) -> None:
-    """Leave out what is in the state and is never read."""
+def _read(step: Builder, layout: Layout) -> Layout:
+    """The state without what is in it and never read, which the graph loses too."""
     read = {name for node in step.graph.nodes for name in node.inputs if node.operator != "Identity"}
     unread = {name for name in (*layout.rows, *layout.shared) if f"state.{name}" not in read}
-    for names in (layout.rows, layout.shared, layout.next):
-        names[:] = [name for name in names if name not in unread]
     gone = {f"{kind}.{name}" for name in unread for kind in ("state", "next")}
     step.graph.inputs = [port for port in step.graph.inputs if port.name not in gone]
     step.graph.outputs = [port for port in step.graph.outputs if port.name not in gone]
+    kept = {
+        kind: tuple(name for name in getattr(layout, kind) if name not in unread) for kind in ("rows", "shared", "next")
+    }
+    return layout.model_copy(update=kept)
 
 
 def _write(builder: Builder, inputs: dict[str, Any], outputs: dict[str, Any]) -> None:
@@ -142,7 +129,8 @@ def _run(model: Any, sizes: dict[str, int], number: int) -> _Run:
         }
         made = found | {f"next.{name}": tensor for name, tensor in changed.items()}
         out_of_step = {name: recorder.ref(tensor) for name, tensor in made.items()}
-    layout = StateLayout(list(rows), list(shared), list(changed), list(found), same)
+    names = {"rows": rows, "shared": shared, "next": changed, "outputs": found}
+    layout = Layout(**{kind: tuple(given) for kind, given in names.items()}, same_scores=same)
     return _Run(encoder, recorder.record, into_encoder, out_of_encoder, into_step, out_of_step, layout)
 
 
@@ -167,37 +155,37 @@ def divided(state: Any, *, twice: bool = False) -> tuple[dict[str, Tensor], dict
 
     A tensor that stands in several places has the name of the first, or with ``twice`` those of all.
     """
-    shared: dict[str, Tensor] = {}
-    rows: dict[str, Tensor] = {}
+    found: dict[bool, dict[str, Tensor]] = {False: {}, True: {}}  # by whether they belong to the documents
     seen: set[int] = set()
+    for name, tensor, shared in _tensors(state):
+        if tensor.dim() and (twice or id(tensor) not in seen):
+            seen.add(id(tensor))
+            found[shared][name] = tensor
+    return found[False], found[True]
 
-    def note(into: dict[str, Tensor], found: Sequence[tuple[str, Tensor]]) -> None:
-        for name, tensor in found:
-            if tensor.dim() and (twice or id(tensor) not in seen):
-                seen.add(id(tensor))
-                into[name] = tensor
 
-    def visit(tree: Any, name: str) -> None:
-        if isinstance(tree, Shared):
-            note(shared, list(tensors_of(tree.tree, name)))
-        elif isinstance(tree, Tensor):
-            note(rows, [(name, tree)])
-        elif isinstance(tree, dict):
-            for key, value in tree.items():
-                visit(value, f"{name}.{key}" if name else str(key))
-        elif isinstance(tree, (list, tuple)):
-            for place, value in enumerate(tree):
-                visit(value, f"{name}.{place}")
-        elif isinstance(tree, RowCache):
-            note(rows, list(tree.tensors(name)))
-        elif hasattr(tree, "select_documents"):
-            raise ModelError(f"its state holds a {type(tree).__name__}, which orders its beams by itself")
-        elif hasattr(tree, "__dataclass_fields__"):
-            for field_name in tree.__dataclass_fields__:
-                visit(getattr(tree, field_name), f"{name}.{field_name}")
+def _tensors(tree: Any, name: str = "", shared: bool = False) -> Iterator[tuple[str, Tensor, bool]]:
+    """The tensors of a nested structure, each with the name of its place, and whether it belongs to a document."""
+    if isinstance(tree, Shared):
+        yield from _tensors(tree.tree, name, True)
+    elif isinstance(tree, Tensor):
+        yield name, tree, shared
+    elif isinstance(tree, RowCache):
+        for number, layer in enumerate(tree.layers):
+            yield from _tensors(dict(zip(("keys", "values"), layer, strict=True)), f"{name}.{number}")
+    elif hasattr(tree, "select_documents"):
+        raise ModelError(f"its state holds a {type(tree).__name__}, which orders its beams by itself")
+    else:
+        for key, value in _parts(tree):
+            yield from _tensors(value, f"{name}.{key}" if name else str(key), shared)
 
-    visit(state, "")
-    return rows, shared
+
+def _parts(tree: Any) -> Iterable[tuple[Any, Any]]:
+    if isinstance(tree, dict):
+        return tree.items()
+    if isinstance(tree, (list, tuple)):
+        return enumerate(tree)
+    return [(each, getattr(tree, each)) for each in getattr(tree, "__dataclass_fields__", ())]
 
 
 def with_plain_cache(state: Any) -> Any:
@@ -215,9 +203,8 @@ class RowCache:
 
     Of each layer the keys and values (N, T, H, d) of T steps made."""
 
-    def __init__(self, layers: list[tuple[Tensor, Tensor]], documents: int) -> None:
-        self._layers, self._documents = layers, documents
-        self.steps = int(layers[0][0].shape[1])  # how many were made
+    def __init__(self, layers: list[tuple[Tensor, Tensor]], steps: int) -> None:
+        self.layers, self.steps = layers, steps
 
     @classmethod
     def of(cls, cache: BeamCache) -> RowCache:
@@ -225,30 +212,22 @@ class RowCache:
         rows = cache.visible.shape[0]
         like = [room.slots for room in cache._rooms]  # (2, B, 0, H, d)
         empty = [slots.new_zeros(rows, 0, *slots.shape[3:]) for slots in like]
-        return cls([(one, one.clone()) for one in empty], cache.documents)
+        return cls([(one, one.clone()) for one in empty], 0)
 
     def with_step(self) -> RowCache:
         """The cache for one more step, which `attend` fills layer by layer."""
-        grown = RowCache(list(self._layers), self._documents)
-        grown.steps = self.steps + 1
-        return grown
+        return RowCache(list(self.layers), self.steps + 1)
 
     def attend(self, layer: int, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
         """Self-attention of one step: (B, K, H, d) three times -> (B, K, H, d)."""
-        past = self._layers[layer]
+        past = self.layers[layer]
         rows = past[0].shape[0]
         one = (rows, 1, *keys.shape[2:])
         every = tuple(torch.cat([old, new.reshape(one)], dim=1) for old, new in zip(past, (keys, values), strict=True))
-        self._layers[layer] = every[0], every[1]
+        self.layers[layer] = every[0], every[1]
         return scaled_attention(queries.reshape(one), *every).reshape(queries.shape)
 
     def select(self, index: Tensor) -> RowCache:
         """The rows ``index`` (M,)."""
-        layers = [(keys.index_select(0, index), values.index_select(0, index)) for keys, values in self._layers]
-        return RowCache(layers, self._documents)
-
-    def tensors(self, name: str) -> Iterator[tuple[str, Tensor]]:
-        """The tensors, each under the name of its place."""
-        for number, layer in enumerate(self._layers):
-            for part, tensor in zip(("keys", "values"), layer, strict=True):
-                yield f"{name}.{number}.{part}", tensor
+        layers = [(keys.index_select(0, index), values.index_select(0, index)) for keys, values in self.layers]
+        return RowCache(layers, self.steps)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 from laconic.errors import ModelError
 from laconic.export.builder import Builder
-from laconic.export.lowering import argument, lowers
+from laconic.export.lowering import Names, argument, lowers
 from laconic.export.tracing import Operation, Ref, Size
 
 _GATES = {"lstm": (0, 3, 1, 2), "gru": (1, 0, 2), "paper_gru": (1, 0, 2)}  # ONNX's order of torch's blocks
@@ -16,49 +17,47 @@ MASKED = np.float32(-1e30)  # the score of what may not be looked at
 
 
 @lowers("linear.default")
-def _linear(b: Builder, op: Operation) -> None:
+def _linear(b: Builder, op: Operation) -> Names:
     given, weight = op.args[:2]
     bias = argument(op, 2, "bias")
     before, after = b.shape_of(given), b.shape_of(op.results[0])
     if len(before) == 2:
-        b.result(op, b.linear(b.name(given), weight, bias))
-        return
+        return b.linear(b.name(given), weight, bias)
     flat = b.node("Reshape", b.name(given), b.constant([-1, before[-1].offset]))
-    b.result(op, b.node("Reshape", b.linear(flat, weight, bias), b.shape(after)))
+    return b.node("Reshape", b.linear(flat, weight, bias), b.shape(after))
 
 
 @lowers("addmm.default")
-def _addmm(b: Builder, op: Operation) -> None:
+def _addmm(b: Builder, op: Operation) -> Names:
     bias, first, second = (b.name(one) for one in op.args[:3])
-    b.result(op, b.node("Gemm", first, second, bias))
+    return b.node("Gemm", first, second, bias)
 
 
 @lowers("mm.default", "bmm.default", "matmul.default")
-def _matmul(b: Builder, op: Operation) -> None:
+def _matmul(b: Builder, op: Operation) -> Names:
     first, second = op.args
     if len(b.shape_of(second)) == 1:  # onnxruntime multiplies many rows by a vector 30 times slower than a row by them
         row = b.node("Unsqueeze", b.name(second), b.constant([0]))
         rows = b.node("Reshape", b.name(first), b.constant([-1, b.shape_of(first)[-1].offset]))
         found = b.node("Gemm", row, rows, transB=1)
-        b.result(op, b.node("Reshape", found, b.shape(b.shape_of(op.results[0]))))
-        return
-    b.result(op, b.node("MatMul", b.name(first), b.name(second)))
+        return b.node("Reshape", found, b.shape(b.shape_of(op.results[0])))
+    return b.node("MatMul", b.name(first), b.name(second))
 
 
 @lowers("baddbmm.default")
-def _baddbmm(b: Builder, op: Operation) -> None:
+def _baddbmm(b: Builder, op: Operation) -> Names:
     if argument(op, 3, "beta", 1) != 1 or argument(op, 4, "alpha", 1) != 1:
         raise ModelError("it adds products with weights of their own")
-    b.result(op, b.node("Add", b.name(op.args[0]), b.node("MatMul", b.name(op.args[1]), b.name(op.args[2]))))
+    return b.node("Add", b.name(op.args[0]), b.node("MatMul", b.name(op.args[1]), b.name(op.args[2])))
 
 
 @lowers("einsum.default")
-def _einsum(b: Builder, op: Operation) -> None:
-    b.result(op, b.node("Einsum", *(b.name(one) for one in op.args[1]), equation=op.args[0].replace(" ", "")))
+def _einsum(b: Builder, op: Operation) -> Names:
+    return b.node("Einsum", *(b.name(one) for one in op.args[1]), equation=op.args[0].replace(" ", ""))
 
 
 @lowers("scaled_dot_product_attention.default")
-def _attention(b: Builder, op: Operation) -> None:
+def _attention(b: Builder, op: Operation) -> Names:
     queries, keys, values = (b.name(one) for one in op.args[:3])
     mask, causal = argument(op, 3, "attn_mask"), argument(op, 5, "is_causal", False)
     if causal:
@@ -74,50 +73,50 @@ def _attention(b: Builder, op: Operation) -> None:
             scores = b.node("Where", b.name(mask), scores, b.constant(np.array(MASKED)))
         else:
             scores = b.node("Add", scores, b.name(mask))
-    b.result(op, b.node("MatMul", b.node("Softmax", scores, axis=-1), values))
+    return b.node("MatMul", b.node("Softmax", scores, axis=-1), values)
 
 
 @lowers("layer_norm.default")
-def _layer_norm(b: Builder, op: Operation) -> None:
+def _layer_norm(b: Builder, op: Operation) -> Names:
     shape, weight, bias = op.args[1], argument(op, 2, "weight"), argument(op, 3, "bias")
     epsilon = float(argument(op, 4, "eps", 1e-5))
     sizes = [Size(offset=size) for size in shape]
     scale = b.filled(1, "float32", sizes) if weight is None else b.name(weight)
     inputs = [b.name(op.args[0]), scale, *([] if bias is None else [b.name(bias)])]
-    b.result(op, b.node("LayerNormalization", *inputs, axis=-len(shape), epsilon=epsilon))
+    return b.node("LayerNormalization", *inputs, axis=-len(shape), epsilon=epsilon)
 
 
 # ------------------------------------------------------------------------------------ recurrent layers
 
 
 @lowers("lstm_cell.default")
-def _lstm_cell(b: Builder, op: Operation) -> None:
+def _lstm_cell(b: Builder, op: Operation) -> Names:
     inputs, (state, cell), *weights = op.args
-    total = _gates(b, inputs, state, weights)
+    total = b.node("Add", *_products(b, inputs, state, weights))
     i, f, g, o = b.nodes("Split", (total,), 4, axis=1, num_outputs=4)
     kept = b.node("Mul", b.node("Sigmoid", f), b.name(cell))
     after = b.node("Add", kept, b.node("Mul", b.node("Sigmoid", i), b.node("Tanh", g)))
-    b.result(op, b.node("Mul", b.node("Sigmoid", o), b.node("Tanh", after)), after)
+    return b.node("Mul", b.node("Sigmoid", o), b.node("Tanh", after)), after
 
 
-def _gates(b: Builder, inputs: Ref, state: Ref, weights: list[Any]) -> str:
-    parts = zip((inputs, state), weights[:2], [*weights[2:], None, None], strict=False)
-    return b.node("Add", *(b.linear(b.name(given), weight, bias) for given, weight, bias in parts))
+def _products(b: Builder, inputs: Ref, state: Ref, weights: list[Any]) -> Iterator[str]:
+    """The gates' part of the inputs, and that of the state."""
+    for given, weight, bias in zip((inputs, state), weights[:2], [*weights[2:], None, None], strict=False):
+        yield b.linear(b.name(given), weight, bias)
 
 
 @lowers("gru_cell.default")
-def _gru_cell(b: Builder, op: Operation) -> None:
+def _gru_cell(b: Builder, op: Operation) -> Names:
     inputs, state, *weights = op.args
-    biases = [*weights[2:], None, None]
-    of_input = b.nodes("Split", (b.linear(b.name(inputs), weights[0], biases[0]),), 3, axis=1, num_outputs=3)
-    of_state = b.nodes("Split", (b.linear(b.name(state), weights[1], biases[1]),), 3, axis=1, num_outputs=3)
+    parts = _products(b, inputs, state, weights)
+    of_input, of_state = (b.nodes("Split", (part,), 3, axis=1, num_outputs=3) for part in parts)
     r, z = (b.node("Sigmoid", b.node("Add", *pair)) for pair in zip(of_input[:2], of_state[:2], strict=True))
     n = b.node("Tanh", b.node("Add", of_input[2], b.node("Mul", r, of_state[2])))
-    b.result(op, b.node("Add", n, b.node("Mul", z, b.node("Sub", b.name(state), n))))
+    return b.node("Add", n, b.node("Mul", z, b.node("Sub", b.name(state), n)))
 
 
 @lowers("laconic.recurrence.default")
-def _recurrence(b: Builder, op: Operation) -> None:
+def _recurrence(b: Builder, op: Operation) -> Names:
     inputs, mask, weights, cell = op.args
     directions = len(weights) // 4
     width = b.shape_of(weights[1])[1].offset
@@ -134,7 +133,7 @@ def _recurrence(b: Builder, op: Operation) -> None:
         states, hidden = b.nodes("GRU", given, 2, linear_before_reset=int(cell == "gru"), **options)
         memory = hidden
     joined = b.node("Transpose", states, perm=[2, 0, 1, 3])  # (S, dirs, B, H) -> (B, S, dirs, H)
-    b.result(op, b.node("Reshape", joined, b.constant([0, 0, directions * width])), hidden, memory)
+    return b.node("Reshape", joined, b.constant([0, 0, directions * width])), hidden, memory
 
 
 def _stacked(b: Builder, parts: list[Ref], cell: str, width: int) -> str:

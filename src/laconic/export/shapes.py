@@ -9,7 +9,7 @@ import numpy as np
 from laconic.errors import ModelError
 from laconic.export.builder import Builder
 from laconic.export.eight_bits import look_up
-from laconic.export.lowering import argument, axis_of, kind_of, lowers
+from laconic.export.lowering import Names, argument, axis_of, kind_of, lowers
 from laconic.export.tracing import Operation, Ref, Size
 
 END = 2**62  # "to the end" of a slice
@@ -27,123 +27,111 @@ END = 2**62  # "to the end" of a slice
     "squeeze.dims",
     "_unsafe_view.default",
 )
-def _view(b: Builder, op: Operation) -> None:
+def _view(b: Builder, op: Operation) -> Names:
     before, after = b.shape_of(op.args[0]), b.shape_of(op.results[0])
     name = b.operand(op.args[0], kind_of(b, op))
     if "unsqueeze" in op.name:
-        axis = op.args[1] + len(after) if op.args[1] < 0 else op.args[1]
-        b.result(op, b.node("Unsqueeze", name, b.constant([axis])))
-    elif "squeeze" in op.name and len(before) == len(after) + 1 and isinstance(argument(op, 1, "dim"), int):
-        b.result(op, b.node("Squeeze", name, b.constant([axis_of(b, op.args[0], op.args[1])])))
-    else:
-        b.result(op, b.reshape(name, before, after))
+        return b.node("Unsqueeze", name, b.constant([op.args[1] % len(after)]))
+    if "squeeze" in op.name and len(before) == len(after) + 1 and isinstance(argument(op, 1, "dim"), int):
+        return b.node("Squeeze", name, b.constant([axis_of(b, op)]))
+    return b.reshape(name, before, after)
 
 
 @lowers("expand.default", "expand_as.default")
-def _expand(b: Builder, op: Operation) -> None:
+def _expand(b: Builder, op: Operation) -> Names:
     after = b.shape_of(op.results[0])
     name = b.name(op.args[0])
-    b.result(op, name if b.shape_of(op.args[0]) == after else b.node("Expand", name, b.shape(after)))
+    return name if b.shape_of(op.args[0]) == after else b.node("Expand", name, b.shape(after))
 
 
 @lowers("transpose.int", "permute.default", "t.default")
-def _permute(b: Builder, op: Operation) -> None:
+def _permute(b: Builder, op: Operation) -> Names:
     rank = len(b.shape_of(op.args[0]))
     order = list(range(rank))
     if "permute" in op.name:
-        order = [axis_of(b, op.args[0], axis) for axis in op.args[1]]
+        order = [axis % rank for axis in op.args[1]]
     else:
-        first, second = (0, 1) if op.name == "aten.t.default" else op.args[1:3]
-        first, second = axis_of(b, op.args[0], first), axis_of(b, op.args[0], second)
+        first, second = (0, 1) if op.name == "aten.t.default" else (axis % rank for axis in op.args[1:3])
         order[first], order[second] = order[second], order[first]
-    b.result(op, b.node("Transpose", b.name(op.args[0]), perm=order))
+    return b.node("Transpose", b.name(op.args[0]), perm=order)
 
 
 @lowers("cat.default", "stack.default")
-def _cat(b: Builder, op: Operation) -> None:
+def _cat(b: Builder, op: Operation) -> Names:
     kind = kind_of(b, op)
-    rank, axis = len(b.shape_of(op.results[0])), argument(op, 1, "dim", 0)
-    axis = axis + rank if axis < 0 else axis
+    axis = argument(op, 1, "dim", 0) % len(b.shape_of(op.results[0]))
     parts = [b.operand(one, kind) for one in op.args[0]]
     if "stack" in op.name:
         parts = [b.node("Unsqueeze", one, b.constant([axis])) for one in parts]
-    b.result(op, parts[0] if len(parts) == 1 else b.node("Concat", *parts, axis=axis))
+    return parts[0] if len(parts) == 1 else b.node("Concat", *parts, axis=axis)
 
 
 @lowers("slice.Tensor")
-def _slice(b: Builder, op: Operation) -> None:
-    axis, start, end, step = (argument(op, 1, "dim", 0), argument(op, 2, "start"), argument(op, 3, "end"), 1)
-    step = argument(op, 4, "step", 1)
-    name, axis = b.name(op.args[0]), axis_of(b, op.args[0], axis)
+def _slice(b: Builder, op: Operation) -> Names:
+    start, end, step = argument(op, 2, "start"), argument(op, 3, "end"), argument(op, 4, "step", 1)
+    name, axis = b.name(op.args[0]), axis_of(b, op, 1, 0)
     if b.shape_of(op.args[0]) == b.shape_of(op.results[0]) and step == 1:
-        b.result(op, name)
-        return
+        return name
     last = b.constant([END]) if end is None or (isinstance(end, int) and end > END) else b.size(end)
-    b.result(op, b.node("Slice", name, b.size(start or 0), last, b.constant([axis]), b.size(step)))
+    return b.node("Slice", name, b.size(start or 0), last, b.constant([axis]), b.size(step))
 
 
 @lowers("narrow.default")
-def _narrow(b: Builder, op: Operation) -> None:
-    axis, start = axis_of(b, op.args[0], op.args[1]), b.size(op.args[2])
+def _narrow(b: Builder, op: Operation) -> Names:
+    start = b.size(op.args[2])
     last = b.node("Add", start, b.size(op.args[3]))
-    b.result(op, b.node("Slice", b.name(op.args[0]), start, last, b.constant([axis])))
+    return b.node("Slice", b.name(op.args[0]), start, last, b.constant([axis_of(b, op)]))
 
 
 @lowers("select.int")
-def _select(b: Builder, op: Operation) -> None:
-    axis = axis_of(b, op.args[0], op.args[1])
-    place = b.node("Squeeze", b.size(op.args[2]), b.constant([0])) if isinstance(op.args[2], Size) else None
-    place = place or b.scalar(op.args[2], "int64")
-    b.result(op, b.node("Gather", b.name(op.args[0]), place, axis=axis))
+def _select(b: Builder, op: Operation) -> Names:
+    place = b.scalar(op.args[2], "int64")
+    return b.node("Gather", b.name(op.args[0]), place, axis=axis_of(b, op))
 
 
 @lowers("unbind.int", "chunk.default", "split.Tensor", "split.sizes", "split_with_sizes.default")
-def _split(b: Builder, op: Operation) -> None:
+def _split(b: Builder, op: Operation) -> Names:
     unbind = "unbind" in op.name
-    axis = axis_of(b, op.args[0], argument(op, 1 if unbind else 2, "dim", 0))
+    axis = axis_of(b, op, 1 if unbind else 2, 0)
     sizes = [Size(offset=1)] * len(op.results) if unbind else [b.shape_of(one)[axis] for one in op.results]
     name = b.name(op.args[0])
     if len(sizes) == 1 and not unbind:
-        b.result(op, name)
-        return
+        return name
     parts = [name] if len(sizes) == 1 else b.nodes("Split", (name, b.shape(sizes)), len(sizes), axis=axis)
     if unbind:
         parts = [b.node("Squeeze", one, b.constant([axis])) for one in parts]
-    b.result(op, *parts)
+    return parts
 
 
 @lowers("repeat.default")
-def _repeat(b: Builder, op: Operation) -> None:
+def _repeat(b: Builder, op: Operation) -> Names:
     times, before = op.args[1], list(b.shape_of(op.args[0]))
     name = b.name(op.args[0])
     if len(times) > len(before):
         before = [Size(offset=1)] * (len(times) - len(before)) + before
         name = b.reshape(name, b.shape_of(op.args[0]), before)
-    b.result(op, b.node("Tile", name, b.shape(times)))
+    return b.node("Tile", name, b.shape(times))
 
 
 @lowers("repeat_interleave.self_int")
-def _repeat_interleave(b: Builder, op: Operation) -> None:
-    axis = axis_of(b, op.args[0], argument(op, 2, "dim"))
+def _repeat_interleave(b: Builder, op: Operation) -> Names:
+    axis = axis_of(b, op, 2)
     before, after = list(b.shape_of(op.args[0])), list(b.shape_of(op.results[0]))
     spread = b.node("Unsqueeze", b.name(op.args[0]), b.constant([axis + 1]))
     wide = [*before[: axis + 1], op.args[1], *before[axis + 1 :]]
-    b.result(op, b.node("Reshape", b.node("Expand", spread, b.shape(wide)), b.shape(after)))
+    return b.node("Reshape", b.node("Expand", spread, b.shape(wide)), b.shape(after))
 
 
 @lowers("flip.default")
-def _flip(b: Builder, op: Operation) -> None:
-    axes = [axis_of(b, op.args[0], axis) for axis in op.args[1]]
-    count = len(axes)
+def _flip(b: Builder, op: Operation) -> Names:
+    rank, count = len(b.shape_of(op.args[0])), len(op.args[1])
     ends = b.constant([-END] * count)
-    b.result(
-        op,
-        b.node("Slice", b.name(op.args[0]), b.constant([-1] * count), ends, b.constant(axes), b.constant([-1] * count)),
-    )
+    name, back, axes = b.name(op.args[0]), b.constant([-1] * count), b.constant([axis % rank for axis in op.args[1]])
+    return b.node("Slice", name, back, ends, axes, back)
 
 
 @lowers("constant_pad_nd.default", "pad.default")
-def _pad(b: Builder, op: Operation) -> None:
+def _pad(b: Builder, op: Operation) -> Names:
     rank, given = len(b.shape_of(op.args[0])), op.args[1]
     value = argument(op, 3 if op.name.startswith("aten.pad") else 2, "value", 0) or 0
     before, after = [0] * rank, [0] * rank
@@ -151,122 +139,112 @@ def _pad(b: Builder, op: Operation) -> None:
         before[rank - 1 - place], after[rank - 1 - place] = given[2 * place], given[2 * place + 1]
     kind = kind_of(b, op)
     numbers = b.node("Concat", b.shape(before), b.shape(after), axis=0)
-    b.result(op, b.node("Pad", b.operand(op.args[0], kind), numbers, b.scalar(value, kind), mode="constant"))
+    return b.node("Pad", b.operand(op.args[0], kind), numbers, b.scalar(value, kind), mode="constant")
 
 
 @lowers("tril.default", "triu.default")
-def _triangle(b: Builder, op: Operation) -> None:
+def _triangle(b: Builder, op: Operation) -> Names:
     diagonal, kind = argument(op, 1, "diagonal", 0), kind_of(b, op)
-    upper = int("triu" in op.name)
-    numbers = b.operand(op.args[0], "int64" if kind == "bool" else kind)
-    found = b.node("Trilu", numbers, b.scalar(diagonal, "int64"), upper=upper)
-    b.result(op, b.cast(found, "int64" if kind == "bool" else kind, kind))
+    through = "int64" if kind == "bool" else kind
+    numbers = b.operand(op.args[0], through)
+    found = b.node("Trilu", numbers, b.scalar(diagonal, "int64"), upper=int("triu" in op.name))
+    return b.cast(found, through, kind)
 
 
 # ------------------------------------------------------------------------------------------- places
 
 
 @lowers("embedding.default")
-def _embedding(b: Builder, op: Operation) -> None:
+def _embedding(b: Builder, op: Operation) -> Names:
     table, ids = op.args[:2]
     plain = not b.has_eight_bits(table)
-    b.result(op, b.node("Gather", b.name(table), b.name(ids), axis=0) if plain else look_up(b, table, ids))
+    return b.node("Gather", b.name(table), b.name(ids), axis=0) if plain else look_up(b, table, ids)
 
 
-@lowers("index_select.default")
-def _index_select(b: Builder, op: Operation) -> None:
-    b.result(op, b.node("Gather", b.name(op.args[0]), b.name(op.args[2]), axis=axis_of(b, op.args[0], op.args[1])))
-
-
-@lowers("gather.default")
-def _gather(b: Builder, op: Operation) -> None:
-    axis = axis_of(b, op.args[0], op.args[1])
-    b.result(op, b.node("GatherElements", b.name(op.args[0]), b.name(op.args[2]), axis=axis))
+@lowers("index_select.default", "gather.default")
+def _gather(b: Builder, op: Operation) -> Names:
+    operator = "Gather" if "select" in op.name else "GatherElements"
+    return b.node(operator, b.name(op.args[0]), b.name(op.args[2]), axis=axis_of(b, op))
 
 
 @lowers("scatter.src", "scatter.value", "scatter_add.default", "scatter_.src", "scatter_.value", "scatter_add_.default")
-def _scatter(b: Builder, op: Operation) -> None:
-    kind, axis = kind_of(b, op), axis_of(b, op.args[0], op.args[1])
+def _scatter(b: Builder, op: Operation) -> Names:
+    kind, axis = kind_of(b, op), axis_of(b, op)
     source = op.args[3]
     values = b.operand(source, kind) if isinstance(source, Ref) else b.filled(source, kind, b.shape_of(op.args[2]))
     options = {"reduction": "add"} if "add" in op.name else {}
-    b.result(op, b.node("ScatterElements", b.name(op.args[0]), b.name(op.args[2]), values, axis=axis, **options))
+    return b.node("ScatterElements", b.name(op.args[0]), b.name(op.args[2]), values, axis=axis, **options)
 
 
 @lowers("index.Tensor")
-def _index(b: Builder, op: Operation) -> None:
+def _index(b: Builder, op: Operation) -> Names:
     places = op.args[1]
     given = [place for place in places if place is not None]
     name = b.name(op.args[0])
     if len(given) == 1:
         if b.type_of(given[0]) == "bool":
             raise ModelError("it picks by a mask, which makes tensors of unforeseen sizes")
-        b.result(op, b.node("Gather", name, b.name(given[0]), axis=places.index(given[0])))
-        return
+        return b.node("Gather", name, b.name(given[0]), axis=places.index(given[0]))
     if len(given) != len(places):
         raise ModelError("it picks along axes that are not next to each other")
     rank = max(len(b.shape_of(place)) for place in given)
     shape = b.shape(b.shape_of(op.results[0])[:rank])
     each = [b.node("Expand", b.operand(place, "int64"), shape) for place in given]
     each = [b.node("Unsqueeze", one, b.constant([rank])) for one in each]
-    b.result(op, b.node("GatherND", name, b.node("Concat", *each, axis=rank)))
+    return b.node("GatherND", name, b.node("Concat", *each, axis=rank))
 
 
 @lowers("isin.Tensor_Tensor")
-def _isin(b: Builder, op: Operation) -> None:
+def _isin(b: Builder, op: Operation) -> Names:
     rank = len(b.shape_of(op.args[0]))
     spread = b.node("Unsqueeze", b.operand(op.args[0], "int64"), b.constant([rank]))
     equal = b.cast(b.node("Equal", spread, b.operand(op.args[1], "int64")), "bool", "int32")
-    b.result(op, b.cast(b.node("ReduceMax", equal, b.constant([rank]), keepdims=0), "int32", "bool"))
+    return b.cast(b.node("ReduceMax", equal, b.constant([rank]), keepdims=0), "int32", "bool")
 
 
 # ------------------------------------------------------------------------------------- made of nothing
 
 
-@lowers("zeros.default", "new_zeros.default", "zeros_like.default", "new_empty.default", "empty.memory_format")
-def _zeros(b: Builder, op: Operation) -> None:
-    b.result(op, b.filled(0, kind_of(b, op), b.shape_of(op.results[0])))
+_ZEROS = ("zeros.default", "new_zeros.default", "zeros_like.default", "new_empty.default", "empty.memory_format")
 
 
-@lowers("ones.default", "new_ones.default", "ones_like.default")
-def _ones(b: Builder, op: Operation) -> None:
-    b.result(op, b.filled(1, kind_of(b, op), b.shape_of(op.results[0])))
+@lowers(*_ZEROS, "ones.default", "new_ones.default", "ones_like.default")
+def _zeros_or_ones(b: Builder, op: Operation) -> Names:
+    return b.filled(int("ones" in op.name), kind_of(b, op), b.shape_of(op.results[0]))
 
 
 @lowers("full.default", "new_full.default", "full_like.default")
-def _full(b: Builder, op: Operation) -> None:
+def _full(b: Builder, op: Operation) -> Names:
     value: Any = op.args[2] if op.name == "aten.new_full.default" else op.args[1]
     kind, sizes = kind_of(b, op), b.shape_of(op.results[0])
     if isinstance(value, Size):
-        b.result(op, b.node("Expand", b.scalar(value, kind), b.shape(sizes)))
-    else:
-        b.result(op, b.filled(value, kind, sizes))
+        return b.node("Expand", b.scalar(value, kind), b.shape(sizes))
+    return b.filled(value, kind, sizes)
 
 
 @lowers("fill_.Scalar", "fill_.Tensor")
-def _fill(b: Builder, op: Operation) -> None:
+def _fill(b: Builder, op: Operation) -> Names:
     value = b.operand(op.args[1], kind_of(b, op))
-    b.result(op, b.node("Expand", value, b.shape(b.shape_of(op.results[0]))))
+    return b.node("Expand", value, b.shape(b.shape_of(op.results[0])))
 
 
 @lowers("arange.default", "arange.start", "arange.start_step")
-def _arange(b: Builder, op: Operation) -> None:
+def _arange(b: Builder, op: Operation) -> Names:
     numbers = list(op.args)
     start, end = (0, numbers[0]) if len(numbers) == 1 else numbers[:2]
     step = numbers[2] if len(numbers) > 2 else 1
     kind = kind_of(b, op)
     if not any(isinstance(one, Size) for one in (start, end, step)):
-        b.result(op, b.constant(np.arange(start, end, step).astype(kind)))
-        return
+        return b.constant(np.arange(start, end, step).astype(kind))
     found = b.node("Range", *(b.scalar(one, "int64") for one in (start, end, step)))
-    b.result(op, b.cast(found, "int64", kind))
+    return b.cast(found, "int64", kind)
 
 
 @lowers("eye.default", "eye.m")
-def _eye(b: Builder, op: Operation) -> None:
+def _eye(b: Builder, op: Operation) -> Names:
     sizes, kind = b.shape_of(op.results[0]), kind_of(b, op)
     rows, columns = (
         b.node("Range", b.scalar(0, "int64"), b.scalar(size, "int64"), b.scalar(1, "int64")) for size in sizes
     )
     equal = b.node("Equal", b.node("Unsqueeze", rows, b.constant([1])), b.node("Unsqueeze", columns, b.constant([0])))
-    b.result(op, b.cast(equal, "bool", kind))
+    return b.cast(equal, "bool", kind)

@@ -9,9 +9,9 @@ and neither can one that looks at a value to decide what to do.
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from itertools import combinations
 from math import prod
 from typing import Any
@@ -24,6 +24,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from laconic.errors import ModelError
 
 _LOOKING = {"aten.is_nonzero.default", "aten.item.default", "aten._local_scalar_dense.default", "aten.equal.default"}
+_DEPENDS = "what it computes depends on the text that it reads, which no graph can follow"
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,24 +159,16 @@ def _shares(first: Tensor, second: Tensor) -> bool:
 
 
 class Sizes:
-    """Which expression of the sizes a number is. ``runs`` has the sizes of each run by name."""
+    """Which expression of the sizes a number is. ``runs`` has the sizes of each run by name.
+
+    ``of`` gives the expression that is ``values[r]`` in run r; it raises a `ModelError` where none is.
+    """
 
     def __init__(self, runs: Sequence[Mapping[str, int]]) -> None:
         self.runs = runs
         names = list(runs[0])
         self._products = [chosen for count in (1, 2, 3) for chosen in combinations(names, count)]
-        self._cache: dict[tuple[int, ...], Size] = {}
-
-    def of(self, values: Sequence[int]) -> Size:
-        """The expression that is ``values[r]`` in run r.
-
-        Raises:
-            ModelError: none is.
-        """
-        key = tuple(values)
-        if key not in self._cache:
-            self._cache[key] = self._fitted(key)
-        return self._cache[key]
+        self.of = cache(self._fitted)
 
     def _fitted(self, values: tuple[int, ...]) -> Size:
         if len(set(values)) == 1:
@@ -195,14 +188,6 @@ class Sizes:
                 if found is not None:
                     return Size(first, *found, plus=second)
         raise ModelError(f"a size is no product or sum of the sizes of a batch ({', '.join(map(str, values))})")
-
-    def value(self, size: Size, run: int) -> int:
-        """What ``size`` is in a run."""
-        if size.fixed:
-            return size.offset
-        total = prod(self.runs[run][n] for n in size.names)
-        total += prod(self.runs[run][n] for n in size.plus) if size.plus else 0
-        return size.factor * total + size.offset
 
 
 def _line(powers: Sequence[int], values: Sequence[int]) -> tuple[int, int] | None:
@@ -227,7 +212,6 @@ class OperationTrace:
     shapes: list[tuple[Size, ...]]
     types: list[torch.dtype]
     given: list[dict[int, Tensor]]  # of each run
-    sizes: Sizes
 
 
 def laid_together(records: Sequence[Recording], runs: Sequence[Mapping[str, int]]) -> OperationTrace:
@@ -239,7 +223,7 @@ def laid_together(records: Sequence[Recording], runs: Sequence[Mapping[str, int]
     sizes = Sizes(runs)
     first = records[0]
     if any([o.name for o in one.operations] != [o.name for o in first.operations] for one in records):
-        raise ModelError("what it computes depends on the text that it reads, which no graph can follow")
+        raise ModelError(_DEPENDS)
     operations = [
         Operation(
             column[0].name,
@@ -250,50 +234,21 @@ def laid_together(records: Sequence[Recording], runs: Sequence[Mapping[str, int]
         for column in zip(*(one.operations for one in records), strict=True)
     ]
     shapes = [
-        tuple(sizes.of(dimension) for dimension in zip(*column, strict=True))
-        for column in zip(*(one.shapes for one in records), strict=True)
+        tuple(map(sizes.of, zip(*column, strict=True))) for column in zip(*(one.shapes for one in records), strict=True)
     ]
-    return OperationTrace(operations, shapes, first.types, [one.given for one in records], sizes)
+    return OperationTrace(operations, shapes, first.types, [one.given for one in records])
 
 
 def _merged(values: Sequence[Any], sizes: Sizes) -> Any:
     first = values[0]
     if isinstance(first, (list, tuple)):
         if any(len(value) != len(first) for value in values):
-            raise ModelError("what it computes depends on the text that it reads, which no graph can follow")
+            raise ModelError(_DEPENDS)
         return [_merged(column, sizes) for column in zip(*values, strict=True)]
     if isinstance(first, dict):
         return {key: _merged([value[key] for value in values], sizes) for key in first}
     if isinstance(first, int) and not isinstance(first, bool) and any(value != first for value in values):
-        return sizes.of(values)
+        return sizes.of(tuple(values))
     if isinstance(first, Ref) and any(value != first for value in values):
-        raise ModelError("what it computes depends on the text that it reads, which no graph can follow")
+        raise ModelError(_DEPENDS)
     return first
-
-
-def tensors_of(tree: Any, name: str = "") -> Iterator[tuple[str, Tensor]]:
-    """The tensors of a nested structure, each under a name that says where it stands; see `replaced`."""
-    found: list[tuple[str, Tensor]] = []
-
-    def visit(place: str, tensor: Tensor) -> Tensor:
-        found.append((place, tensor))
-        return tensor
-
-    replaced(tree, visit, name)
-    return iter(found)
-
-
-def replaced(tree: Any, change: Callable[[str, Tensor], Any], name: str = "") -> Any:
-    """A nested structure of dicts, lists, tuples and dataclasses with every tensor changed by ``change(name, it)``."""
-    if isinstance(tree, Tensor):
-        return change(name, tree)
-    if isinstance(tree, dict):
-        return {key: replaced(value, change, f"{name}.{key}" if name else str(key)) for key, value in tree.items()}
-    if isinstance(tree, (list, tuple)):
-        parts = [replaced(value, change, f"{name}.{number}") for number, value in enumerate(tree)]
-        return type(tree)(*parts) if hasattr(tree, "_fields") else type(tree)(parts)
-    slots = getattr(tree, "__dataclass_fields__", None)
-    if slots is not None and not isinstance(tree, type):
-        changed = {each: replaced(getattr(tree, each), change, f"{name}.{each}") for each in slots}
-        return dataclasses.replace(tree, **changed)
-    return tree

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict
 
 from laconic.config.base import ConfigBase, validate
 from laconic.config.names import refuse_code
@@ -27,35 +27,12 @@ from laconic.errors import LaconicError, ModelError
 from laconic.files import digest_of, write_json
 from laconic.metrics.confidence import Calibration
 from laconic.runtime.manifest import MANIFEST
-from laconic.runtime.model import GraphModel, Layout
+from laconic.runtime.model import Exported, GraphModel
 from laconic.runtime.sessions import Session, open_sessions
 from laconic.text.base import Tokenizer, read_json
 
 ENCODER, STEP = "encoder.onnx", "step.onnx"
 FORMAT = 1
-
-
-class Exported(ConfigBase):
-    """``export.json``. ``uncounted`` are the ids that a summary's likelihood leaves out, ``outside_counts`` whether it
-    counts words outside the vocabulary."""
-
-    model_config = ConfigDict(extra="ignore")
-
-    format: int
-    laconic: str = ""
-    quantized: bool = False
-    family: str = ""
-    copies: bool = False
-    parameters: int = 0
-    vocab_size: int = Field(ge=1)
-    start_id: int
-    max_source_tokens: int | None = None
-    max_target_tokens: int | None = None
-    uncounted: tuple[int, ...] = ()
-    outside_counts: bool = True
-    switches: dict[str, Any] = Field(default_factory=dict)
-    layout: Layout
-    sha256: dict[str, str]
 
 
 class _Described(ConfigBase):
@@ -104,15 +81,7 @@ def open_export(folder: Path, threads: int = 1) -> OpenedExport:
         raise ModelError(f"The tokenizer in {folder} is not that of its graphs; export the model again.")
     encoder, step = open_sessions(folder, (ENCODER, STEP), threads)
     _check_layout(folder, about, encoder, step)
-    model = GraphModel(
-        encoder,
-        step,
-        about.layout,
-        vocab_size=about.vocab_size,
-        max_source_tokens=about.max_source_tokens,
-        max_target_tokens=about.max_target_tokens,
-        switches=about.switches,
-    )
+    model = GraphModel(encoder, step, about)
     return OpenedExport(model, tokenizer, described.text, search, described.name or folder.name, about, calibration)
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from pydantic import ConfigDict, Field
 
 from laconic.config.base import ConfigBase
 from laconic.errors import ConfigError, DataError
@@ -23,9 +24,31 @@ class Layout(ConfigBase):
     next: tuple[str, ...]
     outputs: tuple[str, ...]
     same_scores: bool = True  # are the scores the log-probabilities?
-    past: tuple[str, ...] = ()  # those whose second axis is the steps made
     first_id: int | None = None  # what the decoder reads first, whatever it is given
     forced_id: int | None = None  # what every summary begins with
+
+
+class Exported(ConfigBase):
+    """``export.json``. ``uncounted`` are the ids that a summary's likelihood leaves out, ``outside_counts`` whether it
+    counts words outside the vocabulary."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    format: int
+    laconic: str = ""
+    quantized: bool = False
+    family: str = ""
+    copies: bool = False
+    parameters: int = 0
+    vocab_size: int = Field(ge=1)
+    start_id: int
+    max_source_tokens: int | None = None
+    max_target_tokens: int | None = None
+    uncounted: tuple[int, ...] = ()
+    outside_counts: bool = True
+    switches: dict[str, Any] = Field(default_factory=dict)
+    layout: Layout
+    sha256: dict[str, str]
 
 
 @dataclass(slots=True)
@@ -42,21 +65,11 @@ class GraphModel:
     Details that nobody wants are not asked for: see `plain`.
     """
 
-    def __init__(
-        self,
-        encoder: Session,
-        step: Session,
-        layout: Layout,
-        *,
-        vocab_size: int,
-        max_source_tokens: int | None = None,
-        max_target_tokens: int | None = None,
-        switches: Mapping[str, Any] | None = None,
-    ) -> None:
-        self._encoder, self._step, self.layout, self.vocab_size = encoder, step, layout, vocab_size
-        self.max_source_tokens, self.max_target_tokens = max_source_tokens, max_target_tokens
-        self._switches = dict(switches or {})
-        self._outputs = [*layout.outputs, *(f"next.{name}" for name in layout.next)]
+    def __init__(self, encoder: Session, step: Session, about: Exported) -> None:
+        self._encoder, self._step, self.layout, self._switches = encoder, step, about.layout, about.switches
+        self.vocab_size = about.vocab_size
+        self.max_source_tokens, self.max_target_tokens = about.max_source_tokens, about.max_target_tokens
+        self._outputs = [*self.layout.outputs, *(f"next.{name}" for name in self.layout.next)]
 
     def encode(self, batch: Batch) -> GraphMemory:
         """Read the source.
@@ -72,15 +85,14 @@ class GraphModel:
             "mask": batch.source_mask,
             "outside": outside,
         }
-        state = self._encoder.run(given)
-        memory = GraphMemory(
+        return GraphMemory(
             states=batch.source_mask,
             mask=batch.source_mask,
             extended_ids=batch.source_extended_ids,
             extended_vocab_size=batch.extended_vocab_size,
+            state=self._encoder.run(given),
+            outside=outside,
         )
-        memory.state, memory.outside = state, outside
-        return memory
 
     def start(self, memory: GraphMemory, kind: str = "state") -> dict[str, Any]:
         """The state before the first step. Of kind ``taught`` it is that of training, where decoding has another."""
@@ -104,16 +116,9 @@ class GraphModel:
         given |= {f"state.{name}": value for name, value in held.items()}
         found = self._step.run(given, self._outputs)
         rows = state["rows"] | {name: found[f"next.{name}"] for name in layout.next}
-        output = self._output(found)
-        if steps == 0 and layout.forced_id is not None:
-            output.scores = np.full_like(output.log_probs, -np.inf)
-            output.scores[:, layout.forced_id] = 0.0
-        return output, {**state, "rows": rows, "steps": steps + 1}
-
-    def _output(self, found: Mapping[str, np.ndarray]) -> StepOutput:
         log_probs = found["log_probs"]
-        return StepOutput(
-            scores=log_probs if self.layout.same_scores else found["scores"],
+        output = StepOutput(
+            scores=log_probs if layout.same_scores else found["scores"],
             log_probs=log_probs,
             attention=found.get("attention"),
             context=found.get("context"),
@@ -121,6 +126,10 @@ class GraphModel:
             details={name[8:]: value for name, value in found.items() if name.startswith("details.")},
             attention_scores=found.get("attention_scores"),
         )
+        if steps == 0 and layout.forced_id is not None:
+            output.scores = np.full_like(log_probs, -np.inf)
+            output.scores[:, layout.forced_id] = 0.0
+        return output, {**state, "rows": rows, "steps": steps + 1}
 
     def read_figures(self, memory: GraphMemory) -> list[dict[str, int]]:
         """Empty: chunks are read by torch models only."""

@@ -53,7 +53,7 @@ def open_sessions(folder: Path, names: Sequence[str], threads: int = 1) -> list[
     """
     import onnxruntime
 
-    contents = {name: _content(folder / name) for name in names}
+    contents = {name: _there(folder / name).read_bytes() for name in names}
     ports = {name: onnx_file.check(content, folder / name) for name, content in contents.items()}
     values = _weights(onnxruntime, folder, {port.name: port for found in ports.values() for port in found})
     sessions = []
@@ -92,10 +92,10 @@ def _weights(onnxruntime: Any, folder: Path, ports: Mapping[str, onnx_file.Port]
     return {name: onnxruntime.OrtValue.ortvalue_from_numpy(array) for name, array in arrays.items()}
 
 
-def _content(path: Path) -> bytes:
+def _there(path: Path) -> Path:
     if not path.is_file():
         raise ModelError(f"{path.parent} has no {path.name}; the folder is incomplete: copy it again.")
-    return path.read_bytes()
+    return path
 
 
 def _options(onnxruntime: Any, threads: int) -> Any:
@@ -123,10 +123,8 @@ def read_weights(path: Path, wanted: Iterable[str]) -> dict[str, np.ndarray]:
     Raises:
         ModelError: the file is missing, damaged or truncated, or lacks one.
     """
-    if not path.is_file():
-        raise ModelError(f"{path.parent} has no {path.name}; the folder is incomplete: copy it again.")
     try:
-        header, content = _opened(path)
+        header, content = _opened(_there(path))
         return {name: _tensor(header[name], content) for name in wanted}
     except KeyError as error:
         raise ModelError(f"{path} lacks the tensor {error.args[0]!r} of its graphs; export the model again.") from None

@@ -6,7 +6,6 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from functools import partial
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -47,7 +46,6 @@ JSON, EVENT_STREAM = "application/json", "text/event-stream"
 EVENT = {"type": "object", "properties": {"event": {"type": "string"}, "data": {"type": "string"}}}
 NO_TELEMETRY: Any = dict.fromkeys(("tracing", "metrics", "logs", "operation_spans", "auto_configure"), False)
 LAST_SECONDS = 5.0  # for the workers to notice that nobody waits
-STATUSES = {"invalid": (400, 404, 405, 408, 413, 415, 421, 422), "busy": (429, 503, 504), "token": (401,)}
 
 
 def create_app(
@@ -101,7 +99,7 @@ def create_app(
 
 
 def _add_summaries(app: FastAPI, service: Service) -> None:
-    work = _errors("invalid", "busy", "token")
+    work = _errors(*{status for status, _ in CODES.values()} - {500})
 
     @app.post(
         "/v1/summarize",
@@ -200,7 +198,7 @@ def _trace(request: Request, order: Order) -> Trace:
 
 
 async def _outcome(service: Service, order: Order, request: Request, trace: Trace) -> OrderResult:
-    outcome = await service.run(order, partial(_disconnected, request))
+    outcome = await service.run(order, _disconnected(request))
     trace.about["queue_ms"] = round(outcome.queue_seconds * 1000, 1)
     trace.text["summaries"] = [summary.text for summary in outcome.summaries]
     return outcome
@@ -216,13 +214,12 @@ async def _disconnected(request: Request) -> None:
 
 
 def _add_descriptions(app: FastAPI, service: Service) -> None:
-    @app.get("/v1/models", tags=["service"], summary="What can be used, and the limits", responses=_errors("token"))
+    @app.get("/v1/models", tags=["service"], summary="What can be used, and the limits", responses=_errors(401))
     async def models() -> ModelList:
-        settings = service.settings.model_dump()
         return ModelList(
             version=__version__,
             models=[served.info(served.name == service.catalogue.default) for served in service.catalogue],
-            limits=Limits(**{name: settings[name] for name in Limits.model_fields}),
+            limits=Limits.model_validate(service.settings, from_attributes=True),
         )
 
     @app.get("/health", tags=["service"], summary="Is the process alive?", responses={503: {"model": Health}})
@@ -245,7 +242,7 @@ def _add_descriptions(app: FastAPI, service: Service) -> None:
         tags=["service"],
         summary="Counts and times for Prometheus",
         response_class=Response,
-        responses={**_errors("token"), 200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
+        responses={**_errors(401), 200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
     )
     async def metrics() -> Response:
         return Response(service.metrics.text(), headers={"Content-Type": CONTENT_TYPE})
@@ -316,16 +313,12 @@ def _of_http(error: HTTPException) -> ProblemError:
     return ProblemError("invalid_json", "The body is not JSON in UTF-8.", headers)
 
 
-def _errors(*kinds: str) -> dict[int | str, dict[str, Any]]:
+def _errors(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """The errors of an address for the OpenAPI document."""
     described: dict[int, list[str]] = {}
     for code, (status, sentence) in CODES.items():
         described.setdefault(status, []).append(f"`{code}`: {sentence}")
-    return {
-        status: {"model": ErrorBody, "description": " ".join(described[status])}
-        for kind in kinds
-        for status in STATUSES[kind]
-    }
+    return {status: {"model": ErrorBody, "description": " ".join(described[status])} for status in sorted(statuses)}
 
 
 def _describe_token(app: FastAPI, token: str | None) -> None:

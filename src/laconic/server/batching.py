@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from laconic.errors import LaconicError
 
@@ -60,12 +60,8 @@ class Job:
         self.future.cancel()
 
 
-class Work(Protocol):
-    """``work(jobs, check)`` gives one result a job; ``check()`` raises `AbandonedError` when it has no purpose."""
-
-    def __call__(self, jobs: Sequence[Job], check: Callable[[], None]) -> Sequence[Any]: ...
-
-
+# ``work(jobs, check)`` gives one result a job; ``check()`` raises `AbandonedError` when it has no purpose.
+Work = Callable[[Sequence[Job], Callable[[], None]], Sequence[Any]]
 OnBatch = Callable[[Sequence[Job], float], None]  # told by the worker of each batch and its seconds
 
 

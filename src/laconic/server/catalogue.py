@@ -13,7 +13,7 @@ from pydantic import ConfigDict, Field, StrictBool, StrictFloat, StrictInt, Stri
 
 from laconic.config.base import ConfigBase, validate
 from laconic.config.generation import length_options
-from laconic.config.names import EXTRACTIVE, resolve
+from laconic.config.names import EXTRACTIVE
 from laconic.config.schema import SearchConfig
 from laconic.errors import ConfigError, did_you_mean
 from laconic.server.schemas import HubParameters, ModelInfo, OptionInfo, ProblemError
@@ -62,11 +62,6 @@ class Served:
     @property
     def is_neural(self) -> bool:
         return self.kind == "neural"
-
-    @property
-    def max_source_tokens(self) -> int | None:
-        """What a longer document is cut to."""
-        return self.about["max_source_tokens"]
 
     def parse(self, options: Mapping[str, Any], *, stream: bool = False) -> Any:
         """The system's own options.
@@ -153,42 +148,23 @@ def _served(name: str, system: System, settings: Settings) -> Served:
     about = system.about()
     defaults = system.options({})
     if isinstance(defaults, SearchConfig):
-        options = _search_options(defaults, about, settings)
-        return Served(name, "neural", system, about, options, _accepting(options), settings.max_beam_size)
-    config = resolve("extractive method", EXTRACTIVE, about["family"]).Config
-    values = defaults.config.model_dump(mode="json")
-    schema = config.model_json_schema()["properties"]
-    options = {
-        key: info
-        for key, value in values.items()
-        if key not in HIDDEN_SETTINGS and (info := _option(schema[key], value)) is not None
-    }
-    if "time_limit" in options:
-        options["time_limit"] = options["time_limit"].model_copy(update={"maximum": METHOD_SECONDS})
-    return Served(name, "extractive", system, about, options, _accepting(options), 1)
+        kind, config, keys, beams = "neural", defaults, list(SEARCH_OPTIONS), settings.max_beam_size
+        longest = min(settings.max_summary_tokens, about["max_summary_tokens"] or settings.max_summary_tokens)
+        most: dict[str, float] = dict.fromkeys(("beam_size", "num_return", "diverse_groups"), beams)
+        most |= {"min_length": longest, "max_length": longest}
+    else:
+        kind, config, beams = "extractive", defaults.config, 1
+        most = {"time_limit": METHOD_SECONDS}
+        keys = [key for key in type(config).model_fields if key not in HIDDEN_SETTINGS]
+    schema, values = type(config).model_json_schema()["properties"], config.model_dump(mode="json")
+    found = {key: _option(schema[key], values[key], most.get(key)) for key in keys}
+    options = {key: info for key, info in found.items() if info is not None}
+    return Served(name, kind, system, about, options, _accepting(options), beams)
 
 
-def _search_options(defaults: SearchConfig, about: Mapping[str, Any], settings: Settings) -> dict[str, OptionInfo]:
-    schema = SearchConfig.model_json_schema()["properties"]
-    values = defaults.model_dump(mode="json")
-    longest = min(settings.max_summary_tokens, about["max_summary_tokens"] or settings.max_summary_tokens)
-    most = {
-        "beam_size": settings.max_beam_size,
-        "num_return": settings.max_beam_size,
-        "diverse_groups": settings.max_beam_size,
-        "min_length": longest,
-        "max_length": longest,
-    }
-    options = {}
-    for key in SEARCH_OPTIONS:
-        info = _option(schema[key], values[key])
-        assert info is not None, key
-        options[key] = info.model_copy(update={"maximum": most[key]}) if key in most else info
-    return options
-
-
-def _option(schema: Mapping[str, Any], value: Any) -> OptionInfo | None:
-    """What JSON schema says of an option; ``None`` for lists and other things that clients cannot set."""
+def _option(schema: Mapping[str, Any], value: Any, most: float | None) -> OptionInfo | None:
+    """What JSON schema says of an option, whose largest value is ``most`` here; ``None`` for lists and other things
+    that clients cannot set."""
     if "enum" in schema:
         return OptionInfo(type="string", default=value, choices=schema["enum"])
     kinds = [schema, *schema.get("anyOf", ())]
@@ -197,7 +173,7 @@ def _option(schema: Mapping[str, Any], value: Any) -> OptionInfo | None:
         return None
     kind = described["type"]
     low = described.get("minimum", described.get("exclusiveMinimum"))
-    high = described.get("maximum", described.get("exclusiveMaximum"))
+    high = described.get("maximum", described.get("exclusiveMaximum")) if most is None else most
     if kind in ("integer", "number"):
         low, high = -MAX_NUMBER if low is None else low, MAX_NUMBER if high is None else high
     return OptionInfo(type=kind, default=value, minimum=low, maximum=high)

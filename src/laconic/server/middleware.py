@@ -208,15 +208,10 @@ class Gate:
                 f"The body did not arrive within {self.service.settings.body_timeout:g} seconds.",
                 {"Connection": "close"},
             ) from None
-        body = b"".join(chunks)
-        replayed = False
+        whole: list[Message] = [{"type": "http.request", "body": b"".join(chunks), "more_body": False}]
 
         async def receive_again() -> Message:
-            nonlocal replayed
-            if replayed:
-                return await receive()
-            replayed = True
-            return {"type": "http.request", "body": body, "more_body": False}
+            return whole.pop() if whole else await receive()
 
         return receive_again
 

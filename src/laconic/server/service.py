@@ -9,7 +9,7 @@ import re
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from laconic.errors import LaconicError
@@ -54,11 +54,9 @@ class Order:
 class Task:
     """What a worker needs to know about one document; ``on_text`` is given the summary so far."""
 
-    served: Served
-    options: Any
+    order: Order
     record: Record
-    explain: bool
-    on_text: Callable[[str], None] | None = None
+    on_text: Callable[[str], None] | None
 
 
 @dataclass(slots=True)
@@ -74,10 +72,8 @@ class OrderResult:
 class Running:
     """An order at work: its jobs, and the results to wait for."""
 
-    order: Order
     jobs: list[Job]
     results: asyncio.Future[list[Summary]]
-    began: float = field(default_factory=time.monotonic)
 
     def outcome(self) -> OrderResult:
         """What came out, once ``results`` is done.
@@ -89,10 +85,8 @@ class Running:
             raise _stopped()
         if error := self.results.exception():
             raise as_problem(error) from error
-        started = min(job.started for job in self.jobs)
-        return OrderResult(
-            self.results.result(), started - self.jobs[0].submitted, time.monotonic() - self.jobs[0].submitted
-        )
+        started, submitted = min(job.started for job in self.jobs), self.jobs[0].submitted
+        return OrderResult(self.results.result(), started - submitted, time.monotonic() - submitted)
 
 
 class Service:
@@ -196,14 +190,10 @@ class Service:
         """
         if self.draining:
             raise ProblemError("draining", "The service is about to stop; try another instance.", {"Retry-After": "5"})
-        longest = order.served.max_source_tokens or self.settings.max_characters
+        longest = order.served.about["max_source_tokens"] or self.settings.max_characters
         key = order.key
         jobs = [
-            Job(
-                key,
-                min(len(record.document) // CHARACTERS_A_TOKEN + 1, longest),
-                Task(order.served, order.options, record, order.explain, on_text),
-            )
+            Job(key, min(len(record.document) // CHARACTERS_A_TOKEN + 1, longest), Task(order, record, on_text))
             for record in order.records
         ]
         batcher = self._batchers[order.served.kind]
@@ -218,7 +208,7 @@ class Service:
             ) from None
         results = asyncio.gather(*(asyncio.wrap_future(job.future) for job in jobs))
         try:
-            yield Running(order, jobs, results)
+            yield Running(jobs, results)
         finally:
             for job in jobs:
                 if not job.future.done():
@@ -227,30 +217,23 @@ class Service:
                 results.exception()  # looked at, though nobody may be there to be told
             self._count(order, jobs)
 
-    async def run(self, order: Order, gone: Callable[[], Coroutine[Any, Any, None]] | None = None) -> OrderResult:
-        """The summaries of an order; ``gone()`` ends when the client has left.
+    async def run(self, order: Order, gone: Coroutine[Any, Any, None]) -> OrderResult:
+        """The summaries of an order; ``gone`` ends when the client has left.
 
         Raises:
             ProblemError: a document cannot be summarized, or not in time.
             ClientGoneError: there is nobody to answer.
         """
-        async with self.running(order) as running:
-            watch: list[asyncio.Future[Any]] = [] if gone is None else [asyncio.ensure_future(gone())]
-            waiting: list[asyncio.Future[Any]] = [running.results, *watch]
-            try:
-                await asyncio.wait(
-                    waiting,
-                    timeout=self.settings.request_timeout,
-                    return_when=asyncio.FIRST_COMPLETED,
-                )
-            finally:
-                for task in watch:
-                    task.cancel()
-            if not running.results.done():
-                if any(task.done() and not task.cancelled() for task in watch):
-                    raise ClientGoneError
-                raise self.too_late()
-            return running.outcome()
+        watch = asyncio.ensure_future(gone)
+        try:
+            async with self.running(order) as running:
+                waiting: list[asyncio.Future[Any]] = [running.results, watch]
+                await asyncio.wait(waiting, timeout=self.settings.request_timeout, return_when=asyncio.FIRST_COMPLETED)
+                if running.results.done():
+                    return running.outcome()
+                raise ClientGoneError if watch.done() else self.too_late()
+        finally:
+            watch.cancel()
 
     def too_late(self) -> ProblemError:
         """The problem of a request that took too long."""
@@ -312,17 +295,16 @@ def _bare(summary: Summary) -> Summary:
 def _work(jobs: Sequence[Job], check: Callable[[], None]) -> list[Summary]:
     """What the workers do with a batch."""
     tasks: list[Task] = [job.payload for job in jobs]
-    first = tasks[0]
+    order, on_text = tasks[0].order, tasks[0].on_text
 
     def tell(index: int, text: str) -> None:
-        on_text = tasks[index].on_text
-        if on_text is not None:
-            on_text(text)
+        if (told := tasks[index].on_text) is not None:
+            told(text)
 
-    return first.served.system.summarize_batch(
+    return order.served.system.summarize_batch(
         [task.record for task in tasks],
-        explain=first.explain,
-        options=first.options,
+        explain=order.explain,
+        options=order.options,
         on_step=check,
-        on_text=tell if first.on_text is not None else None,
+        on_text=tell if on_text is not None else None,
     )

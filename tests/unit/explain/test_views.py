@@ -33,7 +33,7 @@ from laconic.explain.html import (
 )
 from laconic.explain.record import to_dict
 from laconic.explain.terminal import UNKNOWN, show
-from laconic.types import SourceSpan, Summary, SummaryWord
+from laconic.types import SourceSpan, Summary, SummaryToken, SummaryWord
 
 EVIL = 'Tom & "Jerry" </script><script>alert(1)</script> <img src=x onerror=alert(2)> \u2028 end'
 
@@ -333,6 +333,15 @@ def test_markup_and_control_characters_of_a_document_do_nothing() -> None:
     assert "\x07" not in text
     assert "[bold]x[/bold]" in text
     assert "end\nline" in text
+
+
+def test_names_of_a_stored_record_are_harmless_too() -> None:
+    token = SummaryToken("Tom", 0.5, None, 0.0, sources={"[/x]\x1b": (SourceSpan(0, 3, "Tom", 1.0),)})
+    words = (replace(made().words[0], tokens=(token,)),)
+    text = shown(made(model="m\x1b[31m", id="a\x07\x1b", declined="no\x1b", words=words), colour=False, words=True)
+    assert "\x1b" not in text
+    assert "\x07" not in text
+    assert "[/x]" in text
 
 
 def test_a_page_carries_its_own_policy() -> None:

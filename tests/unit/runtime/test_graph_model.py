@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from laconic.errors import ConfigError, DataError
-from laconic.runtime.model import GraphModel, Layout
+from laconic.runtime.model import Exported, GraphModel, Layout
 from laconic.search.state import select
 from laconic.types import Batch
 
@@ -36,7 +36,8 @@ class Asked:
 def model(**options: Any) -> tuple[GraphModel, Asked, Asked]:
     layout = Layout(**(LAYOUT | options.pop("layout", {})))
     sessions = Asked(), Asked()
-    made: Any = GraphModel(*sessions, layout, vocab_size=V, **options)  # type: ignore[arg-type]
+    about = Exported(format=1, vocab_size=V, start_id=1, layout=layout, sha256={}, **options)
+    made: Any = GraphModel(*sessions, about)  # type: ignore[arg-type]
     return made, *sessions
 
 

@@ -6,7 +6,7 @@
  * be compared and an even spread looks as pale as it is.
  */
 import { button, colours, h } from "./dom.js";
-import { percent, shortened } from "./text.js";
+import { shortened } from "./text.js";
 
 const ROW = 22;
 const LABELS = 92; // height of the band with the places' words

@@ -98,10 +98,7 @@ export class Settings {
     const select = h("select", { "aria-label": `System ${index + 1}` }, ...groups);
     select.addEventListener("change", () => {
       this.chosen[index] = select.value;
-      this.draw();
-      this.place.querySelectorAll("select")[index].focus();
-      this.changed();
-      this.onsystems();
+      this.rechosen(index);
     });
     const remove = button("×", () => this.remove(index), { "aria-label": `Leave out ${name}`, class: "plain remove", hidden: this.chosen.length < 2 });
     return h("span", { class: "chosen-system" }, select, remove, h("small", { class: "about quiet" }, this.about(name)));
@@ -111,16 +108,18 @@ export class Settings {
     const free = [...this.models.keys()].find((name) => !this.chosen.includes(name));
     if (!free) return;
     this.chosen.push(free);
-    this.draw();
-    this.place.querySelectorAll("select")[this.chosen.length - 1].focus();
-    this.changed();
-    this.onsystems();
+    this.rechosen(this.chosen.length - 1);
   }
 
   remove(index) {
     this.chosen.splice(index, 1);
+    this.rechosen(0);
+  }
+
+  /** Show the systems that are chosen now, the keyboard at one of them, and tell. @param {number} index */
+  rechosen(index) {
     this.draw();
-    this.place.querySelectorAll("select")[0].focus();
+    this.place.querySelectorAll("select")[index].focus();
     this.changed();
     this.onsystems();
   }
@@ -156,14 +155,9 @@ export class Settings {
     this.changed();
   }
 
-  /** The first field whose value does not fit; null if all do. @returns {HTMLInputElement|null} */
-  wrongField() {
-    return [...this.numbers.querySelectorAll("input")].find((input) => !input.validity.valid) ?? null;
-  }
-
   /** What is wrong with the numbers, and in which field; null if nothing is. @returns {{sentence: string, field: HTMLInputElement}|null} */
   problem() {
-    const field = this.wrongField();
+    const field = [...this.numbers.querySelectorAll("input")].find((input) => !input.validity.valid);
     if (field) return { sentence: `${field.labels[0].textContent} takes a whole number from ${field.min} to ${field.max}.`, field };
     const [least, most] = ["min_length", "max_length"].map((key) => this.numbers.querySelector(`[data-option="${key}"]`));
     const number = (input) => Number(input?.value || input?.placeholder); // NaN where systems differ

@@ -1,0 +1,48 @@
+"""Single operations of torch as graphs: what onnxruntime computes is what torch does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from laconic.export.builder import Builder, WeightNames
+from laconic.export.graphs import RUNS
+from laconic.export.lowering import lower
+from laconic.export.tracing import Recorder, laid_together
+from laconic.runtime.onnx_file import model_bytes
+
+Function = Callable[[Tensor, Tensor], Tensor]
+
+
+def graph_of(function: Function) -> bytes:
+    """The function of two masks (B, S) as a file."""
+    records, places = [], []
+    with torch.inference_mode():
+        for sizes in RUNS:
+            masks = [torch.zeros(sizes["B"], sizes["S"], dtype=torch.bool) for _ in range(2)]
+            with Recorder() as recorder:
+                given = [recorder.ref(mask) for mask in masks]
+                places.append((*given, recorder.ref(function(*masks))))
+            records.append(recorder.record)
+    builder = Builder("masks", laid_together(records, RUNS), WeightNames({}, []))
+    first, second, result = places[0]
+    builder.take(first, "first")
+    builder.take(second, "second")
+    for operation in builder.trace.operations:
+        lower(builder, operation)
+    builder.give(result, "result")
+    return model_bytes(builder.finish(), "laconic", "test")
+
+
+@pytest.mark.parametrize("function", [torch.maximum, torch.minimum, torch.mul, torch.logical_and, torch.bitwise_or])
+def test_two_masks(function: Function) -> None:
+    onnxruntime = pytest.importorskip("onnxruntime")
+    first, second = np.array([[True, True, False, False]]), np.array([[True, False, True, False]])
+    session = onnxruntime.InferenceSession(graph_of(function), providers=["CPUExecutionProvider"])
+    (found,) = session.run(["result"], {"first": first, "second": second})
+    expected = function(torch.from_numpy(first), torch.from_numpy(second))
+    np.testing.assert_array_equal(found, expected.numpy())
