@@ -36,14 +36,8 @@ from laconic.types import Batch, Hypothesis, Memory, StepOutput
 
 
 def decode(model: Any, batch: Batch, config: SearchConfig, **ids: Any) -> list[list[Hypothesis]]:
-    """`laconic.search.decode.decode` of a torch model; put it in evaluation mode before.
-
-    Args:
-        model: anything with ``encode``, ``start``, ``step`` and ``read_figures`` of `SummarizationModel`.
-        batch: on the model's device.
-        config: the search.
-        ids: ``unk_id``, ``bos_id``, ``eos_id``, ``pad_id`` and, where there is one, ``separator_id``.
-    """
+    """`laconic.search.decode.decode` of a torch model in evaluation mode, anything with ``encode``, ``start``, ``step``
+    and ``read_figures`` of `SummarizationModel`; ``batch`` is on its device."""
     return search.decode(TorchModel(model), batch, config, **ids)
 
 
@@ -55,12 +49,8 @@ def search_memory(
 
 
 class TorchModel:
-    """A torch model as the search sees it; what is not below is the model's own.
-
-    Args:
-        model: the model.
-        packing: keeps its packed weights between searches; without one they are packed for each search.
-    """
+    """A torch model as the search sees it; what is not below is the model's own. ``packing`` keeps its packed weights
+    between searches; without one they are packed for each search."""
 
     def __init__(self, model: Any, packing: Packing | None = None) -> None:
         self._model, self._packing = model, packing
@@ -73,29 +63,24 @@ class TorchModel:
 
     @torch.inference_mode()
     def encode(self, batch: Batch) -> TorchMemory:
-        """Read the source."""
         with self._packed():
             return TorchMemory.of(self._model.encode(batch))
 
     @torch.inference_mode()
     def start(self, memory: TorchMemory) -> TorchState:
-        """The state before the first step."""
         with self._packed():
             return TorchState(self._model.start(memory.own), memory.own.mask.device)
 
     @torch.inference_mode()
     def step(self, last_ids: np.ndarray, state: TorchState) -> tuple[StepOutput, TorchState]:
-        """One step for N rows."""
         with self._packed():
             output, tree = self._model.step(_tensor(last_ids, state.device), state.tree)
         return _arrays(output), TorchState(tree, state.device)
 
     def read_figures(self, memory: TorchMemory) -> list[dict[str, int]]:
-        """What was read of each document so far."""
         return self._model.read_figures(memory.own)
 
     def chunk_tokens(self, memory: TorchMemory) -> list[np.ndarray]:
-        """Of each document the source tokens of its chunks."""
         return self._model.chunk_tokens(memory.own)
 
 
@@ -108,12 +93,10 @@ class TorchState:
 
     @torch.inference_mode()
     def select(self, index: np.ndarray) -> TorchState:
-        """The rows ``index`` (M,)."""
         return TorchState(select(self.tree, _tensor(index, self.device)), self.device)
 
     @torch.inference_mode()
     def select_documents(self, document_index: np.ndarray, beams: int) -> TorchState:
-        """The documents ``document_index`` (D,) with all their rows."""
         return TorchState(select_documents(self.tree, _tensor(document_index, self.device), beams), self.device)
 
 
@@ -143,16 +126,9 @@ def _array(tensor: Tensor) -> np.ndarray:
 def _arrays(output: StepOutput[Tensor]) -> StepOutput[np.ndarray]:
     """The output in arrays; what is one tensor stays one array."""
 
-    def maybe(tensor: Tensor | None) -> np.ndarray | None:
-        return None if tensor is None else _array(tensor)
-
     scores = _array(output.scores)
-    return StepOutput(
-        scores=scores,
-        log_probs=scores if output.log_probs is output.scores else _array(output.log_probs),
-        attention=maybe(output.attention),
-        context=maybe(output.context),
-        state=maybe(output.state),
-        details={name: _array(value) for name, value in output.details.items()},
-        attention_scores=maybe(output.attention_scores),
-    )
+    log_probs = scores if output.log_probs is output.scores else _array(output.log_probs)
+    details = {name: _array(value) for name, value in output.details.items()}
+    names = ("attention", "context", "state", "attention_scores")
+    given = {name: _array(value) for name in names if (value := getattr(output, name)) is not None}
+    return StepOutput(scores, log_probs, details=details, **given)

@@ -36,9 +36,8 @@ _held: set[int] = set()  # descriptors with a lock
 
 @contextmanager
 def only_here(folder: Path) -> Iterator[None]:
-    """Make ``folder`` if need be, and hold it until the block ends or the process dies.
-
-    The lock is on ``folder/.lock``, which goes away again, and so does a folder that was made here and stayed empty.
+    """Make ``folder`` if need be, and hold it until the block ends or the process dies. The lock is on
+    ``folder/.lock``, which goes away again, and so does a folder that was made here and stayed empty.
 
     Raises:
         FolderInUseError: another process, or another block of this one, holds it.
@@ -56,9 +55,8 @@ def only_here(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def only_writer(path: Path) -> Iterator[None]:
-    """Hold the file ``path``, there or not yet, until the block ends or the process dies; its folder is made.
-
-    The lock is on ``.NAME.lock`` beside it, which goes away again.
+    """Hold the file ``path``, there or not yet, until the block ends or the process dies; its folder is made. The lock
+    is on ``.NAME.lock`` beside it, which goes away again.
 
     Raises:
         FolderInUseError: another process, or another block of this one, holds it.
@@ -159,12 +157,17 @@ def part_of(path: Path) -> Iterator[BinaryIO]:
 def write_text(path: Path, text: str) -> None:
     """Write a whole file of UTF-8 text (see `part_of`)."""
     with part_of(path) as file:
-        file.write(text.encode("utf-8"))
+        file.write(text.encode())
 
 
 def write_json(path: Path, values: Mapping[str, Any], indent: int | None = None) -> None:
     """Write a whole file of JSON (see `part_of`)."""
     write_text(path, json.dumps(values, ensure_ascii=False, indent=indent) + "\n")
+
+
+def sha256(data: bytes) -> str:
+    """The SHA-256 digest of ``data``."""
+    return hashlib.sha256(data).hexdigest()
 
 
 def digest_of(path: Path) -> str:
@@ -223,10 +226,8 @@ def refuse_other(folder: Path, holding: str, what: str) -> None:
 
 
 def put_back(folder: Path, holding: str = "") -> None:
-    """Where a process was killed between the two renames of `replacing_folder`, give ``folder`` its old content.
-
-    ``holding`` is a file that the old content must hold, where ``folder`` may be any name.
-    """
+    """Where a process was killed between the two renames of `replacing_folder`, give ``folder`` its old content, which
+    must hold the file ``holding`` where ``folder`` may be any name."""
     if not folder.name or folder.exists() or not (_previous(folder) / holding).exists():
         return
     for draft in _drafts(folder):  # one that lives is about to be renamed

@@ -35,7 +35,10 @@ _STORE = 100_000_000  # bytes a worker in a local Ray's object store; what trave
 
 
 class Pool(Protocol):
-    """Workers; ``submit`` gives a piece of work to one of them, ``result`` waits for it."""
+    """Workers; ``submit`` gives a piece of work to one of them, ``result`` waits for it.
+
+    Both raise a `LaconicError` where a worker died: it was killed, for example because memory ran out.
+    """
 
     size: int
 
@@ -45,48 +48,35 @@ class Pool(Protocol):
 
 
 def in_order(pool: Pool, work: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
-    """The results in the order of the items. An error of reading these comes after what was read before.
-
-    Raises:
-        LaconicError: a worker died.
-    """
+    """The results in the order of the items. An error of reading these comes after what was read before."""
     waiting: deque[Future[R]] = deque()
-    problem: LaconicError | None = None
-    incoming = iter(items)
-    while True:
+    problems: list[LaconicError] = []
+
+    def incoming() -> Iterator[T]:
         try:
-            item = next(incoming)
-        except StopIteration:
-            break
+            yield from items
         except LaconicError as error:
-            problem = error
-            break
+            problems.append(error)
+
+    for item in incoming():
         waiting.append(pool.submit(work, item))
         if len(waiting) >= 2 * pool.size:
             yield pool.result(waiting.popleft())
     while waiting:
         yield pool.result(waiting.popleft())
-    if problem is not None:
-        raise problem
+    if problems:
+        raise problems[0]
 
 
 def as_finished(pool: Pool, work: Callable[[T], R], items: Iterable[T]) -> Iterator[tuple[T, R]]:
-    """Each item with its result, whichever is finished first.
-
-    Raises:
-        LaconicError: a worker died.
-    """
+    """Each item with its result, whichever is finished first."""
     waiting: dict[Future[R], T] = {}
     incoming = iter(items)
-    more = True
-    while more or waiting:
-        while more and len(waiting) < 2 * pool.size:
-            try:
-                item = next(incoming)
-            except StopIteration:
-                more = False
-            else:
-                waiting[pool.submit(work, item)] = item
+    while True:
+        for item in islice(incoming, 2 * pool.size - len(waiting)):
+            waiting[pool.submit(work, item)] = item
+        if not waiting:
+            return
         for future in wait(waiting, return_when=FIRST_COMPLETED).done:
             yield waiting.pop(future), pool.result(future)
 
@@ -96,9 +86,6 @@ def forked(work: Callable[[T], R], items: Iterable[T], workers: int, *, option: 
 
     ``work`` may be any function, and keep in its process what it likes; items and results travel. With one worker, or
     where processes cannot be copied, this process does it.
-
-    Raises:
-        LaconicError: a worker died.
     """
     if workers <= 1 or "fork" not in multiprocessing.get_all_start_methods():
         yield from map(work, items)
@@ -190,18 +177,12 @@ class Processes:
         )
 
     def submit(self, work: Callable[[T], R], item: T) -> Future[R]:
-        """Give a piece of work to the next process that is free."""
         try:
             return self._executor.submit(work, item)
         except BrokenProcessPool:
             raise LaconicError(self._died) from None
 
     def result(self, future: Future[R]) -> R:
-        """Wait for it.
-
-        Raises:
-            LaconicError: a process was killed, for example because memory ran out.
-        """
         try:
             return future.result()
         except BrokenProcessPool:
@@ -250,10 +231,8 @@ def import_ray(option: str) -> Any:
 
 
 class RayCluster:
-    """Actors on the cluster that ``RAY_ADDRESS`` names, or on this machine where it names none.
-
-    Every node needs laconic, and files under the same path. ``threads`` of a worker: its share of the cores if not
-    given. A piece goes to the worker that has least to do.
+    """Actors on the cluster that ``RAY_ADDRESS`` names, or on this machine where it names none. Every node needs
+    laconic, and files under the same path. ``threads`` of a worker: its share of the cores if not given.
 
     Raises:
         ConfigError: Ray is not installed.
@@ -283,19 +262,13 @@ class RayCluster:
         self._given: list[list[Future[Any]]] = [[] for _ in range(self.size)]
 
     def submit(self, work: Callable[[T], R], item: T) -> Future[R]:
-        """Give a piece of work to a worker."""
         self._given = [[future for future in given if not future.done()] for given in self._given]
-        chosen = min(range(self.size), key=lambda worker: len(self._given[worker]))
+        chosen = min(range(self.size), key=lambda worker: len(self._given[worker]))  # who has least to do
         future = self._workers[chosen].do.remote(work, item).future()
         self._given[chosen].append(future)
         return future
 
     def result(self, future: Future[R]) -> R:
-        """Wait for it.
-
-        Raises:
-            LaconicError: a worker, or its machine, died.
-        """
         try:
             return future.result()
         except self._ray.exceptions.RayError as error:
@@ -317,5 +290,4 @@ class _RayWorker:
         limit_threads(threads)
 
     def do(self, work: Callable[[T], R], item: T) -> R:
-        """One piece of work."""
         return work(item)

@@ -34,11 +34,8 @@ Document = str | Record
 
 
 class System(Protocol):
-    """What makes summaries of a batch: an extractive method or a trained model.
-
-    ``options`` checks settings once, before anything is done with them; ``unk_text`` is what a word outside the
-    vocabulary looks like in the output, if it can occur.
-    """
+    """What makes summaries of a batch: an extractive method or a trained model. ``options`` checks settings once;
+    ``unk_text`` is what a word outside the vocabulary looks like in the output, if it can occur."""
 
     name: str
 
@@ -100,17 +97,14 @@ class Summarizer:
             return cls(method)
         exported = with_graphs(name) if str(device) in ("cpu", "auto") else None
         with trusting(trust_code):
-            system = (
-                resolve("system", SYSTEMS, "neural").from_pretrained(folder_or_id, device)
-                if exported is None
-                else resolve("system", SYSTEMS, "exported").from_pretrained(exported, device)
-            )
+            kind = resolve("system", SYSTEMS, "exported" if exported else "neural")
+            system = kind.from_pretrained(exported or folder_or_id, device)
         system.set_defaults(options)
         return cls(system)
 
     @classmethod
     def from_loaded(cls, loaded: Any, device: Any = None, **options: Any) -> Summarizer:
-        """Wrap a `laconic.models.folder.LoadedModel` (or anything with its attributes) that is in memory."""
+        """Wrap a `laconic.models.folder.LoadedModel` that is in memory."""
         system = resolve("system", SYSTEMS, "neural")(loaded)
         if device is not None:
             system.to(device)
@@ -119,7 +113,6 @@ class Summarizer:
 
     @property
     def name(self) -> str:
-        """The name of the model or method."""
         return self.system.name
 
     @overload
@@ -150,8 +143,7 @@ class Summarizer:
         """
         several = isinstance(texts, Iterable) or hasattr(texts, "__getitem__")
         if isinstance(texts, (str, Record)) or not several:  # what is neither is refused as a document
-            one: Any = texts
-            return next(self.stream([one], **options))
+            return next(self.stream([texts], **options))  # type: ignore[list-item]
         return list(self.stream(texts, **options))
 
     def __call__(self, texts: Document | Iterable[Document], **options: Any) -> Any:
@@ -176,10 +168,8 @@ class Summarizer:
         **overrides: Any,
     ) -> Iterator[Any]:
         """Like `summarize` over an iterable of any length: read ahead, batched by length, given back in order.
-
-        ``on_skip(record, error)`` is told about each document that ``on_error="skip"`` passes over. In messages the
-        documents are numbered from ``first``.
-        """
+        ``on_skip(record, error)`` is told about each document that ``on_error="skip"`` passes over; messages number the
+        documents from ``first``."""
         if on_error not in ("raise", "skip"):
             raise ConfigError(f"on_error is 'raise' or 'skip', not '{on_error}'.")
         if batch_size < 1:
@@ -269,11 +259,10 @@ def with_graphs(name: str) -> Path | None:
 
     Where onnxruntime is not installed and torch is, torch opens the folder's weights instead.
     """
+    if not find_spec("onnxruntime") and find_spec("torch"):
+        return None
     folder = place_of(name).expanduser()
-    found = next((place for place in (folder, folder / "model") if is_exported(place)), None)
-    if found is None or find_spec("onnxruntime") or not find_spec("torch"):
-        return found
-    return None
+    return next((place for place in (folder, folder / "model") if is_exported(place)), None)
 
 
 def _windows(
@@ -315,8 +304,13 @@ def _by_length(
 
 def or_decline(summary: Summary, calibration: Calibration | None) -> Summary:
     """``summary``, or the most central sentence of its document where the model had better not answer."""
-    reason = _reason(summary, calibration)
-    if not reason:
+    if calibration is None or summary.confidence is None:
+        return summary
+    if summary.unlike:
+        reason = f"the text is unlike those the model knows: {', '.join(summary.unlike)}"
+    elif summary.confidence < calibration.threshold:
+        reason = f"the model is not sure of its words (confidence {summary.confidence:.2f})"
+    else:
         return summary
     method = ExtractiveSystem(INSTEAD)
     record = Record(summary.document, id=summary.id)
@@ -329,17 +323,6 @@ def or_decline(summary: Summary, calibration: Calibration | None) -> Summary:
         declined=reason,
         alternatives=(replace(summary, alternatives=()), *summary.alternatives),
     )
-
-
-def _reason(summary: Summary, calibration: Calibration | None) -> str:
-    """Why the model had better not answer, a clause; empty where it may."""
-    if calibration is None or summary.confidence is None:
-        return ""
-    if summary.unlike:
-        return f"the text is unlike those the model knows: {', '.join(summary.unlike)}"
-    if summary.confidence < calibration.threshold:
-        return f"the model is not sure of its words (confidence {summary.confidence:.2f})"
-    return ""
 
 
 def as_record(given: Any, number: int) -> Record:

@@ -1,12 +1,11 @@
-"""The records that travel between the parts of the toolkit.
+"""The records that travel between the parts of the toolkit. This file imports no tensor library.
 
-This file imports no tensor library: tensors appear in annotations only, so that text, metrics
-and the command line stay quick to import. `Batch`, `Memory` and `StepOutput` hold tensors where a model is
-a torch module, and NumPy arrays where search, its scorers and models without torch see them.
+`Batch`, `Memory` and `StepOutput` hold tensors where a model is a torch module, and NumPy arrays where search, its
+scorers and models without torch see them.
 
-Dimension letters, here and everywhere: B batch, K beams, N = B * K decoder rows, S source tokens,
-T target tokens, D memory width, V vocabulary, X extended vocabulary (V plus the batch's source
-words that V lacks). Masks are boolean and **true at real tokens**.
+Dimension letters, here and everywhere: B batch, K beams, N = B * K decoder rows, S source tokens, T target tokens,
+D memory width, V vocabulary, X extended vocabulary (V plus the batch's source words that V lacks). Masks are boolean
+and **true at real tokens**.
 """
 
 from __future__ import annotations
@@ -31,9 +30,8 @@ Precision = Literal["fp32", "bf16", "int8"]  # of the products of decoding
 class Record:
     """One pair of a corpus, as the readers deliver it.
 
-    ``summary`` is empty when the file has none. ``references`` holds every reference summary,
-    ``summary`` first; ``sentences`` the document already split, when the file says so;
-    ``origin`` is ``file:line`` for messages.
+    ``summary`` is empty when the file has none. ``references`` holds every reference summary, ``summary`` first;
+    ``sentences`` the document already split, when the file says so; ``origin`` is ``file:line`` for messages.
     """
 
     document: str
@@ -48,11 +46,10 @@ class Record:
 class TokenizedText:
     """Token ids with the strings they stand for and the characters they came from.
 
-    ``offsets[i] = (start, end)`` are character positions in the text that was tokenized, before any
-    normalisation, so that ``text[start:end]`` is what the user wrote. ``tokens`` are the normalised
-    strings (lower-cased, for example), also for tokens outside the vocabulary, whose id is UNK.
-    Special tokens, where asked for, have the empty span ``(p, p)``. ``truncated`` says that tokens were cut;
-    ``total`` is the number of tokens before the cut, specials not counted.
+    ``offsets[i] = (start, end)`` are character positions before any normalisation: ``text[start:end]`` is what the user
+    wrote. ``tokens`` are the normalised strings (lower-cased, for example), also where the id is UNK. Special tokens,
+    where asked for, have the empty span ``(p, p)``. ``truncated`` says that tokens were cut; ``total`` is the number of
+    tokens before the cut, specials not counted.
     """
 
     ids: tuple[int, ...]
@@ -67,10 +64,7 @@ class TokenizedText:
 
 @dataclass(slots=True)
 class Batch(Generic[Rows]):
-    """Padded ids of a list of documents; the collator is the only place where padding is added.
-
-    Padding positions hold ``pad_id`` everywhere.
-    """
+    """Padded ids of a list of documents, ``pad_id`` at padding; only the collator pads."""
 
     source_ids: Rows  # (B, S) int64, words outside V are UNK
     source_extended_ids: Rows  # (B, S) int64, words outside V are V + k, numbered per example
@@ -124,11 +118,8 @@ PLAIN_PASS = UpdateContext()
 
 @dataclass(slots=True)
 class Shared:
-    """A part of a decoder state that belongs to the document, not to a beam.
-
-    ``tree`` is any nested structure of tensors with B in front. Re-ordering beams leaves it alone;
-    the beams of one document read the same memory.
-    """
+    """A part of a decoder state that belongs to the document: re-ordering beams leaves it alone. ``tree`` is any nested
+    structure of tensors with B in front."""
 
     tree: Any
 
@@ -163,10 +154,9 @@ class AttentionOutput:
 class StepOutput(Generic[Rows]):
     """What one decoding step is worth.
 
-    ``scores`` is what search adds up; ``log_probs`` what the model believes. They are the same
-    tensor for most models; ``scores`` need not be normalised and search never renormalises it.
-    ``details`` holds what explains the step (``p_gen`` (N,), ``copy_probs`` (N, S), ...). ``context`` and
-    ``state`` are the vectors the output layer read, for scorers that compare steps; they are not kept.
+    ``scores``, which need not be normalised, is what search adds up; ``log_probs`` what the model believes: one tensor
+    for most models. ``details`` holds what explains the step (``p_gen`` (N,), ``copy_probs`` (N, S), ...). ``context``
+    and ``state`` are the vectors the output layer read, for scorers that compare steps; they are not kept.
     """
 
     scores: Rows  # (N, X)
@@ -197,10 +187,8 @@ class ModelOutput:
 
 @dataclass(slots=True)
 class Term:
-    """One objective's sum over a micro-batch and what to divide it by, once, over all micro-batches.
-
-    ``weight`` scales the divided term in the total loss; the unweighted quotient is what is logged.
-    """
+    """One objective's sum over a micro-batch and what to divide it by, once, over all micro-batches; ``weight`` scales
+    the quotient in the total loss, not in the log."""
 
     name: str
     sum: Tensor  # scalar, differentiable
@@ -251,8 +239,7 @@ class SourceSpan:
 @dataclass(frozen=True, slots=True)
 class SummaryToken:
     """One token of a word, of models that copy in several steps: ``figures`` are the gates of that chain, ``sources``
-    by name the heaviest places of the attention and of each distribution over the source (`laconic.explain`).
-    """
+    by name the heaviest places of the attention and of each distribution over the source (`laconic.explain`)."""
 
     text: str
     probability: float
@@ -341,8 +328,8 @@ class Summary:
     facts: dict[str, float] = field(default_factory=dict)
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: the summary and its document, linked; see `laconic.explain.html.notebook_view`."""
-        view = importlib.import_module("laconic.explain.html")  # a view, looked up when one is asked for
+        """What a notebook shows; see `laconic.explain.html.notebook_view`."""
+        view = importlib.import_module("laconic.explain.html")  # looked up when one is asked for
         return str(view.notebook_view(self))
 
 

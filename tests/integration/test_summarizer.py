@@ -27,7 +27,7 @@ from laconic.models.folder import LoadedModel
 from laconic.server.catalogue import Catalogue, open_models
 from laconic.server.settings import Settings
 from laconic.study import calibration
-from laconic.systems.bulk import BulkJob
+from laconic.systems.bulk import SummaryJob
 from laconic.systems.extractive import locate, shorten
 from laconic.systems.neural import NeuralSystem
 from laconic.text.tokenizer import BpeTokenizer
@@ -406,18 +406,18 @@ def test_ctrl_c_keeps_what_is_done(
     folder: Path, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "out.jsonl"
-    line_of = BulkJob.line
+    line_of = SummaryJob.line
 
     def interrupted(self: Any, record: Record, number: int, summary: Any) -> str:
         if number == 3:
             raise KeyboardInterrupt
         return line_of(self, record, number, summary)
 
-    monkeypatch.setattr(BulkJob, "line", interrupted)
+    monkeypatch.setattr(SummaryJob, "line", interrupted)
     assert main(["summarize", str(folder), str(corpus), "--output", str(out)]) == 130
     assert "goes on from there" in capsys.readouterr().err
     assert len(results(tmp_path / "out.jsonl.partial")) == 2
-    monkeypatch.setattr(BulkJob, "line", line_of)
+    monkeypatch.setattr(SummaryJob, "line", line_of)
     assert main(["summarize", str(folder), str(corpus), "--output", str(out)]) == 0
     assert [line["id"] for line in results(out)] == ["r0", "r1", "r2", "r3", "r4"]
 

@@ -30,20 +30,7 @@ import numpy as np
 
 from laconic.config.schema import SearchConfig
 from laconic.errors import ModelError
-from laconic.search.hypotheses import (
-    END_LOG_PROB,
-    FINAL,
-    FIXED_COLUMNS,
-    LOG_PROB,
-    MODEL,
-    ROW,
-    STEP,
-    FinishedTable,
-    History,
-    Ranked,
-    collect,
-    rank,
-)
+from laconic.search.hypotheses import FinishedTable, History, Ranked, collect, rank
 from laconic.search.scorers import HypothesesView, Scorer, SpecialIds, build_scorers
 from laconic.search.state import rows_of_documents, select, select_documents
 from laconic.search.topk import stable_topk, top_candidates
@@ -71,7 +58,6 @@ def beam_search(
         state: the state before the first step, with one row a document: see `laconic.search.state`.
         memory: what the encoder left; search and its scorers read its size and mask only.
         config: beam, lengths and the rules that are named above.
-        specials: the ids of UNK, BOS, EOS and PAD.
         scorers: by default those that ``config`` asks for.
 
     Raises:
@@ -107,14 +93,18 @@ class _Search:
         self.group_size = config.beam_size // self.groups
         self.documents = np.arange(memory.batch_size)  # those still in the batch
         self.history = History()
-        beams = memory.batch_size * self.groups
+        beams, rows = memory.batch_size * self.groups, memory.batch_size * config.beam_size
         self.finished = FinishedTable(beams, self.group_size, len(scorers))
         self.cut = FinishedTable(beams, self.group_size, len(scorers))
         self.has_grown = False  # has any token ever added something positive?
         self.state = select(state, self.documents.repeat(config.beam_size))
         for scorer in scorers:
-            scorer.start(memory, memory.batch_size * config.beam_size)
-        self.rows = self._first_rows(memory.batch_size * config.beam_size, specials.bos_id)
+            scorer.start(memory, rows)
+        totals = np.full(rows, -np.inf)
+        totals[:: self.group_size] = 0.0  # one hypothesis a group: the others would repeat it
+        sums = np.zeros((rows, 2 + len(scorers)))
+        prefix = np.empty((rows, 0), dtype=np.int64)
+        self.rows = _Rows(np.full(rows, specials.bos_id), prefix, totals, sums, np.arange(rows))
 
     def run(self) -> list[list[Hypothesis]]:
         """All steps, then the paths of the winners."""
@@ -145,17 +135,6 @@ class _Search:
             cut_compete=config.shrink_beam or config.unfinished in ("compete", "free_end"),
         )
 
-    def _first_rows(self, count: int, bos_id: int) -> _Rows:
-        totals = np.full(count, -np.inf)
-        totals[:: self.group_size] = 0.0  # one hypothesis a group: the others would repeat it
-        return _Rows(
-            last_ids=np.full(count, bos_id),
-            prefix=np.empty((count, 0), dtype=np.int64),
-            totals=totals,
-            sums=np.zeros((count, 2 + len(self.scorers))),
-            origin=np.arange(count),
-        )
-
     def _beams(self) -> np.ndarray:
         """(Q,) the beams of the documents that are still in the batch."""
         return rows_of_documents(self.documents, self.groups)
@@ -180,7 +159,7 @@ class _Search:
             else:
                 borrowed = added if borrowed is None else borrowed + added
             totals = changed
-        scores = TokenScores.of(output, view, self.scorers)
+        scores = TokenScores(output, view, self.scorers)
         candidates = best_candidates(
             scores, totals, sums, beam_size=self.config.beam_size, scorers=self.scorers, eos_id=self.eos_id
         )
@@ -197,8 +176,8 @@ class _Search:
             return ended
         row_totals = np.full_like(self.rows.totals, -np.inf)
         row_totals[candidates.rows[ended]] = candidates.totals[ended]
-        ranked = self._rank(row_totals, ended=True)
-        self.finished.add(beams, self._entries(candidates, ended, ranked, length))
+        ranked, found = self._rank(row_totals, ended=True), candidates
+        self.finished.add(beams, ended, ranked, length, found.rows, found.log_probs, found.sums)
         return ended
 
     def _ending(self, candidates: Candidates, beams: np.ndarray) -> np.ndarray:
@@ -235,23 +214,10 @@ class _Search:
         ranked = self._rank(self.rows.totals, ended=ended)
         index = np.arange(len(which)).reshape(-1, self.group_size)
         nothing = np.zeros(index.shape)
-        as_candidates = Candidates(index, index, nothing, nothing, self.rows.sums[index])
-        self.cut.add(self._beams(), self._entries(as_candidates, which[index], ranked, length))
+        self.cut.add(self._beams(), which[index], ranked, length, index, nothing, self.rows.sums[index])
 
     def _rank(self, totals: np.ndarray, *, ended: bool) -> Ranked:
         return rank(self.scorers, totals, HypothesesView(self.rows.prefix, ended=ended))
-
-    def _entries(self, candidates: Candidates, wanted: np.ndarray, ranked: Ranked, length: int) -> np.ndarray:
-        """(Q, C, F) rows of the table of finished hypotheses; minus infinity where not wanted."""
-        entries = np.empty((*wanted.shape, FIXED_COLUMNS + len(self.scorers)))
-        entries[:, :, FINAL] = np.where(wanted, ranked.scores[candidates.rows], -np.inf)
-        entries[:, :, STEP] = length
-        entries[:, :, ROW] = candidates.rows
-        entries[:, :, END_LOG_PROB] = candidates.log_probs
-        entries[:, :, LOG_PROB] = candidates.sums[:, :, 0]
-        entries[:, :, MODEL] = candidates.sums[:, :, 1]
-        entries[:, :, FIXED_COLUMNS:] = candidates.sums[:, :, 2:] + ranked.shares[candidates.rows]
-        return entries
 
     def _advance(self, candidates: Candidates, going: np.ndarray) -> None:
         """(5) Go on with the best K / groups of each beam; everything that has rows follows its parent."""
@@ -275,7 +241,7 @@ class _Search:
         if self.config.early_stopping is True:
             done = self.finished.count(beams) >= self.group_size
         elif self.config.early_stopping is False:
-            best = self._rank(self.rows.totals, ended=False).scores.reshape(totals.shape).max(axis=1)
+            best = self._rank(self.rows.totals, ended=False)[0].reshape(totals.shape).max(axis=1)
             done = self.finished.worst_of_best(beams, self.group_size) >= best
         elif self.has_grown:
             return
@@ -339,34 +305,36 @@ class Addition:
     before: np.ndarray
     after: np.ndarray
 
-    def at(self, rows: np.ndarray, ids: np.ndarray) -> np.ndarray:
-        """The share of some tokens, in 64 bits."""
-        return self.after[rows, ids].astype(np.float64) - self.before[rows, ids]
+    def add_to(self, sums: np.ndarray, rows: np.ndarray, ids: np.ndarray) -> None:
+        """Add the share of some tokens, in 64 bits, to their ``sums`` (..., 2 + scorers)."""
+        sums[..., 2 + self.column] += self.after[rows, ids].astype(np.float64) - self.before[rows, ids]
 
 
-@dataclass(slots=True)
 class TokenScores:
-    """The scores of all next tokens (N, X): the model's, and with every scorer's changes.
+    """The scores of all next tokens (N, X): the model's, and in ``total`` with every scorer's changes, in order.
 
     Scorers that only forbid tokens write into the model's own array; it is copied for those that add.
     """
 
-    log_probs: np.ndarray
-    model: np.ndarray
-    total: np.ndarray
-    additions: list[Addition]
-
-    @classmethod
-    def of(cls, output: StepOutput, view: HypothesesView, scorers: Sequence[Scorer]) -> TokenScores:
-        """Let the scorers change the step's token scores, in order."""
-        scores, additions = output.scores, []
+    def __init__(self, output: StepOutput, view: HypothesesView, scorers: Sequence[Scorer]) -> None:
+        self.log_probs, self.model, self.total = output.log_probs, output.scores, output.scores
+        self.additions: list[Addition] = []
         for column, scorer in enumerate(scorers):
             if scorer.adds_to_tokens:
-                before, scores = scores, scorer.on_tokens(scores.copy(), view)
-                additions.append(Addition(column, before, scores))
+                before, self.total = self.total, scorer.on_tokens(self.total.copy(), view)
+                self.additions.append(Addition(column, before, self.total))
             else:
-                scores = scorer.on_tokens(scores, view)
-        return cls(output.log_probs, output.scores, scores, additions)
+                self.total = scorer.on_tokens(self.total, view)
+
+    def add_to(self, sums: np.ndarray, rows: np.ndarray, ids: np.ndarray) -> np.ndarray:
+        """Add what the tokens ``ids`` after ``rows`` are worth to their ``sums`` (..., 2 + scorers); returns their
+        log-probabilities in 64 bits."""
+        log_probs: np.ndarray = self.log_probs[rows, ids].astype(np.float64)
+        sums[..., 0] += log_probs
+        sums[..., 1] += self.model[rows, ids]
+        for addition in self.additions:
+            addition.add_to(sums, rows, ids)
+        return log_probs
 
 
 @dataclass(slots=True)
@@ -400,14 +368,12 @@ def best_candidates(
         scores: the scores (N, X) of the next tokens, N = D * beam_size.
         totals: (N,) the running totals, minus infinity for rows that hold no hypothesis.
         sums: (N, 2 + scorers) the running sums that ``totals`` is made of.
-        beam_size: hypotheses a document.
         scorers: may split the beam into groups, which then choose one after the other.
-        eos_id: the id that ends a hypothesis.
     """
+    rows = np.arange(len(totals)).reshape(-1, beam_size)
     groups = max([1, *(scorer.num_groups for scorer in scorers)])
     if groups == 1:
-        return _best_of_group(scores, scores.total, totals, sums, _row_index(totals, beam_size), [])
-    rows = _row_index(totals, beam_size)
+        return _best_of_group(scores, scores.total, totals, sums, rows, [])
     size = beam_size // groups
     parts: list[Candidates] = []
     for group in range(groups):
@@ -425,10 +391,6 @@ def best_candidates(
     return Candidates(
         *(_flat(np.stack([getattr(part, name) for part in parts], axis=1)) for name in Candidates.__slots__)
     )
-
-
-def _row_index(totals: np.ndarray, beam_size: int) -> np.ndarray:
-    return np.arange(len(totals)).reshape(-1, beam_size)
 
 
 def _flat(values: np.ndarray) -> np.ndarray:
@@ -458,13 +420,8 @@ def _best_of_group(
     ids = ids.reshape(documents, size * kept)[document, position]
     local = position // kept
     rows = index[document, local]
-    log_probs = scores.log_probs[rows, ids].astype(np.float64)
     added = sums[rows]
-    added[:, :, 0] += log_probs
-    added[:, :, 1] += scores.model[rows, ids]
-    for addition in scores.additions:
-        added[:, :, 2 + addition.column] += addition.at(rows, ids)
-    in_group = local + size * document
+    log_probs = scores.add_to(added, rows, ids)
     for addition in group_additions:
-        added[:, :, 2 + addition.column] += addition.at(in_group, ids)
+        addition.add_to(added, local + size * document, ids)
     return Candidates(rows, ids, best, log_probs, added)

@@ -20,31 +20,20 @@ from laconic.text.unknown import DROP, UnkRule
 from laconic.types import Batch, Hypothesis, Memory
 
 
-def decode(
-    model: Any,
-    batch: Batch,
-    config: SearchConfig,
-    *,
-    unk_id: int,
-    bos_id: int,
-    eos_id: int,
-    pad_id: int,
-    separator_id: int | None = None,
-) -> list[list[Hypothesis]]:
+def decode(model: Any, batch: Batch, config: SearchConfig, **ids: Any) -> list[list[Hypothesis]]:
     """The best hypotheses of each document of ``batch``, best first.
 
     Args:
         model: anything that offers what `laconic.decoding` names.
         batch: as the model's ``encode`` takes it.
         config: the search. With ``beam_size`` 1 it is greedy.
-        unk_id, bos_id, eos_id, pad_id: ``bos_id`` is what the decoder reads first.
-        separator_id: the token between sentences, where there is one.
+        ids: those of `SpecialIds` by name.
 
     Raises:
         ConfigError: an unknown scorer, or one that the model cannot serve.
         ModelError: the model gave scores that are not numbers.
     """
-    specials = SpecialIds(unk_id, bos_id, eos_id, pad_id, separator_id)
+    specials = SpecialIds(**ids)
     with switched(model, config.model):
         memory = model.encode(batch)
         results = search_memory(model, memory, config, specials)
@@ -87,26 +76,20 @@ def switched(model: Any, options: Mapping[str, Any]) -> Iterator[None]:
 
 
 def _note_reading(
-    results: Sequence[Sequence[Hypothesis]], figures: Sequence[Mapping[str, int]], chunk_tokens: Sequence[np.ndarray]
+    results: Sequence[Sequence[Hypothesis]], figures: Sequence[Mapping[str, float]], chunk_tokens: Sequence[np.ndarray]
 ) -> None:
-    """Tell each hypothesis what was read of its document, and what of that its own path chose."""
+    """Tell each hypothesis what was read of its document, and what of that its own path chose: how many distinct
+    chunks, and the mean entropy of its coarse attention, in nats, over its tokens."""
     for hypotheses, found, ranges in zip(results, figures, chunk_tokens, strict=True):
         for hypothesis in hypotheses:
-            hypothesis.chunk_tokens = ranges
-            hypothesis.reading = {**found, **_path_reading(hypothesis)}
-
-
-def _path_reading(hypothesis: Hypothesis) -> dict[str, float]:
-    """Distinct chunks that the path chose, and the mean entropy of its coarse attention, in nats, over its tokens."""
-    details, steps = hypothesis.details, len(hypothesis.ids)
-    found: dict[str, float] = {}
-    if "sampled" in details:
-        found["chunks_chosen"] = len(np.unique(details["sampled"][details["shares"] > 0]))
-    if "coarse" in details and steps:
-        weights = details["coarse"][:steps].astype(np.float64)
-        logs = np.log(weights, out=np.zeros_like(weights), where=weights > 0)
-        found |= {"coarse_entropy": float(-(weights * logs).sum() / steps), "steps": steps}
-    return found
+            details, steps = hypothesis.details, len(hypothesis.ids)
+            hypothesis.chunk_tokens, hypothesis.reading = ranges, dict(found)
+            if "sampled" in details:
+                hypothesis.reading["chunks_chosen"] = len(np.unique(details["sampled"][details["shares"] > 0]))
+            if "coarse" in details and steps:
+                weights = details["coarse"][:steps].astype(np.float64)
+                logs = np.log(weights, out=np.zeros_like(weights), where=weights > 0)
+                hypothesis.reading |= {"coarse_entropy": float(-(weights * logs).sum() / steps), "steps": steps}
 
 
 def without_unk(

@@ -79,12 +79,6 @@ def divergence_sides(weights: np.ndarray, logs: np.ndarray | None = None) -> tup
     return left, np.concatenate([-logs, np.ones_like(weights[..., :1])], axis=-1)
 
 
-def reversed_divergence_sides(weights: np.ndarray, logs: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
-    """The released code's KL(past || present): the same sides the other way round."""
-    left, right = divergence_sides(weights, logs)
-    return right, left
-
-
 def cosine_sides(vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The cosine of equations (16) and (17) as an inner product: both sides are the vector at length one, (N, W)."""
     norms = np.sqrt(np.einsum("...w,...w->...", vectors, vectors))[..., None]
@@ -119,13 +113,11 @@ class Formula:
 VARIANTS: dict[str, dict[str, Formula]] = {
     "paper": {
         "attention": Formula(divergence_sides, nearest),
-        "context": Formula(cosine_sides, most_similar),
-        "state": Formula(cosine_sides, most_similar),
+        **dict.fromkeys(("context", "state"), Formula(cosine_sides, most_similar)),
     },
-    "released": {
-        "attention": Formula(reversed_divergence_sides, nearest),
-        "context": Formula(cosine_sides, least_similar),
-        "state": Formula(cosine_sides, least_similar),
+    "released": {  # KL(past || present): the same sides the other way round
+        "attention": Formula(lambda *given: divergence_sides(*given)[::-1], nearest),
+        **dict.fromkeys(("context", "state"), Formula(cosine_sides, least_similar)),
     },
 }
 
@@ -225,9 +217,9 @@ class DistractionScorer(Scorer):
     def __init__(self, config: ConfigBase, *, specials: SpecialIds):
         super().__init__(config, specials=specials)
         self.carries_rows = self.config.accumulate
-        formulas = VARIANTS[self.config.variant]
-        weights = {name: float(getattr(self.config, name)) for name in formulas}
-        self._terms = [(name, weight, formulas[name]) for name, weight in weights.items() if weight]
+        formulas = VARIANTS[self.config.variant].items()
+        terms = [(name, float(getattr(self.config, name)), formula) for name, formula in formulas]
+        self._terms = [(name, weight, formula) for name, weight, formula in terms if weight]
         self._past = Past(0, 1)
 
     def start(self, memory: Memory | None, num_rows: int) -> None:

@@ -10,18 +10,7 @@ import numpy as np
 from laconic.config.schema import SearchConfig
 from laconic.errors import ConfigError, ModelError
 from laconic.search.beam import StepFunction, TokenScores
-from laconic.search.hypotheses import (
-    END_LOG_PROB,
-    FINAL,
-    FIXED_COLUMNS,
-    LOG_PROB,
-    MODEL,
-    ROW,
-    STEP,
-    History,
-    rank,
-    to_hypothesis,
-)
+from laconic.search.hypotheses import FinishedTable, History, collect, rank
 from laconic.search.scorers import HypothesesView, Scorer, SpecialIds, build_scorers
 from laconic.search.topk import top_candidates
 from laconic.types import Hypothesis, Memory, StepOutput
@@ -39,11 +28,10 @@ def greedy_search(
 ) -> list[list[Hypothesis]]:
     """One hypothesis a document: the best token at each step.
 
-    Arguments as of `laconic.search.beam.beam_search`; the result equals that of a beam of one.
+    Arguments and errors as of `laconic.search.beam.beam_search`; the result equals that of a beam of one.
 
     Raises:
         ConfigError: ``config`` asks for more than one hypothesis.
-        ModelError: the model gave a score that is not a number.
     """
     if config.num_return != 1:
         raise ConfigError(f"Greedy decoding gives one hypothesis, not search.num_return {config.num_return}.")
@@ -54,7 +42,7 @@ def greedy_search(
         run.advance(output)
         if not run.alive.any():
             break
-    return run.results()
+    return collect(run.history, run.finished.table, run.cut.table, scorers=scorers)
 
 
 class _GreedyRun:
@@ -71,7 +59,8 @@ class _GreedyRun:
         self.prefix = np.empty((count, 0), dtype=np.int64)
         self.sums = np.zeros((count, 2 + len(scorers)))
         self.alive = np.ones(count, dtype=bool)
-        self.closed: dict[int, tuple[list[float], bool]] = {}  # by document: its row of the table, and whether in EOS
+        self.finished = FinishedTable(count, 1, len(scorers))
+        self.cut = FinishedTable(count, 1, len(scorers))
 
     def advance(self, output: StepOutput) -> None:
         """One step; documents that end or get stuck are closed with their final score."""
@@ -82,15 +71,11 @@ class _GreedyRun:
             amount = scorer.on_rows(nothing, view)
             if scorer.carries_rows:
                 added[:, column] = amount
-        scores = TokenScores.of(output, view, self.scorers)
+        scores = TokenScores(output, view, self.scorers)
         values, ids = (part[:, 0] for part in top_candidates(scores.total, 1))
         if (np.isnan(values) & self.alive).any():
             raise ModelError("The model gave a token score that is not a number; its weights are probably damaged.")
-        log_probs = scores.log_probs[rows, ids].astype(np.float64)
-        added[:, 0], added[:, 1] = log_probs, scores.model[rows, ids]
-        for addition in scores.additions:
-            added[:, 2 + addition.column] += addition.at(rows, ids)
-
+        log_probs = scores.add_to(added, rows, ids)
         going = self.alive & (values > -np.inf)
         ended = going & (ids == self.eos_id)
         beyond = self.prefix.shape[1] == self.config.max_length  # nothing but EOS may come
@@ -110,21 +95,5 @@ class _GreedyRun:
     def _close(self, which: np.ndarray, end_log_probs: np.ndarray, *, finished: bool, free_end: bool = False) -> None:
         view = HypothesesView(self.prefix, ended=finished or free_end)
         ranked = rank(self.scorers, self.sums[:, 1:].sum(-1), view)
-        shares = self.sums[:, 2:] + ranked.shares
-        for row in which.nonzero()[0].tolist():
-            entry = [0.0] * FIXED_COLUMNS
-            entry[FINAL], entry[STEP], entry[ROW] = float(ranked.scores[row]), self.prefix.shape[1], row
-            entry[END_LOG_PROB] = float(end_log_probs[row])
-            entry[LOG_PROB], entry[MODEL] = self.sums[row, :2].tolist()
-            self.closed[row] = (entry + shares[row].tolist(), finished)
-
-    def results(self) -> list[list[Hypothesis]]:
-        """The hypotheses in the order of the documents."""
-        closed = [self.closed[row] for row in range(len(self.rows))]
-        steps = np.array([int(entry[STEP]) for entry, _ in closed])
-        ended = np.array([finished for _, finished in closed])
-        paths = self.history.paths(steps, self.rows, ended)
-        return [
-            [to_hypothesis(path, entry, finished, self.scorers)]
-            for path, (entry, finished) in zip(paths, closed, strict=True)
-        ]
+        table, rows = self.finished if finished else self.cut, self.rows[:, None]
+        table.add(self.rows, which[:, None], ranked, view.length, rows, end_log_probs[:, None], self.sums[:, None])

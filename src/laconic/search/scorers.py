@@ -2,7 +2,6 @@
 
 A scorer belongs to one search at a time: `Scorer.start` resets it, and what it remembers has N rows in front and
 is re-ordered by `Scorer.select`. Search records what each scorer added to each hypothesis under its ``name``.
-All that it is given and gives back are NumPy arrays, whatever the model is made of.
 """
 
 from __future__ import annotations
@@ -23,10 +22,8 @@ from laconic.types import Memory, StepOutput
 
 @dataclass(frozen=True, slots=True)
 class SpecialIds:
-    """The ids that search must know. ``bos_id`` is what the decoder reads first.
-
-    ``separator_id`` is the token between sentences, where the texts have one.
-    """
+    """The ids that search must know: ``bos_id`` is what the decoder reads first, ``separator_id`` the token between
+    sentences, where the texts have one."""
 
     unk_id: int
     bos_id: int
@@ -37,10 +34,8 @@ class SpecialIds:
 
 @dataclass(slots=True)
 class HypothesesView:
-    """What a scorer may look at: the prefixes of the N rows and the output of the present step.
-
-    ``output`` is ``None`` in `Scorer.bound` and for hypotheses cut at the maximum length; ``ended`` says whether
-    the hypotheses that are ranked end in EOS (which ``ids`` never holds).
+    """What a scorer may look at: the prefixes of the N rows and the output of the present step (``None`` where
+    hypotheses are ranked); ``ended`` says whether the hypotheses that are ranked end in EOS, which ``ids`` never holds.
     """
 
     ids: np.ndarray  # (N, length), without BOS
@@ -78,10 +73,8 @@ class Scorer:
         """Forget the last search. ``num_rows`` is N; row ``b * K + k`` belongs to document b."""
 
     def on_rows(self, totals: np.ndarray, view: HypothesesView) -> np.ndarray:
-        """Change the running totals (N,) of the prefixes, having seen this step's attention; return them.
-
-        For terms that are the same for every next token. Must not write into ``totals``.
-        """
+        """The running totals (N,) of the prefixes, changed by what is the same for every next token; must not write
+        into ``totals``."""
         return totals
 
     def on_tokens(self, scores: np.ndarray, view: HypothesesView) -> np.ndarray:
@@ -89,12 +82,10 @@ class Scorer:
         return scores
 
     def on_group(self, scores: np.ndarray, chosen: np.ndarray, alive: np.ndarray) -> np.ndarray:
-        """Change the token scores of a later group of beams, in view of what earlier groups chose.
+        """Change the token scores (D, K / groups, X) of a later group of beams; may write into them.
 
-        Args:
-            scores: (D, K / groups, X) of this group's rows; may be written into.
-            chosen: (D, m) the tokens that the earlier groups of the same document chose at this step.
-            alive: (D, m) false where ``chosen`` does not count.
+        ``chosen`` (D, m) are the tokens that the earlier groups of the same document chose at this step, and count
+        where ``alive`` (D, m) is true.
         """
         return scores
 
@@ -103,10 +94,8 @@ class Scorer:
         return scores
 
     def bound(self, scores: np.ndarray, length: int, max_length: int) -> np.ndarray:
-        """An upper bound of `on_hypotheses` for prefixes of ``length`` tokens however they go on.
-
-        ``scores`` (N,) bound the totals from above. The default suits scorers that add nothing positive.
-        """
+        """An upper bound of `on_hypotheses` for prefixes of ``length`` tokens however they go on, with totals of at
+        most ``scores`` (N,). The default suits scorers that add nothing positive."""
         return scores
 
     def select(self, index: np.ndarray) -> None:
@@ -182,19 +171,11 @@ class ForbidTokens(Scorer):
 
 
 def repeating_tokens(ids: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
-    """The next tokens that would complete an n-gram its row already holds.
-
-    Args:
-        ids: (N, T) the prefixes.
-        size: n.
-
-    Returns:
-        Rows (M,) and token ids (M,), possibly with repetitions.
-    """
+    """The next tokens that would complete an n-gram, n = ``size``, that its row of the prefixes ``ids`` (N, T) already
+    holds: rows (M,) and token ids (M,), possibly with repetitions."""
     length = ids.shape[1]
     if length < size:
-        empty = np.empty(0, dtype=np.int64)
-        return empty, empty
+        return ids.ravel()[:0], ids.ravel()[:0]
     windows = np.lib.stride_tricks.sliding_window_view(ids, size, axis=1)  # (N, T - n + 1, n)
     begun = ids[:, length - size + 1 :]  # (N, n - 1) what the next token would complete
     rows, starts = (windows[:, :, :-1] == begun[:, None, :]).all(axis=-1).nonzero()
@@ -214,12 +195,9 @@ class NgramBlocking(Scorer):
     config: NgramBlocking.Config
 
     def on_tokens(self, scores: np.ndarray, view: HypothesesView) -> np.ndarray:
-        prefix = view.ids
-        if self.config.start:
-            prefix = self._from_start(prefix)
+        prefix = self._from_start(view.ids) if self.config.start else view.ids
         rows, ids = repeating_tokens(prefix, self.config.size)
-        if len(rows):
-            scores[rows, ids] = -np.inf
+        scores[rows, ids] = -np.inf
         return scores
 
 
@@ -325,15 +303,11 @@ class DiverseGroups(Scorer):
 class LengthBounds(Scorer):
     """No EOS before ``min_length`` tokens, and nothing but EOS after ``max_length``.
 
-    Both count tokens before EOS. For the minimum EOS is forbidden; See et al.'s code and fairseq drop what ends before
-    it, which leaves the same hypotheses. A short document has a smaller minimum: at most ``share`` of its tokens, but
-    at least one.
+    Both count tokens before EOS. A short document has a smaller minimum: at most ``share`` of its tokens, but at least
+    one.
     """
 
     class Config(ConfigBase):
-        """``max_length`` none leaves the maximum to the search, which takes no step after it; ``share`` none leaves
-        the minimum as it is."""
-
         min_length: int = Field(0, ge=0)
         share: float | None = Field(None, gt=0)
         max_length: int | None = Field(None, ge=1)
@@ -392,11 +366,6 @@ class LengthNormalisation(Scorer):
     name = "length_normalisation"
     config: LengthNormalisation.Config
 
-    def __init__(self, config: ConfigBase, *, specials: SpecialIds):
-        super().__init__(config, specials=specials)
-        kinds = {"none": self._one, "average": self._average, "predicted": self._predicted, "gnmt": self._gnmt}
-        self._divisor = kinds[self.config.kind]
-
     def on_hypotheses(self, scores: np.ndarray, view: HypothesesView) -> np.ndarray:
         return scores / self._divisor(view.length + view.ended)
 
@@ -404,17 +373,13 @@ class LengthNormalisation(Scorer):
         # The divisor is monotone in the length, so the best end is the shortest or the longest.
         return np.maximum(scores / self._divisor(length + 1), scores / self._divisor(max_length + 1))
 
-    def _one(self, predicted: int) -> float:
-        return 1.0
-
-    def _average(self, predicted: int) -> float:
-        return predicted + 1.0
-
-    def _predicted(self, predicted: int) -> float:
-        return float(max(predicted, 1)) ** self.config.alpha  # a hypothesis of no token at all has the score 0 anyway
-
-    def _gnmt(self, predicted: int) -> float:
-        return float(((5.0 + predicted) / 6.0) ** self.config.alpha)
+    def _divisor(self, predicted: int) -> float:
+        kind, alpha = self.config.kind, self.config.alpha
+        if kind == "predicted":
+            return float(max(predicted, 1) ** alpha)  # a hypothesis of no token at all has the score 0 anyway
+        if kind == "gnmt":
+            return float(((5.0 + predicted) / 6.0) ** alpha)
+        return predicted + 1.0 if kind == "average" else 1.0
 
 
 def wu_coverage(coverage: np.ndarray, mask: np.ndarray) -> np.ndarray:
@@ -444,10 +409,6 @@ class CoveragePenalty(Scorer):
     name = "coverage_penalty"
     config: CoveragePenalty.Config
 
-    def __init__(self, config: ConfigBase, *, specials: SpecialIds):
-        super().__init__(config, specials=specials)
-        self._penalty = {"wu": wu_coverage, "summary": summary_coverage}[self.config.kind]
-
     def start(self, memory: Memory | None, num_rows: int) -> None:
         if memory is None:
             raise ConfigError("coverage_penalty needs the source mask, but the search was given no memory.")
@@ -462,7 +423,8 @@ class CoveragePenalty(Scorer):
         return scores
 
     def on_hypotheses(self, scores: np.ndarray, view: HypothesesView) -> np.ndarray:
-        return scores + self.config.beta * self._penalty(self._coverage, self._mask)
+        penalty = {"wu": wu_coverage, "summary": summary_coverage}[self.config.kind]
+        return scores + self.config.beta * penalty(self._coverage, self._mask)
 
     def select(self, index: np.ndarray) -> None:
         self._mask, self._coverage = self._mask[index], self._coverage[index]

@@ -19,8 +19,6 @@ import numpy as np
 
 from laconic.types import Shared
 
-Change = Callable[[Any], Any]
-
 
 def select(tree: Any, index: Any) -> Any:
     """Return ``tree`` with row ``index[i]`` of every array or tensor at row i; `Shared` parts are the same objects.
@@ -28,13 +26,7 @@ def select(tree: Any, index: Any) -> Any:
     ``index`` (M,) may repeat and omit rows, so this also widens one row a document to K beams.
     Scalars (zero-dimensional tensors, numbers, strings, ``None``) are left as they are.
     """
-
-    def change(node: Any) -> Any:
-        if isinstance(node, Shared):
-            return node
-        return _taken(node, index) if _has_rows(node) else node.select(index)
-
-    return _walk(tree, change)
+    return _walk(tree, index, lambda part: part, lambda state: state.select(index))
 
 
 def select_documents(tree: Any, document_index: Any, beams: int) -> Any:
@@ -42,14 +34,12 @@ def select_documents(tree: Any, document_index: Any, beams: int) -> Any:
 
     `Shared` parts are cut along B, everything else along N = B * ``beams``.
     """
-    rows = rows_of_documents(document_index, beams)
-
-    def change(node: Any) -> Any:
-        if isinstance(node, Shared):
-            return Shared(select(node.tree, document_index))
-        return _taken(node, rows) if _has_rows(node) else node.select_documents(document_index, beams)
-
-    return _walk(tree, change)
+    return _walk(
+        tree,
+        rows_of_documents(document_index, beams),
+        lambda part: Shared(select(part.tree, document_index)),
+        lambda state: state.select_documents(document_index, beams),
+    )
 
 
 def rows_of_documents(document_index: Any, beams: int) -> Any:
@@ -60,31 +50,22 @@ def rows_of_documents(document_index: Any, beams: int) -> Any:
     return (document_index[:, None] * beams + offsets).reshape(-1)
 
 
-def _has_rows(node: Any) -> bool:
-    return isinstance(node, np.ndarray) or hasattr(node, "index_select")
-
-
-def _taken(node: Any, index: Any) -> Any:
-    """The rows ``index`` of an array or tensor; a scalar as it is."""
-    if not node.ndim:
-        return node
-    return node.take(index, axis=0) if isinstance(node, np.ndarray) else node.index_select(0, index)
-
-
-def _walk(node: Any, change: Change) -> Any:
+def _walk(node: Any, rows: Any, shared: Callable[[Shared], Shared], own: Callable[[Any], Any]) -> Any:
+    """``rows`` of every array and tensor; what is `Shared` and what re-orders itself as these functions say."""
     if isinstance(node, dict):
-        return type(node)((key, _walk(value, change)) for key, value in node.items())
-    if isinstance(node, Shared) or _has_rows(node) or _selects_itself(node):
-        return change(node)
-    if isinstance(node, tuple) and hasattr(node, "_fields"):
-        return type(node)(*(_walk(value, change) for value in node))
+        return type(node)((key, _walk(value, rows, shared, own)) for key, value in node.items())
+    if isinstance(node, Shared):
+        return shared(node)
+    if isinstance(node, np.ndarray):
+        return node.take(rows, axis=0) if node.ndim else node
+    if hasattr(node, "index_select"):
+        return node.index_select(0, rows) if node.ndim else node
+    if hasattr(node, "select") and hasattr(node, "select_documents") and not isinstance(node, type):
+        return own(node)
     if isinstance(node, list | tuple):
-        return type(node)(_walk(value, change) for value in node)
+        values = [_walk(value, rows, shared, own) for value in node]
+        return type(node)(*values) if hasattr(node, "_fields") else type(node)(values)
     if dataclasses.is_dataclass(node) and not isinstance(node, type):
-        changed = {field.name: _walk(getattr(node, field.name), change) for field in dataclasses.fields(node)}
-        return dataclasses.replace(node, **changed)
+        names = [field.name for field in dataclasses.fields(node)]
+        return dataclasses.replace(node, **{name: _walk(getattr(node, name), rows, shared, own) for name in names})
     return node
-
-
-def _selects_itself(node: Any) -> bool:
-    return not isinstance(node, type) and hasattr(node, "select") and hasattr(node, "select_documents")

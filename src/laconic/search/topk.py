@@ -22,7 +22,9 @@ def top_candidates(scores: np.ndarray, count: int, block: int | None = None) -> 
     """
     rows, width = scores.shape
     count = min(count, width)
-    best, size = _maxima(scores, _block(width) if block is None else block, count)
+    if block is None:
+        block = 1 if width < SHORT else 16 if width < BLOCK * BLOCK else BLOCK
+    best, size = _maxima(scores, block, count)
     top = np.partition(best, best.shape[1] - count, axis=1)[:, -count:]
     floor = np.maximum(top[:, :1], np.finfo(scores.dtype).min)  # minus infinity is nobody's candidate
     row, column = (best >= floor).nonzero()
@@ -39,11 +41,6 @@ def top_candidates(scores: np.ndarray, count: int, block: int | None = None) -> 
     found = np.where(there, values[taken], values.dtype.type(-np.inf)), np.where(there, ids[taken], 0)
     found[0][np.isnan(top).any(axis=1)] = np.nan
     return found
-
-
-def _block(width: int) -> int:
-    """How many columns a block of a row of ``width`` has."""
-    return 1 if width < SHORT else 16 if width < BLOCK * BLOCK else BLOCK
 
 
 def _maxima(scores: np.ndarray, size: int, count: int) -> tuple[np.ndarray, int]:

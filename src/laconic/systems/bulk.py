@@ -5,7 +5,7 @@ at the same records whatever the number of processes and wherever an interrupted
 decoded together and the lines come out the same, byte for byte (with equal numbers of threads; another number may
 change the last digit of a score).
 
-A worker opens the model once. Results are handed on in order.
+A worker opens the model once.
 """
 
 from __future__ import annotations
@@ -14,12 +14,11 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import islice
 from typing import Any
 
 from laconic.errors import DataError, LaconicError
 from laconic.explain.record import support_of, support_to_dict, to_dict
-from laconic.jobs import Pool, Processes, RayCluster, import_ray, in_order
+from laconic.jobs import Pool, Processes, RayCluster, batches, import_ray, in_order
 from laconic.summarizer import WINDOW_BATCHES, Summarizer
 from laconic.systems.extractive import Progress
 from laconic.types import Record, Summary
@@ -46,14 +45,40 @@ class Request:
         return WINDOW_BATCHES * self.batch_size
 
 
+@dataclass(frozen=True)
+class Window:
+    """Neighbouring records; ``first`` is the number of the first, counted from 1."""
+
+    first: int
+    records: list[Record]
+
+
+@dataclass
+class Finished:
+    """A window's lines in order, what was skipped, and the error that stopped it."""
+
+    lines: list[str] = field(default_factory=list)
+    problems: list[LaconicError] = field(default_factory=list)
+    error: LaconicError | None = None
+
+
+def windows_of(records: Iterable[Record], size: int, first: int = 1) -> Iterator[Window]:
+    """Cut a stream of records; the last window may be shorter."""
+    for found in batches(records, size):
+        yield Window(first, found)
+        first += len(found)
+
+
 class SummaryJob:
-    """A summarizer with a request. Opening it raises what `Summarizer.from_pretrained` raises."""
+    """A summarizer with a request. Opening it raises what `Summarizer.from_pretrained` raises, and what the request's
+    ``overrides`` are refused with."""
 
     def __init__(self, request: Request) -> None:
         self.request = request
         self.summarizer = Summarizer.from_pretrained(
             request.model, device=request.device, trust_code=request.trust_code
         )
+        self.decoding = self.summarizer.decoding(**request.overrides)
 
     def run(
         self, records: Iterable[Record], advance: Progress | None = None, note: Note | None = None, first: int = 1
@@ -76,39 +101,6 @@ class SummaryJob:
             first=first,
             **self.request.overrides,
         )
-
-
-@dataclass(frozen=True)
-class Window:
-    """Neighbouring records; ``first`` is the number of the first, counted from 1."""
-
-    first: int
-    records: list[Record]
-
-
-@dataclass
-class Finished:
-    """A window's lines in order, what was skipped, and the error that stopped it."""
-
-    lines: list[str] = field(default_factory=list)
-    problems: list[LaconicError] = field(default_factory=list)
-    error: LaconicError | None = None
-
-
-def windows_of(records: Iterable[Record], size: int, first: int = 1) -> Iterator[Window]:
-    """Cut a stream of records; the last window may be shorter."""
-    incoming = iter(records)
-    while found := list(islice(incoming, size)):
-        yield Window(first, found)
-        first += len(found)
-
-
-class BulkJob(SummaryJob):
-    """A job that writes its results as JSON lines."""
-
-    def __init__(self, request: Request) -> None:
-        super().__init__(request)
-        self.decoding = self.summarizer.decoding(**request.overrides)
 
     def lines(self, window: Window, advance: Progress | None = None, note: Note | None = None) -> Iterator[str]:
         """The JSON lines of a window.
@@ -165,22 +157,14 @@ def lines_of(request: Request, jobs: int | None, ray: bool, note: Note) -> Lines
         return partial(_pooled, request, partial(RayCluster, jobs, option=option, gpu=gpu), note)
     if jobs is not None and jobs > 1:
         return partial(_pooled, request, partial(Processes, jobs, option=option), note)
-    return partial(_alone, BulkJob(request), note)
-
-
-def _alone(job: BulkJob, note: Note, windows: Iterable[Window], advance: Progress) -> Iterator[str]:
-    for window in windows:
-        yield from job.lines(window, advance, note)
+    job = SummaryJob(request)
+    return lambda windows, advance: (line for window in windows for line in job.lines(window, advance, note))
 
 
 def _pooled(
     request: Request, start: Callable[[], Pool], note: Note, windows: Iterable[Window], advance: Progress
 ) -> Iterator[str]:
-    """Through a pool that is started for these windows and closed behind them.
-
-    Raises:
-        LaconicError: what stopped a window, or a worker that died.
-    """
+    """Through a pool that is started for these windows and closed behind them."""
     pool = start()
     try:
         for done in in_order(pool, partial(_finish, request), windows):
@@ -194,13 +178,13 @@ def _pooled(
         pool.close()
 
 
-_opened: dict[str, BulkJob] = {}  # of a worker process, which opens one model and keeps it
+_opened: dict[str, SummaryJob] = {}  # of a worker process, which opens one model and keeps it
 
 
 def _finish(request: Request, window: Window) -> Finished:
     if "job" not in _opened or _opened["job"].request != request:
         try:
-            _opened["job"] = BulkJob(request)
+            _opened["job"] = SummaryJob(request)
         except LaconicError as error:
             return Finished(error=error)
     return _opened["job"].finish(window)

@@ -1,9 +1,6 @@
 """What a decoding system is, of whatever its model is made: tokenize, decode, say where the words came from.
 
-`laconic.systems.neural` runs torch models, `laconic.systems.exported` graphs; what differs is below the line of
-abstract methods. Nothing here needs a tensor library.
-
-`Watched` and `Writer` tell of a summary while it is written: that a step is made, and the text so far.
+`laconic.systems.neural` runs torch models, `laconic.systems.exported` graphs; nothing here needs a tensor library.
 """
 
 from __future__ import annotations
@@ -46,31 +43,23 @@ class DecodingSystem:
     Args:
         model: what `laconic.search.decode.decode` drives; its ``max_source_tokens`` and ``max_target_tokens`` are the
             most that it can read and write, none for any.
-        tokenizer: the model's.
-        text: limits of documents and summaries.
-        search: the decoding defaults.
-        name: of the model.
+        opened: has its ``name``, ``tokenizer``, ``text`` (limits of documents and summaries), ``search`` (the decoding
+            defaults) and ``calibration`` (how confident it may be, where that has been found out).
         start_id: what the decoder reads first.
-        calibration: how confident it may be, where that has been found out.
     """
 
     collator: ClassVar[type[ArrayCollator]] = ArrayCollator
 
-    def __init__(
-        self,
-        model: Any,
-        tokenizer: Tokenizer,
-        *,
-        text: TextConfig,
-        search: SearchConfig,
-        name: str,
-        start_id: int,
-        calibration: Calibration | None = None,
-    ) -> None:
-        self.decoded_by, self.tokenizer, self.search, self.name = model, tokenizer, search, name
-        self.text = within(text, model.max_source_tokens)
-        self.start_id, self.calibration = start_id, calibration
-        self._collator = self.collator(tokenizer)
+    def __init__(self, model: Any, opened: Any, start_id: int) -> None:
+        self.decoded_by, self.start_id = model, start_id
+        self.name: str = opened.name
+        self.tokenizer: Tokenizer = opened.tokenizer
+        self.search: SearchConfig = opened.search
+        self.calibration: Calibration | None = opened.calibration
+        self.text: TextConfig = opened.text
+        if model.max_source_tokens is not None and self.text.max_source_tokens > model.max_source_tokens:
+            self.text = self.text.model_copy(update={"max_source_tokens": model.max_source_tokens})
+        self._collator = self.collator(self.tokenizer)
 
     # ---------------------------------------------------------------------------------- what differs
 
@@ -79,8 +68,8 @@ class DecodingSystem:
         """log P(summary | document) of each pair of a batch."""
 
     @abstractmethod
-    def about(self) -> dict[str, Any]:
-        """What kind of model this is, for those who choose one: family, whether it copies, its size and limits."""
+    def _kind(self) -> tuple[str, bool, int]:
+        """The family of the model, whether it copies, and how many parameters it has."""
 
     @abstractmethod
     def to(self, device: Any) -> None:
@@ -99,10 +88,7 @@ class DecodingSystem:
         return self.decoded_by
 
     def _batch(self, examples: Sequence[Example]) -> Any:
-        return self._collator(examples)
-
-    def _pairs(self, examples: Sequence[Example]) -> Any:
-        """A batch of examples that all have a summary."""
+        """A batch where the model is, with the summaries if all examples have one."""
         return self._collator(examples)
 
     def _written(self, examples: Sequence[Example], best: Sequence[Hypothesis]) -> list[Example]:
@@ -116,6 +102,18 @@ class DecodingSystem:
         """Say more of the hypotheses that are explained, where the model can."""
 
     # ----------------------------------------------------------------------------------- what is common
+
+    def about(self) -> dict[str, Any]:
+        """What kind of model this is, for those who choose one: family, whether it copies, its size and limits."""
+        family, copies, parameters = self._kind()
+        return {
+            "family": family,
+            "in_short": WRITES_AND_COPIES if copies else WRITES,
+            "copies": copies,
+            "parameters": parameters,
+            "max_source_tokens": self.text.max_source_tokens,
+            "max_summary_tokens": self.decoded_by.max_target_tokens,
+        }
 
     def set_defaults(self, overrides: Mapping[str, Any]) -> None:
         """Change the decoding that is used when nothing else is asked for."""
@@ -189,21 +187,15 @@ class DecodingSystem:
         # replaced in `build_summary`, which knows the source's own strings, also outside the vocabulary
         every = {"num_return": options.beam_size} if options.choose != "best" or options.revisions else {}
         config = with_word_blocking(options.model_copy(update={"replace_unk": False, **every}), tokenizer)
+        documents = [DecodedDocument(self, options, *one) for one in zip(records, encodings, examples, strict=True)]
         model: Any = self._decoder(options, batch)
         if on_step or on_text:
-            writers = [
-                Writer(record, encoding, example.oov_words, tokenizer, options)
-                for record, example, encoding in zip(records, examples, encodings, strict=True)
-            ]
-            model = Watched(model, on_step, on_text, writers if on_text else [])
-        search = partial(
-            decode,
-            unk_id=tokenizer.unk_id,
-            bos_id=self.start_id,
-            eos_id=tokenizer.eos_id,
-            pad_id=tokenizer.pad_id,
-        )
-        documents = [DecodedDocument(self, options, *one) for one in zip(records, encodings, examples, strict=True)]
+            model = Watched(model, on_step, on_text, [Writer(one, tokenizer.eos_id) for one in documents])
+        ids = {**tokenizer.ids, "bos_id": self.start_id}
+
+        def search(model: Any, batch: Any, config: SearchConfig) -> list[list[Hypothesis]]:
+            return decode(model, batch, config, **ids)
+
         found = [
             document.in_order(hypotheses)
             for document, hypotheses in zip(documents, search(model, batch, config), strict=True)
@@ -244,7 +236,7 @@ class DecodingSystem:
         scores = [0.0] * len(data)
         for start in range(0, len(order), batch_size):
             chosen = order[start : start + batch_size]
-            sums = self._log_likelihoods(self._pairs([data[index] for index in chosen]))
+            sums = self._log_likelihoods(self._batch([data[index] for index in chosen]))
             for index, value in zip(chosen, sums, strict=True):
                 scores[index] = value
             if progress:
@@ -270,9 +262,9 @@ class DecodedDocument:
             search=options,
         )
 
-    def text(self, hypothesis: Hypothesis) -> str:
+    def text(self, hypothesis: Hypothesis, **changed: Any) -> str:
         """What a reader gets to see of it."""
-        return self._build(hypothesis, explain=False).text
+        return self._build(hypothesis, explain=False, **changed).text
 
     def in_order(self, hypotheses: list[Hypothesis]) -> list[Hypothesis]:
         """The hypotheses, given by their score, in the order of ``search.choose``."""
@@ -328,13 +320,6 @@ class DecodedDocument:
         )
 
 
-def within(text: TextConfig, limit: int | None) -> TextConfig:
-    """The limits of texts, no wider than what the model reads."""
-    if limit is None or text.max_source_tokens <= limit:
-        return text
-    return text.model_copy(update={"max_source_tokens": limit})
-
-
 def _number(value: Any) -> int:
     return value if isinstance(value, int) else 0
 
@@ -345,24 +330,13 @@ def _number(value: Any) -> int:
 class Writer:
     """The summary of one document while greedy decoding makes it."""
 
-    def __init__(
-        self, record: Record, encoding: TokenizedText, oov_words: Sequence[str], tokenizer: Any, options: SearchConfig
-    ) -> None:
+    def __init__(self, document: DecodedDocument, eos_id: int) -> None:
         self.hypothesis = Hypothesis([], 0.0, 0.0, [], finished=False)
         self.open = True
         self._rows: list[np.ndarray] = []
-        self._eos_id, self._replace_unk = tokenizer.eos_id, options.replace_unk
-        if options.surface == "clean":  # what is dropped is known at the end only
-            options = options.model_copy(update={"surface": "cased"})
-        self._build = partial(
-            build_summary,
-            document=record,
-            source_encoding=encoding,
-            tokenizer=tokenizer,
-            oov_words=oov_words,
-            search=options,
-            explain=False,
-        )
+        self._document, self._eos_id, self._options = document, eos_id, document.options
+        if self._options.surface == "clean":  # what is dropped is known at the end only
+            self._options = self._options.model_copy(update={"surface": "cased"})
 
     def add(self, token_id: int, attention: np.ndarray | None) -> str | None:
         """The text with one token more; ``None`` when nothing was added."""
@@ -371,21 +345,17 @@ class Writer:
             return None
         self.hypothesis.ids.append(token_id)
         self.hypothesis.token_log_probs.append(0.0)
-        if self._replace_unk and attention is not None:
+        if self._options.replace_unk and attention is not None:
             self._rows.append(attention)
             self.hypothesis.attention = np.stack(self._rows)
-        return self._build(self.hypothesis).text
+        return self._document.text(self.hypothesis, search=self._options)
 
 
 class Watched:
-    """A model (`laconic.decoding`) that tells of its steps; everything else is the model's own."""
+    """A model (`laconic.decoding`) that tells of its steps, and of the texts so far; the rest is the model's own."""
 
     def __init__(
-        self,
-        model: Any,
-        on_step: Callable[[], object] | None,
-        on_text: OnText | None,
-        writers: Sequence[Writer],
+        self, model: Any, on_step: Callable[[], object] | None, on_text: OnText | None, writers: Sequence[Writer]
     ) -> None:
         self._model, self._on_step, self._on_text, self._writers = model, on_step, on_text, writers
         self._attention: np.ndarray | None = None
@@ -398,7 +368,7 @@ class Watched:
         """The model's step; ``last_ids`` are what greedy decoding chose in the one before."""
         if self._on_step:
             self._on_step()
-        if self._steps and self._on_text and self._writers:
+        if self._steps and self._on_text:
             attention = [None] * len(self._writers) if self._attention is None else list(self._attention)
             for row, (writer, token_id) in enumerate(zip(self._writers, last_ids.tolist(), strict=True)):
                 if writer.open and (text := writer.add(token_id, attention[row])) is not None:

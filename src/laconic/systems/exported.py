@@ -13,7 +13,7 @@ from laconic.data.dataset import Example
 from laconic.errors import ConfigError
 from laconic.metrics.lower_precision import LOWER
 from laconic.runtime.folder import OpenedExport, open_export
-from laconic.systems.decoding import WRITES, WRITES_AND_COPIES, DecodingSystem
+from laconic.systems.decoding import DecodingSystem
 from laconic.types import Hypothesis, StepOutput
 
 
@@ -22,22 +22,13 @@ class ExportedSystem(DecodingSystem):
 
     def __init__(self, opened: OpenedExport) -> None:
         self.opened, self.model = opened, opened.model
-        super().__init__(
-            opened.model,
-            opened.tokenizer,
-            text=opened.text,
-            search=opened.search,
-            name=opened.name,
-            start_id=opened.about.start_id,
-            calibration=opened.calibration,
-        )
+        super().__init__(opened.model, opened, opened.about.start_id)
 
     @classmethod
     def from_pretrained(cls, folder: str | Path, device: Any = "cpu") -> ExportedSystem:
-        """Open an exported folder.
+        """Open an exported folder, as `open_export` does.
 
         Raises:
-            ModelError: damaged, of another version, or not to be run here.
             ConfigError: a device other than the CPU.
         """
         _check_device(device)
@@ -67,7 +58,7 @@ class ExportedSystem(DecodingSystem):
         weight = 1.0 if switches.get("decode_score") == "po" else switches.get("lambda_decode", 0.0)
         if not weight or not all("opponent_attention" in hypothesis.details for hypothesis in best):
             return
-        batch, rows, found = self._pairs(self._written(examples, best)), np.arange(len(best)), []
+        batch, rows, found = self._batch(self._written(examples, best)), np.arange(len(best)), []
         for output, gold, _ in self._forced(batch):
             scores = output.scores[rows, gold].astype(np.float64)
             own = 0.0 if switches.get("decode_score") == "po" else output.log_probs[rows, gold]
@@ -82,40 +73,19 @@ class ExportedSystem(DecodingSystem):
             )
         return self.decoded_by
 
-    def about(self) -> dict[str, Any]:
-        """As `laconic.systems.neural.NeuralSystem.about`."""
+    def _kind(self) -> tuple[str, bool, int]:
         about = self.opened.about
-        return {
-            "family": about.family,
-            "in_short": WRITES_AND_COPIES if about.copies else WRITES,
-            "copies": about.copies,
-            "parameters": about.parameters,
-            "max_source_tokens": self.text.max_source_tokens,
-            "max_summary_tokens": about.max_target_tokens,
-        }
+        return about.family, about.copies, about.parameters
 
     def save_pretrained(self, folder: str | Path) -> None:
-        """Not needed.
-
-        Raises:
-            ConfigError: always.
-        """
+        """Refused (`ConfigError`)."""
         raise ConfigError("An exported folder is complete as it is: copy it.")
 
     def push_to_hub(self, repo_id: str, **options: Any) -> str:
-        """Not of graphs.
-
-        Raises:
-            ConfigError: always.
-        """
+        """Refused (`ConfigError`)."""
         raise ConfigError("An exported folder is not uploaded from here: upload the model folder it was made from.")
 
     def to(self, device: Any) -> None:
-        """Stay on the CPU.
-
-        Raises:
-            ConfigError: another device.
-        """
         _check_device(device)
 
 

@@ -105,11 +105,8 @@ class ExtractiveSystem:
         on_step: Callable[[], object] | None = None,
         on_text: OnText | None = None,
     ) -> list[Summary]:
-        """Pick the sentences of each document.
-
-        ``on_step()`` is called before each document; what it raises ends the work. ``on_text(i, text)`` is given
-        the summary of document i, which an extractive method has all at once.
-        """
+        """Pick the sentences of each document; ``on_step()`` is called before each, and ``on_text(i, text)`` given the
+        whole summary of document i."""
         summaries = []
         for index, record in enumerate(records):
             if on_step:
@@ -120,7 +117,7 @@ class ExtractiveSystem:
         return summaries
 
     def about(self) -> dict[str, Any]:
-        """What kind of thing this is, for those who choose one: it copies sentences and has no weights."""
+        """What kind of thing this is, for those who choose one."""
         return {
             "family": self._spec["type"],
             "in_short": resolve("extractive method", EXTRACTIVE, self._spec["type"]).in_short,
@@ -131,19 +128,11 @@ class ExtractiveSystem:
         }
 
     def save_pretrained(self, folder: str | Path) -> None:
-        """Refused: a method is its name and its settings.
-
-        Raises:
-            ConfigError: always.
-        """
+        """Refused (`ConfigError`): a method is its name and its settings."""
         raise ConfigError(f"'{self.name}' has no weights, so there is nothing to save; its name opens it anywhere.")
 
     def push_to_hub(self, repo_id: str, **options: Any) -> str:
-        """Refused, like `save_pretrained`.
-
-        Raises:
-            ConfigError: always.
-        """
+        """Refused, like `save_pretrained`."""
         raise ConfigError(f"'{self.name}' has no weights, so there is nothing to upload; its name opens it anywhere.")
 
     def _one(self, record: Record, extractor: Extractor) -> Summary:

@@ -19,7 +19,7 @@ from laconic.errors import ConfigError
 from laconic.kernels.packed import Packing, can_multiply
 from laconic.metrics.lower_precision import LOWER, fastest
 from laconic.models.folder import LoadedModel, load_model_folder, uploaded
-from laconic.systems.decoding import WRITES, WRITES_AND_COPIES, DecodingSystem
+from laconic.systems.decoding import DecodingSystem
 from laconic.types import Batch, Hypothesis, Precision
 
 
@@ -33,24 +33,11 @@ class NeuralSystem(DecodingSystem):
         self.model = loaded.model.eval()
         self._packings: dict[Precision, Packing] = {"fp32": Packing("fp32")}
         self._taken: dict[int, Precision] = {}  # what auto has found for so many rows, in powers of two
-        super().__init__(
-            TorchModel(self.model, self._packings["fp32"]),
-            loaded.tokenizer,
-            text=loaded.text,
-            search=loaded.search,
-            name=loaded.name,
-            start_id=loaded.start_id,
-            calibration=loaded.calibration,
-        )
+        super().__init__(TorchModel(self.model, self._packings["fp32"]), loaded, loaded.start_id)
 
     @classmethod
     def from_pretrained(cls, folder_or_id: str | Path, device: Any) -> NeuralSystem:
-        """Open a folder or hub id.
-
-        Raises:
-            ModelError: nothing there, or damaged.
-            ConfigError: there is no such device.
-        """
+        """Open a folder or hub id, as `load_model_folder` and `as_device` do."""
         return cls(load_model_folder(folder_or_id, device=as_device(device)))
 
     def _decoder(self, options: SearchConfig, batch: Batch) -> Any:
@@ -97,11 +84,11 @@ class NeuralSystem(DecodingSystem):
 
     @torch.inference_mode()
     def _add_opponent(self, examples: Sequence[Example], best: Sequence[Hypothesis]) -> None:
-        """Put ``opponent_log_prob`` (T,), log P_o of each token written, into the details of hypotheses whose words an
-        opponent had a say in: one teacher-forced pass, so that no step of the search keeps a second (N, V) for it."""
+        """``opponent_log_prob`` (T,), log P_o of each token written: one teacher-forced pass, so that no step of the
+        search keeps a second (N, V) for it."""
         if not all("opponent_attention" in hypothesis.details for hypothesis in best):
             return
-        output = self.model(self._pairs(self._written(examples, best)).to(self.device))
+        output = self.model(self._batch(self._written(examples, best)))
         log_probs = output.details["opponent_log_probs"].float().cpu().numpy()
         for row, hypothesis in zip(log_probs, best, strict=True):
             hypothesis.details["opponent_log_prob"] = row[: len(hypothesis.details["opponent_attention"])]
@@ -111,25 +98,18 @@ class NeuralSystem(DecodingSystem):
 
     @torch.inference_mode()
     def _log_likelihoods(self, batch: Any) -> list[float]:
-        sums: list[float] = self.model(batch.to(self.device)).gold_log_probs.double().sum(-1).tolist()
+        sums: list[float] = self.model(batch).gold_log_probs.double().sum(-1).tolist()
         return sums
 
     @torch.inference_mode()
-    def about(self) -> dict[str, Any]:
-        """What kind of model this is, for those who choose one: family, whether it copies, its size and limits."""
+    def _kind(self) -> tuple[str, bool, int]:
         example = encode_documents(["a"], self.tokenizer, self.text)[0]
         memory = self.model.encode(self._batch(example))
         start = torch.full((1,), self.loaded.start_id, device=self.device)
         output, _ = self.model.step(start, self.model.start(memory))
         copies = not {"p_gen", "copy_probs"}.isdisjoint(output.details)
-        return {
-            "family": self.loaded.run.model["type"] if self.loaded.run else type(self.model).__name__.lower(),
-            "in_short": WRITES_AND_COPIES if copies else WRITES,
-            "copies": copies,
-            "parameters": sum(parameter.numel() for parameter in self.model.parameters()),
-            "max_source_tokens": self.text.max_source_tokens,
-            "max_summary_tokens": self.model.max_target_tokens,
-        }
+        family = self.loaded.run.model["type"] if self.loaded.run else type(self.model).__name__.lower()
+        return family, copies, sum(parameter.numel() for parameter in self.model.parameters())
 
     def save_pretrained(self, folder: str | Path) -> None:
         """Write the model folder, with the decoding defaults in force here."""
@@ -151,11 +131,6 @@ class NeuralSystem(DecodingSystem):
         return next(self.model.parameters()).device
 
     def to(self, device: Any) -> None:
-        """Move the parameters.
-
-        Raises:
-            ConfigError: there is no such device.
-        """
         self.model.to(as_device(device))
         self._taken.clear()
         for packing in self._packings.values():

@@ -72,7 +72,9 @@ class BatchStream:
             # for the workers' seeds; the global generator would be one draw ahead in a resumed run
             generator=torch.Generator().manual_seed(self._config.seed),
             worker_init_fn=leave_signals_to_the_parent if workers else None,
-            multiprocessing_context=_context() if workers else None,
+            # Forked workers share the data set's memory and notice when the training process is killed; those of a
+            # fork server (the default from Python 3.14 on) get a copy each and stay behind.
+            multiprocessing_context="fork" if workers and "fork" in multiprocessing.get_all_start_methods() else None,
         )
         self._batches = iter(loader)
 
@@ -88,7 +90,7 @@ class BatchStream:
         return batches
 
     def close(self) -> None:
-        """End the worker processes; without this they are only terminated at the interpreter's exit."""
+        """End the worker processes, which else stay until the interpreter's exit."""
         self._batches = None
 
     def _new_sampler(self) -> Sampler:
@@ -101,12 +103,6 @@ class BatchStream:
         else:
             cut = cut_by_tokens(lengths, self.dataset.target_lengths, config.batch_tokens)
         return SortedSampler(lengths, cut, config.seed, rank=rank, world_size=world_size)
-
-
-def _context() -> str | None:
-    """Forked workers share the data set's memory and notice when the training process is killed; those of a fork
-    server (the default from Python 3.14 on) get a copy each and stay behind."""
-    return "fork" if "fork" in multiprocessing.get_all_start_methods() else None
 
 
 # ------------------------------------------------------------------------------- scheduled sampling
@@ -139,9 +135,8 @@ def forced_mask(
 def noise_seed(seed: int, update: int, use: int = 1) -> int:
     """The seed of an update's noise that is no part of the global stream: a pure function, as the mask is.
 
-    The same for every process and micro-batch, because an update is one minibatch however it is split, and some of
-    the noise decides for all of it (whether a minibatch attends softly); what shall differ between examples takes
-    their numbers into account.
+    The same for every process and micro-batch, because an update is one minibatch however it is split; what shall
+    differ between examples takes their numbers into account.
     """
     return int(np.random.SeedSequence([seed, update, 0, use]).generate_state(1, np.uint64)[0])
 

@@ -38,7 +38,7 @@ from safetensors import SafetensorError
 from torch import Tensor
 
 from laconic.errors import DISK_FULL, CheckpointError, DiskFullError
-from laconic.files import digest_of, flush, write_json
+from laconic.files import digest_of, replacing_folder, write_json
 from laconic.models.base import SummarizationModel
 from laconic.models.stored import save_tensors
 from laconic.objectives.base import Objective
@@ -56,10 +56,9 @@ _DRAFT = ".draft-"
 class TrainState:
     """Where a run stands: everything the loop decides by, apart from tensors and random number generators.
 
-    ``update`` counts optimizer steps; ``epoch`` passes over the data that are complete; ``position`` the
-    micro-batches of this epoch that the *loop* has consumed (a prefetching loader is further). ``phase`` is the
-    index of the phase entered last, -1 before the first. ``window`` holds the sums since the last line of the
-    log. ``elapsed_seconds`` adds up over resumes.
+    ``update`` counts optimizer steps; ``epoch`` passes over the data that are complete; ``position`` the micro-batches
+    of this epoch that the *loop* has consumed (a prefetching loader is further). ``phase`` is the index of the phase
+    entered last, -1 before the first; ``window`` the sums since the last line of the log.
     """
 
     update: int = 0
@@ -84,13 +83,9 @@ class TrainState:
     last_metrics: dict[str, float] = field(default_factory=dict)
     best_metrics: dict[str, float] = field(default_factory=dict)
 
-    def state_dict(self) -> dict[str, Any]:
-        """The fields as JSON can hold them; floats survive unchanged."""
-        return asdict(self)
-
     @classmethod
     def from_state_dict(cls, values: dict[str, Any]) -> TrainState:
-        """The inverse of `state_dict`.
+        """The inverse of `asdict`, also after JSON: floats survive unchanged.
 
         Raises:
             CheckpointError: the fields are not those of this version.
@@ -123,7 +118,7 @@ class Learner:
 
     model: SummarizationModel
     optimizer: torch.optim.Optimizer
-    average: WeightAverage | None
+    average: WeightAverage
     objectives: Sequence[Objective]
 
     def objective_state(self) -> dict[str, Tensor]:
@@ -135,7 +130,7 @@ def gather(learner: Learner, state: TrainState, identity: dict[str, Any], accele
     """Take everything together; every process must call this. ``identity`` is compared when the run is resumed."""
     tensors, structure = _optimizer_state(learner.optimizer)
     snapshot = Snapshot(tensors={"model": learner.model.state_dict(), "optimizer": tensors})
-    if learner.average is not None:
+    if learner.average.mean:
         snapshot.tensors["average"] = learner.average.mean
     if own := learner.objective_state():
         snapshot.tensors["objectives"] = own
@@ -144,7 +139,7 @@ def gather(learner: Learner, state: TrainState, identity: dict[str, Any], accele
         "switches": learner.model.switches(),
         "optimizer": structure,
         "generators": gather_object(generators) if accelerator.num_processes > 1 else generators,
-        "train_state": state.state_dict(),
+        "train_state": asdict(state),
         "identity": identity,
     }
     return snapshot
@@ -183,7 +178,7 @@ def restore(snapshot: Snapshot, learner: Learner, process: int) -> None:
         _load_optimizer(learner.optimizer, tensors.get("optimizer", {}), values["optimizer"])
         for name, buffer in learner.objective_state().items():
             buffer.copy_(tensors["objectives"][name])
-        if learner.average is not None:
+        if learner.average.mean:
             learner.average.load(tensors["average"], values["train_state"]["averaged_updates"])
     except (RuntimeError, KeyError, ValueError) as error:
         raise CheckpointError(f"The checkpoint does not fit the run's model: {str(error).splitlines()[0]}") from error
@@ -223,11 +218,8 @@ def seed_everything(seed: int, rank: int = 0) -> None:
 
 
 def capture_generators() -> dict[str, Any]:
-    """The states of this process's global generators, as JSON can hold them.
-
-    A restored state is only worth something if the generator really is in it (accelerate, for one, only logs a
-    restore that failed), so each is stored with the number that it gives next, the probe.
-    """
+    """The states of this process's global generators, as JSON can hold them, each with the number that it gives next,
+    the probe: a restored state is only worth something if the generator really is in it."""
     version, internal, gauss = random.getstate()
     name, keys, place, has_gauss, cached = np.random.get_state(legacy=True)
     states: dict[str, Any] = {
@@ -286,20 +278,14 @@ def checkpoint_folders(run_folder: Path) -> list[Path]:
 
 
 def write_checkpoint(run_folder: Path, update: int, snapshot: Snapshot) -> Path:
-    """Write ``checkpoint-UPDATE`` and return its path.
-
-    The unfinished folder is removed when anything goes wrong; what was there before stays.
-    """
+    """Write ``checkpoint-UPDATE`` as a whole and return its path; one of an earlier try is replaced."""
     final = run_folder / f"checkpoint-{update}"
-    draft = run_folder / f"{_DRAFT}{final.name}-{os.getpid()}"
-    try:
-        _remove(draft)
-        draft.mkdir()
-        _write_files(draft, snapshot)
-        _replace(draft, final)
-    except BaseException:
-        shutil.rmtree(draft, ignore_errors=True)
-        raise
+    with replacing_folder(final) as folder:
+        for name, tensors in snapshot.tensors.items():
+            save_tensors(_separate(tensors), folder / f"{name}.safetensors")
+        write_json(folder / STATE, snapshot.values)
+        files = {p.name: {"bytes": p.stat().st_size, "sha256": digest_of(p)} for p in sorted(folder.iterdir())}
+        write_json(folder / MANIFEST, {"format_version": FORMAT_VERSION, "files": files})
     return final
 
 
@@ -313,7 +299,7 @@ def naming_a_full_disk(run_folder: Path) -> Iterator[None]:
     try:
         yield
     except (OSError, SafetensorError) as error:
-        if not _is_disk_full(error):
+        if not (error.errno in DISK_FULL if isinstance(error, OSError) else "No space left" in str(error)):
             raise
         raise DiskFullError(
             f"The disk is full, so training into {run_folder} had to stop. {last_good(run_folder)} "
@@ -328,27 +314,20 @@ def last_good(run_folder: Path) -> str:
 
 
 def prune(run_folder: Path, keep: int, best_update: int | None) -> None:
-    """Remove all checkpoints but the ``keep`` newest and the one of ``best_update``."""
+    """Remove all checkpoints but the ``keep`` newest and the one of ``best_update``; a crash in between leaves no half
+    checkpoint under a checkpoint's name."""
     for folder in checkpoint_folders(run_folder)[keep:]:
         if folder.name != f"checkpoint-{best_update}":
-            _remove(folder)
+            hidden = folder.with_name(f"{_DRAFT}{folder.name}")
+            os.rename(folder, hidden)
+            shutil.rmtree(hidden, ignore_errors=True)
 
 
 def remove_drafts(run_folder: Path) -> None:
     """Remove what a killed process left half written or half removed."""
-    for path in run_folder.glob(f"{_DRAFT}*"):
-        shutil.rmtree(path, ignore_errors=True)
-
-
-def _write_files(folder: Path, snapshot: Snapshot) -> None:
-    for name, tensors in snapshot.tensors.items():
-        path = folder / f"{name}.safetensors"
-        save_tensors(_separate(tensors), path)
-        flush(path)
-    write_json(folder / STATE, snapshot.values)
-    files = {p.name: {"bytes": p.stat().st_size, "sha256": digest_of(p)} for p in sorted(folder.iterdir())}
-    write_json(folder / MANIFEST, {"format_version": FORMAT_VERSION, "files": files})
-    flush(folder)
+    for pattern in (f"{_DRAFT}*", ".checkpoint-*.partial", "checkpoint-*.previous"):
+        for path in run_folder.glob(pattern):
+            shutil.rmtree(path, ignore_errors=True)
 
 
 def _separate(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -363,36 +342,12 @@ def _separate(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return result
 
 
-def _replace(draft: Path, final: Path) -> None:
-    """Rename; a folder of the same name (an update trained again after a resume) makes way first."""
-    if final.exists():
-        _remove(final)
-    os.rename(draft, final)
-    flush(final.parent)
-
-
-def _remove(folder: Path) -> None:
-    """Remove a folder so that a crash in between leaves no half checkpoint under a checkpoint's name."""
-    if folder.exists():
-        hidden = folder.with_name(f"{_DRAFT}removed-{folder.name}-{os.getpid()}")
-        shutil.rmtree(hidden, ignore_errors=True)
-        os.rename(folder, hidden)
-        shutil.rmtree(hidden, ignore_errors=True)
-
-
-def _is_disk_full(error: BaseException) -> bool:
-    if isinstance(error, OSError):
-        return error.errno in DISK_FULL
-    return isinstance(error, SafetensorError) and "No space left" in str(error)
-
-
 # ---------------------------------------------------------------------------------------- reading
 
 
 def read_newest(run_folder: Path, notify: Callable[[str], None]) -> tuple[Path, Snapshot] | None:
-    """The newest checkpoint that verifies, or None if the run has not written any.
-
-    A damaged one is named through ``notify`` and the one before it is tried.
+    """The newest checkpoint that verifies, or None if the run has not written any. A damaged one is named through
+    ``notify`` and the one before it is tried.
 
     Raises:
         CheckpointError: there are checkpoints, and all are damaged.

@@ -4,8 +4,7 @@
 of what it was made of: the bytes of the data files and their paths (messages name them), the settings that say what is
 read and how it is encoded, the tokenizer, and the code. A folder appears whole (`laconic.files.replacing_folder`)
 and never changes, so runs may share it. It is mapped, not read: what a run has in memory does not grow with the corpus,
-processes of one machine share the pages, and the next start finds everything there. The files are plain arrays that
-NumPy maps as they are; Arrow would be one dependency more for what is six arrays.
+and processes of one machine share the pages.
 
 The cache is the folder that ``LACONIC_CACHE`` names (``off``: nothing is kept, pairs are encoded in memory), else
 ``laconic`` in the user's folder of caches. Folders that nobody used for thirty days go when a new one is made.
@@ -35,7 +34,7 @@ from laconic.data.pieces import read_in_pieces
 from laconic.data.readers import ReadOptions, SkipCounter, files_of
 from laconic.data.subset import supported_share
 from laconic.errors import ConfigError, DataError
-from laconic.files import digest_of, replacing_folder
+from laconic.files import digest_of, replacing_folder, sha256
 from laconic.jobs import Pieces, unasked_workers
 from laconic.text.base import CONFIG_FILE, TOKENIZER_FILE, Tokenizer
 from laconic.text.casing import Casing, casing_of_pieces, sampling_step
@@ -144,11 +143,11 @@ class Corpus:
         return _digest(parts, self.data.model_dump(mode="json", exclude=where))
 
     def facts(self) -> dict[str, Any]:
-        """What an iteration set, as JSON."""
+        """What reading set, as JSON."""
         return {"notes": self.notes, "left_out": self.left_out, "digest": self.digest}
 
     def recall(self, facts: dict[str, Any]) -> None:
-        """Set what an earlier iteration did."""
+        """Set what an earlier reading did."""
         self.notes, self.left_out, self.digest = (facts[name] for name in ("notes", "left_out", "digest"))
 
 
@@ -204,7 +203,7 @@ def encoded(
         encoder.store(place, encoder.parts(corpus.pairs, unasked_workers(), advance), corpus.facts)
 
     settings = text.model_dump(mode="json", exclude={"tokenizer", "vocabulary_from", "pretrained_embeddings"})
-    key = [*(hashlib.sha256((folder / file).read_bytes()).hexdigest() for file in (TOKENIZER_FILE, CONFIG_FILE))]
+    key = [digest_of(folder / file) for file in (TOKENIZER_FILE, CONFIG_FILE)]
     notes = []
     try:
         place = kept("encoded", _digest(corpus.content, key, settings, most, references), make)
@@ -259,18 +258,13 @@ def kept(kind: str, key: str, make: Callable[[Path], None]) -> Path:
         raise FileNotFoundError("there is no cache")
     folder = cache / f"{kind}-{key[:32]}"
     if not folder.is_dir():
-        _remove_unused(cache)
+        for other in cache.glob("*-*"):
+            if other.stat().st_mtime < time.time() - UNUSED_DAYS * 86_400:
+                shutil.rmtree(other, ignore_errors=True)
         with replacing_folder(folder) as draft:
             make(draft)
     os.utime(folder)
     return folder
-
-
-def _remove_unused(cache: Path) -> None:
-    oldest = time.time() - UNUSED_DAYS * 86_400
-    for folder in cache.glob("*-*"):
-        if folder.stat().st_mtime < oldest:
-            shutil.rmtree(folder, ignore_errors=True)
 
 
 @cache
@@ -278,9 +272,9 @@ def _code() -> str:
     """A digest of the modules that decide what reading and encoding make."""
     package = Path(__file__).parent.parent
     files = [path for folder in ("text", "data") for path in sorted((package / folder).glob("*.py"))]
-    return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()
+    return sha256(b"".join(path.read_bytes() for path in files))
 
 
 def _digest(*parts: Any) -> str:
     made_of = [_code(), __version__, tokenizers.__version__, *parts]
-    return hashlib.sha256(json.dumps(made_of, sort_keys=True).encode("utf-8", "surrogatepass")).hexdigest()
+    return sha256(json.dumps(made_of, sort_keys=True).encode("utf-8", "surrogatepass"))

@@ -93,12 +93,9 @@ def read_log(path: Path) -> list[dict[str, Any]]:
     entries = []
     for number, line in enumerate(path.read_bytes().split(b"\n")[:-1], start=1):
         try:
-            entry = json.loads(line)
-        except (ValueError, RecursionError):
-            entry = None
-        if not isinstance(entry, dict):
-            raise DataError(f"{path}:{number} is no line of a training log; the file is damaged.")
-        entries.append(entry)
+            entries.append(dict(json.loads(line).items()))
+        except (ValueError, RecursionError, AttributeError):
+            raise DataError(f"{path}:{number} is no line of a training log; the file is damaged.") from None
     return entries
 
 
@@ -125,10 +122,7 @@ def read_curve(run: Path, value: str, against: str = "update") -> tuple[list[flo
 
 
 class RunLog:
-    """Both files, the trackers and the callbacks.
-
-    Only the first process writes; on the others every method does nothing but keep the window.
-    """
+    """Both files, the trackers and the callbacks. Only the first process writes; the others keep the window."""
 
     def __init__(self, out: Path, state: TrainState, accelerator: Accelerator, callbacks: Callbacks) -> None:
         self._state, self._accelerator, self._callbacks = state, accelerator, callbacks
@@ -143,12 +137,9 @@ class RunLog:
     def update(
         self, values: dict[str, float], place: dict[str, Any], log_every: int, details: dict[str, float] | None = None
     ) -> None:
-        """Take in one update's figures; every ``log_every`` updates their means become a line.
-
-        ``values`` (loss, gradient norm, objectives) are averaged over the updates since the last line, ``tokens``
-        added up; the sums live in the training state, so a resumed run closes the same window. ``details`` are
-        figures of this update alone and stand in the line as they are.
-        """
+        """Take in one update's figures. Every ``log_every`` updates they become a line: the means of ``values`` (loss,
+        gradient norm, objectives) since the last one, the sum of ``tokens``, and ``details`` as they are. The sums live
+        in the training state, so a resumed run closes the same window."""
         window = self._state.window
         for name, value in values.items():
             window[name] = window.get(name, 0.0) + value
@@ -171,17 +162,12 @@ class RunLog:
         now = time.perf_counter()
         self._rate = self._read_tokens / max(now - self._window_at, 1e-9)
         if self._timing:
-            self._timing.write(
-                {
-                    "update": self._state.update,
-                    "elapsed_seconds": round(self._state.elapsed_seconds, 3),
-                    "tokens_per_second": round(self._rate, 1),
-                }
-            )
+            seconds, rate = round(self._state.elapsed_seconds, 3), round(self._rate, 1)
+            self._timing.write({"update": self._state.update, "elapsed_seconds": seconds, "tokens_per_second": rate})
         self._window_at, self._read_tokens = now, 0.0
 
     def validation(self, values: dict[str, float], place: dict[str, Any], *, best: bool) -> None:
-        """Write a validation's line. The time it took is in no training rate."""
+        """Write a validation's line."""
         self._write({"kind": "validation", **place, **values, "best": best})
 
     def resume_clock(self) -> None:

@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import time
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,8 +14,6 @@ from typing import Any
 from accelerate import Accelerator
 
 from laconic.config.schema import RunConfig
-from laconic.errors import ConfigError
-from laconic.metrics.scoring import scoring
 from laconic.models.folder import save_model_folder
 from laconic.training import checkpoint as files
 from laconic.training import optim
@@ -93,8 +90,9 @@ class Trainer:
         self.phase = self.phases.at(0)
         self.phases.try_on(self.model, self.step.acting, self._trainable)
         self.optimizer = optim.build_optimizer(training.optimizer, self.model)
-        self.average = optim.WeightAverage(self.model, training.average_last) if training.average_last else None
-        self.validator = self._validator()
+        self.average = optim.WeightAverage(self.model, training.average_last)
+        validation = parts.validation_set
+        self.validator = None if validation is None else Validator(run, parts, validation, self.step)
         self.state = TrainState()
         made = {"processes": accelerator.num_processes, "recipe": run.model_dump(mode="json")}
         self._identity = parts.identity | made
@@ -125,7 +123,11 @@ class Trainer:
                     self._enter_phase()
                     self._update(stop)
                     if self._stop_flag:
-                        self._interrupt()
+                        self._checkpoint()
+                        raise TrainingInterrupted(
+                            f"Interrupted after update {self.state.update:,}; everything is saved. "
+                            f"Go on with: laconic resume {self._resumable}"
+                        )
         finally:
             self.stream.close()
             self.log.close()
@@ -138,9 +140,8 @@ class Trainer:
         optim.set_learning_rate(self.optimizer, rate)
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
-        if self.average is not None:
-            self.average.update()
-            state.averaged_updates = self.average.updates
+        self.average.update()
+        state.averaged_updates = self.average.updates
         state.update += 1
         state.position += len(batches)
         place = self._place() | {"lr": rate}
@@ -161,14 +162,14 @@ class Trainer:
             self._first_at = now
             return
         seconds = (now - self._first_at) / (self._count_made - 1)
-        left = (self.total - self.state.update) * seconds if self.total is not None else float("inf")
+        updates = float("inf") if self.total is None else self.total - self.state.update
         minutes = self.run.training.max_minutes
         within = float("inf") if minutes is None else 60 * minutes - self.state.elapsed_seconds
-        if 60 < min(left, within) < float("inf") and self.accelerator.is_main_process:
+        if 60 < min(left := updates * seconds, within) < float("inf") and self.accelerator.is_main_process:
             if within < left:
                 text = f"the time ({minutes:g} minutes) will be up after about {within / seconds:,.0f} more updates"
             else:
-                text = f"about {left / 60:,.0f} minutes for {self.total - self.state.update:,} more updates"  # type: ignore[operator]
+                text = f"about {left / 60:,.0f} minutes for {updates:,} more updates"
             self.callbacks.on_message(f"Time:  {text}, validation not counted ({seconds:.2f} s an update).")
 
     def _control_flags(self, stop: StopRequest) -> list[float]:
@@ -190,16 +191,13 @@ class Trainer:
 
     def _stop_reason(self) -> str | None:
         training, state = self.run.training, self.state
-        minutes, patience = training.max_minutes, training.early_stopping.patience
-        if training.max_updates is not None and state.update >= training.max_updates:
-            return "max_updates"
-        if training.max_epochs is not None and state.epoch >= training.max_epochs:
-            return "max_epochs"
-        if minutes is not None and (self._end_flag or self._elapsed_before >= 60 * minutes):
-            return "max_minutes"
-        if patience is not None and state.bad_validations >= patience:
-            return "early_stopping"
-        return None
+        ends = {  # what there is so far, and the most there may be
+            "max_updates": (state.update, training.max_updates),
+            "max_epochs": (state.epoch, training.max_epochs),
+            "max_minutes": (float("inf") if self._end_flag else self._elapsed_before / 60, training.max_minutes),
+            "early_stopping": (state.bad_validations, training.early_stopping.patience),
+        }
+        return next((reason for reason, (count, most) in ends.items() if most is not None and count >= most), None)
 
     def _place(self) -> dict[str, Any]:
         """Where the run stands, as its log says it."""
@@ -235,25 +233,6 @@ class Trainer:
 
     # ---------------------------------------------------------------------------------- validation
 
-    def _validator(self) -> Validator | None:
-        if self.parts.validation_set is None:
-            return None
-        run, settings = self.run, self.run.training.validation
-        if not LOWER_IS_BETTER[settings.metric] and not settings.decode_records:
-            raise ConfigError(
-                f"training.validation.metric is {settings.metric}, so summaries must be decoded: "
-                "set training.validation.decode_records, for example to 200."
-            )
-        return Validator(
-            settings=settings.model_copy(update={"batch_size": settings.batch_size or run.training.batch_size}),
-            search=run.search,
-            scoring=scoring(run.evaluation.profile, run.evaluation.rouge),
-            step=self.step,
-            tokenizer=self.parts.tokenizer,
-            dataset=self.parts.validation_set,
-            collator=self.parts.collator.pairs,
-        )
-
     def _validation_due(self) -> bool:
         state, every = self.state, self.run.training.validation.every_updates
         if self.validator is None or state.validated_update == state.update:
@@ -264,7 +243,7 @@ class Trainer:
         assert self.validator is not None
         state, training = self.state, self.run.training
         self.callbacks.show(state.update, note="validating")
-        with self._averaged():
+        with self.average.applied():
             values = self.validator()
             state.validated_update, state.last_metrics = state.update, values
             self._improved = is_best(state, values[training.validation.metric], training)
@@ -274,10 +253,11 @@ class Trainer:
         self.log.validation(values, self._place(), best=self._improved)
         self.log.resume_clock()
 
-    def _averaged(self) -> AbstractContextManager[None]:
-        return nullcontext() if self.average is None else self.average.applied()
-
     # --------------------------------------------------------------------------------- checkpoints
+
+    @property
+    def _learner(self) -> Learner:
+        return Learner(self.model, self.optimizer, self.average, self.parts.objectives)
 
     def _checkpoint_due(self) -> bool:
         state, settings = self.state, self.run.training.checkpoint
@@ -294,16 +274,13 @@ class Trainer:
         state = self.state
         state.elapsed_seconds = time.perf_counter() - self._started_at
         self.log.sync()
-        content = files.gather(self._learner(), state, self._identity, self.accelerator)
+        content = files.gather(self._learner, state, self._identity, self.accelerator)
         if self.accelerator.is_main_process:
             files.write_checkpoint(self.out, state.update, content)
             files.prune(self.out, self.run.training.checkpoint.keep, state.best_update)
         self.accelerator.wait_for_everyone()
         self._saved_update, self._saved_at, self._improved = state.update, time.perf_counter(), False
         self.log.resume_clock()
-
-    def _learner(self) -> Learner:
-        return Learner(self.model, self.optimizer, self.average, self.parts.objectives)
 
     def _load(self) -> None:
         """Go to the newest checkpoint, if there is one."""
@@ -318,16 +295,9 @@ class Trainer:
             self._apply_phase(self.phases[state.phase])
         if state.position >= self.stream.batches_per_epoch:  # changes that were accepted make fewer batches
             state.next_epoch()
-        files.restore(content, self._learner(), self.accelerator.process_index)
+        files.restore(content, self._learner, self.accelerator.process_index)
         self._saved_update, self._elapsed_before = state.update, state.elapsed_seconds
         notify(f"Resuming from {folder} (update {state.update:,}).")
-
-    def _interrupt(self) -> None:
-        self._checkpoint()
-        raise TrainingInterrupted(
-            f"Interrupted after update {self.state.update:,}; everything is saved. "
-            f"Go on with: laconic resume {self._resumable}"
-        )
 
     # ------------------------------------------------------------------------------------- the end
 
@@ -342,7 +312,7 @@ class Trainer:
             state.stopped = reason
             self._checkpoint()
         if state.best_update is None:
-            with self._averaged():
+            with self.average.applied():
                 self._export(state.last_metrics)
         elif not (self.out / MODEL_FOLDER / "config.json").is_file():
             self._export_checkpoint(state.best_update)
@@ -360,8 +330,8 @@ class Trainer:
 
     def _export(self, metrics: dict[str, float]) -> None:
         if self.accelerator.is_main_process:
-            facts = {"update": self.state.update, "epoch": self.state.epoch, "validation": metrics}
-            facts |= {"data": self.parts.facts}
+            facts: dict[str, Any] = {"update": self.state.update, "epoch": self.state.epoch, "validation": metrics}
+            facts["data"] = self.parts.facts
             if self.validator is not None and self.validator.signature:
                 facts["signature"] = self.validator.signature
             save_model_folder(

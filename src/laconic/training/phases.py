@@ -14,7 +14,7 @@ from typing import Any
 
 from torch import nn
 
-from laconic.config.schema import PhaseConfig, TextConfig, TrainingConfig
+from laconic.config.schema import TextConfig, TrainingConfig
 from laconic.errors import ConfigError
 from laconic.models.base import SummarizationModel
 
@@ -46,8 +46,11 @@ class Phases:
     """
 
     def __init__(self, training: TrainingConfig, text: TextConfig, updates_per_epoch: int = 1) -> None:
-        self._settings = _fold(training, text)
-        self._ends = [_end(phase, updates_per_epoch) for phase in training.phases]
+        self._settings, self._ends = _fold(training, text), list[int | None]()
+        for phase in training.phases:
+            if phase.until is not None and phase.until_epoch is not None:
+                raise ConfigError(f"Phase '{phase.name}' has both 'until' and 'until_epoch'; give one.")
+            self._ends.append(phase.until if phase.until_epoch is None else phase.until_epoch * updates_per_epoch)
         for earlier, later in zip(self._ends, self._ends[1:], strict=False):
             if earlier is None or (later is not None and later <= earlier):
                 raise ConfigError(
@@ -82,19 +85,18 @@ class Phases:
         freeze(model, (), trainable)
 
 
-def _end(phase: PhaseConfig, updates_per_epoch: int) -> int | None:
-    """The update at which a phase ends."""
-    if phase.until is not None and phase.until_epoch is not None:
-        raise ConfigError(f"Phase '{phase.name}' has both 'until' and 'until_epoch'; give one.")
-    return phase.until if phase.until_epoch is None else phase.until_epoch * updates_per_epoch
-
-
 def _fold(training: TrainingConfig, text: TextConfig) -> list[PhaseSettings]:
     """Each phase's settings, with what the phases before it leave."""
     now = PhaseSettings(0, "", text.max_source_tokens, text.max_target_tokens, training.optimizer.learning_rate)
     settings: list[PhaseSettings] = []
     for index, phase in enumerate(training.phases):
-        _check_limits(phase, text)
+        for name in ("max_source_tokens", "max_target_tokens"):
+            asked, most = getattr(phase, name), getattr(text, name)
+            if asked is not None and asked > most:
+                raise ConfigError(
+                    f"Phase '{phase.name}' asks for {name} {asked}, but the texts are cut to "
+                    f"text.{name} = {most}; raise that."
+                )
         now = PhaseSettings(
             index=index,
             name=phase.name,
@@ -110,28 +112,21 @@ def _fold(training: TrainingConfig, text: TextConfig) -> list[PhaseSettings]:
     return settings or [now]
 
 
-def _check_limits(phase: PhaseConfig, text: TextConfig) -> None:
-    for name in ("max_source_tokens", "max_target_tokens"):
-        asked, most = getattr(phase, name), getattr(text, name)
-        if asked is not None and asked > most:
-            raise ConfigError(
-                f"Phase '{phase.name}' asks for {name} {asked}, but the texts are cut to "
-                f"text.{name} = {most}; raise that."
-            )
-
-
 def freeze(model: nn.Module, patterns: tuple[str, ...], trainable: frozenset[str]) -> None:
     """Train exactly the parameters of ``trainable`` whose name matches no pattern.
 
     Raises:
         ConfigError: a pattern matches no parameter, or nothing is left to train.
     """
-    names = [name for name, _ in model.named_parameters()]
+    parameters = dict(model.named_parameters())
+    frozen: set[str] = set()
     for pattern in patterns:
-        if not any(fnmatchcase(name, pattern) for name in names):
-            known = ", ".join(names)
+        found = {name for name in parameters if fnmatchcase(name, pattern)}
+        if not found:
+            known = ", ".join(parameters)
             raise ConfigError(f"The pattern '{pattern}' of 'freeze' matches no parameter; there are: {known}.")
-    if all(any(fnmatchcase(name, pattern) for pattern in patterns) for name in trainable):
+        frozen |= found
+    if trainable <= frozen:
         raise ConfigError(f"The patterns {', '.join(patterns)} of 'freeze' match every parameter: nothing would learn.")
-    for name, parameter in model.named_parameters():
-        parameter.requires_grad_(name in trainable and not any(fnmatchcase(name, p) for p in patterns))
+    for name, parameter in parameters.items():
+        parameter.requires_grad_(name in trainable and name not in frozen)

@@ -8,14 +8,12 @@ folder's tokenizer too; a recipe that describes another one is refused.
 
 from __future__ import annotations
 
-import hashlib
 import json
-import os
 import shutil
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +28,7 @@ from laconic.data.dataset import EncodedDataset
 from laconic.data.embeddings import load_glove
 from laconic.data.readers import read_configured
 from laconic.errors import ConfigError
+from laconic.files import digest_of, replacing_folder, sha256
 from laconic.jobs import Pieces
 from laconic.models.base import SummarizationModel
 from laconic.models.folder import LoadedModel, load_model_folder
@@ -85,23 +84,21 @@ def prepare(
     initial = None if start is None else open_initial(start)
     show(description="Reading")
     training = Corpus(run.data, "train", run.text.max_source_tokens)
-    validation = Corpus(run.data, "validation") if run.data.validation else None
+    corpora = {"training": training}
+    if run.data.validation:
+        corpora["validation"] = Corpus(run.data, "validation")
     folder = out / TOKENIZER_FOLDER
-    if accelerator.is_main_process and not (folder / TOKENIZER_FILE).is_file():
-        if validation is not None:  # a mistake in it is better found now
-            next(read_configured(validation.path, run.data), None)
-        provide_known_tokenizer(out, run.text, training, show, start, initial)
+    if accelerator.is_main_process:
+        provide_tokenizer(out, run, [training], show, start, initial)
     accelerator.wait_for_everyone()
     tokenizer = Tokenizer.load(folder)
     notes: dict[str, list[str]] = {}
     data: dict[str, EncodedDataset] = {}
     for first in (True, False):  # the others find what the first process made
         if accelerator.is_main_process is first:
-            for name, corpus in (("validation", validation), ("training", training)):
-                if corpus is not None:
-                    data[name], notes[name] = encoded(corpus, name, tokenizer, folder, run.text, show)
+            for name, corpus in reversed(corpora.items()):
+                data[name], notes[name] = encoded(corpus, name, tokenizer, folder, run.text, show)
         accelerator.wait_for_everyone()
-    corpora = {"training": training, **({"validation": validation} if validation else {})}
     said = [note for corpus in corpora.values() for note in corpus.notes]
     said += [note for name in corpora for note in notes[name]]
     model = build_model(run.model, run.text, tokenizer, run.training.seed, said)
@@ -119,8 +116,8 @@ def prepare(
         collator=Collator(tokenizer),
         identity={
             "data": training.digest,
-            "validation": validation.digest if validation else hashlib.sha256().hexdigest(),
-            "tokenizer": hashlib.sha256((folder / TOKENIZER_FILE).read_bytes()).hexdigest(),
+            "validation": corpora["validation"].digest if "validation" in corpora else sha256(b""),
+            "tokenizer": digest_of(folder / TOKENIZER_FILE),
         },
         notes=list(dict.fromkeys(said)),
         left_out={name: corpus.left_out + data[name].num_too_long for name, corpus in corpora.items()},
@@ -151,70 +148,61 @@ def plan(run: RunConfig, parts: Prepared, accelerator: Accelerator) -> list[str]
 # ---------------------------------------------------------------------------- tokenizer, model, weights
 
 
-def provide_known_tokenizer(
-    out: Path, text: TextConfig, corpus: Corpus, show: ShowProgress, start: str | None, initial: LoadedModel | None
-) -> None:
-    """`provide_tokenizer` for one corpus; what an earlier run trained on it is taken."""
-    kind = text.tokenizer.get("type", "")
-
-    def make(place: Path) -> None:
-        provide_tokenizer(place, text, partial(vocabulary_texts, corpus, text), corpus, show, start, initial)
-
-    if start is None and kind in TOKENIZERS and kind != PretrainedTokenizer.name:
-        about = json.dumps([corpus.content, text.tokenizer, text.sentence_separator, text.vocabulary_from])
-        with suppress(OSError):
-            place = kept("tokenizer", hashlib.sha256(about.encode()).hexdigest(), make)
-            _put(out, partial(_copy_files, place / TOKENIZER_FOLDER))
-            return
-    make(out)
-
-
 def provide_tokenizer(
     out: Path,
-    text: TextConfig,
-    texts: Callable[[], Iterable[str]],
-    pairs: Corpus,
+    run: RunConfig,
+    corpora: Sequence[Corpus],
     show: ShowProgress,
     start: str | None,
     initial: LoadedModel | None = None,
 ) -> None:
     """Put the tokenizer into the run folder, unless it is there: that of the initial weights ``start`` (``initial``,
-    where they are open already), a pretrained one, or one trained on ``texts()``. How words are written
-    is learnt from ``pairs``, in addition to what the tokenizer knew. Only the first process calls this; all load the
-    result.
+    where they are open already), a pretrained one, or one trained on ``corpora``, by this run or one before. How words
+    are written is learnt from the first of these, in addition to what the tokenizer knew. Only the first process calls
+    this; all load the result.
 
     Raises:
-        ConfigError: the initial weights have another tokenizer than ``text`` describes.
+        ConfigError: the initial weights have another tokenizer than the run describes.
     """
-    if (out / TOKENIZER_FOLDER / TOKENIZER_FILE).is_file():
+    folder, text = out / TOKENIZER_FOLDER, run.text
+    if (folder / TOKENIZER_FILE).is_file():
         return
-    if start is not None:
-        tokenizer = adopted_tokenizer(initial or open_initial(start), text, start)
-    else:
-        tokenizer = build("tokenizer", TOKENIZERS, text.tokenizer)
-        tokenizer.use_separator(text.sentence_separator)
-        if not isinstance(tokenizer, PretrainedTokenizer):
-            show(description="Training the tokenizer")
-            tokenizer.train(texts())
-    if tokenizer.lowercases:
-        show(description="Learning names and capitals")
-        tokenizer.casing = tokenizer.casing.adapted(pairs.casing())
-    _put(out, tokenizer.save)
+    show(description="Reading")
+    if run.data.validation:  # a mistake in it is better found now
+        next(read_configured(run.data.validation, run.data), None)
+
+    def make(place: Path) -> None:
+        if start is not None:
+            tokenizer = adopted_tokenizer(initial or open_initial(start), text, start)
+        else:
+            tokenizer = build("tokenizer", TOKENIZERS, text.tokenizer)
+            tokenizer.use_separator(text.sentence_separator)
+            if not isinstance(tokenizer, PretrainedTokenizer):
+                show(description="Training the tokenizer")
+                texts = [vocabulary_texts(corpus, text) for corpus in corpora]
+                tokenizer.train(texts[0] if len(texts) == 1 else chain.from_iterable(texts))
+        if tokenizer.lowercases:
+            show(description="Learning names and capitals")
+            tokenizer.casing = tokenizer.casing.adapted(corpora[0].casing())
+        tokenizer.save(place)
+
+    kind = text.tokenizer.get("type", "")
+    if start is None and kind in TOKENIZERS and kind != PretrainedTokenizer.name:
+        contents = [corpus.content for corpus in corpora]
+        about = json.dumps([*contents, text.tokenizer, text.sentence_separator, text.vocabulary_from])
+        with suppress(OSError):
+            place = kept("tokenizer", sha256(about.encode()), lambda place: make(place / TOKENIZER_FOLDER))
+            copy_tokenizer(place / TOKENIZER_FOLDER, folder)
+            return
+    with replacing_folder(folder) as draft:  # half a tokenizer would be taken for a whole one when the run goes on
+        make(draft)
 
 
-def _copy_files(source: Path, folder: Path) -> None:
-    folder.mkdir()
-    for path in source.iterdir():
-        shutil.copyfile(path, folder / path.name)  # the permissions are those of new files
-
-
-def _put(out: Path, make: Callable[[Path], object]) -> None:
-    """Beside and renamed: half a tokenizer would be taken for a whole one when the run goes on."""
-    folder, draft = out / TOKENIZER_FOLDER, out / f".draft-{TOKENIZER_FOLDER}"
-    shutil.rmtree(draft, ignore_errors=True)
-    make(draft)
-    shutil.rmtree(folder, ignore_errors=True)
-    os.rename(draft, folder)
+def copy_tokenizer(source: Path, folder: Path) -> None:
+    """The same tokenizer in another folder, with the permissions of new files."""
+    with replacing_folder(folder) as draft:
+        for path in source.iterdir():
+            shutil.copyfile(path, draft / path.name)
 
 
 def vocabulary_texts(corpus: Corpus, text: TextConfig) -> Pieces[str]:
@@ -232,10 +220,16 @@ def build_model(spec: Spec, text: TextConfig, tokenizer: Tokenizer, seed: int, n
     """The model that ``spec`` describes for this vocabulary, with pre-trained word vectors where ``text`` names them.
 
     Raises:
-        ConfigError: it does not fit into memory.
+        ConfigError: it does not fit into memory, or its chunks are sentences and nothing stands between these.
     """
+    settings = dict(spec)
+    if settings.get("chunking") == "sentence" and settings.get("separator_id") is None:
+        if tokenizer.separator_id is None:
+            raise ConfigError(
+                "model.chunking 'sentence' needs a mark between sentences: set text.sentence_separator, such as <EOS>."
+            )
+        settings["separator_id"] = tokenizer.separator_id
     try:
-        settings = _with_separator(spec, tokenizer)
         model: SummarizationModel = build("model", MODELS, settings, vocab_size=tokenizer.vocab_size, **tokenizer.ids)
     except (RuntimeError, MemoryError) as error:
         if "memory" not in str(error).lower() and not isinstance(error, MemoryError):
@@ -248,28 +242,9 @@ def build_model(spec: Spec, text: TextConfig, tokenizer: Tokenizer, seed: int, n
     return model
 
 
-def _with_separator(spec: Spec, tokenizer: Tokenizer) -> Spec:
-    """The model's settings; one whose chunks are sentences learns which token ends them.
-
-    Raises:
-        ConfigError: nothing stands between the sentences.
-    """
-    settings = dict(spec)
-    if settings.get("chunking") == "sentence" and settings.get("separator_id") is None:
-        if tokenizer.separator_id is None:
-            raise ConfigError(
-                "model.chunking 'sentence' needs a mark between sentences: set text.sentence_separator, such as <EOS>."
-            )
-        settings["separator_id"] = tokenizer.separator_id
-    return settings
-
-
 def open_initial(place: str) -> LoadedModel:
-    """The model of a model folder, a run folder or a hub id; the random number generator is left as it was.
-
-    Raises:
-        ModelError: there is no such model, or it is damaged.
-    """
+    """The model of a model folder, a run folder or a hub id, opened as `load_model_folder` does; the random number
+    generator is left as it was."""
     with torch.random.fork_rng(devices=[]):
         return load_model_folder(place)
 
@@ -297,13 +272,14 @@ def adopted_tokenizer(initial: LoadedModel, text: TextConfig, place: str) -> Tok
             if theirs.get(key) != ours.get(key)
         )
     if found:
+        described = json.dumps(theirs, ensure_ascii=False)
         raise ConfigError(
             f"training.initial_weights: {place} was made with another tokenizer than this run describes ({found}). "
-            f"Weights belong to their vocabulary, so describe its tokenizer: --set 'text.tokenizer={_inline(theirs)}'."
+            f"Weights belong to their vocabulary, so describe its tokenizer: --set 'text.tokenizer={described}'."
         )
-    if _separator(tokenizer) != text.sentence_separator:
+    if tokenizer.separator != text.sentence_separator:
         raise ConfigError(
-            f"training.initial_weights: text.sentence_separator is {_separator(tokenizer) or 'none'} in {place}, "
+            f"training.initial_weights: text.sentence_separator is {tokenizer.separator or 'none'} in {place}, "
             f"{text.sentence_separator or 'none'} here; set it to that of the folder."
         )
     return tokenizer
@@ -311,8 +287,7 @@ def adopted_tokenizer(initial: LoadedModel, text: TextConfig, place: str) -> Tok
 
 def tokenizer_settings(initial: LoadedModel) -> dict[str, Any]:
     """Keys of a run's text section that describe the folder's tokenizer."""
-    tokenizer = initial.tokenizer
-    return {"tokenizer": _described(tokenizer), "sentence_separator": _separator(tokenizer)}
+    return {"tokenizer": _described(initial.tokenizer), "sentence_separator": initial.tokenizer.separator}
 
 
 def take_weights(model: nn.Module, initial: LoadedModel, tokenizer: Tokenizer, place: str) -> str:
@@ -353,16 +328,12 @@ def take_weights(model: nn.Module, initial: LoadedModel, tokenizer: Tokenizer, p
             f"This run's model has one tensor for what {place} has several for ({_listed(torn)}); "
             "share embeddings in both or in neither."
         )
-    return _note(place, shared, [n for n in own if n not in given], [n for n in given if n not in own])
-
-
-def _note(place: str, shared: Sequence[str], new: Sequence[str], left: Sequence[str]) -> str:
-    parts = [f"{place}: {len(shared)} tensors taken as initial weights"]
-    if new:
-        parts.append(f"{len(new)} that it lacks start as drawn ({_listed(new)})")
-    if left:
-        parts.append(f"{len(left)} that this model lacks are left out ({_listed(left)})")
-    return "; ".join(parts)
+    note = f"{place}: {len(shared)} tensors taken as initial weights"
+    if new := [name for name in own if name not in given]:
+        note += f"; {len(new)} that it lacks start as drawn ({_listed(new)})"
+    if left := [name for name in given if name not in own]:
+        note += f"; {len(left)} that this model lacks are left out ({_listed(left)})"
+    return note
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -376,11 +347,3 @@ def _shape(tensor: torch.Tensor) -> str:
 
 def _described(tokenizer: Tokenizer) -> dict[str, Any]:
     return {"type": tokenizer.name, **tokenizer.config.model_dump(mode="json")}
-
-
-def _separator(tokenizer: Tokenizer) -> str | None:
-    return None if tokenizer.separator_id is None else tokenizer.token(tokenizer.separator_id)
-
-
-def _inline(values: dict[str, Any]) -> str:
-    return json.dumps(values, ensure_ascii=False)

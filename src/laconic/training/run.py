@@ -1,15 +1,12 @@
 """A run from its settings to its model: its folder, its processes, its pre-training stage and the training proper.
 
-The run folder is held by one job at a time, refused where it holds another run, and cleared on request. A pre-training
-stage (the same model on other pairs, before the training proper) is a run of its own in the sub-folder ``pretraining``:
-recipe, log, checkpoints, model. Both stages read with one tokenizer, which is made first and lies in both folders. The
-training proper starts from the stage's exported model.
+A pre-training stage (the same model on other pairs, before the training proper) is a run of its own in the sub-folder
+``pretraining``: recipe, log, checkpoints, model. Both stages read with one tokenizer, which is made first and lies in
+both folders. The training proper starts from the stage's exported model.
 """
 
 from __future__ import annotations
 
-import hashlib
-import os
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -23,21 +20,15 @@ from laconic.config.base import validate
 from laconic.config.loading import dump_run, first_difference, merge, with_absolute_paths
 from laconic.config.names import check_run, outside_names, trusting
 from laconic.config.schema import DataConfig, RunConfig
-from laconic.data.readers import find_splits, is_one_data_set, read_configured
+from laconic.data.readers import find_splits, is_one_data_set
 from laconic.errors import CheckpointError, ConfigError, DataError
-from laconic.files import only_here, remove_leftovers, write_json, write_text
+from laconic.files import only_here, remove_leftovers, sha256, write_json, write_text
 from laconic.training import checkpoint as files
 from laconic.training.checkpoint import STAGE_FOLDER
 from laconic.training.corpus import Corpus
 from laconic.training.logging import LOG, TIMING, Callbacks, ShowProgress
 from laconic.training.loop import MODEL_FOLDER, Trainer, TrainResult
-from laconic.training.prepare import (
-    TOKENIZER_FOLDER,
-    plan,
-    prepare,
-    provide_tokenizer,
-    vocabulary_texts,
-)
+from laconic.training.prepare import TOKENIZER_FOLDER, copy_tokenizer, plan, prepare, provide_tokenizer
 from laconic.training.processes import join_processes, on_the_first
 
 RECIPE = "recipe.yaml"
@@ -157,7 +148,7 @@ def _splits(place: str) -> dict[str, str | None]:
 def _pretrain(
     run: RunConfig, stage: RunConfig, out: Path, accelerator: Accelerator, callbacks: Callbacks, accept: bool
 ) -> str:
-    """Do the stage before the training, or what is left of it; returns the folder of its model."""
+    """Do the stage before the training, or what is left of it; the folder of its model."""
     place = out / STAGE_FOLDER
     done = (place / FINISHED).is_file() and (place / MODEL_FOLDER / "config.json").is_file()
     accelerator.wait_for_everyone()
@@ -182,41 +173,26 @@ def _pretrain(
 def _share_tokenizer(run: RunConfig, stage: RunConfig, out: Path, accelerator: Accelerator, show: ShowProgress) -> None:
     """Make the tokenizer of both stages, unless it is there, and put it into both folders.
 
-    The data of the training proper is read here whatever the tokenizer, so that a mistake in it is found now and not
-    when the stage is over.
+    The data of the training proper is read here, so that a mistake in it is found now and not when the stage is over.
     """
-    if accelerator.is_main_process and not (out / TOKENIZER_FOLDER).is_dir():
-        show(description="Reading")
-        records = Corpus(run.data, "train", run.text.max_source_tokens)
-        if run.data.validation:
-            next(read_configured(run.data.validation, run.data))
-
-        def texts() -> Iterator[str]:
-            yield from vocabulary_texts(records, run.text)
-            if run.pretraining.in_vocabulary:
-                yield from vocabulary_texts(Corpus(stage.data, "train", stage.text.max_source_tokens), run.text)
-
-        provide_tokenizer(out, run.text, texts, records, show, stage.training.initial_weights)
-    if accelerator.is_main_process and not (out / STAGE_FOLDER / TOKENIZER_FOLDER).is_dir():
-        draft = out / STAGE_FOLDER / f".draft-{TOKENIZER_FOLDER}"
-        shutil.rmtree(draft, ignore_errors=True)
-        shutil.copytree(out / TOKENIZER_FOLDER, draft)
-        os.rename(draft, out / STAGE_FOLDER / TOKENIZER_FOLDER)
+    if accelerator.is_main_process:
+        both = (run, stage) if run.pretraining.in_vocabulary else (run,)
+        corpora = [Corpus(one.data, "train", one.text.max_source_tokens) for one in both]
+        provide_tokenizer(out, run, corpora, show, stage.training.initial_weights)
+        if not (out / STAGE_FOLDER / TOKENIZER_FOLDER).is_dir():
+            copy_tokenizer(out / TOKENIZER_FOLDER, out / STAGE_FOLDER / TOKENIZER_FOLDER)
     accelerator.wait_for_everyone()
 
 
 def _stage_callbacks(callbacks: Callbacks) -> Callbacks:
     """The same callbacks, told in each call that it is of the pre-training stage."""
 
-    def on_log(entry: dict[str, Any]) -> None:
-        callbacks.on_log({"stage": STAGE_FOLDER, **entry})
-
     def show(completed: float | None = None, *, description: str | None = None, **shown: Any) -> None:
         if description is not None:
             description = "Pre-training" if description == "Training" else f"Pre-training: {description}"
         callbacks.show(completed, description=description, **shown)
 
-    return replace(callbacks, show=show, on_log=on_log)
+    return replace(callbacks, show=show, on_log=lambda entry: callbacks.on_log({"stage": STAGE_FOLDER, **entry}))
 
 
 # ------------------------------------------------------------------------------------------ the run folder
@@ -224,9 +200,8 @@ def _stage_callbacks(callbacks: Callbacks) -> Callbacks:
 
 @contextmanager
 def run_folder(run: RunConfig, out: Path, *, resume: bool, force: bool, accept: bool) -> Iterator[None]:
-    """Hold the run folder; make it, with the recipe in it, or check that ``run`` can go on there exactly.
-
-    Another run is never written over, and a run does not go on as another one unless ``accept`` says that it may.
+    """Hold the run folder; make it, with the recipe in it, or check that ``run`` can go on there exactly (unless
+    ``accept`` says that it may go on as another one).
 
     Raises:
         CheckpointError: ``resume`` where there is no run, or where recipe or log are not those of the checkpoints.
@@ -249,7 +224,7 @@ def run_folder(run: RunConfig, out: Path, *, resume: bool, force: bool, accept: 
                 )
             clear_run(out)
         text = dump_run(run)
-        write_text(out / RECIPE, f"{_DIGEST}{_sha256(text)}\n{text}")
+        write_text(out / RECIPE, f"{_DIGEST}{sha256(text.encode())}\n{text}")
         yield
 
 
@@ -260,7 +235,7 @@ def clear_run(out: Path) -> None:
         shutil.rmtree(folder, ignore_errors=True)
     for name in (RECIPE, LOG, TIMING, FINISHED, "predictions.jsonl"):
         (out / name).unlink(missing_ok=True)
-    stage = out / files.STAGE_FOLDER
+    stage = out / STAGE_FOLDER
     if (stage / RECIPE).is_file():
         clear_run(stage)
         if not any(stage.iterdir()):
@@ -269,12 +244,13 @@ def clear_run(out: Path) -> None:
 
 def _remove_leftovers(out: Path) -> None:
     files.remove_drafts(out)
-    remove_leftovers(out / MODEL_FOLDER)
+    for name in (MODEL_FOLDER, TOKENIZER_FOLDER):
+        remove_leftovers(out / name)
 
 
 def has_begun(out: Path) -> bool:
     """Is there a run that made an update, in its pre-training stage or after?"""
-    return any((place / LOG).exists() or files.checkpoint_folders(place) for place in (out, out / files.STAGE_FOLDER))
+    return any((place / LOG).exists() or files.checkpoint_folders(place) for place in (out, out / STAGE_FOLDER))
 
 
 # ------------------------------------------------------------------------------------- the same run?
@@ -318,8 +294,4 @@ def _fixed(run: RunConfig) -> dict[str, Any]:
 def _as_written(recipe: Path) -> bool:
     """Does the file say what the run wrote into it? Files of older versions do not tell."""
     first, _, rest = recipe.read_text(encoding="utf-8").partition("\n")
-    return not first.startswith(_DIGEST) or first.removeprefix(_DIGEST).strip() == _sha256(rest)
-
-
-def _sha256(text: str) -> str:
-    return hashlib.sha256(text.encode("utf-8")).hexdigest()
+    return not first.startswith(_DIGEST) or first.removeprefix(_DIGEST).strip() == sha256(rest.encode())

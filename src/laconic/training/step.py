@@ -118,9 +118,9 @@ class UpdateStep:
         observed: dict[str, Tensor] = {}
         for batch, context in batches:
             output = self._forward(batch, context)
-            if len(batches) == 1:
-                _show(ahead, output, batch)
-                _shown(ahead)
+            for objective in ahead if len(batches) == 1 else ():
+                objective.see(output, batch)
+                objective.seen()
             terms = self._terms_of(output, batch, context)
             if context.observe:
                 observed = self._observed(output, batch)
@@ -128,7 +128,8 @@ class UpdateStep:
             own = torch.stack([term.count.detach().float() for term in terms])
             if counts is None and not late:
                 counts = self._shared(own)
-            loss = _total(terms, torch.ones_like(own) if counts is None else counts)
+            divisors = torch.ones_like(own) if counts is None else counts
+            loss = torch.stack([t.weight * t.sum / count for t, count in zip(terms, divisors, strict=True)]).sum()
             loss.backward()
             losses.append(loss.detach())
             sums += torch.stack([term.sum.detach().float() for term in terms])
@@ -195,17 +196,16 @@ class UpdateStep:
         Only models know which tokens count (`ModelOutput.token_mask`), and several objectives with different
         counts cannot be put right afterwards, so this rare combination pays for one forward pass more.
         """
-        counts = []
-        with torch.no_grad(), torch.random.fork_rng(devices=self._devices()):
+        counts, device = [], self.accelerator.device
+        with torch.no_grad(), torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
             for batch, context in batches:
                 output = self._forward(batch, context)
                 counts.append(torch.stack([term.count.float() for term in self._terms_of(output, batch, context)]))
-                _show(ahead, output, batch)
-        _shown(ahead)
+                for objective in ahead:
+                    objective.see(output, batch)
+        for objective in ahead:
+            objective.seen()
         return self._shared(torch.stack(counts).sum(0))
-
-    def _devices(self) -> list[torch.device]:
-        return [self.accelerator.device] if self.accelerator.device.type == "cuda" else []
 
     def _shared(self, counts: Tensor) -> Tensor:
         return self._divisors(sum_over_processes(counts, self.accelerator))
@@ -230,18 +230,3 @@ class UpdateStep:
             f"Records of the batch: {named}. {last_good(out)} "
             "Try a lower learning rate, training.clip_norm=1.0 or training.precision=fp32, or check these records."
         )
-
-
-def _show(ahead: Sequence[Objective], output: ModelOutput, batch: TrainingBatch) -> None:
-    for objective in ahead:
-        objective.see(output, batch)
-
-
-def _shown(ahead: Sequence[Objective]) -> None:
-    for objective in ahead:
-        objective.seen()
-
-
-def _total(terms: Sequence[Term], counts: Tensor) -> Tensor:
-    """The loss: each weighted sum divided by its count."""
-    return torch.stack([term.weight * term.sum / count for term, count in zip(terms, counts, strict=True)]).sum()

@@ -9,21 +9,21 @@ processes in turn and the sums added up, so each record counts once.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterator, Sequence
 
+import numpy as np
 import torch
 from accelerate.utils import gather_object
 
-from laconic.config.schema import SearchConfig, TrainingConfig, ValidationConfig
+from laconic.config.schema import RunConfig, TrainingConfig
 from laconic.data.dataset import EncodedDataset
 from laconic.decoding import decode
-from laconic.metrics.scoring import Scoring, score_texts
+from laconic.errors import ConfigError
+from laconic.metrics.scoring import score_texts, scoring
 from laconic.search.scorers import with_word_blocking
-from laconic.text.tokenizer import Tokenizer
 from laconic.training.batches import free_running_mask
 from laconic.training.checkpoint import TrainState
+from laconic.training.prepare import Prepared
 from laconic.training.processes import sum_over_processes
 from laconic.training.step import UpdateStep
 from laconic.types import PLAIN_PASS, TrainingBatch, UpdateContext
@@ -31,18 +31,24 @@ from laconic.types import PLAIN_PASS, TrainingBatch, UpdateContext
 LOWER_IS_BETTER = {"val_loss_tf": True, "val_loss_free": True, "rouge1": False, "rouge2": False, "rougeL": False}
 
 
-@dataclass
 class Validator:
-    """Computes a run's validation values. The losses are those of ``step``, its forward pass and active objectives."""
+    """Computes a run's validation values. The losses are those of ``step``, its forward pass and active objectives.
 
-    settings: ValidationConfig
-    search: SearchConfig
-    scoring: Scoring
-    step: UpdateStep
-    tokenizer: Tokenizer
-    dataset: EncodedDataset
-    collator: Callable[[Sequence[Any]], TrainingBatch]
-    signature: str = ""  # of ROUGE, once it was computed
+    Raises:
+        ConfigError: the metric needs summaries, and none are decoded.
+    """
+
+    def __init__(self, run: RunConfig, parts: Prepared, dataset: EncodedDataset, step: UpdateStep) -> None:
+        self.settings, self.search = run.training.validation, run.search
+        if not LOWER_IS_BETTER[self.settings.metric] and not self.settings.decode_records:
+            raise ConfigError(
+                f"training.validation.metric is {self.settings.metric}, so summaries must be decoded: "
+                "set training.validation.decode_records, for example to 200."
+            )
+        self.batch_size = self.settings.batch_size or run.training.batch_size
+        self.scoring = scoring(run.evaluation.profile, run.evaluation.rouge)
+        self.step, self.dataset, self.tokenizer, self.collator = step, dataset, parts.tokenizer, parts.collator.pairs
+        self.signature = ""  # of ROUGE, once it was computed
 
     def __call__(self) -> dict[str, float]:
         """All values asked for, by name.
@@ -85,16 +91,11 @@ class Validator:
             values |= {f"{name}_{objective}": mean for objective, mean in zip(names, means, strict=True)}
         if not free and "nll" in names:
             total, count, _, _ = rows[names.index("nll")]
-            values |= self._perplexity(total, count, tokens)
+            reduction = self.step.active[names.index("nll")].config.reduction
+            if reduction != "example" and tokens:  # exp of the mean -ln P, where the objective is a sum over tokens
+                count = count if reduction == "token" else tokens  # words may be left out of the loss
+                values["val_ppl"] = math.exp(min(total / max(count, 1.0), 700.0))
         return values
-
-    def _perplexity(self, total: float, count: float, tokens: float) -> dict[str, float]:
-        """``val_ppl``: exp of the mean -ln P of the tokens, where the objective ``nll`` is a sum over tokens."""
-        reduction = next(o.config.reduction for o in self.step.active if o.name == "nll")
-        if reduction == "example" or not tokens:
-            return {}
-        count = count if reduction == "token" else tokens  # words may be left out of the loss
-        return {"val_ppl": math.exp(min(total / max(count, 1.0), 700.0))}
 
     def _rouge(self, num_records: int) -> dict[str, float]:
         count = min(num_records, len(self.dataset))
@@ -116,11 +117,7 @@ class Validator:
             model,
             batch.to(self.step.accelerator.device),
             with_word_blocking(self.search.model_copy(update={"num_return": 1}), tokenizer),
-            unk_id=tokenizer.unk_id,
-            bos_id=model.decoder_start_id,
-            eos_id=tokenizer.eos_id,
-            pad_id=tokenizer.pad_id,
-            separator_id=tokenizer.separator_id,
+            **{**tokenizer.ids, "bos_id": model.decoder_start_id, "separator_id": tokenizer.separator_id},
         )
         words = batch.oov_words or [[] for _ in indices]
         return [tokenizer.decode(best[0].ids, own) for best, own in zip(found, words, strict=True)]
@@ -130,13 +127,8 @@ class Validator:
 
     def _mine(self, count: int) -> Iterator[list[int]]:
         """This process's batches of the first ``count`` records: similar lengths together, always in the same order."""
-        size, accelerator, lengths = (
-            self.settings.batch_size,
-            self.step.accelerator,
-            self.dataset.source_lengths.tolist(),
-        )
-        assert size is not None
-        ordered = sorted(range(count), key=lambda index: (lengths[index], index))
+        size, accelerator = self.batch_size, self.step.accelerator
+        ordered = np.argsort(self.dataset.source_lengths[:count], kind="stable").tolist()
         batches = [ordered[start : start + size] for start in range(0, count, size)]
         yield from batches[accelerator.process_index :: accelerator.num_processes]
 

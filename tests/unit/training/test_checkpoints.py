@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import random
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -103,7 +104,7 @@ def test_half_written_folders_are_ignored_and_removed(tmp_path: Path) -> None:
     assert not draft.exists()
 
 
-@pytest.mark.parametrize("call", range(6))
+@pytest.mark.parametrize("call", range(8))
 def test_a_full_disk_leaves_the_last_good_checkpoint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: int
 ) -> None:
@@ -216,7 +217,7 @@ def test_a_restore_that_fails_is_noticed(name: str) -> None:
 
 def test_state_refuses_other_fields() -> None:
     state = TrainState(update=3, window={"loss": 0.1})
-    values: dict[str, Any] = json.loads(json.dumps(state.state_dict()))
+    values: dict[str, Any] = json.loads(json.dumps(asdict(state)))
     assert TrainState.from_state_dict(values) == state
     with pytest.raises(CheckpointError, match="wings"):
         TrainState.from_state_dict(values | {"wings": 2})
