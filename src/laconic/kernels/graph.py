@@ -33,10 +33,9 @@ def distracted_scores(
     history_vector: Tensor | None = None,
 ) -> Tensor:
     """`laconic.papers.distraction.attention_scores`: ``v . tanh(W s' + U h - b A)``."""
-    z = keys.unsqueeze(1) + queries.unsqueeze(2)
-    if history is not None and history_vector is not None:
-        z = z - history_vector * history.to(z.dtype).unsqueeze(-1)
-    return torch.matmul(torch.tanh(z), score_vector)
+    if history is None or history_vector is None:
+        return attention_scores(keys, queries, score_vector)
+    return attention_scores(keys, queries, score_vector, history.to(keys.dtype), -history_vector)
 
 
 def first_positions(ids: Tensor, size: int) -> Tensor:
@@ -76,8 +75,7 @@ def _recurrence(inputs: Tensor, mask: Tensor, weights: list[Tensor], cell: str) 
     outputs, hidden, cells = [], [], []
     for number in range(len(weights) // 4):
         own = weights[4 * number : 4 * number + 4]
-        state = _zeros(inputs, own[1].shape[1])
-        memory = _zeros(inputs, own[1].shape[1])
+        state = memory = inputs.new_zeros(inputs.shape[0], own[1].shape[1])
         made: list[Tensor] = [state] * inputs.shape[1]
         order = range(inputs.shape[1]) if number == 0 else reversed(range(inputs.shape[1]))
         for t in order:
@@ -89,10 +87,6 @@ def _recurrence(inputs: Tensor, mask: Tensor, weights: list[Tensor], cell: str) 
         hidden.append(state)
         cells.append(memory)
     return torch.cat(outputs, dim=-1), torch.stack(hidden), torch.stack(cells)
-
-
-def _zeros(inputs: Tensor, width: int) -> Tensor:
-    return inputs.new_zeros(inputs.shape[0], width)
 
 
 def _cell(cell: str, inputs: Tensor, state: Tensor, memory: Tensor, weights: list[Tensor]) -> tuple[Tensor, Tensor]:
