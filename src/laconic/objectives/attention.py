@@ -15,7 +15,7 @@ from pydantic import Field
 from torch import Tensor
 
 from laconic.errors import ConfigError
-from laconic.objectives.base import Objective, count_of, reduce
+from laconic.objectives.base import Objective, count_of
 from laconic.types import PLAIN_PASS, ModelOutput, Term, TrainingBatch, UpdateContext
 
 _SMALLEST = 1e-9
@@ -46,12 +46,9 @@ class CoverageLoss(Objective):
     name = "coverage"
     counts_words = True
 
-    def forward(self, output: ModelOutput, batch: TrainingBatch, context: UpdateContext = PLAIN_PASS) -> Term:
-        mask = output.counted(batch)
+    def values(self, output: ModelOutput, batch: TrainingBatch, context: UpdateContext) -> Tensor:
         losses = output.coverage_losses
-        if losses is None:
-            losses = torch.zeros_like(output.gold_log_probs)
-        return reduce(self.name, losses, mask, self.config)
+        return torch.zeros_like(output.gold_log_probs) if losses is None else losses
 
 
 class Guidance(Objective):
@@ -98,6 +95,5 @@ class CoarseEntropy(Objective):
     config: Config
     name = "coarse_entropy"
 
-    def forward(self, output: ModelOutput, batch: TrainingBatch, context: UpdateContext = PLAIN_PASS) -> Term:
-        mask = output.counted(batch)
-        return reduce(self.name, output.details["coarse_entropy"], mask, self.config)
+    def values(self, output: ModelOutput, batch: TrainingBatch, context: UpdateContext) -> Tensor:
+        return output.details["coarse_entropy"]
