@@ -33,13 +33,10 @@ from laconic.kernels.dispatch import deferred_linear
 from laconic.layers import noise
 from laconic.layers.attention.chunked import ChunkAttention, ChunkFeatures, ChunkSampling, laid_out, log_of
 from laconic.layers.chunks import (
-    AllStates,
     Cells,
-    ChosenStates,
     ChunkStates,
     CoarseEncoder,
     Grid,
-    LazyStates,
     PreparedLayers,
     WordEncoder,
     make_grid,
@@ -318,16 +315,16 @@ class CoarseToFine(AutoregressiveModel):
     ) -> Memory:
         seeds = None if keys is None else noise.mixed(_WORDS, keys)
         flat = self._flat_states(grid, seeds)
-        parts = (self.encoder, self.embedding, grid, seeds)
-        states: ChunkStates
-        if flat is not None:
-            states = ChunkStates(*parts)
-        elif mode == "replay":
+        chosen = None
+        if mode == "replay":
             assert sampled is not None
             assert alive is not None
-            states = ChosenStates(*parts, _pairs(sampled, alive))
-        else:
-            states = LazyStates(*parts) if mode == "lazy" else AllStates(*parts)
+            pairs = torch.stack(sampled, dim=1)[alive]  # (M, k) at the steps at which the target is still going
+            chosen = alive.nonzero()[:, :1].expand_as(pairs).flatten(), pairs.flatten()
+        elif mode == "full" and flat is None:
+            documents, chunks = grid.chunks.nonzero(as_tuple=True)
+            chosen = documents, chunks
+        states = ChunkStates(self.encoder, self.embedding, grid, seeds, chosen)
         features = ChunkFeatures(states, self._attendable(grid), self._coarse(batch, grid), flat)
         nothing = self.embedding.weight.new_zeros(len(grid.ids), 0, self.config.hidden_size)
         return self._memory(batch, nothing, features=features)
@@ -440,11 +437,3 @@ def _at_hard_steps(policy: list[Tensor], soft: list[bool], mask: Tensor) -> Tens
     """(B, T): the draws' log-probabilities, zero where attention was soft or the target had ended."""
     drawn = iter(policy)
     return torch.stack([torch.zeros_like(policy[0]) if flag else next(drawn) for flag in soft], dim=1) * mask
-
-
-def _pairs(sampled: list[Tensor], alive: Tensor) -> tuple[Tensor, Tensor]:
-    """The distinct (document, chunk) of all steps (B, k) at which the target is still going (B, T)."""
-    chosen = torch.stack(sampled, dim=1)  # (B, T, k)
-    documents = torch.arange(len(chosen), device=chosen.device).view(-1, 1, 1).expand_as(chosen)
-    pairs = torch.stack([documents[alive].flatten(), chosen[alive].flatten()], dim=1).unique(dim=0)
-    return pairs[:, 0], pairs[:, 1]

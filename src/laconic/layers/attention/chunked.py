@@ -27,7 +27,7 @@ from laconic.config.base import ConfigBase
 from laconic.errors import ConfigError
 from laconic.kernels.dispatch import chunk_scores, context, deferred
 from laconic.layers import noise
-from laconic.layers.chunks import AllStates, ChunkStates, Grid
+from laconic.layers.chunks import ChunkStates, Grid
 from laconic.papers.coarse_to_fine import (
     attention_weights,
     best_chunks,
@@ -124,10 +124,7 @@ class StandardAttention(ChunkAttention):
         return self.config.encoder == "flat"
 
     def open(self, features: ChunkFeatures, *, soft: bool = False) -> dict[str, Any]:
-        flat = features.flat
-        if flat is None:
-            assert isinstance(features.states, AllStates)
-            flat = features.states.whole().flatten(1, 2)
+        flat = features.states.whole().flatten(1, 2) if features.flat is None else features.flat
         memory = Shared((deferred(flat), features.attendable.flatten(1)))
         return {"memory": memory, "shape": tuple(features.attendable.shape[1:])}
 
@@ -150,7 +147,6 @@ class HierarchicalAttention(ChunkAttention):
         return isinstance(self.config, HierarchicalAttention.Config) and self.config.normalizer == "sparsemax"
 
     def open(self, features: ChunkFeatures, *, soft: bool = False) -> dict[str, Any]:
-        assert isinstance(features.states, AllStates), "soft attention reads all chunks"
         whole = features.states.whole().flatten(1, 2)
         memory = Shared((deferred(whole), features.attendable.flatten(1)))
         return {"memory": memory, "coarse": self._coarse_state(features), "shape": tuple(features.attendable.shape[1:])}
