@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from laconic.config.base import ConfigBase
 from laconic.errors import ConfigError
-from laconic.layers.copying.base import GoldTokens
+from laconic.layers.copying.base import GoldTokens, generated
 from laconic.layers.masking import scatter_real
 from laconic.layers.transformer import head_attention
 from laconic.layers.vocabulary import VocabularyProjection
@@ -189,15 +189,9 @@ class Opponent(nn.Module):
     def gold_log_probs(self, context: Tensor, gold: GoldTokens, noise_seed: int | None = None) -> dict[str, Tensor]:
         """log P_o of M gold words from their contexts (M, F): ``opponent_log_probs`` (M,) and, with label smoothing,
         ``opponent_smoothed``. Words outside V count as UNK."""
-        features = self.features(context, noise_seed)
-        ids = gold.ids.masked_fill(gold.ids >= self.projection.vocab_size, self.unk_id)
-        weights = gold.weights
-        derivative = None if weights is None else (lambda _, rows: weights[rows])
-        log_probs = self.projection.gold_log_probs(features, ids, derivative)
+        log_probs, smoothed = generated(self.projection, self.features(context, noise_seed), gold, self.unk_id)
         found = {"opponent_log_probs": log_probs}
-        if gold.smoothing:
-            found["opponent_smoothed"] = self.projection.smoothed(log_probs, features, ids, gold.smoothing)
-        return found
+        return found if smoothed is None else found | {"opponent_smoothed": smoothed}
 
     def teacher_forced(
         self, output: OpponentOutput, batch: TrainingBatch, context: UpdateContext, end_id: int
