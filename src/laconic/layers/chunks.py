@@ -133,15 +133,9 @@ _ACTIVATIONS = {"tanh": torch.tanh, "relu": torch.relu, "none": lambda x: x}
 class CoarseEncoder(nn.Module):
     """``Class(config, embedding=..., pad_id=...)``; ``size`` is F."""
 
-    class Config(ConfigBase):
-        """Options of the encoder."""
-
+    Config: type[ConfigBase] = ConfigBase
     size: int
     own: nn.Embedding | None  # a table of word embeddings beside the word encoder's
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.own = None
 
     @abstractmethod
     def forward(self, grid: Grid) -> Tensor:
@@ -260,9 +254,7 @@ class PreparedLayers:
             for layer in decoder.layers
         ]
 
-    def __call__(
-        self, inputs: Tensor, cells: list[tuple[Tensor, Tensor]], t: int
-    ) -> tuple[list[tuple[Tensor, Tensor]], Tensor]:
+    def __call__(self, inputs: Tensor, cells: Cells, t: int) -> tuple[Cells, Tensor]:
         after = []
         for depth, ((of_input, of_state), state) in enumerate(zip(self.layers, cells, strict=True)):
             if depth and self.dropout and self.keys is not None:

@@ -236,12 +236,9 @@ class _Layer(nn.Module):
 class EncoderLayer(_Layer):
     """Self-attention over real tokens, then the feed-forward sublayer."""
 
-    def forward(self, x: Tensor, mask: Tensor, maps: LayerMaps | None = None) -> Tensor:
-        """(B, S, D), (B, S) -> (B, S, D); what stands at padding means nothing."""
-        return self.captured(x, mask, maps)[0]
-
-    def captured(self, x: Tensor, mask: Tensor, maps: LayerMaps | None = None) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-        """`forward`, and the queries and keys (B, S, H, d) of its self-attention, the queries unscaled."""
+    def forward(self, x: Tensor, mask: Tensor, maps: LayerMaps | None = None) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        """(B, S, D), (B, S) -> (B, S, D), and the queries and keys (B, S, H, d) of its self-attention, the queries
+        unscaled. What stands at padding means nothing."""
         maps, seen = maps or self.maps(), mask[:, None, None]
 
         def attend(*projected: Tensor) -> Tensor:
@@ -304,15 +301,11 @@ class TransformerEncoder(nn.Module):
         self.layers = nn.ModuleList(EncoderLayer(sizes) for _ in range(num_layers))
         self.norm = nn.LayerNorm(sizes.size) if sizes.norm == "pre" else nn.Identity()
 
-    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
-        """(B, S, D), (B, S) -> (B, S, D)."""
-        return self.captured(x, mask)[0]
-
-    def captured(self, x: Tensor, mask: Tensor) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-        """`forward`, and the queries and keys (B, S, H, d) of the last layer's self-attention: references."""
+    def forward(self, x: Tensor, mask: Tensor) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        """(B, S, D), (B, S) -> (B, S, D), and the queries and keys (B, S, H, d) of the last layer's self-attention."""
         pack, tap = mask.numel() >= _ROWS_WORTH_PACKING, None
         for layer in cast("list[EncoderLayer]", self.layers):
-            x, tap = layer.captured(x, mask, layer.maps(pack=pack))
+            x, tap = layer(x, mask, layer.maps(pack=pack))
         assert tap is not None, "an encoder has a layer at least"
         return self.norm(x), tap
 

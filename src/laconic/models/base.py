@@ -16,7 +16,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -26,6 +26,7 @@ from laconic.config.base import ConfigBase
 from laconic.config.names import Table
 from laconic.errors import ConfigError, DataError, did_you_mean
 from laconic.kernels.dispatch import first_positions
+from laconic.layers.attention.base import Switchable
 from laconic.layers.copying.base import CopyHead, CopySource, GoldTokens, HeadInput
 from laconic.layers.masking import scatter_real
 from laconic.papers.pointer_generator import coverage_loss
@@ -138,14 +139,6 @@ class SummarizationModel(nn.Module):
 
     def _set_switch(self, name: str, value: Any) -> None:
         raise AssertionError(name)
-
-
-class Switchable(Protocol):
-    """A part of a model with switches of its own: an attention, an opponent."""
-
-    def switches(self) -> dict[str, Any]: ...
-
-    def switch(self, options: Mapping[str, Any]) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,17 +286,6 @@ class AutoregressiveModel(SummarizationModel):
         placed = {name: gold.back(values) for name, values in details.items()}
         details = placed | self.head.of_document(precomputed)
         return ModelOutput(gold.back(log_probs), token_mask=gold.mask, details=details, memory=memory)
-
-    def _attended(
-        self, output: ModelOutput, gold: Gold, weights: Sequence[Tensor], coverage: Sequence[Tensor]
-    ) -> ModelOutput:
-        """``output`` with the attention of all steps, given as (B, 1 or T, S), and the coverage losses."""
-        if weights:
-            output.attention = torch.cat(list(weights), dim=1)
-        if coverage and output.attention is not None:
-            losses = coverage_loss(output.attention, torch.cat(list(coverage), dim=1))
-            output.coverage_losses = losses.masked_fill(~gold.mask, 0.0)
-        return output
 
     # ---------------------------------------------------------------------------- words and switches
 
@@ -456,9 +438,15 @@ class RecurrentModel(AutoregressiveModel):
         """What the output layer and the gate read of the steps that ``pick`` takes."""
 
     def _project(self, trace: Steps, batch: TrainingBatch, memory: Memory, context: UpdateContext) -> ModelOutput:
-        """The vocabulary, once, on the tokens that count."""
+        """The vocabulary, once, on the tokens that count; the attention of all steps, and the coverage losses."""
         gold = self._gold(batch, context)
         inputs = self._head_inputs(trace, lambda part: gold.at(torch.cat(part, dim=1)))
         inputs.hidden = self.dropout(inputs.hidden)
         scores = gold.at(torch.cat(trace.scores, dim=1)) if trace.scores and self.head.copies else None
-        return self._attended(self._likelihood(inputs, scores, gold, memory), gold, trace.weights, trace.coverage)
+        output = self._likelihood(inputs, scores, gold, memory)
+        if trace.weights:
+            output.attention = torch.cat(trace.weights, dim=1)
+        if trace.coverage and output.attention is not None:
+            losses = coverage_loss(output.attention, torch.cat(trace.coverage, dim=1))
+            output.coverage_losses = losses.masked_fill(~gold.mask, 0.0)
+        return output

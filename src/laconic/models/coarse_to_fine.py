@@ -254,7 +254,8 @@ class CoarseToFine(AutoregressiveModel):
             output = self.attention(hidden.unsqueeze(1), states[is_soft], sampling)
             feed = final_context(output.context.squeeze(1), hidden, merge)
             if keys is not None and self.config.dropout:
-                feed = feed * self._kept(keys, _FEED, t, feed)
+                of_step = noise.mixed(_FEED + STREAMS * t, keys)
+                feed = feed * noise.kept(of_step, feed.shape[1], dropout=self.config.dropout, dtype=feed.dtype)
             trace.remember(feed, output, drawn=keys is not None and not is_soft)
             if shows:
                 trace.weights.append(grid.flat(laid_out(output, grid), num_tokens))
@@ -383,10 +384,6 @@ class CoarseToFine(AutoregressiveModel):
             after.append((h, c))
             inputs = h
         return after, inputs
-
-    def _kept(self, keys: Tensor, stream: int, t: int, values: Tensor) -> Tensor:
-        of_step = noise.mixed(stream + STREAMS * t, keys)
-        return noise.kept(of_step, values.shape[1], dropout=self.config.dropout, dtype=values.dtype)
 
     def _soft_steps(self, noise_of: ExampleNoise | None, steps: int) -> list[bool]:
         """+ALTERNATE: which steps attend softly; all or none of a minibatch, or each by its own coin (30)."""

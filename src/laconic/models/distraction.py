@@ -38,11 +38,11 @@ from torch import Tensor, nn
 from laconic.config.base import ConfigBase
 from laconic.config.names import ATTENTIONS, parse
 from laconic.kernels.dispatch import deferred_linear
-from laconic.layers.attention.base import Attention
+from laconic.layers.attention.base import Attention, Switchable
 from laconic.layers.copying.base import CopyHead, HeadInput, build_copy_head
 from laconic.layers.recurrent import GruCell, PaperGruCell, PaperRecurrence, Recurrence
 from laconic.layers.vocabulary import VocabularyProjection
-from laconic.models.base import RecurrentModel, Spec, Steps, Switchable
+from laconic.models.base import RecurrentModel, Spec, Steps
 from laconic.papers.distraction import readout
 from laconic.types import (
     AttentionOutput,

@@ -27,11 +27,11 @@ from laconic.config.base import ConfigBase
 from laconic.config.names import ATTENTIONS, build
 from laconic.errors import ConfigError
 from laconic.kernels.dispatch import deferred_linear
-from laconic.layers.attention.base import Attention
+from laconic.layers.attention.base import Attention, Switchable
 from laconic.layers.copying.base import CopyHead, HeadInput, build_copy_head
 from laconic.layers.recurrent import Bridge, Recurrence, RecurrentState
 from laconic.layers.vocabulary import VocabularyProjection
-from laconic.models.base import RecurrentModel, Spec, Steps, Switchable
+from laconic.models.base import RecurrentModel, Spec, Steps
 from laconic.types import (
     AttentionOutput,
     Batch,
@@ -120,7 +120,8 @@ class Seq2Seq(RecurrentModel):
         if config.attention is not None:
             sizes = {"memory_size": memory_size, "query_size": query_size}
             self.attention = build("attention", ATTENTIONS, config.attention, **sizes)
-        context_size = self._context_size(memory_size)
+        fixed_size = hidden if self._feeds_fixed_context else 0
+        context_size = fixed_size if self.attention is None else memory_size
         fed = context_size if config.input_feeding != "none" or self._feeds_fixed_context else 0
         self.merge = nn.Linear(embedding + context_size, embedding) if config.input_feeding == "linear" else None
         step_size = embedding + (0 if self.merge is not None else fed)
@@ -263,11 +264,6 @@ class Seq2Seq(RecurrentModel):
     def _feeds_fixed_context(self) -> bool:
         """Without attention the encoder's summary z goes to every step (paper section 3.3.3)."""
         return self.config.attention is None and self.config.context_feed == "every_step"
-
-    def _context_size(self, memory_size: int) -> int:
-        if self.config.attention is not None:
-            return memory_size
-        return self.config.hidden_size if self._feeds_fixed_context else 0
 
     def _projection(self, output_size: int) -> VocabularyProjection:
         c = self.config

@@ -27,6 +27,7 @@ from laconic.config.base import ConfigBase
 from laconic.errors import ConfigError
 from laconic.kernels.dispatch import chunk_scores, context, deferred
 from laconic.layers import noise
+from laconic.layers.attention.base import Switchable
 from laconic.layers.chunks import ChunkStates, Grid
 from laconic.papers.coarse_to_fine import (
     attention_weights,
@@ -66,12 +67,10 @@ class ChunkSampling:
     alive: Tensor | None = None
 
 
-class ChunkAttention(nn.Module):
+class ChunkAttention(Switchable):
     """Base of the three. ``Class(config, hidden_size=H, coarse_size=F)``."""
 
-    class Config(ConfigBase):
-        """Options of the attention."""
-
+    Config: type[ConfigBase] = ConfigBase
     config: ConfigBase
     needs_coarse: bool = True  # does it read S?
     reads_flat: bool = False  # does it read the states of one pass over the whole document?
@@ -86,13 +85,6 @@ class ChunkAttention(nn.Module):
     def chooses(self) -> bool:
         """Does it read chosen chunks only?"""
         return False
-
-    def switches(self) -> dict[str, Any]:
-        """What a training phase or a search may switch, and the present values."""
-        return {}
-
-    def switch(self, options: Mapping[str, Any]) -> None:
-        """Set switches (names are checked by the model)."""
 
     @abstractmethod
     def open(self, features: ChunkFeatures, *, soft: bool = False) -> dict[str, Any]:
@@ -141,11 +133,6 @@ class HierarchicalAttention(ChunkAttention):
     class Config(ConfigBase):
         normalizer: Literal["softmax", "sparsemax"] = "softmax"
 
-    @property
-    def sparse(self) -> bool:
-        """Are the coarse weights a sparsemax?"""
-        return isinstance(self.config, HierarchicalAttention.Config) and self.config.normalizer == "sparsemax"
-
     def open(self, features: ChunkFeatures, *, soft: bool = False) -> dict[str, Any]:
         whole = features.states.whole().flatten(1, 2)
         memory = Shared((deferred(whole), features.attendable.flatten(1)))
@@ -169,7 +156,7 @@ class HierarchicalAttention(ChunkAttention):
         assert self.coarse_query is not None
         vectors, mask = state["coarse"].tree
         scores, mask = chunk_scores(self.coarse_query(query), vectors), mask.unsqueeze(1)
-        if self.sparse:
+        if getattr(self.config, "normalizer", "softmax") == "sparsemax":
             weights = sparsemax(scores.to(torch.promote_types(scores.dtype, torch.float32)), mask)
             return weights, log_of(weights)
         log_weights = log_coarse_weights(scores, mask)
