@@ -53,9 +53,7 @@ def final_distribution(
 ) -> Tensor:
     """`laconic.papers.pointer_generator.final_distribution`: (B, Q, V), (B, Q), (B, Q, S), (B, Q, S) -> (B, Q, X).
 
-    All words get log p_gen + log P_vocab(w); then the words of the source, and only they, get their copy probability
-    added. The copy probabilities of a repeated word meet at its first position, ``first``, and are read from there by
-    all its positions, so that the scatter writes equal values where it writes twice.
+    The same steps as in `laconic.kernels.vocabulary`, each with a result of its own.
     """
     assert first is not None
     log_gen, log_copy = logsigmoid(gate).unsqueeze(-1), logsigmoid(-gate).unsqueeze(-1)

@@ -47,10 +47,6 @@ class Grid:
     def num_chunks(self) -> int:
         return int(self.ids.shape[1])
 
-    @property
-    def chunk_words(self) -> int:
-        return int(self.ids.shape[2])
-
     def part(self, documents: Tensor) -> Grid:
         """The grid of some of the documents (D,)."""
         return Grid(*(None if v is None else v[documents] for v in (self.ids, self.words, self.chunks, self.positions)))  # type: ignore[arg-type]
@@ -61,7 +57,7 @@ class Grid:
         Chunks without a word have an empty range behind the document.
         """
         counts = self.words.sum(dim=2)
-        first = torch.arange(self.num_chunks, device=counts.device) * self.chunk_words
+        first = torch.arange(self.num_chunks, device=counts.device) * self.ids.shape[2]
         first = first.expand_as(counts) if self.positions is None else self.positions[:, :, 0]
         end = torch.where(counts > 0, first + counts, 0).amax(dim=1, keepdim=True)
         first = torch.where(counts > 0, first, end)

@@ -2,8 +2,8 @@
 
 The equations are in `laconic.papers.contrastive`; this module holds the parameters. One branch serves the whole model:
 it reads the queries, keys and values that one decoder layer has projected anyway, and adds a small feed-forward network
-and a vocabulary matrix of its own (for a head of 64 these are 64 V + 2 (64^2 + 64) + 4 * 64 numbers). The subclasses,
-`laconic.config.names.OPPONENTS`, say what becomes of the largest weight (section 3.2.1, Table 3 and footnote 2).
+and a vocabulary matrix of its own. The subclasses, `laconic.config.names.OPPONENTS`, say what becomes of the largest
+weight (section 3.2.1, Table 3 and footnote 2).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from laconic.config.base import ConfigBase
 from laconic.errors import ConfigError
 from laconic.layers.attention.base import Switchable
 from laconic.layers.copying.base import GoldTokens, generated
-from laconic.layers.transformer import head_attention
+from laconic.layers.transformer import head_attention, initialise
 from laconic.layers.vocabulary import VocabularyProjection
 from laconic.papers.contrastive import (
     Normalizer,
@@ -136,10 +136,7 @@ class Opponent(Switchable):
             self.first_norm, self.second_norm = nn.LayerNorm(width), nn.LayerNorm(width)
             self.expand, self.contract = nn.Linear(width, inner), nn.Linear(inner, width)
             self.projection = VocabularyProjection(width, vocab_size, bias=False)
-            for layer in (self.out_proj, self.expand, self.contract):
-                if layer is not None:
-                    nn.init.xavier_uniform_(layer.weight)
-                    nn.init.zeros_(layer.bias)
+            initialise(*([] if self.out_proj is None else [self.out_proj]), self.expand, self.contract)
             nn.init.normal_(self.projection.weight, std=width**-0.5)
 
     @abstractmethod

@@ -392,7 +392,12 @@ class RecurrentModel(AutoregressiveModel):
                 self._force(self._embed(batch.target_input_ids), state, trace)
             else:
                 state["source"] = Shared(self._source(memory))
-                self._loop(self._fed(batch, state, trace, context.forced_mask), state, trace)
+
+                def log_probs() -> Tensor:
+                    return self._words(*self._last(trace, state), state)[0]
+
+                words = self._input_words(batch.target_input_ids, batch, context.forced_mask, log_probs)
+                self._loop(map(self._embed, words), state, trace)
         return self._project(trace, batch, memory, context)
 
     @abstractmethod
@@ -416,14 +421,6 @@ class RecurrentModel(AutoregressiveModel):
         run = self._prepared()
         for one in embedded:
             state = self._traced(one, state, trace, run)
-
-    def _fed(self, batch: TrainingBatch, state: dict[str, Any], trace: Steps, forced: Tensor) -> Iterator[Tensor]:
-        """The embedded words (B, E) of free running: see `_input_words`."""
-
-        def log_probs() -> Tensor:
-            return self._words(*self._last(trace, state), state)[0]
-
-        return map(self._embed, self._input_words(batch.target_input_ids, batch, forced, log_probs))
 
     def _last(self, trace: Steps, state: dict[str, Any]) -> tuple[HeadInput, AttentionOutput | None]:
         """What the head reads of the last step, as Q rows a document."""

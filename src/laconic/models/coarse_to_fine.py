@@ -144,15 +144,14 @@ class CoarseToFine(AutoregressiveModel):
             )
             context["coarse_size"] = self.coarse.size + config.position_size
             if config.position_size:
-                self.positions = nn.Embedding(self._position_rows(), config.position_size)
+                rows = config.position_rows or config.chunks
+                if rows is None:
+                    raise ConfigError("model.position_size needs model.position_rows when model.chunks is not set.")
+                self.positions = nn.Embedding(rows, config.position_size)
         self.attention: ChunkAttention = build("chunk attention", CHUNK_ATTENTIONS, config.attention, **context)
         self.merge = nn.Linear(2 * hidden, hidden, bias=False)
-        self.head: CopyHead = build_copy_head(
-            config.head,
-            projection=VocabularyProjection(hidden, self.vocab_size),
-            gate_size=hidden,
-            unk_id=self.unk_id,
-        )
+        projection = VocabularyProjection(hidden, self.vocab_size)
+        self.head: CopyHead = build_copy_head(config.head, projection=projection, gate_size=hidden, unk_id=self.unk_id)
         if self.head.copies:
             raise ConfigError("The coarse-to-fine models write from the vocabulary: set model.head.type to vocabulary.")
         if config.chunking == "sentence" and config.separator_id is None:
@@ -271,7 +270,9 @@ class CoarseToFine(AutoregressiveModel):
         output.memory = None  # it was read for this pass alone
         output.details["coarse_entropy"] = torch.stack(trace.entropies, dim=1) * mask
         if trace.policy:
-            output.details["policy_log_prob"] = _at_hard_steps(trace.policy, soft, mask)
+            drawn = iter(trace.policy)  # zero where attention was soft or the target had ended
+            policy = [torch.zeros_like(trace.policy[0]) if flag else next(drawn) for flag in soft]
+            output.details["policy_log_prob"] = torch.stack(policy, dim=1) * mask
             output.details["draws"] = torch.tensor(float(trace.sampled[0].shape[1]))
         if trace.weights:
             output.attention = torch.cat(trace.weights, dim=1) * batch.source_mask.unsqueeze(1)
@@ -393,12 +394,6 @@ class CoarseToFine(AutoregressiveModel):
         by_step = self.config.alternate_unit == "step"
         return [noise_of.coin(t if by_step else 0) < self.config.alternate for t in range(steps)]
 
-    def _position_rows(self) -> int:
-        rows = self.config.position_rows or self.config.chunks
-        if rows is None:
-            raise ConfigError("model.position_size needs model.position_rows when model.chunks is not set.")
-        return rows
-
     def _initialise(self) -> None:
         """U(-0.1, 0.1) for everything, biases included; padding rows zero (section 5.2)."""
         limit = self.config.init_range
@@ -428,9 +423,3 @@ class CoarseToFine(AutoregressiveModel):
             self.encode_mode = value
         else:
             self.attention.switch({name: value})
-
-
-def _at_hard_steps(policy: list[Tensor], soft: list[bool], mask: Tensor) -> Tensor:
-    """(B, T): the draws' log-probabilities, zero where attention was soft or the target had ended."""
-    drawn = iter(policy)
-    return torch.stack([torch.zeros_like(policy[0]) if flag else next(drawn) for flag in soft], dim=1) * mask

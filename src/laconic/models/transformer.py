@@ -8,9 +8,7 @@
 One matrix E is source embedding, target embedding and output layer. The decoder first reads the END symbol
 (``start_with_end``), whatever BOS is.
 
-Every layer's cross attention is captured. From it come the weights of the pointer and of the explanation
-(``attention_layer``, ``attention_head``; none: the mean over the heads) and what an opponent reads: see
-`laconic.models.captured`.
+What is made of the cross attention is `laconic.models.captured`; ``attention_head`` none is the mean over the heads.
 """
 
 from __future__ import annotations

@@ -73,10 +73,8 @@ class Guidance(Objective):
         """
         if "centrality" not in output.details or output.attention is None:
             raise ConfigError(f"The objective 'guidance' needs {self.config.remedy}, or leave the objective out.")
-        mask = output.counted(batch)
-        divergence = guidance_divergence(
-            output.attention, output.details["centrality"], mask, batch.source_mask, self.config.over
-        )
+        mask, centrality = output.counted(batch), output.details["centrality"]
+        divergence = guidance_divergence(output.attention, centrality, mask, batch.source_mask, self.config.over)
         count = count_of(mask, self.config.reduction).to(divergence.dtype)
         return Term(self.name, divergence.sum(), count, self.config.weight)
 

@@ -108,9 +108,8 @@ class GoldTokens:
     """M target tokens: extended ``ids`` (M,), the document ``rows`` (M,) each belongs to, loss ``weights`` (M,),
     and its step ``steps`` (M,), for heads that read (B, T, ...) captured attention.
 
-    ``weights`` are what each token will weigh in the loss, up to one common factor: a hint for the
-    vocabulary projection's backward pass, never part of the result. With ``smoothing`` the details hold
-    ``smoothed_log_probs`` (M,) as well, label-smoothed; heads that cannot tell refuse.
+    ``weights`` are a hint for the vocabulary projection's backward pass (`laconic.types.UpdateContext`). With
+    ``smoothing`` the details hold ``smoothed_log_probs`` (M,) as well.
     """
 
     ids: Tensor

@@ -26,7 +26,7 @@ from laconic.kernels.dispatch import mean_attention
 from laconic.layers.copying.base import CopySource, EncoderFeatures, GoldTokens, HeadInput
 from laconic.layers.copying.pointer import SMALLEST_COPY, MixtureHead, step_distribution
 from laconic.layers.masking import NEGATIVE_INFINITY, log_weights
-from laconic.layers.transformer import CapturedAttention, head_attention
+from laconic.layers.transformer import head_attention
 from laconic.layers.vocabulary import VocabularyProjection
 from laconic.papers.coconet import softmax_over
 from laconic.papers.pointer_generator import final_distribution
@@ -294,12 +294,6 @@ def gate_of(features: Tensor, layer: nn.Linear) -> Tensor:
 def precise(values: Tensor) -> Tensor:
     """In float32 at least."""
     return values.float() if values.dtype.itemsize < 4 else values
-
-
-def queries_of(tap: CapturedAttention | None) -> Tensor:
-    """Q_t, all heads side by side: (B, Q, D)."""
-    assert tap is not None, "this head needs the captured attention"
-    return precise(tap.queries.flatten(2))
 
 
 def encoder_attention(features: EncoderFeatures, rows: Tensor) -> Tensor:

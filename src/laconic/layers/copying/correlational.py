@@ -33,7 +33,6 @@ from laconic.layers.copying.captured import (
     gate,
     gate_of,
     precise,
-    queries_of,
 )
 from laconic.papers.coconet import (
     Clip,
@@ -327,7 +326,9 @@ class CorrelationalHead(CapturedHead):
             return None
         if source.extra.source_gate is not None:
             return source.extra.source_gate
-        return torch.sigmoid(gate_of(queries_of(inputs.cross), self.semantic_gate)).unsqueeze(-1)
+        assert inputs.cross is not None, "this head needs the captured attention"
+        queries = precise(inputs.cross.queries.flatten(2))  # all heads side by side, (B, Q, D)
+        return torch.sigmoid(gate_of(queries, self.semantic_gate)).unsqueeze(-1)
 
     def _gate_details(self, history: Tensor, split: Tensor | None, attention_gate: Tensor) -> dict[str, Tensor]:
         """u (of the source: its mean under the history) and g, (B, Q)."""
