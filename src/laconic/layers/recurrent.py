@@ -175,7 +175,7 @@ class GruCell(nn.Module):
 
     def __init__(self, input_size: int, hidden_size: int, *, bias: bool = True) -> None:
         super().__init__()
-        self.input_size, self.hidden_size = input_size, hidden_size
+        self.hidden_size = hidden_size
         limit = hidden_size**-0.5
 
         def uniform(*shape: int) -> nn.Parameter:

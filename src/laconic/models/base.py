@@ -274,12 +274,8 @@ class AutoregressiveModel(SummarizationModel):
     ) -> ModelOutput:
         """The vocabulary, once, on the tokens that count: M rows instead of B * T.
 
-        Args:
-            inputs: of the M words.
-            scores: of the attention by which they copy, (M, S).
-            gold: the words.
-            memory: what `encode` left.
-            precomputed: what the head makes of the documents.
+        ``inputs`` and ``scores`` (M, S), of the attention by which they copy, are those of the M words; ``precomputed``
+        is what the head makes of the documents.
         """
         source = self._source(memory, precomputed, decodes=False)
         log_probs, details = self.head.gold_log_probs(inputs, scores, source, gold.words)

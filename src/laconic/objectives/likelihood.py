@@ -169,11 +169,10 @@ class RDrop(Objective):
     at every target word; the first term is the objective ``nll``, this one is the rest: the second pass's likelihood
     and ``alpha`` times the divergence. Without dropout (validation) that is ``nll``.
 
-    Our reading: the divergence is that of the two-way distributions (the gold word, all others together). With copy
-    heads the distributions are over V words and those of the document, and (B, T, V) of either is more than the whole
-    pass takes. By the data processing inequality the two-way divergence is never more than the full one, and it is
-    zero exactly where both passes give the gold word the same probability. It needs nothing but log P(gold), so every
-    model and every head can have it.
+    Our reading: the divergence is that of the two-way distributions (the gold word, all others together), since (B, T,
+    V) of either is more than the whole pass takes. By the data processing inequality it is never more than the full
+    one, and it is zero exactly where both passes give the gold word the same probability. It needs nothing but
+    log P(gold), so every model and every head can have it.
     """
 
     class Config(Objective.Config):

@@ -74,6 +74,7 @@ class ChunkAttention(Switchable):
     config: ConfigBase
     needs_coarse: bool = True  # does it read S?
     reads_flat: bool = False  # does it read the states of one pass over the whole document?
+    chooses: bool = False  # does it read chosen chunks only?
 
     def __init__(self, config: ConfigBase, *, hidden_size: int, coarse_size: int) -> None:
         super().__init__()
@@ -81,14 +82,11 @@ class ChunkAttention(Switchable):
         self.fine_query = nn.Linear(hidden_size, hidden_size, bias=False)
         self.coarse_query = nn.Linear(hidden_size, coarse_size, bias=False) if self.needs_coarse else None
 
-    @property
-    def chooses(self) -> bool:
-        """Does it read chosen chunks only?"""
-        return False
-
-    @abstractmethod
     def open(self, features: ChunkFeatures, *, soft: bool = False) -> dict[str, Any]:
         """Prepare for many queries; what belongs to documents is `Shared`. ``soft``: choose nothing this time."""
+        states = features.states.whole().flatten(1, 2) if features.flat is None else features.flat
+        memory = Shared((deferred(states), features.attendable.flatten(1)))
+        return {"memory": memory, "shape": tuple(features.attendable.shape[1:])}
 
     @abstractmethod
     def forward(self, query: Tensor, state: dict[str, Any], sampling: ChunkSampling | None = None) -> AttentionOutput:
@@ -115,11 +113,6 @@ class StandardAttention(ChunkAttention):
     def reads_flat(self) -> bool:  # type: ignore[override]
         return self.config.encoder == "flat"
 
-    def open(self, features: ChunkFeatures, *, soft: bool = False) -> dict[str, Any]:
-        flat = features.states.whole().flatten(1, 2) if features.flat is None else features.flat
-        memory = Shared((deferred(flat), features.attendable.flatten(1)))
-        return {"memory": memory, "shape": tuple(features.attendable.shape[1:])}
-
     def forward(self, query: Tensor, state: dict[str, Any], sampling: ChunkSampling | None = None) -> AttentionOutput:
         states, mask = state["memory"].tree
         weights = attention_weights(chunk_scores(self.fine_query(query), states), mask.unsqueeze(1))
@@ -134,9 +127,7 @@ class HierarchicalAttention(ChunkAttention):
         normalizer: Literal["softmax", "sparsemax"] = "softmax"
 
     def open(self, features: ChunkFeatures, *, soft: bool = False) -> dict[str, Any]:
-        whole = features.states.whole().flatten(1, 2)
-        memory = Shared((deferred(whole), features.attendable.flatten(1)))
-        return {"memory": memory, "coarse": self._coarse_state(features), "shape": tuple(features.attendable.shape[1:])}
+        return super().open(features) | {"coarse": self._coarse_state(features)}
 
     def forward(self, query: Tensor, state: dict[str, Any], sampling: ChunkSampling | None = None) -> AttentionOutput:
         coarse, log_coarse = self.coarse_weights(query, state)
@@ -192,7 +183,7 @@ class CoarseToFineAttention(HierarchicalAttention):
         self.read = config.read or config.draws
 
     @property
-    def chooses(self) -> bool:
+    def chooses(self) -> bool:  # type: ignore[override]
         return self.hard
 
     def switches(self) -> dict[str, Any]:

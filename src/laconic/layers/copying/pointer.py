@@ -81,13 +81,8 @@ def source_words(
 ) -> tuple[Tensor, Tensor]:
     """What `copied_excess` reads of the source's own words, (M, S) twice.
 
-    Args:
-        hidden: (M, F) what the projection reads, in float32 at least.
-        projection: the vocabulary's.
-        source: of the documents.
-        gold: the target words, with their steps.
-        ids: (M,) theirs, UNK in the place of words outside V.
-        mixed: the argument (M,) of lambda's sigmoid, and P_copy over positions (M, S).
+    ``hidden`` (M, F) is what the projection reads, in float32 at least, ``ids`` (M,) are the gold words', UNK in the
+    place of words outside V, ``mixed`` the argument (M,) of lambda's sigmoid, and P_copy over positions (M, S).
     """
     gates, copies = mixed
     features = hidden if projection.hidden is None else projection.hidden(hidden)
@@ -122,13 +117,9 @@ class MixtureHead(CopyHead):
         """log P(gold) (M,) without any (M, V) tensor that is kept; details p_gen (M,) and, where labels are smoothed,
         ``smoothed_log_probs`` (M,).
 
-        Args:
-            inputs: of the M words.
-            source: of the documents.
-            gold: the words.
-            gates: (M,) the argument of the sigmoid of p_gen (lambda).
-            copied: (M,) the gold words' log copy probability, -inf where the source lacks them.
-            places: (M, S) P_copy over positions, which smoothing reads; none: nothing is smoothed.
+        ``gates`` (M,) are the argument of the sigmoid of p_gen (lambda), ``copied`` (M,) the gold words' log copy
+        probability, -inf where the source lacks them, ``places`` (M, S) P_copy over positions, which smoothing reads
+        (none: nothing is smoothed).
         """
         projection, hidden, smoothing = self.projection, inputs.hidden, gold.smoothing
         ids, size = known_ids(gold, projection, self.unk_id), projection.vocab_size
