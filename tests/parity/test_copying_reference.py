@@ -139,7 +139,7 @@ def documents_of(model: Transformer, batch: Batch) -> list[Document]:
     """The model's own states, with their gradients."""
     last, seen = model.encoder.layers[-1], []
     with patch.object(
-        last, "captured", side_effect=lambda x, *rest: seen.append(x) or type(last).captured(last, x, *rest)
+        last, "forward", side_effect=lambda x, *rest: seen.append(x) or type(last).forward(last, x, *rest)
     ):
         memory = model.encode(batch)
     inputs = last.after_self_attention.entering(seen[0])

@@ -106,52 +106,36 @@ class _Deferred(torch.autograd.Function):
 
 def context(weights: Tensor, states: Tensor) -> Tensor:
     """``h*_t = sum_i a^t_i h_i`` of `deferred` states: (B, Q, S), (B, S, D) -> (B, Q, D)."""
-    result: Tensor = _Context.apply(weights, states)
+    result: Tensor = _Product.apply(weights, states, False)
     return result
 
 
 def dot_scores(query: Tensor, keys: Tensor) -> Tensor:
     """``q_t . k_i`` of `deferred` keys: (B, Q, H), (B, S, H) -> (B, Q, S)."""
-    result: Tensor = _Scores.apply(query, keys)
+    result: Tensor = _Product.apply(query, keys, True)
     return result
 
 
-class _Context(torch.autograd.Function):
+class _Product(torch.autograd.Function):
+    """Rows (B, Q, n) times what every step reads, (B, n, m) or, ``turned``, (B, m, n)."""
+
     @staticmethod
-    def forward(ctx: Any, weights: Tensor, states: Tensor) -> Tensor:
-        ctx.save_for_backward(weights, states)
-        ctx.collected = collected_of(states)
-        return torch.bmm(weights.to(states.dtype), states)
+    def forward(ctx: Any, rows: Tensor, read: Tensor, turned: bool) -> Tensor:
+        ctx.save_for_backward(rows, read)
+        ctx.collected, ctx.turned = collected_of(read), turned
+        return torch.bmm(rows.to(read.dtype), read.mT if turned else read)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor | None]:
-        weights, states = ctx.saved_tensors
-        d_states = None
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor | None, None]:
+        rows, read = ctx.saved_tensors
+        left, right = (gradient, rows) if ctx.turned else (rows, gradient)
+        d_read = None
         if ctx.collected is not None:
-            ctx.collected.add(weights, gradient)
+            ctx.collected.add(left, right)
         elif ctx.needs_input_grad[1]:
-            d_states = torch.bmm(weights.mT.to(gradient.dtype), gradient)
-        return torch.bmm(gradient, states.mT).to(weights.dtype), d_states
-
-
-class _Scores(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, query: Tensor, keys: Tensor) -> Tensor:
-        ctx.save_for_backward(query, keys)
-        ctx.collected = collected_of(keys)
-        return torch.bmm(query, keys.mT)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor | None]:
-        query, keys = ctx.saved_tensors
-        d_keys = None
-        if ctx.collected is not None:
-            ctx.collected.add(gradient, query)
-        elif ctx.needs_input_grad[1]:
-            d_keys = torch.bmm(gradient.mT, query)
-        return torch.bmm(gradient, keys), d_keys
+            d_read = torch.bmm(left.mT.to(right.dtype), right)
+        return torch.bmm(gradient, read if ctx.turned else read.mT).to(rows.dtype), d_read, None
 
 
 # ----------------------------------------------------------------------------------------- the weights

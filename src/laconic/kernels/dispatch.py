@@ -10,10 +10,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from functools import partial
 
 from torch import Tensor
-from torch.nn.functional import linear
 
 from laconic.errors import ConfigError, unknown_choice
 from laconic.kernels import attention, correlation, deferral, gru_sequence, packed, vocabulary, windows
@@ -31,10 +29,6 @@ ENABLED, IN_GRAPHS = CHOICE == "on", CHOICE == "graph"
 def _whole(tensor: Tensor) -> Tensor:
     """Nothing is deferred."""
     return tensor
-
-
-def _plain_linear(weight: Tensor, bias: Tensor | None = None) -> Callable[[Tensor], Tensor]:
-    return partial(linear, weight=weight, bias=bias)
 
 
 def _plain_gold(
@@ -71,7 +65,7 @@ transferred = deferral.context if ENABLED else coconet.transferred
 BANDED = ENABLED  # p as a band where that pays
 # what no paper says: weights used at every step, packed for search, torch's GRU on a CPU (none: torch's own)
 deferred = deferral.deferred if ENABLED else _whole
-deferred_linear = deferral.deferred_linear if ENABLED else _plain_linear
+deferred_linear = deferral.deferred_linear if ENABLED else packed.plain_map
 linear_map = packed.linear_map if ENABLED else packed.plain_map
 packed_output = packed.packed_output if ENABLED else _unpacked
 torch_gru = gru_sequence.gru_sequence if ENABLED else None

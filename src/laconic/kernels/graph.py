@@ -33,10 +33,9 @@ def distracted_scores(
     history_vector: Tensor | None = None,
 ) -> Tensor:
     """`laconic.papers.distraction.attention_scores`: ``v . tanh(W s' + U h - b A)``."""
-    z = keys.unsqueeze(1) + queries.unsqueeze(2)
-    if history is not None and history_vector is not None:
-        z = z - history_vector * history.to(z.dtype).unsqueeze(-1)
-    return torch.matmul(torch.tanh(z), score_vector)
+    if history is None or history_vector is None:
+        return attention_scores(keys, queries, score_vector)
+    return attention_scores(keys, queries, score_vector, history.to(keys.dtype), -history_vector)
 
 
 def first_positions(ids: Tensor, size: int) -> Tensor:
@@ -54,9 +53,7 @@ def final_distribution(
 ) -> Tensor:
     """`laconic.papers.pointer_generator.final_distribution`: (B, Q, V), (B, Q), (B, Q, S), (B, Q, S) -> (B, Q, X).
 
-    All words get log p_gen + log P_vocab(w); then the words of the source, and only they, get their copy probability
-    added. The copy probabilities of a repeated word meet at its first position, ``first``, and are read from there by
-    all its positions, so that the scatter writes equal values where it writes twice.
+    The same steps as in `laconic.kernels.vocabulary`, each with a result of its own.
     """
     assert first is not None
     log_gen, log_copy = logsigmoid(gate).unsqueeze(-1), logsigmoid(-gate).unsqueeze(-1)
@@ -76,8 +73,7 @@ def _recurrence(inputs: Tensor, mask: Tensor, weights: list[Tensor], cell: str) 
     outputs, hidden, cells = [], [], []
     for number in range(len(weights) // 4):
         own = weights[4 * number : 4 * number + 4]
-        state = _zeros(inputs, own[1].shape[1])
-        memory = _zeros(inputs, own[1].shape[1])
+        state = memory = inputs.new_zeros(inputs.shape[0], own[1].shape[1])
         made: list[Tensor] = [state] * inputs.shape[1]
         order = range(inputs.shape[1]) if number == 0 else reversed(range(inputs.shape[1]))
         for t in order:
@@ -89,10 +85,6 @@ def _recurrence(inputs: Tensor, mask: Tensor, weights: list[Tensor], cell: str) 
         hidden.append(state)
         cells.append(memory)
     return torch.cat(outputs, dim=-1), torch.stack(hidden), torch.stack(cells)
-
-
-def _zeros(inputs: Tensor, width: int) -> Tensor:
-    return inputs.new_zeros(inputs.shape[0], width)
 
 
 def _cell(cell: str, inputs: Tensor, state: Tensor, memory: Tensor, weights: list[Tensor]) -> tuple[Tensor, Tensor]:

@@ -47,38 +47,7 @@ def gru_sequence(
 
     Weights (3H, I), (3H, H) and biases (3H,) are in the order r, z, n; ``paper`` takes no ``bias_hh``.
     """
-    if not torch.is_grad_enabled():
-        return _run(inputs, weight_ih, weight_hh, bias_ih, bias_hh, paper)[0]
     return _GruSequence.apply(inputs, weight_ih, weight_hh, bias_ih, bias_hh, paper)
-
-
-def _run(
-    inputs: Tensor,
-    weight_ih: Tensor,
-    weight_hh: Tensor,
-    bias_ih: Tensor | None,
-    bias_hh: Tensor | None,
-    paper: bool,
-) -> tuple[Tensor, Tensor, Tensor | None]:
-    """States (S, B, H), gates (S, B, 3H) in the order r, z, n, and G_n (S, B, H) in torch's reading."""
-    size, both = weight_hh.shape[1], 2 * weight_hh.shape[1]
-    gates = linear(inputs, weight_ih, bias_ih)
-    states = gates.new_empty(*gates.shape[:2], size)
-    held = None if paper else torch.empty_like(states)
-    state = gates.new_zeros(gates.shape[1], size)
-    turned = weight_hh.t()
-    for t, gate in enumerate(gates):
-        r, n = gate[:, :size], gate[:, both:]
-        if held is None:
-            gate[:, :both].addmm_(state, turned[:, :both]).sigmoid_()
-            n.addmm_(r * state, turned[:, both:]).tanh_()
-        else:
-            products = state @ turned if bias_hh is None else torch.addmm(bias_hh, state, turned)
-            gate[:, :both].add_(products[:, :both]).sigmoid_()
-            held[t] = products[:, both:]
-            n.addcmul_(r, held[t]).tanh_()
-        state = torch.lerp(n, state, gate[:, size:both], out=states[t])
-    return states, gates, held
 
 
 class _GruSequence(torch.autograd.Function):
@@ -92,7 +61,24 @@ class _GruSequence(torch.autograd.Function):
         bias_hh: Tensor | None,
         paper: bool,
     ) -> Tensor:
-        states, gates, held = _run(inputs, weight_ih, weight_hh, bias_ih, bias_hh, paper)
+        # states (S, B, H), gates (S, B, 3H) in the order r, z, n, and G_n (S, B, H) in torch's reading
+        size, both = weight_hh.shape[1], 2 * weight_hh.shape[1]
+        gates = linear(inputs, weight_ih, bias_ih)
+        states = gates.new_empty(*gates.shape[:2], size)
+        held = None if paper else torch.empty_like(states)
+        state = gates.new_zeros(gates.shape[1], size)
+        turned = weight_hh.t()
+        for t, gate in enumerate(gates):
+            r, n = gate[:, :size], gate[:, both:]
+            if held is None:
+                gate[:, :both].addmm_(state, turned[:, :both]).sigmoid_()
+                n.addmm_(r * state, turned[:, both:]).tanh_()
+            else:
+                products = state @ turned if bias_hh is None else torch.addmm(bias_hh, state, turned)
+                gate[:, :both].add_(products[:, :both]).sigmoid_()
+                held[t] = products[:, both:]
+                n.addcmul_(r, held[t]).tanh_()
+            state = torch.lerp(n, state, gate[:, size:both], out=states[t])
         ctx.save_for_backward(inputs, weight_ih, weight_hh, bias_ih, bias_hh, states, gates, held)
         return states
 

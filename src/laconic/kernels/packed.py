@@ -39,7 +39,7 @@ def linear_map(weight: Tensor, bias: Tensor, *, relu: bool = False, pack: bool =
     return plain_map(weight, bias, relu=relu)
 
 
-def plain_map(weight: Tensor, bias: Tensor, *, relu: bool = False, pack: bool = False) -> Map:
+def plain_map(weight: Tensor, bias: Tensor | None = None, *, relu: bool = False, pack: bool = False) -> Map:
     """`linear_map` that packs nothing."""
     if relu:
         return lambda inputs: F.relu(F.linear(inputs, weight, bias))

@@ -39,13 +39,10 @@ def gold_log_probs(
         low = torch.get_autocast_dtype(features.device.type)
         weight, features = weight.to(low), features.to(low)
     if not torch.is_grad_enabled():
-        return _without_gradient(features, weight, bias, gold)
-    result: Tensor = _GoldLogProbs.apply(features, weight, bias, gold, derivative or _all_alike)
+        return _chunk_by_chunk((features, weight, bias, gold))[0]
+    derivative = derivative or (lambda log_probs, _: torch.ones_like(log_probs))
+    result: Tensor = _GoldLogProbs.apply(features, weight, bias, gold, derivative)
     return result
-
-
-def _all_alike(log_probs: Tensor, rows: slice) -> Tensor:
-    return torch.ones_like(log_probs)
 
 
 def at_least_float32(dtype: torch.dtype) -> torch.dtype:
@@ -63,8 +60,8 @@ class _Workspace:
     """Chunk-sized buffers used for every chunk: fresh ones would cost more in page faults than the arithmetic
     that fills them."""
 
-    def __init__(self, features: Tensor, weight: Tensor, bias: Tensor, num_rows: int) -> None:
-        rows = max((part.stop - part.start for part in _chunks(num_rows, weight.shape[0])), default=0)
+    def __init__(self, features: Tensor, weight: Tensor, bias: Tensor) -> None:
+        rows = max((part.stop - part.start for part in _chunks(len(features), len(weight))), default=0)
         self.weight, self.bias = weight, bias
         self.product = features.new_empty(rows, weight.shape[0])
         wide = at_least_float32(bias.dtype)
@@ -98,13 +95,23 @@ class _Workspace:
         return value
 
 
-def _without_gradient(features: Tensor, weight: Tensor, bias: Tensor, gold: Tensor) -> Tensor:
-    with torch.no_grad():
-        work = _Workspace(features, weight, bias, features.shape[0])
-        result = bias.new_empty(features.shape[0], dtype=at_least_float32(bias.dtype))
-        for rows in _chunks(features.shape[0], weight.shape[0]):
-            result[rows] = work.gold_of(features[rows], work.softmax(features[rows]), gold[rows])
-    return result
+def _chunk_by_chunk(
+    saved: tuple[Tensor, ...], needed: tuple[bool, ...] = (False,) * 3, derivative: Derivative | None = None
+) -> tuple[Tensor, Tensor, list[Tensor | None]]:
+    """log P(gold) (M,) of features, weight, bias and gold words; with ``derivative`` what it gives, and the gradients
+    that are needed."""
+    features, weight, bias, gold = saved
+    gradients = _empty_gradients(features, weight, bias, needed)
+    result = bias.new_empty(len(features), dtype=at_least_float32(bias.dtype))
+    expected = torch.empty_like(result)
+    work = _Workspace(features, weight, bias)
+    for rows in _chunks(len(features), len(weight)):
+        probs = work.softmax(features[rows])
+        result[rows] = work.gold_of(features[rows], probs, gold[rows])
+        if derivative is not None:
+            expected[rows] = derivative(result[rows], rows)
+            _add_gradient(rows, probs, expected[rows], saved, gradients)
+    return result, expected, gradients
 
 
 def _add_gradient(
@@ -131,13 +138,10 @@ def _add_gradient(
 
 
 def _empty_gradients(features: Tensor, weight: Tensor, bias: Tensor, needed: tuple[bool, ...]) -> list[Tensor | None]:
+    of_weight = torch.empty_like if weight.dtype == bias.dtype and len(features) else torch.zeros_like
     return [
         torch.empty_like(features) if needed[0] else None,
-        (torch.empty_like if weight.dtype == bias.dtype and len(features) else torch.zeros_like)(
-            weight, dtype=bias.dtype
-        )
-        if needed[1]
-        else None,
+        of_weight(weight, dtype=bias.dtype) if needed[1] else None,
         torch.zeros_like(bias) if needed[2] else None,
     ]
 
@@ -147,18 +151,9 @@ class _GoldLogProbs(torch.autograd.Function):
     def forward(
         ctx: Any, features: Tensor, weight: Tensor, bias: Tensor, gold: Tensor, derivative: Derivative
     ) -> Tensor:
-        gradients = _empty_gradients(features, weight, bias, ctx.needs_input_grad[:3])
-        result = bias.new_empty(features.shape[0], dtype=at_least_float32(bias.dtype))
-        expected = torch.empty_like(result)
         saved = (features, weight, bias, gold)
-        work = _Workspace(features, weight, bias, features.shape[0])
-        for rows in _chunks(features.shape[0], weight.shape[0]):
-            probs = work.softmax(features[rows])
-            result[rows] = work.gold_of(features[rows], probs, gold[rows])
-            expected[rows] = derivative(result[rows], rows)
-            _add_gradient(rows, probs, expected[rows], saved, gradients)
+        result, ctx.expected, ctx.gradients = _chunk_by_chunk(saved, ctx.needs_input_grad[:3], derivative)
         ctx.save_for_backward(*saved)
-        ctx.expected, ctx.gradients = expected, gradients
         return result
 
     @staticmethod
@@ -178,14 +173,9 @@ class _GoldLogProbs(torch.autograd.Function):
 
 def _again(saved: tuple[Tensor, ...], wanted: Tensor, needed: tuple[bool, ...]) -> list[Tensor | None]:
     """The gradients for a derivative that was not foreseen: project every chunk once more."""
-    features, weight, bias, _ = saved
-    gradients = _empty_gradients(features, weight, bias, needed)
-    work = _Workspace(features, weight, bias, features.shape[0])
-    for rows in _chunks(features.shape[0], weight.shape[0]):
-        probs = work.softmax(features[rows])
-        _add_gradient(rows, probs, wanted[rows], saved, gradients)
+    gradients = _chunk_by_chunk(saved, needed, lambda _, rows: wanted[rows])[2]
     if gradients[1] is not None:
-        gradients[1] = gradients[1].to(weight.dtype)
+        gradients[1] = gradients[1].to(saved[1].dtype)
     return gradients
 
 

@@ -6,8 +6,8 @@ only because another document of the batch has more chunks; nothing may ever rea
 batch. **Chunk vectors** are keys of the coarse attention and nothing else.
 
 **Word states**: a chunk is read from the zero state and depends on nothing else, so reading it late, once, and keeping
-it is exact. That is the whole of conditional computation: `LazyStates` reads a chunk when it is first chosen,
-`AllStates` before. Noise (dropout) is a function of (seed, example, chunk), so that both give the same numbers in
+it is exact. That is the whole of conditional computation: `ChunkStates` reads a chunk when it is first chosen, or
+before. Noise (dropout) is a function of (seed, example, chunk), so that both give the same numbers in
 training too.
 """
 
@@ -47,10 +47,6 @@ class Grid:
     def num_chunks(self) -> int:
         return int(self.ids.shape[1])
 
-    @property
-    def chunk_words(self) -> int:
-        return int(self.ids.shape[2])
-
     def part(self, documents: Tensor) -> Grid:
         """The grid of some of the documents (D,)."""
         return Grid(*(None if v is None else v[documents] for v in (self.ids, self.words, self.chunks, self.positions)))  # type: ignore[arg-type]
@@ -61,7 +57,7 @@ class Grid:
         Chunks without a word have an empty range behind the document.
         """
         counts = self.words.sum(dim=2)
-        first = torch.arange(self.num_chunks, device=counts.device) * self.chunk_words
+        first = torch.arange(self.num_chunks, device=counts.device) * self.ids.shape[2]
         first = first.expand_as(counts) if self.positions is None else self.positions[:, :, 0]
         end = torch.where(counts > 0, first + counts, 0).amax(dim=1, keepdim=True)
         first = torch.where(counts > 0, first, end)
@@ -133,15 +129,9 @@ _ACTIVATIONS = {"tanh": torch.tanh, "relu": torch.relu, "none": lambda x: x}
 class CoarseEncoder(nn.Module):
     """``Class(config, embedding=..., pad_id=...)``; ``size`` is F."""
 
-    class Config(ConfigBase):
-        """Options of the encoder."""
-
+    Config: type[ConfigBase] = ConfigBase
     size: int
     own: nn.Embedding | None  # a table of word embeddings beside the word encoder's
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.own = None
 
     @abstractmethod
     def forward(self, grid: Grid) -> Tensor:
@@ -260,9 +250,7 @@ class PreparedLayers:
             for layer in decoder.layers
         ]
 
-    def __call__(
-        self, inputs: Tensor, cells: list[tuple[Tensor, Tensor]], t: int
-    ) -> tuple[list[tuple[Tensor, Tensor]], Tensor]:
+    def __call__(self, inputs: Tensor, cells: Cells, t: int) -> tuple[Cells, Tensor]:
         after = []
         for depth, ((of_input, of_state), state) in enumerate(zip(self.layers, cells, strict=True)):
             if depth and self.dropout and self.keys is not None:
@@ -275,55 +263,13 @@ class PreparedLayers:
 
 
 class ChunkStates:
-    """The word states of a batch's chunks. Not a tensor tree: re-ordering a decoder state leaves it alone."""
+    """The word states of a batch's chunks, of those that were read. Not a tensor tree: re-ordering a decoder state
+    leaves it alone.
 
-    def __init__(self, encoder: WordEncoder, embedding: nn.Embedding, grid: Grid, seeds: Tensor | None) -> None:
-        self.encoder, self.embedding, self.grid = encoder, embedding, grid
-        self.seeds = seeds  # (B,) noise keys of the examples; none: no dropout
-        self.slots = torch.full(grid.chunks.shape, -1, dtype=torch.int64, device=grid.ids.device)
-
-    def read(self, documents: Tensor, chunks: Tensor) -> Tensor:
-        """The states (P, W, H) of the chunks (P,) of the documents (P,)."""
-        raise AssertionError("the document was read as a whole, without chunks")
-
-    def words_of(self, documents: Tensor, chunks: Tensor) -> Tensor:
-        """The masks (P, W)."""
-        return self.grid.words[documents, chunks]
-
-    def encode(self, documents: Tensor, chunks: Tensor) -> Tensor:
-        """Read the chunks (P,) now, in one call: (P, W, H)."""
-        words = self.words_of(documents, chunks)
-        embedded = self.embedding(self.grid.ids[documents, chunks]) * words.unsqueeze(-1)
-        keys = None if self.seeds is None else noise.mixed(self.seeds[documents], chunks)
-        return self.encoder(embedded, words, keys)
-
-
-class AllStates(ChunkStates):
-    """Every chunk that anybody may read (the document's own), read at the start."""
-
-    def __init__(self, encoder: WordEncoder, embedding: nn.Embedding, grid: Grid, seeds: Tensor | None) -> None:
-        super().__init__(encoder, embedding, grid, seeds)
-        documents, chunks = grid.chunks.nonzero(as_tuple=True)
-        self.keep(documents, chunks)
-
-    def keep(self, documents: Tensor, chunks: Tensor) -> None:
-        """Read these chunks, each once."""
-        self.states = self.encode(documents, chunks)
-        self.slots[documents, chunks] = torch.arange(len(chunks), device=chunks.device)
-
-    def read(self, documents: Tensor, chunks: Tensor) -> Tensor:
-        return self.states.index_select(0, self.slots[documents, chunks])
-
-    def whole(self) -> Tensor:
-        """All states in their places: (B, C, W, H), zero in rows that no document owns."""
-        place = self.slots.flatten()
-        grid = self.states.new_zeros(len(place), *self.states.shape[1:])
-        own = (place >= 0).nonzero().squeeze(1)
-        return grid.index_copy(0, own, self.states).view(*self.slots.shape, *self.states.shape[1:])
-
-
-class ChosenStates(AllStates):
-    """The chunks that an earlier pass without gradients chose, read at the start in one call ("replay")."""
+    With ``chosen``, pairs of documents (P,) and chunks (P,), these are read at the start, in one call, and nobody asks
+    for others. Without, a chunk is read when it is first asked for, together with the others of that moment, and kept.
+    ``seeds`` (B,) are the noise keys of the examples; none: no dropout.
+    """
 
     def __init__(
         self,
@@ -331,23 +277,36 @@ class ChosenStates(AllStates):
         embedding: nn.Embedding,
         grid: Grid,
         seeds: Tensor | None,
-        chosen: tuple[Tensor, Tensor],
+        chosen: tuple[Tensor, Tensor] | None = None,
     ) -> None:
-        ChunkStates.__init__(self, encoder, embedding, grid, seeds)
-        self.keep(*chosen)
-
-
-class LazyStates(ChunkStates):
-    """A chunk is read when it is first asked for, together with the others of that moment, and kept."""
-
-    def __init__(self, encoder: WordEncoder, embedding: nn.Embedding, grid: Grid, seeds: Tensor | None) -> None:
-        super().__init__(encoder, embedding, grid, seeds)
+        self.encoder, self.embedding, self.grid, self.seeds = encoder, embedding, grid, seeds
+        self.slots = torch.full(grid.chunks.shape, -1, dtype=torch.int64, device=grid.ids.device)
         self.states: Tensor | None = None
+        self.lazy = chosen is None
+        if chosen is not None:
+            self._require(*chosen)
 
     def read(self, documents: Tensor, chunks: Tensor) -> Tensor:
-        self._require(documents, chunks)
+        """The states (P, W, H) of the chunks (P,) of the documents (P,)."""
+        if self.lazy:
+            self._require(documents, chunks)
         assert self.states is not None
         return self.states.index_select(0, self.slots[documents, chunks])
+
+    def whole(self) -> Tensor:
+        """All states in their places: (B, C, W, H), zero in rows that no document owns."""
+        assert self.states is not None, "soft attention reads all chunks"
+        place = self.slots.flatten()
+        grid = self.states.new_zeros(len(place), *self.states.shape[1:])
+        own = (place >= 0).nonzero().squeeze(1)
+        return grid.index_copy(0, own, self.states).view(*self.slots.shape, *self.states.shape[1:])
+
+    def encode(self, documents: Tensor, chunks: Tensor) -> Tensor:
+        """Read the chunks (P,) now, in one call: (P, W, H)."""
+        words = self.grid.words[documents, chunks]
+        embedded = self.embedding(self.grid.ids[documents, chunks]) * words.unsqueeze(-1)
+        keys = None if self.seeds is None else noise.mixed(self.seeds[documents], chunks)
+        return self.encoder(embedded, words, keys)
 
     def _require(self, documents: Tensor, chunks: Tensor) -> None:
         unread = self.slots[documents, chunks] < 0

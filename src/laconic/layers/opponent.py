@@ -2,8 +2,8 @@
 
 The equations are in `laconic.papers.contrastive`; this module holds the parameters. One branch serves the whole model:
 it reads the queries, keys and values that one decoder layer has projected anyway, and adds a small feed-forward network
-and a vocabulary matrix of its own (for a head of 64 these are 64 V + 2 (64^2 + 64) + 4 * 64 numbers). The subclasses,
-`laconic.config.names.OPPONENTS`, say what becomes of the largest weight (section 3.2.1, Table 3 and footnote 2).
+and a vocabulary matrix of its own. The subclasses, `laconic.config.names.OPPONENTS`, say what becomes of the largest
+weight (section 3.2.1, Table 3 and footnote 2).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, get_args
 
 import torch
 from pydantic import Field, model_validator
@@ -19,9 +19,9 @@ from torch import Tensor, nn
 
 from laconic.config.base import ConfigBase
 from laconic.errors import ConfigError
-from laconic.layers.copying.base import GoldTokens
-from laconic.layers.masking import scatter_real
-from laconic.layers.transformer import head_attention
+from laconic.layers.attention.base import Switchable
+from laconic.layers.copying.base import GoldTokens, generated
+from laconic.layers.transformer import head_attention, initialise
 from laconic.layers.vocabulary import VocabularyProjection
 from laconic.papers.contrastive import (
     Normalizer,
@@ -38,12 +38,10 @@ from laconic.papers.contrastive import (
     without_largest,
     without_run,
 )
-from laconic.types import Batch, TrainingBatch, UpdateContext
+from laconic.types import Batch, TrainingBatch
 
-Empty = Literal["zero", "alpha"]
 DecodeScore = Literal["joint", "pc", "po"]
 AVERAGE = "average"
-SCORES = ("joint", "pc", "po")
 
 
 class OpponentConfig(ConfigBase):
@@ -57,7 +55,7 @@ class OpponentConfig(ConfigBase):
     head: int | Literal["average"] = 4
     averaged_values: Literal["concat", "mean"] = "concat"  # c.17
     normalizer: Normalizer = "softmax"  # c.10
-    empty: Empty = "zero"  # c.16
+    empty: Literal["zero", "alpha"] = "zero"  # c.16
     padding_by_zero: bool = False  # c.15
     detach_alpha: bool = False  # c.18
     detach_values: bool = False
@@ -111,7 +109,7 @@ class DecoderShape:
     dropout: float = 0.0
 
 
-class Opponent(nn.Module):
+class Opponent(Switchable):
     """Equations (2) to (8); subclasses say what takes the place of the largest weight.
 
     ``Class(config, shape=DecoderShape(...), vocab_size=V, unk_id=...)``. Build it after everything else: it takes
@@ -138,10 +136,7 @@ class Opponent(nn.Module):
             self.first_norm, self.second_norm = nn.LayerNorm(width), nn.LayerNorm(width)
             self.expand, self.contract = nn.Linear(width, inner), nn.Linear(inner, width)
             self.projection = VocabularyProjection(width, vocab_size, bias=False)
-            for layer in (self.out_proj, self.expand, self.contract):
-                if layer is not None:
-                    nn.init.xavier_uniform_(layer.weight)
-                    nn.init.zeros_(layer.bias)
+            initialise(*([] if self.out_proj is None else [self.out_proj]), self.expand, self.contract)
             nn.init.normal_(self.projection.weight, std=width**-0.5)
 
     @abstractmethod
@@ -178,7 +173,14 @@ class Opponent(nn.Module):
         The minus is put here, on the few numbers. In training the dropout draws from a generator of its own, seeded
         with ``noise_seed``, so that the rest of the model sees the masks it would see without the branch.
         """
-        drop = _Dropout(self.dropout if self.training else 0.0, noise_seed, context.device)
+        generator = None if noise_seed is None else torch.Generator(context.device).manual_seed(noise_seed)
+
+        def drop(values: Tensor) -> Tensor:
+            if not (self.training and self.dropout):
+                return values
+            kept = torch.empty_like(values).bernoulli_(1 - self.dropout, generator=generator)
+            return values * kept / (1 - self.dropout)
+
         projected = context if self.out_proj is None else self.out_proj(context)
         first, second = self.first_norm, self.second_norm
         z1 = first_norm(drop(projected.to(first.weight.dtype)), (first.weight, first.bias))
@@ -189,31 +191,15 @@ class Opponent(nn.Module):
     def gold_log_probs(self, context: Tensor, gold: GoldTokens, noise_seed: int | None = None) -> dict[str, Tensor]:
         """log P_o of M gold words from their contexts (M, F): ``opponent_log_probs`` (M,) and, with label smoothing,
         ``opponent_smoothed``. Words outside V count as UNK."""
-        features = self.features(context, noise_seed)
-        ids = gold.ids.masked_fill(gold.ids >= self.projection.vocab_size, self.unk_id)
-        weights = gold.weights
-        derivative = None if weights is None else (lambda _, rows: weights[rows])
-        log_probs = self.projection.gold_log_probs(features, ids, derivative)
+        log_probs, smoothed = generated(self.projection, self.features(context, noise_seed), gold, self.unk_id)
         found = {"opponent_log_probs": log_probs}
-        if gold.smoothing:
-            found["opponent_smoothed"] = self.projection.smoothed(log_probs, features, ids, gold.smoothing)
-        return found
+        return found if smoothed is None else found | {"opponent_smoothed": smoothed}
 
-    def teacher_forced(
-        self, output: OpponentOutput, batch: TrainingBatch, context: UpdateContext, end_id: int
-    ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-        """What a training pass says of the opponent: details (B, T) of `gold_log_probs` and, where the log looks, the
-        figures of `behaviour`. Computed on real target tokens only."""
-        rows, steps = batch.target_mask.nonzero(as_tuple=True)
-        weights = None if context.token_weights is None else context.token_weights[rows, steps]
-        gold = GoldTokens(batch.target_ids[rows, steps], rows, weights, context.opponent_smoothing)
-        found = self.gold_log_probs(output.context[rows, steps], gold, _own_seed(batch, context.noise_seed))
-        details = {name: scatter_real(values, batch.target_mask) for name, values in found.items()}
-        if not context.observe:
-            return details, {}
+    def figures(self, output: OpponentOutput, batch: TrainingBatch, end_id: int) -> dict[str, Tensor]:
+        """What the log says of the opponent in a training pass: `behaviour`."""
         real, ends = batch.source_mask, (batch.source_ids == end_id) & batch.source_mask
         figures = behaviour(output.weights, output.allowed, real.unsqueeze(1), ends, batch.target_mask)
-        return details, {f"opponent_{name}": value for name, value in figures.items()}
+        return {f"opponent_{name}": value for name, value in figures.items()}
 
     @property
     def decodes(self) -> bool:
@@ -246,28 +232,16 @@ class Opponent(nn.Module):
             ConfigError: a score that does not exist, or a lambda that `check_weight` refuses.
         """
         if "decode_score" in options:
-            if options["decode_score"] not in SCORES:
-                raise ConfigError(f"decode_score is one of {', '.join(SCORES)}, not '{options['decode_score']}'.")
+            if options["decode_score"] not in get_args(DecodeScore):
+                raise ConfigError(
+                    f"decode_score is one of {', '.join(get_args(DecodeScore))}, not '{options['decode_score']}'."
+                )
             self.decode_score = options["decode_score"]
         if "lambda_decode" in options:
             try:
                 self.lambda_decode = check_weight(options["lambda_decode"], self.config.output)
             except ValueError as error:
                 raise ConfigError(f"{str(error)[:1].upper()}{str(error)[1:]}.") from None
-
-
-class _Dropout:
-    """Dropout from a generator of its own; the global one where no seed is given."""
-
-    def __init__(self, probability: float, seed: int | None, device: torch.device) -> None:
-        self.probability = probability
-        self.generator = None if seed is None else torch.Generator(device).manual_seed(seed)
-
-    def __call__(self, values: Tensor) -> Tensor:
-        if not self.probability:
-            return values
-        kept = torch.empty_like(values).bernoulli_(1 - self.probability, generator=self.generator)
-        return values * kept / (1 - self.probability)
 
 
 def _check_place(config: OpponentConfig, shape: DecoderShape) -> None:
@@ -283,7 +257,7 @@ def _check_place(config: OpponentConfig, shape: DecoderShape) -> None:
         )
 
 
-def _own_seed(batch: Batch, seed: int | None) -> int | None:
+def own_seed(batch: Batch, seed: int | None) -> int | None:
     """The seed of this batch's dropout: the trainer's, which all processes share, with the first example's number."""
     if seed is None:
         return None

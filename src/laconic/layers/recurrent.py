@@ -80,11 +80,10 @@ class Recurrence(nn.Module):
                 outputs, final = gru_over_real_tokens(torch_gru, inputs, mask, weights)
             return outputs, (final,)
         with torch.autocast(inputs.device.type, enabled=runs_in_bf16(inputs.device)):
-            return self._whole(inputs) if bool(mask.all()) else self._padded(inputs, mask)
-
-    def _whole(self, inputs: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
-        outputs, last = self.layer(inputs)
-        return outputs, last if isinstance(last, tuple) else (last,)
+            if not bool(mask.all()):
+                return self._padded(inputs, mask)
+            outputs, last = self.layer(inputs)
+            return outputs, last if isinstance(last, tuple) else (last,)
 
     def _padded(self, inputs: Tensor, mask: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
         # torch's packed sequences cost S^2 in the backward pass on a CPU. Instead an extra input, one at
@@ -176,7 +175,7 @@ class GruCell(nn.Module):
 
     def __init__(self, input_size: int, hidden_size: int, *, bias: bool = True) -> None:
         super().__init__()
-        self.input_size, self.hidden_size = input_size, hidden_size
+        self.hidden_size = hidden_size
         limit = hidden_size**-0.5
 
         def uniform(*shape: int) -> nn.Parameter:

@@ -8,9 +8,8 @@
 
 A layer works on Q rows a document: all T target positions in training, the K beams of one step in decoding.
 The two differ only in what the self-attention of the decoder may see, which is a function that is passed in.
-
-No layer asks the attention kernel for weights. Whoever wants them (a copy head, an opponent, an explanation)
-takes a layer's `CapturedAttention`, references to what was projected anyway, and pays for that layer alone.
+Whoever wants weights (a copy head, an opponent, an explanation) takes a layer's `CapturedAttention`, references to what
+was projected anyway, and pays for that layer alone.
 """
 
 from __future__ import annotations
@@ -18,6 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal, cast
 
 import torch
@@ -130,7 +130,7 @@ class AttentionProjections(nn.Module):
         self.size, self.num_heads = size, num_heads
         self.in_proj = nn.Linear(size, 3 * size)
         self.out_proj = nn.Linear(size, size)
-        _initialise(self.in_proj, self.out_proj)
+        initialise(self.in_proj, self.out_proj)
 
     def heads(self, features: Tensor) -> tuple[Tensor, ...]:
         """(B, Q, p D) -> p tensors (B, Q, H, d)."""
@@ -201,7 +201,7 @@ class _Layer(nn.Module):
         self.inner = nn.Linear(sizes.size, sizes.feed_forward_size)
         self.outer = nn.Linear(sizes.feed_forward_size, sizes.size)
         self.after_feed_forward = self._residual()
-        _initialise(self.inner, self.outer)
+        initialise(self.inner, self.outer)
 
     def _residual(self) -> Residual:
         return Residual(self.sizes.size, self.sizes.norm, self.sizes.dropout)
@@ -236,12 +236,9 @@ class _Layer(nn.Module):
 class EncoderLayer(_Layer):
     """Self-attention over real tokens, then the feed-forward sublayer."""
 
-    def forward(self, x: Tensor, mask: Tensor, maps: LayerMaps | None = None) -> Tensor:
-        """(B, S, D), (B, S) -> (B, S, D); what stands at padding means nothing."""
-        return self.captured(x, mask, maps)[0]
-
-    def captured(self, x: Tensor, mask: Tensor, maps: LayerMaps | None = None) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-        """`forward`, and the queries and keys (B, S, H, d) of its self-attention, the queries unscaled."""
+    def forward(self, x: Tensor, mask: Tensor, maps: LayerMaps | None = None) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        """(B, S, D), (B, S) -> (B, S, D), and the queries and keys (B, S, H, d) of its self-attention, the queries
+        unscaled. What stands at padding means nothing."""
         maps, seen = maps or self.maps(), mask[:, None, None]
 
         def attend(*projected: Tensor) -> Tensor:
@@ -304,15 +301,11 @@ class TransformerEncoder(nn.Module):
         self.layers = nn.ModuleList(EncoderLayer(sizes) for _ in range(num_layers))
         self.norm = nn.LayerNorm(sizes.size) if sizes.norm == "pre" else nn.Identity()
 
-    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
-        """(B, S, D), (B, S) -> (B, S, D)."""
-        return self.captured(x, mask)[0]
-
-    def captured(self, x: Tensor, mask: Tensor) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-        """`forward`, and the queries and keys (B, S, H, d) of the last layer's self-attention: references."""
+    def forward(self, x: Tensor, mask: Tensor) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        """(B, S, D), (B, S) -> (B, S, D), and the queries and keys (B, S, H, d) of the last layer's self-attention."""
         pack, tap = mask.numel() >= _ROWS_WORTH_PACKING, None
         for layer in cast("list[EncoderLayer]", self.layers):
-            x, tap = layer.captured(x, mask, layer.maps(pack=pack))
+            x, tap = layer(x, mask, layer.maps(pack=pack))
         assert tap is not None, "an encoder has a layer at least"
         return self.norm(x), tap
 
@@ -350,7 +343,7 @@ class TransformerDecoder(nn.Module):
         """(B, Q, D) -> (B, Q, D) and each layer's `CapturedAttention`. ``attend`` (none: causal) gets its number."""
         captured = []
         for number, layer in enumerate(self._stack):
-            own = None if attend is None else _numbered(attend, number)
+            own = None if attend is None else partial(attend, number)
             x, tap = layer(x, own, memories[number], mask, None if maps is None else maps[number])
             captured.append(tap)
         return self.norm(x), captured
@@ -359,11 +352,7 @@ class TransformerDecoder(nn.Module):
 _ROWS_WORTH_PACKING = 512  # below, packing a matrix costs more than it saves in one product
 
 
-def _numbered(attend: Attend, number: int) -> Callable[..., Tensor]:
-    return lambda *projected: attend(number, *projected)
-
-
-def _initialise(*maps: nn.Linear) -> None:
+def initialise(*maps: nn.Linear) -> None:
     """Xavier uniform weights, zero biases."""
     for linear in maps:
         nn.init.xavier_uniform_(linear.weight)

@@ -48,10 +48,8 @@ class VocabularyProjection(nn.Module):
     def for_decoding(self, columns: int | None = None) -> Callable[[Tensor], Tensor]:
         """`forward` for the many steps of one search: (..., F) -> (..., V), without gradients.
 
-        A step multiplies few rows by the whole matrix. On a CPU oneDNN does that several times faster from a
-        packed copy of the weights; packing costs about as much as one or two steps, so it is done anew for
-        each search and can never be out of date. Then the result has ``columns`` columns (V if not given),
-        those beyond V minus infinity: room for the words outside V, without a copy. Elsewhere this is the
+        On a CPU from packed weights (`laconic.kernels.packed`). Then the result has ``columns`` columns (V if not
+        given), those beyond V minus infinity: room for the words outside V, without a copy. Elsewhere this is the
         module itself.
         """
         width = max(columns or 0, self.vocab_size)
@@ -60,9 +58,8 @@ class VocabularyProjection(nn.Module):
     def gold_log_probs(self, inputs: Tensor, gold: Tensor, derivative: Derivative | None = None) -> Tensor:
         """``log softmax(W_o x + b_o)[gold]`` for M rows: (M, F), (M,) -> (M,) in float32 at least.
 
-        ``gold`` must be below V (callers clamp extended ids and mask the value). ``derivative`` maps the
-        log-probabilities of a slice of rows to the expected derivative of the loss by them, up to one
-        factor common to all rows; none means that all rows count alike.
+        ``gold`` must be below V (callers clamp extended ids and mask the value); ``derivative`` as in
+        `laconic.kernels.vocabulary.gold_log_probs`.
         """
         features = inputs if self.hidden is None else self.hidden(inputs)
         return gold_log_probs(features, self.weight, self.bias, gold, derivative)

@@ -3,13 +3,11 @@
 The layers are those of transformers; the attention function, the cache and the output are ours.
 
 * **The memory is never copied per beam.** Keys and values of the cross attention are projected once a
-  document, (B, heads, S, head width). In a step with N = B * K rows the queries (N, heads, 1, width) are
-  folded to (B, heads, K, width), so the beams of a document are K queries into one memory.
+  document; in a step its beams are K queries into one memory (`laconic.models.bart_attention.folded_attention`).
 * The cache of the decoder's self attention is a plain tree of tensors with N in front, which search
   re-orders like any other state; so is what a copy head remembers from step to step.
-* The weights that explain a step, and that copy heads copy by, are those of one decoder layer (the last by
-  default), averaged over the heads. They are computed from the layer's `Capture`, before dropout: what is done with
-  them is `laconic.models.captured`.
+* The weights that explain a step, and that copy heads copy by, are computed from a layer's `Capture`, before dropout:
+  see `laconic.models.captured`.
 * Without a copy head the output is the checkpoint's own, W_o h + final_logits_bias.
 """
 
@@ -37,7 +35,7 @@ from laconic.layers.vocabulary import BorrowedProjection
 from laconic.models.bart_attention import ATTENTION, Capture, Layers, filled_cache, offer_states, refuse_reentrant
 from laconic.models.base import Spec
 from laconic.models.captured import CapturedTransformer, Decoded, EncodedSource
-from laconic.models.stored import FAMILY, at_most
+from laconic.models.stored import FAMILY, at_most, first_line
 from laconic.types import Batch, Memory, Shared, StepOutput, TrainingBatch
 
 LEARNED_POSITIONS = ("bart", "mbart")
@@ -389,8 +387,7 @@ def _open(name_or_path: str) -> PreTrainedModel:
     except LaconicError:
         raise
     except Exception as error:  # transformers, safetensors and the hub client raise their own kinds each
-        first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise ModelError(f"The checkpoint {name_or_path} could not be opened: {first}") from error
+        raise ModelError(f"The checkpoint {name_or_path} could not be opened: {first_line(error)}.") from error
 
 
 def first_id(value: Any) -> int:

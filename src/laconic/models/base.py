@@ -16,7 +16,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -26,6 +26,7 @@ from laconic.config.base import ConfigBase
 from laconic.config.names import Table
 from laconic.errors import ConfigError, DataError, did_you_mean
 from laconic.kernels.dispatch import first_positions
+from laconic.layers.attention.base import Switchable
 from laconic.layers.copying.base import CopyHead, CopySource, GoldTokens, HeadInput
 from laconic.layers.masking import scatter_real
 from laconic.papers.pointer_generator import coverage_loss
@@ -138,14 +139,6 @@ class SummarizationModel(nn.Module):
 
     def _set_switch(self, name: str, value: Any) -> None:
         raise AssertionError(name)
-
-
-class Switchable(Protocol):
-    """A part of a model with switches of its own: an attention, an opponent."""
-
-    def switches(self) -> dict[str, Any]: ...
-
-    def switch(self, options: Mapping[str, Any]) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,29 +274,14 @@ class AutoregressiveModel(SummarizationModel):
     ) -> ModelOutput:
         """The vocabulary, once, on the tokens that count: M rows instead of B * T.
 
-        Args:
-            inputs: of the M words.
-            scores: of the attention by which they copy, (M, S).
-            gold: the words.
-            memory: what `encode` left.
-            precomputed: what the head makes of the documents.
+        ``inputs`` and ``scores`` (M, S), of the attention by which they copy, are those of the M words; ``precomputed``
+        is what the head makes of the documents.
         """
         source = self._source(memory, precomputed, decodes=False)
         log_probs, details = self.head.gold_log_probs(inputs, scores, source, gold.words)
         placed = {name: gold.back(values) for name, values in details.items()}
         details = placed | self.head.of_document(precomputed)
         return ModelOutput(gold.back(log_probs), token_mask=gold.mask, details=details, memory=memory)
-
-    def _attended(
-        self, output: ModelOutput, gold: Gold, weights: Sequence[Tensor], coverage: Sequence[Tensor]
-    ) -> ModelOutput:
-        """``output`` with the attention of all steps, given as (B, 1 or T, S), and the coverage losses."""
-        if weights:
-            output.attention = torch.cat(list(weights), dim=1)
-        if coverage and output.attention is not None:
-            losses = coverage_loss(output.attention, torch.cat(list(coverage), dim=1))
-            output.coverage_losses = losses.masked_fill(~gold.mask, 0.0)
-        return output
 
     # ---------------------------------------------------------------------------- words and switches
 
@@ -410,7 +388,12 @@ class RecurrentModel(AutoregressiveModel):
                 self._force(self._embed(batch.target_input_ids), state, trace)
             else:
                 state["source"] = Shared(self._source(memory))
-                self._loop(self._fed(batch, state, trace, context.forced_mask), state, trace)
+
+                def log_probs() -> Tensor:
+                    return self._words(*self._last(trace, state), state)[0]
+
+                words = self._input_words(batch.target_input_ids, batch, context.forced_mask, log_probs)
+                self._loop(map(self._embed, words), state, trace)
         return self._project(trace, batch, memory, context)
 
     @abstractmethod
@@ -435,14 +418,6 @@ class RecurrentModel(AutoregressiveModel):
         for one in embedded:
             state = self._traced(one, state, trace, run)
 
-    def _fed(self, batch: TrainingBatch, state: dict[str, Any], trace: Steps, forced: Tensor) -> Iterator[Tensor]:
-        """The embedded words (B, E) of free running: see `_input_words`."""
-
-        def log_probs() -> Tensor:
-            return self._words(*self._last(trace, state), state)[0]
-
-        return map(self._embed, self._input_words(batch.target_input_ids, batch, forced, log_probs))
-
     def _last(self, trace: Steps, state: dict[str, Any]) -> tuple[HeadInput, AttentionOutput | None]:
         """What the head reads of the last step, as Q rows a document."""
         documents = len(state["mask"].tree)
@@ -456,9 +431,15 @@ class RecurrentModel(AutoregressiveModel):
         """What the output layer and the gate read of the steps that ``pick`` takes."""
 
     def _project(self, trace: Steps, batch: TrainingBatch, memory: Memory, context: UpdateContext) -> ModelOutput:
-        """The vocabulary, once, on the tokens that count."""
+        """The vocabulary, once, on the tokens that count; the attention of all steps, and the coverage losses."""
         gold = self._gold(batch, context)
         inputs = self._head_inputs(trace, lambda part: gold.at(torch.cat(part, dim=1)))
         inputs.hidden = self.dropout(inputs.hidden)
         scores = gold.at(torch.cat(trace.scores, dim=1)) if trace.scores and self.head.copies else None
-        return self._attended(self._likelihood(inputs, scores, gold, memory), gold, trace.weights, trace.coverage)
+        output = self._likelihood(inputs, scores, gold, memory)
+        if trace.weights:
+            output.attention = torch.cat(trace.weights, dim=1)
+        if trace.coverage and output.attention is not None:
+            losses = coverage_loss(output.attention, torch.cat(trace.coverage, dim=1))
+            output.coverage_losses = losses.masked_fill(~gold.mask, 0.0)
+        return output

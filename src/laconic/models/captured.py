@@ -17,11 +17,12 @@ import torch
 from torch import Tensor
 
 from laconic.config.names import OPPONENTS, build
+from laconic.layers.attention.base import Switchable
 from laconic.layers.copying.base import EncoderFeatures, HeadInput
 from laconic.layers.masking import log_weights
-from laconic.layers.opponent import DecoderShape, Opponent, OpponentOutput
+from laconic.layers.opponent import DecoderShape, Opponent, OpponentOutput, own_seed
 from laconic.layers.transformer import CapturedAttention, head_attention, mean_attention
-from laconic.models.base import AutoregressiveModel, Spec, Switchable
+from laconic.models.base import AutoregressiveModel, Spec
 from laconic.types import PLAIN_PASS, AttentionOutput, Memory, ModelOutput, StepOutput, TrainingBatch, UpdateContext
 
 
@@ -136,8 +137,12 @@ class CapturedTransformer(AutoregressiveModel):
         output.attention = None if attention is None else attention.weights
         if self.opponent is not None:
             opposed = self._opponent_output(self.opponent, decoded)
-            found, output.figures = self.opponent.teacher_forced(opposed, batch, context, self.eos_id)
-            output.details |= found
+            words = replace(gold.words, smoothing=context.opponent_smoothing)
+            seed = own_seed(batch, context.noise_seed)
+            found = self.opponent.gold_log_probs(gold.at(opposed.context), words, seed)
+            output.details |= {name: gold.back(values) for name, values in found.items()}
+            if context.observe:
+                output.figures = self.opponent.figures(opposed, batch, self.eos_id)
         return output
 
     @abstractmethod

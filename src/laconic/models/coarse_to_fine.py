@@ -33,13 +33,10 @@ from laconic.kernels.dispatch import deferred_linear
 from laconic.layers import noise
 from laconic.layers.attention.chunked import ChunkAttention, ChunkFeatures, ChunkSampling, laid_out, log_of
 from laconic.layers.chunks import (
-    AllStates,
     Cells,
-    ChosenStates,
     ChunkStates,
     CoarseEncoder,
     Grid,
-    LazyStates,
     PreparedLayers,
     WordEncoder,
     make_grid,
@@ -147,15 +144,14 @@ class CoarseToFine(AutoregressiveModel):
             )
             context["coarse_size"] = self.coarse.size + config.position_size
             if config.position_size:
-                self.positions = nn.Embedding(self._position_rows(), config.position_size)
+                rows = config.position_rows or config.chunks
+                if rows is None:
+                    raise ConfigError("model.position_size needs model.position_rows when model.chunks is not set.")
+                self.positions = nn.Embedding(rows, config.position_size)
         self.attention: ChunkAttention = build("chunk attention", CHUNK_ATTENTIONS, config.attention, **context)
         self.merge = nn.Linear(2 * hidden, hidden, bias=False)
-        self.head: CopyHead = build_copy_head(
-            config.head,
-            projection=VocabularyProjection(hidden, self.vocab_size),
-            gate_size=hidden,
-            unk_id=self.unk_id,
-        )
+        projection = VocabularyProjection(hidden, self.vocab_size)
+        self.head: CopyHead = build_copy_head(config.head, projection=projection, gate_size=hidden, unk_id=self.unk_id)
         if self.head.copies:
             raise ConfigError("The coarse-to-fine models write from the vocabulary: set model.head.type to vocabulary.")
         if config.chunking == "sentence" and config.separator_id is None:
@@ -257,7 +253,8 @@ class CoarseToFine(AutoregressiveModel):
             output = self.attention(hidden.unsqueeze(1), states[is_soft], sampling)
             feed = final_context(output.context.squeeze(1), hidden, merge)
             if keys is not None and self.config.dropout:
-                feed = feed * self._kept(keys, _FEED, t, feed)
+                of_step = noise.mixed(_FEED + STREAMS * t, keys)
+                feed = feed * noise.kept(of_step, feed.shape[1], dropout=self.config.dropout, dtype=feed.dtype)
             trace.remember(feed, output, drawn=keys is not None and not is_soft)
             if shows:
                 trace.weights.append(grid.flat(laid_out(output, grid), num_tokens))
@@ -273,7 +270,9 @@ class CoarseToFine(AutoregressiveModel):
         output.memory = None  # it was read for this pass alone
         output.details["coarse_entropy"] = torch.stack(trace.entropies, dim=1) * mask
         if trace.policy:
-            output.details["policy_log_prob"] = _at_hard_steps(trace.policy, soft, mask)
+            drawn = iter(trace.policy)  # zero where attention was soft or the target had ended
+            policy = [torch.zeros_like(trace.policy[0]) if flag else next(drawn) for flag in soft]
+            output.details["policy_log_prob"] = torch.stack(policy, dim=1) * mask
             output.details["draws"] = torch.tensor(float(trace.sampled[0].shape[1]))
         if trace.weights:
             output.attention = torch.cat(trace.weights, dim=1) * batch.source_mask.unsqueeze(1)
@@ -318,16 +317,16 @@ class CoarseToFine(AutoregressiveModel):
     ) -> Memory:
         seeds = None if keys is None else noise.mixed(_WORDS, keys)
         flat = self._flat_states(grid, seeds)
-        parts = (self.encoder, self.embedding, grid, seeds)
-        states: ChunkStates
-        if flat is not None:
-            states = ChunkStates(*parts)
-        elif mode == "replay":
+        chosen = None
+        if mode == "replay":
             assert sampled is not None
             assert alive is not None
-            states = ChosenStates(*parts, _pairs(sampled, alive))
-        else:
-            states = LazyStates(*parts) if mode == "lazy" else AllStates(*parts)
+            pairs = torch.stack(sampled, dim=1)[alive]  # (M, k) at the steps at which the target is still going
+            chosen = alive.nonzero()[:, :1].expand_as(pairs).flatten(), pairs.flatten()
+        elif mode == "full" and flat is None:
+            documents, chunks = grid.chunks.nonzero(as_tuple=True)
+            chosen = documents, chunks
+        states = ChunkStates(self.encoder, self.embedding, grid, seeds, chosen)
         features = ChunkFeatures(states, self._attendable(grid), self._coarse(batch, grid), flat)
         nothing = self.embedding.weight.new_zeros(len(grid.ids), 0, self.config.hidden_size)
         return self._memory(batch, nothing, features=features)
@@ -387,10 +386,6 @@ class CoarseToFine(AutoregressiveModel):
             inputs = h
         return after, inputs
 
-    def _kept(self, keys: Tensor, stream: int, t: int, values: Tensor) -> Tensor:
-        of_step = noise.mixed(stream + STREAMS * t, keys)
-        return noise.kept(of_step, values.shape[1], dropout=self.config.dropout, dtype=values.dtype)
-
     def _soft_steps(self, noise_of: ExampleNoise | None, steps: int) -> list[bool]:
         """+ALTERNATE: which steps attend softly; all or none of a minibatch, or each by its own coin (30)."""
         always = not self.attention.chooses
@@ -398,12 +393,6 @@ class CoarseToFine(AutoregressiveModel):
             return [always] * steps
         by_step = self.config.alternate_unit == "step"
         return [noise_of.coin(t if by_step else 0) < self.config.alternate for t in range(steps)]
-
-    def _position_rows(self) -> int:
-        rows = self.config.position_rows or self.config.chunks
-        if rows is None:
-            raise ConfigError("model.position_size needs model.position_rows when model.chunks is not set.")
-        return rows
 
     def _initialise(self) -> None:
         """U(-0.1, 0.1) for everything, biases included; padding rows zero (section 5.2)."""
@@ -434,17 +423,3 @@ class CoarseToFine(AutoregressiveModel):
             self.encode_mode = value
         else:
             self.attention.switch({name: value})
-
-
-def _at_hard_steps(policy: list[Tensor], soft: list[bool], mask: Tensor) -> Tensor:
-    """(B, T): the draws' log-probabilities, zero where attention was soft or the target had ended."""
-    drawn = iter(policy)
-    return torch.stack([torch.zeros_like(policy[0]) if flag else next(drawn) for flag in soft], dim=1) * mask
-
-
-def _pairs(sampled: list[Tensor], alive: Tensor) -> tuple[Tensor, Tensor]:
-    """The distinct (document, chunk) of all steps (B, k) at which the target is still going (B, T)."""
-    chosen = torch.stack(sampled, dim=1)  # (B, T, k)
-    documents = torch.arange(len(chosen), device=chosen.device).view(-1, 1, 1).expand_as(chosen)
-    pairs = torch.stack([documents[alive].flatten(), chosen[alive].flatten()], dim=1).unique(dim=0)
-    return pairs[:, 0], pairs[:, 1]

@@ -21,8 +21,7 @@ s_t = GRU(s_{t-1}, [e(y_{t-1}); c_t]).
 | W_o | ``head.projection`` |
 | y_0 | the zero vector: what the decoder reads for BOS |
 
-Before the loop: the encoder, U_a h, and the products of GRU_2 with all words. After it: the readout and the
-vocabulary, once, on real target tokens. Between them nothing as large as (B, S, A) is kept for any step.
+Before the loop: the encoder, U_a h, and the products of GRU_2 with all words. After it: the readout and the vocabulary.
 """
 
 from __future__ import annotations
@@ -38,11 +37,11 @@ from torch import Tensor, nn
 from laconic.config.base import ConfigBase
 from laconic.config.names import ATTENTIONS, parse
 from laconic.kernels.dispatch import deferred_linear
-from laconic.layers.attention.base import Attention
+from laconic.layers.attention.base import Attention, Switchable
 from laconic.layers.copying.base import CopyHead, HeadInput, build_copy_head
 from laconic.layers.recurrent import GruCell, PaperGruCell, PaperRecurrence, Recurrence
 from laconic.layers.vocabulary import VocabularyProjection
-from laconic.models.base import RecurrentModel, Spec, Steps, Switchable
+from laconic.models.base import RecurrentModel, Spec, Steps
 from laconic.papers.distraction import readout
 from laconic.types import (
     AttentionOutput,
@@ -144,28 +143,24 @@ class Distraction(RecurrentModel):
         memory_size = size * (1 + config.bidirectional)
         self.embedding = nn.Embedding(self.vocab_size, words, padding_idx=self.pad_id)
         self.dropout = nn.Dropout(config.dropout)
-        self.encoder = self._encoder()
+        options = {"bidirectional": config.bidirectional, "bias": bias}
+        self.encoder: Recurrence | PaperRecurrence
+        if config.gru == "paper":
+            self.encoder = PaperRecurrence(words, size, **options)
+        else:
+            self.encoder = Recurrence("gru", words, size, **options)
         self.initial = nn.Linear(memory_size, size, bias=bias)
         self.attention: Attention = self._attention(memory_size)
         level = DECODERS[config.decoder]
         self.decoder: TwoLevelDecoder | OneLevelDecoder = level(CELLS[config.gru], words, memory_size, size, bias=bias)
-        readout = config.readout_size or size
-        self.readout = nn.Linear(words + size + memory_size, readout, bias=bias)
+        readout, gate_size = config.readout_size or size, words + size + memory_size
+        self.readout = nn.Linear(gate_size, readout, bias=bias)
+        projection = VocabularyProjection(readout, self.vocab_size, bias=bias)
         self.head: CopyHead = build_copy_head(
-            config.head,
-            projection=VocabularyProjection(readout, self.vocab_size, bias=bias),
-            gate_size=words + size + memory_size,
-            unk_id=self.unk_id,
+            config.head, projection=projection, gate_size=gate_size, unk_id=self.unk_id
         )
         if config.init == "gaussian" and not self.embedding.weight.is_meta:
             gaussian_start(self)
-
-    def _encoder(self) -> Recurrence | PaperRecurrence:
-        c = self.config
-        options = {"bidirectional": c.bidirectional, "bias": c.bias}
-        if c.gru == "paper":
-            return PaperRecurrence(c.embedding_size, c.hidden_size, **options)
-        return Recurrence("gru", c.embedding_size, c.hidden_size, **options)
 
     def _attention(self, memory_size: int) -> Attention:
         spec = self.config.attention

@@ -113,7 +113,8 @@ class LoadedModel(ModelHubMixin, library_name="laconic", pipeline_tag="summariza
         self.calibration = calibration
         self.precisions: Precisions | None = None
         self.card = Facts()
-        self.name = name or (_run_name(run) if run else "")
+        parts = (run.name, run.row, run.size) if run else ()
+        self.name = name or "-".join(part for part in parts if part)
 
     @property
     def start_id(self) -> int:
@@ -410,10 +411,6 @@ def environment(seed: int | None = None) -> dict[str, Any]:
 def _type_name(cls: type) -> str:
     target = f"{cls.__module__}:{cls.__qualname__}"
     return next((name for name, entry in MODELS.items() if entry == target), target)
-
-
-def _run_name(run: RunConfig) -> str:
-    return "-".join(part for part in (run.name, run.row, run.size) if part)
 
 
 def _without_places(run: RunConfig) -> RunConfig:

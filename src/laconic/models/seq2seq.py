@@ -9,14 +9,12 @@ this one model. A step, in the paper's order:
     p_gen, P(w)                               equations (4), (5):     layers/copying/pointer.py
     covloss_t = sum_i min(a^t_i, c^t_i)       equation (8):           objectives/attention.py
 
-Training runs all steps first and projects to the vocabulary once, afterwards, on real tokens only. Where
-no step depends on the one before it except through the recurrence, the steps are one fused call.
+In training, where no step depends on the one before it except through the recurrence, the steps are one fused call.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
@@ -27,11 +25,11 @@ from laconic.config.base import ConfigBase
 from laconic.config.names import ATTENTIONS, build
 from laconic.errors import ConfigError
 from laconic.kernels.dispatch import deferred_linear
-from laconic.layers.attention.base import Attention
+from laconic.layers.attention.base import Attention, Switchable
 from laconic.layers.copying.base import CopyHead, HeadInput, build_copy_head
 from laconic.layers.recurrent import Bridge, Recurrence, RecurrentState
 from laconic.layers.vocabulary import VocabularyProjection
-from laconic.models.base import RecurrentModel, Spec, Steps, Switchable
+from laconic.models.base import RecurrentModel, Spec, Steps
 from laconic.types import (
     AttentionOutput,
     Batch,
@@ -82,12 +80,8 @@ class Seq2SeqConfig(ConfigBase):
         return self
 
 
-@dataclass(slots=True)
-class _Applied:
-    """The functions of a step: as they are without gradients, with gathered weight gradients in training."""
-
-    cell: Callable[[Tensor, RecurrentState], RecurrentState]
-    merge: Callable[[Tensor], Tensor] | None
+# A step's cell and merge: as they are without gradients, with gathered weight gradients in training.
+Applied = tuple[Callable[[Tensor, RecurrentState], RecurrentState], Callable[[Tensor], Tensor] | None]
 
 
 class Seq2Seq(RecurrentModel):
@@ -120,18 +114,17 @@ class Seq2Seq(RecurrentModel):
         if config.attention is not None:
             sizes = {"memory_size": memory_size, "query_size": query_size}
             self.attention = build("attention", ATTENTIONS, config.attention, **sizes)
-        context_size = self._context_size(memory_size)
+        fixed_size = hidden if self._feeds_fixed_context else 0
+        context_size = fixed_size if self.attention is None else memory_size
         fed = context_size if config.input_feeding != "none" or self._feeds_fixed_context else 0
         self.merge = nn.Linear(embedding + context_size, embedding) if config.input_feeding == "linear" else None
         step_size = embedding + (0 if self.merge is not None else fed)
         self.decoder = Recurrence(config.cell, step_size, hidden, two_biases=config.two_biases)
         uses_input = config.output_uses_input or self._feeds_fixed_context
         output_size = hidden + context_size + (embedding if uses_input else 0)
+        projection, gate_size = self._projection(output_size), context_size + query_size + embedding
         self.head: CopyHead = build_copy_head(
-            config.head,
-            projection=self._projection(output_size),
-            gate_size=context_size + query_size + embedding,
-            unk_id=self.unk_id,
+            config.head, projection=projection, gate_size=gate_size, unk_id=self.unk_id
         )
         if config.init == "see" and not self.embedding.weight.is_meta:
             start_as_see(self)
@@ -205,15 +198,14 @@ class Seq2Seq(RecurrentModel):
     def _embed(self, ids: Tensor) -> Tensor:
         return self.dropout(self.target_embedding(self._known(ids)))
 
-    def _prepared(self) -> _Applied:
+    def _prepared(self) -> Applied:
         if not torch.is_grad_enabled():
-            return _Applied(self.decoder.step, self.merge)
+            return self.decoder.step, self.merge
         merge = None if self.merge is None else deferred_linear(self.merge.weight, self.merge.bias)
-        return _Applied(self.decoder.stepper(), merge)
+        return self.decoder.stepper(), merge
 
-    def _traced(self, embedded: Tensor, state: dict[str, Any], trace: Steps, run: _Applied) -> dict[str, Any]:
-        c = self.config
-        output = None
+    def _traced(self, embedded: Tensor, state: dict[str, Any], trace: Steps, run: Applied) -> dict[str, Any]:
+        c, (cell, merge), output = self.config, run, None
         if self.attention is not None and c.attention_timing == "before":
             output, attention = self._attend(state)
             state = state | {"attention": attention, "context": output.context.flatten(0, 1)}
@@ -221,9 +213,9 @@ class Seq2Seq(RecurrentModel):
         if self._feeds_fixed_context or c.input_feeding != "none":
             inputs = torch.cat([embedded, state["context"]], dim=-1)
         merged = embedded
-        if run.merge is not None:
-            inputs = merged = run.merge(inputs)
-        state = state | {"recurrent": run.cell(inputs, state["recurrent"])}
+        if merge is not None:
+            inputs = merged = merge(inputs)
+        state = state | {"recurrent": cell(inputs, state["recurrent"])}
         if self.attention is not None and c.attention_timing == "after":
             output, attention = self._attend(state)
             state = state | {"attention": attention, "context": output.context.flatten(0, 1)}
@@ -263,11 +255,6 @@ class Seq2Seq(RecurrentModel):
     def _feeds_fixed_context(self) -> bool:
         """Without attention the encoder's summary z goes to every step (paper section 3.3.3)."""
         return self.config.attention is None and self.config.context_feed == "every_step"
-
-    def _context_size(self, memory_size: int) -> int:
-        if self.config.attention is not None:
-            return memory_size
-        return self.config.hidden_size if self._feeds_fixed_context else 0
 
     def _projection(self, output_size: int) -> VocabularyProjection:
         c = self.config

@@ -15,7 +15,7 @@ from typing import Any
 
 import safetensors.torch
 import torch
-from pydantic import ConfigDict, Field
+from pydantic import Field
 from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 from torch.nn.modules.module import register_module_parameter_registration_hook
@@ -33,8 +33,6 @@ from laconic.text.tokenizer import Tokenizer
 AGAIN = "save or copy it again"
 SUMMED = ("model.safetensors", "tokenizer.json", "tokenizer_config.json")
 SPARE_TENSORS, SPARE_NUMBERS = 64, 64_000_000  # what a model may have beside its weights: tables of positions
-
-
 FAMILY = ("bart", "marian", "mbart", "pegasus")  # the model types of transformers that `laconic.models.bart` opens
 
 
@@ -43,20 +41,16 @@ def is_bart_family(config: Mapping[str, Any]) -> bool:
     return config.get("model_type") in FAMILY and "laconic" not in config
 
 
-class Written(ConfigBase):
+class Written(ConfigBase, extra="ignore"):
     """Who wrote the folder. ``sha256`` has the digests of `SUMMED`; folders of earlier versions have none."""
-
-    model_config = ConfigDict(extra="ignore")
 
     format: int
     version: str = ""
     sha256: dict[str, str] = Field(default_factory=dict)
 
 
-class FolderDescription(ConfigBase):
+class FolderDescription(ConfigBase, extra="ignore"):
     """``config.json``. Keys that only other programs read are left alone."""
-
-    model_config = ConfigDict(extra="ignore")
 
     laconic: Written
     name: str = ""
@@ -260,7 +254,7 @@ def shown(value: Any) -> str:
 def _sizes(path: Path) -> dict[str, int]:
     """How many numbers each stored tensor has."""
     if not path.is_file():
-        raise ModelError(f"{path.parent} has no model.safetensors; the folder is incomplete: save or copy it again.")
+        raise ModelError(f"{path.parent} has no model.safetensors; the folder is incomplete: {AGAIN}.")
     try:
         with safe_open(path, "pt") as file:
             return {name: torch.Size(file.get_slice(name).get_shape()).numel() for name in file.keys()}  # noqa: SIM118

@@ -8,9 +8,7 @@
 One matrix E is source embedding, target embedding and output layer. The decoder first reads the END symbol
 (``start_with_end``), whatever BOS is.
 
-Every layer's cross attention is captured. From it come the weights of the pointer and of the explanation
-(``attention_layer``, ``attention_head``; none: the mean over the heads) and what an opponent reads: see
-`laconic.models.captured`.
+What is made of the cross attention is `laconic.models.captured`; ``attention_head`` none is the mean over the heads.
 """
 
 from __future__ import annotations
@@ -122,7 +120,7 @@ class Transformer(CapturedTransformer):
         self._check_length("source", batch.source_ids.shape[1], "text.max_source_tokens")
         embedded = F.embedding(batch.source_ids, self.embedding.weight, self.pad_id) * self._scale
         positions = masked_sinusoids(batch.source_mask, self.pad_id + 1, embedded)
-        states, captured = self.encoder.captured(self.dropout(embedded + positions), batch.source_mask)
+        states, captured = self.encoder(self.dropout(embedded + positions), batch.source_mask)
         states = states.masked_fill(~batch.source_mask.unsqueeze(-1), 0.0)
         return self._memory(batch, states, **({"captured": captured} if self.head.reads_captured else {}))
 
@@ -133,7 +131,7 @@ class Transformer(CapturedTransformer):
         return {
             "cache": BeamCache.empty(len(read), read[0][0]),
             "memory": Shared(EncodedSource(memory.states, memory.mask, read)),
-            "maps": _Kept(self.decoder.packed()),
+            "maps": Shared(self.decoder.packed()),
         }
 
     def _values(self, encoded: EncodedSource) -> Tensor:
@@ -162,7 +160,7 @@ class Transformer(CapturedTransformer):
         if cache.steps == 1 and self.config.start_with_end:
             ids = torch.full_like(ids, self.eos_id)
         embedded = self._target_input(ids, cache.steps - 1, 1)
-        maps = state["maps"].value
+        maps = state["maps"].tree
         hidden, captured = self.decoder(embedded, encoded.layers, encoded.mask, attend=cache.attend, maps=maps)
         return Decoded(embedded, hidden, dict(enumerate(captured))), state | {"cache": cache}
 
@@ -188,13 +186,6 @@ class Transformer(CapturedTransformer):
     @property
     def _scale(self) -> float:
         return float(self.config.hidden_size**0.5)
-
-
-class _Kept:
-    """Something in a decoder state that belongs to the search as a whole, and is left alone."""
-
-    def __init__(self, value: Any) -> None:
-        self.value = value
 
 
 def _selected(state: dict[str, Any], rows: Tensor) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from pydantic import Field
 from torch import Tensor
 
 from laconic.errors import ConfigError
-from laconic.objectives.base import Objective, count_of, reduce
+from laconic.objectives.base import Objective, count_of
 from laconic.types import PLAIN_PASS, ModelOutput, Term, TrainingBatch, UpdateContext
 
 _SMALLEST = 1e-9
@@ -46,12 +46,9 @@ class CoverageLoss(Objective):
     name = "coverage"
     counts_words = True
 
-    def forward(self, output: ModelOutput, batch: TrainingBatch, context: UpdateContext = PLAIN_PASS) -> Term:
-        mask = output.counted(batch)
+    def values(self, output: ModelOutput, batch: TrainingBatch, context: UpdateContext) -> Tensor:
         losses = output.coverage_losses
-        if losses is None:
-            losses = torch.zeros_like(output.gold_log_probs)
-        return reduce(self.name, losses, mask, self.config)
+        return torch.zeros_like(output.gold_log_probs) if losses is None else losses
 
 
 class Guidance(Objective):
@@ -76,10 +73,8 @@ class Guidance(Objective):
         """
         if "centrality" not in output.details or output.attention is None:
             raise ConfigError(f"The objective 'guidance' needs {self.config.remedy}, or leave the objective out.")
-        mask = output.counted(batch)
-        divergence = guidance_divergence(
-            output.attention, output.details["centrality"], mask, batch.source_mask, self.config.over
-        )
+        mask, centrality = output.counted(batch), output.details["centrality"]
+        divergence = guidance_divergence(output.attention, centrality, mask, batch.source_mask, self.config.over)
         count = count_of(mask, self.config.reduction).to(divergence.dtype)
         return Term(self.name, divergence.sum(), count, self.config.weight)
 
@@ -98,6 +93,5 @@ class CoarseEntropy(Objective):
     config: Config
     name = "coarse_entropy"
 
-    def forward(self, output: ModelOutput, batch: TrainingBatch, context: UpdateContext = PLAIN_PASS) -> Term:
-        mask = output.counted(batch)
-        return reduce(self.name, output.details["coarse_entropy"], mask, self.config)
+    def values(self, output: ModelOutput, batch: TrainingBatch, context: UpdateContext) -> Tensor:
+        return output.details["coarse_entropy"]

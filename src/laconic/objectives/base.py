@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -35,7 +34,7 @@ class Objective(nn.Module):
 
     config: Config
     name: str = ""
-    counts_words: bool = False  # is the count that of `reduce` over the tokens that count? then equal reductions agree
+    counts_words: bool = False  # is the count that of `forward`? then equal reductions agree
 
     def __init__(self, config: Config) -> None:
         super().__init__()
@@ -45,9 +44,20 @@ class Objective(nn.Module):
         """``context`` with what this objective wants of the pass of a micro-batch in training."""
         return context
 
-    @abstractmethod
     def forward(self, output: ModelOutput, batch: TrainingBatch, context: UpdateContext = PLAIN_PASS) -> Term:
-        """The term of one micro-batch; ``context`` is what the pass was asked for."""
+        """The term of one micro-batch: `values` summed over the tokens that count. ``context`` is what the pass was
+        asked for.
+
+        ``reduction`` ``token``: mean over tokens. ``example``: mean over each example's tokens, then over examples
+        (See et al.). ``sentence``: sum over each example's tokens, mean over examples. ``sum``: the plain sum.
+        """
+        values, mask, reduction = self.values(output, batch, context), output.counted(batch), self.config.reduction
+        total = (values * token_weights(mask, reduction, values.dtype)).sum()
+        return Term(self.name, total, count_of(mask, reduction).to(values.dtype), self.config.weight)
+
+    def values(self, output: ModelOutput, batch: TrainingBatch, context: UpdateContext) -> Tensor:
+        """What each target token adds to the sum, (B, T); of objectives that do not write a `forward` of their own."""
+        raise NotImplementedError
 
     def attach(self, model: Any, tokenizer: Tokenizer, run: RunConfig) -> None:
         """Called once, before training, for objectives that need more than the teacher-forced pass.
@@ -82,16 +92,6 @@ def masked_mean(values: Tensor, output: ModelOutput, batch: TrainingBatch) -> Te
     """The mean of ``values`` (B, T) over the tokens that count."""
     mask = output.counted(batch)
     return (values * mask).sum() / mask.sum().clamp_min(1)
-
-
-def reduce(name: str, values: Tensor, mask: Tensor, config: Objective.Config) -> Term:
-    """Sum per-token ``values`` (B, T) over real tokens.
-
-    ``token``: mean over tokens. ``example``: mean over each example's tokens, then over examples (See et al.).
-    ``sentence``: sum over each example's tokens, mean over examples. ``sum``: the plain sum.
-    """
-    total = (values * token_weights(mask, config.reduction, values.dtype)).sum()
-    return Term(name, total, count_of(mask, config.reduction).to(values.dtype), config.weight)
 
 
 def count_of(mask: Tensor, reduction: Reduction) -> Tensor:

@@ -19,21 +19,21 @@ from torch import Tensor
 
 from laconic.config.schema import RunConfig
 from laconic.errors import ConfigError, TrainingError
-from laconic.objectives.base import Objective, masked_mean, reduce, token_weights
+from laconic.objectives.base import Objective, masked_mean, token_weights
 from laconic.text.base import Tokenizer
-from laconic.types import PLAIN_PASS, ModelOutput, Term, TrainingBatch, UpdateContext
+from laconic.types import ModelOutput, TrainingBatch, UpdateContext
 
 _REMEDY = "an opponent attention: set model.opponent, for example to {type: max, layer: 2, head: 4}"
 
 
-def smoothed_or_plain(name: str, smoothing: float, output: ModelOutput, key: str, plain: Tensor) -> Tensor:
-    """Label-smoothed log-probabilities ``output.details[key]`` where ``smoothing`` asks for them, else ``plain``.
+def smoothed_or_plain(name: str, smoothing: float, output: ModelOutput, key: str = "smoothed_log_probs") -> Tensor:
+    """Label-smoothed log-probabilities ``output.details[key]`` where ``smoothing`` asks for them, else the gold words'.
 
     Raises:
         ConfigError: the model was asked for them and has none.
     """
     if not smoothing:
-        return plain
+        return output.gold_log_probs
     if key not in output.details:
         raise ConfigError(f"This model cannot smooth labels: set label_smoothing of the objective {name} to 0.")
     return output.details[key]
@@ -53,12 +53,8 @@ class NegativeLogLikelihood(Objective):
     name = "nll"
     counts_words = True
 
-    def forward(self, output: ModelOutput, batch: TrainingBatch, context: UpdateContext = PLAIN_PASS) -> Term:
-        mask = output.counted(batch)
-        values = smoothed_or_plain(
-            self.name, context.label_smoothing, output, "smoothed_log_probs", output.gold_log_probs
-        )
-        return reduce(self.name, -values, mask, self.config)
+    def values(self, output: ModelOutput, batch: TrainingBatch, context: UpdateContext) -> Tensor:
+        return -smoothed_or_plain(self.name, context.label_smoothing, output)
 
     def figures(self, output: ModelOutput, batch: TrainingBatch) -> dict[str, Tensor]:
         """Where labels are smoothed: the mean of the plain ``- log P(y_t)`` and its exponential."""
@@ -103,11 +99,9 @@ class OpponentLikelihood(Objective):
         """Label smoothing of the opponent's words."""
         return replace(context, opponent_smoothing=self.config.label_smoothing)
 
-    def forward(self, output: ModelOutput, batch: TrainingBatch, context: UpdateContext = PLAIN_PASS) -> Term:
-        mask = output.counted(batch)
-        plain = opponent_log_probs(self.name, output)
-        values = smoothed_or_plain(self.name, context.opponent_smoothing, output, "opponent_smoothed", plain)
-        return reduce(self.name, -values, mask, self.config)
+    def values(self, output: ModelOutput, batch: TrainingBatch, context: UpdateContext) -> Tensor:
+        plain, smoothing = opponent_log_probs(self.name, output), context.opponent_smoothing
+        return -(smoothed_or_plain(self.name, smoothing, output, "opponent_smoothed") if smoothing else plain)
 
     def figures(self, output: ModelOutput, batch: TrainingBatch) -> dict[str, Tensor]:
         """Where labels are smoothed: the mean of the plain ``- log P_o(y_t)``."""
@@ -134,9 +128,8 @@ class MinusSoftmax(Objective):
     name = "minus_softmax"
     counts_words = True
 
-    def forward(self, output: ModelOutput, batch: TrainingBatch, context: UpdateContext = PLAIN_PASS) -> Term:
-        mask = output.counted(batch)
-        return reduce(self.name, opponent_log_probs(self.name, output), mask, self.config)
+    def values(self, output: ModelOutput, batch: TrainingBatch, context: UpdateContext) -> Tensor:
+        return opponent_log_probs(self.name, output)
 
     def check(self, value: float, update: int) -> None:
         """``value`` is the update's mean log P_o of the gold words.
@@ -176,11 +169,10 @@ class RDrop(Objective):
     at every target word; the first term is the objective ``nll``, this one is the rest: the second pass's likelihood
     and ``alpha`` times the divergence. Without dropout (validation) that is ``nll``.
 
-    Our reading: the divergence is that of the two-way distributions (the gold word, all others together). With copy
-    heads the distributions are over V words and those of the document, and (B, T, V) of either is more than the whole
-    pass takes. By the data processing inequality the two-way divergence is never more than the full one, and it is
-    zero exactly where both passes give the gold word the same probability. It needs nothing but log P(gold), so every
-    model and every head can have it.
+    Our reading: the divergence is that of the two-way distributions (the gold word, all others together), since (B, T,
+    V) of either is more than the whole pass takes. By the data processing inequality it is never more than the full
+    one, and it is zero exactly where both passes give the gold word the same probability. It needs nothing but
+    log P(gold), so every model and every head can have it.
     """
 
     class Config(Objective.Config):
@@ -207,17 +199,16 @@ class RDrop(Objective):
             )
         self._model = (model,)  # in a tuple: not a submodule
 
-    def forward(self, output: ModelOutput, batch: TrainingBatch, context: UpdateContext = PLAIN_PASS) -> Term:
-        mask = output.counted(batch)
+    def values(self, output: ModelOutput, batch: TrainingBatch, context: UpdateContext) -> Tensor:
         values = -output.gold_log_probs
         self._divergence = torch.zeros_like(values)
         if torch.is_grad_enabled():
             seed = None if context.noise_seed is None else context.noise_seed ^ _OTHER_NOISE
             second = self._model[0](batch, context=replace(context, noise_seed=seed, observe=False))
             self._divergence = two_way_divergence(output.gold_log_probs, second.gold_log_probs)
-            own = smoothed_or_plain("nll", context.label_smoothing, second, "smoothed_log_probs", second.gold_log_probs)
+            own = smoothed_or_plain("nll", context.label_smoothing, second)
             values = self.config.alpha * self._divergence - own
-        return reduce(self.name, values, mask, self.config)
+        return values
 
     def figures(self, output: ModelOutput, batch: TrainingBatch) -> dict[str, Tensor]:
         """The mean divergence."""

@@ -21,9 +21,9 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from laconic.objectives.base import Objective, masked_mean, reduce
+from laconic.objectives.base import Objective, masked_mean
 from laconic.papers.coarse_to_fine import discounted_sums, reinforce_advantages, updated_baseline
-from laconic.types import PLAIN_PASS, ModelOutput, Term, TrainingBatch, UpdateContext
+from laconic.types import ModelOutput, TrainingBatch, UpdateContext
 
 
 class Reinforce(Objective):
@@ -61,18 +61,17 @@ class Reinforce(Objective):
         self.baseline: Tensor
         self.updates: Tensor
 
-    def forward(self, output: ModelOutput, batch: TrainingBatch, context: UpdateContext = PLAIN_PASS) -> Term:
-        mask = output.counted(batch)
+    def values(self, output: ModelOutput, batch: TrainingBatch, context: UpdateContext) -> Tensor:
         policy = output.details.get("policy_log_prob")
         rewards = output.gold_log_probs.detach()
         if policy is None:
-            return reduce(self.name, torch.zeros_like(rewards), mask, self.config)
+            return torch.zeros_like(rewards)
         late = self.config.baseline_order == "subtract_first" and torch.is_grad_enabled()
         baseline = self._before if late and self._before is not None else self.baseline
-        advantages = self._advantages(rewards, baseline[self._places(rewards)], mask)
+        advantages = self._advantages(rewards, baseline, output.counted(batch))
         draws = float(output.details["draws"]) if "draws" in output.details else 1.0
         norm = {"joint": 1.0, "mean": draws, "code": draws**2}[self.config.policy_norm]
-        return reduce(self.name, -advantages * policy / norm, mask, self.config)
+        return -advantages * policy / norm
 
     def figures(self, output: ModelOutput, batch: TrainingBatch) -> dict[str, Tensor]:
         """Mean and spread of the advantages, the first baseline, and the coarse attention's entropy."""
@@ -82,7 +81,7 @@ class Reinforce(Objective):
             figures["coarse_entropy"] = masked_mean(output.details["coarse_entropy"].detach(), output, batch)
         if "policy_log_prob" in output.details:
             rewards = output.gold_log_probs.detach()
-            values = self._advantages(rewards, self.baseline[self._places(rewards)], mask)[mask]
+            values = self._advantages(rewards, self.baseline, mask)[mask]
             figures |= {"advantage_mean": values.mean(), "advantage_std": values.std(correction=0)}
         return figures
 
@@ -90,7 +89,7 @@ class Reinforce(Objective):
         config = self.config
         return reinforce_advantages(
             rewards,
-            baseline.to(rewards.dtype),
+            baseline[self._places(rewards)].to(rewards.dtype),
             mask,
             discount=config.discount,
             scale=config.scale,

@@ -159,7 +159,7 @@ def test_a_document_of_padding_is_read_as_zeros() -> None:
     output.square().sum().backward()
     assert x.grad.isfinite().all()
     assert memory.grad[1].eq(0).all()
-    assert EncoderLayer(SIZES).double()(memory, mask).isfinite().all()
+    assert EncoderLayer(SIZES).double()(memory, mask)[0].isfinite().all()
 
 
 def test_dropout_in_training_only_and_before_every_residual() -> None:
@@ -167,12 +167,12 @@ def test_dropout_in_training_only_and_before_every_residual() -> None:
     sizes = BlockSizes(32, 2, 64, dropout=0.0, attention_dropout=0.5, relu_dropout=0.5)
     layer, x = EncoderLayer(sizes).double(), rand(2, 6, 32)
     mask = torch.ones(2, 6, dtype=torch.bool)
-    assert not torch.equal(layer(x, mask), layer(x, mask))
-    assert torch.equal(layer.eval()(x, mask), layer(x, mask))
+    assert not torch.equal(layer(x, mask)[0], layer(x, mask)[0])
+    assert torch.equal(layer.eval()(x, mask)[0], layer(x, mask)[0])
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(nn.Dropout, "forward", lambda self, x: torch.zeros_like(x) if self.p else x)
         layer = EncoderLayer(BlockSizes(32, 2, 64, norm="pre", dropout=0.9)).double()
-        assert torch.equal(layer(x, mask), x)  # both sublayers' outputs are dropped before the residual
+        assert torch.equal(layer(x, mask)[0], x)  # both sublayers' outputs are dropped before the residual
 
 
 # ------------------------------------------------------------------------------------ packed maps

@@ -48,13 +48,13 @@ def test_the_encoder_gives_what_its_last_layer_attended_by(norm: str) -> None:
     model, batch = tiny({"type": "attentional"}, norm=norm), random_batch()
     seen: list[Any] = []
     layer = model.encoder.layers[-1]
-    original = layer.captured
+    original = layer.forward
 
     def spy(x: torch.Tensor, *rest: Any) -> Any:
         seen.append(x)
         return original(x, *rest)
 
-    layer.captured = spy
+    layer.forward = spy
     memory = model.encode(batch)
     entering = layer.after_self_attention.entering(seen[0])
     queries, keys, _ = layer.self_attention.in_proj(entering).unflatten(-1, (3, 2, 8)).unbind(2)

@@ -10,7 +10,7 @@ import torch
 from runs import continues_exactly, quiet
 
 from laconic.errors import ConfigError, TrainingError
-from laconic.layers.opponent import _own_seed
+from laconic.layers.opponent import own_seed
 from laconic.training.checkpoint import read_checkpoint
 from laconic.training.logging import read_log
 from laconic.training.run import train
@@ -102,10 +102,10 @@ def test_every_micro_batch_has_noise_of_its_own(make_trainer: Any, make_contrast
     batches = [collator([data[i] for i in group]) for group in (range(4), range(4, 8))]
     ready = [[trainer.step._ready(batch, update, last=True) for batch in batches] for update in range(3)]
     assert [one.noise_seed == other.noise_seed for (_, one), (_, other) in ready] == [True] * 3
-    seeds = [_own_seed(batch, context.noise_seed) for update in ready for batch, context in update]
+    seeds = [own_seed(batch, context.noise_seed) for update in ready for batch, context in update]
     assert len(set(seeds)) == len(seeds)
     batch, context = trainer.step._ready(batches[1], 2, last=True)
-    assert _own_seed(batch, context.noise_seed) == seeds[-1]
+    assert own_seed(batch, context.noise_seed) == seeds[-1]
 
 
 def test_the_variant_of_footnote_3_stops_with_a_sentence(make_contrastive: Any, tmp_path: Path) -> None:

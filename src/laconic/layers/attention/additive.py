@@ -9,8 +9,6 @@ Bahdanau et al. 2014; See et al. 2017; equations (1), (2), (3), (6), (7) of `lac
 | W_h h_i | ``keys[:, i]`` (B, A) |
 | W_s s_t + b_attn | ``query_projection(query) `` (B, Q, A) |
 | v, w_c | ``score_vector``, ``coverage_vector`` (A,) |
-| e^t_i, a^t_i, h*_t | ``scores``, ``weights`` (B, Q, S), ``context`` (B, Q, D) |
-| c^t_i | ``coverage`` (B, Q, S) |
 """
 
 from __future__ import annotations

@@ -12,16 +12,25 @@ from laconic.config.base import ConfigBase
 from laconic.types import AttentionOutput, Memory
 
 
-class Attention(nn.Module):
+class Switchable(nn.Module):
+    """A part of a model with switches of its own: an attention, an opponent."""
+
+    def switches(self) -> dict[str, Any]:
+        """What a training phase or a search may switch, and the present values."""
+        return {}
+
+    def switch(self, options: Mapping[str, Any]) -> None:
+        """Set switches (names are checked by the model)."""
+
+
+class Attention(Switchable):
     """Reads the encoder's memory. ``Class(config, memory_size=D, query_size=Q)``.
 
     A state goes in and comes out; nothing about a batch is kept on the module. Tensors of the state
     have N = B * Q rows in front, what belongs to the document is `Shared`.
     """
 
-    class Config(ConfigBase):
-        """Options of the mechanism."""
-
+    Config: type[ConfigBase] = ConfigBase
     config: ConfigBase
     recurrent: bool = False  # does a reading depend on the readings before it (now, with present switches)?
 
@@ -33,10 +42,3 @@ class Attention(nn.Module):
     def forward(self, query: Tensor, state: Any) -> tuple[AttentionOutput, Any]:
         """Read with queries (B, Q, query_size). A recurrent mechanism carries Q rows a document through
         the state: Q are then beams of one step, never the steps of a sequence."""
-
-    def switches(self) -> dict[str, Any]:
-        """What a training phase may switch, and the present values."""
-        return {}
-
-    def switch(self, options: Mapping[str, Any]) -> None:
-        """Set switches (names are checked by the model)."""

@@ -27,7 +27,8 @@ from laconic.config.base import ConfigBase
 from laconic.errors import ConfigError
 from laconic.kernels.dispatch import chunk_scores, context, deferred
 from laconic.layers import noise
-from laconic.layers.chunks import AllStates, ChunkStates, Grid
+from laconic.layers.attention.base import Switchable
+from laconic.layers.chunks import ChunkStates, Grid
 from laconic.papers.coarse_to_fine import (
     attention_weights,
     best_chunks,
@@ -66,15 +67,14 @@ class ChunkSampling:
     alive: Tensor | None = None
 
 
-class ChunkAttention(nn.Module):
+class ChunkAttention(Switchable):
     """Base of the three. ``Class(config, hidden_size=H, coarse_size=F)``."""
 
-    class Config(ConfigBase):
-        """Options of the attention."""
-
+    Config: type[ConfigBase] = ConfigBase
     config: ConfigBase
     needs_coarse: bool = True  # does it read S?
     reads_flat: bool = False  # does it read the states of one pass over the whole document?
+    chooses: bool = False  # does it read chosen chunks only?
 
     def __init__(self, config: ConfigBase, *, hidden_size: int, coarse_size: int) -> None:
         super().__init__()
@@ -82,21 +82,11 @@ class ChunkAttention(nn.Module):
         self.fine_query = nn.Linear(hidden_size, hidden_size, bias=False)
         self.coarse_query = nn.Linear(hidden_size, coarse_size, bias=False) if self.needs_coarse else None
 
-    @property
-    def chooses(self) -> bool:
-        """Does it read chosen chunks only?"""
-        return False
-
-    def switches(self) -> dict[str, Any]:
-        """What a training phase or a search may switch, and the present values."""
-        return {}
-
-    def switch(self, options: Mapping[str, Any]) -> None:
-        """Set switches (names are checked by the model)."""
-
-    @abstractmethod
     def open(self, features: ChunkFeatures, *, soft: bool = False) -> dict[str, Any]:
         """Prepare for many queries; what belongs to documents is `Shared`. ``soft``: choose nothing this time."""
+        states = features.states.whole().flatten(1, 2) if features.flat is None else features.flat
+        memory = Shared((deferred(states), features.attendable.flatten(1)))
+        return {"memory": memory, "shape": tuple(features.attendable.shape[1:])}
 
     @abstractmethod
     def forward(self, query: Tensor, state: dict[str, Any], sampling: ChunkSampling | None = None) -> AttentionOutput:
@@ -123,14 +113,6 @@ class StandardAttention(ChunkAttention):
     def reads_flat(self) -> bool:  # type: ignore[override]
         return self.config.encoder == "flat"
 
-    def open(self, features: ChunkFeatures, *, soft: bool = False) -> dict[str, Any]:
-        flat = features.flat
-        if flat is None:
-            assert isinstance(features.states, AllStates)
-            flat = features.states.whole().flatten(1, 2)
-        memory = Shared((deferred(flat), features.attendable.flatten(1)))
-        return {"memory": memory, "shape": tuple(features.attendable.shape[1:])}
-
     def forward(self, query: Tensor, state: dict[str, Any], sampling: ChunkSampling | None = None) -> AttentionOutput:
         states, mask = state["memory"].tree
         weights = attention_weights(chunk_scores(self.fine_query(query), states), mask.unsqueeze(1))
@@ -144,16 +126,8 @@ class HierarchicalAttention(ChunkAttention):
     class Config(ConfigBase):
         normalizer: Literal["softmax", "sparsemax"] = "softmax"
 
-    @property
-    def sparse(self) -> bool:
-        """Are the coarse weights a sparsemax?"""
-        return isinstance(self.config, HierarchicalAttention.Config) and self.config.normalizer == "sparsemax"
-
     def open(self, features: ChunkFeatures, *, soft: bool = False) -> dict[str, Any]:
-        assert isinstance(features.states, AllStates), "soft attention reads all chunks"
-        whole = features.states.whole().flatten(1, 2)
-        memory = Shared((deferred(whole), features.attendable.flatten(1)))
-        return {"memory": memory, "coarse": self._coarse_state(features), "shape": tuple(features.attendable.shape[1:])}
+        return super().open(features) | {"coarse": self._coarse_state(features)}
 
     def forward(self, query: Tensor, state: dict[str, Any], sampling: ChunkSampling | None = None) -> AttentionOutput:
         coarse, log_coarse = self.coarse_weights(query, state)
@@ -173,7 +147,7 @@ class HierarchicalAttention(ChunkAttention):
         assert self.coarse_query is not None
         vectors, mask = state["coarse"].tree
         scores, mask = chunk_scores(self.coarse_query(query), vectors), mask.unsqueeze(1)
-        if self.sparse:
+        if getattr(self.config, "normalizer", "softmax") == "sparsemax":
             weights = sparsemax(scores.to(torch.promote_types(scores.dtype, torch.float32)), mask)
             return weights, log_of(weights)
         log_weights = log_coarse_weights(scores, mask)
@@ -209,7 +183,7 @@ class CoarseToFineAttention(HierarchicalAttention):
         self.read = config.read or config.draws
 
     @property
-    def chooses(self) -> bool:
+    def chooses(self) -> bool:  # type: ignore[override]
         return self.hard
 
     def switches(self) -> dict[str, Any]:

@@ -62,25 +62,21 @@ class CopySource:
 
 
 class CopyHead(nn.Module):
-    """Turns decoder features into word probabilities. ``Class(config, projection=..., gate_size=G)``.
+    """Turns decoder features into word probabilities. ``Class(config, projection=..., gate_size=G, unk_id=...)``.
 
     In decoding `forward` gives the distribution of one step over the extended vocabulary; in training
     `gold_log_probs` gives the gold tokens' log-probabilities of all steps and nothing else, so that no
     (B, T, X) tensor exists.
     """
 
-    class Config(ConfigBase):
-        """Options of the head."""
-
+    Config: type[ConfigBase] = ConfigBase
     config: ConfigBase
     copies: bool = True  # does it need attention and the source's ids?
     reads_captured: bool = False  # does it need `precompute`, ``HeadInput.cross`` and ``weights``? (Transformers only)
-    projection: VocabularyProjection
 
-    @classmethod
-    def with_special_ids(cls, config: ConfigBase, ids: Sequence[int]) -> ConfigBase:
-        """``config`` told which ids are the tokenizer's special ones, for heads that treat them apart."""
-        return config
+    def __init__(self, config: ConfigBase, *, projection: VocabularyProjection, gate_size: int, unk_id: int) -> None:
+        super().__init__()
+        self.config, self.projection, self.unk_id = config, projection, unk_id
 
     def precompute(self, features: EncoderFeatures) -> Any:
         """What all steps of a document share, a tree of tensors with B in front, for ``CopySource.precomputed``."""
@@ -112,9 +108,8 @@ class GoldTokens:
     """M target tokens: extended ``ids`` (M,), the document ``rows`` (M,) each belongs to, loss ``weights`` (M,),
     and its step ``steps`` (M,), for heads that read (B, T, ...) captured attention.
 
-    ``weights`` are what each token will weigh in the loss, up to one common factor: a hint for the
-    vocabulary projection's backward pass, never part of the result. With ``smoothing`` the details hold
-    ``smoothed_log_probs`` (M,) as well, label-smoothed; heads that cannot tell refuse.
+    ``weights`` are a hint for the vocabulary projection's backward pass (`laconic.types.UpdateContext`). With
+    ``smoothing`` the details hold ``smoothed_log_probs`` (M,) as well.
     """
 
     ids: Tensor
@@ -127,14 +122,7 @@ class GoldTokens:
 class VocabularyHead(CopyHead):
     """The plain output layer. Target words outside the vocabulary count as UNK."""
 
-    class Config(ConfigBase):
-        """No options."""
-
     copies = False
-
-    def __init__(self, config: ConfigBase, *, projection: VocabularyProjection, gate_size: int, unk_id: int) -> None:
-        super().__init__()
-        self.config, self.projection, self.unk_id = config, projection, unk_id
 
     def forward(
         self, inputs: HeadInput, attention: AttentionOutput | None, source: CopySource, state: Any = None
@@ -150,15 +138,23 @@ class VocabularyHead(CopyHead):
         self, inputs: HeadInput, scores: Tensor | None, source: CopySource, gold: GoldTokens
     ) -> tuple[Tensor, dict[str, Tensor]]:
         """(M, F) -> (M,); details ``smoothed_log_probs`` (M,) where labels are smoothed."""
-        ids = gold.ids.masked_fill(gold.ids >= self.projection.vocab_size, self.unk_id)
-        weights = gold.weights
-        derivative = None if weights is None else (lambda _, rows: weights[rows])
-        log_probs = self.projection.gold_log_probs(inputs.hidden, ids, derivative)
-        if not gold.smoothing:
-            return log_probs, {}
-        return log_probs, {
-            "smoothed_log_probs": self.projection.smoothed(log_probs, inputs.hidden, ids, gold.smoothing)
-        }
+        log_probs, smoothed = generated(self.projection, inputs.hidden, gold, self.unk_id)
+        return log_probs, {} if smoothed is None else {"smoothed_log_probs": smoothed}
+
+
+def known_ids(gold: GoldTokens, projection: VocabularyProjection, unk_id: int) -> Tensor:
+    """The gold words' ids (M,), UNK in the place of words outside V."""
+    return gold.ids.masked_fill(gold.ids >= projection.vocab_size, unk_id)
+
+
+def generated(
+    projection: VocabularyProjection, features: Tensor, gold: GoldTokens, unk_id: int
+) -> tuple[Tensor, Tensor | None]:
+    """log P(gold) of a vocabulary alone, (M, F) -> (M,), and smoothed where labels are."""
+    ids, weights = known_ids(gold, projection, unk_id), gold.weights
+    derivative = None if weights is None else (lambda _, rows: weights[rows])
+    log_probs = projection.gold_log_probs(features, ids, derivative)
+    return log_probs, projection.smoothed(log_probs, features, ids, gold.smoothing) if gold.smoothing else None
 
 
 def build_copy_head(
@@ -166,8 +162,8 @@ def build_copy_head(
 ) -> CopyHead:
     """The copy head that ``spec`` names; every model builds its head here.
 
-    ``captured``: can the model fill `EncoderFeatures` and ``HeadInput.cross``? ``special_ids`` are the tokenizer's
-    special ids (`CopyHead.with_special_ids`).
+    ``captured``: can the model fill `EncoderFeatures` and ``HeadInput.cross``? ``special_ids`` are the tokenizer's, for
+    heads whose option of that name is not set.
 
     Raises:
         ConfigError: the head needs captured attention and the model has none.
@@ -178,5 +174,7 @@ def build_copy_head(
             f"The copy head '{spec['type']}' reads a Transformer's attention, which this model does not have: set "
             "model.type to transformer or bart, or model.head to {type: pointer} or {type: vocabulary}."
         )
-    head: CopyHead = cls(cls.with_special_ids(config, special_ids), **context)
+    if getattr(config, "special_ids", ()) is None:
+        config = config.model_copy(update={"special_ids": tuple(sorted(set(special_ids)))})
+    head: CopyHead = cls(config, **context)
     return head

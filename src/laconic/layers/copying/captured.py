@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -24,10 +23,10 @@ from torch.utils.checkpoint import checkpoint
 from laconic.config.base import ConfigBase
 from laconic.errors import ConfigError
 from laconic.kernels.dispatch import mean_attention
-from laconic.layers.copying.base import CopyHead, CopySource, EncoderFeatures, GoldTokens, HeadInput
-from laconic.layers.copying.pointer import SMALLEST_COPY, gold_mixture, source_words, step_distribution
+from laconic.layers.copying.base import CopySource, EncoderFeatures, GoldTokens, HeadInput
+from laconic.layers.copying.pointer import SMALLEST_COPY, MixtureHead, step_distribution
 from laconic.layers.masking import NEGATIVE_INFINITY, log_weights
-from laconic.layers.transformer import CapturedAttention, head_attention
+from laconic.layers.transformer import head_attention
 from laconic.layers.vocabulary import VocabularyProjection
 from laconic.papers.coconet import softmax_over
 from laconic.papers.pointer_generator import final_distribution
@@ -76,7 +75,7 @@ class Weighed:
     details: dict[str, Tensor]
 
 
-class CapturedHead(CopyHead):
+class CapturedHead(MixtureHead):
     """See the file's docstring. ``Class(config, projection=..., gate_size=..., unk_id=...)``; D is the projection's
     input size, ``gate_size`` is not used.
 
@@ -87,21 +86,12 @@ class CapturedHead(CopyHead):
     reads_captured = True
     config: Any
 
-    def __init__(self, config: ConfigBase, *, projection: VocabularyProjection, gate_size: int, unk_id: int) -> None:
-        super().__init__()
-        self.config, self.projection, self.unk_id = config, projection, unk_id
-        hidden = projection.hidden
-        self.width = int(projection.weight.shape[1]) if hidden is None else hidden.in_features
+    def __init__(self, config: ConfigBase, **shared: Any) -> None:
+        super().__init__(config, **shared)
+        hidden = self.projection.hidden
+        self.width = int(self.projection.weight.shape[1]) if hidden is None else hidden.in_features
         with torch.random.fork_rng(devices=[]):
             self._build()
-
-    @classmethod
-    def with_special_ids(cls, config: ConfigBase, ids: Sequence[int]) -> ConfigBase:
-        """``special_ids``, where the recipe does not say them."""
-        assert isinstance(config, CapturedConfig)
-        if config.special_ids is not None:
-            return config
-        return config.model_copy(update={"special_ids": tuple(sorted(set(ids)))})
 
     def _build(self) -> None:
         """Make the gates; subclasses add theirs."""
@@ -109,9 +99,10 @@ class CapturedHead(CopyHead):
 
     # ------------------------------------------------------------------------- what subclasses say
 
-    @abstractmethod
     def weigh_step(self, inputs: HeadInput, weights: Tensor, source: Precomputed, state: Any) -> tuple[Weighed, Any]:
-        """One step of K beams a document, alpha (B, K, S) -> P_copy and the next state."""
+        """One step of K beams a document, alpha (B, K, S) -> P_copy and the next state; of heads without one as
+        `weigh_all`."""
+        return self.weigh_all(inputs, weights, source), state
 
     @abstractmethod
     def weigh_all(self, inputs: HeadInput, weights: Tensor, source: Precomputed) -> Weighed:
@@ -162,7 +153,7 @@ class CapturedHead(CopyHead):
         with torch.autocast(inputs.hidden.device.type, enabled=False):
             weights = self._weights(inputs, precomputed)
             weighed, state = self.weigh_step(inputs, weights, precomputed, state)
-            gates = self._generation_gate(inputs, weighed.weights, precomputed, inputs.hidden)
+            gates = self._generation_gate(inputs, weighed.weights, precomputed)
         logits = (inputs.project or self.projection)(inputs.hidden).to(gates.dtype)
         log_probs = step_distribution(logits, gates, weighed.final, source)
         if self.config.prob_floor is not None:
@@ -181,16 +172,13 @@ class CapturedHead(CopyHead):
         with torch.autocast(inputs.hidden.device.type, enabled=False):
             weights = self._weights(inputs, precomputed)
             weighed = self.weigh_all(inputs, weights, precomputed)
-            gates = self._generation_gate(inputs, weighed.weights, precomputed, inputs.hidden, at)
+            gates = self._generation_gate(inputs, weighed.weights, precomputed, at)
             final = weighed.final[at]  # (M, S)
             matches = (source.extended_ids[gold.rows] == gold.ids.unsqueeze(-1)) & precomputed.copy_mask[gold.rows]
             copied = torch.where(matches, final, 0.0).sum(dim=-1).clamp_min(SMALLEST_COPY).log()
             copied = copied.masked_fill(~matches.any(dim=-1), NEGATIVE_INFINITY)
-        log_probs, smoothed = self._mixed(inputs, source, gold, gates, final, copied)
-        details = {"p_gen": torch.sigmoid(gates)} | {name: value[at] for name, value in weighed.details.items()}
-        if smoothed is not None:
-            details["smoothed_log_probs"] = smoothed
-        return log_probs, details
+        log_probs, details = self.gold_mixture(inputs, source, gold, gates, copied, final)
+        return log_probs, details | {name: value[at] for name, value in weighed.details.items()}
 
     # ---------------------------------------------------------------------------------------- parts
 
@@ -226,12 +214,11 @@ class CapturedHead(CopyHead):
         inputs: HeadInput,
         weights: Tensor,
         precomputed: Precomputed,
-        hidden: Tensor,
         at: tuple[Tensor, Tensor] | None = None,
     ) -> Tensor:
         """The argument of equation (10)'s sigmoid: (B, Q), or (M,) of the steps ``at``."""
         if self.config.lambda_input == "decoder_state":
-            return gate_of(precise(hidden), self.generation)
+            return gate_of(precise(inputs.hidden), self.generation)
         logits = self.gate_context(inputs, weights, precomputed, slice(0, 1)).squeeze(-1) + self.generation.bias
         return logits if at is None else logits[at]
 
@@ -239,36 +226,33 @@ class CapturedHead(CopyHead):
         floor = self.config.prob_floor
         return log_probs.clamp(math.log(floor), math.log1p(-floor))
 
-    def _mixed(
-        self, inputs: HeadInput, source: CopySource, gold: GoldTokens, gates: Tensor, final: Tensor, copied: Tensor
-    ) -> tuple[Tensor, Tensor | None]:
-        """Equation (5) of the gold words (M,) and, with label smoothing, the smoothed (M,)."""
-        ids = gold.ids.masked_fill(gold.ids >= self.projection.vocab_size, self.unk_id)
-        smoothing, floor, words = gold.smoothing, self.config.prob_floor, None
-        if smoothing and floor is None:
-            with torch.autocast(gates.device.type, enabled=False):
-                words = source_words(precise(inputs.hidden), self.projection, source, gold, ids, (gates, final))
-        log_probs, mean = gold_mixture(inputs.hidden, self.projection, gold, gates, copied, ids, words)
-        if floor is not None:
-            log_probs = self._floored(log_probs)
-        if not smoothing:
-            return log_probs, None
-        if mean is None:
+    def gold_mixture(
+        self,
+        inputs: HeadInput,
+        source: CopySource,
+        gold: GoldTokens,
+        gates: Tensor,
+        copied: Tensor,
+        places: Tensor | None,
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        """The mixture; with a floor under every probability smoothing needs the distribution itself."""
+        floor = self.config.prob_floor
+        if floor is None:
+            return super().gold_mixture(inputs, source, gold, gates, copied, places)
+        log_probs, details = super().gold_mixture(inputs, source, gold, gates, copied, None)
+        log_probs = self._floored(log_probs)
+        if gold.smoothing:
+            assert places is not None
             own, size = source.extended_ids[gold.rows], source.extended_vocab_size
-            assert floor is not None
-            mean = floored_mean(inputs.hidden, gates, final, own, self.projection, size, floor)
-        return log_probs, (1 - smoothing) * log_probs + smoothing * mean
+            mean = floored_mean(inputs.hidden, gates, places, own, self.projection, size, floor)
+            details["smoothed_log_probs"] = (1 - gold.smoothing) * log_probs + gold.smoothing * mean
+        return log_probs, details
 
 
 class AttentionalHead(CapturedHead):
     """Attentional copying, "AttnCopy" (equations 5-10): P_copy_t = alpha_t. Options: `CapturedConfig`."""
 
-    class Config(CapturedConfig):
-        """Nothing of its own."""
-
-    def weigh_step(self, inputs: HeadInput, weights: Tensor, source: Precomputed, state: Any) -> tuple[Weighed, Any]:
-        """alpha."""
-        return self.weigh_all(inputs, weights, source), state
+    Config = CapturedConfig
 
     def weigh_all(self, inputs: HeadInput, weights: Tensor, source: Precomputed) -> Weighed:
         """alpha."""
@@ -310,12 +294,6 @@ def gate_of(features: Tensor, layer: nn.Linear) -> Tensor:
 def precise(values: Tensor) -> Tensor:
     """In float32 at least."""
     return values.float() if values.dtype.itemsize < 4 else values
-
-
-def queries_of(tap: CapturedAttention | None) -> Tensor:
-    """Q_t, all heads side by side: (B, Q, D)."""
-    assert tap is not None, "this head needs the captured attention"
-    return precise(tap.queries.flatten(2))
 
 
 def encoder_attention(features: EncoderFeatures, rows: Tensor) -> Tensor:
@@ -383,19 +361,13 @@ class GuidedHead(CapturedHead):
         """The centrality (B, S)."""
         attention = encoder_attention(features, features.mask)
         name, _, order = self.config.centrality.partition("-")
-        return (
-            outdegree(attention, features.mask)
-            if name == "outdegree"
-            else indegree(attention, features.mask, int(order))
-        )
+        if name == "outdegree":
+            return outdegree(attention, features.mask)
+        return indegree(attention, features.mask, int(order))
 
     def of_document(self, precomputed: Any) -> dict[str, Tensor]:
         """``centrality`` (B, S)."""
         return {"centrality": precomputed.extra}
-
-    def weigh_step(self, inputs: HeadInput, weights: Tensor, source: Precomputed, state: Any) -> tuple[Weighed, Any]:
-        """alpha'."""
-        return self.weigh_all(inputs, weights, source), state
 
     def weigh_all(self, inputs: HeadInput, weights: Tensor, source: Precomputed) -> Weighed:
         """alpha'."""

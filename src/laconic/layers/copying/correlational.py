@@ -33,7 +33,6 @@ from laconic.layers.copying.captured import (
     gate,
     gate_of,
     precise,
-    queries_of,
 )
 from laconic.papers.coconet import (
     Clip,
@@ -137,7 +136,6 @@ class Correlations:
     matrix: Tensor | None
     band: Band | None
     source_gate: Tensor | None  # (B, 1, S) u, where it belongs to the source position
-    reach: Tensor  # (B, S) bool: where P_co may be, for its softmax
 
 
 def semantic_correlation(attention: Tensor, copy_mask: Tensor, ids: Tensor, self_transfer: SelfTransfer) -> Tensor:
@@ -179,9 +177,7 @@ class _Steps:
 class CorrelationalHead(CapturedHead):
     """CoCoNet; options: `CorrelationalConfig`."""
 
-    class Config(CorrelationalConfig):
-        """See `CorrelationalConfig`."""
-
+    Config = CorrelationalConfig
     config: CorrelationalConfig
 
     def _build(self) -> None:
@@ -209,23 +205,21 @@ class CorrelationalHead(CapturedHead):
             parts.append(self._semantic(features, copy_mask))
         if c.use_positional:
             widths = self._log_width(features)
+            options: dict[str, Any] = {
+                "self_transfer": c.self_transfer,
+                "clip": c.clip_mode,
+                "clip_distance": c.clip_distance,
+                "density": c.normalise == "none",
+            }
             if self._banded(features):
-                assert c.clip_mode != "none"
-                band = positional_band(
-                    widths,
-                    copy_mask,
-                    self_transfer=c.self_transfer,
-                    clip=c.clip_mode,
-                    clip_distance=c.clip_distance,
-                    density=c.normalise == "none",
-                )
+                band = positional_band(widths, copy_mask, **options)
             else:
-                parts.append(self._positional(features, copy_mask, widths))
+                parts.append(positional_correlation(widths, copy_mask, features.ids, **options))
         matrix = None if not parts else parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
         source_gate = None
         if c.u_input == "source_state" and self.semantic_gate is not None:
             source_gate = torch.sigmoid(gate_of(precise(features.states), self.semantic_gate)).unsqueeze(1)
-        return Correlations(matrix, band, source_gate, copy_mask)
+        return Correlations(matrix, band, source_gate)
 
     def _banded(self, features: EncoderFeatures) -> bool:
         c = self.config
@@ -248,18 +242,6 @@ class CorrelationalHead(CapturedHead):
         assert self.spread is not None
         given = features.queries.flatten(2) if self.config.sigma_input == "encoder_query" else features.states
         return log_width(gate_of(precise(given), self.spread), features.mask.sum(dim=-1))
-
-    def _positional(self, features: EncoderFeatures, copy_mask: Tensor, widths: Tensor) -> Tensor:
-        c = self.config
-        return positional_correlation(
-            widths,
-            copy_mask,
-            features.ids,
-            self_transfer=c.self_transfer,
-            clip=c.clip_mode,
-            clip_distance=c.clip_distance,
-            density=c.normalise == "none",
-        )
 
     def first_state(self, features: EncoderFeatures) -> Any:
         """Nothing has been copied: (B, S) zeros."""
@@ -344,7 +326,9 @@ class CorrelationalHead(CapturedHead):
             return None
         if source.extra.source_gate is not None:
             return source.extra.source_gate
-        return torch.sigmoid(gate_of(queries_of(inputs.cross), self.semantic_gate)).unsqueeze(-1)
+        assert inputs.cross is not None, "this head needs the captured attention"
+        queries = precise(inputs.cross.queries.flatten(2))  # all heads side by side, (B, Q, D)
+        return torch.sigmoid(gate_of(queries, self.semantic_gate)).unsqueeze(-1)
 
     def _gate_details(self, history: Tensor, split: Tensor | None, attention_gate: Tensor) -> dict[str, Tensor]:
         """u (of the source: its mean under the history) and g, (B, Q)."""

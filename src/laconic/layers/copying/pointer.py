@@ -24,7 +24,7 @@ from torch.nn.functional import logsigmoid
 
 from laconic.config.base import ConfigBase
 from laconic.kernels.dispatch import final_distribution, first_positions
-from laconic.layers.copying.base import CopyHead, CopySource, GoldTokens, HeadInput
+from laconic.layers.copying.base import CopyHead, CopySource, GoldTokens, HeadInput, known_ids
 from laconic.layers.masking import NEGATIVE_INFINITY
 from laconic.layers.vocabulary import VocabularyProjection
 from laconic.papers.pointer_generator import (
@@ -81,13 +81,8 @@ def source_words(
 ) -> tuple[Tensor, Tensor]:
     """What `copied_excess` reads of the source's own words, (M, S) twice.
 
-    Args:
-        hidden: (M, F) what the projection reads, in float32 at least.
-        projection: the vocabulary's.
-        source: of the documents.
-        gold: the target words, with their steps.
-        ids: (M,) theirs, UNK in the place of words outside V.
-        mixed: the argument (M,) of lambda's sigmoid, and P_copy over positions (M, S).
+    ``hidden`` (M, F) is what the projection reads, in float32 at least, ``ids`` (M,) are the gold words', UNK in the
+    place of words outside V, ``mixed`` the argument (M,) of lambda's sigmoid, and P_copy over positions (M, S).
     """
     gates, copies = mixed
     features = hidden if projection.hidden is None else projection.hidden(hidden)
@@ -107,58 +102,61 @@ def step_distribution(logits: Tensor, gate: Tensor, copy_probs: Tensor, source: 
     return final_distribution(logits, gate, copy_probs, ids, source.extended_vocab_size, first)
 
 
-def gold_mixture(
-    hidden: Tensor,
-    projection: VocabularyProjection,
-    gold: GoldTokens,
-    gates: Tensor,
-    copied: Tensor,
-    ids: Tensor,
-    words: tuple[Tensor, Tensor] | None,
-) -> tuple[Tensor, Tensor | None]:
-    """Equation (5) of M gold words, without any (M, V) tensor that is kept; and the mean of all V words' log P.
+class MixtureHead(CopyHead):
+    """A head that copies: equation (5) of the gold words."""
 
-    Args:
-        hidden: (M, F) what the projection reads.
-        projection: the vocabulary's.
-        gold: the words.
-        gates: (M,) the argument of the sigmoid of p_gen (lambda).
-        copied: (M,) the gold words' log copy probability, -inf where the source lacks them.
-        ids: (M,) theirs, UNK in the place of words outside V.
-        words: `source_words`, where labels are smoothed; without them there is no mean.
-    """
-    size, smoothing, outside = projection.vocab_size, gold.smoothing, gold.ids >= projection.vocab_size
-    with torch.no_grad():
-        frozen_gates, frozen_copied = gates.detach(), copied.detach()
-        frozen_words = None if words is None else (words[0].detach(), words[1])
+    def gold_mixture(
+        self,
+        inputs: HeadInput,
+        source: CopySource,
+        gold: GoldTokens,
+        gates: Tensor,
+        copied: Tensor,
+        places: Tensor | None,
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        """log P(gold) (M,) without any (M, V) tensor that is kept; details p_gen (M,) and, where labels are smoothed,
+        ``smoothed_log_probs`` (M,).
 
-    def derivative(log_vocab: Tensor, rows: slice) -> Tensor:
-        """d loss / d log P_vocab(gold): the share of P(gold) that was generated (none for words outside V) and,
-        with label smoothing, what it does to the mean of all words."""
-        generated = logsigmoid(frozen_gates[rows]) + log_vocab.masked_fill(outside[rows], NEGATIVE_INFINITY)
-        share = torch.exp(generated - torch.logaddexp(generated, logsigmoid(-frozen_gates[rows]) + frozen_copied[rows]))
-        if frozen_words is not None:
-            slope = excess_slope(frozen_words[0][rows], log_vocab, frozen_words[1][rows])
-            share = (1 - smoothing) * share + smoothing * (1 + slope / size)
-        return share if gold.weights is None else share * gold.weights[rows]
+        ``gates`` (M,) are the argument of the sigmoid of p_gen (lambda), ``copied`` (M,) the gold words' log copy
+        probability, -inf where the source lacks them, ``places`` (M, S) P_copy over positions, which smoothing reads
+        (none: nothing is smoothed).
+        """
+        projection, hidden, smoothing = self.projection, inputs.hidden, gold.smoothing
+        ids, size = known_ids(gold, projection, self.unk_id), projection.vocab_size
+        outside, words = gold.ids >= size, None
+        if smoothing and places is not None:
+            with torch.autocast(gates.device.type, enabled=False):
+                words = source_words(hidden.to(gates.dtype), projection, source, gold, ids, (gates, places))
+        with torch.no_grad():
+            frozen_gates, frozen_copied = gates.detach(), copied.detach()
+            frozen_words = None if words is None else (words[0].detach(), words[1])
 
-    log_vocab = projection.gold_log_probs(hidden, ids, derivative)
-    log_probs = gold_log_prob(gates, log_vocab.masked_fill(outside, NEGATIVE_INFINITY), copied)
-    if words is None:
-        return log_probs, None
-    mean = projection.smoothed(log_vocab, hidden.to(gates.dtype), ids, 1.0) + logsigmoid(gates)
-    return log_probs, mean + copied_excess(words[0], log_vocab, words[1]) / size
+        def derivative(log_vocab: Tensor, rows: slice) -> Tensor:
+            """d loss / d log P_vocab(gold): the share of P(gold) that was generated (none for words outside V) and,
+            with label smoothing, what it does to the mean of all words."""
+            generated = logsigmoid(frozen_gates[rows]) + log_vocab.masked_fill(outside[rows], NEGATIVE_INFINITY)
+            copies = logsigmoid(-frozen_gates[rows]) + frozen_copied[rows]
+            share = torch.exp(generated - torch.logaddexp(generated, copies))
+            if frozen_words is not None:
+                slope = excess_slope(frozen_words[0][rows], log_vocab, frozen_words[1][rows])
+                share = (1 - smoothing) * share + smoothing * (1 + slope / size)
+            return share if gold.weights is None else share * gold.weights[rows]
+
+        log_vocab = projection.gold_log_probs(hidden, ids, derivative)
+        log_probs = gold_log_prob(gates, log_vocab.masked_fill(outside, NEGATIVE_INFINITY), copied)
+        details = {"p_gen": torch.sigmoid(gates)}
+        if words is not None:
+            mean = projection.smoothed(log_vocab, hidden.to(gates.dtype), ids, 1.0) + logsigmoid(gates)
+            mean = mean + copied_excess(words[0], log_vocab, words[1]) / size
+            details["smoothed_log_probs"] = (1 - smoothing) * log_probs + smoothing * mean
+        return log_probs, details
 
 
-class PointerHead(CopyHead):
+class PointerHead(MixtureHead):
     """p_gen and the mixture; see the file's table of symbols."""
 
-    class Config(ConfigBase):
-        """No options."""
-
-    def __init__(self, config: ConfigBase, *, projection: VocabularyProjection, gate_size: int, unk_id: int) -> None:
-        super().__init__()
-        self.config, self.projection, self.unk_id = config, projection, unk_id
+    def __init__(self, config: ConfigBase, *, gate_size: int, **shared: Any) -> None:
+        super().__init__(config, gate_size=gate_size, **shared)
         self.gate = nn.Linear(gate_size, 1)
 
     def forward(
@@ -182,14 +180,5 @@ class PointerHead(CopyHead):
         gate = generation_gate(inputs.gate_features, self.gate.weight, self.gate.bias)
         scores, mask = scores.to(gate.dtype), source.mask[gold.rows]
         log_copy = gold_copy_log_prob(scores, gold.ids, source.extended_ids[gold.rows], mask)
-        ids = gold.ids.masked_fill(gold.ids >= self.projection.vocab_size, self.unk_id)
-        words = None
-        if gold.smoothing:
-            with torch.autocast(gate.device.type, enabled=False):
-                mixed = gate, attention_weights(scores, mask)
-                words = source_words(inputs.hidden.to(gate.dtype), self.projection, source, gold, ids, mixed)
-        log_probs, mean = gold_mixture(inputs.hidden, self.projection, gold, gate, log_copy, ids, words)
-        details = {"p_gen": torch.sigmoid(gate)}
-        if mean is not None:
-            details["smoothed_log_probs"] = (1 - gold.smoothing) * log_probs + gold.smoothing * mean
-        return log_probs, details
+        places = attention_weights(scores, mask) if gold.smoothing else None
+        return self.gold_mixture(inputs, source, gold, gate, log_copy, places)
