@@ -56,7 +56,7 @@ SHOWN_BY = {
 SEVERAL = {f"cli/{name}.py" for name in ("card", "data", "data_write", "judge", "options", "recipes", "train")}
 SEVERAL |= {"study/reproduce.py"}
 # of all of laconic, and those that align prints to be given to train
-OWN = {"cli/main.py": {"--quiet", "--version", "--help"}, "cli/align.py": {"--set"}}
+OWN = {"cli/align.py": {"--set"}} | dict.fromkeys(("cli/main.py", "cli/options.py"), {"--quiet", "--version", "--help"})
 # of another program, or said with the words before it: `laconic train --skip-bad`
 ELSEWHERE = re.compile(r"(?:accelerate launch|pip install)[^`\n]*|`?laconic ([a-z]+(?: [a-z-]+)?)([^`\n;]*)`?")
 

@@ -12,7 +12,7 @@ import typer
 
 from laconic.cli.inputs import records_of
 from laconic.cli.options import MaxRecords, ReadingOptions, Split, TrustCode, with_groups
-from laconic.cli.output import note, progress
+from laconic.cli.output import progress, say
 from laconic.config.schema import EvaluationConfig
 from laconic.config.shipped import SHIPPED
 from laconic.data.places import split_of
@@ -81,7 +81,7 @@ def command(
     if missing := new.missing():
         what = " and ".join(UNSAID[option][0] for option in missing)
         typed = " ".join(f"{option} {UNSAID[option][1]}" for option in missing)
-        note(f"It does not say its {what} yet: laconic card {model} {typed}", always=True)
+        say(f"It does not say its {what} yet: laconic card {model} {typed}")
 
 
 def _text(path: Path) -> str:

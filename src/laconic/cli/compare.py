@@ -14,7 +14,7 @@ import typer
 
 from laconic.cli.inputs import records_of
 from laconic.cli.options import AsJson, Device, MaxRecords, ReadingOptions, RecipeKeys, Size, TrustCode, with_groups
-from laconic.cli.output import aligned, note, print_json, progress
+from laconic.cli.output import aligned, note, print_json, progress, say
 from laconic.config.loading import load_recipe, merge, parse_overrides, recipe_names
 from laconic.data.places import data_changes, split_of
 from laconic.errors import ConfigError, DataError, did_you_mean
@@ -88,7 +88,7 @@ def command(
             outcomes = comparison.run()
         except KeyboardInterrupt:
             done = f"what is finished is kept in {folder}. The same command goes on from there."
-            note(f"Interrupted; {done}", always=True)
+            say(f"Interrupted; {done}")
             raise typer.Exit(INTERRUPTED) from None
         table = compare(plan, outcomes, data=path, records=len(records), test=test)
         _write(table, outcomes, comparison.sampled, folder)
@@ -166,7 +166,7 @@ def _say_replaced(folder: Path, rows: list[str]) -> None:
     if set(names) - set(rows):
         count = f"{len(names)} rows" if len(names) > 1 else "one row"
         stay = f"; the runs in {folder / 'runs'} stay" if (folder / "runs").is_dir() else ""
-        note(f"The table of {count} in {folder} ({', '.join(names)}) is replaced by this one{stay}.", always=True)
+        say(f"The table of {count} in {folder} ({', '.join(names)}) is replaced by this one{stay}.")
 
 
 def _train(run: RunConfig, folder: Path, *, resume: bool, title: str) -> TrainResult:

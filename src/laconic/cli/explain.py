@@ -11,7 +11,7 @@ import typer
 
 from laconic.cli.inputs import documents_of, is_records, model_and_inputs
 from laconic.cli.options import DecodingOptions, Device, DocumentOptions, TrustCode, with_groups
-from laconic.cli.output import note, print_json, show_summaries
+from laconic.cli.output import print_json, say, show_summaries
 from laconic.errors import ConfigError, DataError
 from laconic.files import write_text
 from laconic.types import Record
@@ -86,7 +86,7 @@ def first_records(source: str, reading: DocumentOptions, max_records: int) -> li
     """The records of the input, at most ``max_records``; says so when there are more."""
     records = list(islice(documents_of(source, reading), max_records + 1))
     if len(records) > max_records:
-        note(f"the first {max_records} records; --max-records shows more.", always=True)
+        say(f"the first {max_records} records; --max-records shows more.")
     return records[:max_records]
 
 
@@ -150,7 +150,7 @@ def write_page(path: Path, summaries: list[Summary], references: list[Any]) -> N
     names = list(dict.fromkeys(summary.model for summary in summaries if summary.model))
     title = f"Where the words came from: {', '.join(names)}" if names else "Where the words came from"
     write_text(path, render(summaries, title=title, references=references))
-    note(f"{path} shows {len(summaries)} summar{'y' if len(summaries) == 1 else 'ies'}.", always=True)
+    say(f"{path} shows {len(summaries)} summar{'y' if len(summaries) == 1 else 'ies'}.")
 
 
 def write_heatmap(path: Path, summaries: list[Summary]) -> None:
@@ -183,5 +183,5 @@ def write_heatmap(path: Path, summaries: list[Summary]) -> None:
         named |= {name: [word.maps[name] for word in first.words] for name in first.words[0].maps}
         maps = [HeatMap(TITLES.get(name, name), np.array(values), rows, columns) for name, values in named.items()]
     for remark in draw_png(maps, path):
-        note(remark, always=True)
-    note(f"{path} shows the first summary.", always=True)
+        say(remark)
+    say(f"{path} shows the first summary.")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 from laconic.cli.options import DocumentOptions
-from laconic.cli.output import note
+from laconic.cli.output import note, say
 from laconic.config.shipped import SHIPPED, default_model
 from laconic.data.lines import what_it_is, with_iconv
 from laconic.errors import ConfigError, DataError
@@ -92,7 +92,7 @@ def model_and_inputs(names: list[str]) -> tuple[str, list[str]]:
         )
     if names and not _is_input(names[0]):
         return names[0], names[1:]
-    return default_model(lambda text: note(text, always=True)), names
+    return default_model(say), names
 
 
 def _local(name: str, model: str) -> str:

@@ -36,10 +36,15 @@ def quiet() -> bool:
     return bool(os.environ.get("LACONIC_QUIET"))
 
 
-def note(text: str, *, always: bool = False) -> None:
-    """Say something on stderr, with ``--quiet`` only if it must be said ``always``."""
-    if always or not quiet():
-        print(f"laconic: {text}", file=sys.stderr, flush=True)
+def say(text: str) -> None:
+    """Say on stderr what must be said, with ``--quiet`` too."""
+    print(f"laconic: {text}", file=sys.stderr, flush=True)
+
+
+def note(text: str) -> None:
+    """Say something on stderr unless ``--quiet`` is given."""
+    if not quiet():
+        say(text)
 
 
 def print_json(value: Any, indent: int | None = 2) -> None:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from laconic.cli.output import aligned, note
+from laconic.cli.output import aligned, say
 from laconic.errors import ConfigError
 from laconic.text.control import safe_print as print
 
@@ -44,7 +44,7 @@ def command(
     if dry_run:
         print("\n".join(f"laconic {line}" for line in lines))
         return
-    code = run(lines, lambda line: note(line, always=True), out / chosen.name, earlier or [])
+    code = run(lines, say, out / chosen.name, earlier or [])
     rows = [
         [f.claim.name, f.claim.says, f"{f.difference:+.2f} [{f.low:+.2f}, {f.high:+.2f}]", f"{f.p:.4f}", f.verdict]
         for f in findings(chosen, out)

@@ -12,7 +12,7 @@ import typer
 
 from laconic.cli.inputs import text_of
 from laconic.cli.options import AsJson, with_groups
-from laconic.cli.output import aligned, note, print_result
+from laconic.cli.output import aligned, print_result, say
 from laconic.errors import DataError
 from laconic.metrics.rouge import RougeResult, rouge
 
@@ -76,7 +76,7 @@ def command(
     multi = {"A": "average", "B": "best"}.get(scoring.multi or "", scoring.multi)
     result = rouge(systems, models, kinds=wanted, **vars(scoring) | {"multi": multi})
     for sentence in warnings_of(result):
-        note(sentence, always=True)
+        say(sentence)
     print_result(as_json, as_dict(result, per_document), table(result, per_document))
 
 

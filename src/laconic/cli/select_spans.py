@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from laconic.cli.options import AsJson, SkipBad, with_groups
-from laconic.cli.output import note, print_result, progress
+from laconic.cli.output import print_result, progress, say
 from laconic.errors import ConfigError
 
 
@@ -86,7 +86,7 @@ def select_spans_command(
 
         result = select_spans(inputs, out, settings, workers=workers, ray=ray, overwrite=overwrite, progress=show)
     for warning in result.warnings:
-        note(f"warning: {warning}", always=True)
+        say(f"warning: {warning}")
     before = f"{out} is complete already; nothing was done.\n" if result.complete_before else ""
     print_result(as_json, result.manifest, before + _told(out, result.manifest))
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 import sys
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from laconic.cli.options import Device, TrustCode, with_groups
-from laconic.cli.output import note
+from laconic.cli.output import say
 from laconic.config.loading import parse_overrides
 from laconic.config.shipped import default_model
 from laconic.errors import ConfigError, DataError
@@ -76,8 +75,8 @@ def command(
     values["allowed_hosts"] = trusted_names(host, token, [*(allowed_host or []), *values.get("allowed_hosts", ())])
     settings = validate(Settings, values, where="")
     if token is None and not is_loopback(host):
-        note("anybody who reaches this address may use it; --token-file asks for a token.", always=True)
-    opened = open_models(models or [default_model(partial(note, always=True))], device)
+        say("anybody who reaches this address may use it; --token-file asks for a token.")
+    opened = open_models(models or [default_model(say)], device)
     if threads is not None and "torch" in sys.modules:
         import torch
 

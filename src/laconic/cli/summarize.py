@@ -14,7 +14,7 @@ import typer
 
 from laconic.cli.inputs import count_lines, documents_of, is_records, model_and_inputs
 from laconic.cli.options import BatchSize, DecodingOptions, Device, DocumentOptions, TrustCode, with_groups
-from laconic.cli.output import note, progress, show_summaries
+from laconic.cli.output import progress, say, show_summaries
 from laconic.errors import ConfigError, DataError, LaconicError
 from laconic.files import only_writer, write_text
 from laconic.systems.bulk import Request, SummaryJob
@@ -108,7 +108,7 @@ class Skipped:
         if self.total:
             more = [f"... and {self.total - len(self.examples)} more"] if self.total > len(self.examples) else []
             lines = [f"{self.total} record{'s' if self.total > 1 else ''} skipped:", *self.examples, *more]
-            note("\n  ".join(lines), always=True)
+            say("\n  ".join(lines))
 
 
 # --------------------------------------------------------------------------------------------- output
@@ -132,10 +132,10 @@ def write_texts(
                 others = summary.alternatives[1:] if summary.declined else summary.alternatives
                 out += [one.text for one in (summary, *others)]
             if summary.declined:
-                note(f"{record.origin}: {declined(summary)}", always=True)
+                say(f"{record.origin}: {declined(summary)}")
             if summary.truncated:
                 read = f"{summary.tokens_read:,} of {summary.tokens_given:,} tokens"
-                note(f"{record.origin}: read {read}.", always=True)
+                say(f"{record.origin}: read {read}.")
     if output is None:
         flush(out)
     else:
@@ -184,7 +184,7 @@ def _continue(lines: Lines, window: int, records: Iterable[Record], output: Path
     begun = read_again(done, stream, draft, window)
     start = len(done) - len(begun)
     if done:
-        note(f"{len(done)} summaries of an earlier run are kept.", always=True)
+        say(f"{len(done)} summaries of an earlier run are kept.")
     try:
         with progress("Summarizing", total=total) as bar, draft.open("a", encoding="utf-8") as file:
             bar.advance(start)
@@ -195,7 +195,7 @@ def _continue(lines: Lines, window: int, records: Iterable[Record], output: Path
             else:
                 bar.advance(len(begun))
     except KeyboardInterrupt:
-        note(f"what is done is in {draft}; the same command goes on from there.", always=True)
+        say(f"what is done is in {draft}; the same command goes on from there.")
         raise
     except LaconicError:
         if not draft.stat().st_size:

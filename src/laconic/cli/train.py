@@ -12,7 +12,7 @@ import typer
 
 from laconic.cli import own_data
 from laconic.cli.options import AsJson, ReadingOptions, RecipeKeys, Row, TrustCode, with_groups
-from laconic.cli.output import EXIT_INTERRUPTED, note, print_json, progress
+from laconic.cli.output import EXIT_INTERRUPTED, print_json, progress, say
 from laconic.config.base import validate
 from laconic.config.loading import load_recipe, load_run, merge, parse_overrides, resolve_run
 from laconic.config.names import check_run, outside_names, trusting
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from laconic.training.loop import TrainResult
 
 SCRATCH = "scratch"
-_say = partial(note, always=True)
 
 
 @with_groups
@@ -70,10 +69,10 @@ def command(
     if run.data.train is None:
         raise ConfigError("Which pairs? Give --data DIR (with train and validation files), or --set data.train=FILE.")
     if run.pretraining.data is not None and not run.pretraining.enabled:
-        _say("pretraining.data is set, but this run has no pre-training stage: pretraining.enabled is false.")
+        say("pretraining.data is set, but this run has no pre-training stage: pretraining.enabled is false.")
     if start is None and run.training.initial_weights in SHIPPED:
         _refuse_missing(run.training.initial_weights)
-        _say(f"Starting from {run.training.initial_weights}, the model in the box; --from scratch starts from nothing.")
+        say(f"Starting from {run.training.initial_weights}, the model in the box; --from scratch starts from nothing.")
     if size == own_data.AUTO:
         fitting = merge(given, own_data.automatic(run))
         run = resolve_run(load_recipe(recipe), row, None, merge(fitting, changes, revive=True))
@@ -152,10 +151,10 @@ def run_training(
     try:
         with progress("Starting", silent=not first) as bar:
             begin = partial(train, run, out, resume=resume, force=force, accept_changes=accept_changes)
-            result = begin(progress=bar.update, on_message=_say)
+            result = begin(progress=bar.update, on_message=say)
     except TrainingInterrupted as stop:
         if first:
-            _say(str(stop))
+            say(str(stop))
         raise typer.Exit(EXIT_INTERRUPTED) from None
     finally:
         close_processes()
