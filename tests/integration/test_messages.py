@@ -49,7 +49,6 @@ SHOWN_BY = {
     "config/names.py": {"train", "summarize", "evaluate", "serve", "resume"},
     "cli/inputs.py": {"evaluate", "tune", "compare", "calibrate", "align"},
     "cli/card.py": {"card", "push"},
-    "cli/select_spans.py": {"data select-spans"},
     "cli/train.py": {"train", "resume"},
 }
 # files of several commands: one of them has it

@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from laconic.cli.data_write import TOKENS, Separator, haystack_command, prepare_app, subset_command
+from laconic.cli.data_write import (
+    TOKENS,
+    Separator,
+    haystack_command,
+    prepare_app,
+    select_spans_command,
+    subset_command,
+)
 from laconic.cli.options import (
     AsJson,
     ColumnOptions,
@@ -23,7 +30,6 @@ from laconic.cli.options import (
     with_groups,
 )
 from laconic.cli.output import aligned, print_result, progress
-from laconic.cli.select_spans import select_spans_command
 from laconic.errors import ConfigError, DataError
 from laconic.text.control import safe_print as print
 
