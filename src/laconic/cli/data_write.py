@@ -31,31 +31,14 @@ Separator = Annotated[
     str | None, typer.Option(metavar="TOKEN", help="Count this word between sentences, such as <EOS>.")
 ]
 
-
-@with_groups
-def haystack_command(
-    file: File,
-    out: OutFile,
-    *,
-    columns: ColumnOptions,
-    documents: Annotated[int, typer.Option(min=2, help="Documents in a haystack.")] = 50,
-    count: Annotated[int, typer.Option(min=1, help="Haystacks to write.")] = 1000,
-    seed: Annotated[int, typer.Option(help="Which documents stand together, and where.")] = 0,
-) -> None:
-    """Put many documents behind the first sentence of one of them, whose summary is to be written.
-
-    For models that read little of much: each record tells where the one stands, without its first sentence.
-    """
-    from laconic.study.corpora.haystack import build_haystacks
-
-    _refuse_same(file, out)
-    with progress("Reading") as bar:
-        records = list(stream_records(file, columns.options(), bar))
-    with progress("Writing haystacks", total=count) as bar:
-        words = build_haystacks(out, records, documents=documents, count=count, seed=seed, progress=bar.advance)
-    print(f"{out}: {count:,} haystacks of {documents:,} documents, {words:,} words each.")
+app = subcommands("Check, describe or build data sets.", no_args_is_help=True)
+prepare_app = subcommands(
+    "Make Gigaword, DUC, SAMSum or CNN/DailyMail into what the papers' models read.", no_args_is_help=True
+)
+app.add_typer(prepare_app, name="prepare")
 
 
+@app.command("subset")
 @with_groups
 def subset_command(
     file: File,
@@ -111,9 +94,29 @@ def subset_command(
     _print_parts({file: range(len(lengths)), **written}, lengths, as_json)
 
 
-prepare_app = subcommands(
-    "Make Gigaword, DUC, SAMSum or CNN/DailyMail into what the papers' models read.", no_args_is_help=True
-)
+@app.command("haystack")
+@with_groups
+def haystack_command(
+    file: File,
+    out: OutFile,
+    *,
+    columns: ColumnOptions,
+    documents: Annotated[int, typer.Option(min=2, help="Documents in a haystack.")] = 50,
+    count: Annotated[int, typer.Option(min=1, help="Haystacks to write.")] = 1000,
+    seed: Annotated[int, typer.Option(help="Which documents stand together, and where.")] = 0,
+) -> None:
+    """Put many documents behind the first sentence of one of them, whose summary is to be written.
+
+    For models that read little of much: each record tells where the one stands, without its first sentence.
+    """
+    from laconic.study.corpora.haystack import build_haystacks
+
+    _refuse_same(file, out)
+    with progress("Reading") as bar:
+        records = list(stream_records(file, columns.options(), bar))
+    with progress("Writing haystacks", total=count) as bar:
+        words = build_haystacks(out, records, documents=documents, count=count, seed=seed, progress=bar.advance)
+    print(f"{out}: {count:,} haystacks of {documents:,} documents, {words:,} words each.")
 
 
 @prepare_app.command("gigaword")
@@ -284,6 +287,7 @@ class SpanOptions:
     skip_bad: SkipBad = False
 
 
+@app.command("select-spans")
 @with_groups
 def select_spans_command(
     files: Annotated[

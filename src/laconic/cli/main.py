@@ -41,7 +41,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "serve": ("laconic.cli.serve:command", "Serve models over HTTP, with a page to try them."),
     "export": ("laconic.cli.export:command", "Write a model as graphs that run without torch."),
     "rouge": ("laconic.cli.rouge:command", "ROUGE of a file of summaries against references."),
-    "data": ("laconic.cli.data:command", "Check, describe or build data sets."),
+    "data": ("laconic.cli.data:app", "Check, describe or build data sets."),
     "recipes": ("laconic.cli.recipes:command", "List, show and check the recipes."),
     "doctor": ("laconic.cli.doctor:command", "What is installed, what this machine can do, what is missing."),
     "card": ("laconic.cli.card:command", "Show or write a model's card: licence, scores, how it was made."),
