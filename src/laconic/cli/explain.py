@@ -14,6 +14,7 @@ from laconic.cli.options import DecodingOptions, Device, DocumentOptions, TrustC
 from laconic.cli.output import print_json, say, show_summaries
 from laconic.errors import ConfigError, DataError
 from laconic.files import write_text
+from laconic.systems.extractive import is_method
 from laconic.types import Record
 
 if TYPE_CHECKING:
@@ -64,9 +65,10 @@ def command(
         summaries = stored(source, max_records)
         references: list[Any] = [None] * len(summaries)
     else:
-        overrides = decoding.settings(model)
+        names = [model, *(also or [])]
+        systems = [(name, {} if is_method(name) and also else decoding.settings(name)) for name in names]
         records = first_records(source, reading, max_records)
-        summaries, references = explained(records, [model, *(also or [])], overrides, device, decoding.always_write)
+        summaries, references = explained(records, systems, device, decoding.always_write)
     if html is not None:
         write_page(html, summaries, references)
     if heatmap is not None:
@@ -91,17 +93,15 @@ def first_records(source: str, reading: DocumentOptions, max_records: int) -> li
 
 
 def explained(
-    records: list[Record], models: list[str], overrides: dict[str, Any], device: str, always_write: bool = False
+    records: list[Record], systems: list[tuple[str, dict[str, Any]]], device: str, always_write: bool
 ) -> tuple[list[Summary], list[Any]]:
-    """The summaries of each record by each system, record by record; and the references beside them."""
+    """The summaries of each record by each system with its settings, record by record; and the references beside."""
     from laconic.summarizer import Summarizer
-    from laconic.systems.extractive import is_method
 
     columns: list[list[Summary]] = []
-    for name in models:
-        usable = {} if is_method(name) and len(models) > 1 else overrides
+    for name, settings in systems:
         summarizer = Summarizer.from_pretrained(name, device=device)
-        columns.append(summarizer.summarize(records, explain=True, always_write=always_write, **usable))
+        columns.append(summarizer.summarize(records, explain=True, always_write=always_write, **settings))
     rows = list(zip(*columns, strict=True))
     summaries = [summary for row in rows for summary in row]
     given = [record.references or ((record.summary,) if record.summary else ()) for record in records]
@@ -124,8 +124,7 @@ def stored(source: str, max_records: int) -> list[Summary]:
     number = 0
     try:
         with Path(source).open(encoding="utf-8") as file:
-            for line in file:
-                number += 1
+            for number, line in enumerate(file, start=1):
                 if len(summaries) == max_records:
                     break
                 values = json.loads(line)
