@@ -18,7 +18,7 @@ from typing import Any
 
 from laconic import __version__
 from laconic.cli.output import EXIT_INTERRUPTED, say
-from laconic.errors import DISK_FULL, ConfigError, DiskFullError, LaconicError, missing_package, unknown_choice
+from laconic.errors import ConfigError, DiskFullError, LaconicError, is_disk_full, missing_package, unknown_choice
 
 EXIT_DISK_FULL = DiskFullError.exit_code
 EXIT_BROKEN_PIPE = 141
@@ -33,7 +33,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "evaluate": ("laconic.cli.evaluate:command", "Score models and extractive methods on a data set."),
     "tune": ("laconic.cli.tune:command", "Search for the best decoding settings on validation data."),
     "compare": ("laconic.cli.compare:command", "Train and score a recipe's rows, or systems, in one table."),
-    "reproduce": ("laconic.cli.reproduce:command", "Make a table of docs/results.md again."),
+    "reproduce": ("laconic.cli.compare:reproduce", "Make a table of docs/results.md again."),
     "calibrate": ("laconic.cli.calibrate:command", "Find out how confident a model may be, and when to decline."),
     "judge": ("laconic.cli.judge:command", "Blinded sheets for human evaluation, and their analysis."),
     "align": ("laconic.cli.align:command", "Which attention head aligns words best; heat maps of attention."),
@@ -136,22 +136,21 @@ VARIABLES = {
 
 def help_text() -> str:
     """The text of ``laconic --help``."""
-    width = max(map(len, COMMANDS)) + 2
-    commands = "\n".join(f"  {name:<{width}}{line}" for name, (_, line) in COMMANDS.items())
-    return (
-        f"Usage: laconic [OPTIONS] COMMAND [ARGUMENTS]...\n\n{ABOUT}\n\nCommands:\n{commands}\n\n"
-        "Options:\n"
-        f"  {'--quiet':<{width}}No progress on stderr.\n"
-        f"  {'--version':<{width}}Print the version.\n"
-        f"  {'--help':<{width}}This text; `laconic COMMAND --help` describes a command.\n\n"
-        f"Exit codes:\n{_listed(EXIT_CODES, width)}\n\n"
-        f"Environment variables:\n{_listed(VARIABLES, max(map(len, VARIABLES)) + 2)}\n\n"
-        "Start with: laconic demo, or laconic summarize article.txt"
-    )
-
-
-def _listed(meanings: dict[str, str], width: int) -> str:
-    return "\n".join(f"  {name:<{width}}{meaning}" for name, meaning in meanings.items())
+    sections = {
+        "Commands": {name: line for name, (_, line) in COMMANDS.items()},
+        "Options": {
+            "--quiet": "No progress on stderr.",
+            "--version": "Print the version.",
+            "--help": "This text; `laconic COMMAND --help` describes a command.",
+        },
+        "Exit codes": EXIT_CODES,
+        "Environment variables": VARIABLES,
+    }
+    parts = [f"Usage: laconic [OPTIONS] COMMAND [ARGUMENTS]...\n\n{ABOUT}"]
+    for title, lines in sections.items():
+        width = max(map(len, [*COMMANDS, *lines])) + 2
+        parts.append("\n".join([f"{title}:", *(f"  {name:<{width}}{meaning}" for name, meaning in lines.items())]))
+    return "\n\n".join([*parts, "Start with: laconic demo, or laconic summarize article.txt"])
 
 
 def load_command(name: str) -> Any:
@@ -214,7 +213,7 @@ def _report(error: Exception) -> int:
     if (missing := missing_package(error)) is not None:
         say(missing)
         return ConfigError.exit_code
-    if _is_disk_full(error):
+    if is_disk_full(error):
         where = f" while writing {error.filename}" if isinstance(error, OSError) and error.filename else ""
         say(
             f"The disk is full{where}. What was complete before is kept; free some space and run the command again "
@@ -232,18 +231,6 @@ def _report(error: Exception) -> int:
         traceback.print_exception(error)
     say("This is a bug in Laconic; please report it with the lines above.")
     return 1
-
-
-def _is_disk_full(error: BaseException) -> bool:
-    """Writers in native code report a full disk as a plain message, so the text counts too."""
-    seen: BaseException | None = error
-    while seen is not None:
-        if isinstance(seen, OSError) and seen.errno in DISK_FULL:
-            return True
-        if "No space left on device" in str(seen) or "Disk quota exceeded" in str(seen):
-            return True
-        seen = seen.__cause__ or seen.__context__
-    return False
 
 
 def _abandon_stdout() -> None:

@@ -37,7 +37,7 @@ from accelerate.utils import gather_object
 from safetensors import SafetensorError
 from torch import Tensor
 
-from laconic.errors import DISK_FULL, CheckpointError, DiskFullError
+from laconic.errors import CheckpointError, DiskFullError, is_disk_full
 from laconic.files import digest_of, flush, write_json
 from laconic.models.base import SummarizationModel
 from laconic.models.stored import save_tensors
@@ -313,7 +313,7 @@ def naming_a_full_disk(run_folder: Path) -> Iterator[None]:
     try:
         yield
     except (OSError, SafetensorError) as error:
-        if not _is_disk_full(error):
+        if not is_disk_full(error):
             raise
         raise DiskFullError(
             f"The disk is full, so training into {run_folder} had to stop. {last_good(run_folder)} "
@@ -378,12 +378,6 @@ def _remove(folder: Path) -> None:
         shutil.rmtree(hidden, ignore_errors=True)
         os.rename(folder, hidden)
         shutil.rmtree(hidden, ignore_errors=True)
-
-
-def _is_disk_full(error: BaseException) -> bool:
-    if isinstance(error, OSError):
-        return error.errno in DISK_FULL
-    return isinstance(error, SafetensorError) and "No space left" in str(error)
 
 
 # ---------------------------------------------------------------------------------------- reading
