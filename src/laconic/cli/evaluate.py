@@ -30,19 +30,8 @@ from laconic.errors import ConfigError
 from laconic.evaluation.run import EvaluationOptions, EvaluationResult, options_of, predict, score
 from laconic.evaluation.systems import Contender
 from laconic.files import write_json, write_text
+from laconic.study import tables
 from laconic.study.breakdown import Bucket, as_dicts, best_lines, best_of, buckets, by_length, sweep_names
-from laconic.study.tables import (
-    COPYING_NOTE,
-    MEASURES,
-    compared,
-    copy_table,
-    csv_text,
-    latex,
-    measure_column,
-    result_row,
-    result_rows,
-    result_table,
-)
 from laconic.systems.extractive import check_name, is_method
 
 if TYPE_CHECKING:
@@ -121,8 +110,8 @@ def command(
     if output:
         results = list(report.results.values())
         write_json(output / "scores.json", content, indent=2)
-        write_text(output / "scores.csv", csv_text(result_rows(results)))
-        write_text(output / "scores.tex", latex(*result_table(results)))
+        write_text(output / "scores.csv", tables.csv_text(tables.result_rows(results)))
+        write_text(output / "scores.tex", tables.latex(*tables.result_table(results)))
     print_result(as_json, content, report.text())
 
 
@@ -152,7 +141,7 @@ class ScoreReport:
 
     def as_dict(self) -> dict[str, Any]:
         """JSON-ready."""
-        content: dict[str, Any] = {"data": self.path, "systems": compared(list(self.results.values()))}
+        content: dict[str, Any] = {"data": self.path, "systems": tables.compared(list(self.results.values()))}
         if self.sweeps:
             content["sweeps"] = [{"sweep": spec, "best": best} for spec, best in self._best().items()]
         if self.buckets:
@@ -161,10 +150,11 @@ class ScoreReport:
 
     def text(self) -> str:
         """For people."""
-        header, rows, notes = result_table(list(self.results.values()))
+        header, rows, notes = tables.result_table(list(self.results.values()))
         parts = [aligned(header, rows), ""]
         if self.copying:
-            parts += [aligned(*copy_table(map(result_row, self.results.values()))), COPYING_NOTE, ""]
+            copied = list(map(tables.result_row, self.results.values()))
+            parts += [aligned(*tables.copy_table(copied)), tables.COPYING_NOTE, ""]
         if self.sweeps:
             parts += [*best_lines(self._best(), self.results), ""]
         if self.buckets:
@@ -175,7 +165,8 @@ class ScoreReport:
         return {spec: best_of([self.results[name] for name in names]) for spec, names in self.sweeps.items()}
 
     def _length_table(self) -> str:
-        shown = [measure_column(measure) for measure in MEASURES if measure[0].startswith(("repeated", "words"))]
+        wanted = [measure for measure in tables.MEASURES if measure[0].startswith(("repeated", "words"))]
+        shown = list(map(tables.measure_column, wanted))
         kinds = [f"ROUGE-{kind}" for kind in self.options.kinds]
         header = ["document words", "system", "documents", *kinds, *[column.heading for column in shown]]
         rows = []
@@ -183,7 +174,7 @@ class ScoreReport:
             for name, results in self.lengths.items():
                 figures = [f"{100 * results[place].value(kind):.2f}" for kind in self.options.kinds]
                 first = f"{bucket.name} (mean {bucket.mean:,.1f})"
-                cells = [column.cell(result_row(results[place])) for column in shown]
+                cells = [column.cell(tables.result_row(results[place])) for column in shown]
                 rows.append([first, name, f"{len(bucket.places):,}", *figures, *cells])
         return aligned(header, rows, left=2)
 

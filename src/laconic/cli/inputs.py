@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 from laconic.cli.options import DocumentOptions
@@ -45,11 +45,10 @@ def stream_records(
 
     ``advance`` is called when a record has been dealt with.
     """
-    from laconic.data.readers import ReadOptions, SkipCounter, read_configured, read_with
+    from laconic.data.readers import ReadOptions, SkipCounter, read_with
 
-    skipped = SkipCounter()
-    read: Any = read_with if isinstance(options, ReadOptions) else read_configured
-    for record in islice(read(path, options, on_skip=skipped, on_choice=None if silent else note), most):
+    how, skipped = options if isinstance(options, ReadOptions) else ReadOptions.of(options), SkipCounter()
+    for record in islice(read_with(path, how, on_skip=skipped, on_choice=None if silent else note), most):
         yield record
         if advance is not None:
             advance()

@@ -13,9 +13,9 @@ import functools
 import inspect
 import re
 from collections.abc import Callable
-from dataclasses import MISSING, dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from pydantic import BaseModel
@@ -33,11 +33,11 @@ if TYPE_CHECKING:
 
 def with_groups(function: Callable[..., None]) -> Callable[..., None]:
     """The command that has, where ``function`` takes a group of options, the options of the group."""
-    taken = inspect.signature(function, eval_str=True).parameters.values()
+    taken = _parameters(function)
     groups: dict[str, Any] = {one.name: one.annotation for one in taken if is_dataclass(one.annotation)}
     flat: list[inspect.Parameter] = []
     for one in taken:
-        flat += _options_of(one.annotation) if one.name in groups else [one.replace(kind=_KEYWORD)]
+        flat += _parameters(groups[one.name]) if one.name in groups else [one]
 
     @functools.wraps(function)
     def command(**given: Any) -> None:
@@ -57,13 +57,9 @@ def with_groups(function: Callable[..., None]) -> Callable[..., None]:
     return command
 
 
-_KEYWORD = inspect.Parameter.KEYWORD_ONLY
-
-
-def _options_of(group: Any) -> list[inspect.Parameter]:
-    hints = get_type_hints(group, include_extras=True)
-    defaults = {f.name: inspect.Parameter.empty if f.default is MISSING else f.default for f in fields(group)}
-    return [inspect.Parameter(name, _KEYWORD, default=d, annotation=hints[name]) for name, d in defaults.items()]
+def _parameters(of: Callable[..., Any]) -> list[inspect.Parameter]:
+    found = inspect.signature(of, eval_str=True).parameters.values()
+    return [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in found]
 
 
 # --beam_size is --beam-size too

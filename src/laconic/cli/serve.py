@@ -92,15 +92,13 @@ def read_token(path: Path | None) -> str | None:
         ConfigError: it is empty, or has characters that a header cannot carry.
         DataError: there is no such file.
     """
-    if path is not None:
-        try:
-            token, where = path.read_text(encoding="utf-8").strip(), str(path)
-        except (FileNotFoundError, UnicodeDecodeError):
-            raise DataError(f"There is no file {path} with a token.") from None
-    elif TOKEN_VARIABLE in os.environ:
-        token, where = os.environ[TOKEN_VARIABLE].strip(), f"${TOKEN_VARIABLE}"
-    else:
+    if path is None and TOKEN_VARIABLE not in os.environ:
         return None
-    if not token or not token.isascii() or any(not 33 <= ord(character) <= 126 for character in token):
+    try:
+        token = (os.environ[TOKEN_VARIABLE] if path is None else path.read_text(encoding="utf-8")).strip()
+    except (FileNotFoundError, UnicodeDecodeError):
+        raise DataError(f"There is no file {path} with a token.") from None
+    if any(not 33 <= ord(character) <= 126 for character in token) or not token:
+        where = f"${TOKEN_VARIABLE}" if path is None else path
         raise ConfigError(f"{where} holds no usable token; make one with: openssl rand -hex 32")
     return token

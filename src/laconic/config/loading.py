@@ -187,8 +187,8 @@ def merge(base: Mapping[str, Any], changes: Mapping[str, Any], *, revive: bool =
         if not isinstance(value, Mapping):
             result[key] = copy.deepcopy(value)
         elif old is not None or key not in result or "type" in value or revive:
-            same = isinstance(old, Mapping) and value.get("type", old.get("type")) == old.get("type")
-            result[key] = merge(old if same else {}, value, revive=revive)
+            kept = old if isinstance(old, Mapping) and value.get("type", old.get("type")) == old.get("type") else {}
+            result[key] = merge(kept, value, revive=revive)
     return result
 
 
