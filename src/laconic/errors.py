@@ -59,6 +59,19 @@ class FolderInUseError(LaconicError):
 
 DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 
+
+def is_disk_full(error: BaseException) -> bool:
+    """Is there no room on the disk? Native code says so in a plain message, so the text counts too."""
+    seen: BaseException | None = error
+    while seen is not None:
+        if isinstance(seen, OSError) and seen.errno in DISK_FULL:
+            return True
+        if "No space left" in str(seen) or "Disk quota exceeded" in str(seen):
+            return True
+        seen = seen.__cause__ or seen.__context__
+    return False
+
+
 # What is not among the dependencies of the base package -> the extra that brings it.
 EXTRAS = {
     **dict.fromkeys(("torch", "transformers", "accelerate", "huggingface_hub", "safetensors"), "train"),

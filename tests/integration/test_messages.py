@@ -49,14 +49,17 @@ SHOWN_BY = {
     "config/names.py": {"train", "summarize", "evaluate", "serve", "resume"},
     "cli/inputs.py": {"evaluate", "tune", "compare", "calibrate", "align"},
     "cli/card.py": {"card", "push"},
-    "cli/select_spans.py": {"data select-spans"},
+    "cli/compare.py": {"compare", "reproduce"},
     "cli/train.py": {"train", "resume"},
 }
 # files of several commands: one of them has it
-SEVERAL = {f"cli/{name}.py" for name in ("card", "data", "data_write", "judge", "options", "recipes", "train")}
+SEVERAL = {
+    f"cli/{name}.py" for name in ("card", "compare", "data", "data_write", "judge", "options", "recipes", "train")
+}
 SEVERAL |= {"study/reproduce.py"}
 # of all of laconic, and those that align prints to be given to train
-OWN = {"cli/main.py": {"--quiet", "--version", "--help"}, "cli/align.py": {"--set"}}
+OWN = {"cli/align.py": {"--set"}, "cli/options.py": {"--quiet", "--version"}}
+OWN |= {"cli/main.py": {"--quiet", "--version", "--help"}}
 # of another program, or said with the words before it: `laconic train --skip-bad`
 ELSEWHERE = re.compile(r"(?:accelerate launch|pip install)[^`\n]*|`?laconic ([a-z]+(?: [a-z-]+)?)([^`\n;]*)`?")
 

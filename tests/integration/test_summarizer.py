@@ -106,6 +106,8 @@ def test_raw_shows_what_the_model_wrote(folder: Path, tmp_path: Path, capsys: py
     assert raw == raw.lower()
     assert usual[0] == raw[0].upper()
     assert json.loads(shown("explain", str(folder), str(article), "--raw", "--json"))["summary"] == raw
+    beside = shown("explain", "lead", str(article), "--with", str(folder), "--raw", "--json").splitlines()
+    assert json.loads(beside[1])["summary"] == raw, "whatever stands first"
     assert shown("summarize", "lead", str(article), "--raw") == DOCUMENTS[2]
 
 

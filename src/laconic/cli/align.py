@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from laconic.cli.inputs import stream_records
+from laconic.cli.inputs import documents_of, stream_records
 from laconic.cli.options import AsJson, Device, ReadingOptions, Split, TrustCode, with_groups
 from laconic.cli.output import aligned, note, print_json, print_result, progress
 from laconic.data.places import split_of
@@ -34,7 +34,6 @@ from laconic.text.control import safe_print as print
 if TYPE_CHECKING:
     import numpy as np
 
-    from laconic.data.readers import ReadOptions
     from laconic.explain.pictures import HeatMap
     from laconic.study.align import ForcedPair, HeadTable, MapChoice, Sharpness
     from laconic.systems.neural import NeuralSystem
@@ -45,36 +44,53 @@ if TYPE_CHECKING:
 LEXICAL = "lexical"
 
 
-@with_groups
-def command(
-    model: Annotated[str, typer.Argument(metavar="[MODEL]", help="Model or run folder, or hub id.")] = "",
-    data: Annotated[str | None, typer.Option(help="A file of pairs, or a folder with one file a split.")] = None,
-    *,
-    split: Split = "validation",
-    alignments: Annotated[str, typer.Option(metavar="FILE|lexical", help="Links by people, or equal words.")] = LEXICAL,
-    pairs: Annotated[int, typer.Option(min=1, help="At most so many pairs.")] = 500,
-    shift: Annotated[bool, typer.Option("--shift", help="Rows: the step that reads the word.")] = False,
-    set_head: Annotated[bool, typer.Option("--set-head", help="Print the --set options and no more.")] = False,
-    sample: Annotated[int | None, typer.Option(min=1, help="Write a sheet of so many pairs to align by hand.")] = None,
-    seed: Annotated[int, typer.Option(help="Seed of the sample.")] = 1,
-    out: Annotated[Path, typer.Option(help="The sheet.")] = Path("sheet.txt"),
-    words: Annotated[str | None, typer.Option(help="Words: split (default), or at spaces.")] = None,
+@dataclass(frozen=True)
+class AlignOptions:
+    """What is read, compared and drawn."""
+
+    data: Annotated[str | None, typer.Option(help="A file of pairs, or a folder with one file a split.")] = None
+    split: Split = "validation"
+    alignments: Annotated[str, typer.Option(metavar="FILE|lexical", help="Links by people, or equal words.")] = LEXICAL
+    pairs: Annotated[int, typer.Option(min=1, help="At most so many pairs.")] = 500
+    shift: Annotated[bool, typer.Option("--shift", help="Rows: the step that reads the word.")] = False
+    set_head: Annotated[bool, typer.Option("--set-head", help="Print the --set options and no more.")] = False
+    sample: Annotated[int | None, typer.Option(min=1, help="Write a sheet of so many pairs to align by hand.")] = None
+    seed: Annotated[int, typer.Option(help="Seed of the sample.")] = 1
+    out: Annotated[Path, typer.Option(help="The sheet.")] = Path("sheet.txt")
+    words: Annotated[str | None, typer.Option(help="Words: split (default), or at spaces.")] = None
     heatmap: Annotated[
         list[str] | None,
         typer.Option(metavar="[MODEL@]MAP", help="LAYER:HEAD, layer-mean:LAYER, mean, opponent; may be repeated."),
-    ] = None,
-    text: Annotated[str | None, typer.Option(metavar="FILE|-", help="A document to draw maps of.")] = None,
-    pair_id: Annotated[str | None, typer.Option(help="The pair of --data to draw maps of: its id, or #3.")] = None,
-    summary: Annotated[str | None, typer.Option(help="The summary to force; default: the pair's, or its own.")] = None,
-    own: Annotated[bool, typer.Option("--own", help="The summary that the model writes itself.")] = False,
-    png: Annotated[Path | None, typer.Option(help="Draw the maps as a picture.")] = None,
-    html: Annotated[Path | None, typer.Option(help="Write the maps as a page.")] = None,
-    own_scale: Annotated[bool, typer.Option("--own-scale", help="Colours of each map by itself.")] = False,
-    batch_size: Annotated[int, typer.Option(min=1, help="Pairs read at once.")] = 8,
+    ] = None
+    text: Annotated[str | None, typer.Option(metavar="FILE|-", help="A document to draw maps of.")] = None
+    pair_id: Annotated[str | None, typer.Option(help="The pair of --data to draw maps of: its id, or #3.")] = None
+    summary: Annotated[str | None, typer.Option(help="The summary to force; default: the pair's, or its own.")] = None
+    own: Annotated[bool, typer.Option("--own", help="The summary that the model writes itself.")] = False
+    png: Annotated[Path | None, typer.Option(help="Draw the maps as a picture.")] = None
+    html: Annotated[Path | None, typer.Option(help="Write the maps as a page.")] = None
+    own_scale: Annotated[bool, typer.Option("--own-scale", help="Colours of each map by itself.")] = False
+    batch_size: Annotated[int, typer.Option(min=1, help="Pairs read at once.")] = 8
+    device: Device = "cpu"
+    as_json: AsJson = False
+
+    @property
+    def rule(self) -> str:
+        """How words are cut."""
+        return self.words or "split"
+
+    @property
+    def files(self) -> list[Path]:
+        """Where the maps go."""
+        return [path for path in (self.png, self.html) if path is not None]
+
+
+@with_groups
+def command(
+    model: Annotated[str, typer.Argument(metavar="[MODEL]", help="Model or run folder, or hub id.")] = "",
+    *,
+    asked: AlignOptions,
     reading: ReadingOptions,
-    device: Device = "cpu",
     trust_code: TrustCode = False,
-    as_json: AsJson = False,
 ) -> None:
     """Find the attention head that aligns best, or look at attention.
 
@@ -84,112 +100,86 @@ def command(
     `laconic align MODEL --heatmap 2:4 --text article.txt --png map.png` draws; with --data and no pair it prints
     how sharp each map is over the data.
     """
-    source = PairSource(data, split, reading.options(), pairs)
-    if sample is not None:
-        return make_sheet(source, out, sample, seed, words or "split", as_json)
+    records = records_to_align(asked, reading)
+    if asked.sample is not None:
+        return make_sheet(asked, records, asked.sample)
     if not model:
         raise ConfigError("Give a model: laconic align MODEL --data D (only --sample needs none).")
-    if text is not None and pair_id is not None:
+    one = asked.text is not None or asked.pair_id is not None
+    if asked.text is not None and asked.pair_id is not None:
         raise ConfigError("Give either --text or --pair-id, not both.")
-    drawing = png is not None or html is not None
-    if heatmap or text is not None or pair_id is not None or drawing:
-        maps = Maps(model, heatmap or ["mean"], device, batch_size)
-        if text is None and pair_id is None:
-            if drawing:
-                raise ConfigError("Say what to draw: --text FILE, or --data D with --pair-id ID.")
-            return show_sharpness(maps, source, words or "split", as_json)
-        pair = wanted_pair(source, text, pair_id, summary, words or "split")
-        return show_maps(maps, pair, words or "split", Output(png, html, own_scale, as_json, own))
-    show_table(model, source, Linking(alignments, words, shift, set_head, batch_size, device, as_json))
-    return None
+    if not (one or asked.heatmap or asked.files):
+        return show_table(model, asked, records)
+    maps = Maps(model, asked)
+    if one:
+        return show_maps(maps, wanted_pair(asked, records), asked)
+    if asked.files:
+        raise ConfigError("Say what to draw: --text FILE, or --data D with --pair-id ID.")
+    return show_sharpness(maps, asked, records)
 
 
 # ----------------------------------------------------------------------------------------------- data
 
 
-@dataclass(frozen=True)
-class PairSource:
-    """The pairs that --data names; at most ``most`` of them are used."""
-
-    data: str | None
-    split: str
-    reading: ReadOptions
-    most: int
-
-    def records(self) -> Iterator[Record]:
-        """Read them."""
-        if self.data is None:
-            raise ConfigError("Give the pairs with --data FILE (records with a document and a summary).")
-        yield from stream_records(split_of(self.data, self.split), self.reading)
+def records_to_align(asked: AlignOptions, reading: ReadingOptions) -> Iterator[Record]:
+    """The records of --data, which are needed only when the first is asked for."""
+    if asked.data is None:
+        raise ConfigError("Give the pairs with --data FILE (records with a document and a summary).")
+    yield from stream_records(split_of(asked.data, asked.split), reading.options())
 
 
-def make_sheet(source: PairSource, out: Path, sample: int, seed: int, rule: str, as_json: bool) -> None:
+def make_sheet(asked: AlignOptions, records: Iterator[Record], sample: int) -> None:
     """Draw pairs and write the sheet; a sheet that exists may hold somebody's work and is not replaced."""
+    out = asked.out
     if out.exists():
         raise ConfigError(f"{out} exists and may be filled already; give another --out, or delete it.")
-    everything = word_pairs(list(source.records()), rule)
+    everything = word_pairs(list(records), asked.rule)
     if not everything:
-        raise DataError(f"{source.data} holds no pairs.")
-    chosen = sorted(random.Random(seed).sample(range(len(everything)), min(sample, len(everything))))
-    count = write_sheet(out, [everything[index] for index in chosen], rule)
+        raise DataError(f"{asked.data} holds no pairs.")
+    chosen = sorted(random.Random(asked.seed).sample(range(len(everything)), min(sample, len(everything))))
+    count = write_sheet(out, [everything[index] for index in chosen], asked.rule)
     told = (
         f"{out} has {count} of {len(everything)} pairs. When it is filled: laconic align MODEL --data "
-        f"{source.data} --split {source.split} --alignments {out}"
+        f"{asked.data} --split {asked.split} --alignments {out}"
     )
-    values = {"sheet": str(out), "pairs": count, "of": len(everything), "seed": seed, "words": rule}
-    print_result(as_json, values, told, indent=None)
+    values = {"sheet": str(out), "pairs": count, "of": len(everything), "seed": asked.seed, "words": asked.rule}
+    print_result(asked.as_json, values, told, indent=None)
 
 
 # ------------------------------------------------------------------------------------------ the table
 
 
-@dataclass(frozen=True)
-class Linking:
-    """How heads are compared with links, and how that is shown."""
-
-    alignments: str
-    words: str | None
-    shift: bool
-    set_head: bool
-    batch_size: int
-    device: str
-    as_json: bool
-
-
-def show_table(model: str, source: PairSource, options: Linking) -> None:
+def show_table(model: str, asked: AlignOptions, records: Iterator[Record]) -> None:
     """Print the error rate of every head and the choice."""
-    pairs, links = linked_pairs(source, options)
+    pairs, links = linked_pairs(asked, records)
     from laconic.study.align import head_table
 
-    system = opened(model, options.device)
+    system = opened(model, asked.device)
     with progress("Reading pairs", total=len(pairs)) as bar:
-        found = head_table(
-            system, pairs, links, shift=options.shift, batch_size=options.batch_size, progress=bar.advance
-        )
-    if options.set_head:
+        found = head_table(system, pairs, links, shift=asked.shift, batch_size=asked.batch_size, progress=bar.advance)
+    if asked.set_head:
         print(settings(found.best))
-    elif options.as_json:
-        print_json({"model": model, "links": options.alignments, **as_values(found)}, indent=None)
+    elif asked.as_json:
+        print_json({"model": model, "links": asked.alignments, **as_values(found)}, indent=None)
     else:
-        print(table(found, options.alignments))
+        print(table(found, asked.alignments))
 
 
-def linked_pairs(source: PairSource, options: Linking) -> tuple[list[WordPair], list[Links]]:
+def linked_pairs(asked: AlignOptions, records: Iterator[Record]) -> tuple[list[WordPair], list[Links]]:
     """The pairs with links, at most as many as asked for."""
-    if options.alignments == LEXICAL:
-        numbered = (word_pair(r, r.id, n, options.words or "split") for n, r in enumerate(source.records(), start=1))
+    if asked.alignments == LEXICAL:
+        numbered = (word_pair(record, record.id, n, asked.rule) for n, record in enumerate(records, start=1))
         found = ((pair, links) for pair in numbered if (links := lexical_links(pair)).sure)
-        chosen = list(islice(found, source.most))
+        chosen = list(islice(found, asked.pairs))
         if not chosen:
-            raise DataError(f"No pair of {source.data} has a word that stands once on either side: link words by hand.")
+            raise DataError(f"No pair of {asked.data} has a word that stands once on either side: link words by hand.")
         return [pair for pair, _ in chosen], [links for _, links in chosen]
-    path = Path(options.alignments)
-    if not path.exists() and (meant := did_you_mean(options.alignments, [LEXICAL])):
+    path = Path(asked.alignments)
+    if not path.exists() and (meant := did_you_mean(asked.alignments, [LEXICAL])):
         raise ConfigError(f"There is no file of links {path}.{meant}")
-    rule = options.words or sheet_rule(path) or "split"
-    pairs = word_pairs(list(source.records()), rule)
+    pairs = word_pairs(list(records), asked.words or sheet_rule(path) or asked.rule)
     by_pair = read_links(path, pairs)
-    kept = sorted(by_pair)[: source.most]
+    kept = sorted(by_pair)[: asked.pairs]
     if len(kept) < len(pairs):
         note(f"{path} aligns {len(by_pair)} of the {len(pairs)} pairs; the others are left out.")
     return [pairs[index] for index in kept], [by_pair[index] for index in kept]
@@ -252,30 +242,19 @@ def table(found: HeadTable, links: str) -> str:
 # ------------------------------------------------------------------------------------------- the maps
 
 
-@dataclass(frozen=True)
-class Output:
-    """Where maps go."""
-
-    png: Path | None
-    html: Path | None
-    own_scale: bool
-    as_json: bool
-    own_summary: bool
-
-
 class Maps:
     """The maps asked for, by model: ``MODEL@MAP`` reads another model's, so that two can be compared."""
 
-    def __init__(self, model: str, wanted: Sequence[str], device: str, batch_size: int) -> None:
+    def __init__(self, model: str, asked: AlignOptions) -> None:
         from laconic.study.align import MapChoice
 
-        self.first, self.batch_size = model, batch_size
+        self.first, self.batch_size = model, asked.batch_size
         self.wanted: list[tuple[str, MapChoice]] = []
-        for item in wanted:
+        for item in asked.heatmap or ["mean"]:
             place, at, name = item.rpartition("@")
             self.wanted.append((place if at else model, MapChoice.parse(name)))
         names = dict.fromkeys([model, *(place for place, _ in self.wanted)])
-        self.systems = {name: opened(name, device) for name in names}
+        self.systems = {name: opened(name, asked.device) for name in names}
 
     def choices(self, model: str) -> list[MapChoice]:
         """What is wanted of one model."""
@@ -285,16 +264,13 @@ class Maps:
         """Names the model where there are several."""
         return f"{self.systems[model].name}: {choice.title}" if len(self.systems) > 1 else choice.title
 
-    def read(
-        self, by_model: dict[str, list[ForcedPair]], advance: Any = None
-    ) -> list[list[tuple[ForcedPair, np.ndarray]]]:
+    def read(self, by_model: dict[str, list[ForcedPair]], advance: Any = None) -> list[Weighed]:
         """For each map wanted, every pair with its weights (T, S)."""
         from laconic.study.align import attention_maps
 
         found: dict[tuple[str, MapChoice], Weighed] = {one: [] for one in self.wanted}
         for name, pairs in by_model.items():
-            choices = self.choices(name)
-            if not choices:
+            if not (choices := self.choices(name)):
                 continue
             options = {"batch_size": self.batch_size, "progress": advance}
             for index, weights in attention_maps(self.systems[name], pairs, choices, **options):
@@ -303,18 +279,18 @@ class Maps:
         return [found[one] for one in self.wanted]
 
 
-def show_sharpness(maps: Maps, source: PairSource, rule: str, as_json: bool) -> None:
+def show_sharpness(maps: Maps, asked: AlignOptions, records: Iterator[Record]) -> None:
     """Print mean entropy and mean maximum of each map over the data."""
     from laconic.study.align import forced_pairs, sharpness
 
-    pairs = word_pairs(list(islice(source.records(), source.most)), rule)
+    pairs = word_pairs(list(islice(records, asked.pairs)), asked.rule)
     if not pairs:
-        raise DataError(f"{source.data} holds no pairs.")
+        raise DataError(f"{asked.data} holds no pairs.")
     by_model = {name: forced_pairs(system, pairs) for name, system in maps.systems.items()}
     with progress("Reading pairs", total=len(pairs) * sum(bool(maps.choices(name)) for name in by_model)) as bar:
         read = maps.read(by_model, bar.advance)
     rows = [(model, choice, sharpness(found)) for (model, choice), found in zip(maps.wanted, read, strict=True)]
-    if as_json:
+    if asked.as_json:
         values = [{"model": model, "map": choice.name, **numbers(one)} for model, choice, one in rows]
         print_json({"pairs": len(pairs), "maps": values}, indent=None)
         return
@@ -332,31 +308,28 @@ def numbers(one: Sharpness) -> dict[str, Any]:
     return {name: round(value, 6) for name, value in asdict(one).items()}
 
 
-def wanted_pair(source: PairSource, text: str | None, pair_id: str | None, summary: str | None, rule: str) -> WordPair:
+def wanted_pair(asked: AlignOptions, records: Iterator[Record]) -> WordPair:
     """The document to draw, and the summary to force (empty: the model writes one)."""
-    from laconic.cli.inputs import documents_of
-
-    if text is not None:
-        record = next(iter(documents_of(text)))
-        return word_pair(replace(record, summary=summary or ""), record.id, 1, rule)
-    pairs = word_pairs(list(source.records()), rule)
-    found = [pair for number, pair in enumerate(pairs, start=1) if pair_id in (pair.label, f"#{number}")]
+    if asked.text is not None:
+        record = next(documents_of(asked.text))
+        return word_pair(replace(record, summary=asked.summary or ""), record.id, 1, asked.rule)
+    pairs = word_pairs(list(records), asked.rule)
+    found = [pair for number, pair in enumerate(pairs, start=1) if asked.pair_id in (pair.label, f"#{number}")]
     if not found:
-        hint = did_you_mean(pair_id or "", [pair.label for pair in pairs])
-        raise DataError(f"{source.data} has no pair '{pair_id}'.{hint} #1 is the first of its {len(pairs)}.")
-    if summary is None:
+        hint = did_you_mean(asked.pair_id or "", [pair.label for pair in pairs])
+        raise DataError(f"{asked.data} has no pair '{asked.pair_id}'.{hint} #1 is the first of its {len(pairs)}.")
+    if asked.summary is None:
         return found[0]
+    return replace(found[0], summary=asked.summary, target=word_spans(asked.summary, asked.rule))
 
-    return replace(found[0], summary=summary, target=word_spans(summary, rule))
 
-
-def show_maps(maps: Maps, pair: WordPair, rule: str, output: Output) -> None:
+def show_maps(maps: Maps, pair: WordPair, asked: AlignOptions) -> None:
     """Draw the maps of one pair, or print their numbers."""
     from laconic.study.align import decoded_pair, forced_pairs
 
     by_model: dict[str, list[ForcedPair]] = {}
-    if output.own_summary or not pair.summary:
-        written = decoded_pair(maps.systems[maps.first], pair, rule)
+    if asked.own or not pair.summary:
+        written = decoded_pair(maps.systems[maps.first], pair, asked.rule)
         pair = written.words
         if not pair.target:
             raise DataError(f"{maps.first} writes an empty summary of this document; give one with --summary.")
@@ -364,12 +337,11 @@ def show_maps(maps: Maps, pair: WordPair, rule: str, output: Output) -> None:
     for name, system in maps.systems.items():
         by_model.setdefault(name, forced_pairs(system, [pair]) if maps.choices(name) else [])
     drawn, values = heat_maps(maps, by_model)
-    if output.png is not None or output.html is not None:
-        draw(drawn, pair, output)
-    if output.as_json:
+    draw(drawn, pair, asked)
+    if asked.as_json:
         words = {"document_words": pair.source_words, "summary_words": pair.target_words}
         print_json({"id": pair.label, "summary": pair.summary, **words, "maps": values}, indent=None)
-    elif output.png is None and output.html is None:
+    elif not asked.files:
         print(f"summary: {pair.summary}\n")
         print("\n".join(f"{one.title}: {one.numbers}" for one in drawn))
 
@@ -397,15 +369,15 @@ def heat_maps(maps: Maps, by_model: dict[str, list[ForcedPair]]) -> tuple[list[H
     return drawn, values
 
 
-def draw(drawn: list[HeatMap], pair: WordPair, output: Output) -> None:
-    """Write the files."""
+def draw(drawn: list[HeatMap], pair: WordPair, asked: AlignOptions) -> None:
+    """Write the files that are asked for."""
     from laconic.explain.pictures import draw_png, heat_page
 
-    looks: dict[str, Any] = {"title": pair.label, "own_scale": output.own_scale}
-    if output.png is not None:
-        for said in draw_png(drawn, output.png, **looks):
+    looks: dict[str, Any] = {"title": pair.label, "own_scale": asked.own_scale}
+    if asked.png is not None:
+        for said in draw_png(drawn, asked.png, **looks):
             note(said)
-    if output.html is not None:
-        write_text(output.html, heat_page(drawn, **looks))
-    for path in filter(None, (output.png, output.html)):
+    if asked.html is not None:
+        write_text(asked.html, heat_page(drawn, **looks))
+    for path in asked.files:
         note(f"{path} shows {len(drawn)} map{'s' * (len(drawn) > 1)}.")

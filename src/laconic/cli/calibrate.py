@@ -13,6 +13,7 @@ from laconic.cli.output import print_result, progress
 from laconic.config.loading import parse_overrides
 from laconic.data.places import split_of
 from laconic.errors import ConfigError, ModelError
+from laconic.systems.extractive import is_method
 
 if TYPE_CHECKING:
     from laconic.study.calibration import Reliability
@@ -54,7 +55,6 @@ def command(
     from laconic.study.calibration import MOST_TRIED, calibrate, decoded_by_calibration, describe, try_precisions
     from laconic.study.tuning import apply
     from laconic.summarizer import Summarizer
-    from laconic.systems.extractive import is_method
 
     if is_method(model):
         raise ConfigError(f"{model} is an extractive method: it copies sentences and has no confidence to calibrate.")
@@ -82,19 +82,9 @@ def command(
     if diagram is not None:
         draw(diagram, found)
     told = [*describe(calibration, found), *([precisions.say()] if precisions else []), f"Stored in {folder}."]
-    values = as_dict(found) | {"threshold": threshold, "records": len(records)}
-    print_result(as_json, values, "\n".join(told))
-
-
-def as_dict(found: Reliability) -> dict[str, Any]:
-    """JSON-ready."""
-    return {
-        "calibration_error": found.error,
-        "brier": found.brier,
-        "auc": found.auc,
-        "accepted": found.base_rate,
-        "bins": [{"confidence": said, "accepted": came, "records": count} for said, came, count in found.bins],
-    }
+    bins = [{"confidence": said, "accepted": came, "records": count} for said, came, count in found.bins]
+    figures = {"calibration_error": found.error, "brier": found.brier, "auc": found.auc, "accepted": found.base_rate}
+    print_result(as_json, figures | {"bins": bins, "threshold": threshold, "records": len(records)}, "\n".join(told))
 
 
 def draw(path: Path, found: Reliability) -> None:

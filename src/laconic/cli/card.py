@@ -12,11 +12,12 @@ import typer
 
 from laconic.cli.inputs import records_of
 from laconic.cli.options import MaxRecords, ReadingOptions, Split, TrustCode, with_groups
-from laconic.cli.output import note, progress
+from laconic.cli.output import progress, say
 from laconic.config.schema import EvaluationConfig
 from laconic.config.shipped import SHIPPED
 from laconic.data.places import split_of
 from laconic.errors import ConfigError
+from laconic.systems.extractive import is_method
 from laconic.text.base import read_json
 from laconic.text.control import safe_print as print
 
@@ -53,7 +54,6 @@ def command(
     """
     from laconic.metrics.card import ANYWHERE, FILE, README, Facts, model_card, write_card
     from laconic.models.folder import find_folder
-    from laconic.systems.extractive import is_method
 
     if is_method(model):
         raise ConfigError(f"{model} is an extractive method: it has no card.")
@@ -81,7 +81,7 @@ def command(
     if missing := new.missing():
         what = " and ".join(UNSAID[option][0] for option in missing)
         typed = " ".join(f"{option} {UNSAID[option][1]}" for option in missing)
-        note(f"It does not say its {what} yet: laconic card {model} {typed}", always=True)
+        say(f"It does not say its {what} yet: laconic card {model} {typed}")
 
 
 def _text(path: Path) -> str:
@@ -107,7 +107,6 @@ def push(
     from laconic.runtime.folder import ENCODER, STEP
     from laconic.runtime.manifest import MANIFEST
     from laconic.summarizer import Summarizer
-    from laconic.systems.extractive import is_method
 
     if is_method(model):
         raise ConfigError(f"{model} is an extractive method: there is nothing to upload.")

@@ -1,4 +1,5 @@
-"""``laconic compare``: a paper's table with our figures beside the published ones."""
+"""``laconic compare``: a paper's table with our figures beside the published ones; and ``laconic reproduce``: the
+tables of docs/results.md, from their commands."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ import typer
 
 from laconic.cli.inputs import records_of
 from laconic.cli.options import AsJson, Device, MaxRecords, ReadingOptions, RecipeKeys, Size, TrustCode, with_groups
-from laconic.cli.output import aligned, note, print_json, progress
+from laconic.cli.output import EXIT_INTERRUPTED, aligned, note, print_json, progress, say
 from laconic.config.loading import load_recipe, merge, parse_overrides, recipe_names
 from laconic.data.places import data_changes, split_of
 from laconic.errors import ConfigError, DataError, did_you_mean
@@ -29,7 +30,10 @@ if TYPE_CHECKING:
     from laconic.training.loop import TrainResult
     from laconic.types import Record
 
-FAILED, INTERRUPTED = 1, 130
+FAILED = 1
+Earlier = Annotated[
+    list[Path] | None, typer.Option(help="Folder of an earlier comparison; what it has scored is not trained again.")
+]
 
 
 @with_groups
@@ -45,10 +49,7 @@ def command(
     ] = None,
     seeds: Annotated[int, typer.Option(min=1, help="Train each row with so many seeds.")] = 1,
     out: Annotated[Path | None, typer.Option(help="Folder of the comparison; below runs/ if not given.")] = None,
-    earlier: Annotated[
-        list[Path] | None,
-        typer.Option(help="Folder of an earlier comparison; what it has scored is not trained again."),
-    ] = None,
+    earlier: Earlier = None,
     overrides: RecipeKeys = None,
     *,
     reading: ReadingOptions,
@@ -73,7 +74,8 @@ def command(
         raise ConfigError("laconic compare runs in one process; train with several, then compare the run folders.")
     named_test(test)
     changes = merge(reading.changes(), parse_overrides(overrides or []), revive=True)
-    plan = _plan(what, data, size, _listed(rows), seeds, changes, baseline)
+    listed = [name.strip() for given in rows or [] for name in given.split(",") if name.strip()]
+    plan = _plan(what, data, size, listed, seeds, changes, baseline)
     path = _data_path(data, plan, split)
     records = records_of(path, plan.data, max_records, some=True)
     for place in earlier or []:
@@ -87,20 +89,17 @@ def command(
         try:
             outcomes = comparison.run()
         except KeyboardInterrupt:
-            done = f"what is finished is kept in {folder}. The same command goes on from there."
-            note(f"Interrupted; {done}", always=True)
-            raise typer.Exit(INTERRUPTED) from None
+            say(f"Interrupted; what is finished is kept in {folder}. The same command goes on from there.")
+            raise typer.Exit(EXIT_INTERRUPTED) from None
         table = compare(plan, outcomes, data=path, records=len(records), test=test)
         _write(table, outcomes, comparison.sampled, folder)
     if as_json:
         print_json(as_dict(table))
     else:
-        header, lines = cells(table)
-        print(aligned(header, lines))
+        print(aligned(*cells(table)))
         header, lines = copy_table(table.rows)
         if lines:
-            print(f"\n{aligned(header, lines)}")
-            print(COPYING_NOTE)
+            print(f"\n{aligned(header, lines)}\n{COPYING_NOTE}")
         print("\n".join(["", *notes(table), f"{folder}/compare.html, .md, .csv, .tex, .json"]))
     if table.failed:
         raise typer.Exit(FAILED)
@@ -134,10 +133,6 @@ def _plan(
     return plan_recipe(recipe, Choice(rows, size, seeds, changes, baseline))
 
 
-def _listed(rows: list[str] | None) -> list[str]:
-    return [name.strip() for given in rows or [] for name in given.split(",") if name.strip()]
-
-
 def _data_path(data: Path | None, plan: Plan, split: str) -> str:
     """The file to score on: of ``--data``, else the one that the recipe or the first run names."""
     configured = getattr(plan.data, split, None)
@@ -150,11 +145,9 @@ def _data_path(data: Path | None, plan: Plan, split: str) -> str:
 
 def _folder(plan: Plan, what: list[str], size: str | None, path: str) -> Path:
     """``runs/compare-RECIPE-SIZE-DATA``."""
-    place = Path(path)
-    parts = ["compare", plan.name, size or "", place.parent.name if place.parent.name else place.stem]
-    if plan.name != "systems" and not size:
-        parts[2] = load_recipe(what[0]).default_size
-    return Path("runs") / "-".join(part for part in parts if part)
+    size = size or ("" if plan.name == "systems" else load_recipe(what[0]).default_size)
+    parts = ["compare", plan.name, size, Path(path).parent.name or Path(path).stem]
+    return Path("runs") / "-".join(filter(None, parts))
 
 
 def _say_replaced(folder: Path, rows: list[str]) -> None:
@@ -166,7 +159,7 @@ def _say_replaced(folder: Path, rows: list[str]) -> None:
     if set(names) - set(rows):
         count = f"{len(names)} rows" if len(names) > 1 else "one row"
         stay = f"; the runs in {folder / 'runs'} stay" if (folder / "runs").is_dir() else ""
-        note(f"The table of {count} in {folder} ({', '.join(names)}) is replaced by this one{stay}.", always=True)
+        say(f"The table of {count} in {folder} ({', '.join(names)}) is replaced by this one{stay}.")
 
 
 def _train(run: RunConfig, folder: Path, *, resume: bool, title: str) -> TrainResult:
@@ -193,7 +186,8 @@ def _write(table: ComparisonTable, outcomes: list[Outcome], sampled: list[Record
     from laconic.study.report import as_dict, cells, markdown, notes, page
     from laconic.study.tables import csv_text, latex
 
-    said = "laconic " + shlex.join(_arguments())
+    typed = sys.argv[1:] if Path(sys.argv[0]).stem in {"laconic", "__main__"} else ["compare"]  # as far as is known
+    said = f"laconic {shlex.join(typed)}"
     files = {
         "compare.md": markdown(table, said),
         "compare.csv": csv_text(table.rows),
@@ -205,6 +199,41 @@ def _write(table: ComparisonTable, outcomes: list[Outcome], sampled: list[Record
     write_json(folder / "compare.json", as_dict(table), indent=2)
 
 
-def _arguments() -> list[str]:
-    """What the user typed behind ``laconic``, as far as this process knows."""
-    return sys.argv[1:] if Path(sys.argv[0]).stem in {"laconic", "__main__"} else ["compare"]
+def reproduce(
+    table: Annotated[
+        str | None, typer.Argument(metavar="[TABLE]", help="Which table; lists them if not given.")
+    ] = None,
+    data: Annotated[
+        Path | None, typer.Option(help="The folder of the corpora: a folder each, with train and validation files.")
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Where tables, runs and split corpora go.")] = Path("runs/tables"),
+    earlier: Earlier = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the commands and run none.")] = False,
+) -> None:
+    """Make a table of docs/results.md again: hold pairs out for choosing, train every row, score, compare.
+
+    Each step is a command of its own, printed before it runs; interrupted, the same command goes on. A row takes about
+    twenty minutes of one core.
+    """
+    from laconic.study.reproduce import COMPARISONS, commands, findings, run, table_named, tables
+
+    if table is None:
+        listed = [[t.name, t.title, ", ".join(t.corpora)] for t in tables().values()]
+        print(aligned(["table", "what it tests", "corpora"], listed, left=3))
+        return
+    chosen = table_named(table)
+    if data is None:
+        raise ConfigError(f"Which corpora? --data DIR, a folder with {' and '.join(chosen.corpora)} in it.")
+    lines = commands(chosen, data, out, earlier or [])
+    if dry_run:
+        print("\n".join(f"laconic {line}" for line in lines))
+        return
+    code = run(lines, say, out / chosen.name, earlier or [])
+    rows = [
+        [f.claim.name, f.claim.says, f"{f.difference:+.2f} [{f.low:+.2f}, {f.high:+.2f}]", f"{f.p:.4f}", f.verdict]
+        for f in findings(chosen, out)
+    ]
+    if rows:
+        print(aligned(["claim", "says", "difference, 95%", f"p x {COMPARISONS}", "verdict"], rows, left=2))
+    if code:
+        raise typer.Exit(code)

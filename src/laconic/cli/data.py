@@ -10,33 +10,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from laconic.cli.data_write import TOKENS, Separator, haystack_command, prepare_app, subset_command
-from laconic.cli.options import (
-    AsJson,
-    ColumnOptions,
-    MaxRecords,
-    MinHumanScore,
-    Row,
-    Size,
-    TrustCode,
-    subcommands,
-    with_groups,
-)
+from laconic.cli.data_write import TOKENS, Separator, app
+from laconic.cli.options import AsJson, ColumnOptions, MaxRecords, MinHumanScore, Row, Size, TrustCode, with_groups
 from laconic.cli.output import aligned, print_result, progress
-from laconic.cli.select_spans import select_spans_command
 from laconic.errors import ConfigError, DataError
 from laconic.text.control import safe_print as print
 
 if TYPE_CHECKING:
     from laconic.data.checks import CheckOptions, DataReport, SplitReport
     from laconic.data.readers import ReadOptions
-
-app = subcommands("Check, describe or build data sets.", no_args_is_help=True)
-command = app
-app.command("subset")(subset_command)
-app.command("haystack")(haystack_command)
-app.command("select-spans")(select_spans_command)
-app.add_typer(prepare_app, name="prepare")
 
 Files = Annotated[
     list[str],
@@ -239,46 +221,35 @@ def _splits(files: list[str]) -> dict[str, Path | str]:
 
 
 def _stats_table(report: DataReport) -> str:
-    splits = {split.name: split.as_dict(report.options) for split in report.splits}
     options = report.options
+    splits = {split.name: split.as_dict(options) for split in report.splits}
     unit = "tokens" if options.limits_in_tokens else "words"
 
     def row(name: str, cell: Callable[[dict[str, Any]], str]) -> list[str]:
         return [name, *map(cell, splits.values())]
 
-    supported = [
-        _over({"count": s["hardly_supported"], "share": s["hardly_supported"] / max(1, s["records"])})
-        for s in splits.values()
-        if "hardly_supported" in s
-    ]
-    rows = [
-        row("records", lambda split: f"{split['records']:,}"),
-        *_length_rows(splits, "document"),
-        *_length_rows(splits, "summary"),
-        *_length_rows(splits, "document", "tokens"),
-        *_length_rows(splits, "summary", "tokens"),
+    def hardly_supported(split: dict[str, Any]) -> str:
+        count = split["hardly_supported"]
+        return _over({"count": count, "share": count / max(1, split["records"])})
+
+    rows = [row("records", lambda split: f"{split['records']:,}")]
+    for key in ("document_words", "summary_words", "document_tokens", "summary_tokens"):
+        if any(key in split for split in splits.values()):
+            rows += [
+                [f"{key.replace('_', ' ')}, {figure}", *(_number(s.get(key, {}).get(figure)) for s in splits.values())]
+                for figure in ("mean", "median", "p90", "max")
+            ]
+    rows += [
         row("document words a summary word", lambda split: _number(split["compression"])),
         row(f"documents over {options.max_source} {unit}", lambda split: _over(split["documents_over_limit"])),
         row(f"summaries over {options.max_target} {unit}", lambda split: _over(split["summaries_over_limit"])),
-        *([["left out of training: hardly supported", *supported]] if supported else []),
+        *([row("left out of training: hardly supported", hardly_supported)] if options.min_supported else []),
         row("summary words in the document", lambda split: _percent(split["summary_words_in_document"])),
         row("distinct document words in the summary", lambda split: _percent(split["document_words_in_summary"])),
-        *(
-            [f"new {n}-grams in the summaries", *(_percent(split["novel_ngrams"][n]) for split in splits.values())]
-            for n in "123"
-        ),
     ]
+    for n in "123":
+        rows.append([f"new {n}-grams in the summaries", *(_percent(s["novel_ngrams"][n]) for s in splits.values())])
     return aligned(["", *splits], rows)
-
-
-def _length_rows(splits: dict[str, dict[str, Any]], side: str, unit: str = "words") -> list[list[str]]:
-    key = f"{side}_{unit}"
-    if not any(key in split for split in splits.values()):
-        return []
-    return [
-        [f"{side} {unit}, {figure}", *(_number(split.get(key, {}).get(figure)) for split in splits.values())]
-        for figure in ("mean", "median", "p90", "max")
-    ]
 
 
 def _number(value: float | None) -> str:
@@ -304,11 +275,9 @@ def _histograms(split: SplitReport) -> str:
 
 
 def _check_text(report: DataReport) -> str:
-    parts = [f"{split.choice or split.path}" for split in report.splits]
-    parts.append("\n" + _stats_table(report))
-    parts += [_histograms(split) for split in report.splits]
-    problems = _problems(report)
-    parts.append("\n" + ("\n".join(problems) if problems else "Nothing suspicious was found."))
+    problems = "\n".join(_problems(report)) or "Nothing suspicious was found."
+    parts = [split.choice or split.path for split in report.splits]
+    parts += [f"\n{_stats_table(report)}", *map(_histograms, report.splits), f"\n{problems}"]
     if report.refused:
         them = "them" if report.refused > 1 else "it"
         parts.append(

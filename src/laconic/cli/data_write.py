@@ -1,9 +1,10 @@
-"""``laconic data subset`` and ``laconic data prepare``: data sets made of others."""
+"""``laconic data subset``, ``haystack``, ``prepare`` and ``select-spans``: data sets made of others and of texts."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from laconic.cli.inputs import stream_records
-from laconic.cli.options import AsJson, ColumnOptions, MinHumanScore, ReadingOptions, subcommands, with_groups
-from laconic.cli.output import aligned, print_json, print_result, progress
+from laconic.cli.options import AsJson, ColumnOptions, MinHumanScore, ReadingOptions, SkipBad, subcommands, with_groups
+from laconic.cli.output import aligned, print_json, print_result, progress, say
 from laconic.errors import ConfigError
 from laconic.text.control import safe_print as print
 
@@ -29,31 +30,14 @@ Separator = Annotated[
     str | None, typer.Option(metavar="TOKEN", help="Count this word between sentences, such as <EOS>.")
 ]
 
-
-@with_groups
-def haystack_command(
-    file: File,
-    out: OutFile,
-    *,
-    columns: ColumnOptions,
-    documents: Annotated[int, typer.Option(min=2, help="Documents in a haystack.")] = 50,
-    count: Annotated[int, typer.Option(min=1, help="Haystacks to write.")] = 1000,
-    seed: Annotated[int, typer.Option(help="Which documents stand together, and where.")] = 0,
-) -> None:
-    """Put many documents behind the first sentence of one of them, whose summary is to be written.
-
-    For models that read little of much: each record tells where the one stands, without its first sentence.
-    """
-    from laconic.study.corpora.haystack import build_haystacks
-
-    _refuse_same(file, out, None)
-    with progress("Reading") as bar:
-        records = list(stream_records(file, columns.options(), bar))
-    with progress("Writing haystacks", total=count) as bar:
-        words = build_haystacks(out, records, documents=documents, count=count, seed=seed, progress=bar.advance)
-    print(f"{out}: {count:,} haystacks of {documents:,} documents, {words:,} words each.")
+app = subcommands("Check, describe or build data sets.", no_args_is_help=True)
+prepare_app = subcommands(
+    "Make Gigaword, DUC, SAMSum or CNN/DailyMail into what the papers' models read.", no_args_is_help=True
+)
+app.add_typer(prepare_app, name="prepare")
 
 
+@app.command("subset")
 @with_groups
 def subset_command(
     file: File,
@@ -97,20 +81,41 @@ def subset_command(
     options = reading.options(need_summary=False, min_human_score=min_human_score)
     with progress("Reading") as bar:
         lengths = [count(record) for record in stream_records(file, options, bar)]
-    chosen = choose([document for document, _ in lengths], part)
-    kept = set(chosen)
-    others = [place for place in range(len(lengths)) if place not in kept]
-    for path, places in ((out, kept), (rest, set(others))):
-        if path is not None and places:
-            with progress(f"Writing {path.name}", total=len(places)) as bar:
-                write_records(path, _at(stream_records(file, options, silent=True), places), bar.advance)
-    parts = {str(out): chosen, **({str(rest): others} if rest else {})}
-    _print_parts({file: range(len(lengths)), **parts}, lengths, as_json)
+    parts = {out: choose([document for document, _ in lengths], part)}
+    if rest is not None:
+        parts[rest] = sorted(set(range(len(lengths))) - set(parts[out]))
+    for path, places in parts.items():
+        if kept := set(places):
+            records = (one for n, one in enumerate(stream_records(file, options, silent=True)) if n in kept)
+            with progress(f"Writing {path.name}", total=len(kept)) as bar:
+                write_records(path, records, bar.advance)
+    written = {str(path): places for path, places in parts.items()}
+    _print_parts({file: range(len(lengths)), **written}, lengths, as_json)
 
 
-prepare_app = subcommands(
-    "Make Gigaword, DUC, SAMSum or CNN/DailyMail into what the papers' models read.", no_args_is_help=True
-)
+@app.command("haystack")
+@with_groups
+def haystack_command(
+    file: File,
+    out: OutFile,
+    *,
+    columns: ColumnOptions,
+    documents: Annotated[int, typer.Option(min=2, help="Documents in a haystack.")] = 50,
+    count: Annotated[int, typer.Option(min=1, help="Haystacks to write.")] = 1000,
+    seed: Annotated[int, typer.Option(help="Which documents stand together, and where.")] = 0,
+) -> None:
+    """Put many documents behind the first sentence of one of them, whose summary is to be written.
+
+    For models that read little of much: each record tells where the one stands, without its first sentence.
+    """
+    from laconic.study.corpora.haystack import build_haystacks
+
+    _refuse_same(file, out)
+    with progress("Reading") as bar:
+        records = list(stream_records(file, columns.options(), bar))
+    with progress("Writing haystacks", total=count) as bar:
+        words = build_haystacks(out, records, documents=documents, count=count, seed=seed, progress=bar.advance)
+    print(f"{out}: {count:,} haystacks of {documents:,} documents, {words:,} words each.")
 
 
 @prepare_app.command("gigaword")
@@ -141,22 +146,16 @@ def duc_command(
 ) -> None:
     """The input sentence of each document and its references, as Rush et al. (2015) made them of the distribution."""
     from laconic.data.prepare import duc_records
-    from laconic.data.subset import write_records
 
-    numbers, empty = Counter[int](), Counter[str]()
+    numbers = Counter[int]()
 
-    def prepared() -> Iterator[Record]:
+    def prepared() -> Iterator[Record | str]:
         for record in duc_records(documents, references):
             if record.document:
                 numbers[len(record.references)] += 1
-                yield record
-            else:
-                empty["document without a sentence"] += 1
+            yield record if record.document else "document without a sentence"
 
-    with progress("Preparing") as bar:
-        written = write_records(out, prepared(), bar.advance)
-    shares = {f"{count} references": documents for count, documents in sorted(numbers.items())}
-    _print_written(out, written, empty, as_json, shares)
+    _write(out, prepared(), as_json, numbers)
 
 
 @prepare_app.command("samsum")
@@ -183,63 +182,62 @@ def cnndm_command(
     """Articles in one line; highlights joined by blanks for training and one a line for scoring (CNN/DailyMail)."""
     from laconic.data.prepare import first_highlight, news
 
-    change = first_highlight if first else news
-    _prepare(file, out, change, reading, as_json)
+    _prepare(file, out, first_highlight if first else news, reading, as_json)
 
 
 def _prepare(
     file: str, out: Path, change: Callable[[Record], Record | str], reading: ReadingOptions, as_json: bool
 ) -> None:
     """Write every record changed, one for one, or say why not."""
+    _refuse_same(file, out)
+    _write(out, map(change, stream_records(file, reading.options())), as_json)
+
+
+def _write(out: Path, made: Iterable[Record | str], as_json: bool, references: Mapping[int, int] | None = None) -> None:
+    """Write the records and say how many there are, by their number of ``references`` too, and why others, the reasons
+    among ``made``, are not."""
     from laconic.data.subset import write_records
 
-    _refuse_same(file, out, None)
     left_out = Counter[str]()
 
-    def prepared(records: Iterable[Record]) -> Iterator[Record]:
-        for made in map(change, records):
-            if isinstance(made, str):
-                left_out[made] += 1
+    def kept() -> Iterator[Record]:
+        for one in made:
+            if isinstance(one, str):
+                left_out[one] += 1
             else:
-                yield made
+                yield one
+            bar()
 
     with progress("Preparing") as bar:
-        written = write_records(out, prepared(stream_records(file, reading.options(), bar)))
-    _print_written(out, written, left_out, as_json)
+        written = write_records(out, kept())
+    shares = {f"{number} references": count for number, count in sorted((references or {}).items())}
+    if as_json:
+        print_json({"file": str(out), "records": written, "left_out": dict(left_out), **shares})
+        return
+    said = ", ".join(f"{count:,} with {what}" for what, count in shares.items())
+    print(f"{out}: {written:,} record{'' if written == 1 else 's'}{f' ({said})' if said else ''}")
+    if left_out:
+        reasons = ", ".join(f"{count:,} {reason}" for reason, count in left_out.most_common())
+        print(f"{left_out.total():,} left out: {reasons}")
 
 
-# --------------------------------------------------------------------------------------- reading
-
-
-def _at(records: Iterable[Record], places: set[int]) -> Iterator[Record]:
-    return (record for place, record in enumerate(records) if place in places)
-
-
-def _refuse_same(file: str, out: Path, rest: Path | None) -> None:
+def _refuse_same(file: str, out: Path, rest: Path | None = None) -> None:
     paths = [Path(file), out, *([rest] if rest else [])]
     if len({path.resolve() for path in paths}) < len(paths):
         raise ConfigError(f"What is read and what is written are the same file ({out}); choose another name.")
 
 
-# --------------------------------------------------------------------------------------- showing
-
-
 def _print_parts(parts: dict[str, Sequence[int]], lengths: Sequence[tuple[int, int]], as_json: bool) -> None:
     """Number, means and extremes of the whole and of what was written."""
-    found: dict[str, dict[str, Any]] = {}
+    found, rows = {}, []
     for name, places in parts.items():
         documents = [lengths[place][0] for place in places]
         summaries = [lengths[place][1] for place in places if lengths[place][1]]
-        found[name] = {
-            "records": len(documents),
-            "document_tokens": {"mean": _mean(documents), "min": min(documents or [0]), "max": max(documents or [0])},
-            "summary_tokens": {"mean": _mean(summaries)},
-        }
-    rows = []
-    for name, part in found.items():
-        of = part["document_tokens"]
-        figures = [f"{of['mean']:,.1f}", f"{of['min']:,}", f"{of['max']:,}", f"{part['summary_tokens']['mean']:,.1f}"]
-        rows.append([name, f"{part['records']:,}", *figures])
+        of = {"mean": _mean(documents), "min": min(documents, default=0), "max": max(documents, default=0)}
+        mean = _mean(summaries)
+        found[name] = {"records": len(documents), "document_tokens": of, "summary_tokens": {"mean": mean}}
+        figures = [f"{of['mean']:,.1f}", f"{of['min']:,}", f"{of['max']:,}", f"{mean:,.1f}"]
+        rows.append([name, f"{len(documents):,}", *figures])
     header = ["", "records", "tokens a document", "shortest", "longest", "tokens a summary"]
     print_result(as_json, found, aligned(header, rows))
 
@@ -248,14 +246,97 @@ def _mean(values: Sequence[int]) -> float:
     return sum(values) / len(values) if values else 0.0
 
 
-def _print_written(
-    out: Path, written: int, left_out: Counter[str], as_json: bool, more: dict[str, int] | None = None
+@dataclass(frozen=True)
+class SpanOptions:
+    """The fields of `laconic.study.spans.settings.SpanSettings`."""
+
+    k: Annotated[int, typer.Option("--k", metavar="N", help="How many pairs of spans to keep.")]
+    tokenizer: Annotated[str, typer.Option(help="What lengths count: the tokens of a folder or hub id, or words.")] = (
+        "facebook/bart-large"
+    )
+    lowercase: Annotated[bool, typer.Option("--lowercase", help="Compare words without case.")] = False
+    weights: Annotated[str, typer.Option(help="Of R-1, R-2 and R-L in the score.")] = "1,1,1"
+    random: Annotated[bool, typer.Option("--random", help="Draw spans instead of scoring them.")] = False
+    input_length: Annotated[int, typer.Option(help="Tokens of the input span.")] = 128
+    output_length: Annotated[int, typer.Option(help="Tokens of the output span behind it.")] = 32
+    chunk: Annotated[int, typer.Option(help="Documents are cut into chunks of so many tokens.")] = 512
+    stride: Annotated[int, typer.Option(help="Tokens between the windows that are looked at.")] = 1
+    over: Annotated[
+        str | None,
+        typer.Option(
+            "--every-window-over", metavar="SCORE", help="Every window above it, not only the best one of a chunk."
+        ),
+    ] = None
+    drop_duplicate_outputs: Annotated[bool, typer.Option("--drop-duplicate-outputs", help="Each output span once.")] = (
+        False
+    )
+    drop_ceiling: Annotated[
+        bool, typer.Option("--drop-ceiling", help="No output span that stands in its input as a whole.")
+    ] = False
+    text: Annotated[str, typer.Option(metavar="file|line", help="What is a document in plain text.")] = "file"
+    column: Annotated[
+        str | None, typer.Option("--document-column", help="The column of the documents in JSON lines.")
+    ] = None
+    validation: Annotated[int, typer.Option(metavar="N", help="Hold so many records out.")] = 0
+    shard_records: Annotated[int, typer.Option("--records-per-file", help="Records of a training file.")] = 100_000
+    ids: Annotated[bool, typer.Option("--ids", help="Write the token ids too.")] = False
+    seed: Annotated[int, typer.Option(help="Of draws, of ties and of the order of the records.")] = 1
+    skip_bad: SkipBad = False
+
+
+@app.command("select-spans")
+@with_groups
+def select_spans_command(
+    files: Annotated[
+        list[str] | None, typer.Argument(metavar="[FILE|DIR|GLOB...]", help="More inputs, as for --input.")
+    ] = None,
+    *,
+    out: Annotated[Path, typer.Option(help="The folder to write.")],
+    input: Annotated[
+        list[str] | None,
+        typer.Option(metavar="FILE|DIR|GLOB", help="Text or JSON lines, .gz and .zst too; may be repeated."),
+    ] = None,
+    selection: SpanOptions,
+    workers: Annotated[int | None, typer.Option(help="Processes, or workers of Ray.")] = None,
+    ray: Annotated[bool, typer.Option("--ray", help="On a Ray cluster (RAY_ADDRESS), or a small local one.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Start anew where OUT holds a selection.")] = False,
+    as_json: AsJson = False,
 ) -> None:
-    if as_json:
-        print_json({"file": str(out), "records": written, "left_out": dict(left_out), **(more or {})})
-        return
-    shares = ", ".join(f"{count:,} with {what}" for what, count in (more or {}).items())
-    print(f"{out}: {written:,} record{'' if written == 1 else 's'}{f' ({shares})' if shares else ''}")
-    if left_out:
-        reasons = ", ".join(f"{count:,} {reason}" for reason, count in left_out.most_common())
-        print(f"{left_out.total():,} left out: {reasons}")
+    """Select spans of running text that have most in common with the span in front of them, as pairs to train on.
+
+    The same command goes on with a job that was interrupted. The output does not depend on the number of workers.
+    """
+    from laconic.study.spans.selection import select_spans
+    from laconic.study.spans.settings import SpanSettings, parse_weights
+
+    inputs = [*(input or []), *(files or [])]
+    if not inputs:
+        raise ConfigError("Nothing to read: name files, folders or patterns with --input.")
+    settings = SpanSettings(**vars(selection) | {"weights": parse_weights(selection.weights)})
+    with progress("Selecting spans") as bar:
+
+        def show(stage: str, done: int, total: int) -> None:
+            bar.update(done, total=total, description=stage)
+
+        result = select_spans(inputs, out, settings, workers=workers, ray=ray, overwrite=overwrite, progress=show)
+    for warning in result.warnings:
+        say(f"warning: {warning}")
+    before = f"{out} is complete already; nothing was done.\n" if result.complete_before else ""
+    print_result(as_json, result.manifest, before + _told(out, result.manifest))
+
+
+def _told(out: Path, manifest: dict[str, Any]) -> str:
+    """The manifest in some lines."""
+    threshold, reports = manifest["threshold"], manifest["reports"]
+    held_out = sum(file["records"] for file in manifest["files"] if "/" not in file["name"])
+    rows = {
+        **{name: f"{manifest['corpus'][name]:,}" for name in ("documents", "tokens", "chunks", "candidates")},
+        "chosen": f"{manifest['records']:,}",
+        "held out for validation": f"{held_out:,}",
+        "lowest score chosen": f"{threshold['score']:.4f}",
+        "chosen of those at it": f"{threshold['taken_at']:,} of {threshold['at']:,}",
+        "output spans chosen again": f"{reports['duplicate_outputs']:,}",
+        "output spans within their input": f"{reports['longest_subsequence_at_ceiling']:,}",
+    }
+    lines = [f"  {name:<31}{value:>12}" for name, value in rows.items()]
+    return "\n".join([f"{out}: {len(manifest['files'])} files", *lines])

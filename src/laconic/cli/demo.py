@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -62,6 +62,7 @@ def command(
 
     from laconic.explain.html import Table
     from laconic.explain.terminal import show
+    from laconic.study.corpora.docstrings import build_corpus
     from laconic.study.tables import result_table
     from laconic.summarizer import Summarizer
 
@@ -72,7 +73,11 @@ def command(
         own.append(Summarizer.from_pretrained(DEFAULT).explain(document))
         print(f"{heading}, by the model in the box\n")
         show(own[0], Console(), words=True, document=True)
-    corpus = _corpus(out / "corpus", _learnt_from() if boxed else frozenset())
+    corpus = out / "corpus"
+    if not (corpus / "test.jsonl").is_file():
+        seen = _learnt_from() if boxed else frozenset()
+        with progress("Collecting docstrings") as bar:
+            build_corpus(corpus, in_training=seen, progress=lambda done, total: bar.update(done, total=total))
     runs = _runs(corpus, size, minutes, max_train, boxed)
     for name, run in runs.items():
         _train(name, run, out / FOLDERS[name])
@@ -102,19 +107,8 @@ def command(
 def _learnt_from() -> frozenset[str]:
     """The packages whose docstrings the model in the box has seen: they are not held out."""
     facts = place_of(DEFAULT) / "data.json"
-    if not facts.is_file():
-        return frozenset()
-    return frozenset(json.loads(facts.read_text(encoding="utf-8"))["docstring_packages"])
-
-
-def _corpus(folder: Path, seen: Collection[str]) -> Path:
-    """Build the corpus unless it is there."""
-    from laconic.study.corpora.docstrings import build_corpus
-
-    if not (folder / "test.jsonl").is_file():
-        with progress("Collecting docstrings") as bar:
-            build_corpus(folder, in_training=seen, progress=lambda done, total: bar.update(done, total=total))
-    return folder
+    known = json.loads(facts.read_text(encoding="utf-8")) if facts.is_file() else {"docstring_packages": ()}
+    return frozenset(known["docstring_packages"])
 
 
 def _runs(corpus: Path, size: str, minutes: float, max_train: int | None, boxed: bool) -> dict[str, RunConfig]:
@@ -204,10 +198,8 @@ def _report(
 
     curves: list[Section] = []
     for name, folder in folders.items():
-        drawn = {}
-        for measure in ("nll", "val_loss_tf"):
-            places, values = read_curve(folder, measure)
-            drawn[measure] = list(zip(places, values.tolist(), strict=True))
+        read = {measure: read_curve(folder, measure) for measure in ("nll", "val_loss_tf")}
+        drawn = {key: list(zip(places, values.tolist(), strict=True)) for key, (places, values) in read.items()}
         curves.append(Curves(f"Training {name}", drawn, x_label="update", y_label="nats per word"))
     sections: list[Section] = [
         Samples(own[0], own[1]),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -30,26 +30,12 @@ from laconic.errors import ConfigError
 from laconic.evaluation.run import EvaluationOptions, EvaluationResult, options_of, predict, score
 from laconic.evaluation.systems import Contender
 from laconic.files import write_json, write_text
-from laconic.study.breakdown import as_dicts, best_lines, best_of, buckets, by_length, sweep_names
-from laconic.study.tables import (
-    COPYING_NOTE,
-    MEASURES,
-    compared,
-    copy_table,
-    csv_text,
-    latex,
-    measure_column,
-    result_row,
-    result_rows,
-    result_table,
-)
+from laconic.study import tables
+from laconic.study.breakdown import Bucket, as_dicts, best_lines, best_of, buckets, by_length, sweep_names
 from laconic.systems.extractive import check_name, is_method
 
 if TYPE_CHECKING:
     from laconic.types import Record
-
-
-Spread = Annotated[int, typer.Option(min=1, max=256, help="Processes that score, and apply extractive methods.")]
 
 
 @with_groups
@@ -94,7 +80,9 @@ def command(
     reading: ReadingOptions,
     min_human_score: MinHumanScore = None,
     device: Device = "cpu",
-    processes: Spread = 1,
+    processes: Annotated[
+        int, typer.Option(min=1, max=256, help="Processes that score, and apply extractive methods.")
+    ] = 1,
     trust_code: TrustCode = False,
     as_json: AsJson = False,
 ) -> None:
@@ -111,44 +99,34 @@ def command(
         check_name(name)
     if settings and all(map(is_method, names)):
         raise ConfigError("--set changes how models decode, and none of these systems is a model: leave it out.")
-    scoring = EvaluationConfig(
-        profile=profile,
-        batch_size=batch_size,
-        rouge={} if stem is None else {"stem": stem},
-        restore_numbers=restore_numbers,
-    )
-    options = replace(options_of(scoring), processes=processes)
+    scoring = EvaluationConfig(profile=profile, batch_size=batch_size, restore_numbers=restore_numbers)
+    options = replace(options_of(scoring, **({} if stem is None else {"stem": stem})), processes=processes)
     path = split_of(data, split)
     records = records_of(path, reading.options(min_human_score=min_human_score), max_records, some=True)
-    report = ScoreReport(path, records, options, sweeps, lengths, copying)
+    report = ScoreReport(path, records, options, sweeps, buckets(records, lengths) if lengths else [], copying)
     for name in names:
         report.add(name, Contender(name, settings={} if is_method(name) else settings, device=device), output)
     content = report.as_dict()
     if output:
-        write_json(output / "scores.json", content, indent=2)
         results = list(report.results.values())
-        write_text(output / "scores.csv", csv_text(result_rows(results)))
-        write_text(output / "scores.tex", latex(*result_table(results)))
+        write_json(output / "scores.json", content, indent=2)
+        write_text(output / "scores.csv", tables.csv_text(tables.result_rows(results)))
+        write_text(output / "scores.tex", tables.latex(*tables.result_table(results)))
     print_result(as_json, content, report.text())
 
 
+@dataclass
 class ScoreReport:
     """The scores as they come in: one table, sweeps, and tables by document length."""
 
-    def __init__(
-        self,
-        path: str,
-        records: Sequence[Record],
-        options: EvaluationOptions,
-        sweeps: Mapping[str, Sequence[str]],
-        lengths: str | None,
-        copying: bool = False,
-    ) -> None:
-        self.path, self.records, self.options, self.sweeps = path, records, options, sweeps
-        self.copying = copying
-        self.buckets = buckets(records, lengths) if lengths else []
-        self.results: dict[str, EvaluationResult] = {}
-        self.lengths: dict[str, list[EvaluationResult]] = {}
+    path: str
+    records: Sequence[Record]
+    options: EvaluationOptions
+    sweeps: Mapping[str, Sequence[str]]
+    buckets: Sequence[Bucket]
+    copying: bool
+    results: dict[str, EvaluationResult] = field(default_factory=dict)
+    lengths: dict[str, list[EvaluationResult]] = field(default_factory=dict)
 
     def add(self, name: str, system: Contender, output: Path | None) -> None:
         """Decode with one system, or read what an earlier call decoded, and score."""
@@ -163,7 +141,7 @@ class ScoreReport:
 
     def as_dict(self) -> dict[str, Any]:
         """JSON-ready."""
-        content: dict[str, Any] = {"data": self.path, "systems": compared(list(self.results.values()))}
+        content: dict[str, Any] = {"data": self.path, "systems": tables.compared(list(self.results.values()))}
         if self.sweeps:
             content["sweeps"] = [{"sweep": spec, "best": best} for spec, best in self._best().items()]
         if self.buckets:
@@ -172,10 +150,11 @@ class ScoreReport:
 
     def text(self) -> str:
         """For people."""
-        header, rows, notes = result_table(list(self.results.values()))
+        header, rows, notes = tables.result_table(list(self.results.values()))
         parts = [aligned(header, rows), ""]
         if self.copying:
-            parts += [aligned(*copy_table(map(result_row, self.results.values()))), COPYING_NOTE, ""]
+            copied = list(map(tables.result_row, self.results.values()))
+            parts += [aligned(*tables.copy_table(copied)), tables.COPYING_NOTE, ""]
         if self.sweeps:
             parts += [*best_lines(self._best(), self.results), ""]
         if self.buckets:
@@ -183,12 +162,11 @@ class ScoreReport:
         return "\n".join([*parts, f"{self.path}: {len(self.records)} records", *notes])
 
     def _best(self) -> dict[str, dict[str, str]]:
-
         return {spec: best_of([self.results[name] for name in names]) for spec, names in self.sweeps.items()}
 
     def _length_table(self) -> str:
-
-        shown = [measure_column(measure) for measure in MEASURES if measure[0].startswith(("repeated", "words"))]
+        wanted = [measure for measure in tables.MEASURES if measure[0].startswith(("repeated", "words"))]
+        shown = list(map(tables.measure_column, wanted))
         kinds = [f"ROUGE-{kind}" for kind in self.options.kinds]
         header = ["document words", "system", "documents", *kinds, *[column.heading for column in shown]]
         rows = []
@@ -196,7 +174,7 @@ class ScoreReport:
             for name, results in self.lengths.items():
                 figures = [f"{100 * results[place].value(kind):.2f}" for kind in self.options.kinds]
                 first = f"{bucket.name} (mean {bucket.mean:,.1f})"
-                cells = [column.cell(result_row(results[place])) for column in shown]
+                cells = [column.cell(tables.result_row(results[place])) for column in shown]
                 rows.append([first, name, f"{len(bucket.places):,}", *figures, *cells])
         return aligned(header, rows, left=2)
 

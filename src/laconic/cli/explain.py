@@ -11,9 +11,10 @@ import typer
 
 from laconic.cli.inputs import documents_of, is_records, model_and_inputs
 from laconic.cli.options import DecodingOptions, Device, DocumentOptions, TrustCode, with_groups
-from laconic.cli.output import note, print_json, show_summaries
+from laconic.cli.output import print_json, say, show_summaries
 from laconic.errors import ConfigError, DataError
 from laconic.files import write_text
+from laconic.systems.extractive import is_method
 from laconic.types import Record
 
 if TYPE_CHECKING:
@@ -64,9 +65,10 @@ def command(
         summaries = stored(source, max_records)
         references: list[Any] = [None] * len(summaries)
     else:
-        overrides = decoding.settings(model)
+        names = [model, *(also or [])]
+        systems = [(name, {} if is_method(name) and also else decoding.settings(name)) for name in names]
         records = first_records(source, reading, max_records)
-        summaries, references = explained(records, [model, *(also or [])], overrides, device, decoding.always_write)
+        summaries, references = explained(records, systems, device, decoding.always_write)
     if html is not None:
         write_page(html, summaries, references)
     if heatmap is not None:
@@ -86,22 +88,20 @@ def first_records(source: str, reading: DocumentOptions, max_records: int) -> li
     """The records of the input, at most ``max_records``; says so when there are more."""
     records = list(islice(documents_of(source, reading), max_records + 1))
     if len(records) > max_records:
-        note(f"the first {max_records} records; --max-records shows more.", always=True)
+        say(f"the first {max_records} records; --max-records shows more.")
     return records[:max_records]
 
 
 def explained(
-    records: list[Record], models: list[str], overrides: dict[str, Any], device: str, always_write: bool = False
+    records: list[Record], systems: list[tuple[str, dict[str, Any]]], device: str, always_write: bool
 ) -> tuple[list[Summary], list[Any]]:
-    """The summaries of each record by each system, record by record; and the references beside them."""
+    """The summaries of each record by each system with its settings, record by record; and the references beside."""
     from laconic.summarizer import Summarizer
-    from laconic.systems.extractive import is_method
 
     columns: list[list[Summary]] = []
-    for name in models:
-        usable = {} if is_method(name) and len(models) > 1 else overrides
+    for name, settings in systems:
         summarizer = Summarizer.from_pretrained(name, device=device)
-        columns.append(summarizer.summarize(records, explain=True, always_write=always_write, **usable))
+        columns.append(summarizer.summarize(records, explain=True, always_write=always_write, **settings))
     rows = list(zip(*columns, strict=True))
     summaries = [summary for row in rows for summary in row]
     given = [record.references or ((record.summary,) if record.summary else ()) for record in records]
@@ -124,8 +124,7 @@ def stored(source: str, max_records: int) -> list[Summary]:
     number = 0
     try:
         with Path(source).open(encoding="utf-8") as file:
-            for line in file:
-                number += 1
+            for number, line in enumerate(file, start=1):
                 if len(summaries) == max_records:
                     break
                 values = json.loads(line)
@@ -150,7 +149,7 @@ def write_page(path: Path, summaries: list[Summary], references: list[Any]) -> N
     names = list(dict.fromkeys(summary.model for summary in summaries if summary.model))
     title = f"Where the words came from: {', '.join(names)}" if names else "Where the words came from"
     write_text(path, render(summaries, title=title, references=references))
-    note(f"{path} shows {len(summaries)} summar{'y' if len(summaries) == 1 else 'ies'}.", always=True)
+    say(f"{path} shows {len(summaries)} summar{'y' if len(summaries) == 1 else 'ies'}.")
 
 
 def write_heatmap(path: Path, summaries: list[Summary]) -> None:
@@ -183,5 +182,5 @@ def write_heatmap(path: Path, summaries: list[Summary]) -> None:
         named |= {name: [word.maps[name] for word in first.words] for name in first.words[0].maps}
         maps = [HeatMap(TITLES.get(name, name), np.array(values), rows, columns) for name, values in named.items()]
     for remark in draw_png(maps, path):
-        note(remark, always=True)
-    note(f"{path} shows the first summary.", always=True)
+        say(remark)
+    say(f"{path} shows the first summary.")

@@ -12,6 +12,7 @@ from laconic.cli.options import BatchSize, MaxRecords, Split
 from laconic.cli.output import progress
 from laconic.data.places import split_of
 from laconic.errors import ConfigError
+from laconic.systems.extractive import is_method
 from laconic.text.control import safe_print as print
 
 if TYPE_CHECKING:
@@ -39,7 +40,6 @@ def command(
     It is the model's folder with two graphs in the ONNX format beside its weights.
     """
     from laconic.export.folder import export_apart
-    from laconic.systems.extractive import is_method
 
     if is_method(model):
         raise ConfigError(f"{model} is an extractive method, which runs without torch as it is.")

@@ -7,11 +7,11 @@ import sys
 from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 from laconic.cli.options import DocumentOptions
-from laconic.cli.output import note
+from laconic.cli.output import note, say
 from laconic.config.shipped import SHIPPED, default_model
 from laconic.data.lines import what_it_is, with_iconv
 from laconic.errors import ConfigError, DataError
@@ -45,11 +45,10 @@ def stream_records(
 
     ``advance`` is called when a record has been dealt with.
     """
-    from laconic.data.readers import ReadOptions, SkipCounter, read_configured, read_with
+    from laconic.data.readers import ReadOptions, SkipCounter, read_with
 
-    skipped = SkipCounter()
-    read: Any = read_with if isinstance(options, ReadOptions) else read_configured
-    for record in islice(read(path, options, on_skip=skipped, on_choice=None if silent else note), most):
+    how, skipped = options if isinstance(options, ReadOptions) else ReadOptions.of(options), SkipCounter()
+    for record in islice(read_with(path, how, on_skip=skipped, on_choice=None if silent else note), most):
         yield record
         if advance is not None:
             advance()
@@ -92,7 +91,7 @@ def model_and_inputs(names: list[str]) -> tuple[str, list[str]]:
         )
     if names and not _is_input(names[0]):
         return names[0], names[1:]
-    return default_model(lambda text: note(text, always=True)), names
+    return default_model(say), names
 
 
 def _local(name: str, model: str) -> str:

@@ -10,23 +10,18 @@ from __future__ import annotations
 
 import gc
 import os
-import re
 import sys
 import traceback
 from collections.abc import Sequence
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from pkgutil import resolve_name
+from typing import Any
 
 from laconic import __version__
-from laconic.cli.output import EXIT_INTERRUPTED, note
-from laconic.errors import DISK_FULL, ConfigError, DiskFullError, LaconicError, missing_package, unknown_choice
-
-if TYPE_CHECKING:
-    from types import ModuleType
+from laconic.cli.output import EXIT_INTERRUPTED, say
+from laconic.errors import ConfigError, DiskFullError, LaconicError, is_disk_full, missing_package, unknown_choice
 
 EXIT_DISK_FULL = DiskFullError.exit_code
 EXIT_BROKEN_PIPE = 141
-_say = partial(note, always=True)
 
 # name -> (module:attribute, one line of help). The attribute is a function with typer's annotations, or a
 # `typer.Typer` with sub-commands.
@@ -38,7 +33,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "evaluate": ("laconic.cli.evaluate:command", "Score models and extractive methods on a data set."),
     "tune": ("laconic.cli.tune:command", "Search for the best decoding settings on validation data."),
     "compare": ("laconic.cli.compare:command", "Train and score a recipe's rows, or systems, in one table."),
-    "reproduce": ("laconic.cli.reproduce:command", "Make a table of docs/results.md again."),
+    "reproduce": ("laconic.cli.compare:reproduce", "Make a table of docs/results.md again."),
     "calibrate": ("laconic.cli.calibrate:command", "Find out how confident a model may be, and when to decline."),
     "judge": ("laconic.cli.judge:command", "Blinded sheets for human evaluation, and their analysis."),
     "align": ("laconic.cli.align:command", "Which attention head aligns words best; heat maps of attention."),
@@ -46,7 +41,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "serve": ("laconic.cli.serve:command", "Serve models over HTTP, with a page to try them."),
     "export": ("laconic.cli.export:command", "Write a model as graphs that run without torch."),
     "rouge": ("laconic.cli.rouge:command", "ROUGE of a file of summaries against references."),
-    "data": ("laconic.cli.data:command", "Check, describe or build data sets."),
+    "data": ("laconic.cli.data:app", "Check, describe or build data sets."),
     "recipes": ("laconic.cli.recipes:command", "List, show and check the recipes."),
     "doctor": ("laconic.cli.doctor:command", "What is installed, what this machine can do, what is missing."),
     "card": ("laconic.cli.card:command", "Show or write a model's card: licence, scores, how it was made."),
@@ -71,7 +66,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Exception as error:
         code = _report(error)
     except KeyboardInterrupt as interrupt:
-        _say(str(interrupt) or "Interrupted.")
+        say(str(interrupt) or "Interrupted.")
         code = EXIT_INTERRUPTED
     finally:
         if was_quiet is None:
@@ -94,8 +89,7 @@ def _dispatch(arguments: list[str]) -> int:
             raise ConfigError(unknown_choice("option", option, ["--help", "--version", "--quiet"]))
         os.environ["LACONIC_QUIET"] = "1"
     if arguments[:1] == ["help"]:
-        arguments = [*arguments[1:], "--help"]
-        return _dispatch(arguments)
+        return _dispatch([*arguments[1:], "--help"])
     if not arguments:
         print(FIRST_SCREEN)
         return 0
@@ -142,22 +136,21 @@ VARIABLES = {
 
 def help_text() -> str:
     """The text of ``laconic --help``."""
-    width = max(map(len, COMMANDS)) + 2
-    commands = "\n".join(f"  {name:<{width}}{line}" for name, (_, line) in COMMANDS.items())
-    return (
-        f"Usage: laconic [OPTIONS] COMMAND [ARGUMENTS]...\n\n{ABOUT}\n\nCommands:\n{commands}\n\n"
-        "Options:\n"
-        f"  {'--quiet':<{width}}No progress on stderr.\n"
-        f"  {'--version':<{width}}Print the version.\n"
-        f"  {'--help':<{width}}This text; `laconic COMMAND --help` describes a command.\n\n"
-        f"Exit codes:\n{_listed(EXIT_CODES, width)}\n\n"
-        f"Environment variables:\n{_listed(VARIABLES, max(map(len, VARIABLES)) + 2)}\n\n"
-        "Start with: laconic demo, or laconic summarize article.txt"
-    )
-
-
-def _listed(meanings: dict[str, str], width: int) -> str:
-    return "\n".join(f"  {name:<{width}}{meaning}" for name, meaning in meanings.items())
+    sections = {
+        "Commands": {name: line for name, (_, line) in COMMANDS.items()},
+        "Options": {
+            "--quiet": "No progress on stderr.",
+            "--version": "Print the version.",
+            "--help": "This text; `laconic COMMAND --help` describes a command.",
+        },
+        "Exit codes": EXIT_CODES,
+        "Environment variables": VARIABLES,
+    }
+    parts = [f"Usage: laconic [OPTIONS] COMMAND [ARGUMENTS]...\n\n{ABOUT}"]
+    for title, lines in sections.items():
+        width = max(map(len, [*COMMANDS, *lines])) + 2
+        parts.append("\n".join([f"{title}:", *(f"  {name:<{width}}{meaning}" for name, meaning in lines.items())]))
+    return "\n\n".join([*parts, "Start with: laconic demo, or laconic summarize article.txt"])
 
 
 def load_command(name: str) -> Any:
@@ -168,16 +161,12 @@ def load_command(name: str) -> Any:
     """
     if name not in COMMANDS:
         raise ConfigError(unknown_choice("command", name, COMMANDS))
-    import importlib
-
     import typer
     from typer.main import get_command
 
     from laconic.cli.options import CONTEXT
 
-    module_name, attribute = COMMANDS[name][0].split(":")
-    module: ModuleType = importlib.import_module(module_name)
-    command = getattr(module, attribute)
+    command = resolve_name(COMMANDS[name][0])
     if not isinstance(command, typer.Typer):
         app = typer.Typer(add_completion=False, context_settings=CONTEXT)
         app.command(name)(command)
@@ -200,46 +189,16 @@ def _run(name: str, arguments: list[str]) -> int:
     except Exit as stop:
         return int(stop.exit_code)
     except Abort:
-        _say("Interrupted.")
+        say("Interrupted.")
         return EXIT_INTERRUPTED
     except TyperException as error:  # a wrong option or argument
-        message = _with_what_was_meant(error)
-        if message:
-            _say(f"{message} See `{_path(error, name)} --help`.")
+        from laconic.cli.options import told
+
+        if message := told(error):
+            context = getattr(error, "ctx", None)
+            say(f"{message} See `{context.command_path if context else f'laconic {name}'} --help`.")
         return 2
     return 0
-
-
-def _path(error: Any, name: str) -> str:
-    context = getattr(error, "ctx", None)
-    return f"laconic {name}" if context is None else context.command_path
-
-
-def _with_what_was_meant(error: Any) -> str:
-    """The message of a wrong option or argument, as a sentence; an unknown option's with the one that was meant."""
-    message = error.format_message()
-    if message and message[-1] not in ".?!":
-        message += "."
-    if error.ctx is None:
-        return message
-    from laconic.cli.options import meant_extra, meant_missing, meant_option, meant_place, options_of
-
-    path = error.ctx.command_path.removeprefix("laconic ")
-    if message.startswith("No such command"):
-        return f"{message} Known: {', '.join(sorted(error.ctx.command.commands))}."
-    if (extra := re.search(r"unexpected extra arguments?(?:\(s\))? \((.+)\)", message)) is not None:
-        return " ".join(filter(None, [message, meant_extra(extra[1], options_of(error.ctx.command))]))
-    if missing := meant_missing(path, message):
-        return f"{message} {missing}."
-    given = getattr(error, "option_name", None)
-    if given is None or not hasattr(error, "possibilities"):
-        return message
-    if given in {"--quiet", "-q", "--version", "-V"}:
-        return f"{given} stands before the command: laconic {given} {path} ..."
-    if place := meant_place(path, given):
-        return f"No such option: {given}. {place}"
-    meant = meant_option(path, options_of(error.ctx.command), given)
-    return f"No such option: {given}. Did you mean {meant}?" if meant else message
 
 
 def _report(error: Exception) -> int:
@@ -247,43 +206,31 @@ def _report(error: Exception) -> int:
     if os.environ.get("LACONIC_TRACEBACK"):
         traceback.print_exception(error)
     if isinstance(error, LaconicError):
-        _say(str(error))
+        say(str(error))
         return error.exit_code
     if isinstance(error, BrokenPipeError):
         return EXIT_BROKEN_PIPE
     if (missing := missing_package(error)) is not None:
-        _say(missing)
+        say(missing)
         return ConfigError.exit_code
-    if _is_disk_full(error):
+    if is_disk_full(error):
         where = f" while writing {error.filename}" if isinstance(error, OSError) and error.filename else ""
-        _say(
+        say(
             f"The disk is full{where}. What was complete before is kept; free some space and run the command again "
             "(`laconic resume RUN` for training)."
         )
         return EXIT_DISK_FULL
     if isinstance(error, OSError) and error.filename is not None:
         instead = "; name a file" if isinstance(error, IsADirectoryError) else ""
-        _say(f"Cannot use {error.filename}: {(error.strerror or str(error)).lower()}{instead}.")
+        say(f"Cannot use {error.filename}: {(error.strerror or str(error)).lower()}{instead}.")
         return 1
     if isinstance(error, MemoryError):
-        _say("There is not enough memory; use a smaller batch size, shorter texts or a smaller size of the recipe.")
+        say("There is not enough memory; use a smaller batch size, shorter texts or a smaller size of the recipe.")
         return 1
     if not os.environ.get("LACONIC_TRACEBACK"):
         traceback.print_exception(error)
-    _say("This is a bug in Laconic; please report it with the lines above.")
+    say("This is a bug in Laconic; please report it with the lines above.")
     return 1
-
-
-def _is_disk_full(error: BaseException) -> bool:
-    """Writers in native code report a full disk as a plain message, so the text counts too."""
-    seen: BaseException | None = error
-    while seen is not None:
-        if isinstance(seen, OSError) and seen.errno in DISK_FULL:
-            return True
-        if "No space left on device" in str(seen) or "Disk quota exceeded" in str(seen):
-            return True
-        seen = seen.__cause__ or seen.__context__
-    return False
 
 
 def _abandon_stdout() -> None:

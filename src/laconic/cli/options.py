@@ -13,9 +13,9 @@ import functools
 import inspect
 import re
 from collections.abc import Callable
-from dataclasses import MISSING, dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from pydantic import BaseModel
@@ -33,11 +33,11 @@ if TYPE_CHECKING:
 
 def with_groups(function: Callable[..., None]) -> Callable[..., None]:
     """The command that has, where ``function`` takes a group of options, the options of the group."""
-    taken = inspect.signature(function, eval_str=True).parameters.values()
+    taken = _parameters(function)
     groups: dict[str, Any] = {one.name: one.annotation for one in taken if is_dataclass(one.annotation)}
     flat: list[inspect.Parameter] = []
     for one in taken:
-        flat += _options_of(one.annotation) if one.name in groups else [one.replace(kind=_KEYWORD)]
+        flat += _parameters(groups[one.name]) if one.name in groups else [one]
 
     @functools.wraps(function)
     def command(**given: Any) -> None:
@@ -57,13 +57,9 @@ def with_groups(function: Callable[..., None]) -> Callable[..., None]:
     return command
 
 
-_KEYWORD = inspect.Parameter.KEYWORD_ONLY
-
-
-def _options_of(group: Any) -> list[inspect.Parameter]:
-    hints = get_type_hints(group, include_extras=True)
-    defaults = {f.name: inspect.Parameter.empty if f.default is MISSING else f.default for f in fields(group)}
-    return [inspect.Parameter(name, _KEYWORD, default=d, annotation=hints[name]) for name, d in defaults.items()]
+def _parameters(of: Callable[..., Any]) -> list[inspect.Parameter]:
+    found = inspect.signature(of, eval_str=True).parameters.values()
+    return [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in found]
 
 
 # --beam_size is --beam-size too
@@ -185,13 +181,56 @@ class DecodingOptions:
         return settings | ({"surface": "raw"} if self.raw and not is_method(model) else {})
 
 
-# ------------------------------------------------- what was meant by an option that a command does not have
+# ------------------------------------------------------------------ what was meant by a wrong option or argument
 
 # what --set changes in the commands that have it
 SET_CHANGES: dict[str, type[BaseModel]] = {
     **dict.fromkeys(("train", "compare", "recipes show"), RunConfig),
     **dict.fromkeys(("summarize", "evaluate", "explain", "tune"), SearchConfig),
 }
+# what was left out, by command and name
+LEFT_OUT = {
+    ("train", "recipe"): "The recipe stands first, for example: laconic train oneline --data FILE",
+    ("export", "--out"): "The folder to write stands behind it: laconic export MODEL --out DIR",
+}
+
+
+def told(error: Any) -> str:
+    """What typer says of a wrong option or argument, as a sentence, with what was meant where that can be guessed."""
+    message = error.format_message()
+    if message and message[-1] not in ".?!":
+        message += "."
+    if error.ctx is None:
+        return message
+    name, command = error.ctx.command_path.removeprefix("laconic "), error.ctx.command
+    if message.startswith("No such command"):
+        return f"{message} Known: {', '.join(sorted(command.commands))}."
+    options = options_of(command)
+    if extra := re.search(r"unexpected extra arguments?(?:\(s\))? \((.+)\)", message):
+        if "--data" in options and Path(file := extra[1].split()[0]).exists():
+            return f"{message} Data is named with --data: --data {file}"
+        if {"--set", "--data"} <= options:
+            return f"{message} A value of --set stands behind its key without a blank: --set key=value"
+        return message
+    missing = re.match(r"Missing (?:argument|option) '([\w-]+)'", message)
+    if missing and (sentence := LEFT_OUT.get((name, missing[1].lower()))):
+        return f"{message} {sentence}."
+    given = getattr(error, "option_name", None)
+    if given is None or not hasattr(error, "possibilities"):
+        return message
+    if given in {"--quiet", "-q", "--version", "-V"}:
+        return f"{given} stands before the command: laconic {given} {name} ..."
+    elsewhere = {
+        "recipe": "The recipe stands first: laconic train headline_writer ...",
+        "model": f"The model stands first: laconic {name} MODEL ...",
+    }
+    if name in ("train", "resume", "compare"):
+        chooses = "CUDA_VISIBLE_DEVICES chooses among several."
+        elsewhere["device"] = f"A training takes the accelerator that is there; {chooses}"
+    if place := elsewhere.get(given.lstrip("-")):
+        return f"No such option: {given}. {place}"
+    meant = meant_option(name, options, given)
+    return f"No such option: {given}. Did you mean {meant}?" if meant else message
 
 
 def meant_option(name: str, options: set[str], given: str) -> str:
@@ -202,39 +241,6 @@ def meant_option(name: str, options: set[str], given: str) -> str:
     key = place_of_key(given.lstrip("-"), section, []) if section is not None else ""
     own = f"--{key.rpartition('.')[2].replace('_', '-')}"
     return own if key and own in options else f"--set {key}=VALUE" if key else ""
-
-
-def meant_place(command: str, option: str) -> str:
-    """A sentence for an option that stands for what the ``command`` has as an argument, or finds out; or empty."""
-    name = option.lstrip("-")
-    if name == "recipe":
-        return "The recipe stands first: laconic train headline_writer ..."
-    if name == "model":
-        return f"The model stands first: laconic {command} MODEL ..."
-    if name == "device" and command in ("train", "resume", "compare"):
-        return "A training takes the accelerator that is there; CUDA_VISIBLE_DEVICES chooses among several."
-    return ""
-
-
-def meant_extra(extra: str, options: set[str]) -> str:
-    """A sentence for an argument too many: a file of data, or a setting's value; or empty."""
-    if "--data" in options and Path(extra.split()[0]).exists():
-        return f"Data is named with --data: --data {extra.split()[0]}"
-    if "--set" in options and "--data" in options:
-        return "A value of --set stands behind its key without a blank: --set key=value"
-    return ""
-
-
-LEFT_OUT = {
-    ("train", "recipe"): "The recipe stands first, for example: laconic train oneline --data FILE",
-    ("export", "--out"): "The folder to write stands behind it: laconic export MODEL --out DIR",
-}
-
-
-def meant_missing(command: str, message: str) -> str:
-    """A sentence for an argument or option that the ``command`` needs and did not get; or empty."""
-    name = re.match(r"Missing (?:argument|option) '([\w-]+)'", message)
-    return LEFT_OUT.get((command, name[1].lower()), "") if name else ""
 
 
 def options_of(command: Any) -> set[str]:

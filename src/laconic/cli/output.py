@@ -36,10 +36,15 @@ def quiet() -> bool:
     return bool(os.environ.get("LACONIC_QUIET"))
 
 
-def note(text: str, *, always: bool = False) -> None:
-    """Say something on stderr, with ``--quiet`` only if it must be said ``always``."""
-    if always or not quiet():
-        print(f"laconic: {text}", file=sys.stderr, flush=True)
+def say(text: str) -> None:
+    """Say on stderr what must be said, with ``--quiet`` too."""
+    print(f"laconic: {text}", file=sys.stderr, flush=True)
+
+
+def note(text: str) -> None:
+    """Say something on stderr unless ``--quiet`` is given."""
+    if not quiet():
+        say(text)
 
 
 def print_json(value: Any, indent: int | None = 2) -> None:
@@ -91,19 +96,14 @@ class Progress:
     """Counts; the subclasses show. ``total`` may be unknown (None) and may change."""
 
     def __init__(self, description: str, total: float | None = None) -> None:
-        self.description = description
-        self.total = total
-        self.completed = 0.0
-        self.note = ""
+        self.description, self.total, self.completed, self.note = description, total, 0.0, ""
         self.start()
 
     def __call__(self, amount: float = 1) -> None:
-        self.advance(amount)
-
-    def advance(self, amount: float = 1) -> None:
         """Count ``amount`` more."""
-        self.completed += amount
-        self.show()
+        self.update(self.completed + amount)
+
+    advance = __call__
 
     def update(
         self,
@@ -114,10 +114,8 @@ class Progress:
         note: str | None = None,
     ) -> None:
         """Set what is given; ``note`` is a short text at the end of the line, such as the loss."""
-        self.completed = self.completed if completed is None else completed
-        self.total = self.total if total is None else total
-        self.description = self.description if description is None else description
-        self.note = self.note if note is None else note
+        given = {"completed": completed, "total": total, "description": description, "note": note}
+        vars(self).update({name: value for name, value in given.items() if value is not None})
         self.show()
 
     def start(self) -> None:
@@ -134,16 +132,12 @@ class LineProgress(Progress):
     """For log files and pipes: a line at the start, one every 15 seconds, and one at the end."""
 
     def start(self) -> None:
-        self._started_at = self._shown_at = time.monotonic()
-        self._last = ""
+        self._started_at, self._last = time.monotonic(), ""
         self._line()
 
     def show(self) -> None:
         if time.monotonic() - self._shown_at >= LOG_EVERY_SECONDS:
             self._line()
-
-    def stop(self) -> None:
-        self._line()
 
     def _line(self) -> None:
         self._shown_at = time.monotonic()
@@ -153,25 +147,20 @@ class LineProgress(Progress):
             print(f"{text} ({self._shown_at - self._started_at:.0f} s)", file=sys.stderr, flush=True)
         self._last = text
 
+    stop = _line
+
 
 class BarProgress(Progress):
     """For terminals: rich's bar with the count, the time spent and the time left."""
 
     def start(self) -> None:
+        from rich import progress as rich
         from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-        from rich.progress import Progress as RichProgress
 
-        self._bar = RichProgress(
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=30),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            TimeRemainingColumn(),
-            TextColumn("{task.fields[note]}"),
-            console=Console(stderr=True),
-            redirect_stdout=False,
-        )
+        what, note = rich.TextColumn("{task.description}"), rich.TextColumn("{task.fields[note]}")
+        counts = rich.BarColumn(bar_width=30), rich.MofNCompleteColumn()
+        times = rich.TimeElapsedColumn(), rich.TimeRemainingColumn()
+        self._bar = rich.Progress(what, *counts, *times, note, console=Console(stderr=True), redirect_stdout=False)
         self._task = self._bar.add_task(self.description, total=self.total, note="")
         self._bar.start()
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from laconic.cli.calibrate import ACCEPT, THRESHOLD
 from laconic.cli.inputs import records_of
-from laconic.cli.output import aligned, note, progress
+from laconic.cli.output import aligned, progress, say
 from laconic.config.schema import DataConfig, RunConfig
 from laconic.errors import LaconicError
 from laconic.types import Record
@@ -36,19 +36,19 @@ def hold_out(run: RunConfig, folder: Path) -> RunConfig:
     records = records_of(str(run.data.train), run.data, run.data.max_train_records, some=True)
     found = split(records, run.training.seed)
     if "validation" not in found.splits:
-        note(f"{len(records):,} pairs are too few to hold any out: nothing will be scored.", always=True)
+        say(f"{len(records):,} pairs are too few to hold any out: nothing will be scored.")
         return run
     place = folder / FOLDER
-    place.mkdir(parents=True, exist_ok=True)
+    files = {name: place / f"{name}.jsonl" for name in found.splits}
     for name, kept in found.splits.items():
-        write_records(place / f"{name}.jsonl", kept)
+        write_records(files[name], kept)
     parts = ", ".join(f"{len(kept):,} for {name}" for name, kept in found.splits.items())
     doubles = f"; {found.doubles:,} (near) duplicates stay with their originals" if found.doubles else ""
     where = f"(seed {run.training.seed}{doubles}), in {place}"
-    note(f"{run.data.train} has no validation file: {parts} {where}", always=True)
+    say(f"{run.data.train} has no validation file: {parts} {where}")
     read = {name: field.default for name, field in DataConfig.model_fields.items() if name in READ}
-    files = {name: str(place / f"{name}.jsonl") for name in found.splits}
-    return run.model_copy(update={"data": run.data.model_copy(update=read | files)})
+    changes = read | {name: str(path) for name, path in files.items()}
+    return run.model_copy(update={"data": run.data.model_copy(update=changes)})
 
 
 def automatic(run: RunConfig) -> dict[str, Any]:
@@ -57,7 +57,7 @@ def automatic(run: RunConfig) -> dict[str, Any]:
 
     records = records_of(str(run.data.train), run.data, run.data.max_train_records, some=True)
     changes, line = fitting_limits(run, records)
-    note(line, always=True)
+    say(line)
     return changes
 
 

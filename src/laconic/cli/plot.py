@@ -39,13 +39,17 @@ def command(
 
     out.parent.mkdir(parents=True, exist_ok=True)
     drawn = [(run, metric) for run in runs] if metric else _losses(runs)
-    curves = [(_curve_name(run, name, metric), *read_curve(run, name, x)) for run, name in drawn]
+    kinds = ["" if metric else f", {'validation' if name.startswith('val_') else 'training'}" for _, name in drawn]
+    curves = [(run.name + kind, *read_curve(run, name, x)) for (run, name), kind in zip(drawn, kinds, strict=True)]
     value = ", ".join(dict.fromkeys(name for _, name in drawn))
     rows = draw_curves(curves, out, value=value, window=smooth, log=log_scale, against=x)
     for row, (run, name) in zip(rows, drawn, strict=True):
         row |= {"measure": name, "published": _published(run, name)}
     header = ["run", "measure", x, "last", "best", "published"]
-    cells = [[row["run"], row["measure"], f"{row[x]:g}", *_digits(row), _in_words(row["published"])] for row in rows]
+    cells = []
+    for row in rows:
+        figures = f"{row[x]:g}", f"{row['final']:.4f}", f"{row['best']:.4f}"
+        cells.append([row["run"], row["measure"], *figures, _in_words(row["published"])])
     print_result(as_json, rows, f"{aligned(header, cells, left=2)}\n\n{out}")
 
 
@@ -75,10 +79,6 @@ def _losses(runs: list[Path]) -> list[tuple[Path, str]]:
     return found
 
 
-def _curve_name(run: Path, name: str, metric: str | None) -> str:
-    return run.name if metric else f"{run.name}, {'validation' if name.startswith('val_') else 'training'}"
-
-
 def _published(run: Path, name: str) -> dict[str, Any]:
     """The published figures of what the curve ``name`` shows, by the paper's table."""
     from laconic.study.plan import flatten
@@ -87,10 +87,6 @@ def _published(run: Path, name: str) -> dict[str, Any]:
     figures = flatten(read_run(recipe).published) if recipe.is_file() else {}
     wanted = "val_loss" if name.startswith("val_loss") else PUBLISHED.get(name, name)
     return {key: value for key, value in figures.items() if key.rpartition(".")[2] == wanted}
-
-
-def _digits(row: dict[str, Any]) -> list[str]:
-    return [f"{row[name]:.4f}" for name in ("final", "best")]
 
 
 def _in_words(published: dict[str, Any]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 import yaml
@@ -31,9 +31,8 @@ def list_recipes(context: typer.Context, as_json: AsJson = False) -> None:
     """List the recipes with their rows and sizes; see also `show` and `check`."""
     if context.invoked_subcommand is not None:
         return
-    recipes = [load_recipe(name) for name in recipe_names()]
-    told = "\n".join(map(_description, recipes)) or "No recipes are installed."
-    print_result(as_json, list(map(_summary, recipes)), told)
+    recipes = [_summary(load_recipe(name)) for name in recipe_names()]
+    print_result(as_json, recipes, "\n".join(map(_description, recipes)) or "No recipes are installed.")
 
 
 @command.command("show")
@@ -80,7 +79,7 @@ def check(
     print(f"{checked} combinations of recipe, row and size are sound.")
 
 
-def _summary(recipe: Recipe) -> dict[str, object]:
+def _summary(recipe: Recipe) -> dict[str, Any]:
     return {
         "name": recipe.name,
         "title": recipe.title,
@@ -92,14 +91,11 @@ def _summary(recipe: Recipe) -> dict[str, object]:
     }
 
 
-def _description(recipe: Recipe) -> str:
+def _description(recipe: dict[str, Any]) -> str:
     def lines(entries: dict[str, str], default: str) -> str:
-        table = aligned(
-            ("", ""), [(f"  {name}{' *' if name == default else ''}", text) for name, text in entries.items()], left=2
-        )
-        return "\n".join(table.splitlines()[2:])
+        rows = [(f"  {name}{' *' if name == default else ''}", text) for name, text in entries.items()]
+        return "\n".join(aligned(("", ""), rows, left=2).splitlines()[2:])
 
-    rows = lines({name: row.label for name, row in recipe.rows.items()}, recipe.default_row)
-    sizes = lines({name: size.description for name, size in recipe.sizes.items()}, recipe.default_size)
-    extractive = f"\n extractive rows: {', '.join(recipe.extractive_rows)}" if recipe.extractive_rows else ""
-    return f"{recipe.name}: {recipe.title}\n rows (* default)\n{rows}\n sizes\n{sizes}{extractive}\n"
+    rows, sizes = (lines(recipe[f"{kind}s"], recipe[f"default_{kind}"]) for kind in ("row", "size"))
+    extractive = f"\n extractive rows: {', '.join(recipe['extractive_rows'])}" if recipe["extractive_rows"] else ""
+    return f"{recipe['name']}: {recipe['title']}\n rows (* default)\n{rows}\n sizes\n{sizes}{extractive}\n"

@@ -12,7 +12,7 @@ import typer
 
 from laconic.cli.inputs import text_of
 from laconic.cli.options import AsJson, with_groups
-from laconic.cli.output import aligned, note, print_result
+from laconic.cli.output import aligned, print_result, say
 from laconic.errors import DataError
 from laconic.metrics.rouge import RougeResult, rouge
 
@@ -76,7 +76,7 @@ def command(
     multi = {"A": "average", "B": "best"}.get(scoring.multi or "", scoring.multi)
     result = rouge(systems, models, kinds=wanted, **vars(scoring) | {"multi": multi})
     for sentence in warnings_of(result):
-        note(sentence, always=True)
+        say(sentence)
     print_result(as_json, as_dict(result, per_document), table(result, per_document))
 
 
@@ -135,23 +135,20 @@ def _is_object(line: str) -> bool:
 
 
 def _texts(name: str, entries: Sequence[Any], keys: Sequence[str]) -> list[list[str]]:
-    return [_field(name, number, entry, keys) for number, entry in enumerate(entries, 1)]
-
-
-def _field(name: str, number: int, record: Any, keys: Sequence[str]) -> list[str]:
-    """The first of ``keys`` that the record has, as a list of texts; a bare text is itself."""
-    value = record
-    if isinstance(record, dict):
-        key = next((key for key in keys if key in record), None)
-        if key is None:
-            raise DataError(
-                f"{name}, line {number}: there is no field {' or '.join(keys)}; it has {', '.join(record)}."
-            )
-        value = record[key]
-    texts = [value] if isinstance(value, str) else value
-    if not isinstance(texts, list) or not texts or not all(isinstance(text, str) for text in texts):
-        raise DataError(f"{name}, line {number}: a text or a list of texts is needed, not {json.dumps(value)[:60]}.")
-    return texts
+    """Of each entry the first of ``keys`` that it has, as a list of texts; a bare text is itself."""
+    found = []
+    for number, value in enumerate(entries, 1):
+        where = f"{name}, line {number}"
+        if isinstance(value, dict):
+            key = next((key for key in keys if key in value), None)
+            if key is None:
+                raise DataError(f"{where}: there is no field {' or '.join(keys)}; it has {', '.join(value)}.")
+            value = value[key]
+        texts = [value] if isinstance(value, str) else value
+        if not isinstance(texts, list) or not texts or not all(isinstance(text, str) for text in texts):
+            raise DataError(f"{where}: a text or a list of texts is needed, not {json.dumps(value)[:60]}.")
+        found.append(texts)
+    return found
 
 
 # ----------------------------------------------------------------------------------------- output
@@ -160,15 +157,14 @@ def _field(name: str, number: int, record: Any, keys: Sequence[str]) -> list[str
 def warnings_of(result: RougeResult) -> list[str]:
     """What a reader of the numbers should know about the texts."""
     counts = result.counts
-    sentences = []
-    for number, what in (
-        (counts.empty_hypotheses, "hypotheses are empty"),
-        (counts.empty_references, "documents have an empty reference"),
-        (counts.wordless_hypotheses, "hypotheses have no word that this profile counts"),
-        (counts.wordless_references, "documents have a reference without a word that this profile counts"),
-    ):
-        if number:
-            sentences.append(f"{number} of {counts.documents} {what}; they were scored, not dropped.")
+    found = {
+        "hypotheses are empty": counts.empty_hypotheses,
+        "documents have an empty reference": counts.empty_references,
+        "hypotheses have no word that this profile counts": counts.wordless_hypotheses,
+        "documents have a reference without a word that this profile counts": counts.wordless_references,
+    }
+    behind = "they were scored, not dropped."
+    sentences = [f"{number} of {counts.documents} {what}; {behind}" for what, number in found.items() if number]
     if counts.wordless_references:
         sentences.append("Words of other scripts than Latin count with --profile unicode, characters with characters.")
     return sentences

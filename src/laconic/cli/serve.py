@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 import sys
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from laconic.cli.options import Device, TrustCode, with_groups
-from laconic.cli.output import note
+from laconic.cli.output import say
 from laconic.config.loading import parse_overrides
 from laconic.config.shipped import default_model
 from laconic.errors import ConfigError, DataError
@@ -76,8 +75,8 @@ def command(
     values["allowed_hosts"] = trusted_names(host, token, [*(allowed_host or []), *values.get("allowed_hosts", ())])
     settings = validate(Settings, values, where="")
     if token is None and not is_loopback(host):
-        note("anybody who reaches this address may use it; --token-file asks for a token.", always=True)
-    opened = open_models(models or [default_model(partial(note, always=True))], device)
+        say("anybody who reaches this address may use it; --token-file asks for a token.")
+    opened = open_models(models or [default_model(say)], device)
     if threads is not None and "torch" in sys.modules:
         import torch
 
@@ -93,15 +92,13 @@ def read_token(path: Path | None) -> str | None:
         ConfigError: it is empty, or has characters that a header cannot carry.
         DataError: there is no such file.
     """
-    if path is not None:
-        try:
-            token, where = path.read_text(encoding="utf-8").strip(), str(path)
-        except (FileNotFoundError, UnicodeDecodeError):
-            raise DataError(f"There is no file {path} with a token.") from None
-    elif TOKEN_VARIABLE in os.environ:
-        token, where = os.environ[TOKEN_VARIABLE].strip(), f"${TOKEN_VARIABLE}"
-    else:
+    if path is None and TOKEN_VARIABLE not in os.environ:
         return None
-    if not token or not token.isascii() or any(not 33 <= ord(character) <= 126 for character in token):
+    try:
+        token = (os.environ[TOKEN_VARIABLE] if path is None else path.read_text(encoding="utf-8")).strip()
+    except (FileNotFoundError, UnicodeDecodeError):
+        raise DataError(f"There is no file {path} with a token.") from None
+    if any(not 33 <= ord(character) <= 126 for character in token) or not token:
+        where = f"${TOKEN_VARIABLE}" if path is None else path
         raise ConfigError(f"{where} holds no usable token; make one with: openssl rand -hex 32")
     return token

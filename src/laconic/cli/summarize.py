@@ -6,23 +6,23 @@ import json
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from dataclasses import dataclass, field
 from itertools import chain, islice
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from laconic.cli.inputs import count_lines, documents_of, is_records, model_and_inputs
 from laconic.cli.options import BatchSize, DecodingOptions, Device, DocumentOptions, TrustCode, with_groups
-from laconic.cli.output import note, progress, show_summaries
+from laconic.cli.output import progress, say, show_summaries
 from laconic.errors import ConfigError, DataError, LaconicError
 from laconic.files import only_writer, write_text
-from laconic.systems.bulk import Request, SummaryJob
+from laconic.systems.bulk import Lines, Request, SummaryJob, lines_of, windows_of
 from laconic.text.control import safe_print as print
 from laconic.types import Record
 
 if TYPE_CHECKING:
-    from laconic.systems.bulk import Lines
     from laconic.types import Summary
 
 NO_LINES = {".csv", ".tsv", ".xlsx", ".ods", ".parquet", ".html", ".docx"}  # whose readers would find something else
@@ -66,8 +66,8 @@ def command(
     if inputs.count("-") > 1:
         raise ConfigError("Standard input (-) can be read only once.")
     jsonl = jsonl or reading.format != "auto"
-    of_records = {is_records(name, jsonl) for name in inputs}
-    if len(of_records) > 1:
+    of_records = [is_records(name, jsonl) for name in inputs]
+    if any(of_records) and not all(of_records):
         raise ConfigError("Give either text files or files of records, not both in one command.")
     overrides = decoding.settings(model, min_length=min_length, num_return=num_return, sentences=sentences)
     skipped = Skipped()
@@ -77,12 +77,10 @@ def command(
     request = Request(
         model, device, overrides, explain, batch_size, reading.skip_bad, decoding.always_write, trust_code
     )
-    if of_records == {True} or as_json:
-        from laconic.systems.bulk import lines_of
-
+    if all(of_records) or as_json:
         if output is not None and output.suffix.lower() in NO_LINES:
             raise ConfigError(f"{output}: results are JSON lines; name it {output.with_suffix('.jsonl')}.")
-        total = count_lines(inputs) if of_records == {True} else len(inputs)
+        total = count_lines(inputs) if all(of_records) else len(inputs)
         write_lines(lines_of(request, jobs, ray, skipped), request.window, records, output, total)
     elif ray or (jobs or 1) > 1:
         raise ConfigError("--jobs and --ray are for files of records (.jsonl, .csv, ...), not for texts.")
@@ -91,12 +89,12 @@ def command(
     skipped.report()
 
 
+@dataclass
 class Skipped:
     """Counts the records that were skipped, and says it once at the end."""
 
-    def __init__(self) -> None:
-        self.examples: list[str] = []
-        self.total = 0
+    examples: list[str] = field(default_factory=list)
+    total: int = 0
 
     def __call__(self, problem: Exception) -> None:
         self.total += 1
@@ -108,7 +106,7 @@ class Skipped:
         if self.total:
             more = [f"... and {self.total - len(self.examples)} more"] if self.total > len(self.examples) else []
             lines = [f"{self.total} record{'s' if self.total > 1 else ''} skipped:", *self.examples, *more]
-            note("\n  ".join(lines), always=True)
+            say("\n  ".join(lines))
 
 
 # --------------------------------------------------------------------------------------------- output
@@ -132,10 +130,10 @@ def write_texts(
                 others = summary.alternatives[1:] if summary.declined else summary.alternatives
                 out += [one.text for one in (summary, *others)]
             if summary.declined:
-                note(f"{record.origin}: {declined(summary)}", always=True)
+                say(f"{record.origin}: {declined(summary)}")
             if summary.truncated:
                 read = f"{summary.tokens_read:,} of {summary.tokens_given:,} tokens"
-                note(f"{record.origin}: read {read}.", always=True)
+                say(f"{record.origin}: read {read}.")
     if output is None:
         flush(out)
     else:
@@ -162,8 +160,6 @@ def write_lines(lines: Lines, window: int, records: Iterable[Record], output: Pa
     """JSON lines to standard output, or to a file that a later run of the command can go on with; ``window`` is a
     window's number of records."""
     if output is None:
-        from laconic.systems.bulk import windows_of
-
         with progress("Summarizing", total=total) as bar:
             for line in lines(windows_of(records, window), bar.advance):
                 print(line, flush=True)
@@ -174,28 +170,27 @@ def write_lines(lines: Lines, window: int, records: Iterable[Record], output: Pa
 
 def _continue(lines: Lines, window: int, records: Iterable[Record], output: Path, total: int | None) -> None:
     """Go on with what an earlier run left beside ``output``, and give the file its name."""
-    from laconic.systems.bulk import windows_of
-
     if output.is_dir():
         raise ConfigError(f"{output} is a folder; --output names a file, such as {output / 'summaries.jsonl'}.")
-    draft = partial_name(output)
+    draft = output.with_name(f"{output.name}.partial")  # until all are there
     done = kept_ids(output, draft)
     stream = iter(records)
     begun = read_again(done, stream, draft, window)
     start = len(done) - len(begun)
     if done:
-        note(f"{len(done)} summaries of an earlier run are kept.", always=True)
+        say(f"{len(done)} summaries of an earlier run are kept.")
     try:
         with progress("Summarizing", total=total) as bar, draft.open("a", encoding="utf-8") as file:
             bar.advance(start)
-            more = list(islice(stream, 1))
-            if more:
+            if more := list(islice(stream, 1)):
                 windows = windows_of(chain(begun, more, stream), window, start + 1)
-                append(file, islice(lines(windows, bar.advance), len(begun), None))
+                for line in islice(lines(windows, bar.advance), len(begun), None):
+                    file.write(line + "\n")
+                    file.flush()  # a killed process loses at most the line that it was writing
             else:
                 bar.advance(len(begun))
     except KeyboardInterrupt:
-        note(f"what is done is in {draft}; the same command goes on from there.", always=True)
+        say(f"what is done is in {draft}; the same command goes on from there.")
         raise
     except LaconicError:
         if not draft.stat().st_size:
@@ -222,19 +217,6 @@ def read_again(done: list[str], stream: Iterator[Record], draft: Path, size: int
             )
         begun = [] if number % size == 0 else [*begun, record]
     return begun
-
-
-def append(file: IO[str], lines: Iterable[str]) -> None:
-    """Write line by line, so that a killed process loses at most the line it was writing."""
-    for line in lines:
-        file.write(line + "\n")
-        file.flush()
-
-
-def partial_name(output: Path) -> Path:
-    """Where results are until all are there."""
-    output.parent.mkdir(parents=True, exist_ok=True)
-    return output.with_name(output.name + ".partial")
 
 
 def kept_ids(output: Path, draft: Path) -> list[str]:

@@ -12,7 +12,7 @@ import typer
 
 from laconic.cli import own_data
 from laconic.cli.options import AsJson, ReadingOptions, RecipeKeys, Row, TrustCode, with_groups
-from laconic.cli.output import EXIT_INTERRUPTED, note, print_json, progress
+from laconic.cli.output import EXIT_INTERRUPTED, print_json, progress, say
 from laconic.config.base import validate
 from laconic.config.loading import load_recipe, load_run, merge, parse_overrides, resolve_run
 from laconic.config.names import check_run, outside_names, trusting
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from laconic.training.loop import TrainResult
 
 SCRATCH = "scratch"
-_say = partial(note, always=True)
 
 
 @with_groups
@@ -62,7 +61,14 @@ def command(
 
     Under `accelerate launch` or `torchrun` the run uses all their processes. Ctrl-C saves; `laconic resume` goes on.
     """
-    changes = merge(start_changes(start), parse_overrides(overrides or []), revive=True)
+    begin: dict[str, Any] = {}
+    if start == SCRATCH:
+        begin = {"training": {"initial_weights": None}}
+    elif start is not None:
+        from laconic.training.api import start_changes
+
+        begin = start_changes(start)
+    changes = merge(begin, parse_overrides(overrides or []), revive=True)
     given = merge(data_changes(data), reading.changes())
     chosen = None if size == own_data.AUTO else size
     run = resolve_run(load_recipe(recipe), row, chosen, merge(given, changes, revive=True))
@@ -70,10 +76,15 @@ def command(
     if run.data.train is None:
         raise ConfigError("Which pairs? Give --data DIR (with train and validation files), or --set data.train=FILE.")
     if run.pretraining.data is not None and not run.pretraining.enabled:
-        _say("pretraining.data is set, but this run has no pre-training stage: pretraining.enabled is false.")
+        say("pretraining.data is set, but this run has no pre-training stage: pretraining.enabled is false.")
     if start is None and run.training.initial_weights in SHIPPED:
-        _refuse_missing(run.training.initial_weights)
-        _say(f"Starting from {run.training.initial_weights}, the model in the box; --from scratch starts from nothing.")
+        name = run.training.initial_weights
+        try:
+            place_of(name)
+        except ModelError as error:
+            instead = f"Or start from nothing: --from {SCRATCH}."
+            raise ModelError(f"This size starts from {name}. {error} {instead}") from None
+        say(f"Starting from {name}, the model in the box; --from scratch starts from nothing.")
     if size == own_data.AUTO:
         fitting = merge(given, own_data.automatic(run))
         run = resolve_run(load_recipe(recipe), row, None, merge(fitting, changes, revive=True))
@@ -152,40 +163,19 @@ def run_training(
     try:
         with progress("Starting", silent=not first) as bar:
             begin = partial(train, run, out, resume=resume, force=force, accept_changes=accept_changes)
-            result = begin(progress=bar.update, on_message=_say)
+            result = begin(progress=bar.update, on_message=say)
     except TrainingInterrupted as stop:
         if first:
-            _say(str(stop))
+            say(str(stop))
         raise typer.Exit(EXIT_INTERRUPTED) from None
     finally:
         close_processes()
-    if first:
-        if as_json:
-            print_json(asdict(result), indent=None)
-            return
+    if first and as_json:
+        print_json(asdict(result), indent=None)
+    elif first:
         print(_closing_words(result, run))
         with trusting(outside_names(run.model_dump())):  # the code that was just run in training
             print(own_data.closing_score(result.model_folder, run))
-
-
-def start_changes(start: str | None) -> dict[str, Any]:
-    """``--from`` as changes of the recipe: the weights, and the tokenizer whose words they are weights of.
-
-    Raises:
-        ModelError: there is no such model, or it is damaged.
-    """
-    if start is None or start == SCRATCH:
-        return {} if start is None else {"training": {"initial_weights": None}}
-    from laconic.training.api import start_changes as changes_of
-
-    return changes_of(start)
-
-
-def _refuse_missing(name: str) -> None:
-    try:
-        place_of(name)
-    except ModelError as error:
-        raise ModelError(f"This size starts from {name}. {error} Or start from nothing: --from {SCRATCH}.") from None
 
 
 def _closing_words(result: TrainResult, run: RunConfig) -> str:
@@ -197,12 +187,9 @@ def _closing_words(result: TrainResult, run: RunConfig) -> str:
         "max_minutes": "the time was up",
         "early_stopping": f"no better for {run.training.early_stopping.patience} validations",
     }
-    lines = [
-        f"Trained {result.updates:,} updates in {result.elapsed_seconds / 60:.1f} minutes; {reasons[result.stopped]}.",
-        *([f"Validation{best}: {scores}"] if scores else []),
-        f"Model: {result.model_folder}",
-    ]
-    return "\n".join(lines)
+    trained = f"Trained {result.updates:,} updates in {result.elapsed_seconds / 60:.1f} minutes"
+    validated = f"Validation{best}: {scores}\n" if scores else ""
+    return f"{trained}; {reasons[result.stopped]}.\n{validated}Model: {result.model_folder}"
 
 
 def _is_first_process() -> bool:

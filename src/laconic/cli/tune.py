@@ -64,7 +64,7 @@ def command(
     Each batch is encoded once for all settings. Interrupted, or asked for more trials, the same command goes on where
     it stopped. The first trial is the model as it is.
     """
-    from laconic.study.tuning import METRICS, described, parse_grid, parse_range, plan
+    from laconic.study.tuning import METRICS, TrialLog, described, parse_grid, parse_range, plan, trials_of, tune
 
     if metric not in METRICS:
         raise ConfigError(unknown_choice("metric", metric, METRICS))
@@ -77,7 +77,6 @@ def command(
     from laconic.evaluation.predictions import fingerprint
     from laconic.evaluation.run import options_of
     from laconic.evaluation.systems import model_folder, weights_identity
-    from laconic.study.tuning import TrialLog, trials_of, tune
     from laconic.study.tuning import apply as apply_settings
     from laconic.systems.neural import NeuralSystem
 
@@ -126,10 +125,8 @@ def _report(result: TuningResult, content: dict[str, Any], folder: Path) -> str:
         cells = [_cell(trial.settings[key]) if key in trial.settings else "-" for key in keys]
         return cells + [f"{trial.scores[n] if n == 'words' else 100 * trial.scores[n]:.2f}" for n in names]
 
-    lines = [aligned(header, [row(trial) for trial in listed], left=0), ""]
-    lines.append(
-        f"{content['data']}: {content['records']} records, {len(result.trials)} settings; {content['signature']}"
-    )
+    scored = f"{content['data']}: {content['records']} records, {len(result.trials)} settings; {content['signature']}"
+    lines = [aligned(header, [row(trial) for trial in listed], left=0), "", scored]
     lines += result.notes
     gain = 100 * (result.best.scores[result.metric] - result.present.scores[result.metric])
     if result.best is result.present:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import reprlib
 from collections.abc import Callable, Mapping
+from itertools import chain
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError, ValidatorFunctionWrapHandler, field_validator
@@ -53,12 +54,8 @@ def _refuse_unsound(value: Any) -> None:
     elif _is_number(value):
         if not -LARGEST <= value <= LARGEST:  # NaN and integers of any length too
             raise ValueError(f"numbers here lie between -{LARGEST:,} and {LARGEST:,}")
-    elif isinstance(value, Mapping):
-        for key, part in value.items():
-            _refuse_unsound(key)
-            _refuse_unsound(part)
-    elif isinstance(value, list | tuple):
-        for part in value:
+    elif isinstance(value, Mapping | list | tuple):
+        for part in chain.from_iterable(value.items()) if isinstance(value, Mapping) else value:
             _refuse_unsound(part)
 
 
@@ -95,13 +92,12 @@ def _sentence(cls: type[BaseModel], problem: Any, where: str, components: Compon
     path = [str(part) for part in problem["loc"]]
     dotted = ".".join([part for part in [where, *path] if part])
     if problem["type"] == "extra_forbidden":
-        known = _fields_at(cls, path[:-1])
         meant = place_of_key(path[-1], cls, path[:-1], components)
         shown = f"{where}.{meant}" if where == "model" else meant  # the other parts are not settings by these names
         hint = f" Did you mean '{shown}'?" if meant else ""
-        return f"Unknown key '{dotted}'.{hint} Known here: {', '.join(sorted(known))}."
+        return f"Unknown key '{dotted}'.{hint} Known here: {', '.join(sorted(_fields_at(cls, path[:-1])))}."
     if problem["type"] == "model_type":
-        known = _fields_at(cls, [*path, ""])
+        known = _fields_at(cls, path)
         return f"'{dotted}' is a section with keys of its own, such as {dotted}.{known[0]}: {', '.join(known)}."
     message = problem["msg"].removeprefix("Value error, ")
     given = "" if problem["type"] in {"missing", "value_error"} else f" (given: {_repr.repr(problem['input'])})"

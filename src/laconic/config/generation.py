@@ -68,8 +68,9 @@ def search_from(settings: Mapping[str, Any], *, eos_id: int, limit: int) -> tupl
     if _ids(given.get("eos_token_id", eos_id)) != [eos_id]:
         refused.append("eos_token_id")
     longest = given.get("max_new_tokens", given.get("max_length", NEW_TOKENS + 1) - 1)
-    ends_free = _ids(given.get("forced_eos_token_id", [])) == [eos_id]
-    if _ids(given.get("forced_eos_token_id", [])) not in ([], [eos_id]):
+    forced = _ids(given.get("forced_eos_token_id", []))
+    ends_free = forced == [eos_id]
+    if forced and not ends_free:
         refused.append("forced_eos_token_id")
     longest = max(min(int(longest), limit) - ends_free, 1)
     shortest = given.get("min_new_tokens", max(given.get("min_length", 0) - 1, 0))

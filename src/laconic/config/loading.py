@@ -70,9 +70,7 @@ def resolve_run(
             f"The rows of recipe '{recipe.name}' are extractive methods: there is nothing to train. "
             f"Use them with `laconic compare {recipe.name} --data DIR` or `laconic summarize lexrank article.txt`."
         )
-    merged = merge(recipe.base, recipe.rows[row].set)
-    merged = merge(merged, recipe.sizes[size].set)
-    merged = merge(merged, recipe.sizes[size].rows.get(row, {}))
+    merged = _sized(recipe, merge(recipe.base, recipe.rows[row].set), row, size)
     given = overrides if isinstance(overrides, Mapping) else parse_overrides(overrides)
     for key in given:
         if key.partition(".")[0] in OF_THE_RECIPE:
@@ -93,7 +91,7 @@ def resolve_method(recipe: Recipe, row: str | None = None, size: str | None = No
     method = recipe.rows[row].method
     if method is None:
         raise ConfigError(f"Row '{row}' of recipe '{recipe.name}' is a model, not an extractive method.")
-    return merge(merge(method, recipe.sizes[size].set), recipe.sizes[size].rows.get(row, {}))
+    return _sized(recipe, method, row, size)
 
 
 def _row_and_size(recipe: Recipe, row: str | None, size: str | None) -> tuple[str, str]:
@@ -103,6 +101,10 @@ def _row_and_size(recipe: Recipe, row: str | None, size: str | None) -> tuple[st
     if size not in recipe.sizes:
         raise ConfigError(unknown_choice(f"size of recipe '{recipe.name}'", size, recipe.sizes))
     return row, size
+
+
+def _sized(recipe: Recipe, values: Mapping[str, Any], row: str, size: str) -> dict[str, Any]:
+    return merge(merge(values, recipe.sizes[size].set), recipe.sizes[size].rows.get(row, {}))
 
 
 def load_run(path: Path) -> RunConfig:
@@ -136,19 +138,16 @@ def with_absolute_paths(run: RunConfig) -> RunConfig:
     def absolute(path: str | None) -> str | None:
         return path if path is None or path.startswith("hub:") else os.path.abspath(path)
 
-    places = {split: absolute(getattr(run.data, split)) for split in ("train", "validation", "test")}
-    vectors = absolute(run.text.pretrained_embeddings)
     weights = run.training.initial_weights
     if weights not in (None, *SHIPPED) and os.path.exists(str(weights)):  # else it is an id of the hub
         weights = os.path.abspath(str(weights))
-    return run.model_copy(
-        update={
-            "data": run.data.model_copy(update=places),
-            "text": run.text.model_copy(update={"pretrained_embeddings": vectors}),
-            "training": run.training.model_copy(update={"initial_weights": weights}),
-            "pretraining": run.pretraining.model_copy(update={"data": absolute(run.pretraining.data)}),
-        }
-    )
+    changes: dict[str, dict[str, Any]] = {
+        "data": {split: absolute(getattr(run.data, split)) for split in ("train", "validation", "test")},
+        "text": {"pretrained_embeddings": absolute(run.text.pretrained_embeddings)},
+        "training": {"initial_weights": weights},
+        "pretraining": {"data": absolute(run.pretraining.data)},
+    }
+    return run.model_copy(update={name: getattr(run, name).model_copy(update=new) for name, new in changes.items()})
 
 
 def parse_overrides(pairs: Iterable[str]) -> dict[str, Any]:
@@ -187,12 +186,9 @@ def merge(base: Mapping[str, Any], changes: Mapping[str, Any], *, revive: bool =
         old = result.get(key)
         if not isinstance(value, Mapping):
             result[key] = copy.deepcopy(value)
-        elif old is None and key in result and "type" not in value and not revive:
-            continue
-        elif isinstance(old, Mapping) and not ("type" in value and value["type"] != old.get("type")):
-            result[key] = merge(old, value, revive=revive)
-        else:
-            result[key] = merge({}, value, revive=revive)
+        elif old is not None or key not in result or "type" in value or revive:
+            kept = old if isinstance(old, Mapping) and value.get("type", old.get("type")) == old.get("type") else {}
+            result[key] = merge(kept, value, revive=revive)
     return result
 
 
@@ -209,9 +205,9 @@ def first_difference(old: Any, new: Any, path: str = "") -> str | None:
 
 def _read(name_or_path: str | Path, seen: tuple[str, ...]) -> dict[str, Any]:
     path = Path(name_or_path)
-    if not path.suffix and not _is_file(path):
+    if not path.suffix and not os.path.isfile(path):  # unlike `Path.is_file` no error, whatever the name
         path = RECIPES / f"{name_or_path}.yaml"
-        if not _is_file(path):
+        if not os.path.isfile(path):
             raise ConfigError(unknown_choice("recipe", str(name_or_path), recipe_names()))
     if str(path) in seen:
         raise ConfigError(f"Recipe {path} extends itself through {' -> '.join(seen)}.")
@@ -224,14 +220,7 @@ def _read(name_or_path: str | Path, seen: tuple[str, ...]) -> dict[str, Any]:
     if not isinstance(parent, str):
         raise ConfigError(f"{path}: 'extends' is the name of a recipe or of a YAML file (given: {str(parent)[:100]}).")
     beside = path.parent / parent
-    return merge(_read(beside if _is_file(beside) else parent, (*seen, str(path))), values)
-
-
-def _is_file(path: Path) -> bool:
-    try:
-        return path.is_file()
-    except (OSError, ValueError):  # no name that a file can have
-        return False
+    return merge(_read(beside if os.path.isfile(beside) else parent, (*seen, str(path))), values)
 
 
 def _read_yaml(path: Path) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, get_args, get_origin
 
 from pydantic import BaseModel
 
@@ -117,25 +117,20 @@ def place_of_key(
     return ""
 
 
-def sections_in(annotation: Any) -> list[type[BaseModel]]:
-    """The classes of settings that a field's annotation names."""
-    parts = (annotation, *getattr(annotation, "__args__", ()))
-    return [part for part in parts if isinstance(part, type) and issubclass(part, BaseModel)]
-
-
 def _leaf(key: str) -> str:
     return key.rpartition(".")[2]
+
+
+def sections_in(annotation: Any) -> list[type[BaseModel]]:
+    """The classes of settings that a field's annotation names."""
+    parts = (annotation, *get_args(annotation))
+    return [part for part in parts if isinstance(part, type) and issubclass(part, BaseModel)]
 
 
 def _keys(cls: type[BaseModel], prefix: str, components: Mapping[str, type[BaseModel]]) -> Iterator[str]:
     for name, field in cls.model_fields.items():
         key = f"{prefix}{name}"
         yield key
-        parts = sections_in(field.annotation) if _holds_one(field.annotation) else []
-        for part in filter(None, (*parts, components.get(key))):
+        several = get_origin(field.annotation) in (tuple, list)  # of a list of sections none has keys of its own
+        for part in filter(None, (*([] if several else sections_in(field.annotation)), components.get(key))):
             yield from _keys(part, f"{key}.", components)
-
-
-def _holds_one(annotation: Any) -> bool:
-    """Of a list of sections none has keys of its own."""
-    return getattr(annotation, "__origin__", None) not in (tuple, list)

@@ -37,7 +37,7 @@ from accelerate.utils import gather_object
 from safetensors import SafetensorError
 from torch import Tensor
 
-from laconic.errors import DISK_FULL, CheckpointError, DiskFullError
+from laconic.errors import CheckpointError, DiskFullError, is_disk_full
 from laconic.files import digest_of, replacing_folder, write_json
 from laconic.models.base import SummarizationModel
 from laconic.models.stored import save_tensors
@@ -299,7 +299,7 @@ def naming_a_full_disk(run_folder: Path) -> Iterator[None]:
     try:
         yield
     except (OSError, SafetensorError) as error:
-        if not (error.errno in DISK_FULL if isinstance(error, OSError) else "No space left" in str(error)):
+        if not is_disk_full(error):
             raise
         raise DiskFullError(
             f"The disk is full, so training into {run_folder} had to stop. {last_good(run_folder)} "
