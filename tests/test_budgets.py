@@ -33,7 +33,7 @@ SOURCE = Path(laconic.__file__).parent
 
 # What a reader of the papers reads; the kernels are the same equations again.
 CORE = ("papers", "layers", "models", "search", "objectives", "training/loop.py", "training/step.py")
-MAX_CORE_LINES, MAX_LINES, MAX_FILES, MAX_KEYS = 11_000, 49_290, 251, 420
+MAX_CORE_LINES, MAX_LINES, MAX_FILES, MAX_KEYS = 10_480, 46_900, 249, 395
 
 
 def lines_of(parts: Iterable[str], root: Path = SOURCE) -> int:
@@ -44,7 +44,8 @@ def lines_of(parts: Iterable[str], root: Path = SOURCE) -> int:
 
 
 def keys_of_recipes() -> dict[type[ConfigBase], list[str]]:
-    """The keys that a recipe can set, by the class that declares them (the service's settings stand in no recipe)."""
+    """The keys that a recipe can set, by the class that declares them (settings of the service and headers of files
+    stand in no recipe)."""
     for table in (value for value in vars(names).values() if isinstance(value, dict)):
         for target in table.values():
             if isinstance(target, str) and target.startswith("laconic."):
@@ -59,7 +60,7 @@ def keys_of_recipes() -> dict[type[ConfigBase], list[str]]:
         cls: [key for key in cls.model_fields if key in cls.__annotations__]
         for cls in below(ConfigBase)
         if cls.__module__.startswith("laconic.")
-        and not cls.__module__.startswith(("laconic.server", "laconic.models.stored"))
+        and not cls.__module__.startswith(("laconic.server", "laconic.models.stored", "laconic.runtime"))
     }
 
 
@@ -156,9 +157,9 @@ def chunks_sampled() -> Callable[[], Any]:
 
 # Files, and lines that run.
 MAX_READ = {
-    pointer_generator: (13, 210),
-    search_with_a_scorer: (5, 375),
-    coconet_on_bart: (15, 320),
+    pointer_generator: (12, 205),
+    search_with_a_scorer: (5, 355),
+    coconet_on_bart: (15, 312),
     chunks_sampled: (13, 315),
 }
 

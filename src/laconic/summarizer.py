@@ -27,6 +27,8 @@ SYSTEMS = {  # imported when a model is opened
     "neural": "laconic.systems.neural:NeuralSystem",
 }
 INSTEAD = "lexrank-1"  # what answers where a model had better not
+BEGINNING = "first_words:words=50"  # and where that finds no sentence but a text without ends
+LONGEST_SENTENCE = 100  # words
 WINDOW_BATCHES = 8  # so many batches of documents are read ahead and sorted by length
 
 OnError = Literal["raise", "skip"]
@@ -303,7 +305,8 @@ def _by_length(
 
 
 def or_decline(summary: Summary, calibration: Calibration | None) -> Summary:
-    """``summary``, or the most central sentence of its document where the model had better not answer."""
+    """``summary``, or where the model had better not answer the most central sentence of its document (the first words
+    of a text without sentences, such as a list)."""
     if calibration is None or summary.confidence is None:
         return summary
     if summary.unlike:
@@ -312,9 +315,9 @@ def or_decline(summary: Summary, calibration: Calibration | None) -> Summary:
         reason = f"the model is not sure of its words (confidence {summary.confidence:.2f})"
     else:
         return summary
-    method = ExtractiveSystem(INSTEAD)
-    record = Record(summary.document, id=summary.id)
-    (found,) = method.summarize_batch([record], explain=True, options=method.options({}))
+    found = _picked(INSTEAD, summary)
+    if len(found.text.split()) > LONGEST_SENTENCE:
+        found = _picked(BEGINNING, summary)
     return replace(
         found,
         model=summary.model,
@@ -323,6 +326,13 @@ def or_decline(summary: Summary, calibration: Calibration | None) -> Summary:
         declined=reason,
         alternatives=(replace(summary, alternatives=()), *summary.alternatives),
     )
+
+
+def _picked(method: str, summary: Summary) -> Summary:
+    system = ExtractiveSystem(method)
+    record = Record(summary.document, id=summary.id)
+    (found,) = system.summarize_batch([record], explain=True, options=system.options({}))
+    return found
 
 
 def as_record(given: Any, number: int) -> Record:

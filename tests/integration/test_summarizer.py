@@ -523,6 +523,19 @@ def test_a_model_that_is_not_sure_declines_unless_asked_to_write(unsure: Path, f
     assert Calibration.load(unsure.parent / "copy") == Calibration.load(unsure)
 
 
+def test_of_a_text_without_sentences_it_gives_back_the_first_words(
+    unsure: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = "\n".join(f"entry {number} of the river" for number in range(500))
+    found = Summarizer.from_pretrained(unsure).summarize(log)
+    assert found.declined
+    assert found.text.split() == log.split()[:50]
+    assert [word.text for word in found.words][:3] == ["entry", "0", "of"]
+    (tmp_path / "log.txt").write_text(log)
+    assert main(["summarize", str(unsure), str(tmp_path / "log.txt")]) == 0
+    assert "so this is how the text begins" in capsys.readouterr().err
+
+
 def test_the_commands_say_that_the_model_declined(
     unsure: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

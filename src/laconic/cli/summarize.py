@@ -141,10 +141,10 @@ def write_texts(
 
 
 def declined(summary: Summary) -> str:
-    """Why a sentence of the document stands in place of the model's words, and what these are."""
-    written = summary.alternatives[0].text
-    whole = summary.document is not None and summary.text.split() == summary.document.split()
-    what = "the text itself" if whole else "the document's most central sentence"
+    """Why words of the document stand in place of the model's, and what these are."""
+    written, said, given = summary.alternatives[0].text, summary.text.split(), (summary.document or "").split()
+    what = "how the text begins" if said == given[: len(said)] else "the document's most central sentence"
+    what = "the text itself" if said == given else what
     return f'{summary.declined}; so this is {what}. --always-write gives what the model wrote: "{written}"'
 
 

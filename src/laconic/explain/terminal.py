@@ -54,7 +54,7 @@ def show(summary: Summary, console: Console, *, words: bool = False, document: b
         console.print()
         console.print(marked_document(summary, colour=colour))
     if summary.declined:
-        console.print(Text(f"{summary.declined}; so this is a sentence of the document"))
+        console.print(Text(f"{summary.declined}; so this is taken from the document"))
     if words and summary.words:
         console.print()
         console.print(word_table(summary, colour=colour))

@@ -37,7 +37,7 @@ export class SummaryView {
     const { declined, alternatives } = this.view.raw;
     if (!declined) return null;
     const written = alternatives?.[0]?.summary;
-    const sentence = `${declined.charAt(0).toUpperCase()}${declined.slice(1)}. The answer is a sentence of the document instead.`;
+    const sentence = `${declined.charAt(0).toUpperCase()}${declined.slice(1)}. The answer is taken from the document instead.`;
     return h("p", { class: "declined" }, sentence, written ? h("span", { class: "quiet" }, ` It wrote: “${written}”`) : "");
   }
 
