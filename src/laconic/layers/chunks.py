@@ -266,9 +266,9 @@ class ChunkStates:
     """The word states of a batch's chunks, of those that were read. Not a tensor tree: re-ordering a decoder state
     leaves it alone.
 
-    With ``chosen``, pairs of documents (P,) and chunks (P,), these are read at the start, in one call, and nobody asks
-    for others. Without, a chunk is read when it is first asked for, together with the others of that moment, and kept.
-    ``seeds`` (B,) are the noise keys of the examples; none: no dropout.
+    With ``chosen``, distinct pairs of documents (P,) and chunks (P,), these are read at the start, in one call, and
+    nobody asks for others. Without, a chunk is read when it is first asked for, together with the others of that
+    moment, and kept. ``seeds`` (B,) are the noise keys of the examples; none: no dropout.
     """
 
     def __init__(
@@ -284,12 +284,15 @@ class ChunkStates:
         self.states: Tensor | None = None
         self.lazy = chosen is None
         if chosen is not None:
-            self._require(*chosen)
+            self._keep(*chosen)
 
     def read(self, documents: Tensor, chunks: Tensor) -> Tensor:
         """The states (P, W, H) of the chunks (P,) of the documents (P,)."""
         if self.lazy:
-            self._require(documents, chunks)
+            unread = self.slots[documents, chunks] < 0
+            if bool(unread.any()):
+                wanted = torch.unique(documents[unread] * self.grid.num_chunks + chunks[unread])
+                self._keep(wanted // self.grid.num_chunks, wanted % self.grid.num_chunks)
         assert self.states is not None
         return self.states.index_select(0, self.slots[documents, chunks])
 
@@ -308,14 +311,10 @@ class ChunkStates:
         keys = None if self.seeds is None else noise.mixed(self.seeds[documents], chunks)
         return self.encoder(embedded, words, keys)
 
-    def _require(self, documents: Tensor, chunks: Tensor) -> None:
-        unread = self.slots[documents, chunks] < 0
-        if not bool(unread.any()):
-            return
-        wanted = torch.unique(documents[unread] * self.grid.num_chunks + chunks[unread])
-        documents, chunks = wanted // self.grid.num_chunks, wanted % self.grid.num_chunks
+    def _keep(self, documents: Tensor, chunks: Tensor) -> None:
+        """Read these chunks, each once."""
         states = self.encode(documents, chunks)
         before = 0 if self.states is None else len(self.states)
-        self.slots[documents, chunks] = before + torch.arange(len(wanted), device=wanted.device)
+        self.slots[documents, chunks] = before + torch.arange(len(chunks), device=chunks.device)
         # A new tensor, never written into: autograd may have kept the old one.
         self.states = states if self.states is None else torch.cat([self.states, states])

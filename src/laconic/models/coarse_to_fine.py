@@ -321,8 +321,10 @@ class CoarseToFine(AutoregressiveModel):
         if mode == "replay":
             assert sampled is not None
             assert alive is not None
-            pairs = torch.stack(sampled, dim=1)[alive]  # (M, k) at the steps at which the target is still going
-            chosen = alive.nonzero()[:, :1].expand_as(pairs).flatten(), pairs.flatten()
+            chunks = torch.stack(sampled, dim=1)[alive]  # (M, k) at the steps at which the target is still going
+            documents = alive.nonzero()[:, :1].expand_as(chunks)
+            documents, chunks = torch.stack([documents, chunks], dim=-1).flatten(0, 1).unique(dim=0).unbind(dim=1)
+            chosen = documents, chunks
         elif mode == "full" and flat is None:
             documents, chunks = grid.chunks.nonzero(as_tuple=True)
             chosen = documents, chunks
