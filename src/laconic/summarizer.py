@@ -27,8 +27,8 @@ SYSTEMS = {  # imported when a model is opened
     "neural": "laconic.systems.neural:NeuralSystem",
 }
 INSTEAD = "lexrank-1"  # what answers where a model had better not
-BEGINNING = "first_words:words=50"  # and where that finds no sentence but a text without ends
-LONGEST_SENTENCE = 100  # words
+LONGEST_SENTENCE = 100  # words: what is longer is a text without sentences, of which
+FIRST_WORDS = 50  # are given
 WINDOW_BATCHES = 8  # so many batches of documents are read ahead and sorted by length
 
 OnError = Literal["raise", "skip"]
@@ -136,8 +136,8 @@ class Summarizer:
         A long document is cut at the model's limit; ``tokens_read``, ``tokens_given`` and ``truncated`` say so.
 
         A calibrated model that is not sure of its words (``Summary.confidence``), or that is given a text unlike those
-        it knows, answers with the most central sentence of the document instead; ``declined`` says why, and what it
-        wrote is in ``alternatives``.
+        it knows, answers with the most central sentence of the document instead (with the first words of a text without
+        sentences); ``declined`` says why, and what it wrote is in ``alternatives``.
 
         Raises:
             DataError: a document is empty or not a text (the message says which).
@@ -317,7 +317,7 @@ def or_decline(summary: Summary, calibration: Calibration | None) -> Summary:
         return summary
     found = _picked(INSTEAD, summary)
     if len(found.text.split()) > LONGEST_SENTENCE:
-        found = _picked(BEGINNING, summary)
+        found = _picked(f"first_words:words={FIRST_WORDS}", summary)
     return replace(
         found,
         model=summary.model,

@@ -47,7 +47,8 @@ def command(
 
     With --set choose=rerank it learns to choose among the beam's hypotheses, and does so from then on.
     Its summaries then carry a confidence; where that is below the threshold, or the text is unlike those the
-    model knows, the document's most central sentence is the answer (--always-write gives the model's words anyway).
+    model knows, the document's most central sentence is the answer, of a text without sentences its first words
+    (--always-write gives the model's words anyway).
     """
     if diagram is not None:
         check_picture(diagram)

@@ -142,8 +142,11 @@ def write_texts(
 
 def declined(summary: Summary) -> str:
     """Why words of the document stand in place of the model's, and what these are."""
+    from laconic.summarizer import FIRST_WORDS
+
     written, said, given = summary.alternatives[0].text, summary.text.split(), (summary.document or "").split()
-    what = "how the text begins" if said == given[: len(said)] else "the document's most central sentence"
+    cut = len(said) == FIRST_WORDS and said == given[:FIRST_WORDS]
+    what = "how the text begins" if cut else "the document's most central sentence"
     what = "the text itself" if said == given else what
     return f'{summary.declined}; so this is {what}. --always-write gives what the model wrote: "{written}"'
 

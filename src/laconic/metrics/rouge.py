@@ -155,8 +155,8 @@ def _score_all(
         table = np.frombuffer(part).reshape(-1, 3 * len(kinds) + 2)
         for place, column in enumerate(scores):
             column.extend(map(Score._make, table[:, 3 * place : 3 * place + 3].tolist()))
-        for column, flags in zip(words, table[:, -2:].astype(bool).T.tolist(), strict=True):
-            column += flags
+        for of_side, flags in zip(words, table[:, -2:].astype(bool).T.tolist(), strict=True):
+            of_side += flags
     return scores, words[0], words[1]
 
 

@@ -95,5 +95,9 @@ class _GreedyRun:
     def _close(self, which: np.ndarray, end_log_probs: np.ndarray, *, finished: bool, free_end: bool = False) -> None:
         view = HypothesesView(self.prefix, ended=finished or free_end)
         ranked = rank(self.scorers, self.sums[:, 1:].sum(-1), view)
+        if not np.isfinite(ranked[0][which]).all():
+            raise ModelError(
+                "A scorer of the search, or the model, gave a summary a score that is not a finite number."
+            )
         table, rows = self.finished if finished else self.cut, self.rows[:, None]
         table.add(self.rows, which[:, None], ranked, view.length, rows, end_log_probs[:, None], self.sums[:, None])

@@ -303,8 +303,9 @@ class DiverseGroups(Scorer):
 class LengthBounds(Scorer):
     """No EOS before ``min_length`` tokens, and nothing but EOS after ``max_length``.
 
-    Both count tokens before EOS. A short document has a smaller minimum: at most ``share`` of its tokens, but at least
-    one.
+    Both count tokens before EOS. Forbidding EOS leaves the same hypotheses as dropping what ends too early, as See et
+    al.'s code and fairseq do. A short document has a smaller minimum: at most ``share`` of its tokens (none: the same
+    for all), but at least one. ``max_length`` none leaves the maximum to the search, which takes no step after it.
     """
 
     class Config(ConfigBase):

@@ -162,7 +162,11 @@ def _split(text: str, option: str, example: str) -> tuple[str, str]:
 
 
 def _kind(key: str) -> type | None:
-    """The type of ``search.key`` where the schema knows it: int, float, or object for anything else."""
+    """The type of ``search.key`` where the schema knows it: int, float, or object for anything else.
+
+    Raises:
+        ConfigError: no such key, or a section.
+    """
     cls: type[BaseModel] = SearchConfig
     path = key.split(".")
     for place, part in enumerate(path):

@@ -38,7 +38,7 @@ from safetensors import SafetensorError
 from torch import Tensor
 
 from laconic.errors import CheckpointError, DiskFullError, is_disk_full
-from laconic.files import digest_of, replacing_folder, write_json
+from laconic.files import digest_of, put_back, replacing_folder, write_json
 from laconic.models.base import SummarizationModel
 from laconic.models.stored import save_tensors
 from laconic.objectives.base import Objective
@@ -219,7 +219,8 @@ def seed_everything(seed: int, rank: int = 0) -> None:
 
 def capture_generators() -> dict[str, Any]:
     """The states of this process's global generators, as JSON can hold them, each with the number that it gives next,
-    the probe: a restored state is only worth something if the generator really is in it."""
+    the probe: a restored state is only worth something if the generator really is in it (accelerate only logs a restore
+    that failed)."""
     version, internal, gauss = random.getstate()
     name, keys, place, has_gauss, cached = np.random.get_state(legacy=True)
     states: dict[str, Any] = {
@@ -318,13 +319,16 @@ def prune(run_folder: Path, keep: int, best_update: int | None) -> None:
     checkpoint under a checkpoint's name."""
     for folder in checkpoint_folders(run_folder)[keep:]:
         if folder.name != f"checkpoint-{best_update}":
-            hidden = folder.with_name(f"{_DRAFT}{folder.name}")
+            hidden = folder.with_name(f"{_DRAFT}{folder.name}-{os.getpid()}")
+            shutil.rmtree(hidden, ignore_errors=True)
             os.rename(folder, hidden)
             shutil.rmtree(hidden, ignore_errors=True)
 
 
 def remove_drafts(run_folder: Path) -> None:
-    """Remove what a killed process left half written or half removed."""
+    """Remove what a killed process left half written or half removed; what it was replacing comes back."""
+    for path in run_folder.glob("checkpoint-*.previous"):
+        put_back(path.with_name(path.name.removesuffix(".previous")))
     for pattern in (f"{_DRAFT}*", ".checkpoint-*.partial", "checkpoint-*.previous"):
         for path in run_folder.glob(pattern):
             shutil.rmtree(path, ignore_errors=True)

@@ -35,10 +35,8 @@ def build_optimizer(config: OptimizerConfig, parameters: nn.Module | Iterable[nn
         "adam": (torch.optim.Adam, {"betas": config.betas, **eps, **fused}),
         "adamw": (torch.optim.AdamW, {"betas": config.betas, **eps, **fused}),
         "adagrad": (torch.optim.Adagrad, {"initial_accumulator_value": config.initial_accumulator, **eps, **fused}),
-        "adadelta": (
-            torch.optim.Adadelta,
-            {"rho": config.rho, **eps, "foreach": True},
-        ),  # many small operations at once
+        # without a fused kernel; many small operations at once
+        "adadelta": (torch.optim.Adadelta, {"rho": config.rho, **eps, "foreach": True}),
         "sgd": (torch.optim.SGD, {"momentum": config.momentum, **fused}),
     }
     kind, options = kinds[config.type]

@@ -411,6 +411,19 @@ def test_scores_that_are_not_numbers_are_refused() -> None:
             search(model, SearchConfig(beam_size=1), by=decode)
 
 
+@pytest.mark.parametrize("worth", [-math.inf, math.nan])
+def test_greedy_refuses_a_scorer_that_leaves_no_summary(worth: float) -> None:
+    class Worthless(Scorer):
+        name = "worthless"
+
+        def on_hypotheses(self, scores: np.ndarray, view: HypothesesView) -> np.ndarray:
+            return scores + worth
+
+    scorer = Worthless(Scorer.Config(), specials=SPECIALS)
+    with pytest.raises(ModelError, match="not a finite number"):
+        search(TableModel(1, vocab=7), SearchConfig(beam_size=1), by=greedy_search, scorers=[scorer])
+
+
 def test_scores_are_not_log_probs() -> None:
     """Search adds scores up as they are; log-probabilities are reported beside."""
     model = TableModel(1, vocab=7, seed=9)

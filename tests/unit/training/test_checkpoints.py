@@ -104,6 +104,24 @@ def test_half_written_folders_are_ignored_and_removed(tmp_path: Path) -> None:
     assert not draft.exists()
 
 
+def test_a_checkpoint_that_was_being_replaced_comes_back(tmp_path: Path) -> None:
+    files.write_checkpoint(tmp_path, 1, snapshot())
+    (tmp_path / "checkpoint-1").rename(tmp_path / "checkpoint-1.previous")  # killed between the two renames
+    files.remove_drafts(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["checkpoint-1"]
+    files.read_checkpoint(tmp_path / "checkpoint-1")
+
+
+def test_pruning_is_not_stopped_by_what_could_not_be_removed(tmp_path: Path) -> None:
+    for update in (1, 2, 3):
+        files.write_checkpoint(tmp_path, update, snapshot())
+    left = tmp_path / f".draft-checkpoint-1-{os.getpid()}"
+    left.mkdir()
+    (left / "model.safetensors").write_bytes(b"half")
+    files.prune(tmp_path, keep=1, best_update=None)
+    assert [path.name for path in tmp_path.iterdir()] == ["checkpoint-3"]
+
+
 @pytest.mark.parametrize("call", range(8))
 def test_a_full_disk_leaves_the_last_good_checkpoint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: int
