@@ -302,7 +302,7 @@ class Summary:
 
     Of models that are calibrated: ``confidence``, the probability that a reader accepts what the model wrote, and
     ``unlike``, in what the document differs from those the model knows; ``facts`` is what both are computed from.
-    Where these speak against it, ``declined`` says why, ``text`` is a sentence of the document, and what the model
+    Where these speak against it, ``declined`` says why, ``text`` is taken from the document, and what the model
     wrote is the first of the ``alternatives``.
     """
 

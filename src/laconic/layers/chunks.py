@@ -131,7 +131,10 @@ class CoarseEncoder(nn.Module):
 
     Config: type[ConfigBase] = ConfigBase
     size: int
-    own: nn.Embedding | None  # a table of word embeddings beside the word encoder's
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.own: nn.Embedding | None = None  # a table of word embeddings beside the word encoder's
 
     @abstractmethod
     def forward(self, grid: Grid) -> Tensor:

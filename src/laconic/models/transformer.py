@@ -131,7 +131,7 @@ class Transformer(CapturedTransformer):
         return {
             "cache": BeamCache.empty(len(read), read[0][0]),
             "memory": Shared(EncodedSource(memory.states, memory.mask, read)),
-            "maps": Shared(self.decoder.packed()),
+            "maps": Shared(self.decoder.packed()),  # functions of all documents, in which re-ordering finds no tensor
         }
 
     def _values(self, encoded: EncodedSource) -> Tensor:

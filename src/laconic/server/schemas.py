@@ -218,7 +218,7 @@ class SummaryRecord(Alternative):
     chunks: list[ChunkRecord] | None = None
     declined: str | None = Field(
         None,
-        description="Why `summary` is a sentence of the document; the first of `alternatives` is what the model wrote.",
+        description="Why `summary` is taken from the document; the first of `alternatives` is what the model wrote.",
     )
     read_to: int | None = Field(None, description="Where the part of the document ends that the model was given.")
     document: str | None = None

@@ -265,7 +265,7 @@ def as_problem(error: BaseException) -> BaseException:
 
 
 def answered(order: Order, summary: Summary) -> Summary:
-    """The summary, or a sentence of the document where the model had better not answer."""
+    """The summary, or words of the document where the model had better not answer."""
     return summary if order.always_write else or_decline(summary, order.served.system.calibration)
 
 

@@ -300,9 +300,10 @@ class Tokenizer(ABC):
             groups[-1].append(index)
         return groups
 
-    @abstractmethod
     def _starts_word(self, previous: str, token: str) -> bool:
-        """Does ``token``, behind the token ``previous``, begin a word?"""
+        """Does ``token``, behind the token ``previous``, begin a word? Of tokenizers with no ``word_groups`` of their
+        own."""
+        raise NotImplementedError
 
     def word_key(self, tokens: Sequence[str], written: str) -> str:
         """What a word is compared by: its normalised characters. ``written`` is the word in a text."""

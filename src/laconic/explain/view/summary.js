@@ -32,7 +32,7 @@ export class SummaryView {
     if (view.words.length) this.listen();
   }
 
-  /** Why this is a sentence of the document, and what the model wrote. */
+  /** Why this is taken from the document, and what the model wrote. */
   declined() {
     const { declined, alternatives } = this.view.raw;
     if (!declined) return null;
