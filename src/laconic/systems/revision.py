@@ -1,4 +1,4 @@
-"""Writing a line again without what its document does not support: names, numbers and dates, and words said twice.
+"""Writing a line again without what its document does not support: names, numbers and dates, and what is said twice.
 
 The rules that check summaries (`laconic.metrics.support`, `laconic.metrics.copying.repeats`) say what is wrong with the
 best line. The next best of the same search that is without fault is taken in its place; where there is none, the search
@@ -7,15 +7,18 @@ is run again for that document with those words forbidden. A document whose line
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 
 from laconic.metrics.copying import repeats
 from laconic.metrics.support import SourceFacts, check_support
-from laconic.metrics.words import is_stop_word, words
+from laconic.metrics.words import is_stop_word, stem, words
 from laconic.text.base import Tokenizer
 from laconic.types import Hypothesis
 
 Search = Callable[[tuple[int, ...]], list[Hypothesis]]  # the hypotheses of one document without these ids, best first
+_ABBREVIATION = re.compile(r"\(([^\W\d_]*[A-Z])s?\)")  # behind its long form
+_LETTERS = re.compile(r"[^\W_]+")
 
 
 def revised(
@@ -66,14 +69,43 @@ def _least_wrong(
 
 def faults(summary: str, source: SourceFacts) -> tuple[frozenset[str], int]:
     """The lower-cased words that unsupported names, numbers and dates are made of or that come again, and the number
-    of faults: such claims, and one if the summary repeats itself."""
+    of faults: such claims, abbreviations beside their long form, and one if the summary repeats itself."""
     claims = check_support(summary, source).unsupported
     wrong = {word for claim in claims for word in words(claim.text) if not is_stop_word(word)}
     said = words(summary)
     again = repeats(said)
     if again:
         wrong |= {word for word in said if said.count(word) > 1 and not is_stop_word(word)}
-    return frozenset(wrong), len(claims) + again
+    short = spelt_out(summary, source.text)
+    wrong |= {word for word in said if not short.isdisjoint({word, *_LETTERS.findall(word)})}
+    return frozenset(wrong), len(claims) + again + bool(short)
+
+
+def spelt_out(summary: str, document: str) -> frozenset[str]:
+    """The abbreviations, lower-cased, that a line has beside their long form ("RRG diffusion for radiology report
+    generation") as the document explains them ("radiology report generation (RRG)"). A name in front of a colon may,
+    and what stands in brackets or is explained there."""
+    said = f" {_stems(_LETTERS.findall(summary.lower()))} "
+    found: set[str] = set()
+    for bracket in _ABBREVIATION.finditer(document):
+        alone = re.search(rf"(?<![(\w]){bracket[1]}s?\b(?![^\s:]*:|\s*[()])", summary)
+        if alone and f" {_long_form(document[: bracket.start()], bracket[1].lower())} " in said:
+            found.add(alone[0].lower())
+    return frozenset(found)
+
+
+def _long_form(before: str, short: str) -> str:
+    """The stems of the last words whose initials these are, small words counted or not; empty: there are no such."""
+    told = _LETTERS.findall(before.lower()[-200:])
+    for size in range(2, min(len(told), 2 * len(short)) + 1):
+        for counted in (told[-size:], [word for word in told[-size:] if not is_stop_word(word)]):
+            if "".join(word[0] for word in counted) == short:
+                return _stems(told[-size:])
+    return ""
+
+
+def _stems(told: Sequence[str]) -> str:
+    return " ".join(map(stem, told))
 
 
 def _ids_of(wrong: frozenset[str], ids: Sequence[int], tokenizer: Tokenizer, oov_words: Sequence[str]) -> set[int]:

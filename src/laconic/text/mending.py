@@ -63,7 +63,7 @@ def mended(
     here. A summary is never emptied, unless it is nothing but UNK.
     """
     known = [index for index, word in enumerate(words) if not word.unknown]
-    english = _is_english(source_keys)
+    english = is_english(source_keys)
     kept = known
     while True:
         keys = [words[index].key.lower() for index in kept]
@@ -159,7 +159,8 @@ def _dangling(kept: Sequence[int], keys: Sequence[str], words: Sequence[DraftWor
     return set()
 
 
-def _is_english(keys: Sequence[str]) -> bool:
+def is_english(keys: Sequence[str]) -> bool:
+    """Are enough of these words, of a document, frequent ones of English?"""
     words = [key.lower() for key in keys if _is_word(key)]
     return sum(word in _ENGLISH for word in words) >= max(1.0, _ENGLISH_SHARE * len(words))
 

@@ -8,7 +8,7 @@ the step does depends on ``search.surface``:
   texts use (`laconic.text.casing`); between words that stand next to each other in the source stands what the source
   has there; sentences begin as those of the training summaries do. Of a tokenizer that keeps case the case stays.
 * ``clean``: besides, doubled words and phrases, a dangling end, stray signs and UNK are dropped
-  (`laconic.text.mending`).
+  (`laconic.text.mending`), and "a" in front of a vowel that the source does not have so is "an".
 
 Whatever is dropped is dropped by the token, so that every word keeps its provenance; spans always index the text.
 """
@@ -21,13 +21,14 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 
 from laconic.text.base import Tokenizer
 from laconic.text.casing import SMALL_WORDS, begins, capitalised, is_shouted, is_titled, parts_of, segments
 from laconic.text.detokenize import CLITIC, is_unspaced
-from laconic.text.mending import DraftWord, mended
+from laconic.text.mending import DraftWord, is_english, mended
 from laconic.text.sentences import bounds
 from laconic.types import TokenizedText
 
@@ -36,6 +37,7 @@ RUN = 0.5  # what going on with the next word of the source is worth, in shares 
 _DIGIT = re.compile(r"\d")
 _INVISIBLE = re.compile("[\u00ad\u200b\u2060\ufeff]")
 _SENTENCE_ENDS = frozenset((".", "!", "?", "…", "..."))
+_VOWEL = re.compile(r"(?!eu|ew|one(?![a-z])|once)[aeio]", re.IGNORECASE)  # u is as often a consonant
 _OPENING = frozenset("([{\"'“‘«`")
 _NEVER_AFTER_SPACE, _NEVER_BEFORE_SPACE = frozenset(".,;:!?)]}…"), frozenset("([{")
 _ORDINARY_LETTERS = re.compile(r"[^\W\d_]+(?:[-‐‑'’][^\W\d_]+)*")
@@ -247,6 +249,8 @@ def surfaced(draft: Draft, source: SourceText, tokenizer: Tokenizer, *, clean: b
     _join(words, text, source, follow=tokenizer.guesses_spaces)
     if tokenizer.lowercases:
         _Letters(source, tokenizer, capitals).restore(words)
+    if clean and is_english(source.keys):
+        _agree(words)
     return _written(words, spans, text)
 
 
@@ -294,6 +298,14 @@ def _join(words: list[_Word], text: str, source: SourceText, *, follow: bool) ->
         gap = source.gap(word.place)
         if gap is not None and not (gap and not word.gap and _closes_up(before.text, word.text)):
             word.gap = gap
+
+
+def _agree(words: Sequence[_Word]) -> None:
+    """An article agrees with the sound behind it; a capital within a sentence is a letter ("plan A is")."""
+    for index, (word, after) in enumerate(pairwise(words)):
+        opens = index == 0 or words[index - 1].text in _SENTENCE_ENDS | {":"}
+        if (word.text == "a" or (opens and word.text == "A")) and after.gap and _VOWEL.match(after.text):
+            word.text += "" if _follows(word, after) else "n"
 
 
 def _closes_up(before: str, word: str) -> bool:

@@ -10,7 +10,7 @@ from laconic.metrics.support import SourceFacts, check_support
 from laconic.metrics.words import is_stop_word, words
 from laconic.summarizer import Summarizer
 from laconic.systems import revision
-from laconic.systems.revision import faults, revised
+from laconic.systems.revision import faults, revised, spelt_out
 from laconic.text.tokenizer import WordTokenizer
 from laconic.types import Hypothesis
 
@@ -74,6 +74,39 @@ def test_what_was_avoided_once_stays_avoided() -> None:
 def test_the_fewest_faults_win_when_none_is_free_of_them() -> None:
     writer = Writer("perl kites", "debian kites of 99 over java", "kites of 77")
     assert writer.revised(rounds=1) == "Perl kites"
+
+
+SPELT_OUT = [
+    ("Paper kite flight (PKF) is new.", "pkf over paper kites flight", set()),  # of a name only as it is written
+    ("Paper kite flight (PKF) is new.", "PKF over paper kite flights", {"pkf"}),
+    ("Paper kites (PKs) and the kite of paper (KP).", "PKs of paper and of kites: KP-paper", set()),
+    ("Paper kites (PKs) and the kite of paper (KoP).", "PK for paper kites", {"pk"}),
+    ("Paper kites (PKs) and the kite of paper (KP).", "KP-like kite of paper", {"kp"}),
+    ("Paper kites (PK).", "Paper kites (PK) of Lisbon", set()),
+    ("Paper kites (PK).", "PK (paper kites) of Lisbon", set()),
+    ("Paper kites (PK).", "PK: paper kites of Lisbon", set()),
+    ("Paper kites (PK).", "PK-12: paper kites of Lisbon", set()),
+    ("Kites (PK), of paper.", "PK kites of paper", set()),  # not behind its long form
+    ("Large language-model kites (LLMKs) fly.", "LLMKs of large language model kites", {"llmks"}),
+]
+
+
+@pytest.mark.parametrize(("document", "line", "short"), SPELT_OUT)
+def test_an_abbreviation_beside_its_long_form_is_a_fault(document: str, line: str, short: set[str]) -> None:
+    assert spelt_out(line, document) == short
+    wrong, count = faults(line, SourceFacts(document))
+    assert count >= bool(short)
+    assert short <= {part for word in wrong for part in word.split("-")}
+
+
+def test_an_abbreviation_is_not_written_again() -> None:
+    document = "Paper kites (PK) fly over Lisbon."
+    writer = Writer("pk over paper kites", "paper kites fly")
+    best = revised(
+        writer(), writer, lambda one: writer.text(one).replace("Pk", "PK"), document, writer.tokenizer, [], 1
+    )
+    assert writer.text(best[0]) == "Paper kites fly"
+    assert writer.asked == [(), ("pk",)]
 
 
 @pytest.mark.parametrize("line", ["kites with 13 tails", "kites come down in march"])

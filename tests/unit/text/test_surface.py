@@ -107,6 +107,26 @@ FORMS = [
 ]
 
 
+ARTICLES = [
+    ("luar : a old framework", "LUAR is the framework of the old council.", "LUAR: An old framework"),
+    ("a is-a tool of a old council", "This is the old is-a tool and the council.", "An is-a tool of an old council"),
+    ("a one and a eu tool", "This is the one, and it is the EU tool.", "A one and a EU tool"),
+    ("a understanding of a new tool", "This is the understanding of the new tool.", "A understanding of a new tool"),
+    # what the source says itself, a letter, another language
+    ("a old tool", "This is a old tool of the council.", "A old tool"),
+    ("the server a is old", "The server A, that it is, is old.", "The server A is old"),
+    ("tool a oder", "Ein tool a und oder.", "Tool a oder"),
+]
+
+
+@pytest.mark.parametrize(("line", "document", "shown"), ARTICLES)
+def test_an_article_agrees_with_the_sound_behind_it(line: str, document: str, shown: str) -> None:
+    summary = written(line, document)
+    assert summary.text == shown
+    assert [shown[word.start : word.end] for word in summary.words] == [word.text for word in summary.words]
+    assert "An " not in written(line, document, surface="cased").text
+
+
 NAMES = [
     # a name that the source does not have, in front of what it shall be the name of
     ("old : a framework for new data", "We look at the framework for new data. It is old.", "A framework for new data"),
