@@ -26,7 +26,7 @@ from pathlib import Path
 import readmes
 import torch
 
-from laconic.cli.calibrate import ACCEPT, THRESHOLD
+from laconic.cli.calibrate import ACCEPT
 from laconic.config.loading import load_recipe, merge, parse_overrides, read_run, resolve_run, with_absolute_paths
 from laconic.config.shipped import DEFAULT, ROOT
 from laconic.data.readers import find_splits, read_records
@@ -53,6 +53,7 @@ TWICE = {"debian"}  # the smallest corpus, and the one whose lines are the short
 HELD_OUT = {"arxiv": 2000, "debian": 1500}  # validation pairs of corpora that are made here
 SHOWN = 50
 SEED = 14
+LEAST_CONFIDENCE = 0.4  # below it raters accept a sentence of the text more often than the line: docs/confidence.md
 LICENCE = "apache-2.0"  # of the weights, as of the code
 SOURCES = {
     "arxiv": ("abstracts and titles of papers, as the authors submitted them", "arXiv metadata, CC0 1.0"),
@@ -95,7 +96,9 @@ def make(options: Options, say: Callable[[str], object] = print) -> Path:
         record for name in SOURCES for record in (others if len(others[name]) >= LEAST_RECORDS else validation)[name]
     ]
     say(f"Calibrating on {len(every):,} records, those that are not scored where there are such")
-    calibration, _ = calibrate(Summarizer.from_pretrained(options.into), every, accept=ACCEPT, threshold=THRESHOLD)
+    calibration, _ = calibrate(
+        Summarizer.from_pretrained(options.into), every, accept=ACCEPT, threshold=LEAST_CONFIDENCE
+    )
     calibration.save(options.into)
     tried = try_precisions(Summarizer.from_pretrained(options.into), every[:: max(1, len(every) // MOST_TRIED)])
     if tried:
