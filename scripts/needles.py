@@ -1,9 +1,10 @@
 """Does a model that reads in chunks look at the right document? python scripts/needles.py MODEL HAYSTACKS [COUNT]
 
 HAYSTACKS is a file that `laconic data haystack` made: `place` in each record is where the document stands that was
-asked for. Printed, as means over records: the share of the coarse attention that is on chunks of it, what that were if
-attention was flat, how often the chunk with the largest weight of a summary is one of them, how often one of them was
-read at all for the summary (where chunks are chosen), and seconds a document.
+asked for. Documents are read whole, whatever the model's limit is. Printed, as means over records: ROUGE F1 x 100, the
+share of the words that were read, the share of the coarse attention that is on chunks of it and what that would
+be if attention were flat, how often the chunk with the largest weight is one of them, how often one of them was read at
+all for the summary, the entropy of the coarse attention in nats, and seconds a document.
 """
 
 from __future__ import annotations
@@ -12,37 +13,54 @@ import json
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from laconic import Summarizer
+from laconic.metrics.rouge import rouge
+from laconic.types import Summary
+
+MOST = 1_000_000  # tokens
+
+
+def looked_at(summary: Summary, place: tuple[int, int]) -> dict[str, float]:
+    """Where the summary's words looked, against the characters of the right document."""
+    chunks = [chunk for chunk in summary.chunks if chunk.end > chunk.start]
+    if not chunks:  # nothing was written
+        return {"words read": summary.reading["words_read"] / summary.reading["words"]}
+    right = np.array([chunk.start < place[1] and chunk.end > place[0] for chunk in chunks])
+    weights = np.array([chunk.weights for chunk in chunks]).mean(axis=1)
+    read = np.array([chunk.read is None or bool(chunk.read) for chunk in chunks])
+    return {
+        "words read": summary.reading["words_read"] / summary.reading["words"],
+        "attention on it": weights[right].sum() / weights.sum(),
+        "if flat": right.mean(),
+        "largest on it": float(right[weights.argmax()]),
+        "it was read": float((right & read).any()),
+        "entropy": summary.reading.get("coarse_entropy", float("nan")),
+    }
 
 
 def main(model: str, file: str, count: int | None = None) -> None:
     """Print the figures of the first ``count`` records as JSON."""
     records = [json.loads(line) for line in Path(file).read_text(encoding="utf-8").splitlines()[:count]]
     summarizer = Summarizer.from_pretrained(model)
-    found = []
-    for record in records:
+    system: Any = summarizer.system
+    system.text = system.text.model_copy(update={"max_source_tokens": MOST})
+    texts, found = [], []
+    for number, record in enumerate(records, 1):
         start = time.perf_counter()
-        summary = summarizer.summarize(record["document"], explain=True)
+        summary = summarizer.summarize(record["document"], explain=True, always_write=True, surface="raw")
         seconds = time.perf_counter() - start
-        first, last = record["place"]
-        chunks = [chunk for chunk in summary.chunks if chunk.end > chunk.start]
-        right = np.array([chunk.start < last and chunk.end > first for chunk in chunks])
-        weights = np.array([chunk.weights for chunk in chunks]).mean(axis=1)
-        chosen = [bool(chunk.read) for chunk in chunks if chunk.read is not None]
-        found.append(
-            {
-                "attention": weights[right].sum() / weights.sum(),
-                "flat": right.mean(),
-                "largest": float(right[weights.argmax()]),
-                "read": float(np.any(right[chosen])) if chosen else 1.0,
-                "read of right": float(right[chosen].mean()) if chosen else float(right.mean()),
-                "seconds": seconds,
-            }
-        )
-    print(json.dumps({name: round(float(np.mean([each[name] for each in found])), 4) for name in found[0]}))
+        texts.append(summary.text)
+        found.append(looked_at(summary, record["place"]) | {"seconds": seconds})
+        print(f"\r{number:,} of {len(records):,}", end="", file=sys.stderr)
+    scores = rouge(texts, [[record["summary"]] for record in records], kinds=("1", "2", "L")).per_document
+    means = {f"ROUGE-{kind}": 100 * float(np.mean([score.f for score in every])) for kind, every in scores.items()}
+    names = dict.fromkeys(name for each in found for name in each)
+    means |= {name: float(np.mean([each[name] for each in found if name in each])) for name in names}
+    print(json.dumps({name: round(value, 4) for name, value in means.items()}))
 
 
 if __name__ == "__main__":
