@@ -20,6 +20,7 @@ from laconic.errors import ConfigError, DataError, LaconicError
 from laconic.metrics.confidence import Calibration
 from laconic.runtime.manifest import is_exported
 from laconic.systems.extractive import ExtractiveSystem, OnText, Progress, is_method
+from laconic.text.sentences import split_sentences
 from laconic.types import Record, Summary
 
 SYSTEMS = {  # imported when a model is opened
@@ -27,6 +28,7 @@ SYSTEMS = {  # imported when a model is opened
     "neural": "laconic.systems.neural:NeuralSystem",
 }
 INSTEAD = "lexrank-1"  # what answers where a model had better not
+MOST_COMPARED = 1000  # sentences; time and memory grow with their square
 LONGEST_SENTENCE = 100  # words: what is longer is a text without sentences, of which
 FIRST_WORDS = 50  # are given
 WINDOW_BATCHES = 8  # so many batches of documents are read ahead and sorted by length
@@ -330,9 +332,10 @@ def or_decline(summary: Summary, calibration: Calibration | None) -> Summary:
 
 def _picked(method: str, summary: Summary) -> Summary:
     system = ExtractiveSystem(method)
-    record = Record(summary.document, id=summary.id)
-    (found,) = system.summarize_batch([record], explain=True, options=system.options({}))
-    return found
+    ends = [end for _, end in split_sentences(summary.document)]
+    read = summary.document[: ends[MOST_COMPARED - 1]] if len(ends) > MOST_COMPARED else summary.document
+    (found,) = system.summarize_batch([Record(read, id=summary.id)], explain=True, options=system.options({}))
+    return replace(found, document=summary.document, truncated=len(read) < len(summary.document))
 
 
 def as_record(given: Any, number: int) -> Record:

@@ -13,6 +13,7 @@ from laconic.extractive.words import SentenceTerms
 
 _NO_DIVISION_BY_ZERO = 1e-7
 _SMOOTH = 0.4
+_MOST_ITERATIONS = 1000  # ten are usual; rounding may keep the vector from ever resting
 _DIGITS = 10  # ratings of LSA are compared to this many digits, so that rounding noise breaks no tie
 
 
@@ -52,10 +53,9 @@ def idf_cosine(counts: np.ndarray) -> np.ndarray:
 
 def power_method(matrix: np.ndarray, epsilon: float, *, normalised: bool = False) -> np.ndarray:
     """Iterate ``p <- M^T p``, over its norm if ``normalised``, from the uniform vector until it moves by no more than
-    ``epsilon``."""
+    ``epsilon``, or a thousand times."""
     current = np.full(len(matrix), 1.0 / len(matrix))
-    change = math.inf
-    while change > epsilon:
+    for _ in range(_MOST_ITERATIONS):
         following = np.dot(matrix.T, current)
         if normalised:
             norm = np.linalg.norm(following)
@@ -64,6 +64,8 @@ def power_method(matrix: np.ndarray, epsilon: float, *, normalised: bool = False
             following /= norm
         change = float(np.linalg.norm(following - current))
         current = following
+        if change <= epsilon:
+            break
     return current
 
 

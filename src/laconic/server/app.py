@@ -22,6 +22,7 @@ from laconic.server.metrics import CONTENT_TYPE
 from laconic.server.middleware import CLIENT_GONE, TRACE, Gate, Observed, Trace, problem_answer
 from laconic.server.schemas import (
     CODES,
+    TAGS,
     ErrorBody,
     Health,
     HubRequest,
@@ -35,7 +36,7 @@ from laconic.server.schemas import (
 )
 from laconic.server.service import ClientGoneError, Order, OrderResult, Service, answered, rendered
 from laconic.server.settings import Settings
-from laconic.server.streaming import answer_of, events
+from laconic.server.streaming import answer_of, events, told
 from laconic.summarizer import Summarizer
 
 DESCRIPTION = (
@@ -166,7 +167,7 @@ async def _summarize(service: Service, body: SummarizeRequest, request: Request,
 
 
 async def _event_stream(service: Service, order: Order, trace: Trace) -> Response:
-    stream = events(service, order, trace.request_id)
+    stream = events(service, order, trace)
     first = await anext(stream)  # a full queue is an ordinary error, not an event
 
     async def chunks() -> AsyncIterator[bytes]:
@@ -199,8 +200,7 @@ def _trace(request: Request, order: Order) -> Trace:
 
 async def _outcome(service: Service, order: Order, request: Request, trace: Trace) -> OrderResult:
     outcome = await service.run(order, _disconnected(request))
-    trace.about["queue_ms"] = round(outcome.queue_seconds * 1000, 1)
-    trace.text["summaries"] = [summary.text for summary in outcome.summaries]
+    told(trace, order, outcome)
     return outcome
 
 
@@ -295,7 +295,7 @@ def _of_validation(error: RequestValidationError) -> ProblemError:
     if first["type"] == "json_invalid":
         reason = str(first["ctx"]["error"])
         return ProblemError("invalid_json", f"The body is not JSON: {reason} at character {first['loc'][-1]}.")
-    where = ".".join(str(part)[:60] for part in first["loc"][1:])
+    where = ".".join(str(part)[:60] for part in first["loc"][1:] if part not in TAGS)
     if first["type"] == "missing" and not where:
         return ProblemError("invalid_request", "The body is empty; send a JSON object.")
     if first["type"] == "extra_forbidden":

@@ -20,6 +20,7 @@ from laconic.server.schemas import HubParameters, ModelInfo, OptionInfo, Problem
 from laconic.server.settings import Settings
 from laconic.summarizer import Summarizer, System
 from laconic.systems.extractive import ExtractiveSystem, is_method
+from laconic.text.normalization import encodable
 
 # The decoding options a client may set. Scorers and model switches are left to the operator: they can name code.
 SEARCH_OPTIONS = (
@@ -136,6 +137,8 @@ def open_models(places: Sequence[str], device: str) -> dict[str, Summarizer]:
         given, equals, rest = (place, "", "") if whole else place.partition("=")
         summarizer = Summarizer.from_pretrained(rest if equals else place, device=device)
         name = given if equals else summarizer.name or place
+        if encodable(name) != name:
+            raise ConfigError(f"The model name {name!r} is no UTF-8; give it another: NAME={place!r}.")
         if name in models:
             raise ConfigError(f"Two models are called '{name}'; name them yourself, as in short={place}.")
         if name in EXTRACTIVE and summarizer.name != name:
@@ -144,10 +147,13 @@ def open_models(places: Sequence[str], device: str) -> dict[str, Summarizer]:
     return models
 
 
-def _served(name: str, system: System, settings: Settings) -> Served:
+def _served(name: str, system: Any, settings: Settings) -> Served:
     about = system.about()
     defaults = system.options({})
     if isinstance(defaults, SearchConfig):
+        if defaults.beam_size > settings.max_beam_size:
+            system.set_defaults({"beam_size": settings.max_beam_size})
+            defaults = system.options({})
         kind, config, keys, beams = "neural", defaults, list(SEARCH_OPTIONS), settings.max_beam_size
         longest = min(settings.max_summary_tokens, about["max_summary_tokens"] or settings.max_summary_tokens)
         most: dict[str, float] = dict.fromkeys(("beam_size", "num_return", "diverse_groups"), beams)
@@ -213,7 +219,10 @@ def hub_options(parameters: HubParameters | None, served: Served) -> dict[str, A
         if name == "length_penalty":
             if isinstance(value, bool) or not isinstance(value, int | float):
                 raise ProblemError("invalid_option", "length_penalty is a number.")
-            options |= length_options(value)
+            try:
+                options |= length_options(value)
+            except OverflowError:
+                raise ProblemError("invalid_option", "length_penalty is too large a number.") from None
             continue
         ours = HUB_NAMES.get(name, name)
         if ours not in served.options and name in HUB_NAMES:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import ipaddress
 import logging
 import socket
 import sys
@@ -22,7 +23,6 @@ from laconic.server.service import Service
 from laconic.server.settings import Settings
 
 LAST_BYTES = 5  # seconds for answers that are written but not yet taken, and for the workers to end
-LOOPBACK = ("127.", "localhost", "::1")
 LOOPBACK_NAMES = ("localhost", "*.localhost", "127.0.0.1", "[::1]")
 
 
@@ -63,6 +63,7 @@ def bind(host: str, port: int) -> socket.socket:
         listener = socket.socket(family, kind, protocol)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(address)
+        listener.listen()  # another process may have bound it too until one of them listens
     except (OSError, UnicodeError, OverflowError) as error:
         taken = isinstance(error, OSError) and error.errno == errno.EADDRINUSE
         reason = "is in use" if taken else f"cannot be used ({getattr(error, 'strerror', None) or error})"
@@ -86,7 +87,12 @@ def _say(text: str) -> None:
 
 def is_loopback(host: str) -> bool:
     """Is this an address that only this machine reaches?"""
-    return host.startswith(LOOPBACK)
+    try:
+        found = {str(address[0]) for *_, address in socket.getaddrinfo(host, None)}
+    except (OSError, UnicodeError):
+        return False  # `bind` says why
+    addresses = [ipaddress.ip_address(each.partition("%")[0]) for each in found]
+    return all((getattr(each, "ipv4_mapped", None) or each).is_loopback for each in addresses)
 
 
 def trusted_names(host: str, token: str | None, given: Sequence[str]) -> tuple[str, ...]:
@@ -98,13 +104,18 @@ def trusted_names(host: str, token: str | None, given: Sequence[str]) -> tuple[s
     return tuple(given)
 
 
+class _AccessLog(logging.StreamHandler[Any]):
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802
+        """A full disk or a closed pipe is no reason for a traceback a request."""
+
+
 def log_to(lines: Any, errors: Any) -> None:
     """One JSON line a request to ``lines``, everything else from warnings up to ``errors``; of the server's own only
     errors, for it warns of every connection that is one too many or no HTTP."""
     access = logging.getLogger("laconic.access")
     access.setLevel(logging.INFO)
     access.propagate = False
-    access.handlers = [logging.StreamHandler(lines)]
+    access.handlers = [_AccessLog(lines)]
     access.handlers[0].setFormatter(logging.Formatter("%(message)s"))
     other = logging.StreamHandler(errors)
     other.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))

@@ -5,7 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, StrictFloat, StrictInt, StrictStr
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    StrictBool,
+    StrictFloat,
+    StrictInt,
+    StrictStr,
+    Tag,
+)
 
 from laconic.errors import did_you_mean
 from laconic.text.normalization import encodable
@@ -40,6 +51,18 @@ class Document(_Body):
     id: Text = Field("", max_length=200)
 
 
+# Told apart by their JSON kind, so that an error is about the kind that was given.
+TextOrDocument = Annotated[
+    Annotated[Text, Tag("(text)")] | Annotated[Document, Tag("(object)")],
+    Discriminator(lambda value: "(object)" if isinstance(value, Mapping) else "(text)"),
+]
+TextOrTexts = Annotated[
+    Annotated[Text, Tag("(text)")] | Annotated[list[Text], Tag("(list)")],
+    Discriminator(lambda value: "(list)" if isinstance(value, list) else "(text)"),
+]
+TAGS = frozenset(("(text)", "(object)", "(list)"))
+
+
 class SummarizeRequest(_Body):
     """Give ``document`` or ``documents``."""
 
@@ -53,7 +76,7 @@ class SummarizeRequest(_Body):
     )
 
     document: Text | None = Field(None, description="One text.")
-    documents: list[Text | Document] | None = Field(None, description="Several texts, with or without an id.")
+    documents: list[TextOrDocument] | None = Field(None, description="Several texts, with or without an id.")
     model: Text | None = Field(
         None, description="A name from `GET /v1/models`; the first of them if not given.", max_length=200
     )
@@ -93,7 +116,7 @@ class HubRequest(_Body):
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"inputs": TEXT, "parameters": {"max_length": 20}}]})
 
-    inputs: Text | list[Text]
+    inputs: TextOrTexts
     parameters: HubParameters | None = None
     options: dict[str, Any] | None = Field(None, description="Ignored (`wait_for_model`, `use_cache`).")
 

@@ -21,10 +21,11 @@ from laconic.server.metrics import Metrics
 from laconic.server.schemas import Document, ProblemError
 from laconic.server.settings import Settings
 from laconic.summarizer import Summarizer, or_decline
+from laconic.text.sentences import split_sentences
 from laconic.types import Record, Summary
 
 CHARACTERS_A_TOKEN = 5  # to guess a length without tokenizing
-_SENTENCE_ENDS = re.compile(r"[.!?\u2026\u3002\uff01\uff1f]\s|\n")  # about how many sentences, without splitting
+_SENTENCE_ENDS = re.compile(r"[.!?\u2026\u3002\uff01\uff1f\u0964\u061f]+|\n+")
 
 
 class ClientGoneError(Exception):
@@ -171,11 +172,13 @@ class Service:
                 "document_too_long",
                 f"Document {number} has {len(text):,} characters; the limit is {self.settings.max_characters:,}.",
             )
-        if not served.is_neural and (ends := len(_SENTENCE_ENDS.findall(text))) > self.settings.max_sentences:
+        most = self.settings.max_sentences
+        ends = 0 if served.is_neural else len(_SENTENCE_ENDS.findall(text))
+        if ends > most and (ends := len(split_sentences(text))) > most:  # which are never more
             raise ProblemError(
                 "document_too_long",
-                f"Document {number} has about {ends:,} sentences; extractive methods compare all of them, and the "
-                f"limit is {self.settings.max_sentences:,}.",
+                f"Document {number} has {ends:,} sentences; extractive methods compare all of them, and the "
+                f"limit is {most:,}.",
             )
         return Record(text, id=name, origin=str(number))
 

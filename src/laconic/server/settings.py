@@ -13,7 +13,7 @@ class Settings(ConfigBase):
     max_body_bytes: int = Field(2_000_000, ge=1)
     max_documents: int = Field(64, ge=1)  # in one request
     max_characters: int = Field(200_000, ge=1)  # of one document: some 30,000 words
-    max_sentences: int = Field(6_000, ge=1)  # for extractive methods, whose memory grows with their square
+    max_sentences: int = Field(3_000, ge=1)  # for extractive methods, whose memory grows with their square
     max_beam_size: int = Field(16, ge=1)
     max_summary_tokens: int = Field(512, ge=1)
 

@@ -20,8 +20,9 @@ from collections.abc import AsyncIterator
 from contextlib import suppress
 from typing import Any
 
+from laconic.server.middleware import Trace
 from laconic.server.schemas import CODES, ProblemError
-from laconic.server.service import Order, OrderResult, Running, Service, rendered
+from laconic.server.service import Order, OrderResult, Running, Service, answered, rendered
 
 log = logging.getLogger(__name__)
 KEEP_ALIVE = 10.0
@@ -68,7 +69,7 @@ class TextDeltas:
         return delta
 
 
-async def events(service: Service, order: Order, request_id: str) -> AsyncIterator[bytes]:
+async def events(service: Service, order: Order, trace: Trace) -> AsyncIterator[bytes]:
     """The events of one order. Closing the iterator gives the work up.
 
     The first item comes only when the document is queued, so that a refusal is an ordinary answer.
@@ -76,13 +77,14 @@ async def events(service: Service, order: Order, request_id: str) -> AsyncIterat
     Raises:
         ProblemError: before the first event: the queue is full, or the service drains.
     """
-    deltas = TextDeltas()
+    deltas, request_id = TextDeltas(), trace.request_id
     async with service.running(order, deltas.on_text) as running:
         yield event("start", {"model": order.served.name, "request_id": request_id})
         try:
             async for chunk in _texts(service, running, deltas):
                 yield chunk
             outcome = running.outcome()
+            told(trace, order, outcome)
             record = await asyncio.to_thread(rendered, order, outcome.summaries[0])
             yield event("summary", answer_of(order, outcome, request_id, summary=record))
         except Exception as error:
@@ -90,6 +92,7 @@ async def events(service: Service, order: Order, request_id: str) -> AsyncIterat
             if not isinstance(problem, ProblemError):
                 log.exception("A stream failed (request %s)", request_id)
                 problem = ProblemError("internal_error", CODES["internal_error"][1])
+            trace.code = problem.code
             service.metrics.problems.labels(problem.code).inc()
             yield event("error", {"error": problem.message, "code": problem.code, "request_id": request_id})
 
@@ -123,6 +126,12 @@ async def _texts(service: Service, running: Running, deltas: TextDeltas) -> Asyn
 def event(name: str, data: dict[str, Any]) -> bytes:
     """One server-sent event; JSON has no raw line breaks, so the data is one line."""
     return f"event: {name}\ndata: {json.dumps(data, ensure_ascii=False)}\n\n".encode()
+
+
+def told(trace: Trace, order: Order, outcome: OrderResult) -> None:
+    """Note for the log what was answered."""
+    trace.about["queue_ms"] = round(outcome.queue_seconds * 1000, 1)
+    trace.text["summaries"] = [answered(order, summary).text for summary in outcome.summaries]
 
 
 def answer_of(order: Order, outcome: OrderResult, request_id: str, **summaries: Any) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import re
 from typing import Any
 
@@ -13,8 +14,9 @@ _BLOCK_TAGS = (
 )
 _BLOCKS = frozenset(_BLOCK_TAGS.split())
 _CHARSET = re.compile(rb"<meta[^>]+charset=[\"']?([\w-]+)", re.IGNORECASE)
+_NO_CHARSETS = ("idna", "punycode", "unicode-escape", "raw-unicode-escape")  # codecs, but of no page
 _BEGINNING = re.compile(
-    r"\s*(?:<\?xml[^>]*>\s*)?(?:<!--.*?-->\s*)*<(?:!doctype html|html[\s>])", re.IGNORECASE | re.DOTALL
+    r"\s*(?:<\?xml[^>]*>\s*)?(?:<!--(?:(?!-->).)*-->\s*)*<(?:!doctype html|html[\s>])", re.IGNORECASE | re.DOTALL
 )
 
 
@@ -28,10 +30,10 @@ def charset_of(raw: bytes) -> str:
     found = _CHARSET.search(raw[:4096])
     name = found[1].decode("ascii", "replace") if found else "utf-8"
     try:
-        "".encode(name)
-    except LookupError:
+        known = codecs.lookup(name).name not in _NO_CHARSETS
+        return name if known and not "".encode(name) else "utf-8"
+    except (LookupError, UnicodeError):
         return "utf-8"
-    return name
 
 
 def page_text(page: str) -> str:

@@ -14,6 +14,7 @@ from itertools import pairwise
 import sentencex
 
 Span = tuple[int, int]
+_HALF = re.compile("[\ud800-\udfff]")  # of a character, which is no UTF-8
 NARROWEST = 60  # characters: no prose is taken to be wrapped at less
 
 
@@ -25,7 +26,7 @@ def split_sentences(text: str, language: str = "en") -> list[tuple[int, int]]:
     """
     ends = _line_ends(text)
     spans: list[tuple[int, int]] = []
-    for boundary in sentencex.get_sentence_boundaries(language, text):
+    for boundary in sentencex.get_sentence_boundaries(language, _HALF.sub("\ufffd", text)):
         first, last = boundary["start_index"], boundary["end_index"]
         cuts = [first, *ends[bisect_right(ends, first) : bisect_left(ends, last)], last]
         found = (bounds(text, *part) for part in pairwise(cuts))

@@ -17,7 +17,7 @@ from laconic.errors import ConfigError, DataError
 from laconic.extractive.baselines import FirstWords, Longest, Oracle, greedy_oracle
 from laconic.extractive.concepts import ConceptIlp, greedy_coverage, solve_coverage
 from laconic.extractive.frequency import Edmundson, best_cluster
-from laconic.extractive.similarity import Lsa, idf_cosine, smoothed_norms
+from laconic.extractive.similarity import Lsa, TextRank, idf_cosine, smoothed_norms
 from laconic.extractive.words import character_words, cut_words, stop_words, treebank_words
 from laconic.metrics.rouge import rouge
 
@@ -235,3 +235,9 @@ def test_first_characters():
     assert make("first_characters", characters=99).text(text) == text
     assert make("first_characters", characters=2).text(["", "a", "bc"]) == "a b"
     assert make("first_characters").text(" ") == ""
+
+
+def test_the_power_method_ends_where_rounding_keeps_it_from_resting() -> None:
+    sentences = ["The cat sat on the mat.", "A cat sat.", "The dog ran home.", "The dog and the cat ran.", "It rained."]
+    method = TextRank(TextRank.Config(epsilon=1e-300))
+    assert len(method.summarize(sentences)) == method.config.sentences

@@ -119,6 +119,35 @@ def test_options_that_do_not_fit(client: TestClient, options: dict[str, Any], na
     assert named in message
 
 
+def test_a_length_penalty_beyond_every_float(client: TestClient) -> None:
+    for parameters in ('{"length_penalty": 1%s}', '{"generate_parameters": {"length_penalty": 1%s}}'):
+        content = '{"inputs": "a", "parameters": %s}' % (parameters % (400 * "0"))
+        assert "length_penalty" in refused(client.post("/", content=content, headers=JSON), 422, "invalid_option")
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "said"),
+    [
+        ("/v1/summarize", {"documents": ["a", {"documen": "b"}]}, "documents.1.document: field required"),
+        (
+            "/v1/summarize",
+            {"documents": [{"document": "b", "ids": "5"}]},
+            "Unknown field documents.0.ids. Did you mean 'id'",
+        ),
+        (
+            "/v1/summarize",
+            {"documents": ["a", {"document": "b", "id": 5}]},
+            "documents.1.id: input should be a valid string",
+        ),
+        ("/v1/summarize", {"documents": [5]}, "documents.0: input should be a valid string"),
+        ("/", {"inputs": 5}, "inputs: input should be a valid string"),
+        ("/", {"inputs": ["a", 5]}, "inputs.1: input should be a valid string"),
+    ],
+)
+def test_an_entry_of_the_wrong_kind_is_named(client: TestClient, path: str, body: Any, said: str) -> None:
+    assert refused(client.post(path, json=body), 422, "invalid_request").lower().startswith(said.lower())
+
+
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
 def test_numbers_that_are_none_are_no_json(client: TestClient, value: float) -> None:
     content = json.dumps({"document": "a", "options": {"length_alpha": value}})
@@ -150,8 +179,11 @@ def test_documents_without_text(client: TestClient) -> None:
 def test_sizes(client: TestClient, settings: Settings) -> None:
     long = {"documents": ["a", "b" * (settings.max_characters + 1)]}
     assert "Document 2 has 2,001" in refused(client.post("/v1/summarize", json=long), 413, "document_too_long")
-    short = {"document": "a. " * 200, "model": "lead"}
-    assert "200 sentences" in refused(client.post("/v1/summarize", json=short), 413, "document_too_long")
+    for sentence in ("Go on. ", "\u4eca\u5929\u597d\u3002", '"He ran." ', "\u092f\u0939 \u0939\u0948\u0964 "):
+        short = {"document": sentence * 150, "model": "lead"}
+        assert "150 sentences" in refused(client.post("/v1/summarize", json=short), 413, "document_too_long")
+    numbers = {"document": "It is " + "0.5 " * 200, "model": "lead"}
+    assert client.post("/v1/summarize", json=numbers).status_code == 200
     many = {"documents": ["a"] * (settings.max_documents + 1)}
     refused(client.post("/v1/summarize", json=many), 422, "too_many_documents")
     big = b"x" * (settings.max_body_bytes + 1)
@@ -285,8 +317,12 @@ def test_a_line_of_log_names_the_work_but_never_the_text(
         TestClient(create_app({"tiny": summarizer}, Settings(log_text=True))) as talkative,
     ):
         talkative.post("/v1/summarize", json=body)
-    line = json.loads(next(record.message for record in caplog.records if record.name == "laconic.access"))
-    assert line["texts"] == line["summaries"] == ["Zebratown sees Xanadu ."]
+        talkative.post("/v1/summarize/stream", json={"document": body["documents"][0], "model": "lead"})
+        talkative.post("/v1/summarize/stream", json={"document": "\u200b"})
+    *both, failed = [json.loads(record.message) for record in caplog.records if record.name == "laconic.access"]
+    assert all(line["texts"] == line["summaries"] == ["Zebratown sees Xanadu ."] for line in both)
+    assert both[1]["queue_ms"] >= 0
+    assert failed["code"] == "empty_document"
 
 
 def test_a_bug_is_a_500_with_an_id_and_the_service_goes_on(

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import gc
 import io
 import logging
+import socket
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
 
-from laconic.errors import DataError
+from laconic.errors import ConfigError, DataError
 from laconic.server.app import create_app
 from laconic.server.batching import Job
-from laconic.server.run import log_to, trusted_names
+from laconic.server.run import bind, is_loopback, log_to, trusted_names
 from laconic.server.service import Service
 from laconic.server.settings import Settings
 from laconic.summarizer import Summarizer
@@ -85,6 +89,55 @@ def test_which_services_ask_for_names() -> None:
     assert trusted_names("127.0.0.1", "token", []) == ()  # a page of another site does not have the token
     assert trusted_names("0.0.0.0", None, []) == ()  # open to everybody by request
     assert trusted_names("0.0.0.0", "token", ["a.example"]) == ("a.example",)
+
+
+def test_what_only_this_machine_reaches(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = {"home.example": "127.0.0.1", "127.evil.example": "192.0.2.7", "::1:2": "::1:2", "LOCALHOST": "127.0.0.1"}
+    numbers = socket.getaddrinfo
+
+    def resolved(host: str, port: Any) -> Any:
+        if host == "nowhere.example":
+            raise socket.gaierror
+        return numbers(names.get(host, host), port, flags=socket.AI_NUMERICHOST)
+
+    monkeypatch.setattr("laconic.server.run.socket.getaddrinfo", resolved)
+    assert all(map(is_loopback, ("127.0.0.1", "127.9.9.9", "::1", "0:0:0:0:0:0:0:1", "::ffff:127.0.0.1", "LOCALHOST")))
+    assert is_loopback("home.example")
+    assert not any(map(is_loopback, ("127.evil.example", "::1:2", "0.0.0.0", "::", "192.0.2.7", "nowhere.example")))
+
+
+def test_an_address_is_taken_once() -> None:
+    with bind("127.0.0.1", 0) as first, pytest.raises(ConfigError, match="is in use"):
+        bind("127.0.0.1", first.getsockname()[1])
+
+
+def test_a_log_that_cannot_be_written_is_not_complained_about(capfd: pytest.CaptureFixture[str]) -> None:
+    loggers = [logging.getLogger(name) for name in ("laconic", "uvicorn.error", "laconic.access")]
+    before = [(one.level, one.handlers, one.propagate) for one in loggers]
+    try:
+        with suppress(OSError), Path("/dev/full").open("w", encoding="utf-8") as full:
+            log_to(full, io.StringIO())
+            logging.getLogger("laconic.access").info("a line")
+        assert capfd.readouterr().err == ""
+    finally:
+        for one, (level, handlers, propagate) in zip(loggers, before, strict=True):
+            one.level, one.handlers, one.propagate = level, handlers, propagate
+
+
+def test_a_beam_above_the_limit_of_the_service_is_made_smaller(summarizer: Summarizer) -> None:
+    with TestClient(create_app({"tiny": wide(summarizer)}, Settings(max_beam_size=2))) as client:
+        described = client.get("/v1/models").json()["models"][0]["options"]["beam_size"]
+        assert (described["default"], described["maximum"]) == (2, 2)
+        answer = client.post("/v1/summarize", json={"document": TEXT})
+        assert answer.status_code == 200, answer.text
+        assert answer.json()["options"]["beam_size"] == 2
+
+
+def wide(summarizer: Summarizer) -> Summarizer:
+    """The same model with a beam of four."""
+    system: Any = copy.copy(summarizer.system)
+    system.search = system.search.model_copy(update={"beam_size": 4})
+    return Summarizer(system)
 
 
 def test_an_error_that_nobody_waits_for_is_not_complained_about(summarizer: Summarizer) -> None:

@@ -181,6 +181,19 @@ def test_the_answer_is_a_sentence_of_the_document_where_the_model_had_better_not
         assert DOCUMENT[word.sources[0].start : word.sources[0].end] == word.text
 
 
+def test_of_a_very_long_document_the_beginning_is_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("laconic.summarizer.MOST_COMPARED", 2)
+    written = Summary(
+        "river", document="The river rose. The river fell. Ships left the port. Ships left the port again."
+    )
+    found = or_decline(replace(written, confidence=0.1), calibration())
+    assert found.text in ("The river rose.", "The river fell.")
+    assert (found.document, found.truncated) == (written.document, True)
+    monkeypatch.setattr("laconic.summarizer.MOST_COMPARED", 4)
+    found = or_decline(replace(written, confidence=0.1), calibration())
+    assert (found.document, found.truncated) == (written.document, False)
+
+
 def test_without_calibration_a_model_always_answers() -> None:
     written = Summary("river river", document=DOCUMENT)
     assert or_decline(written, None) == written

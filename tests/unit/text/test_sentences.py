@@ -215,3 +215,7 @@ def test_data_set_leaves_out_long_documents() -> None:
     assert EncodedDataset.build(two, tokenizer, config, max_document_tokens=7).num_too_long == 0
     with pytest.raises(DataError, match="All 1 documents have more than 6 tokens"):
         EncodedDataset.build(two, tokenizer, config, max_document_tokens=6)
+
+
+def test_half_a_character_is_a_character() -> None:
+    assert sentence_strings("\ud800 hi. It \udfff rained.") == ["\ud800 hi.", "It \udfff rained."]
