@@ -86,14 +86,20 @@ def command(
             raise ModelError(f"This size starts from {name}. {error} {instead}") from None
         say(f"Starting from {name}, the model in the box; --from scratch starts from nothing.")
     if size == own_data.AUTO:
-        fitting = merge(given, own_data.automatic(run))
-        run = resolve_run(load_recipe(recipe), row, None, merge(fitting, changes, revive=True))
+        found = own_data.automatic(run)
+        fitting = merge(merge(given, found), changes, revive=True)
+        run = resolve_run(load_recipe(recipe), row, None, merge(fitting, {"training": found["training"]}))
     folder = out or Path("runs") / "-".join(part for part in (run.name, run.row, size or run.size) if part)
     if folder.is_file():
         raise ConfigError(f"{folder} is a file; --out names a folder.")
-    if run.data.validation is None and data is not None and not all_pairs and _is_first_process():
+    if run.data.validation is None and data is not None and not all_pairs:
         from laconic.training.run import has_begun
 
+        if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+            raise ConfigError(
+                f"Several processes need pairs that are held out already: give a folder with train and validation files "
+                f"(`laconic data subset {data} ... --rest` makes them), or train on --all-pairs."
+            )
         if force or not has_begun(folder):  # else it is refused
             with only_here(folder):
                 run = own_data.hold_out(run, folder)

@@ -167,8 +167,15 @@ def parse_overrides(pairs: Iterable[str]) -> dict[str, Any]:
         nested: Any = parse_yaml(text, f"--set '{pair[:100]}': the value")
         for part in reversed(path):
             nested = {part: nested}
-        result = merge(result, nested, revive=True)
+        result = _joined(result, nested)
     return result
+
+
+def _joined(old: Any, new: Any) -> Any:
+    """Both, deeply, whatever their order; which components they replace shows where they meet the recipe."""
+    if not (isinstance(old, Mapping) and isinstance(new, Mapping)):
+        return new
+    return {**old, **{key: _joined(old.get(key), value) for key, value in new.items()}}
 
 
 def merge(base: Mapping[str, Any], changes: Mapping[str, Any], *, revive: bool = False) -> dict[str, Any]:

@@ -329,7 +329,7 @@ class RewardObjective(Objective):
             candidates = self._candidates(output, batch, context)
             rewards = self.rewards(batch, candidates)
             losses = self._losses(output, batch, context, candidates, rewards)
-            best = torch.tensor([own[0] for own in rewards])
+            best = output.gold_log_probs.new_tensor([own[0] for own in rewards])
             self._seen = {f"{self.name}_reward": best.mean()}
         elif model.training:  # only the count is asked for
             losses = torch.zeros_like(output.gold_log_probs)

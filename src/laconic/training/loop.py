@@ -14,6 +14,7 @@ from typing import Any
 from accelerate import Accelerator
 
 from laconic.config.schema import RunConfig
+from laconic.errors import ConfigError
 from laconic.models.folder import save_model_folder
 from laconic.training import checkpoint as files
 from laconic.training import optim
@@ -71,6 +72,11 @@ class Trainer:
         self.callbacks, self._resumable = callbacks or Callbacks(), whole or out
         training = run.training
         self.model = parts.model.to(accelerator.device)
+        most = self.model.max_target_tokens
+        if most is not None and run.search.num_steps > most:  # validation writes with it
+            raise ConfigError(
+                f"search.max_length {run.search.max_length} is more than this model's {most} positions hold."
+            )
         self._trainable = frozenset(name for name, p in self.model.named_parameters() if p.requires_grad)
         share_parameters(self.model, accelerator)
         if training.teacher_forcing.feed != "argmax":

@@ -75,6 +75,8 @@ def _groups(config: OptimizerConfig, parameters: nn.Module | Iterable[nn.Paramet
     for rate, found in zip(config.rates, members, strict=False):
         if not found:
             known = ", ".join(name for name, _ in named)
+            if any(fnmatchcase(name, rate.match) for name, _ in named):
+                known = f"none that the patterns before '{rate.match}' do not match too"
             raise ConfigError(
                 f"training.optimizer.rates: the pattern '{rate.match}' matches no parameter; there are: {known}."
             )

@@ -61,21 +61,27 @@ def fitting_limits(run: RunConfig, records: Sequence[Record]) -> tuple[dict[str,
     source, target = (_tens(float(np.percentile(side, PERCENTILE)) + 1) for side in lengths.T)
     model = check_run(run)["model"][0]
     positions = getattr(model, "max_positions", None)
-    if positions is not None:
-        source, target = min(source, positions), min(target, positions)
-    batch, parts = run.training.batch_size, run.training.accumulation
+    if positions is not None:  # a search writes an end besides
+        source, target = min(source, positions), min(target, positions - 1)
+    kind = "batch_tokens" if run.training.batch_tokens else "batch_size"
+    size, parts = getattr(run.training, kind), run.training.accumulation
     room = _SHARE_OF_MEMORY * _free_memory()
-    while (needed := _bytes(run, model, batch, source, target)) > room and (batch > 4 or source > 100):
-        if batch > 4 and batch % 2 == 0:
-            batch, parts = batch // 2, 2 * parts
+    while True:
+        batch = max(1, size // (source + target)) if run.training.batch_tokens else size
+        needed = _bytes(run, model, batch, source, target)
+        divisor = next((number for number in range(2, size + 1) if size % number == 0), 1)
+        if needed <= room or (batch <= 4 and source <= 100):
+            break
+        if batch > 4 and divisor > 1:
+            size, parts = size // divisor, parts * divisor
         else:
             source, target = _tens(0.8 * source), max(10, _tens(0.9 * target))
     changes = {
         "text": {"max_source_tokens": source, "max_target_tokens": target},
-        "training": {"batch_size": batch, "accumulation": parts},
+        "training": {kind: size, "accumulation": parts},
         "search": {"max_length": max(target, run.search.min_length)},
     }
-    whole = f"batches of {batch}" + (f" x {parts}" if parts > 1 else "")
+    whole = f"batches of {size}{' tokens' * (kind == 'batch_tokens')}" + (f" x {parts}" if parts > 1 else "")
     return changes, (
         f"Size auto: documents up to {source:,} tokens and summaries up to {target:,} ({PERCENTILE}% of the data), "
         f"{whole}; an update needs about {needed / 2**30:.1f} GB of {_free_memory() / 2**30:.1f} GB that are free."

@@ -102,6 +102,14 @@ def test_scientific_notation_reaches_a_number(recipe: Recipe) -> None:
     assert run.training.optimizer.learning_rate == 1e-3
 
 
+@pytest.mark.parametrize("turned", [False, True])
+def test_the_order_of_overrides_loses_none(recipe: Recipe, turned: bool) -> None:
+    pairs = ["training.optimizer.learning_rate=0.15", "training.optimizer.type=adagrad", "text.tokenizer={type: bpe}"]
+    optimizer = resolve_run(recipe, overrides=pairs[::-1] if turned else pairs).training.optimizer
+    assert (optimizer.type, optimizer.learning_rate) == ("adagrad", 0.15)
+    assert parse_overrides(["a.b=1", "a.b=2", "a=null", "a.c=3"]) == {"a": {"c": 3}}
+
+
 @pytest.mark.parametrize("pair", ["novalue", "=3", "a=[1"])
 def test_wrong_overrides(pair: str) -> None:
     with pytest.raises(ConfigError, match="--set"):

@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from laconic.errors import ConfigError
 from laconic.kernels import attention
 from laconic.kernels.deferral import deferred
 from laconic.layers.attention.additive import AdditiveAttention
@@ -98,6 +99,15 @@ def test_coverage_waits_for_its_phase() -> None:
     assert attention.recurrent
     assert attention.init_state(memory_of(rand(B, S, D), MASK))["coverage"].tolist() == [[0.0] * S] * B
     assert module().switches() == {}
+
+
+def test_a_switch_is_true_or_false() -> None:
+    attention = AdditiveAttention(AdditiveAttention.Config(size=4, coverage=True), memory_size=3, query_size=2)
+    attention.switch({"coverage": False})
+    assert not attention.coverage_on
+    for wrong in ("nope", 1, None):
+        with pytest.raises(ConfigError, match="'coverage' is true or false"):
+            attention.switch({"coverage": wrong})
 
 
 def test_initial_values_of_the_coverage_vector() -> None:

@@ -63,6 +63,12 @@ def test_a_run_without_smoothing_logs_no_second_figures(make_contrastive: Any, t
     assert not {"nll_plain", "opponent_plain", "perplexity"} & line.keys()
 
 
+def test_a_search_beyond_the_positions_is_refused_before_the_training(make_contrastive: Any, tmp_path: Path) -> None:
+    short = {"model": MODEL | {"max_positions": 24}, "text.max_target_tokens": 20, "search.max_length": 24}
+    with pytest.raises(ConfigError, match=r"search\.max_length 24 is more than this model's 24 positions hold"):
+        train(make_contrastive(**short), tmp_path / "run", on_message=quiet)
+
+
 def test_an_interrupted_run_continues_exactly(make_contrastive: Any, tmp_path: Path) -> None:
     """With dropout in the branch, whose generator is stored nowhere."""
     continues_exactly(make_contrastive(**{"training.log_every": 1}), tmp_path)

@@ -143,6 +143,9 @@ def test_groups_by_the_first_pattern_that_matches() -> None:
     assert [g["lr"] for g in optimizer.param_groups] == pytest.approx([0.1, 0.02, 0.2])
     with pytest.raises(ConfigError, match=r"'c\.\*' matches no parameter; there are: a\.weight"):
         build_optimizer(OptimizerConfig(rates=({"match": "c.*", "factor": 2.0},)), model)
+    twice = ({"match": "a.*", "factor": 0.5}, {"match": "a.w*", "factor": 0.1})
+    with pytest.raises(ConfigError, match=r"there are: none that the patterns before 'a\.w\*' do not match too"):
+        build_optimizer(OptimizerConfig(rates=twice), model)
 
 
 def test_a_falling_schedule_needs_an_end() -> None:

@@ -55,6 +55,29 @@ def test_limits_are_those_of_the_data(monkeypatch: pytest.MonkeyPatch) -> None:
     assert outlook.fitting_limits(run, data)[0]["text"]["max_source_tokens"] < 310
 
 
+@pytest.mark.parametrize(
+    ("setting", "memory", "least"),
+    [
+        ("batch_size=25", 0.4, 2),
+        ("batch_size=33", 0.4, 2),
+        ("batch_size=37", 0.2, 2),
+        ("batch_size=33", 0.06, 2),
+        ("batch_tokens=4096", 0.1, 2),
+        ("batch_size=1", 0.001, 1),
+    ],
+)
+def test_parts_of_a_batch_are_the_batch(
+    monkeypatch: pytest.MonkeyPatch, setting: str, memory: float, least: int
+) -> None:
+    name, value = setting.split("=")
+    run = resolve_run(load_recipe("headline_writer"), size="small", overrides=[f"training.{setting}"])
+    monkeypatch.setattr(outlook, "_free_memory", lambda: int(memory * 2**30))
+    changes, line = outlook.fitting_limits(run, records([400] * 20))
+    assert changes["training"][name] * changes["training"]["accumulation"] == int(value)
+    assert changes["training"]["accumulation"] >= least
+    assert ("tokens x" in line) is (name == "batch_tokens")
+
+
 def test_limits_end_where_the_model_has_no_positions() -> None:
     run = resolve_run(load_recipe("contrastive"), size="tiny", overrides=["model.max_positions=50"])
     assert outlook.fitting_limits(run, records([300] * 20))[0]["text"]["max_source_tokens"] == 50

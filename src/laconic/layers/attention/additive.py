@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from laconic.config.base import ConfigBase
 from laconic.kernels.dispatch import attention_scores, context, deferred, deferred_linear
-from laconic.layers.attention.base import Attention
+from laconic.layers.attention.base import Attention, flag
 from laconic.layers.masking import mask_scores
 from laconic.papers.pointer_generator import attention_weights, next_coverage
 from laconic.types import AttentionOutput, Memory, Shared
@@ -70,7 +70,7 @@ class AdditiveAttention(Attention):
         return {"coverage": self.coverage_on} if self.config.coverage else {}
 
     def switch(self, options: Mapping[str, Any]) -> None:
-        self.coverage_on = bool(options.get("coverage", self.coverage_on))
+        self.coverage_on = flag(options, "coverage", self.coverage_on)
 
     def init_state(self, memory: Memory) -> dict[str, Any]:
         """Keys are projected once a batch; c^0 = 0 (equation 6), kept in float32 at least."""

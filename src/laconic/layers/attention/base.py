@@ -9,6 +9,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from laconic.config.base import ConfigBase
+from laconic.errors import ConfigError
 from laconic.types import AttentionOutput, Memory
 
 
@@ -42,3 +43,15 @@ class Attention(Switchable):
     def forward(self, query: Tensor, state: Any) -> tuple[AttentionOutput, Any]:
         """Read with queries (B, Q, query_size). A recurrent mechanism carries Q rows a document through
         the state: Q are then beams of one step, never the steps of a sequence."""
+
+
+def flag(options: Mapping[str, Any], name: str, now: bool) -> bool:
+    """The switch among ``options``, or what it is now.
+
+    Raises:
+        ConfigError: it is neither true nor false.
+    """
+    value = options.get(name, now)
+    if not isinstance(value, bool):
+        raise ConfigError(f"The switch '{name}' is true or false, not '{value}'.")
+    return value

@@ -27,7 +27,7 @@ from laconic.config.base import ConfigBase
 from laconic.errors import ConfigError
 from laconic.kernels.dispatch import chunk_scores, context, deferred
 from laconic.layers import noise
-from laconic.layers.attention.base import Switchable
+from laconic.layers.attention.base import Switchable, flag
 from laconic.layers.chunks import ChunkStates, Grid
 from laconic.papers.coarse_to_fine import (
     attention_weights,
@@ -191,9 +191,9 @@ class CoarseToFineAttention(HierarchicalAttention):
 
     def switch(self, options: Mapping[str, Any]) -> None:
         """Raises:
-        ConfigError: the number of chunks to read is none.
+        ConfigError: the number of chunks to read is none, or ``hard`` neither true nor false.
         """
-        self.hard = bool(options.get("hard", self.hard))
+        self.hard = flag(options, "hard", self.hard)
         read = options.get("read", self.read)
         if not isinstance(read, int) or read < 1:
             raise ConfigError(f"The number of chunks to read must be a whole number of at least 1, not '{read}'.")
