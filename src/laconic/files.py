@@ -1,9 +1,9 @@
 """Files and folders that appear whole, and those that one process at a time works in.
 
-What is written stands beside its place until it is complete: a file as ``.NAME.partial``, a folder as
-``.NAME.XXXXXXXX.partial``. Whoever writes a folder holds an advisory lock on it, and the kernel frees the lock when the
-process dies, however it dies. So the next one can tell the folder of a living process from what a dead one left, and
-removes only that. Where the file system knows no locks nothing is removed and nobody is kept out.
+What is written stands beside its place, as ``.NAME.XXXXXXXX.partial``, until it is complete. Whoever writes holds an
+advisory lock on it, and the kernel frees the lock when the process dies, however it dies. So the next one can tell the
+draft of a living process from what a dead one left, and removes only that. Where the file system knows no locks nothing
+is removed and nobody is kept out.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ import re
 import secrets
 import shutil
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from glob import escape
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -62,7 +63,7 @@ def only_writer(path: Path) -> Iterator[None]:
         FolderInUseError: another process, or another block of this one, holds it.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    with _held_by(path.with_name(f".{path.name}{LOCK}"), path):
+    with _held_by(path.with_name(_hidden(path) + LOCK), path):
         yield
 
 
@@ -133,25 +134,41 @@ if hasattr(os, "register_at_fork"):
 
 @contextmanager
 def part_of(path: Path) -> Iterator[BinaryIO]:
-    """Open ``path`` for writing; it appears, or is replaced, when the block ends well, and is on the disk then.
+    """Open ``path``, or the file it is a link to, for writing; it appears, or is replaced and keeps its mode, when the
+    block ends well, and is on the disk then.
 
-    What is no file, such as ``/dev/stdout``, is written to as it is: nothing may take its place.
+    What is no file, or an open one as ``/dev/stdout`` may be, is added to as it is: nothing may take its place.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    if path.exists() and not path.is_file():
-        with path.open("wb") as file:
+    if _keeps_its_place(path):
+        with path.open("ab") as file:
             yield file
         return
-    draft = path.with_name(f".{path.name}.partial")
+    path = Path(os.path.realpath(path))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    _remove_drafts(path)
+    draft, handle = _new_draft(path, Path.touch)
     try:
         with draft.open("wb") as file:
+            with suppress(OSError):  # there is no old file, or there are no modes here
+                shutil.copymode(path, draft)
             yield file
             file.flush()
             os.fsync(file.fileno())
         os.replace(draft, path)
-    except BaseException:
+    finally:
         draft.unlink(missing_ok=True)
-        raise
+        _release(handle)
+
+
+def _keeps_its_place(path: Path) -> bool:
+    """Is ``path`` there and no file, or does it lead to one over a descriptor that somebody has open?"""
+    while path.is_file():
+        folder = os.path.realpath(path.parent)
+        open_one = bool(re.fullmatch(r"/dev(/fd)?|/proc/.+/fd", folder))
+        if open_one or not path.is_symlink():
+            return open_one
+        path = Path(folder, os.readlink(path))
+    return path.exists()
 
 
 def write_text(path: Path, text: str) -> None:
@@ -193,22 +210,22 @@ def replacing_folder(folder: Path) -> Iterator[Path]:
     """Give an empty folder beside ``folder``; when the block ends well, it takes the name ``folder``.
 
     At every moment either the old or the new content exists whole: as ``folder`` or, between two renames, the old one
-    as ``folder.previous`` (`put_back` finds it). What killed processes left beside ``folder`` is removed.
+    as ``.NAME.XXXXXXXX.previous`` (`put_back` finds it). What killed processes left beside ``folder`` is removed.
     """
-    folder = folder.expanduser().absolute()
+    folder = Path(os.path.realpath(folder.expanduser()))  # what a link leads to is replaced, not the link
     folder.parent.mkdir(parents=True, exist_ok=True)
     remove_leftovers(folder)
-    draft, handle = _new_draft(folder)
+    draft, handle = _new_draft(folder, Path.mkdir)
+    previous = draft.with_suffix(".previous")
     try:
         yield draft
         for path in (*draft.iterdir(), draft):
             flush(path)
         if folder.exists():
-            shutil.rmtree(_previous(folder), ignore_errors=True)
-            folder.rename(_previous(folder))
+            folder.rename(previous)
         draft.rename(folder)
         flush(folder.parent)
-        shutil.rmtree(_previous(folder), ignore_errors=True)
+        shutil.rmtree(previous, ignore_errors=True)
     finally:
         shutil.rmtree(draft, ignore_errors=True)
         _release(handle)
@@ -225,50 +242,65 @@ def refuse_other(folder: Path, holding: str, what: str) -> None:
         raise ConfigError(f"{folder} is there and is no {what}: name another folder.")
 
 
-def put_back(folder: Path, holding: str = "") -> None:
-    """Where a process was killed between the two renames of `replacing_folder`, give ``folder`` its old content, which
-    must hold the file ``holding`` where ``folder`` may be any name."""
-    if not folder.name or folder.exists() or not (_previous(folder) / holding).exists():
+def put_back(folder: Path) -> None:
+    """Where a process was killed between the two renames of `replacing_folder`, give ``folder`` its old content."""
+    folder = Path(os.path.realpath(folder)) if folder.is_symlink() else folder
+    if folder.exists() or not folder.parent.is_dir():
         return
-    for draft in _drafts(folder):  # one that lives is about to be renamed
-        with suppress(OSError):
-            handle = os.open(draft, os.O_RDONLY)
-            _lock(handle, wait=True)
-            os.close(handle)
-    if not folder.exists():
-        with suppress(FileNotFoundError):
-            _previous(folder).rename(folder)
+    for previous in _beside(folder, "previous"):
+        for draft in _beside(folder, "partial"):  # one that lives is about to be renamed
+            with suppress(OSError):
+                handle = os.open(draft, os.O_RDONLY)
+                _lock(handle, wait=True)
+                os.close(handle)
+        if not folder.exists():
+            with suppress(FileNotFoundError):
+                previous.rename(folder)
 
 
 def remove_leftovers(folder: Path) -> None:
     """Remove what processes that were killed while they wrote ``folder`` left beside it."""
+    folder = Path(os.path.realpath(folder))
     put_back(folder)
-    if folder.exists():
-        shutil.rmtree(_previous(folder), ignore_errors=True)
-    for draft in _drafts(folder):
+    for previous in _beside(folder, "previous") if folder.exists() else ():
+        shutil.rmtree(previous, ignore_errors=True)
+    _remove_drafts(folder)
+
+
+# --------------------------------------------------------------------------------------------- drafts
+
+
+def _new_draft(path: Path, make: Callable[..., None]) -> tuple[Path, int]:
+    while True:
+        draft = path.with_name(f"{_hidden(path)}.{secrets.token_hex(4)}.partial")
+        make(draft, exist_ok=False)
+        with suppress(FileNotFoundError):  # taken for a leftover before it was locked
+            handle = os.open(draft, os.O_RDONLY)
+            _lock(handle, wait=True)
+            _held.add(handle)
+            if _is_at(handle, draft):
+                return draft, handle
+            _release(handle)
+
+
+def _remove_drafts(path: Path) -> None:
+    for draft in _beside(path, "partial"):
         with suppress(OSError):
             handle = os.open(draft, os.O_RDONLY)
             if _lock(handle):
                 shutil.rmtree(draft, ignore_errors=True)
+                with suppress(OSError):  # a file's
+                    draft.unlink()
             os.close(handle)
 
 
-def _new_draft(folder: Path) -> tuple[Path, int]:
-    while True:
-        draft = folder.with_name(f".{folder.name}.{secrets.token_hex(4)}.partial")
-        draft.mkdir()
-        handle = os.open(draft, os.O_RDONLY)
-        _lock(handle, wait=True)
-        _held.add(handle)
-        if _is_at(handle, draft):
-            return draft, handle
-        _release(handle)  # taken for a leftover before it was locked
+def _beside(path: Path, ending: str) -> list[Path]:
+    return list(path.parent.glob(f"{escape(_hidden(path))}.{'[0-9a-f]' * 8}.{ending}"))
 
 
-def _drafts(folder: Path) -> list[Path]:
-    name = re.compile(rf"\.{re.escape(folder.name)}\.[0-9a-z_]{{8}}\.partial")
-    return [path for path in folder.parent.iterdir() if name.fullmatch(path.name)]
-
-
-def _previous(folder: Path) -> Path:
-    return folder.with_name(folder.name + ".previous")
+def _hidden(path: Path) -> str:
+    """``.NAME``; of a NAME that leaves no room for the endings in 255 bytes, its beginning and its digest."""
+    name = path.name.encode(errors="surrogatepass")
+    if len(name) <= 236:
+        return f".{path.name}"
+    return f".{name[:227].decode(errors='ignore')}~{sha256(name)[:8]}"

@@ -25,9 +25,9 @@ from laconic.files import (
 DIE_HOLDING = """
 import os, signal, sys
 from pathlib import Path
-from laconic.files import only_here, only_writer, replacing_folder
+from laconic.files import only_here, only_writer, part_of, replacing_folder
 with {what}(Path(sys.argv[1])) as draft:
-    if draft is not None:
+    if isinstance(draft, Path):
         (draft / "half").write_text("x")
     print("ready", flush=True)
     os.kill(os.getpid(), signal.SIGKILL) if sys.argv[2] == "die" else sys.stdin.read()
@@ -126,15 +126,62 @@ def test_a_living_writer_keeps_its_draft(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
 
 
-def test_an_old_folder_is_put_back_and_an_outlived_one_removed(tmp_path: Path) -> None:
-    place, previous = tmp_path / "model", tmp_path / "model.previous"
+@pytest.mark.parametrize("name", ["model", "link"])
+def test_an_old_folder_is_put_back_and_an_outlived_one_removed(tmp_path: Path, name: str) -> None:
+    place, previous = tmp_path / "model", tmp_path / ".model.0123abcd.previous"
+    (tmp_path / "link").symlink_to("model")
     previous.mkdir()
     (previous / "old").touch()
-    put_back(place)
+    put_back(tmp_path / name)
     assert [path.name for path in place.iterdir()] == ["old"]
     previous.mkdir()
-    remove_leftovers(place)
+    remove_leftovers(tmp_path / name)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["link", "model"]
+
+
+def test_a_name_that_a_person_chose_is_left_alone(tmp_path: Path) -> None:
+    """Who moves `model` to `model.previous` keeps it, whether `model` is read or written again."""
+    place, own = tmp_path / "model", tmp_path / "model.previous"
+    own.mkdir()
+    (own / "mine").touch()
+    put_back(place)
+    assert not place.exists()
+    for _ in range(2):
+        with replacing_folder(place):
+            pass
+    assert [path.name for path in own.iterdir()] == ["mine"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["model", "model.previous"]
+
+
+def test_what_a_broken_replacement_calls_the_old_folder_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = tmp_path / "model"
+    write_text(place / "old", "x")
+
+    def only_away(path: Path, target: Path) -> None:
+        if target == place:
+            raise KeyboardInterrupt
+        os.rename(path, target)
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt), replacing_folder(place):
+        patch.setattr(Path, "rename", only_away)
+    assert not place.exists()
+    put_back(place)
+    assert [path.name for path in place.iterdir()] == ["old"]
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+def test_the_folder_behind_a_link_is_replaced(tmp_path: Path) -> None:
+    place, link = tmp_path / "far" / "model", tmp_path / "latest"
+    place.mkdir(parents=True)
+    link.symlink_to(Path("far", "model"))
+    for content in "ab":
+        with replacing_folder(link) as draft:
+            (draft / content).touch()
+        assert [path.name for path in place.iterdir()] == [content]
+    assert link.is_symlink()
+    assert [path.name for path in place.parent.iterdir()] == ["model"]
 
 
 @pytest.mark.parametrize("umask", [0o022, 0o077, 0o002])
@@ -166,3 +213,65 @@ def test_what_is_no_file_keeps_its_place(tmp_path: Path) -> None:
     assert os.read(reading, 100) == b"through"
     os.close(reading)
     assert pipe.is_fifo()
+
+
+@pytest.mark.parametrize("name", ["/dev/stdout", "/dev/fd/1", "link"])
+def test_a_redirected_output_gets_what_is_written_to_it(tmp_path: Path, name: str) -> None:
+    out, link = tmp_path / "out", tmp_path / "link"
+    link.symlink_to("/dev/stdout")
+    out.write_text("before ")
+    code = "import sys, pathlib, laconic.files as f; f.write_text(pathlib.Path(sys.argv[1]), 'x')"
+    with out.open("a") as file:
+        subprocess.run([sys.executable, "-c", code, str(tmp_path / name)], stdout=file, check=True)
+        assert os.path.samestat(os.fstat(file.fileno()), out.stat())
+    assert out.read_text() == "before x"
+    assert link.is_symlink()
+
+
+def test_the_file_behind_a_link_is_replaced_and_keeps_its_mode(tmp_path: Path) -> None:
+    path, link = tmp_path / "far" / "file", tmp_path / "link"
+    link.symlink_to(Path("far", "file"))
+    write_text(link, "new")  # it leads nowhere yet
+    path.chmod(0o640)
+    with part_of(link) as file:
+        assert [draft.stat().st_mode & 0o777 for draft in path.parent.glob(".*")] == [0o640]
+        file.write(b"newer")
+    assert link.is_symlink()
+    assert path.read_text() == "newer"
+    assert path.stat().st_mode & 0o777 == 0o640
+
+
+def test_two_writers_of_a_file_do_not_meet(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    with part_of(path) as first:
+        with part_of(path) as second:
+            first.write(b"A" * 10)
+            second.write(b"B" * 4)
+        assert path.read_bytes() == b"B" * 4
+    assert path.read_bytes() == b"A" * 10
+    assert [found.name for found in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_draft_of_a_file_whose_writer_was_killed_goes(tmp_path: Path) -> None:
+    assert other("part_of", tmp_path / "file", "die").wait() == -9
+    assert len(list(tmp_path.glob(".file.*.partial"))) == 1
+    write_text(tmp_path / "file", "x")
+    assert [found.name for found in tmp_path.iterdir()] == ["file"]
+
+
+@pytest.mark.parametrize("name", ["n" * 250, "é" * 125, "x" + "é" * 125])
+def test_a_long_name(tmp_path: Path, name: str) -> None:
+    """Its drafts and its lock have names of at most 255 bytes, which are no other long name's."""
+    path, other_path = tmp_path / name, tmp_path / f"{name[:-1]}y"
+    with only_writer(path):
+        write_text(path, "x")
+    assert [found.name for found in tmp_path.iterdir()] == [name]
+    path.unlink()
+    with replacing_folder(path):
+        (draft,) = tmp_path.iterdir()
+        assert draft.name.encode()  # no half letter
+    path.rename(draft.with_suffix(".previous"))
+    put_back(other_path)
+    assert not other_path.exists()
+    put_back(path)
+    assert path.is_dir()

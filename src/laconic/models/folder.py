@@ -16,7 +16,7 @@ environment.json       versions, seed, platform
 ```
 
 A folder is written beside its final place and renamed. While an older folder is being replaced it waits
-as ``NAME.previous``; whoever opens NAME after a crash finds it there and puts it back.
+as ``.NAME.XXXXXXXX.previous``; whoever opens NAME after a crash finds it there and puts it back.
 """
 
 from __future__ import annotations
@@ -195,7 +195,7 @@ def find_folder(name: str | Path, hub_options: Mapping[str, Any] = MappingProxyT
     """
     folder = place_of(name).expanduser()
     for candidate in (folder, folder / "model"):
-        put_back(candidate, holding="config.json")
+        put_back(candidate)
         if (candidate / "config.json").is_file():
             return candidate
     if folder.is_dir():

@@ -327,9 +327,9 @@ def prune(run_folder: Path, keep: int, best_update: int | None) -> None:
 
 def remove_drafts(run_folder: Path) -> None:
     """Remove what a killed process left half written or half removed; what it was replacing comes back."""
-    for path in run_folder.glob("checkpoint-*.previous"):
-        put_back(path.with_name(path.name.removesuffix(".previous")))
-    for pattern in (f"{_DRAFT}*", ".checkpoint-*.partial", "checkpoint-*.previous"):
+    for path in run_folder.glob(".checkpoint-*.previous"):
+        put_back(path.with_name(path.name.split(".")[1]))
+    for pattern in (f"{_DRAFT}*", ".checkpoint-*.partial", ".checkpoint-*.previous"):
         for path in run_folder.glob(pattern):
             shutil.rmtree(path, ignore_errors=True)
 

@@ -160,7 +160,7 @@ def test_a_failure_while_writing_leaves_the_old_folder(saved: Path, monkeypatch:
 
 
 def test_a_crash_between_the_two_renames_is_made_good(saved: Path) -> None:
-    saved.rename(saved.with_name("model.previous"))
+    saved.rename(saved.with_name(".model.0123abcd.previous"))
     loaded = load_model_folder(saved.parent)
     assert torch.equal(loaded.model.embedding.weight, model().embedding.weight)
     assert saved.is_dir()

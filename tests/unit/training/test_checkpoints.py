@@ -106,7 +106,7 @@ def test_half_written_folders_are_ignored_and_removed(tmp_path: Path) -> None:
 
 def test_a_checkpoint_that_was_being_replaced_comes_back(tmp_path: Path) -> None:
     files.write_checkpoint(tmp_path, 1, snapshot())
-    (tmp_path / "checkpoint-1").rename(tmp_path / "checkpoint-1.previous")  # killed between the two renames
+    (tmp_path / "checkpoint-1").rename(tmp_path / ".checkpoint-1.0123abcd.previous")  # killed between the two renames
     files.remove_drafts(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["checkpoint-1"]
     files.read_checkpoint(tmp_path / "checkpoint-1")
