@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from commands import refused
 from laconic import jobs
 from laconic.cli.main import main
 from laconic.systems.bulk import Request, Window, windows_of
@@ -112,6 +113,70 @@ def test_records_without_ids_keep_their_numbers(tmp_path: Path, monkeypatch: pyt
     assert [json.loads(line)["id"] for line in whole.splitlines()] == [str(number) for number in range(1, 61)]
     (tmp_path / "out.jsonl.partial").write_bytes(b"".join(whole.splitlines(keepends=True)[:37]))
     assert from_stdin(tmp_path / "out.jsonl") == whole
+
+
+SIX = ["lead-1", "six.jsonl", "--batch-size", "1"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["lexrank", "six.jsonl"], "was made with model lead-1, not lexrank"),
+        (["lead-1", "three.jsonl"], "holds 6 results, and the input has only 3 records"),
+        (["lead-1", "changed.jsonl"], "line 2 is of another text of 'r1'"),
+        (["lead-1", "six.jsonl", "--set", "sentences=2"], "was made with decoding.sentences 1, not 2"),
+        (["lead-1", "mixed.jsonl"], "before line 6 it has model lead-1, not lead-2"),
+    ],
+)
+@pytest.mark.parametrize("place", ["out.jsonl", "out.jsonl.partial"])
+def test_what_was_made_otherwise_is_not_kept(
+    arguments: list[str],
+    said: str,
+    place: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    six = write_corpus(tmp_path / "six.jsonl", 6).read_text().splitlines(keepends=True)
+    (tmp_path / "three.jsonl").write_text("".join(six[:3]))
+    (tmp_path / "changed.jsonl").write_text("".join(six).replace('"r1", "document": "', '"r1", "document": "x'))
+    (tmp_path / "mixed.jsonl").write_text("".join(six))
+    before = summarized(tmp_path / "out.jsonl", *SIX)
+    if arguments[1] == "mixed.jsonl":
+        before = before.replace(b'"model": "lead-1"', b'"model": "lead-2"').replace(b'-2"', b'-1"', 5)
+    (tmp_path / "out.jsonl").unlink()
+    (tmp_path / place).write_bytes(before)
+    refused(capsys, 3, said, "summarize", *arguments, "--batch-size", "1", "--output", "out.jsonl")
+    assert (tmp_path / place).read_bytes() == before
+    assert len(list(tmp_path.glob("out.jsonl*"))) == 1
+
+
+def test_a_file_without_digests_is_gone_on_with(tmp_path: Path) -> None:
+    """As older versions wrote it."""
+    corpus = str(write_corpus(tmp_path / "documents.jsonl", 30))
+    whole = summarized(tmp_path / "whole.jsonl", "lead", corpus)
+    lines = [json.loads(line) for line in whole.splitlines()]
+    old = "".join(json.dumps({k: v for k, v in line.items() if k != "document_sha256"}) + "\n" for line in lines[:20])
+    (tmp_path / "out.jsonl").write_text(old)
+    assert summarized(tmp_path / "out.jsonl", "lead", corpus).splitlines()[20:] == whole.splitlines()[20:]
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="has no pipes with a name")
+@pytest.mark.parametrize("kind", ["pipe", "link"])
+def test_devices_and_pipes_keep_their_place(kind: str, tmp_path: Path) -> None:
+    out, corpus = tmp_path / kind, str(write_corpus(tmp_path / "six.jsonl", 6))
+    if kind == "pipe":
+        os.mkfifo(out)
+        reader = os.open(out, os.O_RDONLY | os.O_NONBLOCK)
+    else:
+        out.symlink_to(os.devnull)
+        reader = os.open(out, os.O_RDONLY)
+    assert main(["--quiet", "summarize", "lead", corpus, "--output", str(out)]) == 0
+    assert os.read(reader, 1 << 16).count(b"\n") == (6 if kind == "pipe" else 0)
+    os.close(reader)
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([kind, "six.jsonl"])
+    assert out.is_fifo() == (kind == "pipe")
 
 
 def started(out: Path, *arguments: str) -> subprocess.Popen[bytes]:

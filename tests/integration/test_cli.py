@@ -225,6 +225,21 @@ def test_a_closed_pipe_is_quiet() -> None:
     assert process.returncode == cli.EXIT_BROKEN_PIPE
 
 
+@pytest.mark.parametrize(
+    ("closed", "arguments", "code"),
+    [("stdin", ["summarize", "lead", "-"], 3), ("stdout", ["recipes"], 0), ("stderr", ["nonsense"], 2)],
+)
+def test_a_stream_that_is_closed(
+    closed: str, arguments: list[str], code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As by a shell's ``>&-``: Python then has None in its place."""
+    monkeypatch.setattr(sys, closed, None)
+    assert cli.main(arguments) == code
+    shown = capsys.readouterr()
+    assert "bug in Laconic" not in shown.err
+    assert not shown.out
+
+
 # ----------------------------------------------------------------------------------- recipes
 
 RECIPE = """

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from commands import refused, run
+from laconic.data.places import data_changes
 
 
 @pytest.fixture
@@ -59,6 +60,8 @@ def test_subsets(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str])
     content = json.loads(run(capsys, "data", "subset", data, short, "--shortest-mean", 10, "--rest", rest, "--json"))
     assert ids(short) == ["0", "1", "2"]
     assert ids(rest) == ["3", "4", "5", "6", "7"]
+    run(capsys, "data", "subset", data, tmp_path / "all.jsonl", "--last", 8, "--rest", rest)
+    assert ids(rest) == []  # what an earlier call left there stands in the other file now
     assert content[str(short)] == {
         "records": 3, "document_tokens": {"mean": 10.0, "min": 5, "max": 15}, "summary_tokens": {"mean": 4.0},
     }  # fmt: skip
@@ -97,6 +100,53 @@ def test_mistakes_with_data(
     places = {"DATA": str(data), "OUT": str(tmp_path / "out.jsonl"), "NONE": str(tmp_path / "none")}
     refused(capsys, code, said, "data", *(places.get(argument, argument) for argument in arguments))
     assert not (tmp_path / "out.jsonl").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["subset", "q.source", "q.target", "--last", "1"], "same file (q.target)"),
+        (["subset", "q", "q.source", "--last", "1"], "same file (q.source)"),
+        (["subset", "q", "new.jsonl", "--last", "1", "--rest", "q.target"], "same file (q.target)"),
+        (["subset", "one", "one/x.jsonl", "--last", "1"], "same file (one/x.jsonl)"),
+        (["subset", "one", "one/new.jsonl", "--last", "1"], "one/new.jsonl would lie in"),
+        (["subset", "link.jsonl", "one/x.jsonl", "--last", "1"], "same file (one/x.jsonl)"),
+        (["haystack", "q.source", "q.target"], "same file (q.target)"),
+        (["prepare", "samsum", "one", "one/new.jsonl"], "one/new.jsonl would lie in"),
+        (["prepare", "duc2004", "one", "q/../one/x.jsonl", "--references", "two"], "would lie in"),
+    ],
+)
+def test_nothing_is_written_over_what_is_read(
+    arguments: list[str],
+    said: str,
+    data: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("q.source").write_text("A text of words.\nAnother text.\n")
+    Path("q.target").write_text("Text\nOther\n")
+    Path("one").mkdir()
+    data.rename("one/x.jsonl")
+    Path("link.jsonl").symlink_to("one/x.jsonl")
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    refused(capsys, 2, said, "data", *arguments)
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+
+
+def test_a_folder_of_parts_is_checked_and_scored(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    parts = tmp_path / "parts"
+    parts.mkdir()
+    for number in range(2):
+        (parts / f"train-0000{number}.jsonl").write_bytes(data.read_bytes())
+    assert json.loads(run(capsys, "data", "stats", parts, "--json"))["splits"]["parts"]["records"] == 16
+    assert "16" in run(capsys, "evaluate", "lead-1", "--data", parts)
+    assert data_changes(parts)["data"]["train"] == str(parts)
+    (parts / "train-00000.jsonl").rename(parts / "train-00003.jsonl")
+    refused(capsys, 3, "number 2 is missing", "data", "check", parts)
 
 
 def test_prepared_gigaword(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

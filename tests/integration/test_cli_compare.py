@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from commands import refused
+from commands import refused, run
 from laconic.cli.main import main
 from laconic.config.loading import load_recipe
 from laconic.errors import TrainingError
@@ -173,6 +173,13 @@ def test_a_failing_row_is_named_and_the_code_is_not_zero(
 )
 def test_mistakes(arguments: list[str], code: int, said: str, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     refused(capsys, code, said, "compare", *arguments, "--data", data)
+
+
+def test_one_file_is_not_trained_and_scored_on(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["compare", "headline_writer", "--size", "tiny", "--data", data / "train.jsonl", "--out", data / "out"]
+    refused(capsys, 2, f"laconic data subset {data / 'train.jsonl'} DIR/validation.jsonl --sample 500", *command)
+    run(capsys, *command, "--rows", "lead-1")  # which trains nothing
+    assert read(data / "out")["records"] == 24
 
 
 def test_without_data(capsys: pytest.CaptureFixture[str]) -> None:

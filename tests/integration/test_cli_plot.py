@@ -46,6 +46,10 @@ def test_plot_as_json(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert validation["published"] == {"subset.val_loss": 6.879, "full.val_loss": 5.739}
     assert main(["plot", str(run), "--out", str(tmp_path / "c.png"), "--metric", "loss", "--json"]) == 0
     assert [row["run"] for row in json.loads(capsys.readouterr().out)] == ["first"]
+    (run / "log.jsonl").write_text('{"kind": "train", "update": 1, "loss": NaN}\n')
+    assert main(["plot", str(run), "--out", str(tmp_path / "c.png"), "--json"]) == 0
+    (row,) = json.loads(capsys.readouterr().out, parse_constant=pytest.fail)
+    assert (row["final"], row["best"]) == (None, None)
 
 
 def test_plot_shows_the_losses_that_compare_shows(
@@ -76,6 +80,10 @@ def test_plot_refuses_what_is_not_there(run: Path, tmp_path: Path, capsys: pytes
     assert main(["plot", str(run), "--out", "x.jpg"]) == 2
     assert main(["plot", str(run), "--x", "hour", *out]) == 2
     capsys.readouterr()
+    (tmp_path / "begun").mkdir()
+    (tmp_path / "begun" / "log.jsonl").touch()
+    assert main(["plot", str(tmp_path / "begun"), *out]) == 3
+    assert "log.jsonl is empty: draw it when" in capsys.readouterr().err
     assert main(["plot", str(run / "absent"), *out]) == 3
     assert f"There is no folder {run / 'absent'}" in capsys.readouterr().err
     comparison = tmp_path / "compared"

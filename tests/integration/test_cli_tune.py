@@ -9,7 +9,9 @@ import pytest
 
 from commands import refused
 from laconic.cli.main import main
+from laconic.config import shipped
 from laconic.models.folder import load_model_folder
+from laconic.study import tuning
 from laconic.systems.neural import NeuralSystem
 from tiny_models import save_tiny_model
 
@@ -105,6 +107,26 @@ def test_the_best_is_applied_and_stays_the_best(place: Path, capsys: pytest.Capt
     again = json.loads(capsys.readouterr().out)
     assert again["model_identity"] == first["model_identity"], "decoding settings are not the model"
     assert again["present"]["rouge1"] == first["best"]["rouge1"]
+
+
+def test_a_model_of_the_package_is_tuned_from_where_one_is(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing is written where the package is installed, nor into an exported model."""
+    save_tiny_model(place / "oneline", TEXTS, max_source_tokens=12, search={"max_length": 6})
+    monkeypatch.setattr(shipped, "ROOT", place)
+    (place / "here").mkdir()
+    monkeypatch.chdir(place / "here")
+    assert main(["--quiet", "tune", "oneline", "--data", str(place / "data"), "--grid", "beam_size=1"]) == 0
+    assert (place / "here" / "oneline.tune" / "tune.json").is_file()
+    assert not list(place.glob("*.tune"))
+    (place / "run" / "model" / "export.json").touch()
+    refused(capsys, 2, "was exported", "tune", place / "run", "--data", "x", "--grid", "beam_size=1", "--apply")
+
+
+def test_nothing_better_is_not_applied(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tuning, "apply", lambda *_: pytest.fail("written without need"))
+    assert tune(place, "--grid", "beam_size=2", "--apply") == 0
 
 
 @pytest.mark.parametrize(

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import gzip
+import io
 import json
 import re
 import shlex
+import sys
 from pathlib import Path
 
 import pytest
 
 import laconic
+from laconic.cli.inputs import RECORD_SUFFIXES
 from laconic.cli.main import main
+from laconic.data.readers import _BY_SUFFIX
 from laconic.errors import DataError
 
 TRAIN = "train headline_writer --size tiny --out out --data"
@@ -43,6 +48,9 @@ FILES: dict[str, bytes] = {
     "twice.yaml": b"extends: headline_writer\nbase:\n  training: {max_epochs: 1}\n  training: {max_epochs: 2}\n",
     "list.yaml": b"- a\n",
     "one.txt": b"one\n",
+    "other.jsonl": b'{"id": "1", "document": "A text.", "summary": "A"}\n',
+    "deep.jsonl": b"[" * 100_000 + b"\n",
+    "deep.txt": b"[" * 100_000 + b"\n",
     "tests/test.jsonl": b'{"document": "a b", "summary": "a"}\n',
     "runs/log.jsonl": b"{}\n",
     "runs/recipe.yaml": b"name: x\n",
@@ -125,6 +133,19 @@ MISTAKES = [
     ("rouge one.txt text.txt one.txt --profile rouge", 2, "Did you mean 'rouge155'?"),
     ("summarize lead good.jsonl --output lines.csv", 2, "results are JSON lines; name it lines.jsonl."),
     ("explain lead text.txt --html runs", 1, "Cannot use runs: is a directory; name a file."),
+    # what would be lost, or stand for something else
+    ("summarize lead good.jsonl --output good.jsonl", 2, "is what is to be summarized; --output names another file."),
+    ("summarize lead text.txt --output ./text.txt", 2, "is what is to be summarized"),
+    ("summarize lead good.jsonl --output other.jsonl", 3, "line 1 is not a result of laconic"),
+    ("summarize lead - --format csv", 2, "Standard input is a text or JSON lines, not csv"),
+    ("tune oneline --data good.jsonl --grid beam_size=1 --apply", 2, "is part of the package and stays as it is"),
+    ("calibrate oneline --data good.jsonl", 2, "`laconic export oneline --out DIR` makes a copy"),
+    ("evaluate lead-1 ./lead-1 --data good.jsonl --output out", 2, "of lead-1 and ./lead-1 would be one file"),
+    ("compare headline_writer --size tiny --data good.jsonl --out out", 2, "would be trained on and scored on"),
+    ("summarize oneline text.txt --set search.beam_size=2 --set beam_sise=3", 2, "Did you mean 'beam_size'?"),
+    ("summarize oneline text.txt --set search=3", 2, "--set search is a section: name a key of it"),
+    ("rouge deep.jsonl", 3, "deep.jsonl, line 1: this is not JSON"),
+    ("rouge deep.txt", 3, "There is nothing to compare deep.txt with"),
     # settings that leave nothing
     (
         f"{TRAIN} good.jsonl --set data.min_supported=1 --set text.max_source_tokens=1 --all-pairs",
@@ -193,6 +214,25 @@ def test_a_page_is_read_as_text(place: Path, capsys: pytest.CaptureFixture[str])
     )
     assert main(["--quiet", "summarize", "lead", str(page)]) == 0
     assert "Fluß" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", ["x.tab", "x.jsonl.zst", "x.jsonl.gz", "-"])
+def test_tables_by_all_their_names(
+    name: str, place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    line = b'{"document": "The river rose. Nobody slept.", "summary": "river rose"}\n'
+    raw = {
+        "x.tab": b"article\tsummary\nThe river rose. Nobody slept.\triver rose\n",
+        "x.jsonl.zst": pytest.importorskip("zstandard").compress(line),
+        "x.jsonl.gz": gzip.compress(line),
+        "-": b"\xef\xbb\xbf" + line,  # with the mark that a file may have too
+    }[name]
+    (place / name).write_bytes(raw)
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(raw)))
+    assert main(["--quiet", "summarize", "lead-1", name, *(["--jsonl"] if name == "-" else [])]) == 0
+    assert json.loads(capsys.readouterr().out)["summary"] == "The river rose."
+    assert set(_BY_SUFFIX) == RECORD_SUFFIXES
+    assert main(["--quiet", "summarize", f"missing{name.removeprefix('x')}"]) == (4 if name == "-" else 3)
 
 
 def test_what_is_no_mistake(place: Path, capsys: pytest.CaptureFixture[str]) -> None:

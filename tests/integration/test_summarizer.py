@@ -395,7 +395,7 @@ def test_results_of_other_records_are_not_overwritten(
     folder: Path, corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "out.jsonl"
-    out.write_text('{"id": "q", "summary": "x"}\n')
+    out.write_text('{"id": "q", "summary": "x", "model": "m"}\n')
     assert main(["summarize", str(folder), str(corpus), "--output", str(out)]) == 3
     assert "holds other records: line 1 is 'q', the input has 'r0'" in capsys.readouterr().err
     notes = tmp_path / "notes.txt"
@@ -583,7 +583,7 @@ def test_calibrate_stores_what_it_found(
     assert len(learnt.calibration.choosing) == len(CHOOSING)
     capsys.readouterr()
     assert main(["calibrate", "oneline", "--data", str(data), "--set", "beam_size=3"]) == 2
-    assert "was exported: use --set on the model it came from" in capsys.readouterr().err
+    assert "`laconic export oneline --out DIR` makes a copy" in capsys.readouterr().err
     (place / "recipe.yaml").unlink()
     assert main([*arguments, "--set", "beam_size=4"]) == 2
     assert "was not made by laconic" in capsys.readouterr().err

@@ -19,6 +19,7 @@ from laconic.cli.main import main
 from laconic.errors import ConfigError, LaconicError, ModelError
 from laconic.export.folder import export_apart
 from laconic.models.folder import load_model_folder
+from laconic.runtime import sessions
 from laconic.runtime.folder import digest_of
 from laconic.runtime.manifest import is_exported
 from laconic.summarizer import Summarizer
@@ -258,3 +259,32 @@ def test_a_model_that_no_graph_can_follow(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="depends on the text that it reads"):
         export_apart(str(folder), tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def test_places_that_cannot_be_written(
+    fast: dict[str, tuple[Path, Path]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The other process's error is that of the command: one sentence, and the code of its kind."""
+    source = str(fast["writer-gru"][0])
+    (tmp_path / "file").touch()
+    assert main(["export", source, "--out", str(tmp_path / "file/in/it")]) == 1
+    assert capsys.readouterr().err == f"laconic: Cannot use {tmp_path}/file/in: not a directory.\n"
+    full = "def copyfile(*_): raise RuntimeError('I/O error: No space left on device (os error 28)')"
+    (tmp_path / "sitecustomize.py").write_text(f"import shutil\n{full}\nshutil.copyfile = copyfile\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
+    assert main(["export", source, "--out", str(tmp_path / "out")]) == 7
+    assert capsys.readouterr().err.startswith(f"laconic: The disk is full while writing {tmp_path}/out. What was")
+
+
+def test_the_threads_of_the_service(fast: dict[str, tuple[Path, Path]], monkeypatch: pytest.MonkeyPatch) -> None:
+    given, options = [], sessions._options
+    monkeypatch.setattr(sessions, "_options", lambda *each: (given.append(each[1]), options(*each))[1])
+    monkeypatch.setattr(sessions, "THREADS", 1)
+    monkeypatch.setattr("torch.set_num_threads", lambda _: None)
+    monkeypatch.setattr("laconic.server.run.serve", lambda *_: True)
+    for more in ([], ["--threads", "2"]):
+        assert main(["serve", str(fast["writer-gru"][1]), *more]) == 0
+    assert given == [1, 1, 2, 2]

@@ -11,6 +11,7 @@ from laconic.cli.inputs import records_of
 from laconic.cli.options import AsJson, BatchSize, MaxRecords, ReadingOptions, Split, check_picture, with_groups
 from laconic.cli.output import print_result, progress
 from laconic.config.loading import parse_overrides
+from laconic.config.shipped import SHIPPED
 from laconic.data.places import split_of
 from laconic.errors import ConfigError, ModelError
 from laconic.systems.extractive import is_method
@@ -54,19 +55,22 @@ def command(
         check_picture(diagram)
     from laconic.evaluation.systems import model_folder
     from laconic.study.calibration import MOST_TRIED, calibrate, decoded_by_calibration, describe, try_precisions
-    from laconic.study.tuning import apply
+    from laconic.study.tuning import apply, refuse_fixed
     from laconic.summarizer import Summarizer
 
     if is_method(model):
         raise ConfigError(f"{model} is an extractive method: it copies sentences and has no confidence to calibrate.")
+    if model in SHIPPED:
+        raise ConfigError(
+            f"{model} is part of the package and stays as it is: `laconic export {model} --out DIR` makes a copy, "
+            "`laconic calibrate DIR` calibrates that."
+        )
     folder = model_folder(model)
     if not (folder / "config.json").is_file():
         raise ModelError(f"There is no model folder {model}; give one made by `laconic train`.")
     changes = parse_overrides(setting or [])
-    if changes and (folder / "export.json").is_file():
-        raise ConfigError(f"{folder} was exported: use --set on the model it came from, and export that again.")
-    if changes and not (folder / "recipe.yaml").is_file():
-        raise ConfigError(f"{folder} was not made by laconic: its decoding settings stay as they are.")
+    if changes:
+        refuse_fixed(model, "--set")
     records = records_of(split_of(data, split), reading.options(), max_records, some=True)
     summarizer = Summarizer.from_pretrained(str(folder))
     system: Any = summarizer.system

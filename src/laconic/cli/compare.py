@@ -136,6 +136,12 @@ def _plan(
 def _data_path(data: Path | None, plan: Plan, split: str) -> str:
     """The file to score on: of ``--data``, else the one that the recipe or the first run names."""
     configured = getattr(plan.data, split, None)
+    if data is not None and data.is_file() and not configured and any(row.runs for row in plan.rows):
+        raise ConfigError(
+            f"{data} would be trained on and scored on: give --data DIR with train and {split} files (`laconic data "
+            f"subset {data} DIR/{split}.jsonl --sample 500 --rest DIR/train.jsonl` makes them), or --set "
+            f"data.{split}=FILE."
+        )
     if data is not None and (data.is_dir() or not configured):
         return split_of(str(data), split)
     if configured:

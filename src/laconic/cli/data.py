@@ -206,9 +206,9 @@ def _read(files: list[str], options: CheckOptions, reading: ReadOptions) -> Data
 
 
 def _splits(files: list[str]) -> dict[str, Path | str]:
-    from laconic.data.readers import find_splits
+    from laconic.data.readers import find_splits, is_one_data_set
 
-    if len(files) == 1 and Path(files[0]).is_dir() and not any(Path(files[0]).glob("*.story*")):
+    if len(files) == 1 and Path(files[0]).is_dir() and not is_one_data_set(Path(files[0])):
         return dict(find_splits(files[0]))
     named: dict[str, Path | str] = {}
     for file in files:

@@ -76,7 +76,7 @@ def subset_command(
     if part == SubsetOptions(seed=seed) and min_human_score is None:
         known = "--shortest-mean, --min-tokens, --max-tokens, --last, --sample or --min-human-score"
         raise ConfigError(f"Say which part: {known}.")
-    _refuse_same(file, out, rest)
+    _refuse_same([file], reading.format, *([out, rest] if rest else [out]))
     count = counter_of(tokens, sentence_separator)
     options = reading.options(need_summary=False, min_human_score=min_human_score)
     with progress("Reading") as bar:
@@ -85,10 +85,10 @@ def subset_command(
     if rest is not None:
         parts[rest] = sorted(set(range(len(lengths))) - set(parts[out]))
     for path, places in parts.items():
-        if kept := set(places):
-            records = (one for n, one in enumerate(stream_records(file, options, silent=True)) if n in kept)
-            with progress(f"Writing {path.name}", total=len(kept)) as bar:
-                write_records(path, records, bar.advance)
+        kept = set(places)  # of the rest perhaps none: no older file may stay in its place
+        records = (one for n, one in enumerate(stream_records(file, options, silent=True)) if n in kept)
+        with progress(f"Writing {path.name}", total=len(kept)) as bar:
+            write_records(path, records, bar.advance)
     written = {str(path): places for path, places in parts.items()}
     _print_parts({file: range(len(lengths)), **written}, lengths, as_json)
 
@@ -110,7 +110,7 @@ def haystack_command(
     """
     from laconic.study.corpora.haystack import build_haystacks
 
-    _refuse_same(file, out)
+    _refuse_same([file], columns.format, out)
     with progress("Reading") as bar:
         records = list(stream_records(file, columns.options(), bar))
     with progress("Writing haystacks", total=count) as bar:
@@ -147,6 +147,7 @@ def duc_command(
     """The input sentence of each document and its references, as Rush et al. (2015) made them of the distribution."""
     from laconic.data.prepare import duc_records
 
+    _refuse_same([documents, references], None, out)
     numbers = Counter[int]()
 
     def prepared() -> Iterator[Record | str]:
@@ -189,7 +190,7 @@ def _prepare(
     file: str, out: Path, change: Callable[[Record], Record | str], reading: ReadingOptions, as_json: bool
 ) -> None:
     """Write every record changed, one for one, or say why not."""
-    _refuse_same(file, out)
+    _refuse_same([file], reading.format, out)
     _write(out, map(change, stream_records(file, reading.options())), as_json)
 
 
@@ -221,10 +222,21 @@ def _write(out: Path, made: Iterable[Record | str], as_json: bool, references: M
         print(f"{left_out.total():,} left out: {reasons}")
 
 
-def _refuse_same(file: str, out: Path, rest: Path | None = None) -> None:
-    paths = [Path(file), out, *([rest] if rest else [])]
-    if len({path.resolve() for path in paths}) < len(paths):
-        raise ConfigError(f"What is read and what is written are the same file ({out}); choose another name.")
+def _refuse_same(read: Sequence[str | Path], format: str | None, *written: Path) -> None:
+    """Before anything is lost: what is written is neither a file that is read, with all that belongs to it, nor lies in
+    a folder that is. ``format`` is that of the data, None for folders as they are."""
+    from laconic.data.readers import files_of
+
+    taken = {Path(place).resolve() for place in read}
+    if format is not None:
+        taken |= {file.resolve() for place in read for file in files_of(place, format)}
+    for path in written:
+        place = path.resolve()
+        if place in taken:
+            raise ConfigError(f"What is read and what is written are the same file ({path}); choose another name.")
+        if folder := taken.intersection(place.parents):
+            raise ConfigError(f"{path} would lie in {folder.pop()}, which is read; write to another folder.")
+        taken.add(place)
 
 
 def _print_parts(parts: dict[str, Sequence[int]], lengths: Sequence[tuple[int, int]], as_json: bool) -> None:

@@ -99,6 +99,10 @@ def command(
         check_name(name)
     if settings and all(map(is_method, names)):
         raise ConfigError("--set changes how models decode, and none of these systems is a model: leave it out.")
+    files: dict[str, str] = {}
+    for name in names if output else ():
+        if (other := files.setdefault(_file_name(name).lower(), name)) != name:
+            raise ConfigError(f"The predictions of {other} and {name} would be one file; name one by its whole path.")
     scoring = EvaluationConfig(profile=profile, batch_size=batch_size, restore_numbers=restore_numbers)
     options = replace(options_of(scoring, **({} if stem is None else {"stem": stem})), processes=processes)
     path = split_of(data, split)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import codecs
 import sys
 from collections.abc import Callable, Iterator
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
@@ -13,7 +13,7 @@ from urllib.parse import unquote, urlsplit
 from laconic.cli.options import DocumentOptions
 from laconic.cli.output import note, say
 from laconic.config.shipped import SHIPPED, default_model
-from laconic.data.lines import what_it_is, with_iconv
+from laconic.data.lines import bare_name, what_it_is, with_iconv
 from laconic.errors import ConfigError, DataError
 from laconic.systems.extractive import is_method
 from laconic.text.html import charset_of, is_html, page_text
@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     from laconic.config.schema import DataConfig
     from laconic.data.readers import ReadOptions
 
-RECORD_SUFFIXES = {".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".parquet", ".story", ".db", ".sqlite", ".sqlite3"}
+# those of data/readers.py, which is not opened for a text
+_DATABASES = {".db", ".sqlite", ".sqlite3"}
+RECORD_SUFFIXES = {".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".tab", ".parquet", ".arrow", ".story", *_DATABASES}
 PAGE_SUFFIXES = {".html", ".htm", ".xhtml"}
 TEXT_SUFFIXES = {".txt", ".md", ".pdf", ".docx", ".doc", ".xlsx", ".xls", *PAGE_SUFFIXES}  # to be read, or refused
 OnSkip = Callable[[Exception], object]
@@ -114,17 +116,20 @@ def _is_input(name: str) -> bool:
         name == "-"
         or name.startswith("hub:")
         or path.is_file()
-        or (not path.exists() and path.suffix.lower() in {*TEXT_SUFFIXES, *RECORD_SUFFIXES})
+        or (not path.exists() and _suffix(name) in {*TEXT_SUFFIXES, *RECORD_SUFFIXES})
     )
+
+
+def _suffix(name: str) -> str:
+    """That of what may be compressed."""
+    return Path(bare_name(Path(name))).suffix.lower()
 
 
 def is_records(name: str, jsonl: bool = False) -> bool:
     """Is this input a file of records rather than one text? ``jsonl`` says so of standard input."""
     if name == "-":
         return jsonl
-    path = Path(name)
-    suffixes = [suffix.lower() for suffix in path.suffixes if suffix.lower() != ".gz"]
-    return jsonl or path.is_dir() or name.startswith("hub:") or (bool(suffixes) and suffixes[-1] in RECORD_SUFFIXES)
+    return jsonl or Path(name).is_dir() or name.startswith("hub:") or _suffix(name) in RECORD_SUFFIXES
 
 
 def documents_of(
@@ -148,7 +153,10 @@ def documents_of(
 
     options = ReadOptions(reading.document_column, format=kind, skip_bad=reading.skip_bad, need_summary=False)
     if name == "-":
-        yield from read_json_lines(sys.stdin.buffer, "standard input", options, on_skip=on_skip)
+        if kind != "jsonl":
+            raise ConfigError(f"Standard input is a text or JSON lines, not {kind}: save it, and name that file.")
+        first = next(iter(sys.stdin.buffer), b"").removeprefix(codecs.BOM_UTF8)
+        yield from read_json_lines(chain([first], sys.stdin.buffer), "standard input", options, on_skip=on_skip)
     else:
         yield from read_with(name, options, on_skip=on_skip)
 

@@ -56,6 +56,9 @@ ABOUT = "Train, compare, explain and serve attention- and copy-based abstractive
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; return its exit code. ``argv`` defaults to the process's arguments."""
     arguments = list(sys.argv[1:] if argv is None else argv)
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:  # closed by who started us: `laconic ... >&-`
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115, it stays open
     was_quiet = os.environ.get("LACONIC_QUIET")
     # before torch is imported: threads that wait for each other give the core away instead of spinning, which costs
     # several times the time as soon as anything else runs on the machine (benchmarks/contention.py)

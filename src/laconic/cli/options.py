@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from pydantic import BaseModel
 
-from laconic.config.loading import parse_overrides
+from laconic.config.loading import merge, parse_overrides
 from laconic.config.names import trusting
 from laconic.config.schema import RunConfig, SearchConfig
 from laconic.config.spellings import place_of_key
@@ -105,7 +105,10 @@ MinHumanScore = Annotated[
 def search_settings(given: list[str] | None) -> dict[str, Any]:
     """``--set`` of a command that decodes: keys of the section ``search``, with or without its name."""
     settings = parse_overrides(given or [])
-    return settings.get("search", settings)
+    section = settings.pop("search", {})
+    if not isinstance(section, dict):
+        raise ConfigError("--set search is a section: name a key of it, for example --set search.beam_size=4.")
+    return merge(settings, section)
 
 
 def check_picture(path: Path) -> None:

@@ -20,7 +20,8 @@ import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from io import TextIOWrapper
+from typing import IO, TYPE_CHECKING, Any
 
 from laconic.text.control import safe_print as print
 
@@ -49,7 +50,12 @@ def note(text: str) -> None:
 
 def print_json(value: Any, indent: int | None = 2) -> None:
     """The result of a command for machines; ``indent=None`` for JSON lines."""
-    print(json.dumps(value, ensure_ascii=False, indent=indent))
+    print(json.dumps(value, ensure_ascii=not is_unicode(sys.stdout), indent=indent))
+
+
+def is_unicode(stream: IO[str]) -> bool:
+    """Can it be given every character?"""
+    return "utf" in (getattr(stream, "encoding", None) or "utf-8").lower()
 
 
 def print_result(as_json: bool, values: Any, text: str, indent: int | None = 2) -> None:
@@ -84,6 +90,8 @@ def show_summaries(summaries: Iterable[Summary], *, words: bool = True, document
 
     from laconic.explain.terminal import show
 
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # the console knows of UTF-8 only whether it is
     console = Console(highlight=False, soft_wrap=not sys.stdout.isatty())
     for number, summary in enumerate(summaries):
         if number:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -50,15 +51,20 @@ def command(
     for row in rows:
         figures = f"{row[x]:g}", f"{row['final']:.4f}", f"{row['best']:.4f}"
         cells.append([row["run"], row["measure"], *figures, _in_words(row["published"])])
+    for row in rows if as_json else ():
+        row |= {key: None for key in ("final", "best") if not math.isfinite(row[key])}  # JSON has no NaN
     print_result(as_json, rows, f"{aligned(header, cells, left=2)}\n\n{out}")
 
 
 def _check_run(run: Path) -> None:
-    """Say so where there is no folder, or where it is that of a comparison."""
+    """Say so where there is no folder, where it is that of a comparison, and where nothing was logged yet."""
     if not run.exists():
         raise DataError(f"There is no folder {run}; give a run folder made by `laconic train`.")
+    log = run / "log.jsonl"
+    if log.is_file() and not log.stat().st_size:
+        raise DataError(f"{log} is empty: draw it when the training has come to its first line.")
     within = sorted(log.parent.name for log in run.glob("runs/*/log.jsonl"))
-    if within and not (run / "log.jsonl").exists():
+    if within and not log.exists():
         raise DataError(f"{run} is the folder of a comparison; its runs are in {run / 'runs'}: {', '.join(within)}.")
 
 

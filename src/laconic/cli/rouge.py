@@ -122,7 +122,7 @@ def _entries(name: str) -> list[Any]:
     for number, line in enumerate(lines, 1):
         try:
             found.append(json.loads(line))
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise DataError(f"{name}, line {number}: this is not JSON ({error}).") from None
     return found
 
@@ -130,7 +130,7 @@ def _entries(name: str) -> list[Any]:
 def _is_object(line: str) -> bool:
     try:
         return isinstance(json.loads(line), dict)
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
 
 

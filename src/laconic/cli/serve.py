@@ -52,7 +52,7 @@ def command(
     ] = None,
     device: Device = "cpu",
     trust_code: TrustCode = False,
-    threads: Annotated[int | None, typer.Option(min=1, help="Threads of one batch; default: one a core.")] = None,
+    threads: Annotated[int | None, typer.Option(min=1, help="Threads of a batch; default: 1 a core, graphs 1.")] = None,
     *,
     limits: LimitOptions,
     allowed_host: Annotated[list[str] | None, typer.Option(help="A name that the service answers to.")] = None,
@@ -64,6 +64,7 @@ def command(
     written to stdout for each request. SIGTERM and Ctrl-C finish what was accepted.
     """
     from laconic.config.base import validate
+    from laconic.runtime import sessions
     from laconic.server.app import create_app
     from laconic.server.catalogue import open_models
     from laconic.server.run import is_loopback, serve, trusted_names
@@ -72,10 +73,12 @@ def command(
     given = {key: value for key, value in vars(limits).items() if value is not None and value is not False}
     values = given | parse_overrides(setting or [])
     token = read_token(token_file)
-    values["allowed_hosts"] = trusted_names(host, token, [*(allowed_host or []), *values.get("allowed_hosts", ())])
     settings = validate(Settings, values, where="")
+    names = trusted_names(host, token, [*(allowed_host or []), *settings.allowed_hosts])
+    settings = settings.model_copy(update={"allowed_hosts": names})
     if token is None and not is_loopback(host):
         say("anybody who reaches this address may use it; --token-file asks for a token.")
+    sessions.THREADS = threads or sessions.THREADS
     opened = open_models(models or [default_model(say)], device)
     if threads is not None and "torch" in sys.modules:
         import torch
@@ -95,9 +98,10 @@ def read_token(path: Path | None) -> str | None:
     if path is None and TOKEN_VARIABLE not in os.environ:
         return None
     try:
-        token = (os.environ[TOKEN_VARIABLE] if path is None else path.read_text(encoding="utf-8")).strip()
-    except (FileNotFoundError, UnicodeDecodeError):
+        given = os.environ[TOKEN_VARIABLE] if path is None else path.read_text(encoding="utf-8", errors="replace")
+    except FileNotFoundError:
         raise DataError(f"There is no file {path} with a token.") from None
+    token = given.strip()
     if any(not 33 <= ord(character) <= 126 for character in token) or not token:
         where = f"${TOKEN_VARIABLE}" if path is None else path
         raise ConfigError(f"{where} holds no usable token; make one with: openssl rand -hex 32")

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
+from collections import deque
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from laconic.cli.inputs import count_lines, documents_of, is_records, model_and_inputs
 from laconic.cli.options import BatchSize, DecodingOptions, Device, DocumentOptions, TrustCode, with_groups
-from laconic.cli.output import progress, say, show_summaries
+from laconic.cli.output import is_unicode, progress, say, show_summaries
 from laconic.errors import ConfigError, DataError, LaconicError
-from laconic.files import only_writer, write_text
-from laconic.systems.bulk import Lines, Request, SummaryJob, lines_of, windows_of
+from laconic.files import only_writer, sha256, write_text
+from laconic.systems.bulk import Lines, Request, SummaryJob, Window, lines_of, windows_of
 from laconic.text.control import safe_print as print
 from laconic.types import Record
 
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from laconic.types import Summary
 
 NO_LINES = {".csv", ".tsv", ".xlsx", ".ods", ".parquet", ".html", ".docx"}  # whose readers would find something else
+DIGEST = "document_sha256"  # key of a line: what was summarized, so that nobody takes it for another text's
 
 
 @with_groups
@@ -66,6 +69,10 @@ def command(
     if inputs.count("-") > 1:
         raise ConfigError("Standard input (-) can be read only once.")
     jsonl = jsonl or reading.format != "auto"
+    if output is not None and output.is_file():
+        for name in filter(os.path.exists, inputs):
+            if output.samefile(name):
+                raise ConfigError(f"{output} is what is to be summarized; --output names another file.")
     of_records = [is_records(name, jsonl) for name in inputs]
     if any(of_records) and not all(of_records):
         raise ConfigError("Give either text files or files of records, not both in one command.")
@@ -162,94 +169,143 @@ def flush(lines: list[str]) -> None:
 def write_lines(lines: Lines, window: int, records: Iterable[Record], output: Path | None, total: int | None) -> None:
     """JSON lines to standard output, or to a file that a later run of the command can go on with; ``window`` is a
     window's number of records."""
-    if output is None:
-        with progress("Summarizing", total=total) as bar:
-            for line in lines(windows_of(records, window), bar.advance):
-                print(line, flush=True)
+    if output is not None and output.is_dir():
+        raise ConfigError(f"{output} is a folder; --output names a file, such as {output / 'summaries.jsonl'}.")
+    if output is not None and not _keeps_its_place(output):
+        with only_writer(output):
+            _continue(lines, window, records, output, total)
         return
-    with only_writer(output):
-        _continue(lines, window, records, output, total)
+    place = nullcontext(sys.stdout) if output is None else output.open("a", encoding="utf-8")
+    with place as file, progress("Summarizing", total=total) as bar:
+        for line in lines(windows_of(records, window), bar.advance):
+            print(line if is_unicode(file) else json.dumps(json.loads(line)), file=file, flush=True)
+
+
+def _keeps_its_place(output: Path) -> bool:
+    """Is it a device, a pipe or an open file by its name in /dev, which nothing may be renamed to?"""
+    return output.exists() and (not output.is_file() or output.parent in (Path("/dev"), Path("/dev/fd")))
+
+
+@dataclass
+class Kept:
+    """The whole lines that an earlier run left in ``file``: of each the id and the document's digest (empty in files
+    that older versions wrote), and with what they were made; a broken last line begins at ``end``."""
+
+    file: Path
+    lines: list[tuple[str, str]] = field(default_factory=list)
+    made: dict[str, Any] = field(default_factory=dict)
+    end: int = 0
+
+    def differs(self, line: dict[str, Any]) -> str:
+        """What of the making of ``line`` is not as in the lines before it, or nothing."""
+        made = {"model": line["model"]}
+        if line["summary"] is not None:  # of a skipped record nothing else is told
+            made |= {f"decoding.{key}": value for key, value in line.get("decoding", {}).items()}
+        unlike = [key for key, value in made.items() if self.made.setdefault(key, value) != value]
+        return f"{unlike[0]} {self.made[unlike[0]]}, not {made[unlike[0]]}" if unlike else ""
 
 
 def _continue(lines: Lines, window: int, records: Iterable[Record], output: Path, total: int | None) -> None:
-    """Go on with what an earlier run left beside ``output``, and give the file its name."""
-    if output.is_dir():
-        raise ConfigError(f"{output} is a folder; --output names a file, such as {output / 'summaries.jsonl'}.")
+    """Go on with what an earlier run left as ``output`` or beside it, and give the file its name.
+
+    Some of what is done is summarized again, and these lines dropped: the records of a window that is begun but not
+    complete, so that what is decoded together, and with it every byte of the file, is as without the interruption; else
+    the last record, to see that the model and its settings are those of the file.
+
+    Raises:
+        DataError: the file holds other results.
+    """
     draft = output.with_name(f"{output.name}.partial")  # until all are there
-    done = kept_ids(output, draft)
-    stream = iter(records)
-    begun = read_again(done, stream, draft, window)
-    start = len(done) - len(begun)
-    if done:
-        say(f"{len(done)} summaries of an earlier run are kept.")
+    kept = kept_lines(draft if draft.exists() or not output.exists() else output)
+    done, stream, digests = len(kept.lines), iter(records), deque[str]()
+    begun = read_again(kept, stream, window)
+    more = list(islice(stream, 1))
+    joined = bool(more) and len(begun) < window
+    begun = begun if joined else begun[-1:]
+    start = done - len(begun)
+
+    def new() -> Iterator[Record]:
+        for record in chain(more, stream):
+            digests.append(_digest(record.document))
+            yield record
+
+    windows = windows_of(chain(begun if joined else [], new()), window, (start if joined else done) + 1)
+    alone = [] if joined or not begun else [Window(done, begun)]
     try:
-        with progress("Summarizing", total=total) as bar, draft.open("a", encoding="utf-8") as file:
+        with progress("Summarizing", total=total) as bar:
             bar.advance(start)
-            if more := list(islice(stream, 1)):
-                windows = windows_of(chain(begun, more, stream), window, start + 1)
-                for line in islice(lines(windows, bar.advance), len(begun), None):
-                    file.write(line + "\n")
+            made = lines(chain(alone, windows), bar.advance)
+            for line in islice(made, len(begun)):
+                if differs := kept.differs(json.loads(line)):
+                    raise _other(kept.file, f"was made with {differs}")
+            if done:
+                say(f"{done} summaries of an earlier run are kept.")
+            if kept.file == output:
+                output.rename(draft)
+            with draft.open("a", encoding="utf-8") as file:
+                file.truncate(kept.end)
+                for line in made:
+                    file.write(f'{line[:-1]}, "{DIGEST}": "{digests.popleft()}"}}\n')
                     file.flush()  # a killed process loses at most the line that it was writing
-            else:
-                bar.advance(len(begun))
     except KeyboardInterrupt:
-        say(f"what is done is in {draft}; the same command goes on from there.")
+        say(f"what is done is in {draft if draft.exists() else output}; the same command goes on from there.")
         raise
     except LaconicError:
-        if not draft.stat().st_size:
+        if draft.exists() and not draft.stat().st_size:
             draft.unlink()
         raise
     draft.replace(output)
 
 
-def read_again(done: list[str], stream: Iterator[Record], draft: Path, size: int) -> list[Record]:
-    """Pass over the records that are done; gives back those of the window that is begun but not complete.
+def _digest(document: str) -> str:
+    return sha256(document.encode(errors="replace"))[:16]
 
-    They are summarized again, and their lines dropped: what is decoded together is then the same as without the
-    interruption, and so is every byte of the file.
+
+def _other(file: Path, what: str) -> DataError:
+    return DataError(f"{file} {what}; give another --output, or delete that file.")
+
+
+def read_again(kept: Kept, stream: Iterator[Record], size: int) -> list[Record]:
+    """Pass over the records that are done; gives back those of the last window.
 
     Raises:
         DataError: the file holds the results of other records.
     """
     begun: list[Record] = []
-    for number, (known, record) in enumerate(zip(done, stream, strict=False), start=1):  # `done` is the shorter one
-        if known != (record.id or str(number)):
-            raise DataError(
-                f"{draft} holds other records: line {number} is '{known}', the input has '{record.id or number}';"
-                " give another --output, or delete that file."
-            )
-        begun = [] if number % size == 0 else [*begun, record]
+    for number, (known, digest) in enumerate(kept.lines, start=1):
+        record = next(stream, None)
+        if record is None:
+            raise _other(kept.file, f"holds {len(kept.lines)} results, and the input has only {number - 1} records")
+        if known != (name := record.id or str(number)):
+            raise _other(kept.file, f"holds other records: line {number} is '{known}', the input has '{name}'")
+        if digest and digest != _digest(record.document):
+            raise _other(kept.file, f"holds other records: line {number} is of another text of '{known}'")
+        begun = [*begun, record] if (number - 1) % size else [record]
     return begun
 
 
-def kept_ids(output: Path, draft: Path) -> list[str]:
-    """The ids of the whole lines that an earlier run left, in order; a broken last line is cut off.
-
-    A finished ``output`` is taken as the start of a longer one.
+def kept_lines(file: Path) -> Kept:
+    """What an earlier run left; a finished output is taken as the start of a longer one.
 
     Raises:
-        DataError: the file holds something else than results.
+        DataError: the file holds something else than results, or not all of one model and its settings.
     """
-    if not draft.exists():
-        if not output.exists():
-            return []
-        output.rename(draft)
-    ids: list[str] = []
-    end = 0
-    try:
-        with draft.open("rb") as file:
-            for raw in file:
-                if not raw.endswith(b"\n"):
-                    break
-                ids.append(str(json.loads(raw)["id"]))
-                end += len(raw)
-    except (ValueError, KeyError, TypeError):
-        with suppress(OSError):
-            if not output.exists():
-                draft.rename(output)
-        raise DataError(
-            f"{output} exists and line {len(ids) + 1} is not a result of laconic; give another --output."
-        ) from None
-    with draft.open("rb+") as file:
-        file.truncate(end)
-    return ids
+    kept = Kept(file)
+    if not file.exists():
+        return kept
+    with file.open("rb") as lines:
+        for number, raw in enumerate(lines, start=1):
+            if not raw.endswith(b"\n"):
+                break
+            try:
+                line = json.loads(raw)
+                differs = kept.differs(line)
+                kept.lines.append((str(line["id"]), str(line.get(DIGEST, ""))))
+            except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+                raise DataError(
+                    f"{file} exists and line {number} is not a result of laconic; give another --output."
+                ) from None
+            if differs:
+                raise _other(file, f"is not all of one making: before line {number} it has {differs}")
+            kept.end += len(raw)
+    return kept

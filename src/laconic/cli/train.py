@@ -97,8 +97,8 @@ def command(
 
         if int(os.environ.get("WORLD_SIZE", "1")) > 1:
             raise ConfigError(
-                f"Several processes need pairs that are held out already: give a folder with train and validation files "
-                f"(`laconic data subset {data} ... --rest` makes them), or train on --all-pairs."
+                "Several processes need pairs that are held out already: give a folder with train and validation files "
+                f"(`laconic data subset {data} validation.jsonl --last 500 --rest train.jsonl`), or --all-pairs."
             )
         if force or not has_begun(folder):  # else it is refused
             with only_here(folder):

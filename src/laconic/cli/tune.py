@@ -22,6 +22,7 @@ from laconic.cli.options import (
 )
 from laconic.cli.output import aligned, print_result, progress
 from laconic.config.schema import EvaluationConfig
+from laconic.config.shipped import SHIPPED
 from laconic.data.places import split_of
 from laconic.errors import ConfigError, unknown_choice
 from laconic.files import write_json
@@ -64,13 +65,25 @@ def command(
     Each batch is encoded once for all settings. Interrupted, or asked for more trials, the same command goes on where
     it stopped. The first trial is the model as it is.
     """
-    from laconic.study.tuning import METRICS, TrialLog, described, parse_grid, parse_range, plan, trials_of, tune
+    from laconic.study.tuning import (
+        METRICS,
+        TrialLog,
+        described,
+        parse_grid,
+        parse_range,
+        plan,
+        refuse_fixed,
+        trials_of,
+        tune,
+    )
 
     if metric not in METRICS:
         raise ConfigError(unknown_choice("metric", metric, METRICS))
     grids, ranges = [parse_grid(text) for text in grid or []], [parse_range(text) for text in random or []]
     settings = plan(grids, ranges, trials, seed)
     fixed = search_settings(search)
+    if apply:
+        refuse_fixed(model, "--apply")
     path = split_of(data, split)
     records = records_of(path, reading.options(), max_records, some=True)
 
@@ -84,7 +97,6 @@ def command(
     system.set_defaults(fixed)
     own = system.loaded.run.evaluation if system.loaded.run else EvaluationConfig()
     scoring = own.model_copy(update={"batch_size": batch_size} | ({"profile": profile, "rouge": {}} if profile else {}))
-    options = options_of(scoring)
     planned = trials_of(system, settings)
     identity = weights_identity(model)
     folder = output or default_folder(model)
@@ -93,9 +105,9 @@ def command(
         TrialLog(folder, digest) as log,
         progress(f"Trying {len(planned)} settings", total=len(planned) * len(records)) as bar,
     ):
-        result = tune(system, records, planned, metric=metric, options=options, log=log, progress=bar.advance)
+        result = tune(system, records, planned, metric=metric, options=options_of(scoring), log=log, progress=bar)
     best = planned[result.trials.index(result.best)].search
-    if apply:
+    if apply and (fixed or result.best is not result.present):
         apply_settings(model_folder(model), best)
     asked = {"model": model, "model_identity": identity, "data": path, "records": len(records), "seed": seed}
     searched = {"draws": trials if ranges else 0, **described(grids, ranges), "fixed": fixed}
@@ -105,11 +117,12 @@ def command(
 
 
 def default_folder(model: str) -> Path:
-    """Where the record goes: beside the model's files, never among them, because they are its identity."""
+    """Where the record goes: beside the model's files, never among them, because they are its identity; of a model of
+    the package or the hub into the working directory."""
     from laconic.evaluation.systems import model_folder
 
     folder = model_folder(model)
-    if not folder.is_dir():
+    if model in SHIPPED or not folder.is_dir():
         return Path(f"{model.replace('/', '-')}.tune")
     return folder.parent / "tune" if folder.name == "model" else folder.with_name(f"{folder.name}.tune")
 

@@ -96,24 +96,25 @@ def _numbered(names: Sequence[str]) -> tuple[str, ...]:
 def _given(name: str | None, names: Sequence[str], where: str) -> str | None:
     if name is not None and name not in names:
         raise DataError(f"{where}: there is no column '{name}'.{did_you_mean(name, names)} Columns: {_list(names)}.")
+    if name is not None and names.count(name) > 1:
+        raise DataError(f"{where}: several columns are called '{name}'; rename all but one. Columns: {_list(names)}.")
     return name
 
 
-def _choose(side: str, folded: dict[str, str], where: str, *, taken: str | None, required: bool = True) -> str | None:
+def _choose(side: str, names: Sequence[str], where: str, *, taken: str | None, required: bool = True) -> str | None:
+    folded = [(_fold(name), name) for name in names if name != taken]
     for tier in NAMES[side]:
-        fitting = [folded[name] for name in tier.split() if name in folded and folded[name] != taken]
+        fitting = [name for known in tier.split() for key, name in folded if key == known]
         if len(fitting) == 1:
             return fitting[0]
         if fitting and required:
-            raise DataError(
-                f"{where}: the {side} could be any of {_list(fitting)}; choose with --{side}-column "
-                f"(data.{side}_column). Columns: {_list(folded.values())}."
-            )
+            how = f"choose with --{side}-column (data.{side}_column)" if len(set(fitting)) > 1 else "rename all but one"
+            raise DataError(f"{where}: the {side} could be any of {_list(fitting)}; {how}. Columns: {_list(names)}.")
     if not required:
         return None
     raise DataError(
         f"{where}: no column is known to hold the {side}; name it with --{side}-column (data.{side}_column). "
-        f"Columns: {_list(folded.values()) or 'none'}."
+        f"Columns: {_list(names) or 'none'}."
     )
 
 
@@ -158,9 +159,9 @@ class TableOptions:
         Raises:
             DataError: a chosen column does not exist, none fits, or several fit equally well.
         """
-        folded = {_fold(name): name for name in names}
+        folded = set(map(_fold, names))
         document = _given(self.document_column, names, where)
-        document = document or _choose("document", folded, where, taken=self.summary_column)
+        document = document or _choose("document", names, where, taken=self.summary_column)
         assert document is not None
         summary, numbered = _given(self.summary_column, names, where), _numbered(names)
         if (
@@ -170,7 +171,7 @@ class TableOptions:
         ):
             summary = numbered[0]
         elif summary is None:
-            summary = _choose("summary", folded, where, taken=document, required=self.need_summary)
+            summary = _choose("summary", names, where, taken=document, required=self.need_summary)
         own = self.document_column or self.summary_column
         note = "" if own else " (detected; choose with --document-column and --summary-column)"
         columns = Columns(document, summary, note=note, need_summary=self.need_summary).adapted(names)

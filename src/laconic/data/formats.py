@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 from laconic.data.columns import RawRecord, RawRecords, TableOptions
@@ -19,6 +20,7 @@ _PAIR_PARTS = (
     ("_source", "_target"),
     ("_article", "_title"),
 )
+_PACKED = ("", ".gz", ".zst")
 
 
 # ----------------------------------------------------------------------------------- aligned files
@@ -46,7 +48,7 @@ def _part(name: str) -> str:
 def pair_partner(path: Path) -> Path | None:
     """The existing other half, compressed or not."""
     name = partner_name(path)
-    for candidate in (name, name + ".gz", name.removesuffix(".gz")):
+    for candidate in (name, *(bare_name(Path(name)) + ending for ending in _PACKED)):
         if name and (path.parent / candidate).is_file():
             return path.parent / candidate
     return None
@@ -55,8 +57,8 @@ def pair_partner(path: Path) -> Path | None:
 def pair_of_prefix(prefix: Path) -> Path | None:
     """``data/train`` stands for ``data/train.source`` and ``data/train.target`` where those exist."""
     for source, _ in _PAIR_PARTS:
-        for ending in ("", ".txt", ".gz", ".txt.gz"):
-            candidate = prefix.with_name(prefix.name + source + ending)
+        for text, packed in itertools.product(("", ".txt"), _PACKED):
+            candidate = prefix.with_name(prefix.name + source + text + packed)
             if candidate.is_file() and pair_partner(candidate) is not None:
                 return candidate
     return None
@@ -94,8 +96,8 @@ def _aligned(documents: Path, references: list[Path], options: TableOptions, cho
 
 # ------------------------------------------------------------------- one input, many references
 
-_DUC_INPUT = re.compile(r"input(?:\.txt)?(?:\.gz)?\Z")
-_DUC_REFERENCES = re.compile(r"task\d+_ref(\d+)(?:\.txt)?(?:\.gz)?\Z")
+_DUC_INPUT = re.compile(r"input(?:\.txt)?(?:\.gz|\.zst)?\Z")
+_DUC_REFERENCES = re.compile(r"task1_ref(\d+)(?:\.txt)?(?:\.gz|\.zst)?\Z")  # task 2 has other documents
 
 
 def duc_files(place: Path) -> tuple[Path, list[Path]] | None:
@@ -109,7 +111,7 @@ def duc_files(place: Path) -> tuple[Path, list[Path]] | None:
     if not inputs or (place.is_file() and place not in inputs):
         return None
     for home in (folder, folder / "references"):
-        paths = list(home.iterdir()) if home.is_dir() else []
+        paths = sorted(home.iterdir(), reverse=True) if home.is_dir() else []  # a plain file before its packed copy
         named = {int(found[1]): path for path in paths if (found := _DUC_REFERENCES.match(path.name))}
         if named:
             return (place if place.is_file() else inputs[0]), [named[number] for number in sorted(named)]
@@ -133,15 +135,18 @@ def read_duc(path: Path, options: TableOptions) -> RawRecords:
 # -------------------------------------------------------------------------------- CNN / DailyMail
 
 
+def stories(folder: Path) -> Iterator[Path]:
+    """The ``.story`` files of a folder, without the hidden ones that macOS puts beside its files."""
+    return (path for path in folder.iterdir() if bare_name(path).endswith(".story") and not path.name.startswith("."))
+
+
 def read_story(path: Path, options: TableOptions) -> RawRecords:
     """``.story`` files: paragraphs, then highlights, each after a line ``@highlight``.
 
     Paragraphs are joined by blank lines, as they stand in the file (a blank line ends a sentence), highlights by line
     breaks. A folder is read in the order of the names.
     """
-    names = (
-        sorted(entry for entry in path.iterdir() if bare_name(entry).endswith(".story")) if path.is_dir() else [path]
-    )
+    names = sorted(stories(path)) if path.is_dir() else [path]
     options.on_choice(f"{path}: {len(names):,} story file{'s' if len(names) != 1 else ''}")
     for name in names:
         try:
@@ -185,14 +190,15 @@ def read_lcsts(path: Path, options: TableOptions) -> RawRecords:
         if isinstance(line, BadRecordError):
             broken = broken or line
             continue
-        if _DOC.match(line.strip()) and block:
-            yield broken or _lcsts_block("\n".join(block), path, start)
-            block, broken = [], None
-        if not block:
-            start = number
-            if not line.strip():
-                continue
-        block.append(line)
+        for part in line.replace("</doc>", "</doc>\n").split("\n"):  # a line may hold several blocks
+            if _DOC.match(part.strip()) and block:
+                yield broken or _lcsts_block("\n".join(block), path, start)
+                block, broken = [], None
+            if not block:
+                start = number
+                if not part.strip():
+                    continue
+            block.append(part)
 
 
 def _lcsts_block(block: str, path: Path, line: int) -> RawRecord | BadRecordError:

@@ -42,7 +42,7 @@ def hold_out(records: Sequence[Record], seed: int = 1) -> HeldOut:
     room = 0 if len(records) < LEAST else max(2, min(MOST, len(records) // SHARE))
     left = dict.fromkeys(held, room)
     places = ["train"] * len(records)
-    for group in sorted(members, key=lambda group: _drawn(seed, records[group])):
+    for group in sorted(members, key=lambda group: min(_drawn(seed, records[number]) for number in members[group])):
         size = len(members[group])
         split = next((name for name in held if size <= left[name]), None)
         if split is None:

@@ -256,7 +256,7 @@ _BY_BEGINNING = {
 
 def what_it_is(name: str, beginning: bytes = b"") -> str:
     """``NAME is an Excel workbook: save it ...``, or nothing for what may be text or a table."""
-    suffix = "." + name.lower().rpartition(".")[2]
+    suffix = Path(name).suffix.lower()
     if suffix not in _BY_SUFFIX:
         suffix = next((kind for mark, kind in _BY_BEGINNING.items() if beginning.startswith(mark)), "")
         if suffix in (".zip", ".xls"):

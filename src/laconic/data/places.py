@@ -25,14 +25,14 @@ def split_of(data: str | Path, split: str) -> str:
 
 
 def data_changes(data: Path | None) -> dict[str, Any]:
-    """A data set as changes of a recipe: the splits of a folder, or one file to train on.
+    """A data set as changes of a recipe: the splits of a folder, or one file or folder of parts to train on.
 
     Raises:
         ConfigError: the folder has no file to train on.
     """
     if data is None:
         return {}
-    if not data.is_dir():
+    if not data.is_dir() or is_one_data_set(data):
         return {"data": {"train": str(data), "validation": None, "test": None}}
     found = find_splits(data)
     if "train" not in found:

@@ -27,13 +27,14 @@ import itertools
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 
 from laconic.config.schema import DataConfig
 from laconic.data import formats, tables
 from laconic.data.columns import RawRecord, RawRecords, TableOptions
-from laconic.data.lines import SKIP_BAD, BadRecordError, bare_name, open_bytes, what_it_is
+from laconic.data.lines import SKIP_BAD, BadRecordError, bare_name, open_bytes, raw_lines, what_it_is
 from laconic.errors import DataError, unknown_choice
 from laconic.types import Record
 
@@ -292,7 +293,7 @@ def find_splits(folder: str | Path) -> dict[str, Path]:
         words = re.split(r"[^a-z]+", bare_name(path).lower())
         part = _LCSTS_PARTS.get(words[1]) if words[0] == "part" and len(words) > 1 else None
         for split, names in _SPLIT_NAMES.items():
-            if (words[0] in names or split == part) and _usable(path) and not path.name.startswith("."):
+            if (words[0] in names or split == part) and not path.name.startswith(".") and _usable(path):
                 found.setdefault(split, []).append(path)
     for split, paths in found.items():
         if len(paths) > 1:
@@ -306,8 +307,18 @@ def find_splits(folder: str | Path) -> dict[str, Path]:
 
 
 def is_one_data_set(folder: Path) -> bool:
-    """Is the folder itself what is read (stories, an input with its references) rather than a place of splits?"""
-    return next(folder.glob("*.story*"), None) is not None or formats.duc_files(folder) is not None
+    """Is the folder itself what is read (stories, an input with its references, numbered parts) rather than a place of
+    splits?
+
+    Raises:
+        DataError: a part is missing.
+    """
+    if next(formats.stories(folder), None) is not None or formats.duc_files(folder) is not None:
+        return True
+    files: list[Path] = []
+    with suppress(DataError):  # a file is damaged; who reads it says so
+        files = _data_files(folder)
+    return len(files) > 1 and bool(_shards(files))
 
 
 def files_of(path: str | Path, format: str = "auto") -> list[Path]:
@@ -332,7 +343,8 @@ def _usable(path: Path) -> bool:
         return any(path.iterdir())
     if formats.is_pair_target(path):
         return False
-    return Path(bare_name(path)).suffix in _BY_SUFFIX or formats.pair_partner(path) is not None or _is_lcsts(path)
+    known = Path(bare_name(path)).suffix.lower() in _BY_SUFFIX
+    return known or formats.pair_partner(path) is not None or _is_lcsts(path)
 
 
 def _locate(path: str, kind: str) -> tuple[str, Path]:
@@ -371,7 +383,7 @@ def _locate(path: str, kind: str) -> tuple[str, Path]:
 
 
 def _locate_folder(place: Path, kind: str) -> tuple[str, Path]:
-    if kind == "story" or next(place.glob("*.story*"), None) is not None:
+    if kind == "story" or next(formats.stories(place), None) is not None:
         return "story", place
     if kind == "duc" or formats.duc_files(place) is not None:
         return "duc", place
@@ -389,7 +401,7 @@ def _locate_folder(place: Path, kind: str) -> tuple[str, Path]:
 
 
 def _data_files(place: Path) -> list[Path]:
-    return [path for path in sorted(place.iterdir()) if path.is_file() and _usable(path) and path.name[0] != "."]
+    return [path for path in sorted(place.iterdir()) if path.name[0] != "." and path.is_file() and _usable(path)]
 
 
 def _shards(files: list[Path]) -> list[Path]:
@@ -421,6 +433,8 @@ def _shards(files: list[Path]) -> list[Path]:
 def _is_lcsts(path: Path) -> bool:
     if not path.is_file() or Path(bare_name(path)).suffix not in {".txt", ".xml", ""}:
         return False
+    if path.suffix in {".gz", ".zst"}:  # perhaps damaged, which `raw_lines` tells
+        return b"<doc" in b"".join(line for _, line in itertools.islice(raw_lines(path), 3))[:200]
     with open_bytes(path) as handle:
         return b"<doc" in handle.read(200)
 

@@ -9,7 +9,7 @@ import itertools
 import json
 import sqlite3
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -206,14 +206,14 @@ def read_csv(path: Path, options: TableOptions) -> RawRecords:
     first = next(lines, "")
     if not first.strip():
         raise DataError(f"{path}: the file has no header line.")
-    check_text(f"{path}:1", first)
     reader = csv.reader(itertools.chain([first], lines), delimiter=_delimiter(path, first))
     try:
         header = next(reader)
     except csv.Error as error:
         raise DataError(f"{path}:1: broken CSV: {error}; repair the header line.") from None
-    if any(problem := _undecodable(name) for name in header):
-        raise bad_byte(f"{path}:1", problem or 0, path=path)
+    if bad := next(filter(None, map(_undecodable, header)), None):
+        raise bad_byte(f"{path}:1", bad, path=path)
+    check_text(f"{path}:1", "".join(header))
     columns = options.choose(header, str(path))
     return _csv_rows(path, reader, header, columns)
 
@@ -265,29 +265,28 @@ def _undecodable(text: str) -> int | None:
 
 def read_sqlite(path: Path, options: TableOptions) -> RawRecords:
     """One table of an SQLite file: the only one, or ``longform`` (All the news 1.0)."""
-    connection = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)
-    connection.text_factory = bytes
     try:
-        tables = [
-            name.decode("utf-8", "replace")
-            for (name,) in connection.execute(
-                "SELECT name FROM sqlite_master WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite_%'"
-            )
-        ]
-        if _NEWS_TABLE not in tables and len(tables) != 1:
-            remedy = f"; write one as CSV: sqlite3 -header -csv {path} 'select * from {tables[0]}'" if tables else ""
-            found = ", ".join(tables) or "none"
-            raise DataError(f"{path}: {len(tables)} tables ({found}) where one was expected{remedy}.")
-        table = _NEWS_TABLE if _NEWS_TABLE in tables else tables[0]
-        cursor = connection.execute('SELECT * FROM "{}"'.format(table.replace('"', '""')))
-        names = [column[0] for column in cursor.description]
-        columns = options.choose(names, str(path))
-        for number, row in enumerate(cursor, start=1):
-            yield _sqlite_record(dict(zip(names, row, strict=True)), columns, f"{path}: {table} row {number}", number)
+        with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as connection:
+            connection.text_factory = bytes
+            tables = [
+                name.decode("utf-8", "replace")
+                for (name,) in connection.execute(
+                    "SELECT name FROM sqlite_master WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite_%'"
+                )
+            ]
+            if _NEWS_TABLE not in tables and len(tables) != 1:
+                how = f"; write one as CSV: sqlite3 -header -csv {path} 'select * from {tables[0]}'" if tables else ""
+                found = ", ".join(tables) or "none"
+                raise DataError(f"{path}: {len(tables)} tables ({found}) where one was expected{how}.")
+            table = _NEWS_TABLE if _NEWS_TABLE in tables else tables[0]
+            cursor = connection.execute('SELECT * FROM "{}"'.format(table.replace('"', '""')))
+            names = [column[0] for column in cursor.description]
+            columns = options.choose(names, str(path))
+            for number, row in enumerate(cursor, start=1):
+                values = dict(zip(names, row, strict=True))
+                yield _sqlite_record(values, columns, f"{path}: {table} row {number}", number)
     except sqlite3.DatabaseError as error:
         raise DataError(f"{path} could not be read as SQLite ({error}).") from None
-    finally:
-        connection.close()
 
 
 def _sqlite_record(row: dict[str, Any], columns: Columns, origin: str, number: int) -> RawRecord | BadRecordError:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import MISSING, fields, is_dataclass, replace
 from functools import cache
 from typing import Any, get_args, get_origin, get_type_hints
@@ -11,11 +11,13 @@ from typing import Any, get_args, get_origin, get_type_hints
 from laconic.errors import DataError
 from laconic.explain.chunks import read_to
 from laconic.metrics.support import SupportReport, check_support
-from laconic.types import Chunk, Summary, SummaryWord
+from laconic.types import Chunk, Summary, SummaryToken, SummaryWord
 
 DIGITS = 5
 ALWAYS = ("model", "score", "log_prob", "tokens_read", "tokens_given", "truncated", "finished")
 WHERE_KNOWN = ("confidence", "facts", "unlike", "declined", "terms", "reading")
+READING = ("chunks_read", "chunks", "words_read", "words")  # what is always said of reading
+ROUNDING = 1e-3  # by which a sum of probabilities may miss 1
 REQUIRED = {"text", "start", "end", "weight", "weights"}  # what no part of a record leaves out
 
 
@@ -74,14 +76,41 @@ def from_dict(values: Mapping[str, Any]) -> Summary:
         names = {"text": values["summary"]} | {n: str(values[n]) for n in ("id", "model", "declined") if values.get(n)}
         alternatives = tuple(from_dict(one) for one in values.get("alternatives") or ())
         found: Summary = replace(_built(Summary, {**values, **names, "alternatives": ()}), alternatives=alternatives)
-        length = len(found.text)
-        if any(not 0 <= word.start <= word.end <= length for word in found.words):
-            raise ValueError(f"a word outside of the summary's {length} characters")
+        if problem := next(_problems(found), ""):
+            raise ValueError(problem)
         return found
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise DataError(
             f"This is not a stored summary ({type(error).__name__}: {error}); `laconic summarize --json` writes such."
         ) from None
+
+
+def _problems(summary: Summary) -> Iterator[str]:
+    """What does not fit together, though every part is of the right kind."""
+    words, length = summary.words, len(summary.text)
+    if any(not 0 <= word.start <= word.end <= length for word in words):
+        yield f"a word outside of the summary's {length} characters"
+    if lacking := [name for name in READING if summary.reading and name not in summary.reading]:
+        yield f"reading lacks {', '.join(lacking)}"
+    steps: list[SummaryWord | SummaryToken] = [*words, *(token for word in words for token in word.tokens)]
+    shares = [share for step in steps for share in (step.probability, step.copy_share, step.p_gen or 0.0)]
+    if any(not -ROUNDING <= share <= 1.0 + ROUNDING for share in (*shares, summary.confidence or 0.0)):
+        yield "a probability that is not from 0 to 1"
+    spans = [*summary.source_offsets, *((chunk.start, chunk.end) for chunk in summary.chunks)]
+    sources = [word.sources for word in words]
+    sources += [listed for word in words for token in word.tokens for listed in token.sources.values()]
+    spans += [(source.start, source.end) for listed in sources for source in listed]
+    length = len(summary.document)
+    if summary.document and any(not 0 <= start <= end <= length for start, end in spans):
+        yield f"a place outside of the document's {length} characters"
+    if len({tuple(word.maps) for word in words}) > 1:
+        yield "words with different maps"
+    rows = [weights for word in words for weights in (word.attention, *word.maps.values())]
+    lengths = {len(row) for row in rows}
+    if lengths - {0} and lengths != {len(summary.source_offsets)}:  # extractive methods attend to nothing
+        yield f"attention over other than the {len(summary.source_offsets)} source_offsets"
+    if any(len(chunk.weights) != len(words) for chunk in summary.chunks):
+        yield f"a chunk whose weights are not those of the {len(words)} words"
 
 
 def chunks_to_list(chunks: Iterable[Chunk]) -> list[dict[str, Any]]:

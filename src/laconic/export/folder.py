@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import subprocess
@@ -14,7 +15,7 @@ from safetensors import safe_open
 from torch import Tensor
 
 from laconic import __version__
-from laconic.errors import ConfigError, LaconicError, ModelError
+from laconic.errors import CheckpointError, ConfigError, DataError, LaconicError, ModelError, is_disk_full
 from laconic.export.builder import WeightNames
 from laconic.export.graphs import graphs_of
 from laconic.files import refuse_other, replacing_folder
@@ -29,6 +30,7 @@ from laconic.text.base import read_json
 
 # what people write, and what `laconic calibrate` and `laconic card` find out later
 MAY_CHANGE = ("README.md", "card.json", "calibration.json", "precision.json")
+SYSTEM = 100  # with the number of a system's error: the exit code of the process that exports
 
 
 def export_apart(source: str | Path, target: Path, *, int8: bool = False) -> None:
@@ -37,6 +39,7 @@ def export_apart(source: str | Path, target: Path, *, int8: bool = False) -> Non
     Raises:
         ConfigError: ``target`` holds something else than an exported model, which would be lost.
         ModelError: the model cannot be exported.
+        OSError: a file cannot be written.
     """
     refuse_other(target, MANIFEST, "exported model")
     environment = os.environ | {"LACONIC_KERNELS": "graph"}
@@ -44,7 +47,10 @@ def export_apart(source: str | Path, target: Path, *, int8: bool = False) -> Non
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
         reason = done.stderr.strip().splitlines() or [f"the process ended with {done.returncode}"]
-        raise ModelError(reason[-1] if done.returncode == ModelError.exit_code else "\n".join(reason[-20:]))
+        if done.returncode > SYSTEM:
+            raise OSError(done.returncode - SYSTEM, os.strerror(done.returncode - SYSTEM), reason[-1])
+        kinds = {kind.exit_code: kind for kind in (ConfigError, DataError, ModelError, CheckpointError)}
+        raise kinds[done.returncode](reason[-1]) if done.returncode in kinds else ModelError("\n".join(reason[-20:]))
 
 
 def export_folder(source: str | Path, target: Path, *, int8: bool = False) -> None:
@@ -148,3 +154,9 @@ if __name__ == "__main__":  # [--int8] SOURCE TARGET [SOURCE TARGET ...]: what `
     except LaconicError as error:
         print(error, file=sys.stderr)
         sys.exit(error.exit_code)
+    except Exception as error:
+        number = errno.ENOSPC if is_disk_full(error) else getattr(error, "errno", None)
+        if number is None:
+            raise
+        print(getattr(error, "filename", None) or target, file=sys.stderr)
+        sys.exit(SYSTEM + number)

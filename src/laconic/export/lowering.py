@@ -50,7 +50,10 @@ def lower(builder: Builder, operation: Operation) -> None:
         return
     if operation.name not in LOWERINGS:
         raise ModelError(f"it uses the operation {operation.name}, which has no counterpart in the graph")
-    names = LOWERINGS[operation.name](builder, operation)
+    try:
+        names = LOWERINGS[operation.name](builder, operation)
+    except ZeroDivisionError:  # of an axis by the number of axes
+        raise ModelError(f"it uses the operation {operation.name} along an axis of a tensor that has none") from None
     builder.result(operation, *([names] if isinstance(names, str) else names))
 
 
@@ -195,7 +198,10 @@ def _sum(b: Builder, op: Operation) -> Names:
 def _floor_divide(b: Builder, op: Operation) -> Names:
     if kind_of(b, op) != "int64":
         raise ModelError("it divides and rounds numbers that are not whole")
-    return _typed("Div", b, op, "int64")
+    first, second = (b.operand(one, "int64") for one in op.args[:2])
+    if op.kwargs.get("rounding_mode") != "trunc":  # ONNX rounds towards zero
+        first = b.node("Sub", first, b.node("Mod", first, second))
+    return b.node("Div", first, second)
 
 
 def _comparison(operator: str, b: Builder, op: Operation) -> str:

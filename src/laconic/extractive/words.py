@@ -102,17 +102,17 @@ def stop_words(name: str) -> frozenset[str]:
     """Lower-case stop words: a list that comes with the toolkit, ``none``, or a file's lines.
 
     Raises:
-        ConfigError: no such list and no such file.
+        ConfigError: no such list and no such file, or one that cannot be read.
     """
     if name == "none":
         return frozenset()
-    path = _DATA / f"stop_words_{name}.txt"
-    if not path.is_file():
-        path = Path(name)
-    if not path.is_file():
-        lists = [file.stem.removeprefix("stop_words_") for file in _DATA.glob("stop_words_*.txt")]
-        raise ConfigError(unknown_choice("stop-word list (and no such file)", name, [*lists, "none"]))
-    lines = path.read_text(encoding="utf-8").splitlines()
+    lists = {file.stem.removeprefix("stop_words_"): file for file in _DATA.glob("stop_words_*.txt")}
+    try:
+        lines = lists.get(name, Path(name)).read_text(encoding="utf-8-sig").splitlines()
+    except UnicodeDecodeError:
+        raise ConfigError(f"The file of stop words {name} is not UTF-8 text; save it as such.") from None
+    except (OSError, ValueError):  # a name with NUL is a ValueError
+        raise ConfigError(unknown_choice("stop-word list (and no file to read)", name, [*lists, "none"])) from None
     return frozenset(word.lower() for line in lines if not line.startswith("#") for word in line.split())
 
 

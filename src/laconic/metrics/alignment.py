@@ -32,7 +32,9 @@ from laconic.types import Record
 
 Link = tuple[int, int]  # (target position, source position)
 Entry = tuple[int, str, str]  # of a file of links: the position of the pair, its links, and where they stand
-RULES = {"split": WORD_PATTERN, "spaces": r"[^\s]+"}
+# Between words of text that is already tokenized, and all that parts what a sheet or a line holds.
+_BLANKS = r"\s\x1c-\x1f"
+RULES = {"split": WORD_PATTERN, "spaces": f"[^{_BLANKS}]+"}
 SHEET = "# laconic alignment sheet"
 _WRAPPER = TextWrapper(100, initial_indent="  ", subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
 _LINK = re.compile(r"(\d+)([-?])(\d+)")
@@ -184,7 +186,7 @@ def sheet_rule(path: Path) -> str | None:
 
 def _lines(path: Path) -> list[str]:
     try:
-        return path.read_text(encoding="utf-8-sig").splitlines()
+        return path.read_text(encoding="utf-8-sig").removesuffix("\n").split("\n")
     except FileNotFoundError:
         raise DataError(f"There is no file of links {path}.") from None
     except UnicodeDecodeError:

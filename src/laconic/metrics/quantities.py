@@ -9,7 +9,7 @@ of dates and times are in `laconic.metrics.dates`. Numbers in digits are read in
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from decimal import Decimal
@@ -104,14 +104,13 @@ _SHORT_YEAR = re.compile(
 
 
 def quantities(
-    text: str, lower: str, known: AbstractSet[str], taken: Iterable[tuple[int, int]] = ()
+    text: str, lower: str, known: AbstractSet[str], taken: Sequence[tuple[int, int]] = ()
 ) -> Iterator[Quantity]:
     """The numbers of ``text``, whose lower case is ``lower`` and whose words are ``known``, outside ``taken`` spans.
 
     What is found is blotted out for the readers that follow.
     """
-    for start, end in taken:
-        lower = blotted(lower, start, end)
+    lower = blotted(lower, taken)
     readers: list[Callable[[str, str], Iterator[Quantity]]] = []
     if _DIGIT.search(lower):
         readers += [_decades, _codes, _digits]
@@ -119,14 +118,16 @@ def quantities(
         readers.append(_spelled)
     for read in [_quarters, *readers] if readers else []:
         found = list(read(text, lower))
-        for quantity in found:
-            lower = blotted(lower, quantity.start, quantity.end)
+        lower = blotted(lower, [(quantity.start, quantity.end) for quantity in found])
         yield from found
 
 
-def blotted(text: str, start: int, end: int) -> str:
-    """``text`` with a character that is part of nothing in place of each from ``start`` to ``end``."""
-    return text[:start] + "\0" * (end - start) + text[end:]
+def blotted(text: str, spans: Sequence[tuple[int, int]]) -> str:
+    """``text`` with a character that is part of nothing in place of each within ``spans``."""
+    characters = list(text) if spans else []
+    for start, end in spans:
+        characters[start:end] = "\0" * (end - start)
+    return "".join(characters) or text
 
 
 def amount_key(value: int | Decimal) -> Key:
@@ -287,6 +288,10 @@ def _quantity(text: str, lower: str, read: _Read) -> Quantity:
         whole = not read.digits.split(".", 1)[1].strip("0.")
         return _number(start, end, (version, written), offers={version, written} | ({("n", total)} if whole else set()))
     offers |= {("n", total), ("bare", total)}
+    if lower.startswith(" quarters", end):  # "2 quarters" may be a half, "two quarters" two of a year
+        offers.add(amount_key(total / 4))
+    elif lower.endswith(" quarters", start, end):
+        offers.add(amount_key(total * 4))
     if read.letter:  # 3m: three million, or three metres
         length = ("x", plain, read.letter)
         return _number(start, end, (("n", total), length), offers=offers | {length, ("n", plain)})
@@ -302,11 +307,14 @@ def _quantity(text: str, lower: str, read: _Read) -> Quantity:
 
 
 def _is_version(text: str, lower: str, read: _Read) -> bool:
-    """Two points, or after "version" or the like or a product's name: then 1.1 is not 1.10."""
+    """Two points, or after "version" or the like or a product's name, if nothing parts thousands: then 1.1 is not 1.10.
+
+    That the name is an ordinary word tells nothing ("Python 3.10").
+    """
     begin = max(0, read.start - 40)
     if read.digits.count(".") > 1 or _VERSIONED.search(lower[begin : read.start]):
         return True
-    found = _BEFORE.search(text[begin : read.start])
+    found = _BEFORE.search(text[begin : read.start]) if read.digits.replace(".", "").isdecimal() else None
     return found is not None and (found["word"][0].isupper() or not is_ordinary(found["word"].lower()))
 
 
@@ -345,6 +353,8 @@ def _values(tokens: list[tuple[str, int, int]]) -> Iterator[tuple[Decimal, int, 
             continue
         if begin >= 0 and not _fits(word, last, current):
             yield closed()
+        if begin < 0 and word in _PARTS:  # soldiers' quarters
+            continue
         if begin < 0:
             begin = start
         count += 1

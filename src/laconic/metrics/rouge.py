@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from laconic.errors import DataError
+from laconic.errors import ConfigError, DataError
 from laconic.jobs import forked
 from laconic.metrics.rouge_engine import Kind, RougeEngine, RougeOptions, Score, make_options, parse_kind, signature
 
@@ -89,11 +89,13 @@ def rouge(
         options: fields of `RougeOptions` (``stem``, ``max_bytes``, ``multi``, ``interval``, ``processes``, ...).
 
     Raises:
-        ConfigError: an unknown kind, profile or option.
+        ConfigError: no kind, or an unknown kind, profile or option.
         DataError: no documents, different numbers of hypotheses and references, or a document without reference.
     """
     chosen = make_options(profile, options)
     parsed = tuple(parse_kind(kind, chosen) for kind in ([kinds] if isinstance(kinds, str) else kinds))
+    if not parsed:
+        raise ConfigError("There is nothing to compute: name a ROUGE kind at least, such as 1, 2 or L.")
     pairs = _pairs(hypotheses, references)
     scores, system_words, model_words = _score_all(parsed, profile, chosen, pairs)
     per_document = dict(zip([kind.label for kind in parsed], scores, strict=True))

@@ -49,7 +49,9 @@ _BOUNDS = {
     "processes": (1, 256),
     "skip_distance": (-(10**9), 10**9),
 }
-_MOST_WEIGHT = 5  # of ROUGE-W, where a text of n words has the size n to the weight's square
+# Of ROUGE-W, where a text of n words has the size n to the weight's square; below 1 runs would be worth less than their
+# words and scores could be above 1.
+_MOST_WEIGHT = 5
 _KIND = re.compile(r"(?:rouge)?[-_]?(?:(?P<n>[1-9])|(?P<name>Lsum|L|W|SU|S)(?P<number>\*|\d+(?:\.\d+)?)?)$", re.I)
 _NAMES = {"lsum": "Lsum", "l": "L", "w": "W", "su": "SU", "s": "S"}
 
@@ -72,7 +74,7 @@ class RougeOptions:
             one with the best recall (``-f B``), ``max`` the one with the best F (rouge-score), ``jackknife`` the
             mean over leave-one-out sets of ``best`` (Lin 2004), ``jackknife-average`` the same of ``average``.
         alpha: weight of precision in F (``-p``).
-        weight: the exponent of ROUGE-W (``-w``).
+        weight: the exponent of ROUGE-W (``-w``), from 1 to 5.
         skip_distance: words that may stand between those of a skip-bigram (``-2``); negative: any number.
         interval: also compute the tool's bootstrap interval. ``confidence`` in percent, ``samples`` resamplings.
         processes: worker processes; 1 computes in this one.
@@ -106,7 +108,7 @@ class RougeOptions:
                 raise ConfigError(f"ROUGE option '{name}' is {value}; it must be from {least} to {most:,}.")
         for name, good, says in (
             ("alpha", 0 <= self.alpha <= 1, "must lie between 0 and 1"),
-            ("weight", 0 < self.weight <= _MOST_WEIGHT, f"must be more than 0, at most {_MOST_WEIGHT}"),
+            ("weight", 1 <= self.weight <= _MOST_WEIGHT, f"must be from 1 to {_MOST_WEIGHT}"),
             ("confidence", 0 < self.confidence < 100, "is a percentage, for example 95"),
         ):
             if not good:
@@ -167,11 +169,15 @@ def parse_kind(text: str, options: RougeOptions) -> Kind:
         raise ConfigError(f"ROUGE kind '{text}' takes no number; write {name}.")
     if name == "W":
         weight = float(number) if number and number != "*" else options.weight
-        if not 0 < weight <= _MOST_WEIGHT:
-            raise ConfigError(f"ROUGE kind '{text}': the weight must be more than 0, at most {_MOST_WEIGHT}.")
+        if not 1 <= weight <= _MOST_WEIGHT:
+            raise ConfigError(f"ROUGE kind '{label:.40}': the weight must be from 1 to {_MOST_WEIGHT}.")
         return Kind(label, name, weight=weight)
-    distance = options.skip_distance if number is None else -1 if number == "*" else int(float(number))
-    return Kind(label, name, distance=distance)
+    if number is None or number == "*":
+        return Kind(label, name, distance=-1 if number else options.skip_distance)
+    most = _BOUNDS["skip_distance"][1]
+    if not number.isdecimal() or float(number) > most:
+        raise ConfigError(f"ROUGE kind '{label:.40}': the distance must be a whole number, at most {most:,}, or *.")
+    return Kind(label, name, distance=int(number))
 
 
 def signature(profile: str, kinds: tuple[Kind, ...], options: RougeOptions, documents: int) -> str:

@@ -28,6 +28,7 @@ from laconic.metrics.quantities import NUMBER_WORDS, Key, Quantity, quantities
 from laconic.metrics.words import (
     WORD,
     irregular_forms,
+    is_character,
     is_ordinary,
     is_stop_word,
     lowered,
@@ -149,7 +150,7 @@ class SourceFacts:
         return self._names[word]
 
     def _is_name(self, word: str) -> bool:
-        if not word.isalpha() or is_stop_word(word):
+        if not word.isalpha() or is_character(word) or is_stop_word(word):
             return False
         within = small = capital = False
         for start, _ in self._places(word):
@@ -164,11 +165,12 @@ class SourceFacts:
         return (within and not self.is_titled) or not is_ordinary(word)
 
     def _places(self, word: str) -> Iterator[Span]:
-        """Where the lower-cased ``word`` stands by itself."""
+        """Where the lower-cased ``word`` stands by itself, a character that is a word anywhere."""
+        anywhere = is_character(word)
         start = self.lower.find(word)
         while start >= 0:
             end = start + len(word)
-            if not (self.lower[start - 1 : start].isalnum() or self.lower[end : end + 1].isalnum()):
+            if anywhere or not (_goes_on(self.lower[start - 1 : start]) or _goes_on(self.lower[end : end + 1])):
                 yield start, end
             start = self.lower.find(word, start + 1)
 
@@ -182,7 +184,7 @@ class SourceFacts:
     @cached_property
     def folded(self) -> dict[str, str]:
         """Words without accents -> as they are."""
-        return {_folded(word): word for word in sorted(self.known)}
+        return {_folded(word): word for word in sorted(self.known)}  # ß is ss
 
     @cached_property
     def squeezed(self) -> str:
@@ -263,7 +265,7 @@ def check_support(summary: str, source: str | SourceFacts) -> SupportReport:
     * dates: months, week days and days in every form ("Tue.", "5/14", "14th of May"), times of day by the minute;
     * names: each word of the name in any case, a plural or possessive ending, an adjective's ending and accents aside;
       initials support the name in full and back; spelling with blanks or hyphens does not matter;
-    * words: the word or another form of it.
+    * words: the word or another form of it, accents aside; of scripts without blanks each character.
 
     A mark for an unknown word (``<unk>``, ``[UNK]``) is a blank.
     """
@@ -280,10 +282,21 @@ def read_quantities(text: str, lower: str, known: AbstractSet[str]) -> list[Quan
     if known.isdisjoint(_QUANTITY_WORDS) and not _DIGIT.search(text):
         return []
     found: list[Quantity] = []
+    busy = bytearray(len(text))
     for quantity in dates(text, lower, known):
-        if all(quantity.end <= other.start or other.end <= quantity.start for other in found):
+        start, end = quantity.start, quantity.end
+        if busy.find(1, start, end) < 0:
+            busy[start:end] = b"\1" * (end - start)
             found.append(quantity)
     return found + list(quantities(text, lower, known, [(quantity.start, quantity.end) for quantity in found]))
+
+
+def _marked(text: str, spans: Iterable[Span]) -> bytearray:
+    """For each character of ``text`` whether it is within ``spans``: looked up at once however many there are."""
+    marks = bytearray(len(text))
+    for start, end in spans:
+        marks[start:end] = b"\1" * (end - start)
+    return marks
 
 
 def _quantity_claim(summary: str, quantity: Quantity, source: SourceFacts) -> Claim:
@@ -346,21 +359,17 @@ def _claim(summary: str, run: Sequence[_Word], kind: Kind, found: Span | None) -
 
 def _content_words(summary: str, taken: Sequence[Span]) -> list[_Word]:
     """Words outside numbers and dates that are no function words; "U.S." is one."""
-    busy = list(taken)
+    busy = _marked(summary, taken)
     found = []
-
-    def free(start: int, end: int) -> bool:
-        return all(end <= begin or stop <= start for begin, stop in busy)
-
     text = _ASIDE.sub(lambda aside: " " * len(aside[0]), summary) if "." in summary else summary
     for dotted in _DOTTED.finditer(text) if "." in summary else ():
         letters = "".join(_CASED_WORD.findall(dotted[0]))
-        if len(letters) > 1 and letters.lower() not in ("am", "pm", "ie", "eg") and free(*dotted.span()):
-            busy.append(dotted.span())
+        if len(letters) > 1 and letters.lower() not in ("am", "pm", "ie", "eg") and busy.find(1, *dotted.span()) < 0:
+            busy[slice(*dotted.span())] = b"\1" * len(dotted[0])
             found.append(_Word(letters.upper(), letters.lower(), *dotted.span(), opens=True))
     for match in WORD.finditer(text):
-        lower = match[0].lower()
-        if (busy and not free(*match.span())) or lower in _TITLES or is_stop_word(lower):
+        lower = lowered(match[0])
+        if busy.find(1, *match.span()) >= 0 or lower in _TITLES or is_stop_word(lower):
             continue
         if len(lower) == 1 and lower.isascii():
             continue
@@ -401,7 +410,7 @@ def _is_coined(text: str, shouted: bool) -> bool:
 def _word_place(word: str, source: SourceFacts) -> Span | None:
     if word in source.known:
         return source.find([word])
-    other = source.form_of(word)
+    other = source.form_of(word) or source.folded.get(_folded(word))
     if other is None and len(word) >= _SQUEEZED:
         return source.find_squeezed(word)
     return source.find([other]) if other else None
@@ -454,10 +463,15 @@ def _related(name: str) -> Iterable[str]:
         yield f"{name[:-1]}ies" if name.endswith("y") else f"{name[:-3]}y"
 
 
+def _goes_on(character: str) -> bool:
+    """Is a word longer by this neighbour?"""
+    return character.isalnum() and not is_character(character)
+
+
 def _bare(word: str) -> str:
     """Without a possessive ending."""
     return word.removesuffix("'s").removesuffix("’s").rstrip("'’")
 
 
 def _folded(word: str) -> str:
-    return "".join(c for c in unicodedata.normalize("NFKD", word) if not unicodedata.combining(c))
+    return "".join(c for c in unicodedata.normalize("NFKD", word.casefold()) if not unicodedata.combining(c))

@@ -1,18 +1,23 @@
 """What a word is to every measure of copying, repetition and faithfulness; function words and ordinary words.
 
-A word is a run of letters and digits, with apostrophes inside; each character of a script written without blanks is
-one. Words are compared in lower case.
+A word is a run of letters and digits, with vowel signs and apostrophes inside; each character of a script written
+without blanks is one. Words are compared in lower case.
 """
 
 from __future__ import annotations
 
 import re
+import unicodedata
 from functools import cache
 from pathlib import Path
 
 import Stemmer
 
-WORD = re.compile(r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af]|[^\W_]+(?:['’][^\W_]+)*")
+_WHOLE = r"\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af"  # each character of these is a word
+_SIGNS = "".join(sign for sign in map(chr, range(0x900, 0xE00)) if unicodedata.category(sign)[0] == "M")  # Indic vowels
+_RUN = rf"[^\W_{_WHOLE}]+(?:[{_SIGNS}]+[^\W_{_WHOLE}]*)*"
+WORD = re.compile(rf"[{_WHOLE}]|{_RUN}(?:['’]{_RUN})*")
+_CHARACTER = re.compile(f"[{_WHOLE}]")
 _ASCII_WORD = re.compile(r"[a-z0-9]+(?:'[a-z0-9]+)*")  # the same where all is ASCII, in half the time
 _PREFIX = re.compile(
     r"(?:re|un|pre|non|over|under|sub|super|multi|micro|auto|anti|inter|mis|out|counter|cross)(?=\w{4})"
@@ -28,13 +33,18 @@ _MOST_STEMS = 200_000
 
 def words(text: str) -> list[str]:
     """The lower-cased words of ``text``, punctuation left out."""
-    return (_ASCII_WORD if text.isascii() else WORD).findall(text.lower())
+    return (_ASCII_WORD if text.isascii() else WORD).findall(lowered(text))
 
 
 def lowered(text: str) -> str:
     """``text`` in lower case with every character in its place; the few whose lower case is longer stay."""
     lower = text.lower()
     return lower if len(lower) == len(text) else "".join(c if len(c.lower()) > 1 else c.lower() for c in text)
+
+
+def is_character(word: str) -> bool:
+    """Is ``word`` one character of a text whose words blanks do not part?"""
+    return len(word) == 1 and _CHARACTER.match(word) is not None
 
 
 def is_stop_word(word: str) -> bool:

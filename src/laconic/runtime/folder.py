@@ -57,7 +57,7 @@ class OpenedExport:
     calibration: Calibration | None
 
 
-def open_export(folder: Path, threads: int = 1) -> OpenedExport:
+def open_export(folder: Path, threads: int | None = None) -> OpenedExport:
     """Open an exported folder.
 
     Raises:

@@ -184,7 +184,7 @@ def check(content: bytes, where: object) -> list[Port]:
         for number, value in fields:
             if number == 8:
                 named = dict(_fields(value))
-                opsets[str(bytes(named.get(1, b"")), "utf-8")] = named.get(2)
+                opsets[str(named.get(1, b""), "utf-8")] = named.get(2)
         graphs = [value for number, value in fields if number == 7]
         if len(graphs) != 1:
             raise ValueError("no graph")
@@ -194,8 +194,10 @@ def check(content: bytes, where: object) -> list[Port]:
                 f"{where} is a graph of another version (ONNX {version}, operators {_shown(opsets)}); this laconic "
                 f"opens ONNX {IR_VERSION}, operators {_shown(DOMAINS)}: export the model again."
             )
+        if {number for number, _ in fields} - {1, 2, 3, 7, 8}:  # functions, which are graphs too, and training
+            raise ModelError(f"{where} holds parts that no exported model has; export the model again.")
         return list(_weights_of(graphs[0], where))
-    except (ValueError, IndexError, struct.error, UnicodeDecodeError, TypeError) as error:
+    except (ValueError, LookupError, struct.error, TypeError, OverflowError, MemoryError) as error:
         raise ModelError(f"{where} is no graph, or truncated; export the model again.") from error
 
 
@@ -232,10 +234,10 @@ def _external(tensor: memoryview, where: object) -> Iterator[Port]:
         elif number == 2:
             kind = value
         elif number == 8:
-            name = str(bytes(value), "utf-8")
+            name = str(value, "utf-8")
         elif number == 13:
             external = True
-            location.append(tuple(str(bytes(text), "utf-8") for _, text in _fields(value)))
+            location.append(tuple(str(text, "utf-8") for _, text in _fields(value)))
         elif number == 14:
             external = external or value == _EXTERNAL
     if external:
@@ -257,7 +259,7 @@ def _fields(message: memoryview) -> Iterator[tuple[int, Any]]:
     place = 0
     while place < len(message):
         key, place = _read_varint(message, place)
-        kind = key & 7
+        kind = key & 7 if key < 2**32 else -1  # onnxruntime drops the upper bits and would see another field
         if kind == 0:
             value, place = _read_varint(message, place)
             yield key >> 3, value

@@ -22,6 +22,8 @@ import numpy as np
 from laconic.errors import ModelError
 from laconic.runtime import onnx_file
 
+THREADS = 1  # of a graph; `laconic serve --threads` sets another number
+
 
 class Session:
     """One graph, ready to run."""
@@ -45,7 +47,7 @@ class Session:
         return dict(zip(wanted, found, strict=True))
 
 
-def open_sessions(folder: Path, names: Sequence[str], threads: int = 1) -> list[Session]:
+def open_sessions(folder: Path, names: Sequence[str], threads: int | None = None) -> list[Session]:
     """The graphs ``names`` of a folder.
 
     Raises:
@@ -58,7 +60,7 @@ def open_sessions(folder: Path, names: Sequence[str], threads: int = 1) -> list[
     values = _weights(onnxruntime, folder, {port.name: port for found in ports.values() for port in found})
     sessions = []
     for name, content in contents.items():
-        options = _options(onnxruntime, threads)
+        options = _options(onnxruntime, threads or THREADS)
         own = [port.name for port in ports[name]]
         options.add_external_initializers(own, [values[each] for each in own])  # so that it can look at them,
         for each in own:
@@ -105,6 +107,7 @@ def _options(onnxruntime: Any, threads: int) -> Any:
     options.execution_mode = onnxruntime.ExecutionMode.ORT_SEQUENTIAL
     options.log_severity_level = 4  # what goes wrong is raised
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    options.add_session_config_entry("session.load_model_format", "ONNX")  # what was looked through, no other format
     options.enable_cpu_mem_arena = False
     return options
 

@@ -45,7 +45,7 @@ def buckets(records: Sequence[Record], spec: str) -> list[Bucket]:
     """
     lengths = [len(words(record.document)) for record in records]
     parts = [part.strip() for part in spec.split(",")]
-    if not all(part.isdigit() for part in parts if part) or not parts[0]:
+    if not all(part.isdecimal() for part in parts if part) or not parts[0]:
         raise ConfigError(f"--by-length '{spec}' is neither a number of buckets nor lengths such as 200,400.")
     groups: list[list[int]]
     if len(parts) == 1:

@@ -29,8 +29,9 @@ from typing import Any
 
 import numpy as np
 
+from laconic.data.lines import BadRecordError, check_text, text_lines
 from laconic.errors import ConfigError, DataError, unknown_choice
-from laconic.files import write_json, write_text
+from laconic.files import replacing_folder, write_json, write_text
 from laconic.metrics.significance import bootstrap_interval, holm
 from laconic.study.tables import mark_of, named_test
 from laconic.types import Record, references_of
@@ -75,10 +76,10 @@ def read_predictions(path: Path, records: Sequence[Record]) -> list[str]:
         missing = [record for record in wanted if record not in by_id]
         if missing:
             raise DataError(f"{path} has no summary for record '{missing[0]}' ({len(missing)} of {len(wanted)} lack).")
-        return [str(by_id[record]["summary"]) for record in wanted]
+        return [by_id[record]["summary"] for record in wanted]
     if len(lines) != len(records):
         raise DataError(f"{path} has {len(lines)} summaries for {len(records)} records, and ids do not match them.")
-    return [str(line["summary"]) for line in lines]
+    return [line["summary"] for line in lines]
 
 
 def make_sheets(
@@ -116,12 +117,12 @@ def make_sheets(
         "items": [{"item": item, "id": records[index].id, "index": index} for item, index in enumerate(chosen, 1)],
         "order": order,
     }
-    (out / SHEETS).mkdir(parents=True, exist_ok=True)
-    for annotator, places in order.items():
-        text = _sheet(everything, [(index, records[index]) for index in chosen], places, options)
-        write_text(out / SHEETS / f"{annotator}.csv", "\ufeff" + text)  # the mark tells spreadsheets that it is UTF-8
-    write_text(out / SHEETS / "README.txt", _instructions(options))
-    write_json(out / KEY, key, indent=1)
+    with replacing_folder(out / SHEETS) as draft:  # never sheets without their key
+        for annotator, places in order.items():
+            text = _sheet(everything, [(index, records[index]) for index in chosen], places, options)
+            write_text(draft / f"{annotator}.csv", "\ufeff" + text)  # the mark tells spreadsheets that it is UTF-8
+        write_text(draft / "README.txt", _instructions(options))
+        write_json(out / KEY, key, indent=1)
     return key
 
 
@@ -164,9 +165,10 @@ def _instructions(options: SheetOptions) -> str:
 def _check(systems: Mapping[str, Sequence[str]], records: Sequence[Record], options: SheetOptions, out: Path) -> None:
     if not 1 <= len(systems) <= len(string.ascii_uppercase):
         raise ConfigError(f"Sheets take 1 to {len(string.ascii_uppercase)} systems, not {len(systems)}.")
-    if not options.criteria or len(set(options.criteria)) < len(options.criteria):
+    criteria = [name.lower() for name in options.criteria]  # as the columns of filled sheets are compared
+    if not criteria or len(set(criteria)) < len(criteria):
         raise ConfigError("Name at least one criterion, each once, for example --criteria readability,informativeness.")
-    if taken := {"item", "summary", "document", "text", "comment"} & set(options.criteria):
+    if taken := {"item", "summary", "document", "text", "comment"}.intersection(criteria):
         raise ConfigError(f"'{min(taken)}' is a column of the sheets already; call the criterion something else.")
     if options.lowest >= options.highest:
         raise ConfigError(f"The scale from {options.lowest} to {options.highest} has no steps.")
@@ -180,24 +182,22 @@ def _check(systems: Mapping[str, Sequence[str]], records: Sequence[Record], opti
 
 
 def _read_lines(path: Path) -> list[dict[str, Any]]:
+    if not path.exists():
+        raise DataError(f"There is no file {path}; `laconic evaluate --output` and `laconic compare` make such.")
     lines = []
-    try:
-        with path.open(encoding="utf-8-sig") as file:
-            for number, text in enumerate(file, 1):
-                if not text.strip():
-                    continue
-                line = json.loads(text)
-                if not isinstance(line, dict) or "summary" not in line:
-                    raise DataError(f"{path}:{number} is no prediction: it has no 'summary'.")
-                lines.append(line)
-    except FileNotFoundError:
-        raise DataError(
-            f"There is no file {path}; `laconic evaluate --output` and `laconic compare` make such."
-        ) from None
-    except UnicodeDecodeError:
-        raise DataError(f"{path} is not UTF-8 text.") from None
-    except json.JSONDecodeError:
-        raise DataError(f"{path}:{number} is not JSON; predictions are JSON lines with a 'summary'.") from None
+    for number, text in text_lines(path):
+        if isinstance(text, BadRecordError):
+            raise text
+        if not text.strip():
+            continue
+        try:
+            line = json.loads(text)
+        except (ValueError, RecursionError):
+            raise DataError(f"{path}:{number} is not JSON; predictions are JSON lines with a 'summary'.") from None
+        if not isinstance(line, dict) or not isinstance(line.get("summary"), str):
+            raise DataError(f"{path}:{number} is no prediction: it has no text as its 'summary'.")
+        check_text(f"{path}:{number}", line["summary"])
+        lines.append(line)
     return lines
 
 
@@ -365,10 +365,15 @@ def _rows(path: Path) -> list[list[str]]:
     raw = path.read_bytes()
     if raw.startswith(b"PK"):
         raise DataError(f"{path} is a workbook with the name of a CSV file; save the sheet as CSV.")
-    text = re.sub(r"\Asep=.\r?\n", "", _decoded(raw))  # a line of Excel's that it does not show
-    first = text.split("\n", 1)[0]
-    separator = max(_SEPARATORS, key=first.count)
-    return list(csv.reader(io.StringIO(text, newline=""), delimiter=separator))
+    rows: list[list[str]] = []
+    try:
+        text = re.sub(r"\Asep=.\r?\n", "", _decoded(raw))  # a line of Excel's that it does not show
+        separator = max(_SEPARATORS, key=text.split("\n", 1)[0].count)
+        rows.extend(csv.reader(io.StringIO(text, newline=""), delimiter=separator))
+    except (UnicodeDecodeError, csv.Error) as error:
+        where = f", row {len(rows) + 1}," if rows else ""
+        raise DataError(f"{path}{where} cannot be read ({error}); save the sheet as CSV again.") from None
+    return rows
 
 
 def _decoded(raw: bytes) -> str:

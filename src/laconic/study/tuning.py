@@ -27,11 +27,14 @@ from pydantic import BaseModel
 
 from laconic.config.loading import dump_run, merge, parse_yaml, read_run
 from laconic.config.schema import SearchConfig
+from laconic.config.shipped import SHIPPED
 from laconic.config.spellings import sections_in
-from laconic.errors import ConfigError, ModelError, did_you_mean, unknown_choice
+from laconic.errors import ConfigError, did_you_mean, unknown_choice
 from laconic.evaluation.predictions import Journal
 from laconic.evaluation.run import EvaluationOptions, refuse_unscorable, score
+from laconic.evaluation.systems import model_folder
 from laconic.files import write_json, write_text
+from laconic.runtime.manifest import MANIFEST
 from laconic.systems.extractive import Progress
 from laconic.systems.neural import NeuralSystem
 from laconic.types import Batch, Memory, Record
@@ -39,6 +42,7 @@ from laconic.types import Batch, Memory, Record
 METRICS = ("rouge1", "rouge2", "rougeL", "mean")
 KINDS = ("1", "2", "L")
 FLAGS = ("log", "both-signs")
+RECIPE, GENERATION = "recipe.yaml", "generation_config.json"
 DIGITS = 4  # significant digits of a draw, so that what is printed is what was tried
 Settings = dict[str, Any]  # dotted key below ``search`` -> value
 
@@ -374,15 +378,26 @@ def batches_of(records: Sequence[Record], size: int) -> list[list[int]]:
     return [order[start : start + size] for start in range(0, len(order), size)]
 
 
-def apply(folder: Path, search: SearchConfig) -> None:
-    """Make ``search`` the decoding defaults of a model folder: its recipe.yaml and generation_config.json.
+def refuse_fixed(model: str, option: str) -> None:
+    """Asked before anything is decoded for ``option``, which would change the model's decoding defaults.
 
     Raises:
-        ModelError: it is no folder that laconic made.
+        ConfigError: it is one of the package, was exported (the digests of its files are written down), or is no folder
+            that laconic made.
     """
-    recipe, generation = folder / "recipe.yaml", folder / "generation_config.json"
-    if not recipe.is_file() or not generation.is_file():
-        raise ModelError(f"{folder} is no local folder made by laconic: its decoding settings stay as they are.")
+    folder = model_folder(model)
+    if model in SHIPPED:
+        raise ConfigError(f"{model} is part of the package and stays as it is: leave {option} out.")
+    if (folder / MANIFEST).is_file():
+        raise ConfigError(f"{folder} was exported: use {option} on the model it came from, and export that again.")
+    if not all((folder / name).is_file() for name in (RECIPE, GENERATION)):
+        raise ConfigError(f"{folder} was not made by laconic: its decoding settings stay as they are.")
+
+
+def apply(folder: Path, search: SearchConfig) -> None:
+    """Make ``search`` the decoding defaults of a model folder that may change (`refuse_fixed`): its recipe.yaml and
+    generation_config.json."""
+    recipe, generation = folder / RECIPE, folder / GENERATION
     run = read_run(recipe).model_copy(update={"search": search})
     write_text(recipe, dump_run(run))
     write_json(generation, search.model_dump(mode="json"), indent=2)

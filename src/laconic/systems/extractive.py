@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from laconic.config.loading import parse_overrides
+from laconic.config.loading import LONGEST_NUMBER, parse_overrides
 from laconic.config.names import EXTRACTIVE, parse, resolve
 from laconic.config.shipped import SHIPPED, place_of
 from laconic.errors import ConfigError, ModelError, did_you_mean
@@ -26,13 +26,23 @@ OnText = Callable[[int, str], object]  # is given the place of a document and it
 
 
 def method_spec(name: str) -> dict[str, Any]:
-    """The spec of a component (``type`` and settings) that a name means, whether there is such a method or not."""
+    """The spec of a component (``type`` and settings) that a name means, whether there is such a method or not.
+
+    Raises:
+        ConfigError: settings that cannot be read.
+    """
     method, colon, settings = name.partition(":")
     spec: dict[str, Any] = {"type": method}
     numbered = re.fullmatch(r"(.+)-(\d+)", method)
     if method not in EXTRACTIVE and numbered:
+        if len(numbered[2]) > LONGEST_NUMBER:
+            raise ConfigError(f"'{name:.40}...' asks for a number of {len(numbered[2]):,} digits; write fewer.")
         spec = {"type": numbered[1], "sentences": int(numbered[2])}
-    return spec | (parse_overrides(settings.split(",")) if colon and spec["type"] in EXTRACTIVE else {})
+    if not colon or spec["type"] not in EXTRACTIVE:
+        return spec
+    if not settings.strip():
+        raise ConfigError(f"'{name}' has no setting behind the colon: drop it, or write {method}:language=de, say.")
+    return spec | parse_overrides(settings.split(","))
 
 
 def is_method(name: str) -> bool:

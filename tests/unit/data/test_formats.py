@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,11 @@ import pytest
 from laconic.config.schema import DataConfig
 from laconic.data.readers import ReadOptions, find_splits, is_one_data_set, read_configured, read_records, read_with
 from laconic.errors import DataError
+from laconic.types import references_of
+
+
+def zstd(data: bytes) -> bytes:
+    return pytest.importorskip("zstandard").ZstdCompressor().compress(data)
 
 
 def duc(folder: Path, references: str = ".") -> Path:
@@ -33,6 +39,30 @@ def test_input_with_files_of_references(tmp_path: Path, references: str) -> None
         assert records[1].origin.endswith("input.txt:2")
     assert "4 references a document" in said[0]
     assert is_one_data_set(folder)
+
+
+@pytest.mark.parametrize("ending", ["", ".gz", ".zst"])
+def test_references_of_another_task_and_packed_copies(tmp_path: Path, ending: str) -> None:
+    pack = {"": bytes, ".gz": gzip.compress, ".zst": zstd}[ending]
+    for name, text in {"input": b"first\n", "task1_ref0": b"One\n", "task2_ref0": b"Other\n"}.items():
+        (tmp_path / f"{name}.txt{ending}").write_bytes(pack(text))
+    assert [references_of(record) for record in read_records(tmp_path)] == [("One",)]
+    (tmp_path / "task1_ref0.txt").write_bytes(b"Plain\n")
+    assert [references_of(record) for record in read_records(tmp_path)] == [("Plain",)]
+    for name, text in {"q.source": b"first\n", "q.target": b"One\n"}.items():
+        (tmp_path / f"{name}{ending}").write_bytes(pack(text))
+    assert [record.summary for record in read_records(tmp_path / "q")] == ["One"]
+
+
+def test_stories_are_known_by_their_ending(tmp_path: Path) -> None:
+    (tmp_path / "train.jsonl").write_text('{"document": "a b", "summary": "a"}\n')
+    (tmp_path / "notes.storyboard.txt").write_text("x")
+    assert not is_one_data_set(tmp_path)
+    assert [record.document for record in read_records(tmp_path)] == ["a b"]
+    (tmp_path / "a.story.gz").write_bytes(gzip.compress(b"Body.\n\n@highlight\n\nHigh\n"))
+    (tmp_path / "._a.story").write_bytes(b"\0\5\xff")
+    assert is_one_data_set(tmp_path)
+    assert [record.summary for record in read_records(tmp_path)] == ["High"]
 
 
 def test_references_must_be_as_long_as_the_input(tmp_path: Path) -> None:
@@ -70,6 +100,12 @@ def test_pairs_that_people_rated_low_are_left_out(tmp_path: Path) -> None:
     path.write_text(part("三", [1]), encoding="utf-8")
     with pytest.raises(DataError, match="no record"):
         list(read_with(path, options))
+
+
+def test_blocks_of_lcsts_on_one_line(tmp_path: Path) -> None:
+    path = tmp_path / "PART_I.txt"
+    path.write_text(part("一", [5, None, 2]).replace("\n", " ").replace("<doc id=2", "\n<doc id=2"), encoding="utf-8")
+    assert [(record.id, record.summary) for record in read_records(path)] == [("0", "一0"), ("1", "一1"), ("2", "一2")]
 
 
 def test_the_parts_of_lcsts_are_splits(tmp_path: Path) -> None:

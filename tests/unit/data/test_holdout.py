@@ -34,6 +34,9 @@ def test_seed_decides_and_the_order_of_the_file_does_not() -> None:
     held = {record.id for record in hold_out(records).splits["validation"]}
     assert held == {record.id for record in hold_out(records[::-1]).splits["validation"]}
     assert held != {record.id for record in hold_out(records, seed=2).splits["validation"]}
+    records += [Record(f"{r.document} again", "s", f"{r.id}-near") for r in records]
+    held = {record.id for record in hold_out(records).splits["validation"]}
+    assert held == {record.id for record in hold_out(records[::-1]).splits["validation"]}
 
 
 def test_near_duplicates_are_in_one_split() -> None:

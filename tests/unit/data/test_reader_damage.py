@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import random
 import sqlite3
 from pathlib import Path
 
 import pytest
 
 from laconic.cli.main import main
+from laconic.data.columns import TableOptions
+from laconic.data.lines import what_it_is
 from laconic.data.readers import ReadOptions, SkipCounter, read_json_lines, read_records
+from laconic.data.tables import read_sqlite
 from laconic.errors import DataError
 
 PAIR = {"document": "The river rose in the night. Schools are closed.", "summary": "River rose"}
@@ -42,6 +47,28 @@ def test_a_header_that_no_csv_has(tmp_path: Path) -> None:
     path.write_bytes(b"document,summary\rx\nThe river rose.,River rose\n")
     with pytest.raises(DataError, match=r"x\.csv:1: broken CSV"):
         list(read_records(path))
+
+
+@pytest.mark.parametrize("raw", [gzip.compress(random.Random(1).randbytes(5000))[:30], b"no gzip"])
+def test_damaged_text_that_is_packed(tmp_path: Path, raw: bytes) -> None:
+    path = tmp_path / "train.txt.gz"
+    path.write_bytes(raw)
+    for place in (path, tmp_path):
+        with pytest.raises(DataError, match=r"train\.txt\.gz: the gzip data is damaged"):
+            list(read_records(place))
+    assert main(["--quiet", "data", "check", str(tmp_path)]) == 3
+
+
+def test_a_header_in_another_encoding(tmp_path: Path) -> None:
+    path = tmp_path / "x.csv"
+    path.write_bytes(b"r\xe9sum\xe9,text\nRiver rose,The river rose.\n")
+    with pytest.raises(DataError, match=r"x\.csv:1: not UTF-8: byte 0xE9.*iconv -f windows-1252"):
+        list(read_records(path))
+
+
+def test_a_file_of_text_called_doc(tmp_path: Path) -> None:
+    assert what_it_is("doc") == what_it_is(f"{tmp_path}/doc") == ""
+    assert "a Word document" in what_it_is("old.DOC")
 
 
 @pytest.mark.parametrize("side", ["document", "summary", "id"])
@@ -89,6 +116,11 @@ def test_names_in_sqlite(tmp_path: Path) -> None:
         connection.execute('CREATE TABLE "a""b" (document TEXT, summary TEXT)')
         connection.execute("INSERT INTO \"a\"\"b\" VALUES ('The river rose.', 'River rose')")
     assert len(list(read_records(path))) == 1
+
+
+def test_sqlite_that_cannot_be_opened(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"could not be read as SQLite \(unable to open"):
+        list(read_sqlite(tmp_path / "missing.db", TableOptions()))
 
 
 def test_parts_with_endless_numbers(tmp_path: Path) -> None:

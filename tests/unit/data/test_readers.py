@@ -328,6 +328,24 @@ def test_ambiguous_and_missing_columns_list_what_there_is(write) -> None:
     assert messages == [f"{missing}: document: 'text', summary: 'other'"]
 
 
+@pytest.mark.parametrize(
+    ("header", "options", "said"),
+    [
+        ("Text,text,summary", {}, "the document could be any of 'Text', 'text'; choose with --document-column"),
+        ("document,summary,summary", {}, "the summary could be any of 'summary', 'summary'; rename all but one"),
+        ("document,summary,summary", {"summary_column": "summary"}, "several columns are called 'summary'; rename"),
+        ("Text,text,summary", {"document_column": "Text"}, ""),
+        ("document,summary,summary", {"need_summary": False}, ""),
+    ],
+)
+def test_columns_of_one_name(write, header: str, options: dict[str, object], said: str) -> None:
+    path = write("a.csv", f"{header}\nfirst,second,third\n")
+    if said:
+        assert said in problem(path, **options)
+    else:
+        assert pairs(path, **options)[0][0] == "first"
+
+
 def test_find_splits(write, tmp_path: Path) -> None:
     for name in ("training.jsonl", "dev.source", "dev.target", "test.csv", "notes.txt", "stats.json"):
         write(f"d/{name}", GOOD)
@@ -337,6 +355,9 @@ def test_find_splits(write, tmp_path: Path) -> None:
         "validation": "dev.source",
         "test": "test.csv",
     }
+    write("f/train.CSV", "document,summary\na b,a\n")
+    assert find_splits(tmp_path / "f")["train"].name == "train.CSV"
+    assert pairs(tmp_path / "f") == [("a b", "a")]
     write("d/train.csv", GOOD)
     with pytest.raises(DataError, match="several files for the train split"):
         find_splits(tmp_path / "d")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from laconic.errors import DataError
+from laconic.errors import ConfigError, DataError
 from laconic.evaluation.measures import measure
 from laconic.evaluation.run import EvaluationOptions, evaluate, score
 from laconic.evaluation.systems import Contender
@@ -197,6 +197,9 @@ def test_extractive_methods_by_name() -> None:
     assert method_spec("lead") == {"type": "lead"}
     assert method_spec("lead-2") == {"type": "lead", "sentences": 2}
     assert method_spec("lead:sentences=2,language=de") == {"type": "lead", "sentences": 2, "language": "de"}
+    for name, says in (("lead-" + "1" * 5000, "a number of 5,000 digits"), ("lead-1:", "no setting behind the colon")):
+        with pytest.raises(ConfigError, match=says):
+            method_spec(name)
     assert is_method("lead-1")
     assert not is_method("runs/a")
     [summary] = Contender("lead-1").summarize(RECORDS[:1])

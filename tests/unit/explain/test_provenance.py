@@ -242,3 +242,31 @@ def test_a_summary_survives_json() -> None:
     assert "document" not in to_dict(made, document=False)
     with pytest.raises(DataError, match="not a stored summary"):
         from_dict({"text": "x"})
+
+
+WORD = {"text": "ab", "start": 0, "end": 2, "probability": 0.5}
+PLACE = {"text": "ab", "start": 0, "end": 2, "weight": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("values", "says"),
+    [
+        ({"reading": {"chunks": 3}}, "reading lacks chunks_read, words_read, words"),
+        ({"words": [WORD | {"attention": [0.1, 0.2]}, WORD | {"attention": [0.1]}]}, "attention over other than the 2"),
+        ({"words": [WORD | {"attention": [0.1]}, WORD | {"attention": [0.1]}]}, "attention over other than the 2"),
+        ({"words": [WORD | {"attention": [0.1, 0.2]}, WORD]}, "attention over other than the 2"),
+        ({"words": [WORD | {"maps": {"copy": [0.1, 0.2]}}, WORD]}, "words with different maps"),
+        ({"words": [WORD], "chunks": [{"start": 0, "end": 2, "weights": []}]}, "not those of the 1 words"),
+        ({"words": [WORD | {"probability": 1.5}]}, "a probability that is not from 0 to 1"),
+        ({"words": [WORD | {"p_gen": -5}]}, "a probability that is not from 0 to 1"),
+        ({"confidence": 7}, "a probability that is not from 0 to 1"),
+        ({"words": [WORD | {"sources": [PLACE | {"end": 9}]}]}, "a place outside of the document's 8 characters"),
+        ({"source_offsets": [[0, 2], [6, 9]]}, "a place outside of the document's 8 characters"),
+        ({"words": [WORD | {"end": 6}]}, "a word outside of the summary's 5 characters"),
+    ],
+)
+def test_parts_that_do_not_fit_together(values: dict, says: str) -> None:
+    good = {"summary": "ab cd", "document": "ab cd ef", "source_offsets": [[0, 2], [3, 5]], "words": [WORD]}
+    assert from_dict(good).words[0].attention == ()  # as extractive methods have it
+    with pytest.raises(DataError, match=says):
+        from_dict(good | values)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
+from laconic.errors import ModelError
 from laconic.export.builder import Builder, WeightNames
 from laconic.export.graphs import RUNS
 from laconic.export.lowering import lower
@@ -40,6 +42,23 @@ def graph_of(function: Function) -> bytes:
 
 @pytest.mark.parametrize("function", [torch.maximum, torch.minimum, torch.mul, torch.logical_and, torch.bitwise_or])
 def test_two_masks(function: Function) -> None:
+    assert_equal(function)
+
+
+@pytest.mark.parametrize(
+    "divide", [torch.floor_divide, *(partial(torch.div, rounding_mode=mode) for mode in ("floor", "trunc"))]
+)
+def test_whole_numbers_below_zero_are_divided(divide: Function) -> None:
+    """Among them -5 by 2, -5 by -3, -2 by -3 and -2 by 2."""
+    assert_equal(lambda first, second: divide(first * 3 - 5, second * 5 - 3))
+
+
+def test_an_axis_of_a_single_number() -> None:
+    with pytest.raises(ModelError, match=r"it uses the operation aten\.cumsum\.default along an axis of a tensor that"):
+        graph_of(lambda first, second: first.sum().cumsum(0) * second)
+
+
+def assert_equal(function: Function) -> None:
     onnxruntime = pytest.importorskip("onnxruntime")
     first, second = np.array([[True, True, False, False]]), np.array([[True, False, True, False]])
     session = onnxruntime.InferenceSession(graph_of(function), providers=["CPUExecutionProvider"])

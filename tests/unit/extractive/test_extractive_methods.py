@@ -114,6 +114,22 @@ def test_summarize_by_name():
         extractive.summarize("lead", ["a", 3])
 
 
+@pytest.mark.parametrize("name", ["x" * 300, "a\0b", ".", "../data/stop_words_english"])
+def test_stop_words_that_are_no_file(name):
+    with pytest.raises(ConfigError, match=r"Unknown stop-word list .* Known: english, none\."):
+        stop_words(name)
+
+
+def test_a_file_of_stop_words(tmp_path):
+    path = tmp_path / "words.txt"
+    path.write_bytes(b"\xef\xbb\xbfThe\n# no word\nof a\n")
+    assert stop_words(str(path)) == {"the", "of", "a"}
+    latin = tmp_path / "latin.txt"
+    latin.write_bytes("été\n".encode("latin-1"))
+    with pytest.raises(ConfigError, match=r"latin\.txt is not UTF-8"):
+        stop_words(str(latin))
+
+
 def test_positional():
     assert make("lead", sentences=2).summarize(["", "a", "b", "c"]) == [1, 2]
     assert FirstWords(FirstWords.Config(words=4)).text("one two three. four five") == "one two three. four"

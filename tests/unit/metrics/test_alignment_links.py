@@ -161,6 +161,19 @@ def test_sheet_with_long_texts_and_links_over_several_lines(tmp_path: Path) -> N
     assert read_links(path, pairs)[0].sure == {(0, 3), (1, 299)}
 
 
+@pytest.mark.parametrize("rule", ["split", "spaces"])
+def test_sheet_with_signs_that_python_takes_for_blanks_or_line_ends(tmp_path: Path, rule: str) -> None:
+    text = "a b\x1cc\x1fd\x85e\u2028f"
+    pairs = word_pairs([Record(text, text, id="odd")], rule)
+    assert pairs[0].source_words == list("abcdef")
+    path = tmp_path / "sheet.txt"
+    write_sheet(path, pairs, rule)
+    filled(path, "5-5")
+    assert read_links(path, pairs)[0].sure == {(5, 5)}
+    path.write_text('{"id": "odd", "links": "1-1", "note": "a\u2028b"}\n', encoding="utf-8")
+    assert read_links(path, pairs)[0].sure == {(1, 1)}
+
+
 def test_sheet_of_other_data_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "sheet.txt"
     write_sheet(path, PAIRS[:1])

@@ -95,6 +95,7 @@ READ = {
     "[twenty-one hundred], [sixteen fifty], [nine] [eleven]": "n 2100, n 1650, n 9, n 11",
     "[one hundred and five] and [six], [fifty]-[fifty]": "n 105, n 6, n 50, n 50",
     "[one] and [two], [five] [six], [twenty] and [thirty]": ", n 2, n 5, n 6, n 20, n 30",
+    "in their quarters, [twenty] quarters": "n 20",
     "[two halves] and [three], [5 percent], [40%], [fifth]": "n 1, n 3, % 5, % 40, o 5",
     "It cost [$2.5 million], or [50 cents], or [€12].": "$ $ 2500000|bare 2500000, $ $ 0.5, $ € 12",
 }

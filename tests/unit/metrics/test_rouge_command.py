@@ -107,6 +107,8 @@ def test_long_line(files, capsys):
         ([".", "short.txt"], 3, "is a folder"),
         (["hyp.txt", "ref.txt", "--profile", "goggle"], 2, "Did you mean 'google'"),
         (["hyp.txt", "ref.txt", "-b", "3", "-l", "3"], 2, "not both"),
+        (["hyp.txt", "ref.txt", "--kinds", ""], 2, "name a ROUGE kind at least"),
+        (["hyp.txt", "ref.txt", "--kinds", "W", "-w", "0.5"], 2, "it must be from 1 to 5"),
         (["hyp.txt", "ref.txt", "-f", "C"], 2, "way to combine references"),
     ],
 )

@@ -333,8 +333,8 @@ def test_wrong_input_is_explained(arguments, error, says):
     ("options", "says"),
     [
         ({"multi": "mean"}, "multi"),
-        ({"weight": 0.0}, "'weight' is 0.0"),
-        ({"weight": 5.5}, "'weight' is 5.5; it must be more than 0, at most 5"),
+        ({"weight": 0.5}, "'weight' is 0.5"),
+        ({"weight": 5.5}, "'weight' is 5.5; it must be from 1 to 5"),
         ({"alpha": -0.1}, "'alpha' is -0.1"),
         ({"confidence": 0.0}, "'confidence' is 0.0"),
         ({"confidence": 100.0}, "'confidence' is 100.0"),
@@ -345,8 +345,13 @@ def test_wrong_input_is_explained(arguments, error, says):
         ({"skip_distance": -(10**9) - 1}, "'skip_distance'"),
         ({"stem": 1}, "'stem': input should be a valid boolean"),
         ({"kinds": ["L2"]}, "takes no number; write L"),
-        ({"kinds": ["W0"]}, "the weight must be more than 0, at most 5"),
-        ({"kinds": ["W5.1"]}, "the weight must be more than 0, at most 5"),
+        ({"kinds": ["W0.5"]}, "'W0.5': the weight must be from 1 to 5"),
+        ({"kinds": ["W5.1"]}, "the weight must be from 1 to 5"),
+        ({"kinds": ["S4.7"]}, "'S4.7': the distance must be a whole number, at most 1,000,000,000, or *"),
+        ({"kinds": ["SU9999999999"]}, "the distance must be a whole number"),
+        ({"kinds": ["S" + "9" * 5000]}, "the distance must be a whole number"),
+        ({"kinds": []}, "name a ROUGE kind at least"),
+        ({"kinds": [], "interval": True}, "name a ROUGE kind at least"),
     ],
 )
 def test_options_out_of_bounds_are_refused(options: dict, says: str) -> None:
@@ -355,8 +360,9 @@ def test_options_out_of_bounds_are_refused(options: dict, says: str) -> None:
 
 
 def test_the_bounds_themselves_are_good() -> None:
-    for options in ({"weight": 5.0}, {"alpha": 0.0}, {"alpha": 1.0}, {"max_bytes": 1}, {"max_words": 10**9},
-                    {"samples": 2, "interval": True}, {"confidence": 0.5}, {"skip_distance": -(10**9)}):  # fmt: skip
+    for options in ({"weight": 5.0}, {"weight": 1.0}, {"alpha": 0.0}, {"alpha": 1.0}, {"max_bytes": 1},
+                    {"max_words": 10**9}, {"samples": 2, "interval": True}, {"confidence": 0.5},
+                    {"skip_distance": -(10**9)}):  # fmt: skip
         assert rouge(["a b"], ["a b"], kinds=["W", "L"], **options).mean["L"] == (1.0, 1.0, 1.0)
 
 

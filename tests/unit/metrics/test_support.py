@@ -270,6 +270,38 @@ def test_what_is_copied_from_an_email_is_not_flagged() -> None:
     assert flagged <= 0.01 * 1960
 
 
+@pytest.mark.parametrize(
+    ("summary", "source", "missing"),
+    [
+        ("서울 인구 증가", "서울 인구 증가가 계속된다.", []),
+        ("中国经济衰增长", "2023年中国的GDP经济增长了。", ["衰"]),
+        ("iPhone手机销量", "苹果iPhone手机的销量增长。", []),
+        ("हिन्दी भाषा कम", "यह हिन्दी भाषा है", ["कम"]),
+        ("a caf\u00e9 opened", "A cafe\u0301 opened.", []),
+        ("a cafe\u0301 opened", "A caf\u00e9 opened.", []),
+        ("İstanbul and Istanbul grow", "The city of İstanbul grew.", []),
+        ("Die Straße ist lang", "DIE STRASSE IST LANG.", []),
+        ("die STRASSE gesperrt", "Die Straße ist gesperrt.", []),
+        ("0 deaths", "The two soldiers stayed in their quarters; 3 deaths.", ["0"]),
+        ("lost two quarters", "It lost 2 quarters.", []),
+        ("lost 2 quarters", "It lost two quarters.", []),
+        ("lost 2 quarters", "It lost 3 of four quarters.", ["2"]),
+        ("Sold 1,234.50 shares", "It sold 1234.5 shares.", []),
+        ("Python 3.10", "Python 3.1", ["3.10"]),
+    ],
+)
+def test_other_scripts_and_numbers_that_are_none(summary: str, source: str, missing: list[str]) -> None:
+    assert [claim.text for claim in check_support(summary, source).claims if claim.source is None] == missing
+
+
+def test_words_of_other_scripts() -> None:
+    assert words("हिन्दी भाषा, தமிழ் x中y d’é") == ["हिन्दी", "भाषा", "தமிழ்", "x", "中", "y", "d’é"]
+
+
+def test_characters_that_are_words_are_no_names() -> None:
+    assert {claim.kind for claim in check_support("中国 서울", "中国和 서울").claims} == {"word"}
+
+
 def test_words_are_the_same_in_ascii_and_beyond() -> None:
     generator = random.Random(2)
     for _ in range(300):

@@ -11,7 +11,7 @@ import pytest
 from laconic.errors import ModelError
 from laconic.runtime import onnx_file
 from laconic.runtime.onnx_file import MICROSOFT, Graph, Node, Port, check, model_bytes
-from laconic.runtime.sessions import Session
+from laconic.runtime.sessions import Session, open_sessions
 
 
 def graph_of(nodes: list[Node], **given: object) -> Graph:
@@ -122,3 +122,38 @@ def test_graphs_inside_of_nodes(field: int, monkeypatch: pytest.MonkeyPatch) -> 
     content = model_bytes(replace(GRAPH, nodes=[Node("Loop", ("x",), ("y",), {"body": 1})]), "l", "0")
     with pytest.raises(ModelError, match="parts that no exported model has"):
         check(content, "step.onnx")
+
+
+def test_fields_that_others_read_as_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The library drops the upper bits of a key: what is unknown here would be a file's name there."""
+    place = onnx_file._text(1, "location") + onnx_file._text(2, "private.txt")
+    hidden = onnx_file._varint(13 << 3 | 2 | 2**32) + onnx_file._varint(len(place)) + place
+    port = onnx_file._number(1, 3) + onnx_file._number(2, 1) + onnx_file._text(8, "w") + hidden
+    monkeypatch.setattr(onnx_file, "_weight", lambda _: port)
+    with pytest.raises(ModelError, match=r"step\.onnx is no graph"):
+        check(model_bytes(GRAPH, "l", "0"), "step.onnx")
+
+
+@pytest.mark.parametrize("field", [14, 20, 25, 26])  # metadata, training, functions, and what later versions add
+def test_parts_beside_the_graph(field: int) -> None:
+    with pytest.raises(ModelError, match="parts that no exported model has"):
+        check(model_bytes(GRAPH, "l", "0") + onnx_file._bytes(field, b""), "step.onnx")
+
+
+def test_numbers_in_the_place_of_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A type that there is not, and a number, not a text, as the name of a set of operators."""
+    opset = onnx_file._message(8, onnx_file._number(1, 2**62) + onnx_file._number(2, 18))
+    with pytest.raises(ModelError, match=r"step\.onnx is no graph"):
+        check(model_bytes(GRAPH, "l", "0") + opset, "step.onnx")
+    monkeypatch.setattr(onnx_file, "TYPES", {"float32": 99})
+    with pytest.raises(ModelError, match=r"step\.onnx is no graph"):
+        check(model_bytes(GRAPH, "l", "0"), "step.onnx")
+
+
+def test_what_is_opened_is_what_was_looked_through(tmp_path: Path) -> None:
+    """Four letters at the fifth byte are the mark of onnxruntime's own format; here they are the producer's name."""
+    pytest.importorskip("onnxruntime")
+    content = model_bytes(graph_of([Node("Neg", ("x",), ("y",))]), "l", "0")
+    (tmp_path / "step.onnx").write_bytes(b"\x12\x84\x80\x00ORTM" + content)
+    (tmp_path / "model.safetensors").write_bytes((2).to_bytes(8, "little") + b"{}")
+    np.testing.assert_array_equal(open_sessions(tmp_path, ["step.onnx"])[0].run({"x": X})["y"], -X)

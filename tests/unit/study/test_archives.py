@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from laconic.data.readers import find_splits
 from laconic.errors import DataError
 from laconic.study.corpora.archives import is_permissive_expression, permissive_licence, read_archives
 from laconic.study.corpora.docstrings import build_corpus
@@ -62,6 +63,8 @@ def test_a_corpus_of_archives(tmp_path: Path) -> None:
     sdist(folder, "two", {"src/two/core.py": DOCSTRING.format(4)}, "License: BSD 3-Clause")
     wheel(folder, "three", {"three.py": DOCSTRING.format(5)}, "Classifier: License :: OSI Approved :: GPLv3")
     wheel(folder, "four", {"four.py": DOCSTRING.format(6)})
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "test.jsonl").write_text("of an earlier call\n")
     stats = build_corpus(tmp_path / "out", archives=folder, standard_library=False, validation=1)
     assert stats.licences == {"one-pkg": "1.5: MIT", "two": "1.5: BSD 3-Clause"}
     assert stats.refused == {"three": "GPLv3", "four": "nothing stated"}
@@ -69,9 +72,10 @@ def test_a_corpus_of_archives(tmp_path: Path) -> None:
     assert (written["licences"], written["not_permissive"]) == (stats.licences, stats.refused)
     rows = {
         split: [json.loads(line) for line in (tmp_path / "out" / f"{split}.jsonl").read_text().splitlines()]
-        for split in ("train", "validation", "test")
+        for split in ("train", "validation")
     }
-    assert {split: len(found) for split, found in rows.items()} == {"train": 1, "validation": 1, "test": 0}
+    assert {split: len(found) for split, found in rows.items()} == {"train": 1, "validation": 1}
+    assert set(find_splits(tmp_path / "out")) == set(written["splits"]) == set(rows)  # no file without a pair
     assert {row["id"] for found in rows.values() for row in found} == {"one.__init__:f", "two.core:f"}
 
 
@@ -85,6 +89,22 @@ def test_what_is_no_archive(tmp_path: Path) -> None:
         archive.writestr("file.py", "")
     with pytest.raises(DataError, match="holds no METADATA"):
         read_archives(tmp_path)
+
+
+@pytest.mark.parametrize("damaged", ["METADATA", "core.py"])
+def test_a_damaged_byte_in_a_wheel(tmp_path: Path, damaged: str) -> None:
+    path = tmp_path / "one-1.5-py3-none-any.whl"
+    files = {"one/core.py": DOCSTRING.format(1), "one-1.5.dist-info/METADATA": metadata("one", "License: MIT")}
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, text in files.items():
+            archive.writestr(name, text)
+        (info,) = [info for info in archive.infolist() if info.filename.endswith(damaged)]
+    raw = bytearray(path.read_bytes())
+    start = info.header_offset + 30 + len(info.filename)
+    raw[start : start + 20] = b"\xff" * 20
+    path.write_bytes(raw)
+    with pytest.raises(DataError, match=r"cannot be read.*download it" if damaged == "METADATA" else "No usable doc"):
+        build_corpus(tmp_path / "out", archives=tmp_path, standard_library=False)
 
 
 @pytest.mark.parametrize(

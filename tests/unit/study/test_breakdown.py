@@ -126,7 +126,7 @@ def test_buckets_by_given_lengths() -> None:
     assert [bucket.places for bucket in buckets(RECORDS, "7,")] == [(1, 2, 3, 6), (0, 4, 5)]
 
 
-@pytest.mark.parametrize("spec", ["0", "8", "a", "5,3", "", ",5", "3.5"])
+@pytest.mark.parametrize("spec", ["0", "8", "a", "5,3", "", ",5", "3.5", "²"])
 def test_buckets_that_cannot_be(spec: str) -> None:
     with pytest.raises(ConfigError, match="--by-length"):
         buckets(RECORDS, spec)

@@ -94,6 +94,8 @@ def test_splits_share_no_source_package(tmp_path: Path) -> None:
     build_debian(tmp_path / "c", lists=tmp_path, validation=10, seed=1)
     written = [(tmp_path / name / "validation.jsonl").read_bytes() for name in "abc"]
     assert written[0] == written[1] != written[2]
+    build_debian(tmp_path / "a", lists=tmp_path)  # its validation pairs are in the training file now
+    assert [path.name for path in (tmp_path / "a").iterdir()] == ["train.jsonl"]
 
 
 def test_descriptions_inside_packages_need_no_translation(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ import pytest
 from laconic.cli.main import main
 from laconic.errors import ConfigError, DataError
 from laconic.metrics.significance import holm, paired_t_test
+from laconic.study import judge
 from laconic.study.judge import MAX_CELL, SheetOptions, analyse, make_sheets, read_predictions
 from laconic.types import Record
 
@@ -187,10 +188,22 @@ def test_empty_cells_and_absent_annotators_are_counted(filled: Path) -> None:
         analyse(filled)
 
 
-def test_a_workbook_is_not_a_csv_file(filled: Path) -> None:
-    (filled / "sheets" / "annotator-1.csv").write_bytes(b"PK\x03\x04...")
-    with pytest.raises(DataError, match="save the sheet as CSV"):
-        analyse(filled)
+@pytest.mark.parametrize(
+    ("raw", "said"),
+    [
+        (b"PK\x03\x04...", "annotator-1.csv is a workbook"),
+        ("item,summary".encode("utf-16")[:-1], "annotator-1.csv cannot be read .*utf-16"),
+        (b"item,summary\r\n1," + b"x" * 200_000, "annotator-1.csv, row 2, cannot be read .*field larger"),
+    ],
+)
+def test_what_is_not_a_csv_file(filled: Path, raw: bytes, said: str) -> None:
+    (filled / "sheets" / "annotator-1.csv").write_bytes(raw)
+    before = csv.field_size_limit(131_072)  # a reader of tables may have raised it
+    try:
+        with pytest.raises(DataError, match=f"{said}.*save the sheet as CSV"):
+            analyse(filled)
+    finally:
+        csv.field_size_limit(before)
 
 
 def test_cells_are_neither_formulas_nor_too_long(tmp_path: Path) -> None:
@@ -213,6 +226,8 @@ def test_the_reference_can_take_part(tmp_path: Path) -> None:
     [
         (SheetOptions(criteria=()), "at least one criterion"),
         (SheetOptions(criteria=("text",)), "column of the sheets already"),
+        (SheetOptions(criteria=("Text", "clarity")), "'text' is a column of the sheets already"),
+        (SheetOptions(criteria=("Clarity", "clarity")), "each once"),
         (SheetOptions(lowest=5, highest=5), "no steps"),
     ],
 )
@@ -229,9 +244,34 @@ def test_predictions_are_matched_by_id(tmp_path: Path) -> None:
         read_predictions(path, [Record("d", "s", id="x")])
     with pytest.raises(DataError, match="30 summaries for 1 records"):
         read_predictions(path, [Record("d", "s")])
-    path.write_text('{"id": "a"}\n')
-    with pytest.raises(DataError, match=r"p\.jsonl:1"):
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ('{"id": "a"}', "no text as its 'summary'"),
+        ('{"summary": null}', "no text as its 'summary'"),
+        ('{"summary": "\\ud83d half"}', "half a character"),
+        ("[" * 100_000, "is not JSON"),
+    ],
+)
+def test_what_is_no_prediction(tmp_path: Path, line: str, said: str) -> None:
+    path = tmp_path / "p.jsonl"
+    path.write_text(f"\n{line}\n")
+    with pytest.raises(DataError, match=rf"p\.jsonl:2.*{said}"):
         read_predictions(path, RECORDS)
+
+
+def test_sheets_are_never_without_their_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(judge, "write_json", full)
+        with pytest.raises(OSError, match="No space"):
+            make_sheets(SYSTEMS, RECORDS, tmp_path / "j", SheetOptions())
+    assert not list((tmp_path / "j").iterdir())
+    make_sheets(SYSTEMS, RECORDS, tmp_path / "j", SheetOptions())
 
 
 def test_the_command_from_end_to_end(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

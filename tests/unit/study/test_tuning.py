@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from laconic.config.loading import load_run, merge
-from laconic.errors import ConfigError, DataError, ModelError
+from laconic.errors import ConfigError, DataError
 from laconic.evaluation.run import EvaluationOptions, score
 from laconic.models.folder import load_model_folder, save_model_folder
 from laconic.study.tuning import (
@@ -24,6 +24,7 @@ from laconic.study.tuning import (
     parse_grid,
     parse_range,
     plan,
+    refuse_fixed,
     trials_of,
     tune,
 )
@@ -257,5 +258,8 @@ def test_the_best_becomes_the_models_default(folder: Path, tmp_path: Path) -> No
     assert kept.model_copy(update={"search": loaded.run.search}) == load_run(folder / "recipe.yaml")
     assert json.loads((copy / "generation_config.json").read_text())["distraction"]["state"] == -0.25
     assert not list(copy.glob("*.new"))
-    with pytest.raises(ModelError, match="no local folder"):
-        apply(tmp_path, search)
+    refuse_fixed(str(copy), "--apply")
+    (copy / "export.json").touch()  # holds the digests of the other files
+    for model, said in ((copy, "was exported"), (tmp_path, "not made by laconic"), ("oneline", "part of the package")):
+        with pytest.raises(ConfigError, match=said):
+            refuse_fixed(str(model), "--apply")

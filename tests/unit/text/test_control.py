@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import io
+import json
 import sys
 from pathlib import Path
 
@@ -46,6 +47,16 @@ def test_every_command_prints_so() -> None:
         called = (node.func for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call))
         calls = {function.id for function in called if isinstance(function, ast.Name)}
         assert "print" not in calls or "safe_print as print" in source or path.name == "main.py", path
+
+
+@pytest.mark.parametrize("command", ["summarize lead", "evaluate lead --data"])
+def test_json_loses_no_character(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "北京 — x.jsonl"
+    path.write_text('{"document": "北京 — x.", "summary": "x"}\n')
+    raw = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(raw, encoding="latin-1"))
+    assert main(["--quiet", *command.split(), str(path), "--json"]) == 0
+    assert "北京 — x" in str(json.loads(raw.getvalue().decode("latin-1")))
 
 
 @pytest.mark.parametrize("command", [["summarize", "lead"], ["explain", "lead"], ["data", "check"]])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 
 from laconic.text.html import charset_of, is_html
@@ -24,10 +22,8 @@ def test_a_page_begins_as_one(text: str, page: bool) -> None:
     assert is_html(text) is page
 
 
-def test_many_comments_in_front_of_a_text_cost_nothing() -> None:
-    start = time.process_time()
-    assert not is_html("<!--a-->" * 200 + "A text.")
-    assert time.process_time() - start < 1  # a pattern that may read a comment's end in two ways takes years
+def test_a_comment_ends_in_one_way_only() -> None:
+    assert not is_html("<!--a-->" * 200 + "A text.")  # by a pattern that may go on behind its end this takes years
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import functools
 import re
 import tarfile
 import zipfile
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from email.message import Message
@@ -19,6 +20,7 @@ from pathlib import Path
 from laconic.errors import DataError
 
 SUFFIXES = (".whl", ".zip", ".tar.gz", ".tgz")
+DAMAGE = (OSError, EOFError, zlib.error, zipfile.BadZipFile, tarfile.TarError)  # what reading a file of one may raise
 # What may be used in anything, with a notice at most: no copyleft, however weak.
 _PERMISSIVE = frozenset(
     """0BSD AFL-3.0 Apache-2.0 Artistic-2.0 BSD-2-Clause BSD-2-Clause-Patent BSD-3-Clause BSD-3-Clause-Clear
@@ -94,7 +96,7 @@ def _read(path: Path) -> ArchivedPackage:
         if not found:
             raise DataError(f"{path} holds no METADATA or PKG-INFO: it is no wheel or sdist.")
         metadata = HeaderParser().parsestr(read(found[0]).decode("utf-8", "replace"))
-    except (OSError, EOFError, zipfile.BadZipFile, tarfile.TarError) as error:
+    except DAMAGE as error:
         raise DataError(f"{path} cannot be read: {error}; download it again.") from error
     name = str(metadata["Name"] or path.name.split("-")[0]).lower().replace("_", "-").replace(".", "-")
     licence = permissive_licence(metadata)

@@ -49,7 +49,8 @@ class DebianStats(CorpusStats):
 
 
 def build_debian(out: Path, *, lists: Path = LISTS, validation: int | None = None, seed: int = 0) -> DebianStats:
-    """Write ``train.jsonl`` and, if ``validation`` pairs are asked for, ``validation.jsonl`` into ``out``.
+    """Write ``train.jsonl`` and, if ``validation`` pairs are asked for, ``validation.jsonl`` into ``out``; one that is
+    there else is removed: its pairs may be among those for training.
 
     ``lists`` is the folder of apt's index; ``seed`` decides of which source packages the validation pairs are, and the
     training pairs have nothing of those.
@@ -62,9 +63,8 @@ def build_debian(out: Path, *, lists: Path = LISTS, validation: int | None = Non
     kept = sorted(one_a_family(descriptions, stats), key=lambda pair: shuffled(pair.name))
     held = hold_out(Counter(pair.group for pair in kept), validation, seed) if validation else set()
     splits = {"train": [pair for pair in kept if pair.group not in held]}
-    if validation:
-        splits["validation"] = [pair for pair in kept if pair.group in held]
-    stats.splits = {split: len(chosen) for split, chosen in splits.items()}
+    splits["validation"] = [pair for pair in kept if pair.group in held]  # perhaps none, then an older file goes
+    stats.splits = {split: len(chosen) for split, chosen in splits.items() if chosen}
     write_splits(out, splits, "source_package")
     return stats
 

@@ -29,7 +29,7 @@ from typing import Any
 
 from laconic.errors import DataError
 from laconic.files import write_json
-from laconic.study.corpora.archives import ArchivedFile, ArchivedPackage, read_archives
+from laconic.study.corpora.archives import DAMAGE, ArchivedFile, ArchivedPackage, read_archives
 from laconic.study.corpora.docstring_text import Parts, clean_docstring
 from laconic.study.corpora.pairs import (
     CorpusPair,
@@ -89,7 +89,7 @@ def build_corpus(
     in_training: Collection[str] = (),
     progress: Callable[[float, float], object] | None = None,
 ) -> DocstringStats:
-    """Write ``train.jsonl``, ``validation.jsonl``, ``test.jsonl`` and ``stats.json`` into ``out``.
+    """Write ``train.jsonl``, ``validation.jsonl`` and ``test.jsonl``, as far as they have pairs, and ``stats.json``.
 
     Args:
         roots: folders of installed packages; this interpreter's by default.
@@ -113,7 +113,7 @@ def build_corpus(
         raise DataError("No usable docstrings were found; give --root a folder of Python packages.")
     splits = split_by_package(pairs, validation, in_training)
     write_splits(out, splits, "package")
-    stats.splits = {split: describe(chosen) for split, chosen in splits.items()}
+    stats.splits = {split: describe(chosen) for split, chosen in splits.items() if chosen}
     write_json(out / "stats.json", stats.as_dict(), indent=2)
     return stats
 
@@ -196,7 +196,7 @@ def collect_pairs(
             stats.files += 1
             try:
                 found = docstrings_of(path)
-            except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
+            except (*DAMAGE, SyntaxError, ValueError, RecursionError, MemoryError):
                 stats.unreadable += 1
                 found = []
             for qualified, text in found:

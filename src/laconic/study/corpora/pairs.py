@@ -6,11 +6,13 @@ import hashlib
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 from typing import Any
+
+from laconic.files import part_of
 
 _SHINGLE = 5
 _WORDS = re.compile(r"[a-z0-9]+")
@@ -93,11 +95,15 @@ def shuffled(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def write_splits(out: Path, splits: Mapping[str, Iterable[CorpusPair]], group: str) -> None:
-    """Write ``SPLIT.jsonl`` for each split into ``out``; ``group`` is what its records call theirs."""
-    out.mkdir(parents=True, exist_ok=True)
+def write_splits(out: Path, splits: Mapping[str, Sequence[CorpusPair]], group: str) -> None:
+    """Write ``SPLIT.jsonl`` for each split with pairs into ``out``, and remove those of splits without; ``group`` is
+    what the records call theirs."""
     for split, pairs in splits.items():
-        with (out / f"{split}.jsonl").open("w", encoding="utf-8") as handle:
+        path = out / f"{split}.jsonl"
+        if not pairs:
+            path.unlink(missing_ok=True)
+            continue
+        with part_of(path) as handle:
             for pair in pairs:
                 row = {"id": pair.name, "document": pair.document, "summary": pair.summary, group: pair.group}
-                handle.write(json.dumps(row, ensure_ascii=False) + "\n")
+                handle.write(json.dumps(row, ensure_ascii=False).encode() + b"\n")
