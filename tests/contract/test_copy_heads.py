@@ -77,7 +77,7 @@ def inputs_of(seed: int = 0) -> tuple[HeadInput, AttentionOutput]:
     weights = attention_weights(scores, MASK.unsqueeze(1))
     attention = AttentionOutput(rand(B, Q, 3, seed=seed + 3), weights, scores)
     queries, side = rand(B, Q, HEADS, WIDTH, seed=seed + 4), side_of()
-    tap = CapturedAttention(queries, side.keys, side.values, MASK)
+    tap = CapturedAttention(rand(B, Q, F, seed=seed + 5), queries, side.keys, side.values, MASK)
     return HeadInput(rand(B, Q, F, seed=seed), rand(B, Q, G, seed=seed + 1), None, tap, weights), attention
 
 
@@ -86,6 +86,7 @@ def of_queries(queries: slice, rows: slice = slice(None), tokens: slice = slice(
     inputs, attention = inputs_of()
     tap = inputs.cross
     tap = CapturedAttention(
+        tap.state[rows, queries],
         tap.queries[rows, queries],
         tap.keys[rows, tokens],
         tap.values[rows, tokens],
@@ -267,7 +268,7 @@ def test_one_real_token(spec: dict[str, Any]) -> None:
     weights = torch.ones(1, 1, 1).double()
     attention = AttentionOutput(rand(1, 1, 3), weights, torch.zeros_like(weights))
     four = [rand(1, 1, HEADS, WIDTH, seed=seed) for seed in range(4)]
-    tap = CapturedAttention(four[0], four[1], four[2], mask)
+    tap = CapturedAttention(rand(1, 1, F), four[0], four[1], four[2], mask)
     side = EncoderFeatures(rand(1, 1, F), four[3], four[1], four[2], mask, ids)
     inputs, state = HeadInput(rand(1, 1, F), rand(1, 1, G), None, tap, weights), head.first_state(side)
     for _ in range(3):

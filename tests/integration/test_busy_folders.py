@@ -23,7 +23,7 @@ def pairs(tmp_path: Path) -> Path:
     "command",
     [
         ["compare", "lead", "lexrank", "--data", "{pairs}", "--out", "{out}"],
-        ["compare", "headline_writer", "--size", "tiny", "--data", "{pairs}", "--out", "{out}"],
+        ["compare", "headline_writer", "--size", "tiny", "--data", "{both}", "--out", "{out}"],
         ["data", "select-spans", "--k", "2", "--tokenizer", "words", "--input", "{pairs}", "--out", "{out}"],
         [
             "data",
@@ -45,9 +45,12 @@ def pairs(tmp_path: Path) -> Path:
 def test_the_second_one_is_told(
     command: list[str], pairs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    out = tmp_path / "out"
+    out, both = tmp_path / "out", tmp_path / "both"
+    both.mkdir()
+    for split in ("train", "validation"):
+        (both / f"{split}.jsonl").write_bytes(pairs.read_bytes())
     with only_here(out):
-        assert main(["--quiet", *(part.format(pairs=pairs, out=out) for part in command)]) == 1
+        assert main(["--quiet", *(part.format(pairs=pairs, out=out, both=both) for part in command)]) == 1
         assert [path.name for path in out.iterdir()] == [".lock"]
     said = capsys.readouterr().err
     assert said.startswith(f"laconic: {out} is in use by process ")

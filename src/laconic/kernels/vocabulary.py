@@ -164,12 +164,19 @@ class _GoldLogProbs(torch.autograd.Function):
         error = (wanted - factor * ctx.expected).abs().max() if wanted.numel() else wanted.sum()
         limit = 64 * torch.finfo(wanted.dtype).eps * (wanted.abs().max() if wanted.numel() else 1)
         if gradients is not None and bool(error <= limit):
-            gradients = [None if g is None else g.mul_(factor.to(g.dtype)) for g in gradients]
-        else:  # a derivative that was not foreseen: project every chunk once more
-            *_, gradients = _chunk_by_chunk(ctx.saved_tensors, ctx.needs_input_grad[:3], lambda _, rows: wanted[rows])
-        if gradients[1] is not None:
-            gradients[1] = gradients[1].to(ctx.saved_tensors[1].dtype)
-        return (*gradients, None, None)
+            scaled = [None if g is None else g.mul_(factor.to(g.dtype)) for g in gradients]
+            if scaled[1] is not None:
+                scaled[1] = scaled[1].to(ctx.saved_tensors[1].dtype)
+            return (*scaled, None, None)
+        return (*_again(ctx.saved_tensors, wanted, ctx.needs_input_grad[:3]), None, None)
+
+
+def _again(saved: tuple[Tensor, ...], wanted: Tensor, needed: tuple[bool, ...]) -> list[Tensor | None]:
+    """The gradients for a derivative that was not foreseen: project every chunk once more."""
+    gradients = _chunk_by_chunk(saved, needed, lambda _, rows: wanted[rows])[2]
+    if gradients[1] is not None:
+        gradients[1] = gradients[1].to(saved[1].dtype)
+    return gradients
 
 
 # --------------------------------------------------------------------------------------------------------- the mixture

@@ -37,6 +37,7 @@ KeysValues = tuple[Tensor, Tensor]  # (B, S, H, d) each
 class CapturedAttention:
     """One decoder layer's cross attention, as it was projected. Q is T in training, K in search."""
 
+    state: Tensor  # (B, Q, D) what the queries were made of: the output of the layer's self-attention sublayer
     queries: Tensor  # (B, Q, H, d), not yet divided by sqrt(d)
     keys: Tensor  # (B, S, H, d)
     values: Tensor  # (B, S, H, d), before the output projection
@@ -45,7 +46,9 @@ class CapturedAttention:
     @classmethod
     def over_steps(cls, steps: Sequence[CapturedAttention]) -> CapturedAttention:
         """Successive steps as one, their queries side by side."""
-        return cls(torch.cat([step.queries for step in steps], dim=1), steps[0].keys, steps[0].values, steps[0].mask)
+        state = torch.cat([step.state for step in steps], dim=1)
+        queries = torch.cat([step.queries for step in steps], dim=1)
+        return cls(state, queries, steps[0].keys, steps[0].values, steps[0].mask)
 
 
 def sinusoids(first: int, count: int, like: Tensor) -> Tensor:
@@ -280,10 +283,11 @@ class DecoderLayer(_Layer):
         x, _ = self._attend_self(x, attend or self._causal, maps)
         assert maps.cross_in is not None
         assert maps.cross_out is not None
-        (queries,) = self.cross_attention.heads(maps.cross_in(self.after_cross_attention.entering(x)))
+        state = self.after_cross_attention.entering(x)
+        (queries,) = self.cross_attention.heads(maps.cross_in(state))
         read = scaled_attention(queries, *memory, mask=mask[:, None, None], dropout=self._attention_dropout)
         x = self.after_cross_attention.leaving(x, maps.cross_out(read.flatten(2)))
-        return self._feed_forward(x, maps), CapturedAttention(queries, *memory, mask)
+        return self._feed_forward(x, maps), CapturedAttention(state, queries, *memory, mask)
 
     def _causal(self, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
         return scaled_attention(queries, keys, values, causal=True, dropout=self._attention_dropout)

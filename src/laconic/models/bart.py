@@ -32,7 +32,7 @@ from laconic.kernels.packed import Packing
 from laconic.layers.copying.base import CopyHead, build_copy_head
 from laconic.layers.opponent import DecoderShape
 from laconic.layers.vocabulary import BorrowedProjection
-from laconic.models.bart_attention import ATTENTION, Capture, Layers, filled_cache, refuse_reentrant
+from laconic.models.bart_attention import ATTENTION, Capture, Layers, filled_cache, offer_states, refuse_reentrant
 from laconic.models.base import Spec
 from laconic.models.captured import CapturedTransformer, Decoded, EncodedSource
 from laconic.models.stored import FAMILY, at_most, first_line
@@ -161,6 +161,9 @@ class BartSummarizer(CapturedTransformer):
             newer = getattr(self.network, "activation_checkpointing_enable", None)
             (newer or self.network.gradient_checkpointing_enable)({"use_reentrant": False})
             self.network.disable_input_require_grads()  # the embeddings are trained, unlike an adapter's
+        for layer in self._decoder.layers:
+            offer_states(layer.encoder_attn)
+        offer_states(self._last_encoder_layer.self_attn)
         if self._looked_into and (options.encoder_layerdrop or options.decoder_layerdrop):
             raise ConfigError(
                 "The copy head or the opponent reads layers that LayerDrop leaves out now and then: set "

@@ -2,8 +2,8 @@
 
 The layers are those of transformers; they call `folded_attention` by its name. A pass may be given captures
 (``captures=[...]``, which transformers hands down to every layer): each takes one layer's projected queries, keys and
-values, which exist anyway. Nobody asks the attention kernel for weights, so they are never those after dropout, and no
-layer pays but the one that is looked into.
+values, which exist anyway, and the states the queries were made of. Nobody asks the attention kernel for weights, so
+they are never those after dropout, and no layer pays but the one that is looked into.
 
 A capture overwrites: under activation checkpointing a layer runs again in the backward pass, and must not be taken
 twice. Once read (`Capture.taken`) it is empty and takes nothing more, so that it keeps no activations alive.
@@ -33,7 +33,13 @@ class Capture:
 
     def __init__(self, module: nn.Module) -> None:
         self.module: nn.Module | None = module
+        self.state: Tensor | None = None  # (N, Q, D)
         self.projected: tuple[Tensor, Tensor, Tensor] | None = None
+
+    def enter(self, module: nn.Module, state: Tensor) -> None:
+        """Called with what the queries of a layer are made of."""
+        if module is self.module:
+            self.state = state
 
     def offer(self, module: nn.Module, query: Tensor, key: Tensor, value: Tensor) -> None:
         """Called for every layer with (B, heads, ..., width) tensors, the queries not yet scaled."""
@@ -43,10 +49,21 @@ class Capture:
     def taken(self, mask: Tensor) -> CapturedAttention | None:
         """What was taken, with the keys' mask (B, S); folded rows side by side, (B, K, ...). None: the layer did not
         run."""
-        if self.projected is None:
+        if self.projected is None or self.state is None:
             return None
-        projected, self.module, self.projected = self.projected, None, None
-        return CapturedAttention(*projected, mask)
+        (queries, keys, values), state = self.projected, self.state
+        self.module = self.state = self.projected = None
+        return CapturedAttention(state.reshape(*queries.shape[:2], -1), queries, keys, values, mask)
+
+
+def offer_states(module: nn.Module) -> None:
+    """Let the captures of a pass see what enters this layer: the attention function sees the projections only."""
+    module.register_forward_pre_hook(_offer_state, with_kwargs=True)
+
+
+def _offer_state(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    for capture in kwargs.get("captures") or ():
+        capture.enter(module, args[0] if args else kwargs["hidden_states"])
 
 
 def folded_attention(

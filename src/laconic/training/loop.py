@@ -72,8 +72,7 @@ class Trainer:
         self.callbacks, self._resumable = callbacks or Callbacks(), whole or out
         training = run.training
         self.model = parts.model.to(accelerator.device)
-        most = self.model.max_target_tokens
-        if most is not None and run.search.num_steps > most:  # validation writes with it
+        if (most := self.model.max_target_tokens) is not None and run.search.num_steps > most:  # validation writes
             raise ConfigError(
                 f"search.max_length {run.search.max_length} is more than this model's {most} positions hold."
             )

@@ -44,7 +44,9 @@ def side_of() -> EncoderFeatures:
 
 def inputs_of() -> HeadInput:
     side = side_of()
-    tap = CapturedAttention(2 * rand(B, T, H, D, seed=6), rand(B, S, H, D, seed=7), side.values, MASK)
+    tap = CapturedAttention(
+        rand(B, T, WIDE, seed=5), 2 * rand(B, T, H, D, seed=6), rand(B, S, H, D, seed=7), side.values, MASK
+    )
     return HeadInput(rand(B, T, WIDE, seed=8), rand(B, T, 5), None, tap, mean_attention(tap))
 
 

@@ -38,8 +38,10 @@ def rand(*shape: int, seed: int = 0) -> Tensor:
 
 def some_tap(mask: Tensor = MASK, queries: int = 4) -> CapturedAttention:
     batch, length = mask.shape
-    keys = rand(batch, length, 3, 4, seed=2)
-    return CapturedAttention(2 * rand(batch, queries, 3, 4, seed=1), keys, rand(batch, length, 3, 4, seed=3), mask)
+    state, keys = rand(batch, queries, 12), rand(batch, length, 3, 4, seed=2)
+    return CapturedAttention(
+        state, 2 * rand(batch, queries, 3, 4, seed=1), keys, rand(batch, length, 3, 4, seed=3), mask
+    )
 
 
 # -------------------------------------------------------------------------------------- positions
@@ -116,9 +118,7 @@ def test_the_tap_holds_what_the_layer_read() -> None:
         ],
         dim=2,
     ).flatten(2)
-    state, _ = layer._attend_self(x, layer._causal, layer.maps())
-    torch.testing.assert_close(layer.cross_attention.heads(layer.maps().cross_in(state))[0], tap.queries)
-    own = layer.after_cross_attention.norm(state + layer.cross_attention.out_proj(read))
+    own = layer.after_cross_attention.norm(tap.state + layer.cross_attention.out_proj(read))
     own = layer.after_feed_forward.norm(own + layer.outer(torch.relu(layer.inner(own))))
     torch.testing.assert_close(output, own, atol=1e-12, rtol=0)
     later = CapturedAttention.over_steps([layer(x[:, :2], None, layer.cross_attention.read(memory), MASK)[1], tap])
@@ -152,9 +152,8 @@ def test_a_document_of_padding_is_read_as_zeros() -> None:
     layer, mask = DecoderLayer(SIZES).double(), MASK.clone()
     mask[1] = False
     x, memory = rand(3, 4, 12).requires_grad_(), rand(3, 5, 12, seed=1).requires_grad_()
-    output, _ = layer(x, None, layer.cross_attention.read(memory), mask)
-    state, _ = layer._attend_self(x, layer._causal, layer.maps())
-    own = layer.after_cross_attention.norm(state[1] + layer.cross_attention.out_proj.bias)
+    output, tap = layer(x, None, layer.cross_attention.read(memory), mask)
+    own = layer.after_cross_attention.norm(tap.state[1] + layer.cross_attention.out_proj.bias)
     own = layer.after_feed_forward.norm(own + layer.outer(torch.relu(layer.inner(own))))
     torch.testing.assert_close(output[1], own, atol=1e-12, rtol=0)
     output.square().sum().backward()

@@ -52,26 +52,19 @@ def test_weights_from_the_captured_layers_are_those_of_transformers(kind: str, l
 
 
 @pytest.mark.parametrize("kind", FAMILY)
-def test_queries_keys_and_values_are_those_that_the_layers_project(kind: str) -> None:
+def test_states_are_what_the_queries_are_made_of(kind: str) -> None:
     model, batch = copying_bart(kind=kind), source_batch()
-    layer = model.network.get_decoder().layers[-1].encoder_attn
-    own = model.network.get_encoder().layers[-1].self_attn
-    read: dict[Any, Any] = {}
-
-    def enters(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        read[module] = args[0] if args else kwargs["hidden_states"]
-
     with torch.no_grad():
-        for module in (layer, own):
-            module.register_forward_pre_hook(enters, with_kwargs=True)
         encoder, cross = seen(model, batch)
-        queries = layer.q_proj(read[layer]).unflatten(-1, (4, 4))
+        layer = model.network.get_decoder().layers[-1].encoder_attn
+        queries = layer.q_proj(cross.state).unflatten(-1, (4, 4))
         torch.testing.assert_close(queries, cross.queries, **TIGHT)
         torch.testing.assert_close(layer.k_proj(model.encode(batch).states).unflatten(-1, (4, 4)), cross.keys, **TIGHT)
         torch.testing.assert_close(
             layer.v_proj(model.encode(batch).states).unflatten(-1, (4, 4)), cross.values, **TIGHT
         )
-        torch.testing.assert_close(own.q_proj(read[own]).unflatten(-1, (2, 8)), encoder.queries, **TIGHT)
+        own = model.network.get_encoder().layers[-1].self_attn
+        torch.testing.assert_close(own.q_proj(encoder.state).unflatten(-1, (2, 8)), encoder.queries, **TIGHT)
 
 
 def test_a_step_of_several_beams_gives_their_queries_side_by_side() -> None:
@@ -85,6 +78,7 @@ def test_a_step_of_several_beams_gives_their_queries_side_by_side() -> None:
         two = model._advance(torch.full((6,), EOS), state)[0].captured[1]
     assert two.queries.shape == (3, 2, 4, 4)
     torch.testing.assert_close(two.queries, one.queries.expand(-1, 2, -1, -1), **TIGHT)
+    torch.testing.assert_close(two.state, one.state.expand(-1, 2, -1), **TIGHT)
 
 
 def test_a_capture_keeps_the_last_and_is_empty_once_read() -> None:
@@ -93,6 +87,7 @@ def test_a_capture_keeps_the_last_and_is_empty_once_read() -> None:
     capture = Capture(layer)
     assert capture.taken(mask) is None
     for value in (first, second):
+        capture.enter(layer, value.flatten(2))
         capture.offer(layer, value.transpose(1, 2), value.transpose(1, 2), value.transpose(1, 2))
         capture.offer(nn.Identity(), first, first, first)  # another layer's
     found = capture.taken(mask)

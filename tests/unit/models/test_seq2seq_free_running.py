@@ -204,7 +204,7 @@ def test_an_untrained_pointer_copies_strings_it_does_not_know() -> None:
 
 def test_drawn_words_follow_the_distribution() -> None:
     """``prediction_feed`` sample (scheduled sampling): frequencies of the first own word, reproducible by seed."""
-    model = tiny_seq2seq(scale=1.0, **COVERAGE).eval()
+    model = tiny_seq2seq(scale=1.0, **COVERAGE).train()
     model.switch({"prediction_feed": "sample"})
     base = random_batch((5,), (2,))
     many = 4000

@@ -46,11 +46,7 @@ class Attention(Switchable):
 
 
 def flag(options: Mapping[str, Any], name: str, now: bool) -> bool:
-    """The switch among ``options``, or what it is now.
-
-    Raises:
-        ConfigError: it is neither true nor false.
-    """
+    """The switch among ``options``, or what it is now. Raises: ConfigError: it is neither true nor false."""
     value = options.get(name, now)
     if not isinstance(value, bool):
         raise ConfigError(f"The switch '{name}' is true or false, not '{value}'.")
