@@ -139,7 +139,7 @@ def part_of(path: Path) -> Iterator[BinaryIO]:
 
     What is no file, or an open one as ``/dev/stdout`` may be, is added to as it is: nothing may take its place.
     """
-    if _keeps_its_place(path):
+    if keeps_its_place(path):
         with path.open("ab") as file:
             yield file
         return
@@ -160,7 +160,7 @@ def part_of(path: Path) -> Iterator[BinaryIO]:
         _release(handle)
 
 
-def _keeps_its_place(path: Path) -> bool:
+def keeps_its_place(path: Path) -> bool:
     """Is ``path`` there and no file, or does it lead to one over a descriptor that somebody has open?"""
     while path.is_file():
         folder = os.path.realpath(path.parent)

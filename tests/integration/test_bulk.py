@@ -162,6 +162,16 @@ def test_a_file_without_digests_is_gone_on_with(tmp_path: Path) -> None:
     assert summarized(tmp_path / "out.jsonl", "lead", corpus).splitlines()[20:] == whole.splitlines()[20:]
 
 
+def test_the_file_behind_a_link_is_written(tmp_path: Path) -> None:
+    records, link, behind = write_corpus(tmp_path / "in.jsonl", 3), tmp_path / "link.jsonl", tmp_path / "out.jsonl"
+    behind.touch()
+    link.symlink_to(behind)
+    for _ in range(2):  # also where it is complete
+        assert main(["--quiet", "summarize", "lead-1", str(records), "--output", str(link)]) == 0
+        assert link.is_symlink()
+        assert behind.read_text().count("\n") == 3
+
+
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="has no pipes with a name")
 @pytest.mark.parametrize("kind", ["pipe", "link"])
 def test_devices_and_pipes_keep_their_place(kind: str, tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from laconic.cli.inputs import count_lines, documents_of, is_records, model_and_
 from laconic.cli.options import BatchSize, DecodingOptions, Device, DocumentOptions, TrustCode, with_groups
 from laconic.cli.output import is_unicode, progress, say, show_summaries
 from laconic.errors import ConfigError, DataError, LaconicError
-from laconic.files import only_writer, sha256, write_text
+from laconic.files import keeps_its_place, only_writer, sha256, write_text
 from laconic.systems.bulk import Lines, Request, SummaryJob, Window, lines_of, windows_of
 from laconic.text.control import safe_print as print
 from laconic.types import Record
@@ -171,7 +171,8 @@ def write_lines(lines: Lines, window: int, records: Iterable[Record], output: Pa
     window's number of records."""
     if output is not None and output.is_dir():
         raise ConfigError(f"{output} is a folder; --output names a file, such as {output / 'summaries.jsonl'}.")
-    if output is not None and not _keeps_its_place(output):
+    if output is not None and not keeps_its_place(output):
+        output = output.resolve() if output.is_symlink() else output
         with only_writer(output):
             _continue(lines, window, records, output, total)
         return
@@ -179,11 +180,6 @@ def write_lines(lines: Lines, window: int, records: Iterable[Record], output: Pa
     with place as file, progress("Summarizing", total=total) as bar:
         for line in lines(windows_of(records, window), bar.advance):
             print(line if is_unicode(file) else json.dumps(json.loads(line)), file=file, flush=True)
-
-
-def _keeps_its_place(output: Path) -> bool:
-    """Is it a device, a pipe or an open file by its name in /dev, which nothing may be renamed to?"""
-    return output.exists() and (not output.is_file() or output.parent in (Path("/dev"), Path("/dev/fd")))
 
 
 @dataclass
