@@ -38,7 +38,7 @@ from laconic.metrics.card import Facts, write_card
 from laconic.models.folder import LoadedModel, load_model_folder
 from laconic.runtime.folder import ENCODER, STEP
 from laconic.runtime.manifest import MANIFEST
-from laconic.study.calibration import LEAST_RECORDS, MOST_TRIED, calibrate, try_precisions
+from laconic.study.calibration import LEAST_RECORDS, MOST_TRIED, Ratings, calibrate, try_precisions
 from laconic.study.corpora.debian import build_debian
 from laconic.study.tables import for_card
 from laconic.summarizer import Summarizer
@@ -53,7 +53,8 @@ TWICE = {"debian"}  # the smallest corpus, and the one whose lines are the short
 HELD_OUT = {"arxiv": 2000, "debian": 1500}  # validation pairs of corpora that are made here
 SHOWN = 50
 SEED = 14
-LEAST_CONFIDENCE = 0.4  # below it raters accept a sentence of the text more often than the line: docs/confidence.md
+LEAST_CONFIDENCE = 0.4  # below it readers accept a sentence of the text more often than the line: docs/confidence.md
+LEAST_RATED = 0.2  # the same of a confidence that is fitted to ratings
 LICENCE = "apache-2.0"  # of the weights, as of the code
 SOURCES = {
     "arxiv": ("abstracts and titles of papers, as the authors submitted them", "arXiv metadata, CC0 1.0"),
@@ -79,6 +80,7 @@ class Options:
     settings: tuple[str, ...] = ()
     arxiv_pairs: int = 100_000
     most_scored: int = 1000
+    ratings: Path | None = None
 
 
 def make(options: Options, say: Callable[[str], object] = print) -> Path:
@@ -96,8 +98,10 @@ def make(options: Options, say: Callable[[str], object] = print) -> Path:
         record for name in SOURCES for record in (others if len(others[name]) >= LEAST_RECORDS else validation)[name]
     ]
     say(f"Calibrating on {len(every):,} records, those that are not scored where there are such")
+    ratings = None if options.ratings is None else Ratings.read(options.ratings)
+    threshold = LEAST_CONFIDENCE if ratings is None else LEAST_RATED
     calibration, _ = calibrate(
-        Summarizer.from_pretrained(options.into), every, accept=ACCEPT, threshold=LEAST_CONFIDENCE
+        Summarizer.from_pretrained(options.into), every, accept=ACCEPT, threshold=threshold, ratings=ratings
     )
     calibration.save(options.into)
     tried = try_precisions(Summarizer.from_pretrained(options.into), every[:: max(1, len(every) // MOST_TRIED)])
@@ -336,6 +340,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--size", default="box", help="size of recipe oneline")
     parser.add_argument("--set", dest="settings", action="append", default=[], metavar="KEY=VALUE")
     parser.add_argument("--arxiv-pairs", type=int, default=100_000, help="of a file with more")
+    parser.add_argument("--ratings", type=Path, help="what readers said of this model's lines: JSON lines")
     parser.add_argument("--most-scored", type=int, default=1000, help="validation records of each corpus")
     given = vars(parser.parse_args(arguments))
     places = {name: given.pop(name) for name in SOURCES}

@@ -554,6 +554,42 @@ def test_the_commands_say_that_the_model_declined(
     assert "not sure" in json.loads(capsys.readouterr().out)["declined"]
 
 
+def test_calibrate_believes_readers_where_they_have_rated(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place, data, sheet = tmp_path / "model", tmp_path / "pairs.jsonl", tmp_path / "ratings.jsonl"
+    shutil.copytree(folder, place)
+    records = [{"id": f"r{n}", "document": DOCUMENTS[n % 5], "summary": "late"} for n in range(150)]
+    data.write_text("".join(json.dumps(record) + "\n" for record in records))
+    found = Summarizer.from_pretrained(place).summarize(DOCUMENTS[:5], beam_size=3, num_return=3)
+    longest = [max((one, *one.alternatives), key=lambda line: len(line.text)).text for one in found]
+    lines = [
+        {"id": f"r{n}", "summary": one.text.upper(), "rating": 1 + (n % 3 > 0) * (one.text == longest[n % 5])}
+        for n in range(130)
+        for one in (found[n % 5], *found[n % 5].alternatives)
+    ]
+    sheet.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    arguments = ["calibrate", str(place), "--data", str(data), "--ratings", str(sheet), "--json"]
+    arguments += ["--set", "choose=rerank", "--set", "beam_size=3"]
+    assert main(arguments) == 0
+    assert 0.3 < json.loads(capsys.readouterr().out)["accepted"] <= 87 / 130
+    made = Calibration.load(place)
+    assert made is not None
+    assert (made.records, made.accepted) == (130, "rated 2 or more by readers")
+    chosen = Summarizer.from_pretrained(place).summarize(DOCUMENTS[:5], always_write=True)
+    assert sum(len(one.text) for one in chosen) > sum(len(one.text) for one in found), "readers like the longer"
+    sheet.write_text("".join(json.dumps(line) + "\n" for line in lines[:90]))
+    assert main(arguments) == 3
+    assert (
+        "100 records or more of which readers rated the line that the model writes; here are" in capsys.readouterr().err
+    )
+    sheet.write_text(json.dumps({"id": "r1", "summary": "late"}) + "\n")
+    assert main(arguments) == 3
+    assert "rating 1 needs an 'id', a text, and a 'rating', a number" in capsys.readouterr().err
+    assert main(["calibrate", str(place), "--data", str(data), "--accept", "3"]) == 2
+    assert "--accept 3 is no ROUGE F" in capsys.readouterr().err
+
+
 def test_calibrate_stores_what_it_found(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

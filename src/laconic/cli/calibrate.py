@@ -27,9 +27,17 @@ def command(
     model: Annotated[str, typer.Argument(metavar="MODEL", help="Model or run folder.")],
     data: Annotated[str, typer.Option(help="Pairs the model was not trained on: a file, or a folder with splits.")],
     split: Split = "validation",
+    ratings: Annotated[
+        Path | None,
+        typer.Option(help="What readers said of its lines: JSON lines with id, summary and rating (`laconic judge`)."),
+    ] = None,
     accept: Annotated[
-        float, typer.Option(min=0.0, max=1.0, help="ROUGE-1 F from which a summary counts as accepted.")
-    ] = ACCEPT,
+        float | None,
+        typer.Option(
+            help=f"From where a summary counts as accepted: of ROUGE-1 F, {ACCEPT} by default; with --ratings the "
+            "rating, by default the highest."
+        ),
+    ] = None,
     threshold: Annotated[
         float, typer.Option(min=0.0, max=1.0, help="Below this confidence an extractive answer is given.")
     ] = THRESHOLD,
@@ -53,11 +61,48 @@ def command(
     """
     if diagram is not None:
         check_picture(diagram)
-    from laconic.evaluation.systems import model_folder
-    from laconic.study.calibration import MOST_TRIED, calibrate, decoded_by_calibration, describe, try_precisions
+    from laconic.study import calibration as study
     from laconic.study.tuning import apply, refuse_fixed
     from laconic.summarizer import Summarizer
 
+    folder = _folder(model)
+    changes = parse_overrides(setting or [])
+    if changes:
+        refuse_fixed(model, "--set")
+    if ratings is None and accept is not None and not 0 <= accept <= 1:
+        raise ConfigError(f"--accept {accept:g} is no ROUGE F: take a number from 0 to 1.")
+    rated = None if ratings is None else study.Ratings.read(ratings, accept)
+    records = records_of(split_of(data, split), reading.options(), max_records, some=True)
+    summarizer = Summarizer.from_pretrained(str(folder))
+    system: Any = summarizer.system
+    system.set_defaults(changes)
+    with progress("Summarizing", total=study.decoded_by_calibration(summarizer, records)) as bar:
+        calibration, found = study.calibrate(
+            summarizer,
+            records,
+            accept=ACCEPT if accept is None else accept,
+            threshold=threshold,
+            ratings=rated,
+            batch_size=batch_size,
+            progress=bar.advance,
+        )
+    if changes:
+        apply(folder, system.search)
+    calibration.save(folder)
+    if precisions := study.try_precisions(
+        Summarizer.from_pretrained(str(folder)), records[: study.MOST_TRIED], batch_size
+    ):
+        precisions.save(folder)
+    if diagram is not None:
+        draw(diagram, found)
+    told = [*study.describe(calibration, found), *([precisions.say()] if precisions else []), f"Stored in {folder}."]
+    bins = [{"confidence": said, "accepted": came, "records": count} for said, came, count in found.bins]
+    figures = {"calibration_error": found.error, "brier": found.brier, "auc": found.auc, "accepted": found.base_rate}
+    print_result(as_json, figures | {"bins": bins, "threshold": threshold, "records": len(records)}, "\n".join(told))
+
+
+def _folder(model: str) -> Path:
+    """The folder of a model that can be calibrated."""
     if is_method(model):
         raise ConfigError(f"{model} is an extractive method: it copies sentences and has no confidence to calibrate.")
     if model in SHIPPED:
@@ -65,31 +110,12 @@ def command(
             f"{model} is part of the package and stays as it is: `laconic export {model} --out DIR` makes a copy, "
             "`laconic calibrate DIR` calibrates that."
         )
+    from laconic.evaluation.systems import model_folder
+
     folder = model_folder(model)
     if not (folder / "config.json").is_file():
         raise ModelError(f"There is no model folder {model}; give one made by `laconic train`.")
-    changes = parse_overrides(setting or [])
-    if changes:
-        refuse_fixed(model, "--set")
-    records = records_of(split_of(data, split), reading.options(), max_records, some=True)
-    summarizer = Summarizer.from_pretrained(str(folder))
-    system: Any = summarizer.system
-    system.set_defaults(changes)
-    with progress("Summarizing", total=decoded_by_calibration(summarizer, records)) as bar:
-        calibration, found = calibrate(
-            summarizer, records, accept=accept, threshold=threshold, batch_size=batch_size, progress=bar.advance
-        )
-    if changes:
-        apply(folder, system.search)
-    calibration.save(folder)
-    if precisions := try_precisions(Summarizer.from_pretrained(str(folder)), records[:MOST_TRIED], batch_size):
-        precisions.save(folder)
-    if diagram is not None:
-        draw(diagram, found)
-    told = [*describe(calibration, found), *([precisions.say()] if precisions else []), f"Stored in {folder}."]
-    bins = [{"confidence": said, "accepted": came, "records": count} for said, came, count in found.bins]
-    figures = {"calibration_error": found.error, "brier": found.brier, "auc": found.auc, "accepted": found.base_rate}
-    print_result(as_json, figures | {"bins": bins, "threshold": threshold, "records": len(records)}, "\n".join(told))
+    return folder
 
 
 def draw(path: Path, found: Reliability) -> None:

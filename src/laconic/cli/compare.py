@@ -8,6 +8,7 @@ import os
 import shlex
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,17 +21,16 @@ from laconic.config.loading import load_recipe, merge, parse_overrides, recipe_n
 from laconic.data.places import data_changes, split_of
 from laconic.errors import ConfigError, DataError, did_you_mean
 from laconic.files import only_here, write_json, write_text
+from laconic.study.plan import Choice, Plan, plan_recipe, plan_systems
 from laconic.text.control import safe_print as print
 
 if TYPE_CHECKING:
     from laconic.config.schema import RunConfig
     from laconic.study.comparison import Outcome
-    from laconic.study.plan import Plan
     from laconic.study.report import ComparisonTable
     from laconic.training.loop import TrainResult
     from laconic.types import Record
 
-FAILED = 1
 Earlier = Annotated[
     list[Path] | None, typer.Option(help="Folder of an earlier comparison; what it has scored is not trained again.")
 ]
@@ -75,7 +75,7 @@ def command(
     named_test(test)
     changes = merge(reading.changes(), parse_overrides(overrides or []), revive=True)
     listed = [name.strip() for given in rows or [] for name in given.split(",") if name.strip()]
-    plan = _plan(what, data, size, listed, seeds, changes, baseline)
+    plan = _plan(what, data, Choice(listed, size, seeds, changes, baseline))
     path = _data_path(data, plan, split)
     records = records_of(path, plan.data, max_records, some=True)
     for place in earlier or []:
@@ -102,35 +102,26 @@ def command(
             print(f"\n{aligned(header, lines)}\n{COPYING_NOTE}")
         print("\n".join(["", *notes(table), f"{folder}/compare.html, .md, .csv, .tex, .json"]))
     if table.failed:
-        raise typer.Exit(FAILED)
+        raise typer.Exit(1)
 
 
-def _plan(
-    what: list[str],
-    data: Path | None,
-    size: str | None,
-    rows: list[str],
-    seeds: int,
-    changes: dict[str, Any],
-    baseline: str | None,
-) -> Plan:
-    from laconic.study.plan import Choice, plan_recipe, plan_systems
-
+def _plan(what: list[str], data: Path | None, choice: Choice) -> Plan:
     is_recipe = [name in recipe_names() or Path(name).suffix in {".yaml", ".yml"} for name in what]
     if not any(is_recipe):
-        for option, given in (("--size", size), ("--rows", rows), ("--seeds", seeds > 1)):
+        for option, given in (("--size", choice.size), ("--rows", choice.rows), ("--seeds", choice.seeds > 1)):
             if given:
                 known, meant = ", ".join(recipe_names()), did_you_mean(what[0], recipe_names())
                 raise ConfigError(f"{option} belongs to a recipe, but '{what[0]}' is none; recipes: {known}.{meant}")
-        return plan_systems(what, Choice(overrides=changes, baseline=baseline))
+        return plan_systems(what, choice)
     if len(what) > 1:
         raise ConfigError(f"Compare one recipe at a time, or systems that exist; given: {', '.join(what)}.")
     recipe = load_recipe(what[0])
     if not recipe.extractive:
-        changes = merge(data_changes(data), changes, revive=True)
+        changes = merge(data_changes(data), choice.overrides, revive=True)
         if not changes.get("data", {}).get("train", recipe.base.get("data", {}).get("train")):
             raise ConfigError("Which pairs? Give --data DIR with train and validation files, or --set data.train=FILE.")
-    return plan_recipe(recipe, Choice(rows, size, seeds, changes, baseline))
+        choice = replace(choice, overrides=changes)
+    return plan_recipe(recipe, choice)
 
 
 def _data_path(data: Path | None, plan: Plan, split: str) -> str:

@@ -6,19 +6,22 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from laconic.cli.data_write import TOKENS, Separator, app
 from laconic.cli.options import AsJson, ColumnOptions, MaxRecords, MinHumanScore, Row, Size, TrustCode, with_groups
 from laconic.cli.output import aligned, print_result, progress
+from laconic.config.loading import load_recipe, resolve_run
+from laconic.data.checks import CheckOptions, DataReport, SplitReport, check, histogram
+from laconic.data.columns import column_table
+from laconic.data.readers import ReadOptions, find_splits, is_one_data_set, read_with
+from laconic.data.subset import counter_of, counter_of_run
 from laconic.errors import ConfigError, DataError
+from laconic.study.corpora.debian import build_debian
+from laconic.study.corpora.docstrings import build_corpus
 from laconic.text.control import safe_print as print
-
-if TYPE_CHECKING:
-    from laconic.data.checks import CheckOptions, DataReport, SplitReport
-    from laconic.data.readers import ReadOptions
 
 Files = Annotated[
     list[str],
@@ -49,8 +52,6 @@ def check_command(
 
     The exit code is 3 when there are records that a training would refuse.
     """
-    from laconic.data.checks import CheckOptions
-
     if recipe is None and (row or size):
         raise ConfigError("--row and --size choose of a recipe; name it with --recipe.")
     options = CheckOptions(max_source, max_target, max_records=max_records)
@@ -64,10 +65,6 @@ def check_command(
 
 def _limits_of(name: str, row: str | None, size: str | None) -> CheckOptions:
     """What a recipe reads and cuts, in the tokens of its tokenizer as far as these are known before a training."""
-    from laconic.config.loading import load_recipe, resolve_run
-    from laconic.data.checks import CheckOptions
-    from laconic.data.subset import counter_of_run
-
     run = resolve_run(load_recipe(name), row, size)
     return CheckOptions(
         run.text.max_source_tokens,
@@ -94,9 +91,6 @@ def stats_command(
     as_json: AsJson = False,
 ) -> None:
     """Lengths, compression, and how much of the summaries stands in the documents."""
-    from laconic.data.checks import CheckOptions
-    from laconic.data.subset import counter_of
-
     if sentence_separator and tokens is None:
         raise ConfigError("--sentence-separator changes what --tokens counts; give --tokens, for example blanks.")
     count = counter_of(tokens, sentence_separator) if tokens is not None else None
@@ -126,8 +120,6 @@ def docstrings_command(
     The packages are read, not imported, and no network is used. Whole packages go to one split. stats.json tells
     what was read; for archives also each package's version and licence, and the packages left out for theirs.
     """
-    from laconic.study.corpora.docstrings import build_corpus
-
     if root and archives is not None:
         raise ConfigError("--root reads installed packages and --archives wheels or sdists; give one of them.")
     for folder in root or []:
@@ -169,8 +161,6 @@ def debian_command(
 
     One entry a family of packages that say the same; a source package's entries go to one split.
     """
-    from laconic.study.corpora.debian import build_debian
-
     stats = build_debian(out, lists=lists, validation=validation, seed=seed)
     lines = [f"{out / name}.jsonl: {pairs:,} pairs" for name, pairs in stats.splits.items()]
     lines.append(f"{stats.packages:,} packages of {stats.sources:,} source packages read; left out: {stats.reasons}.")
@@ -182,13 +172,9 @@ def columns_command(
     file: Annotated[str | None, typer.Argument(help="A file whose columns to show.")] = None,
 ) -> None:
     """The table by which columns are recognised, or what it chooses in a file."""
-    from laconic.data.columns import column_table
-
     if file is None:
         print(aligned(["side", "order", "names"], [[*row[:2], ", ".join(row[2])] for row in column_table()], left=3))
         return
-    from laconic.data.readers import ReadOptions, read_with
-
     messages: list[str] = []
     options = ReadOptions(need_summary=False, skip_bad=True)
     next(read_with(file, options, on_choice=messages.append), None)
@@ -199,15 +185,11 @@ def columns_command(
 
 
 def _read(files: list[str], options: CheckOptions, reading: ReadOptions) -> DataReport:
-    from laconic.data.checks import check
-
     with progress("Reading records") as bar:
         return check(_splits(files), options, reading, progress=bar)
 
 
 def _splits(files: list[str]) -> dict[str, Path | str]:
-    from laconic.data.readers import find_splits, is_one_data_set
-
     if len(files) == 1 and Path(files[0]).is_dir() and not is_one_data_set(Path(files[0])):
         return dict(find_splits(files[0]))
     named: dict[str, Path | str] = {}
@@ -265,8 +247,6 @@ def _over(value: dict[str, float]) -> str:
 
 
 def _histograms(split: SplitReport) -> str:
-    from laconic.data.checks import histogram
-
     parts = []
     for side, values in (("document", split.document_lengths), ("summary", split.summary_lengths)):
         if values:

@@ -7,18 +7,20 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from laconic.cli.inputs import stream_records
 from laconic.cli.options import AsJson, ColumnOptions, MinHumanScore, ReadingOptions, SkipBad, subcommands, with_groups
 from laconic.cli.output import aligned, print_json, print_result, progress, say
+from laconic.data.prepare import dialogue, duc_records, first_highlight, gigaword_pair, news, words_by
+from laconic.data.readers import files_of
+from laconic.data.subset import SubsetOptions, choose, counter_of, write_records
 from laconic.errors import ConfigError
+from laconic.study.corpora.haystack import build_haystacks
 from laconic.text.control import safe_print as print
-
-if TYPE_CHECKING:
-    from laconic.types import Record
+from laconic.types import Record
 
 TOKENS = (
     "words (words and signs), blanks (what stands between blanks), word-tokenizer, character-tokenizer, or the folder "
@@ -68,8 +70,6 @@ def subset_command(
 
     Records keep their order. The same call writes the same file.
     """
-    from laconic.data.subset import SubsetOptions, choose, counter_of, write_records
-
     if window_mean is not None and shortest_mean is None:
         raise ConfigError("--window-mean needs --shortest-mean, which says how many documents and behind which.")
     part = SubsetOptions(min_tokens, max_tokens, shortest_mean, window_mean, last, sample, seed)
@@ -108,8 +108,6 @@ def haystack_command(
 
     For models that read little of much: each record tells where the one stands, without its first sentence.
     """
-    from laconic.study.corpora.haystack import build_haystacks
-
     _refuse_same([file], columns.format, out)
     with progress("Reading") as bar:
         records = list(stream_records(file, columns.options(), bar))
@@ -132,8 +130,6 @@ def gigaword_command(
     as_json: AsJson = False,
 ) -> None:
     """First sentence and headline, lower-cased, digits as #, as Rush et al. (2015) prepared Annotated Gigaword."""
-    from laconic.data.prepare import gigaword_pair, words_by
-
     _prepare(file, out, partial(gigaword_pair, words=words_by(tokenized), filtered=not keep_all), reading, as_json)
 
 
@@ -145,8 +141,6 @@ def duc_command(
     as_json: AsJson = False,
 ) -> None:
     """The input sentence of each document and its references, as Rush et al. (2015) made them of the distribution."""
-    from laconic.data.prepare import duc_records
-
     _refuse_same([documents, references], None, out)
     numbers = Counter[int]()
 
@@ -163,8 +157,6 @@ def duc_command(
 @with_groups
 def samsum_command(file: File, out: OutFile, *, reading: ReadingOptions, as_json: AsJson = False) -> None:
     """Dialogues in one line, their turns joined by ' | ', speakers' names kept (SAMSum, DialogSum, your own)."""
-    from laconic.data.prepare import dialogue
-
     _prepare(file, out, dialogue, reading, as_json)
 
 
@@ -181,8 +173,6 @@ def cnndm_command(
     as_json: AsJson = False,
 ) -> None:
     """Articles in one line; highlights joined by blanks for training and one a line for scoring (CNN/DailyMail)."""
-    from laconic.data.prepare import first_highlight, news
-
     _prepare(file, out, first_highlight if first else news, reading, as_json)
 
 
@@ -197,8 +187,6 @@ def _prepare(
 def _write(out: Path, made: Iterable[Record | str], as_json: bool, references: Mapping[int, int] | None = None) -> None:
     """Write the records and say how many there are, by their number of ``references`` too, and why others, the reasons
     among ``made``, are not."""
-    from laconic.data.subset import write_records
-
     left_out = Counter[str]()
 
     def kept() -> Iterator[Record]:
@@ -225,8 +213,6 @@ def _write(out: Path, made: Iterable[Record | str], as_json: bool, references: M
 def _refuse_same(read: Sequence[str | Path], format: str | None, *written: Path) -> None:
     """Before anything is lost: what is written is neither a file that is read, with all that belongs to it, nor lies in
     a folder that is. ``format`` is that of the data, None for folders as they are."""
-    from laconic.data.readers import files_of
-
     taken = {Path(place).resolve() for place in read}
     if format is not None:
         taken |= {file.resolve() for place in read for file in files_of(place, format)}

@@ -12,22 +12,25 @@ import json
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from laconic.cli.inputs import records_of
-from laconic.cli.output import aligned, note, progress
+from laconic.cli.output import aligned, note, progress, show_summaries
 from laconic.cli.own_data import calibrated
 from laconic.config.loading import load_recipe, merge, read_run, resolve_run, with_absolute_paths
+from laconic.config.schema import RunConfig
 from laconic.config.shipped import DEFAULT, default_model, place_of
+from laconic.data.readers import read_records
+from laconic.evaluation.run import EvaluationResult, evaluate
+from laconic.evaluation.systems import Contender
+from laconic.explain.html import Curves, Prose, Samples, Section, Table, render_report
+from laconic.study.corpora.docstrings import build_corpus
+from laconic.study.tables import result_table
+from laconic.summarizer import Summarizer
 from laconic.text.control import safe_print as print
-
-if TYPE_CHECKING:
-    from laconic.config.schema import RunConfig
-    from laconic.evaluation.run import EvaluationResult
-    from laconic.explain.html import Table
-    from laconic.types import Record, Summary
+from laconic.types import Record, Summary, references_of
 
 RECIPE, ROW, SIZE = "headline_writer", "pointer-generator-coverage", "demo"
 SCRATCH, TUNED = "from scratch", f"{DEFAULT}, fine-tuned"
@@ -58,21 +61,13 @@ def command(
     document = (text if text is not None else TEXT).strip()
     if not document:
         raise typer.BadParameter("The text to summarize is empty.")
-    from rich.console import Console
-
-    from laconic.explain.html import Table
-    from laconic.explain.terminal import show
-    from laconic.study.corpora.docstrings import build_corpus
-    from laconic.study.tables import result_table
-    from laconic.summarizer import Summarizer
-
     boxed = default_model(lambda text: note(f"{text} The demo trains from nothing.")) == DEFAULT
     heading = "Your text" if text else "A text of our own"
     own: list[Summary] = []
     if boxed:
         own.append(Summarizer.from_pretrained(DEFAULT).explain(document))
         print(f"{heading}, by the model in the box\n")
-        show(own[0], Console(), words=True, document=True)
+        show_summaries(own, document=True)
     corpus = out / "corpus"
     if not (corpus / "test.jsonl").is_file():
         seen = _learnt_from() if boxed else frozenset()
@@ -92,7 +87,7 @@ def command(
     summarizer = Summarizer.from_pretrained(places[best])
     own.append(summarizer.explain(document, always_write=True))
     print(f"\n{heading}, {best}\n")
-    show(own[-1], Console(), words=True, document=True)
+    show_summaries(own[-1:], document=True)
     samples = records[:: max(1, len(records) // NUM_SAMPLES)][:NUM_SAMPLES]
     summaries = list(summarizer.summarize([record.document for record in samples], explain=True, always_write=True))
     report = out / "report.html"
@@ -145,18 +140,12 @@ def _train(name: str, run: RunConfig, folder: Path) -> None:
 
 def _test_records(corpus: Path, most: int) -> list[Record]:
     """Pairs spread evenly over the held-out packages, which stand one after the other in the file."""
-    from laconic.data.readers import read_records
-
     records = list(read_records(corpus / "test.jsonl"))
-    if len(records) <= most:
-        return records
+    most = min(most, len(records))
     return [records[index * len(records) // most] for index in range(most)]
 
 
 def _evaluate(places: Mapping[str, str], records: list[Record], scores: Path) -> list[EvaluationResult]:
-    from laconic.evaluation.run import evaluate
-    from laconic.evaluation.systems import Contender
-
     systems = [*map(Contender, BASELINES), *(Contender(place, name=name) for name, place in places.items())]
     results = []
     for number, system in enumerate(systems):
@@ -192,9 +181,7 @@ def _report(
     samples: list[Record],
     summaries: list[Summary],
 ) -> str:
-    from laconic.explain.html import Curves, Prose, Samples, Section, render_report
     from laconic.training.logging import read_curve
-    from laconic.types import references_of
 
     curves: list[Section] = []
     for name, folder in folders.items():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -33,9 +33,7 @@ from laconic.files import write_json, write_text
 from laconic.study import tables
 from laconic.study.breakdown import Bucket, as_dicts, best_lines, best_of, buckets, by_length, sweep_names
 from laconic.systems.extractive import check_name, is_method
-
-if TYPE_CHECKING:
-    from laconic.types import Record
+from laconic.types import Record
 
 
 @with_groups

@@ -5,20 +5,20 @@ from __future__ import annotations
 import json
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from laconic.cli.inputs import documents_of, is_records, model_and_inputs
 from laconic.cli.options import DecodingOptions, Device, DocumentOptions, TrustCode, with_groups
 from laconic.cli.output import print_json, say, show_summaries
+from laconic.data.lines import BadRecordError, check_text
 from laconic.errors import ConfigError, DataError
+from laconic.explain.record import from_dict, support_of, support_to_dict, to_dict
 from laconic.files import write_text
+from laconic.summarizer import Summarizer
 from laconic.systems.extractive import is_method
-from laconic.types import Record
-
-if TYPE_CHECKING:
-    from laconic.types import Summary
+from laconic.types import Record, Summary
 
 STORED = "stored"
 
@@ -67,15 +67,15 @@ def command(
     else:
         names = [model, *(also or [])]
         systems = [(name, {} if is_method(name) and also else decoding.settings(name)) for name in names]
-        records = first_records(source, reading, max_records)
-        summaries, references = explained(records, systems, device, decoding.always_write)
+        records = list(islice(documents_of(source, reading), max_records + 1))
+        if len(records) > max_records:
+            say(f"the first {max_records} records; --max-records shows more.")
+        summaries, references = explained(records[:max_records], systems, device, decoding.always_write)
     if html is not None:
         write_page(html, summaries, references)
     if heatmap is not None:
         write_heatmap(heatmap, summaries)
     if as_json:
-        from laconic.explain.record import support_of, support_to_dict, to_dict
-
         for summary in summaries:
             report = support_of(summary)
             support = {} if report is None else {"support": support_to_dict(report)}
@@ -84,28 +84,17 @@ def command(
         show_summaries(summaries, words=words, document=document)
 
 
-def first_records(source: str, reading: DocumentOptions, max_records: int) -> list[Record]:
-    """The records of the input, at most ``max_records``; says so when there are more."""
-    records = list(islice(documents_of(source, reading), max_records + 1))
-    if len(records) > max_records:
-        say(f"the first {max_records} records; --max-records shows more.")
-    return records[:max_records]
-
-
 def explained(
     records: list[Record], systems: list[tuple[str, dict[str, Any]]], device: str, always_write: bool
 ) -> tuple[list[Summary], list[Any]]:
     """The summaries of each record by each system with its settings, record by record; and the references beside."""
-    from laconic.summarizer import Summarizer
-
     columns: list[list[Summary]] = []
     for name, settings in systems:
         summarizer = Summarizer.from_pretrained(name, device=device)
         columns.append(summarizer.summarize(records, explain=True, always_write=always_write, **settings))
-    rows = list(zip(*columns, strict=True))
-    summaries = [summary for row in rows for summary in row]
+    summaries = [summary for row in zip(*columns, strict=True) for summary in row]
     given = [record.references or ((record.summary,) if record.summary else ()) for record in records]
-    return summaries, [references for references, row in zip(given, rows, strict=True) for _ in row]
+    return summaries, [references for references in given for _ in systems]
 
 
 def stored(source: str, max_records: int) -> list[Summary]:
@@ -115,11 +104,8 @@ def stored(source: str, max_records: int) -> list[Summary]:
         DataError: not such a file.
         ConfigError: standard input.
     """
-    if source == "-" or not is_records(source):
+    if not is_records(source):
         raise ConfigError("'stored' needs a .jsonl file that `laconic summarize --explain` wrote.")
-    from laconic.data.lines import BadRecordError, check_text
-    from laconic.explain.record import from_dict
-
     summaries: list[Summary] = []
     number = 0
     try:

@@ -143,9 +143,8 @@ def documents_of(
         DataError: it cannot be read.
     """
     reading = reading or DocumentOptions()
-    jsonl = jsonl or (name == "-" and reading.format != "auto")
     kind = "jsonl" if jsonl and reading.format == "auto" else reading.format
-    if not is_records(name, jsonl or kind != "auto"):
+    if not is_records(name, kind != "auto"):
         label, origin = ("stdin", "standard input") if name == "-" else (Path(name).name, name)
         yield Record(_without_markup(name), id=label, origin=origin)
         return

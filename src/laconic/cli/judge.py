@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Annotated
@@ -12,6 +13,7 @@ from laconic.cli.inputs import records_of
 from laconic.cli.options import AsJson, ReadingOptions, subcommands, with_groups
 from laconic.cli.output import aligned, note, print_result
 from laconic.errors import ConfigError
+from laconic.files import write_text
 from laconic.study import judge
 from laconic.study.judge import SHEETS, Analysis, SheetOptions, make_sheets, read_predictions
 
@@ -68,10 +70,15 @@ def make(
 def analyse(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder that `laconic judge make` wrote.")],
     test: Annotated[str, typer.Option(help="t, randomization or bootstrap; paired over documents.")] = "t",
+    lines: Annotated[
+        Path | None, typer.Option(help="Write each rated line with its mean rating, for `laconic calibrate --ratings`.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Print means, the annotators' agreement (Krippendorff's alpha) and paired tests with Holm's correction."""
     found = judge.analyse(folder, test)
+    if lines is not None:
+        write_text(lines, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in judge.rated_lines(folder)))
     if found.absent:
         note(f"No ratings yet from: {', '.join(found.absent)}.")
     print_result(as_json, found.as_dict(), _text(found))

@@ -13,6 +13,7 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
+from contextlib import suppress
 from pkgutil import resolve_name
 from typing import Any
 
@@ -74,8 +75,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     finally:
         if was_quiet is None:
             os.environ.pop("LACONIC_QUIET", None)
-    if code == EXIT_BROKEN_PIPE:
-        _abandon_stdout()
+    if code == EXIT_BROKEN_PIPE:  # keep the interpreter's own flush at exit from complaining about the closed pipe
+        with suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return code
 
 
@@ -184,16 +186,13 @@ def _run(name: str, arguments: list[str]) -> int:
     finally:
         gc.freeze()
         gc.enable()
-    from typer import Abort, Exit, TyperException
+    from typer import Exit, TyperException
 
     try:
         with command.make_context(f"laconic {name}", arguments) as context:
             command.invoke(context)
     except Exit as stop:
         return int(stop.exit_code)
-    except Abort:
-        say("Interrupted.")
-        return EXIT_INTERRUPTED
     except TyperException as error:  # a wrong option or argument
         from laconic.cli.options import told
 
@@ -234,14 +233,6 @@ def _report(error: Exception) -> int:
         traceback.print_exception(error)
     say("This is a bug in Laconic; please report it with the lines above.")
     return 1
-
-
-def _abandon_stdout() -> None:
-    """Keep the interpreter's own flush at exit from complaining about the closed pipe."""
-    try:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except (OSError, ValueError):
-        return
 
 
 def entry() -> None:

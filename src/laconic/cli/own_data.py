@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -10,35 +11,24 @@ from laconic.cli.calibrate import ACCEPT, THRESHOLD
 from laconic.cli.inputs import records_of
 from laconic.cli.output import aligned, progress, say
 from laconic.config.schema import DataConfig, RunConfig
+from laconic.data.holdout import hold_out as split_pairs
+from laconic.data.readers import ReadOptions
+from laconic.data.subset import write_records
 from laconic.errors import LaconicError
 from laconic.types import Record
 
-FOLDER = "data"  # in the run folder
 SCORED = 200  # pairs of a split, at the end
 AUTO = "auto"
-# how the file was read, which is not how its parts are
-READ = (
-    "format",
-    "document_column",
-    "summary_column",
-    "skip_bad",
-    "max_train_records",
-    "strip_publication_suffix",
-    "min_human_score",
-)
 
 
 def hold_out(run: RunConfig, folder: Path) -> RunConfig:
     """The run on the pairs of its one file that are not held out; both lie in ``folder``/data from then on."""
-    from laconic.data.holdout import hold_out as split
-    from laconic.data.subset import write_records
-
     records = records_of(str(run.data.train), run.data, run.data.max_train_records, some=True)
-    found = split(records, run.training.seed)
+    found = split_pairs(records, run.training.seed)
     if "validation" not in found.splits:
         say(f"{len(records):,} pairs are too few to hold any out: nothing will be scored.")
         return run
-    place = folder / FOLDER
+    place = folder / "data"
     files = {name: place / f"{name}.jsonl" for name in found.splits}
     for name, kept in found.splits.items():
         write_records(files[name], kept)
@@ -46,8 +36,9 @@ def hold_out(run: RunConfig, folder: Path) -> RunConfig:
     doubles = f"; {found.doubles:,} (near) duplicates stay with their originals" if found.doubles else ""
     where = f"(seed {run.training.seed}{doubles}), in {place}"
     say(f"{run.data.train} has no validation file: {parts} {where}")
-    read = {name: field.default for name, field in DataConfig.model_fields.items() if name in READ}
-    changes = read | {name: str(path) for name, path in files.items()}
+    read = {"max_train_records", *(field.name for field in fields(ReadOptions))}  # how the parts are not read
+    plain = {name: field.default for name, field in DataConfig.model_fields.items() if name in read}
+    changes = plain | {name: str(path) for name, path in files.items()}
     return run.model_copy(update={"data": run.data.model_copy(update=changes)})
 
 
@@ -85,8 +76,7 @@ def closing_score(model_folder: str, run: RunConfig) -> str:
         confidence = calibrated(folder, [record for part in held.values() for record in part])
         with progress("Scoring", total=2 * len(records)) as bar:
             results = scores(model_folder, records, options_of(run.evaluation), bar.advance)
-        precisions = try_precisions(Summarizer.from_pretrained(model_folder), records[:MOST_TRIED])
-        if precisions:
+        if precisions := try_precisions(Summarizer.from_pretrained(model_folder), records[:MOST_TRIED]):
             precisions.save(folder)
         name = Path(getattr(run.data, split)).name
         write_card(folder, Facts.of(folder).with_scores(for_card(results, name, split)))

@@ -51,7 +51,7 @@ def command(
     for row in rows:
         figures = f"{row[x]:g}", f"{row['final']:.4f}", f"{row['best']:.4f}"
         cells.append([row["run"], row["measure"], *figures, _in_words(row["published"])])
-    for row in rows if as_json else ():
+    for row in rows:
         row |= {key: None for key in ("final", "best") if not math.isfinite(row[key])}  # JSON has no NaN
     print_result(as_json, rows, f"{aligned(header, cells, left=2)}\n\n{out}")
 

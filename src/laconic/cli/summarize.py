@@ -11,7 +11,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field
 from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -20,12 +20,10 @@ from laconic.cli.options import BatchSize, DecodingOptions, Device, DocumentOpti
 from laconic.cli.output import is_unicode, progress, say, show_summaries
 from laconic.errors import ConfigError, DataError, LaconicError
 from laconic.files import keeps_its_place, only_writer, sha256, write_text
+from laconic.summarizer import FIRST_WORDS
 from laconic.systems.bulk import Lines, Request, SummaryJob, Window, lines_of, windows_of
 from laconic.text.control import safe_print as print
-from laconic.types import Record
-
-if TYPE_CHECKING:
-    from laconic.types import Summary
+from laconic.types import Record, Summary
 
 NO_LINES = {".csv", ".tsv", ".xlsx", ".ods", ".parquet", ".html", ".docx"}  # whose readers would find something else
 DIGEST = "document_sha256"  # key of a line: what was summarized, so that nobody takes it for another text's
@@ -149,8 +147,6 @@ def write_texts(
 
 def declined(summary: Summary) -> str:
     """Why words of the document stand in place of the model's, and what these are."""
-    from laconic.summarizer import FIRST_WORDS
-
     written, said, given = summary.alternatives[0].text, summary.text.split(), (summary.document or "").split()
     cut = len(said) == FIRST_WORDS and said == given[:FIRST_WORDS]
     what = "how the text begins" if cut else "the document's most central sentence"
@@ -216,21 +212,21 @@ def _continue(lines: Lines, window: int, records: Iterable[Record], output: Path
     done, stream, digests = len(kept.lines), iter(records), deque[str]()
     begun = read_again(kept, stream, window)
     more = list(islice(stream, 1))
-    joined = bool(more) and len(begun) < window
-    begun = begun if joined else begun[-1:]
-    start = done - len(begun)
 
     def new() -> Iterator[Record]:
         for record in chain(more, stream):
             digests.append(_digest(record.document))
             yield record
 
-    windows = windows_of(chain(begun if joined else [], new()), window, (start if joined else done) + 1)
-    alone = [] if joined or not begun else [Window(done, begun)]
+    if more and len(begun) < window:
+        windows = windows_of(chain(begun, new()), window, done - len(begun) + 1)
+    else:
+        begun = begun[-1:]
+        windows = chain([Window(done, begun)] if begun else [], windows_of(new(), window, done + 1))
     try:
         with progress("Summarizing", total=total) as bar:
-            bar.advance(start)
-            made = lines(chain(alone, windows), bar.advance)
+            bar.advance(done - len(begun))
+            made = lines(windows, bar.advance)
             for line in islice(made, len(begun)):
                 if differs := kept.differs(json.loads(line)):
                     raise _other(kept.file, f"was made with {differs}")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -147,16 +146,9 @@ def changed(run: RunConfig, overrides: list[str]) -> RunConfig:
     return validate(RunConfig, merge(run.model_dump(mode="json"), parse_overrides(overrides), revive=True), where="")
 
 
-def run_training(
-    run: RunConfig,
-    out: Path,
-    *,
-    resume: bool = False,
-    force: bool = False,
-    accept_changes: bool = False,
-    as_json: bool = False,
-) -> None:
-    """Train with a progress bar on stderr and say at the end where the model is.
+def run_training(run: RunConfig, out: Path, *, as_json: bool, **how: Any) -> None:
+    """Train with a progress bar on stderr and say at the end where the model is; ``how`` as in
+    `laconic.training.run.train`.
 
     Raises:
         typer.Exit: with code 130 after Ctrl-C or SIGTERM.
@@ -165,11 +157,10 @@ def run_training(
     from laconic.training.processes import close_processes
     from laconic.training.run import train
 
-    first = _is_first_process()
+    first = os.environ.get("RANK", "0") == "0"  # known before torch is: the launchers set it
     try:
         with progress("Starting", silent=not first) as bar:
-            begin = partial(train, run, out, resume=resume, force=force, accept_changes=accept_changes)
-            result = begin(progress=bar.update, on_message=say)
+            result = train(run, out, progress=bar.update, on_message=say, **how)
     except TrainingInterrupted as stop:
         if first:
             say(str(stop))
@@ -196,8 +187,3 @@ def _closing_words(result: TrainResult, run: RunConfig) -> str:
     trained = f"Trained {result.updates:,} updates in {result.elapsed_seconds / 60:.1f} minutes"
     validated = f"Validation{best}: {scores}\n" if scores else ""
     return f"{trained}; {reasons[result.stopped]}.\n{validated}Model: {result.model_folder}"
-
-
-def _is_first_process() -> bool:
-    """Known before torch is: the launchers set RANK."""
-    return os.environ.get("RANK", "0") == "0"

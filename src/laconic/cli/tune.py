@@ -25,6 +25,9 @@ from laconic.config.schema import EvaluationConfig
 from laconic.config.shipped import SHIPPED
 from laconic.data.places import split_of
 from laconic.errors import ConfigError, unknown_choice
+from laconic.evaluation.predictions import fingerprint
+from laconic.evaluation.run import options_of
+from laconic.evaluation.systems import model_folder, weights_identity
 from laconic.files import write_json
 
 if TYPE_CHECKING:
@@ -65,52 +68,37 @@ def command(
     Each batch is encoded once for all settings. Interrupted, or asked for more trials, the same command goes on where
     it stopped. The first trial is the model as it is.
     """
-    from laconic.study.tuning import (
-        METRICS,
-        TrialLog,
-        described,
-        parse_grid,
-        parse_range,
-        plan,
-        refuse_fixed,
-        trials_of,
-        tune,
-    )
-
-    if metric not in METRICS:
-        raise ConfigError(unknown_choice("metric", metric, METRICS))
-    grids, ranges = [parse_grid(text) for text in grid or []], [parse_range(text) for text in random or []]
-    settings = plan(grids, ranges, trials, seed)
-    fixed = search_settings(search)
-    if apply:
-        refuse_fixed(model, "--apply")
-    path = split_of(data, split)
-    records = records_of(path, reading.options(), max_records, some=True)
-
-    from laconic.evaluation.predictions import fingerprint
-    from laconic.evaluation.run import options_of
-    from laconic.evaluation.systems import model_folder, weights_identity
-    from laconic.study.tuning import apply as apply_settings
+    from laconic.study import tuning
     from laconic.systems.neural import NeuralSystem
 
+    if metric not in tuning.METRICS:
+        raise ConfigError(unknown_choice("metric", metric, tuning.METRICS))
+    grids, ranges = list(map(tuning.parse_grid, grid or [])), list(map(tuning.parse_range, random or []))
+    settings = tuning.plan(grids, ranges, trials, seed)
+    fixed = search_settings(search)
+    if apply:
+        tuning.refuse_fixed(model, "--apply")
+    path = split_of(data, split)
+    records = records_of(path, reading.options(), max_records, some=True)
     system = NeuralSystem.from_pretrained(model, device)
     system.set_defaults(fixed)
     own = system.loaded.run.evaluation if system.loaded.run else EvaluationConfig()
     scoring = own.model_copy(update={"batch_size": batch_size} | ({"profile": profile, "rouge": {}} if profile else {}))
-    planned = trials_of(system, settings)
+    planned = tuning.trials_of(system, settings)
     identity = weights_identity(model)
     folder = output or default_folder(model)
     digest = fingerprint(json.dumps([identity, batch_size]), records)
     with (
-        TrialLog(folder, digest) as log,
+        tuning.TrialLog(folder, digest) as log,
         progress(f"Trying {len(planned)} settings", total=len(planned) * len(records)) as bar,
     ):
-        result = tune(system, records, planned, metric=metric, options=options_of(scoring), log=log, progress=bar)
+        options = options_of(scoring)
+        result = tuning.tune(system, records, planned, metric=metric, options=options, log=log, progress=bar)
     best = planned[result.trials.index(result.best)].search
     if apply and (fixed or result.best is not result.present):
-        apply_settings(model_folder(model), best)
+        tuning.apply(model_folder(model), best)
     asked = {"model": model, "model_identity": identity, "data": path, "records": len(records), "seed": seed}
-    searched = {"draws": trials if ranges else 0, **described(grids, ranges), "fixed": fixed}
+    searched = {"draws": trials if ranges else 0, **tuning.described(grids, ranges), "fixed": fixed}
     content = asked | searched | result.as_dict() | {"best_search": best.model_dump(mode="json"), "applied": apply}
     write_json(folder / "tune.json", content, indent=2)
     print_result(as_json, content, _report(result, content, folder))
@@ -119,8 +107,6 @@ def command(
 def default_folder(model: str) -> Path:
     """Where the record goes: beside the model's files, never among them, because they are its identity; of a model of
     the package or the hub into the working directory."""
-    from laconic.evaluation.systems import model_folder
-
     folder = model_folder(model)
     if model in SHIPPED or not folder.is_dir():
         return Path(f"{model.replace('/', '-')}.tune")

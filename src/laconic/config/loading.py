@@ -334,11 +334,9 @@ def _problem(text: str, node: yaml.Node) -> yaml.YAMLError:
     return yaml.constructor.ConstructorError(None, None, text, node.start_mark)
 
 
-_NUMBERS = (f"{_TAG}int", f"{_TAG}float")
 _PLAIN = (None, *(f"{_TAG}{kind}" for kind in ("null", "bool", "str", "seq", "map")))
-_Loader.yaml_constructors = {tag: _Loader.yaml_constructors[tag] for tag in _PLAIN} | {
-    tag: _Loader.construct_number for tag in _NUMBERS
-}
+_Loader.yaml_constructors = {tag: _Loader.yaml_constructors[tag] for tag in _PLAIN}
+_Loader.yaml_constructors |= dict.fromkeys((f"{_TAG}int", f"{_TAG}float"), _Loader.construct_number)
 _Loader.yaml_implicit_resolvers = {
     first: [(tag, pattern) for tag, pattern in found if tag != f"{_TAG}timestamp"]
     for first, found in _Loader.yaml_implicit_resolvers.items()

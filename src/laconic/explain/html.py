@@ -25,7 +25,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from importlib.resources import files
 from itertools import groupby
 from typing import Any, ClassVar
@@ -65,24 +65,19 @@ def line_chart(series: Mapping[str, Points], *, x_label: str = "", y_label: str 
     ys = [y for points in lines.values() for _, y in points]
     x_ticks, y_ticks = ticks(min(xs), max(xs)), ticks(min(ys), max(ys))
     x_range, y_range = (min(xs), max(xs)), (min(*ys, y_ticks[0]), max(*ys, y_ticks[-1]))
-    out = [
-        f'<svg class="chart" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(title or y_label)}">',
-    ]
+    across = partial(_place, limits=x_range, start=LEFT, end=WIDTH - RIGHT)
+    up = partial(_place, limits=y_range, start=HEIGHT - BOTTOM, end=TOP)
+    out = [f'<svg class="chart" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(title or y_label)}">']
     for tick in y_ticks:
-        y = _place(tick, y_range, HEIGHT - BOTTOM, TOP)
+        y = up(tick)
         out.append(f'<line class="grid" x1="{LEFT}" y1="{y:.1f}" x2="{WIDTH - RIGHT}" y2="{y:.1f}"/>')
         out.append(f'<text class="tick" x="{LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{label(tick)}</text>')
     for tick in x_ticks:
         if x_range[0] <= tick <= x_range[1]:
-            x = _place(tick, x_range, LEFT, WIDTH - RIGHT)
-            out.append(
-                f'<text class="tick" x="{x:.1f}" y="{HEIGHT - BOTTOM + 16}" text-anchor="middle">{label(tick)}</text>'
-            )
-    for index, (_, points) in enumerate(lines.items()):
-        path = " ".join(
-            f"{_place(x, x_range, LEFT, WIDTH - RIGHT):.1f},{_place(y, y_range, HEIGHT - BOTTOM, TOP):.1f}"
-            for x, y in points
-        )
+            at = f'x="{across(tick):.1f}" y="{HEIGHT - BOTTOM + 16}"'
+            out.append(f'<text class="tick" {at} text-anchor="middle">{label(tick)}</text>')
+    for index, points in enumerate(lines.values()):
+        path = " ".join(f"{across(x):.1f},{up(y):.1f}" for x, y in points)
         colour = f"s{index % 6}"
         out.append(f'<polyline class="line {colour}" points="{path}"/>')
         if len(points) < 30:
@@ -114,9 +109,7 @@ def ticks(low: float, high: float, count: int = 5) -> list[float]:
 
 def label(value: float) -> str:
     """A tick's number: short, with thousands marked."""
-    if value and abs(value) >= 10000:
-        return f"{value / 1000:g}k"
-    return f"{value:g}"
+    return f"{value / 1000:g}k" if abs(value) >= 10000 else f"{value:g}"
 
 
 def _place(value: float, limits: tuple[float, float], start: float, end: float) -> float:
@@ -347,10 +340,8 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters["cell"] = _cell
-    environment.filters["exact"] = exact
+    environment.filters.update(cell=_cell, exact=exact, maxima=_maxima)
     environment.globals.update(style=view_files()["view.css"], script=report_script, policy=policy)
-    environment.filters["maxima"] = _maxima
     return environment
 
 

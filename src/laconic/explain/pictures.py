@@ -18,7 +18,6 @@ from typing import Any, ClassVar
 import numpy as np
 from matplotlib import font_manager
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import LinearSegmentedColormap, PowerNorm
 from matplotlib.figure import Figure
 from matplotlib.ft2font import FT2Font
@@ -99,10 +98,10 @@ def draw_png(maps: Sequence[HeatMap], path: Path, *, title: str = "", own_scale:
 
 def _cut(maps: Sequence[HeatMap], rows: int, columns: int) -> tuple[list[HeatMap], list[str]]:
     notes = []
-    kept = []
-    for one in maps:
-        part = one.weights[:rows, :columns]
-        kept.append(replace(one, weights=part, rows=list(one.rows)[:rows], columns=list(one.columns)[:columns]))
+    kept = [
+        replace(one, weights=one.weights[:rows, :columns], rows=one.rows[:rows], columns=one.columns[:columns])
+        for one in maps
+    ]
     longest = max(maps, key=lambda one: len(one.columns))
     if len(longest.columns) > columns:
         total = sum(float(one.weights.sum()) for one in maps)
@@ -139,7 +138,6 @@ def _figure(maps: Sequence[HeatMap], title: str, notes: Sequence[str], families:
     width += 2 * _EDGE + (0.0 if own_scale else bar)
     height += 2 * _EDGE + head + note_room
     figure = Figure(figsize=(width, height))
-    FigureCanvasAgg(figure)
     if title:
         figure.text(_EDGE / width, 1 - _EDGE / height, title, va="top", fontsize=13, weight="bold", color=_INK, **fonts)
     top = max(one.heaviest for one in maps)
@@ -315,7 +313,7 @@ def draw_curves(
             axes.plot(places, values, color=colour, alpha=0.25, linewidth=0.8)
         style: dict[str, Any] = {"linestyle": "--", "marker": "o", "markersize": 3} if part == "validation" else {}
         axes.plot(places, smooth, color=colour, label=name, linewidth=1.5, **style)
-        best = min if "loss" in value or value in {"nll", "coverage", "grad_norm"} else max
+        best = min if "loss" in value or value in {"nll", "coverage", "grad_norm", "val_ppl"} else max
         rows.append({"run": name, against: places[-1], "final": float(smooth[-1]), "best": float(best(values))})
     axes.set_xlabel({"update": "updates", "epoch": "epochs", "tokens": "target tokens"}[against])
     unit = " (nats per word)" if value in {"loss", "nll", "val_loss_tf"} else ""

@@ -75,7 +75,7 @@ class ReadSource:
 
     document: str
     encoding: TokenizedText
-    extended_ids: tuple[int, ...]
+    extended_ids: np.ndarray
     joined: tuple[bool, ...]  # does the token go on with the word of the token before?
 
 
@@ -255,12 +255,11 @@ def _source(
     ids, unknown, _ = tokenizer.ids_of(encoding)
     if oov_words:
         extend_source(ids, unknown, tokenizer.vocab_size, tokenizer.unk_id)
-    extended = ids.tolist()
-    joined = [False] * len(extended)
+    joined = [False] * len(ids)
     for group in tokenizer.word_groups(encoding.tokens):
         for position in group[1:]:
             joined[position] = positions is None or positions[position] == positions[position - 1] + 1
-    return ReadSource(document, encoding, tuple(extended), tuple(joined))
+    return ReadSource(document, encoding, ids, tuple(joined))
 
 
 def _replacements(
@@ -289,12 +288,11 @@ def _steps(
     p_gen = np.asarray(details["p_gen"], dtype=np.float64).reshape(-1)[shown] if "p_gen" in details else None
     copied = np.zeros_like(attention)
     share = np.zeros(len(ids))
-    if p_gen is not None or "copy_probs" in details:
-        if "copy_probs" in details:
-            copy_probs = np.asarray(details["copy_probs"], dtype=np.float64)[shown, :length]
-        else:
-            copy_probs = attention if p_gen is None else (1.0 - p_gen)[:, None] * attention
-        holds = np.asarray(source.extended_ids)[None, :] == np.asarray(ids)[:, None]  # (T, S)
+    copy_probs = None if p_gen is None else (1.0 - p_gen)[:, None] * attention
+    if "copy_probs" in details:
+        copy_probs = np.asarray(details["copy_probs"], dtype=np.float64)[shown, :length]
+    if copy_probs is not None:
+        holds = source.extended_ids[None, :] == np.asarray(ids)[:, None]  # (T, S)
         copied = np.where(holds, copy_probs, 0.0)
         share = np.clip(copied.sum(1) / np.maximum(probability, 1e-30), 0.0, 1.0)
     for t, position in replaced.items():

@@ -115,11 +115,7 @@ def _problems(summary: Summary) -> Iterator[str]:
 
 def chunks_to_list(chunks: Iterable[Chunk]) -> list[dict[str, Any]]:
     """The chunks as JSON values; ``read`` is left out where every chunk was read for every word."""
-    return [
-        {"start": chunk.start, "end": chunk.end, "weights": [_number(weight) for weight in chunk.weights]}
-        | ({} if chunk.read is None else {"read": list(chunk.read)})
-        for chunk in chunks
-    ]
+    return [{name: part for name, part in _plain(chunk).items() if part is not None} for chunk in chunks]
 
 
 def _word_to_dict(word: SummaryWord, attention: bool) -> dict[str, Any]:
@@ -132,13 +128,13 @@ def _word_to_dict(word: SummaryWord, attention: bool) -> dict[str, Any]:
 
 def _plain(value: Any) -> Any:
     """JSON values for a record of ours: its fields by name, lists, and numbers in few digits."""
+    if isinstance(value, float):  # first, for there are many
+        return _number(value)
     if is_dataclass(value):
         return {one.name: _plain(getattr(value, one.name)) for one in fields(value)}
     if isinstance(value, Mapping):
         return {name: _plain(part) for name, part in value.items()}
-    if isinstance(value, tuple | list):
-        return [_plain(part) for part in value]
-    return _number(value) if isinstance(value, float) else value
+    return [_plain(part) for part in value] if isinstance(value, tuple | list) else value
 
 
 def _built(kind: Any, value: Any) -> Any:
@@ -189,6 +185,6 @@ def _without_default(kind: type) -> list[str]:
 
 def _number(value: float) -> float:
     """Five digits after the point, five significant ones for small numbers; what JSON cannot say becomes 0."""
-    if value != value or value in (float("inf"), float("-inf")):
+    if not math.isfinite(value):
         return 0.0
     return round(value, DIGITS) if abs(value) >= 1e-3 or value == 0 else float(f"{value:.{DIGITS - 1}g}")

@@ -18,21 +18,11 @@ from laconic.explain.chunks import read_to
 from laconic.explain.provenance import GATES, ON_SPECIALS, SUMS, SYMBOLS
 from laconic.explain.record import support_of
 from laconic.text.control import harmless
-from laconic.types import Summary, SummaryWord
+from laconic.types import Summary
 
-UNKNOWN = ("<unk>", "[UNK]", "UNK", "⁇")
+UNKNOWN = ("<unk>", "[UNK]", "UNK", "⁇")  # what models write for a word that they do not know
 COPIED_STYLE, UNKNOWN_STYLE, SOURCE_STYLE = "bold green", "bold red reverse", "cyan"
 MAX_QUOTE = 30
-
-
-def is_unknown(word: SummaryWord) -> bool:
-    """Did the model write its unknown-word token here?"""
-    return word.text in UNKNOWN
-
-
-def use_colour(console: Console) -> bool:
-    """Colour only where it is seen: a terminal, and ``NO_COLOR`` not set."""
-    return console.is_terminal and not console.no_color and console.color_system is not None
 
 
 def show(summary: Summary, console: Console, *, words: bool = False, document: bool = False) -> None:
@@ -41,7 +31,7 @@ def show(summary: Summary, console: Console, *, words: bool = False, document: b
     ``document`` also prints the document with the copied-from places marked.
     """
     summary = _harmless(summary)
-    colour = use_colour(console)
+    colour = console.is_terminal and not console.no_color and console.color_system is not None
     if summary.model or summary.id:
         heading = " · ".join(part for part in (summary.model, summary.id) if part)
         console.print(Text(heading, style="bold" if colour else ""))
@@ -69,7 +59,7 @@ def marked_summary(summary: Summary, *, colour: bool) -> Text:
     for word in summary.words:
         text.append(summary.text[position : word.start])
         body = summary.text[word.start : word.end]
-        unknown = is_unknown(word)
+        unknown = word.text in UNKNOWN
         if colour:
             text.append(body, style=UNKNOWN_STYLE if unknown else COPIED_STYLE if word.copied else "")
         else:
@@ -164,7 +154,7 @@ def word_table(summary: Summary, *, colour: bool) -> Table:
     table.add_column("copied", justify="right")
     table.add_column("from where: text @ its characters (weight)", overflow="fold")
     for word in summary.words:
-        style = (UNKNOWN_STYLE if is_unknown(word) else COPIED_STYLE if word.copied else "") if colour else ""
+        style = (UNKNOWN_STYLE if word.text in UNKNOWN else COPIED_STYLE if word.copied else "") if colour else ""
         quotes = [_quote(span.text, span.start, span.end, span.weight) for span in word.sources]
         sources = Text("  ".join([*([] if word.copied or not quotes else ["attended to:"]), *quotes]))
         sources.stylize(SOURCE_STYLE if colour else "")

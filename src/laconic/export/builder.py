@@ -39,7 +39,7 @@ class Builder:
     def take(self, ref: Ref, name: str) -> None:
         """Tensor ``ref`` is the input ``name``."""
         self._names[ref.number] = name
-        shape = self.trace.shapes[ref.number]
+        shape = self.shape_of(ref)
         self.graph.inputs.append(Port(name, self.type_of(ref), tuple(map(size_name, shape))))
         for axis, size in enumerate(shape):
             if size.factor == 1 and not size.offset and not size.plus and size.names:
@@ -47,8 +47,7 @@ class Builder:
 
     def give(self, ref: Ref, name: str) -> None:
         """Tensor ``ref`` is the output ``name``."""
-        shape = self.trace.shapes[ref.number]
-        self.graph.outputs.append(Port(name, self.type_of(ref), tuple(map(size_name, shape))))
+        self.graph.outputs.append(Port(name, self.type_of(ref), tuple(map(size_name, self.shape_of(ref)))))
         self.graph.nodes.append(Node("Identity", (self.name(ref),), (name,)))
 
     def finish(self) -> Graph:
@@ -74,13 +73,12 @@ class Builder:
         return self._names[ref.number]
 
     def _outside(self, ref: Ref) -> str:
-        found = [given.get(ref.number) for given in self.trace.given]
-        if any(one is None for one in found):
+        tensors = [given[ref.number] for given in self.trace.given if ref.number in given]
+        if len(tensors) < len(self.trace.given):
             raise ModelError("a tensor appears from nowhere")
-        tensors: list[Tensor] = [one for one in found if one is not None]
         stored = self.weights.of(tensors[0])
         if stored is not None:
-            return self._rows_of(self.weights.port(stored[0]), stored[1])
+            return self._rows_of(Port(stored[0], "float32", self.weights.shape(stored[0])), stored[1])
         if any(one.shape != tensors[0].shape or not torch.equal(one, tensors[0]) for one in tensors):
             raise ModelError("its numbers depend on the documents of a batch in a way that no graph can say")
         return self.constant(tensors[0].numpy())
@@ -270,10 +268,6 @@ class WeightNames:
             if not rest and first >= 0 and first + len(tensor) <= len(whole):
                 return name, None if len(tensor) == len(whole) else (first, first + len(tensor))
         return None
-
-    def port(self, name: str) -> Port:
-        """The initializer of a stored tensor."""
-        return Port(name, "float32", self.shape(name))
 
     def shape(self, name: str) -> tuple[int, ...]:
         """The shape of a stored tensor."""

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -136,12 +137,9 @@ def _about(loaded: LoadedModel, layout: Layout) -> dict[str, Any]:
 
 def _counted(model: Any) -> tuple[list[int], bool]:
     """The ids that a summary's likelihood leaves out, and whether words outside the vocabulary count."""
-
-    class _Target:
-        target_ids = torch.tensor([[model.unk_id, model.vocab_size]])
-        target_mask = torch.ones(1, 2, dtype=torch.bool)
-
-    unknown, outside = model._counted(_Target)[0].tolist()
+    ids = torch.tensor([[model.unk_id, model.vocab_size]])
+    target = SimpleNamespace(target_ids=ids, target_mask=torch.ones_like(ids, dtype=torch.bool))
+    unknown, outside = model._counted(target)[0].tolist()
     return [] if unknown else [model.unk_id], outside
 
 

@@ -189,10 +189,13 @@ def _parts(tree: Any) -> Iterable[tuple[Any, Any]]:
 
 
 def with_plain_cache(state: Any) -> Any:
-    """The state with its past in plain rows."""
-    if isinstance(state, dict) and isinstance(state.get("cache"), BeamCache):
-        return state | {"cache": RowCache.of(state["cache"])}
-    return state
+    """The state before the first step, with its past in plain rows."""
+    cache = state.get("cache") if isinstance(state, dict) else None
+    if not isinstance(cache, BeamCache):
+        return state
+    like = [room.slots for room in cache._rooms]  # (2, B, 0, H, d)
+    empty = [slots.new_zeros(cache.visible.shape[0], 0, *slots.shape[3:]) for slots in like]
+    return state | {"cache": RowCache([(one, one.clone()) for one in empty], 0)}
 
 
 # ---------------------------------------------------------------------------------------------- the past in plain rows
@@ -205,14 +208,6 @@ class RowCache:
 
     def __init__(self, layers: list[tuple[Tensor, Tensor]], steps: int) -> None:
         self.layers, self.steps = layers, steps
-
-    @classmethod
-    def of(cls, cache: BeamCache) -> RowCache:
-        """An empty one, for a `BeamCache` before its first step."""
-        rows = cache.visible.shape[0]
-        like = [room.slots for room in cache._rooms]  # (2, B, 0, H, d)
-        empty = [slots.new_zeros(rows, 0, *slots.shape[3:]) for slots in like]
-        return cls([(one, one.clone()) for one in empty], 0)
 
     def with_step(self) -> RowCache:
         """The cache for one more step, which `attend` fills layer by layer."""

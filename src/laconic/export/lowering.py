@@ -25,10 +25,12 @@ LEAST = -3.0e38  # stands for minus infinity where that would be subtracted from
 
 
 def lowers(*names: str) -> Callable[[Lowering], Lowering]:
-    """Enter a function for torch's operations ``names``."""
+    """Enter a function for torch's operations ``names``; a name without its form is that of the default one."""
 
     def enter(function: Lowering) -> Lowering:
-        LOWERINGS.update({name if name.startswith("laconic.") else f"aten.{name}": function for name in names})
+        for name in names:
+            whole = name if name.startswith("laconic.") else f"aten.{name}"
+            LOWERINGS[whole if "." in name else f"{whole}.default"] = function
         return function
 
     return enter
@@ -76,35 +78,12 @@ def axis_of(builder: Builder, operation: Operation, place: int = 1, default: Any
 
 # --------------------------------------------------------------------------------------- one by one
 
-_UNARY = {
-    "tanh": "Tanh",
-    "sigmoid": "Sigmoid",
-    "relu": "Relu",
-    "exp": "Exp",
-    "log": "Log",
-    "neg": "Neg",
-    "sqrt": "Sqrt",
-    "abs": "Abs",
-    "reciprocal": "Reciprocal",
-    "sin": "Sin",
-    "cos": "Cos",
-    "floor": "Floor",
-    "ceil": "Ceil",
-    "round": "Round",
-    "erf": "Erf",
-    "isnan": "IsNaN",
-    "sign": "Sign",
-}
-_SAME = (
-    "dropout.default",
-    "contiguous.default",
-    "clone.default",
-    "detach.default",
-    "lift_fresh.default",
-    "alias.default",
-    "_to_copy.default",
-    "detach_.default",
+_SAME_NAME = (
+    *("tanh", "sigmoid", "relu", "exp", "log", "neg", "sqrt", "abs", "reciprocal"),
+    *("sin", "cos", "floor", "ceil", "round", "erf", "sign"),
 )
+_UNARY = {name: name.capitalize() for name in _SAME_NAME} | {"isnan": "IsNaN"}
+_SAME = ("dropout", "contiguous", "clone", "detach", "detach_", "lift_fresh", "alias", "_to_copy")
 
 
 def _unary(operator: str, b: Builder, op: Operation) -> Names:
@@ -112,15 +91,15 @@ def _unary(operator: str, b: Builder, op: Operation) -> Names:
     return b.node(operator, b.operand(op.args[0], kind))
 
 
-_enter(_unary, _UNARY, (".default", "_.default"))
+_enter(_unary, _UNARY, ("", "_"))
 
 
-@lowers(*_SAME, "to.dtype", "to.dtype_layout", "to.device", "to.other", "type_as.default")
+@lowers(*_SAME, "to.dtype", "to.dtype_layout", "to.device", "to.other", "type_as")
 def _same(b: Builder, op: Operation) -> Names:
     return b.operand(op.args[0], kind_of(b, op))
 
 
-@lowers("gelu.default")
+@lowers("gelu")
 def _gelu(b: Builder, op: Operation) -> Names:
     x = b.name(op.args[0])
     if argument(op, 1, "approximate", "none") == "none":
@@ -132,28 +111,28 @@ def _gelu(b: Builder, op: Operation) -> Names:
     return b.node("Mul", half, b.node("Add", spread, b.scalar(1.0, "float32")))
 
 
-@lowers("square.default")
+@lowers("square")
 def _square(b: Builder, op: Operation) -> Names:
     return b.node("Mul", b.name(op.args[0]), b.name(op.args[0]))
 
 
-@lowers("silu.default")
+@lowers("silu")
 def _silu(b: Builder, op: Operation) -> Names:
     x = b.name(op.args[0])
     return b.node("Mul", x, b.node("Sigmoid", x))
 
 
-@lowers("log_sigmoid.default")
+@lowers("log_sigmoid")
 def _log_sigmoid(b: Builder, op: Operation) -> Names:
     return b.node("Neg", b.node("Softplus", b.node("Neg", b.name(op.args[0]))))
 
 
-@lowers("bitwise_not.default", "logical_not.default")
+@lowers("bitwise_not", "logical_not")
 def _not(b: Builder, op: Operation) -> Names:
     return b.node("Not", b.operand(op.args[0], "bool"))
 
 
-@lowers("isfinite.default")
+@lowers("isfinite")
 def _isfinite(b: Builder, op: Operation) -> Names:
     x = b.name(op.args[0])
     return b.node("Less", b.node("Abs", x), b.scalar(np.inf, b.type_of(op.args[0])))
@@ -194,7 +173,7 @@ def _sum(b: Builder, op: Operation) -> Names:
     return b.node("Add" if "add" in op.name else "Sub", left, right)
 
 
-@lowers("floor_divide.default", "div.Tensor_mode", "div.Scalar_mode")
+@lowers("floor_divide", "div.Tensor_mode", "div.Scalar_mode")
 def _floor_divide(b: Builder, op: Operation) -> Names:
     if kind_of(b, op) != "int64":
         raise ModelError("it divides and rounds numbers that are not whole")
@@ -223,7 +202,7 @@ def _unequal(b: Builder, op: Operation) -> Names:
 _enter(partial(_typed, kind="bool"), _LOGIC, (".Tensor", ".default", ".Scalar"))
 
 
-@lowers("clamp.default", "clamp_min.default", "clamp_max.default", "clamp_min_.default", "clamp_max_.default")
+@lowers("clamp", "clamp_min", "clamp_max", "clamp_min_", "clamp_max_")
 def _clamp(b: Builder, op: Operation) -> Names:
     kind = kind_of(b, op)
     least = argument(op, 1, "min") if "max" not in op.name else None
@@ -250,7 +229,7 @@ def _chosen(b: Builder, op: Operation, condition: Any, yes: Any, no: Any) -> Nam
     return b.cast(b.node("Where", *given), through, kind)
 
 
-@lowers("logaddexp.default")
+@lowers("logaddexp")
 def _logaddexp(b: Builder, op: Operation) -> Names:
     first, second = (b.name(one) for one in op.args[:2])
     peak = b.node("Max", b.node("Max", first, second), b.scalar(LEAST, kind_of(b, op)))
@@ -265,7 +244,7 @@ def _lerp(b: Builder, op: Operation) -> Names:
     return b.node("Add", start, b.node("Mul", weight, b.node("Sub", end, start)))
 
 
-@lowers("addcmul.default")
+@lowers("addcmul")
 def _addcmul(b: Builder, op: Operation) -> Names:
     total, first, second = (b.name(one) for one in op.args[:3])
     return b.node("Add", total, b.node("Mul", first, second))
@@ -274,7 +253,7 @@ def _addcmul(b: Builder, op: Operation) -> Names:
 # --------------------------------------------------------------------------------------- along an axis
 
 
-@lowers("softmax.int", "log_softmax.int", "_softmax.default", "_log_softmax.default", "log_softmax.int_out")
+@lowers("softmax.int", "log_softmax.int", "_softmax", "_log_softmax", "log_softmax.int_out")
 def _softmax(b: Builder, op: Operation) -> Names:
     kind = kind_of(b, op)
     operator = "LogSoftmax" if "log" in op.name else "Softmax"
@@ -292,31 +271,25 @@ def _keep(op: Operation) -> int:
     return int(bool(argument(op, 2, "keepdim", False)))
 
 
-_REDUCTIONS = {
-    "sum": "ReduceSum",
-    "mean": "ReduceMean",
-    "amax": "ReduceMax",
-    "amin": "ReduceMin",
-    "logsumexp": "ReduceLogSumExp",
-}
+_REDUCTIONS = {"sum": "Sum", "mean": "Mean", "amax": "Max", "amin": "Min", "logsumexp": "LogSumExp"}
 
 
 def _reduction(operator: str, b: Builder, op: Operation) -> Names:
     given = b.operand(op.args[0], kind_of(b, op))
-    return b.node(operator, given, b.constant(_axes(b, op)), keepdims=_keep(op))
+    return b.node(f"Reduce{operator}", given, b.constant(_axes(b, op)), keepdims=_keep(op))
 
 
 _enter(_reduction, _REDUCTIONS, (".default", ".dim", ".dim_IntList"))
 
 
-@lowers("any.dim", "any.default", "all.dim", "all.default")
+@lowers("any.dim", "any", "all.dim", "all")
 def _any(b: Builder, op: Operation) -> Names:
     numbers = b.operand(op.args[0], "int32")
     operator = "ReduceMax" if "any" in op.name else "ReduceMin"
     return b.cast(b.node(operator, numbers, b.constant(_axes(b, op)), keepdims=_keep(op)), "int32", "bool")
 
 
-@lowers("argmax.default")
+@lowers("argmax")
 def _argmax(b: Builder, op: Operation) -> Names:
     kind = b.type_of(op.args[0])
     given = b.operand(op.args[0], "int32" if kind in ("int64", "bool") else kind)
@@ -331,7 +304,7 @@ def _max(b: Builder, op: Operation) -> Names:
     return most, b.node(f"Arg{end}", name, axis=axis, keepdims=keep)
 
 
-@lowers("topk.default")
+@lowers("topk")
 def _topk(b: Builder, op: Operation) -> Names:
     axis = axis_of(b, op, 2, -1)
     largest = int(bool(argument(op, 3, "largest", True)))
@@ -339,7 +312,7 @@ def _topk(b: Builder, op: Operation) -> Names:
     return b.nodes("TopK", (b.name(op.args[0]), count), 2, axis=axis, largest=largest, sorted=1)
 
 
-@lowers("sort.default", "sort.stable")
+@lowers("sort", "sort.stable")
 def _sort(b: Builder, op: Operation) -> Names:
     place = 2 if op.name.endswith("stable") else 1
     axis = axis_of(b, op, place, -1)
@@ -352,6 +325,6 @@ def _sort(b: Builder, op: Operation) -> Names:
     return b.cast(values, through, kind), places
 
 
-@lowers("cumsum.default")
+@lowers("cumsum")
 def _cumsum(b: Builder, op: Operation) -> Names:
     return b.node("CumSum", b.operand(op.args[0], kind_of(b, op)), b.scalar(axis_of(b, op), "int64"))

@@ -16,7 +16,7 @@ _GATES = {"lstm": (0, 3, 1, 2), "gru": (1, 0, 2), "paper_gru": (1, 0, 2)}  # ONN
 MASKED = np.float32(-1e30)  # the score of what may not be looked at
 
 
-@lowers("linear.default")
+@lowers("linear")
 def _linear(b: Builder, op: Operation) -> Names:
     given, weight = op.args[:2]
     bias = argument(op, 2, "bias")
@@ -27,13 +27,13 @@ def _linear(b: Builder, op: Operation) -> Names:
     return b.node("Reshape", b.linear(flat, weight, bias), b.shape(after))
 
 
-@lowers("addmm.default")
+@lowers("addmm")
 def _addmm(b: Builder, op: Operation) -> Names:
     bias, first, second = (b.name(one) for one in op.args[:3])
     return b.node("Gemm", first, second, bias)
 
 
-@lowers("mm.default", "bmm.default", "matmul.default")
+@lowers("mm", "bmm", "matmul")
 def _matmul(b: Builder, op: Operation) -> Names:
     first, second = op.args
     if len(b.shape_of(second)) == 1:  # onnxruntime multiplies many rows by a vector 30 times slower than a row by them
@@ -44,19 +44,19 @@ def _matmul(b: Builder, op: Operation) -> Names:
     return b.node("MatMul", b.name(first), b.name(second))
 
 
-@lowers("baddbmm.default")
+@lowers("baddbmm")
 def _baddbmm(b: Builder, op: Operation) -> Names:
     if argument(op, 3, "beta", 1) != 1 or argument(op, 4, "alpha", 1) != 1:
         raise ModelError("it adds products with weights of their own")
     return b.node("Add", b.name(op.args[0]), b.node("MatMul", b.name(op.args[1]), b.name(op.args[2])))
 
 
-@lowers("einsum.default")
+@lowers("einsum")
 def _einsum(b: Builder, op: Operation) -> Names:
     return b.node("Einsum", *(b.name(one) for one in op.args[1]), equation=op.args[0].replace(" ", ""))
 
 
-@lowers("scaled_dot_product_attention.default")
+@lowers("scaled_dot_product_attention")
 def _attention(b: Builder, op: Operation) -> Names:
     queries, keys, values = (b.name(one) for one in op.args[:3])
     mask, causal = argument(op, 3, "attn_mask"), argument(op, 5, "is_causal", False)
@@ -76,7 +76,7 @@ def _attention(b: Builder, op: Operation) -> Names:
     return b.node("MatMul", b.node("Softmax", scores, axis=-1), values)
 
 
-@lowers("layer_norm.default")
+@lowers("layer_norm")
 def _layer_norm(b: Builder, op: Operation) -> Names:
     shape, weight, bias = op.args[1], argument(op, 2, "weight"), argument(op, 3, "bias")
     epsilon = float(argument(op, 4, "eps", 1e-5))
@@ -89,7 +89,7 @@ def _layer_norm(b: Builder, op: Operation) -> Names:
 # ------------------------------------------------------------------------------------ recurrent layers
 
 
-@lowers("lstm_cell.default")
+@lowers("lstm_cell")
 def _lstm_cell(b: Builder, op: Operation) -> Names:
     inputs, (state, cell), *weights = op.args
     total = b.node("Add", *_products(b, inputs, state, weights))
@@ -105,7 +105,7 @@ def _products(b: Builder, inputs: Ref, state: Ref, weights: list[Any]) -> Iterat
         yield b.linear(b.name(given), weight, bias)
 
 
-@lowers("gru_cell.default")
+@lowers("gru_cell")
 def _gru_cell(b: Builder, op: Operation) -> Names:
     inputs, state, *weights = op.args
     parts = _products(b, inputs, state, weights)

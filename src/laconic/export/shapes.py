@@ -15,18 +15,10 @@ from laconic.export.tracing import Operation, Ref, Size
 END = 2**62  # "to the end" of a slice
 
 
-@lowers(
-    "view.default",
-    "view_as.default",
-    "reshape.default",
-    "flatten.using_ints",
-    "unflatten.int",
-    "unsqueeze.default",
-    "squeeze.dim",
-    "squeeze.default",
-    "squeeze.dims",
-    "_unsafe_view.default",
-)
+_VIEWS = ("view", "view_as", "_unsafe_view", "reshape", "flatten.using_ints", "unflatten.int")
+
+
+@lowers(*_VIEWS, "unsqueeze", "squeeze", "squeeze.dim", "squeeze.dims")
 def _view(b: Builder, op: Operation) -> Names:
     before, after = b.shape_of(op.args[0]), b.shape_of(op.results[0])
     name = b.operand(op.args[0], kind_of(b, op))
@@ -37,14 +29,14 @@ def _view(b: Builder, op: Operation) -> Names:
     return b.reshape(name, before, after)
 
 
-@lowers("expand.default", "expand_as.default")
+@lowers("expand", "expand_as")
 def _expand(b: Builder, op: Operation) -> Names:
     after = b.shape_of(op.results[0])
     name = b.name(op.args[0])
     return name if b.shape_of(op.args[0]) == after else b.node("Expand", name, b.shape(after))
 
 
-@lowers("transpose.int", "permute.default", "t.default")
+@lowers("transpose.int", "permute", "t")
 def _permute(b: Builder, op: Operation) -> Names:
     rank = len(b.shape_of(op.args[0]))
     order = list(range(rank))
@@ -56,7 +48,7 @@ def _permute(b: Builder, op: Operation) -> Names:
     return b.node("Transpose", b.name(op.args[0]), perm=order)
 
 
-@lowers("cat.default", "stack.default")
+@lowers("cat", "stack")
 def _cat(b: Builder, op: Operation) -> Names:
     kind = kind_of(b, op)
     axis = argument(op, 1, "dim", 0) % len(b.shape_of(op.results[0]))
@@ -76,7 +68,7 @@ def _slice(b: Builder, op: Operation) -> Names:
     return b.node("Slice", name, b.size(start or 0), last, b.constant([axis]), b.size(step))
 
 
-@lowers("narrow.default")
+@lowers("narrow")
 def _narrow(b: Builder, op: Operation) -> Names:
     start = b.size(op.args[2])
     last = b.node("Add", start, b.size(op.args[3]))
@@ -89,7 +81,7 @@ def _select(b: Builder, op: Operation) -> Names:
     return b.node("Gather", b.name(op.args[0]), place, axis=axis_of(b, op))
 
 
-@lowers("unbind.int", "chunk.default", "split.Tensor", "split.sizes", "split_with_sizes.default")
+@lowers("unbind.int", "chunk", "split.Tensor", "split.sizes", "split_with_sizes")
 def _split(b: Builder, op: Operation) -> Names:
     unbind = "unbind" in op.name
     axis = axis_of(b, op, 1 if unbind else 2, 0)
@@ -103,7 +95,7 @@ def _split(b: Builder, op: Operation) -> Names:
     return parts
 
 
-@lowers("repeat.default")
+@lowers("repeat")
 def _repeat(b: Builder, op: Operation) -> Names:
     times, before = op.args[1], list(b.shape_of(op.args[0]))
     name = b.name(op.args[0])
@@ -122,7 +114,7 @@ def _repeat_interleave(b: Builder, op: Operation) -> Names:
     return b.node("Reshape", b.node("Expand", spread, b.shape(wide)), b.shape(after))
 
 
-@lowers("flip.default")
+@lowers("flip")
 def _flip(b: Builder, op: Operation) -> Names:
     rank, count = len(b.shape_of(op.args[0])), len(op.args[1])
     ends = b.constant([-END] * count)
@@ -130,7 +122,7 @@ def _flip(b: Builder, op: Operation) -> Names:
     return b.node("Slice", name, back, ends, axes, back)
 
 
-@lowers("constant_pad_nd.default", "pad.default")
+@lowers("constant_pad_nd", "pad")
 def _pad(b: Builder, op: Operation) -> Names:
     rank, given = len(b.shape_of(op.args[0])), op.args[1]
     value = argument(op, 3 if op.name.startswith("aten.pad") else 2, "value", 0) or 0
@@ -142,7 +134,7 @@ def _pad(b: Builder, op: Operation) -> Names:
     return b.node("Pad", b.operand(op.args[0], kind), numbers, b.scalar(value, kind), mode="constant")
 
 
-@lowers("tril.default", "triu.default")
+@lowers("tril", "triu")
 def _triangle(b: Builder, op: Operation) -> Names:
     diagonal, kind = argument(op, 1, "diagonal", 0), kind_of(b, op)
     through = "int64" if kind == "bool" else kind
@@ -154,20 +146,20 @@ def _triangle(b: Builder, op: Operation) -> Names:
 # ------------------------------------------------------------------------------------------- places
 
 
-@lowers("embedding.default")
+@lowers("embedding")
 def _embedding(b: Builder, op: Operation) -> Names:
     table, ids = op.args[:2]
     plain = not b.has_eight_bits(table)
     return b.node("Gather", b.name(table), b.name(ids), axis=0) if plain else look_up(b, table, ids)
 
 
-@lowers("index_select.default", "gather.default")
+@lowers("index_select", "gather")
 def _gather(b: Builder, op: Operation) -> Names:
     operator = "Gather" if "select" in op.name else "GatherElements"
     return b.node(operator, b.name(op.args[0]), b.name(op.args[2]), axis=axis_of(b, op))
 
 
-@lowers("scatter.src", "scatter.value", "scatter_add.default", "scatter_.src", "scatter_.value", "scatter_add_.default")
+@lowers("scatter.src", "scatter.value", "scatter_add", "scatter_.src", "scatter_.value", "scatter_add_")
 def _scatter(b: Builder, op: Operation) -> Names:
     kind, axis = kind_of(b, op), axis_of(b, op)
     source = op.args[3]
@@ -205,15 +197,12 @@ def _isin(b: Builder, op: Operation) -> Names:
 # ------------------------------------------------------------------------------------- made of nothing
 
 
-_ZEROS = ("zeros.default", "new_zeros.default", "zeros_like.default", "new_empty.default", "empty.memory_format")
-
-
-@lowers(*_ZEROS, "ones.default", "new_ones.default", "ones_like.default")
+@lowers("zeros", "new_zeros", "zeros_like", "new_empty", "empty.memory_format", "ones", "new_ones", "ones_like")
 def _zeros_or_ones(b: Builder, op: Operation) -> Names:
     return b.filled(int("ones" in op.name), kind_of(b, op), b.shape_of(op.results[0]))
 
 
-@lowers("full.default", "new_full.default", "full_like.default")
+@lowers("full", "new_full", "full_like")
 def _full(b: Builder, op: Operation) -> Names:
     value: Any = op.args[2] if op.name == "aten.new_full.default" else op.args[1]
     kind, sizes = kind_of(b, op), b.shape_of(op.results[0])
@@ -228,7 +217,7 @@ def _fill(b: Builder, op: Operation) -> Names:
     return b.node("Expand", value, b.shape(b.shape_of(op.results[0])))
 
 
-@lowers("arange.default", "arange.start", "arange.start_step")
+@lowers("arange", "arange.start", "arange.start_step")
 def _arange(b: Builder, op: Operation) -> Names:
     numbers = list(op.args)
     start, end = (0, numbers[0]) if len(numbers) == 1 else numbers[:2]
@@ -240,7 +229,7 @@ def _arange(b: Builder, op: Operation) -> Names:
     return b.cast(found, "int64", kind)
 
 
-@lowers("eye.default", "eye.m")
+@lowers("eye", "eye.m")
 def _eye(b: Builder, op: Operation) -> Names:
     sizes, kind = b.shape_of(op.results[0]), kind_of(b, op)
     rows, columns = (

@@ -1,18 +1,18 @@
 """What a model does in one step, written down as a list of torch's operations.
 
 The model runs as it is, on small made-up documents, and every operation that torch carries out is recorded: no second
-description of a mechanism exists that could differ from the first. A run has definite sizes. So it is made three times
-with different ones, and the three records are laid side by side: where a number differs, it is the product or the sum
-of sizes that agrees with all three (`Sizes`). A model whose operations themselves differ cannot be written as a graph,
-and neither can one that looks at a value to decide what to do.
+description of a mechanism exists that could differ from the first. A run has definite sizes. So it is made several
+times with different ones, and the records are laid side by side: where a number differs, it is the product or the sum
+of sizes that agrees with all (`sizes_of`). A model whose operations themselves differ cannot be written as a graph, and
+neither can one that looks at a value to decide what to do.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from itertools import combinations
+from itertools import combinations, product
 from math import prod
 from typing import Any
 
@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 from torch.nn import Parameter
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves, tree_map_only
 
 from laconic.errors import ModelError
 
@@ -100,7 +101,7 @@ class Recorder(TorchDispatchMode):
         name = str(func)
         if name in _LOOKING and not self._is_shortcut(name, args):
             raise ModelError("it looks at a value to decide what to do next")
-        given, named = torch.utils._pytree.tree_map_only(Tensor, self.ref, (args, kwargs))
+        given, named = tree_map_only(Tensor, self.ref, (args, kwargs))
         out = func(*args, **kwargs)
         if name == "aten.detach.default":
             self._known[id(out)] = self.ref(args[0])
@@ -108,7 +109,7 @@ class Recorder(TorchDispatchMode):
             for kind in (self._fixed, self._every):
                 kind.update({id(out)} if id(args[0]) in kind else ())
             return out
-        flat = [one for one in torch.utils._pytree.tree_leaves(out) if isinstance(one, Tensor)]
+        flat = [one for one in tree_leaves(out) if isinstance(one, Tensor)]
         if args and isinstance(args[0], Parameter) and all(_is_rows(one, args[0]) for one in flat):
             for one in flat:  # some rows of a weight are a weight
                 self.ref(one)
@@ -118,9 +119,7 @@ class Recorder(TorchDispatchMode):
         results = [self._new(one) for one in flat]
         if name == "aten.all.default":
             self._every.add(id(flat[0]))
-        if all(
-            id(one) in self._fixed for one in torch.utils._pytree.tree_leaves((args, kwargs)) if isinstance(one, Tensor)
-        ):
+        if all(id(one) in self._fixed for one in tree_leaves((args, kwargs)) if isinstance(one, Tensor)):
             self._fixed.update(map(id, flat))
         for one in flat:
             base = next((id(a) for a in args if isinstance(a, Tensor) and _shares(a, one)), None)
@@ -158,36 +157,31 @@ def _shares(first: Tensor, second: Tensor) -> bool:
 # ------------------------------------------------------------------------------------------------ sizes
 
 
-class Sizes:
+def sizes_of(runs: Sequence[Mapping[str, int]]) -> Callable[[tuple[int, ...]], Size]:
     """Which expression of the sizes a number is. ``runs`` has the sizes of each run by name.
 
-    ``of`` gives the expression that is ``values[r]`` in run r; it raises a `ModelError` where none is.
+    The function that comes back gives the expression that is ``values[r]`` in run r; it raises a `ModelError` where
+    none is.
     """
+    chosen = [names for count in (1, 2, 3) for names in combinations(runs[0], count)]
+    products = {names: tuple(prod(run[name] for name in names) for run in runs) for names in chosen}
 
-    def __init__(self, runs: Sequence[Mapping[str, int]]) -> None:
-        self.runs = runs
-        names = list(runs[0])
-        self._products = [chosen for count in (1, 2, 3) for chosen in combinations(names, count)]
-        self.of = cache(self._fitted)
-
-    def _fitted(self, values: tuple[int, ...]) -> Size:
+    @cache
+    def fitted(values: tuple[int, ...]) -> Size:
         if len(set(values)) == 1:
             return Size(offset=values[0])
-        for names in self._products:
-            if values == tuple(prod(run[name] for name in names) for run in self.runs):
+        for names, powers in products.items():
+            if values == powers:
                 return Size(names)
-        for names in self._products:
-            powers = [prod(run[name] for name in names) for run in self.runs]
-            found = _line(powers, values)
-            if found is not None:
+        for names, powers in products.items():
+            if found := _line(powers, values):
                 return Size(names, *found)
-        for first in self._products:
-            for second in self._products:
-                powers = [prod(run[n] for n in first) + prod(run[n] for n in second) for run in self.runs]
-                found = _line(powers, values)
-                if found is not None:
-                    return Size(first, *found, plus=second)
+        for (first, powers), (second, others) in product(products.items(), repeat=2):
+            if found := _line([one + other for one, other in zip(powers, others, strict=True)], values):
+                return Size(first, *found, plus=second)
         raise ModelError(f"a size is no product or sum of the sizes of a batch ({', '.join(map(str, values))})")
+
+    return fitted
 
 
 def _line(powers: Sequence[int], values: Sequence[int]) -> tuple[int, int] | None:
@@ -220,35 +214,35 @@ def laid_together(records: Sequence[Recording], runs: Sequence[Mapping[str, int]
     Raises:
         ModelError: the runs did different things.
     """
-    sizes = Sizes(runs)
+    size_of = sizes_of(runs)
     first = records[0]
     if any([o.name for o in one.operations] != [o.name for o in first.operations] for one in records):
         raise ModelError(_DEPENDS)
     operations = [
         Operation(
             column[0].name,
-            tuple(_merged([o.args for o in column], sizes)),
-            dict(_merged([o.kwargs for o in column], sizes)),
+            tuple(_merged([o.args for o in column], size_of)),
+            dict(_merged([o.kwargs for o in column], size_of)),
             column[0].results,
         )
         for column in zip(*(one.operations for one in records), strict=True)
     ]
     shapes = [
-        tuple(map(sizes.of, zip(*column, strict=True))) for column in zip(*(one.shapes for one in records), strict=True)
+        tuple(map(size_of, zip(*column, strict=True))) for column in zip(*(one.shapes for one in records), strict=True)
     ]
     return OperationTrace(operations, shapes, first.types, [one.given for one in records])
 
 
-def _merged(values: Sequence[Any], sizes: Sizes) -> Any:
+def _merged(values: Sequence[Any], size_of: Callable[[tuple[int, ...]], Size]) -> Any:
     first = values[0]
     if isinstance(first, (list, tuple)):
         if any(len(value) != len(first) for value in values):
             raise ModelError(_DEPENDS)
-        return [_merged(column, sizes) for column in zip(*values, strict=True)]
+        return [_merged(column, size_of) for column in zip(*values, strict=True)]
     if isinstance(first, dict):
-        return {key: _merged([value[key] for value in values], sizes) for key in first}
+        return {key: _merged([value[key] for value in values], size_of) for key in first}
     if isinstance(first, int) and not isinstance(first, bool) and any(value != first for value in values):
-        return sizes.of(tuple(values))
+        return size_of(tuple(values))
     if isinstance(first, Ref) and any(value != first for value in values):
         raise ModelError(_DEPENDS)
     return first

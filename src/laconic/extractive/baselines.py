@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Sequence
 from itertools import accumulate
@@ -74,8 +75,7 @@ class FirstCharacters(Extractor):
 
 def _until(sizes: Sequence[int], limit: int) -> range:
     """The first sentences, up to the one in which ``limit`` is reached."""
-    before = [end - size for end, size in zip(accumulate(sizes), sizes, strict=True)]
-    return range(sum(used < limit for used in before))
+    return range(len(sizes))[: bisect_left([*accumulate(sizes)], limit) + 1]
 
 
 class Longest(Extractor):

@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from functools import cached_property
+from itertools import chain
 
 import numpy as np
 from pydantic import Field
@@ -33,9 +34,8 @@ class Luhn(Extractor):
 
     def rate(self, sentences: list[str]) -> np.ndarray:
         terms = SentenceTerms(sentences, self.config)
-        names = list(terms.numbers)
-        frequency = Counter(number for row in terms.content for number in row)
-        significant = {names[number] for number, count in frequency.items() if count > 1}
+        frequency = Counter(chain.from_iterable(terms.content))
+        significant = {stem for stem, number in terms.numbers.items() if frequency[number] > 1}
         return np.array([best_cluster(stems, significant, self.config.gap) for stems in terms.stems])
 
 
@@ -106,8 +106,8 @@ class SumBasic(Extractor):
 
     def pick(self, sentences: list[str]) -> Sequence[int]:
         content = SentenceTerms(sentences, self.config).content
-        frequency = Counter(number for row in content for number in row)
-        total = sum(frequency.values())
+        frequency = Counter(chain.from_iterable(content))
+        total = frequency.total()
         probability = {number: count / total for number, count in frequency.items()}
         users: dict[int, set[int]] = {}
         for index, row in enumerate(content):
@@ -166,10 +166,8 @@ class KlSum(Extractor):
 
 def kl_divergence(candidate: Counter[str], summary: Counter[str], probability: dict[str, float]) -> float:
     """The divergence of one candidate with the summary so far, word by word."""
-    total = float(candidate.total() + summary.total())
-    joint = dict(candidate)
-    for word, count in summary.items():
-        joint[word] = joint.get(word, 0) + count
+    joint = candidate + summary
+    total = joint.total()
     result = 0.0
     for word, count in joint.items():
         if frequency := probability.get(word):

@@ -320,8 +320,5 @@ class SentenceTerms:
 
 def count_matrix(rows: Sequence[Sequence[int]], width: int) -> np.ndarray:
     """Counts of integers by row, (rows, width) float64."""
-    height = len(rows)
-    lengths = [len(row) for row in rows]
-    columns = np.fromiter((number for row in rows for number in row), dtype=np.int64, count=sum(lengths))
-    keys = np.repeat(np.arange(height), lengths) * width + columns
-    return np.bincount(keys, minlength=height * width).astype(np.float64).reshape(height, width)
+    keys = [place * width + number for place, row in enumerate(rows) for number in row]
+    return np.bincount(keys, minlength=len(rows) * width).astype(np.float64).reshape(len(rows), width)

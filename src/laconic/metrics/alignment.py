@@ -169,8 +169,7 @@ def read_links(path: Path, pairs: Sequence[WordPair]) -> dict[int, Links]:
     Raises:
         DataError: the file cannot be read, is of none of the three forms, or does not fit the pairs.
     """
-    lines = _lines(path)
-    first = next((line for line in lines if line.strip()), "")
+    first, lines = _lines(path)
     read = _read_sheet if first.startswith(SHEET) else _read_json if first.lstrip().startswith("{") else _read_plain
     found = {index: parse_links(text, where, pairs[index]) for index, text, where in read(path, lines, pairs)}
     if not any(links.possible for links in found.values()):
@@ -180,13 +179,15 @@ def read_links(path: Path, pairs: Sequence[WordPair]) -> dict[int, Links]:
 
 def sheet_rule(path: Path) -> str | None:
     """The rule by which a sheet's words were cut; None for other files of links."""
-    first = next((line for line in _lines(path) if line.strip()), "")
+    first, _ = _lines(path)
     return first.rpartition("words:")[2].strip() or None if first.startswith(SHEET) else None
 
 
-def _lines(path: Path) -> list[str]:
+def _lines(path: Path) -> tuple[str, list[str]]:
+    """The first line that is not empty, and all of them."""
     try:
-        return path.read_text(encoding="utf-8-sig").removesuffix("\n").split("\n")
+        lines = path.read_text(encoding="utf-8-sig").removesuffix("\n").split("\n")
+        return next(filter(str.strip, lines), ""), lines
     except FileNotFoundError:
         raise DataError(f"There is no file of links {path}.") from None
     except UnicodeDecodeError:

@@ -34,13 +34,7 @@ class BleuResult:
     signature: str
 
 
-def corpus_bleu(
-    hypotheses: Sequence[str],
-    references: Sequence[str | Sequence[str]],
-    *,
-    tokenize: str = "13a",
-    lowercase: bool = False,
-) -> BleuResult:
+def corpus_bleu(hypotheses: Sequence[str], references: Sequence[str | Sequence[str]]) -> BleuResult:
     """sacreBLEU's corpus BLEU; documents may have different numbers of references.
 
     Raises:
@@ -50,7 +44,7 @@ def corpus_bleu(
     _check(hypotheses, models)
     most = max(len(entry) for entry in models)
     streams: list[Any] = [[entry[place] if place < len(entry) else None for entry in models] for place in range(most)]
-    metric = BLEU(tokenize=tokenize, lowercase=lowercase)
+    metric = BLEU(tokenize="13a")
     score = metric.corpus_score(list(hypotheses), streams).score
     return BleuResult(float(score), str(metric.get_signature()))
 

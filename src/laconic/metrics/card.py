@@ -21,7 +21,7 @@ from laconic.config.schema import RunConfig
 from laconic.config.shipped import SHIPPED
 from laconic.files import write_json, write_text
 from laconic.metrics.confidence import Calibration
-from laconic.text.base import read_json
+from laconic.text.base import read_json, read_json_if_there
 
 if TYPE_CHECKING:
     from huggingface_hub import ModelCardData
@@ -70,8 +70,7 @@ class Facts(BaseModel):
         Raises:
             LaconicError: the file is damaged.
         """
-        path = folder / FILE
-        return validate(cls, read_json(path), where=FILE) if path.is_file() else cls()
+        return validate(cls, read_json_if_there(folder / FILE), where=FILE)
 
     def changed(self, **changes: Any) -> Facts:
         """With other values, checked; those of ``changes`` that are empty change nothing.
@@ -101,17 +100,15 @@ def write_card(folder: Path, facts: Facts | None = None, *, opened_as: str = ANY
     write_text(folder / README, model_card(folder, opened_as=opened_as))
 
 
-def model_card(folder: Path, facts: Facts | None = None, *, opened_as: str = ANYWHERE) -> str:
+def model_card(folder: Path, *, opened_as: str = ANYWHERE) -> str:
     """The card of a model folder: metadata for the hub (with a model-index), use, training, data, scores, limits.
-
-    ``facts`` are those of its ``card.json`` if not given.
 
     Raises:
         LaconicError: a file of the folder cannot be read.
     """
-    facts = Facts.of(folder) if facts is None else facts
+    facts = Facts.of(folder)
     config, search = read_json(folder / "config.json"), read_json(folder / "generation_config.json")
-    metrics = _read(folder, "metrics.json")
+    metrics = read_json_if_there(folder / "metrics.json")
     run = load_run(folder / "recipe.yaml") if (folder / "recipe.yaml").is_file() else None
     kind = config["model"]["type"]
     title = config.get("name") or kind
@@ -122,7 +119,7 @@ def model_card(folder: Path, facts: Facts | None = None, *, opened_as: str = ANY
         f'```python\nfrom laconic import Summarizer\n\nsummarizer = Summarizer.from_pretrained("{opened_as}")\n'
         'print(summarizer.summarize("Your text.").text)\n```',
         f"```\nlaconic summarize {opened_as} article.txt\nlaconic explain {opened_as} article.txt --html why.html\n```",
-        *_training(run, metrics, _read(folder, "environment.json")),
+        *_training(run, metrics, read_json_if_there(folder / "environment.json")),
         *_data(metrics.get("data"), facts),
         facts.notes.strip(),
         *_scores(facts.scores, metrics),
@@ -171,7 +168,8 @@ def _starts_from(run: RunConfig | None) -> str | None:
 
 
 def _what_it_is(folder: Path, kind: str, config: Mapping[str, Any], search: Mapping[str, Any]) -> str:
-    size = _read(folder, "export.json").get("parameters")  # where weights have eight bits, scales stand beside them
+    # where weights have eight bits, scales stand beside them
+    size = read_json_if_there(folder / "export.json").get("parameters")
     if not isinstance(size, int):
         with (folder / "model.safetensors").open("rb") as file:
             header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
@@ -250,7 +248,3 @@ def _figure(name: str, value: Any) -> str:
 def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     lines = [header, ["---"] * len(header), *rows]
     return "\n".join("| " + " | ".join(cell.strip().replace("|", "\\|") for cell in line) + " |" for line in lines)
-
-
-def _read(folder: Path, name: str) -> dict[str, Any]:
-    return read_json(folder / name) if (folder / name).is_file() else {}

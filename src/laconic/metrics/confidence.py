@@ -32,6 +32,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, TypeVar
 
@@ -41,12 +42,14 @@ from pydantic import Field, FiniteFloat, TypeAdapter, ValidationError
 from laconic.errors import ModelError
 from laconic.files import write_json
 from laconic.metrics.words import is_stop_word, stem, words
+from laconic.text.sentences import sentence_strings
 from laconic.types import Hypothesis, TokenizedText
 
 T = TypeVar("T")
 FILE = "calibration.json"
 _BASE64 = r"^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"
 _STEPS = 20  # of a ratio's unit
+_OPENING = 2000  # characters in which the first sentence is looked for
 COMMON = 100  # so many of the vocabulary's first words count as common
 Facts = dict[str, float]
 FEATURES = (
@@ -58,8 +61,14 @@ FEATURES = (
     "log_source_tokens",
     "last_log_prob",  # of its END
     "said_often",  # share of its words, each counted once, whose stem the document has more than once; no stop words
+    "joins",  # neighbours among its content words that are no neighbours among the document's
+    "opening",  # how many of its content words the document's first sentence has
+    "longest_run",  # of its words, how many at most follow each other in the document
 )
-CHOOSING = ("agreement", "mean_log_prob", "least_log_prob", "last_log_prob", "tokens", "new_words", "said_often")
+CHOOSING = (
+    *("agreement", "mean_log_prob", "least_log_prob", "last_log_prob", "tokens", "new_words", "said_often"),
+    *("joins", "opening", "longest_run"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,9 +154,10 @@ class Calibration:
         lacking = len(FEATURES) - len(found.weight)
         zeros, ones = (0.0,) * lacking, (1.0,) * lacking
         mean, deviation, weight = found.mean + zeros, found.deviation + ones, found.weight + zeros
-        found = replace(found, mean=mean, deviation=deviation, weight=weight)
+        choosing = found.choosing and found.choosing + (0.0,) * (len(CHOOSING) - len(found.choosing))
+        found = replace(found, mean=mean, deviation=deviation, weight=weight, choosing=choosing)
         whole = len(mean) == len(deviation) == len(weight) == len(FEATURES)
-        whole = whole and len(found.choosing) in (0, len(CHOOSING))
+        whole = whole and len(choosing) in (0, len(CHOOSING))
         if not whole or min(deviation) <= 0 or not 0 <= found.threshold <= 1:
             raise ModelError(f"{folder / FILE} does not fit this version of laconic; run `laconic calibrate` again.")
         return found
@@ -202,12 +212,12 @@ def facts_of(
     unk_id: int,
     reserved: int,
     word_ratios: str = "",
-    said_often: float = 0.0,
+    wording: Mapping[str, float],
 ) -> Facts:
     """`FEATURES` of a summary, and the figures of its document that `Ranges` looks at.
 
-    ``said_often`` is `share_said_often` of the text. ``reserved`` special tokens stand in the vocabulary before its
-    words.
+    ``wording`` are the facts of the text (`DocumentWords`). ``reserved`` special tokens stand in the vocabulary before
+    its words.
     """
     read = word_ids(source)
     count, length = max(1, len(read)), max(1, source.total or len(source.ids))
@@ -224,13 +234,43 @@ def facts_of(
         "source_tokens": float(length),
         "log_source_tokens": math.log(length),
         "last_log_prob": steps[-1],
-        "said_often": said_often,
+        **wording,
     }
 
 
-def share_said_often(summary: str, stems: Mapping[str, int]) -> float:
-    """The share of a summary's words, each counted once, whose stem is more than once among ``stems``, those of the
-    document's words; stop words do not count, but in the denominator."""
-    said = words(summary)
-    often = {stem(word) for word in said if not is_stop_word(word)}
-    return sum(stems.get(one, 0) > 1 for one in often) / max(1, len(said))
+class DocumentWords:
+    """A document's words, by their stems, and what of a summary's wording shows when it is held against them."""
+
+    def __init__(self, document: str) -> None:
+        said = words(document)
+        self._neighbours = set(pairwise(_content(said)))
+        self._places: dict[str, list[int]] = {}
+        for place, word in enumerate(said):
+            self._places.setdefault(stem(word), []).append(place)
+        self._opening = set(_content(words(next(iter(sentence_strings(document[:_OPENING])), ""))))
+
+    def facts(self, summary: str) -> Facts:
+        """Those of `FEATURES` that a summary's words alone decide."""
+        said = words(summary)
+        content = _content(said)
+        stems = set(content)
+        return {
+            "said_often": sum(len(self._places.get(one, ())) > 1 for one in stems) / max(1, len(said)),
+            "joins": float(sum(pair not in self._neighbours for pair in pairwise(content))),
+            "opening": float(len(stems & self._opening)),
+            "longest_run": float(self._longest_run(list(map(stem, said)))),
+        }
+
+    def _longest_run(self, said: Sequence[str]) -> int:
+        """The most words of ``said`` in a row that stand in a row in the document: by the lengths of the runs that end
+        at each place of it."""
+        longest, before = 0, dict[int, int]()
+        for one in said:
+            before = {place: before.get(place - 1, 0) + 1 for place in self._places.get(one, ())}
+            longest = max(longest, *before.values(), 0)
+        return longest
+
+
+def _content(said: Sequence[str]) -> list[str]:
+    """The stems of words that are no stop words."""
+    return [stem(word) for word in said if not is_stop_word(word)]

@@ -18,7 +18,6 @@ from typing import Literal
 from laconic.metrics.words import is_ordinary
 
 Key = tuple
-Needs = tuple[tuple[Key, ...], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +27,7 @@ class Quantity:
     kind: Literal["number", "date", "name"]
     start: int
     end: int
-    needs: Needs
+    needs: tuple[tuple[Key, ...], ...]
     offers: frozenset[Key]
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from operator import itemgetter
 from typing import Any
 
@@ -63,7 +63,7 @@ class RougeResult:
         result: dict[str, Any] = {
             "scores": {kind: score._asdict() for kind, score in self.mean.items()},
             "signature": self.signature,
-            "counts": {name: getattr(self.counts, name) for name in RougeCounts.__slots__},
+            "counts": asdict(self.counts),
         }
         if self.interval:
             result["intervals"] = {

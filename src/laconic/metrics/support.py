@@ -152,17 +152,14 @@ class SourceFacts:
     def _is_name(self, word: str) -> bool:
         if not word.isalpha() or is_character(word) or is_stop_word(word):
             return False
-        within = small = capital = False
+        within = capital = False
         for start, _ in self._places(word):
             if self.text[start].islower():
-                small = True
-                break
+                return False
             capital = True
             before = self.text[max(0, start - 2) : start]
             within |= before[-1:] == " " and (before[:1].islower() or before[:1].isdigit() or before[:1] == ",")
-        if small or not capital:
-            return False
-        return (within and not self.is_titled) or not is_ordinary(word)
+        return capital and ((within and not self.is_titled) or not is_ordinary(word))
 
     def _places(self, word: str) -> Iterator[Span]:
         """Where the lower-cased ``word`` stands by itself, a character that is a word anywhere."""
@@ -281,22 +278,17 @@ def read_quantities(text: str, lower: str, known: AbstractSet[str]) -> list[Quan
     """The dates and numbers of ``text``, none within another; the earlier reading of a place counts."""
     if known.isdisjoint(_QUANTITY_WORDS) and not _DIGIT.search(text):
         return []
-    found: list[Quantity] = []
     busy = bytearray(len(text))
-    for quantity in dates(text, lower, known):
-        start, end = quantity.start, quantity.end
-        if busy.find(1, start, end) < 0:
-            busy[start:end] = b"\1" * (end - start)
-            found.append(quantity)
+    found = [quantity for quantity in dates(text, lower, known) if _takes(busy, quantity.start, quantity.end)]
     return found + list(quantities(text, lower, known, [(quantity.start, quantity.end) for quantity in found]))
 
 
-def _marked(text: str, spans: Iterable[Span]) -> bytearray:
-    """For each character of ``text`` whether it is within ``spans``: looked up at once however many there are."""
-    marks = bytearray(len(text))
-    for start, end in spans:
-        marks[start:end] = b"\1" * (end - start)
-    return marks
+def _takes(busy: bytearray, start: int, end: int) -> bool:
+    """Marks these characters, unless one of them is ``busy`` already."""
+    free = busy.find(1, start, end) < 0
+    if free:
+        busy[start:end] = b"\1" * (end - start)
+    return free
 
 
 def _quantity_claim(summary: str, quantity: Quantity, source: SourceFacts) -> Claim:
@@ -359,13 +351,14 @@ def _claim(summary: str, run: Sequence[_Word], kind: Kind, found: Span | None) -
 
 def _content_words(summary: str, taken: Sequence[Span]) -> list[_Word]:
     """Words outside numbers and dates that are no function words; "U.S." is one."""
-    busy = _marked(summary, taken)
+    busy = bytearray(len(summary))  # looked up at once however many are taken
+    for start, end in taken:
+        busy[start:end] = b"\1" * (end - start)
     found = []
     text = _ASIDE.sub(lambda aside: " " * len(aside[0]), summary) if "." in summary else summary
     for dotted in _DOTTED.finditer(text) if "." in summary else ():
         letters = "".join(_CASED_WORD.findall(dotted[0]))
-        if len(letters) > 1 and letters.lower() not in ("am", "pm", "ie", "eg") and busy.find(1, *dotted.span()) < 0:
-            busy[slice(*dotted.span())] = b"\1" * len(dotted[0])
+        if len(letters) > 1 and letters.lower() not in ("am", "pm", "ie", "eg") and _takes(busy, *dotted.span()):
             found.append(_Word(letters.upper(), letters.lower(), *dotted.span(), opens=True))
     for match in WORD.finditer(text):
         lower = lowered(match[0])
@@ -418,9 +411,9 @@ def _word_place(word: str, source: SourceFacts) -> Span | None:
 
 def _name_place(run: Sequence[_Word], source: SourceFacts) -> Span | None:
     """Where the name stands: all of its words must be there, or its initials, or its letters in one word."""
-    forms = [_form(word, source) for word in run]
-    if all(forms):
-        return source.find([form for form in forms if form])
+    forms = [form for word in run if (form := _form(word, source))]
+    if len(forms) == len(run):
+        return source.find(forms)
     letters = "".join(word.bare for word in run)
     if len(letters) >= _SQUEEZED and (found := source.find_squeezed(letters)):
         return found

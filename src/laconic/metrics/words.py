@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 
 import Stemmer
@@ -28,7 +28,6 @@ _IRREGULAR_PAIRS = (
     "got:get ate:eat dug:dig hid:hide lit:light fled:flee tied:tie lay:lie"
 )
 _IRREGULAR = dict(pair.split(":") for pair in _IRREGULAR_PAIRS.split())
-_MOST_STEMS = 200_000
 
 
 def words(text: str) -> list[str]:
@@ -59,18 +58,11 @@ def is_stop_word(word: str) -> bool:
     return plain.replace("'", "") in stops or all(part in stops or part in ("wo", "sha") for part in parts)
 
 
-_STEMS: dict[str, str] = {}
-
-
+@lru_cache(maxsize=200_000)
 def stem(word: str) -> str:
     """The stem of a lower-cased word; of an irregular form ("wrote", "children") that of its base form."""
-    found = _STEMS.get(word)
-    if found is None:
-        if len(_STEMS) > _MOST_STEMS:
-            _STEMS.clear()
-        bare = word.removesuffix("'s").removesuffix("’s")
-        found = _STEMS[word] = _stemmer().stemWord(_IRREGULAR.get(bare) or wordnet_exceptions().get(bare, bare))
-    return found
+    bare = word.removesuffix("'s").removesuffix("’s")
+    return _stemmer().stemWord(_IRREGULAR.get(bare) or wordnet_exceptions().get(bare, bare))
 
 
 @cache

@@ -34,7 +34,7 @@ from laconic.server.schemas import (
     SummarizeResponse,
     unknown_field,
 )
-from laconic.server.service import ClientGoneError, Order, OrderResult, Service, answered, rendered
+from laconic.server.service import ClientGoneError, Order, OrderResult, Service, rendered
 from laconic.server.settings import Settings
 from laconic.server.streaming import answer_of, events, told
 from laconic.summarizer import Summarizer
@@ -43,7 +43,7 @@ DESCRIPTION = (
     "Summaries by the models and methods of this process, with the places in the text that each word came from. "
     "Every error has one sentence (`error`), a code for programs (`code`) and the request's id."
 )
-JSON, EVENT_STREAM = "application/json", "text/event-stream"
+EVENT_STREAM = "text/event-stream"
 EVENT = {"type": "object", "properties": {"event": {"type": "string"}, "data": {"type": "string"}}}
 NO_TELEMETRY: Any = dict.fromkeys(("tracing", "metrics", "logs", "operation_spans", "auto_configure"), False)
 LAST_SECONDS = 5.0  # for the workers to notice that nobody waits
@@ -158,12 +158,11 @@ async def _summarize(service: Service, body: SummarizeRequest, request: Request,
         return await _event_stream(service, order, trace)
     outcome = await _outcome(service, order, request, trace)
 
-    def answer() -> bytes:
+    def answer() -> Response:
         summaries = [rendered(order, summary) for summary in outcome.summaries]
         return _json(answer_of(order, outcome, trace.request_id, summaries=summaries))
 
-    content = await asyncio.to_thread(answer) if order.explain else answer()
-    return Response(content, media_type=JSON)
+    return await asyncio.to_thread(answer) if order.explain else answer()
 
 
 async def _event_stream(service: Service, order: Order, trace: Trace) -> Response:
@@ -186,9 +185,8 @@ async def _hub(service: Service, body: HubRequest, request: Request, name: str |
     served = service.catalogue.get(name)
     order = service.order(documents, model=served.name, options=hub_options(body.parameters, served))
     outcome = await _outcome(service, order, request, _trace(request, order))
-    made = [answered(order, summary) for summary in outcome.summaries]
-    texts = [one.text for summary in made for one in (summary, *summary.alternatives[bool(summary.declined) :])]
-    return Response(_json([{"summary_text": text} for text in texts]), media_type=JSON)
+    made = [one for main in outcome.summaries for one in (main, *main.alternatives[bool(main.declined) :])]
+    return _json([{"summary_text": one.text} for one in made])
 
 
 def _trace(request: Request, order: Order) -> Trace:
@@ -200,7 +198,7 @@ def _trace(request: Request, order: Order) -> Trace:
 
 async def _outcome(service: Service, order: Order, request: Request, trace: Trace) -> OrderResult:
     outcome = await service.run(order, _disconnected(request))
-    told(trace, order, outcome)
+    told(trace, outcome)
     return outcome
 
 
@@ -225,7 +223,7 @@ def _add_descriptions(app: FastAPI, service: Service) -> None:
     @app.get("/health", tags=["service"], summary="Is the process alive?", responses={503: {"model": Health}})
     async def health() -> Response:
         broken = service.status == "broken"
-        return Response(_json({"status": "broken" if broken else "ok"}), 503 if broken else 200, media_type=JSON)
+        return _json({"status": "broken" if broken else "ok"}, 503 if broken else 200)
 
     @app.get(
         "/ready",
@@ -235,7 +233,7 @@ def _add_descriptions(app: FastAPI, service: Service) -> None:
         responses={503: {"model": Health}},
     )
     async def ready() -> Response:
-        return Response(_json({"status": service.status}), 200 if service.status == "ready" else 503, media_type=JSON)
+        return _json({"status": service.status}, 200 if service.status == "ready" else 503)
 
     @app.get(
         "/metrics",
@@ -333,8 +331,9 @@ def _describe_token(app: FastAPI, token: str | None) -> None:
                 description["security"] = [{"token": []}]
 
 
-def _json(values: Any) -> bytes:
-    return json.dumps(values, ensure_ascii=False, separators=(",", ":")).encode()
+def _json(values: Any, status: int = 200) -> Response:
+    content = json.dumps(values, ensure_ascii=False, separators=(",", ":"))
+    return Response(content, status, media_type="application/json")
 
 
 __all__ = ["Settings", "create_app"]

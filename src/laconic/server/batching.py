@@ -12,6 +12,7 @@ for no more than what arrived before it was due: nobody starves.
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable, Hashable, Sequence
@@ -20,16 +21,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from laconic.errors import LaconicError
+from laconic.server.schemas import ProblemError
+from laconic.server.settings import Settings
 
 log = logging.getLogger(__name__)
-
-
-class QueueFullError(Exception):
-    """No room for these documents. ``seconds`` is a guess when there will be."""
-
-    def __init__(self, seconds: float) -> None:
-        super().__init__(f"try again in {seconds:.0f} s")
-        self.seconds = seconds
 
 
 class AbandonedError(Exception):
@@ -50,7 +45,6 @@ class Job:
     future: Future[Any] = field(default_factory=Future)
     abandoned: bool = False
     due: int = 0
-    number: int = 0
     submitted: float = 0.0
     started: float = 0.0
 
@@ -65,26 +59,16 @@ Work = Callable[[Sequence[Job], Callable[[], None]], Sequence[Any]]
 OnBatch = Callable[[Sequence[Job], float], None]  # told by the worker of each batch and its seconds
 
 
-@dataclass(frozen=True, slots=True)
-class BatchLimits:
-    """How much may wait and how much is worked on at once."""
-
-    max_queue: int
-    max_batch: int
-    max_tokens: int
-    wait: float
-
-
 class Batcher:
-    """A queue and the thread that empties it."""
+    """A queue and the thread that empties it; of ``settings`` those count here that say how much waits and how long."""
 
-    def __init__(self, name: str, work: Work, limits: BatchLimits, on_batch: OnBatch | None = None) -> None:
-        self.name, self.limits = name, limits
+    def __init__(self, name: str, work: Work, settings: Settings, on_batch: OnBatch) -> None:
+        self.name, self.settings = name, settings
         self._work, self._on_batch = work, on_batch
         self._waiting: list[Job] = []
         self._running: list[Job] = []
         self._changed = threading.Condition()
-        self._batches = self._numbers = 0
+        self._batches = 0
         self._seconds_each = 0.05  # running mean of the seconds a document
         self._stopping = False
         self._thread: threading.Thread | None = None
@@ -114,16 +98,18 @@ class Batcher:
         """Queue the jobs of one request, all or none.
 
         Raises:
-            QueueFullError: there is no room for all of them.
+            ProblemError: there is no room for all of them.
         """
         now = time.monotonic()
         with self._changed:
             self._waiting = [job for job in self._waiting if not job.future.cancelled()]
-            if self._stopping or len(self._waiting) + len(jobs) > self.limits.max_queue:
-                raise QueueFullError(self._seconds_each * max(1, len(self._waiting)))
+            there = len(self._waiting)
+            if self._stopping or there + len(jobs) > self.settings.max_queue:
+                seconds = min(60, max(1, math.ceil(self._seconds_each * max(1, there))))
+                reason = f"{there} documents wait already; try again in {seconds} s."
+                raise ProblemError("queue_full", reason, {"Retry-After": str(seconds)})
             for place, job in enumerate(jobs):
-                job.due = self._batches + place // self.limits.max_batch
-                job.number = self._numbers = self._numbers + 1
+                job.due = self._batches + place // self.settings.max_batch
                 job.submitted = now
             self._waiting.extend(jobs)
             self._changed.notify()
@@ -161,8 +147,7 @@ class Batcher:
             seconds = time.monotonic() - started
             self._seconds_each += 0.2 * (seconds / len(batch) - self._seconds_each)
             self._running = []
-            if self._on_batch is not None:
-                self._on_batch(batch, seconds)
+            self._on_batch(batch, seconds)
 
     def _next(self) -> list[Job] | None:
         """Wait for work: a batch, empty if all of it was cancelled just now; ``None`` when there will be no more."""
@@ -177,26 +162,25 @@ class Batcher:
                     was_idle = True
                     continue
                 opened = min(job.submitted for job in batch)
-                left = opened + self.limits.wait - time.monotonic()
-                if not was_idle or left <= 0 or len(batch) == self.limits.max_batch or self._stopping:
+                left = opened + self.settings.batch_wait - time.monotonic()
+                if not was_idle or left <= 0 or len(batch) == self.settings.max_batch or self._stopping:
                     break
                 self._changed.wait(left)
             self._batches += 1
-            chosen = set(map(id, batch))
-            self._waiting = [job for job in self._waiting if id(job) not in chosen]
+            self._waiting = [job for job in self._waiting if job not in batch]
         return [job for job in batch if job.future.set_running_or_notify_cancel()]
 
     def _choose(self) -> list[Job]:
         self._waiting = [job for job in self._waiting if not job.future.cancelled()]
         if not self._waiting:
             return []
-        head = min(self._waiting, key=lambda job: (job.due, job.number))
+        head = min(self._waiting, key=lambda job: job.due)  # the first of those that are due
         others = [job for job in self._waiting if job.key == head.key and job is not head]
-        others.sort(key=lambda job: (abs(job.size - head.size), job.due, job.number))
+        others.sort(key=lambda job: (abs(job.size - head.size), job.due))
         batch, longest = [head], head.size
-        for job in others[: self.limits.max_batch - 1]:
+        for job in others[: self.settings.max_batch - 1]:
             longest = max(longest, job.size)
-            if longest * (len(batch) + 1) > self.limits.max_tokens:
+            if longest * (len(batch) + 1) > self.settings.max_batch_tokens:
                 break
             batch.append(job)
         return batch

@@ -97,9 +97,7 @@ class Catalogue:
     def __init__(self, models: Mapping[str, Summarizer], settings: Settings) -> None:
         if not models:
             raise ConfigError("Name at least one model or extractive method to serve.")
-        self._entries: dict[str, Served] = {}
-        for name, summarizer in models.items():
-            self._entries[name] = _served(name, summarizer.system, settings)
+        self._entries = {name: _served(name, given.system, settings) for name, given in models.items()}
         for name in sorted(set(EXTRACTIVE) - set(self._entries)):
             with suppress(ConfigError):  # it needs a package that is not installed
                 if not (method := ExtractiveSystem(name)).needs_reference:
@@ -115,13 +113,11 @@ class Catalogue:
         Raises:
             ProblemError: there is none.
         """
-        found = self._entries.get(self.default if name is None else name)
-        if found is None:
-            raise ProblemError(
-                "unknown_model",
-                f"There is no model '{_short(name)}'.{did_you_mean(str(name), self._entries)} GET /v1/models has all.",
-            )
-        return found
+        wanted = self.default if name is None else name
+        if wanted not in self._entries:
+            meant = did_you_mean(wanted, self._entries)
+            raise ProblemError("unknown_model", f"There is no model '{_short(wanted)}'.{meant} GET /v1/models has all.")
+        return self._entries[wanted]
 
 
 def open_models(places: Sequence[str], device: str) -> dict[str, Summarizer]:
@@ -163,8 +159,7 @@ def _served(name: str, system: Any, settings: Settings) -> Served:
         most = {"time_limit": METHOD_SECONDS}
         keys = [key for key in type(config).model_fields if key not in HIDDEN_SETTINGS]
     schema, values = type(config).model_json_schema()["properties"], config.model_dump(mode="json")
-    found = {key: _option(schema[key], values[key], most.get(key)) for key in keys}
-    options = {key: info for key, info in found.items() if info is not None}
+    options = {key: info for key in keys if (info := _option(schema[key], values[key], most.get(key))) is not None}
     return Served(name, kind, system, about, options, _accepting(options), beams)
 
 
@@ -231,6 +226,5 @@ def hub_options(parameters: HubParameters | None, served: Served) -> dict[str, A
     return options
 
 
-def _short(name: str | None) -> str:
-    text = str(name)
-    return text if len(text) <= 60 else text[:57] + "..."
+def _short(name: str) -> str:
+    return name if len(name) <= 60 else name[:57] + "..."

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
-from prometheus_client.core import GaugeMetricFamily, Metric
-from prometheus_client.registry import Collector
 
-from laconic.server.batching import Job
+from laconic.server.batching import Batcher, Job
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 METHODS = {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
@@ -18,14 +16,15 @@ _DOCUMENTS = (1, 2, 4, 8, 16, 32, 64)
 
 
 class Metrics:
-    """Counters of one service. ``queues`` gives (worker, waiting, running) when asked."""
+    """Counters of one service."""
 
-    def __init__(self, queues: Callable[[], Iterable[tuple[str, int, int]]]) -> None:
+    def __init__(self) -> None:
         self.registry = registry = CollectorRegistry(auto_describe=True)
         counter, histogram = partial(Counter, registry=registry), partial(Histogram, registry=registry)
+        gauge = partial(Gauge, registry=registry)
         self.requests = counter("laconic_requests", "Answered requests.", ["path", "method", "status"])
         self.seconds = histogram("laconic_request_seconds", "Time to answer.", ["path"], buckets=_SECONDS)
-        self.open = Gauge("laconic_requests_open", "Requests being answered.", registry=registry)
+        self.open = gauge("laconic_requests_open", "Requests being answered.")
         self.problems = counter("laconic_problems", "Requests refused or failed.", ["code"])
         self.documents = counter("laconic_documents", "Documents, by how they ended.", ["model", "outcome"])
         self.batch_documents = histogram(
@@ -33,8 +32,14 @@ class Metrics:
         )
         self.batch_seconds = histogram("laconic_batch_seconds", "Time of a batch.", ["model"], buckets=_SECONDS)
         self.queue_seconds = histogram("laconic_queue_seconds", "Time a document waited.", ["model"], buckets=_SECONDS)
-        registry.register(_Queues(queues))
+        self.waiting = gauge("laconic_queue_documents", "Documents waiting.", ["worker"])
+        self.running = gauge("laconic_running_documents", "Documents worked on.", ["worker"])
         ProcessCollector(registry=registry)
+
+    def watch(self, batcher: Batcher) -> None:
+        """Show how many documents a worker has, at the time somebody asks."""
+        self.waiting.labels(batcher.name).set_function(lambda: batcher.waiting)
+        self.running.labels(batcher.name).set_function(lambda: batcher.running)
 
     def on_batch(self, jobs: Sequence[Job], seconds: float) -> None:
         """A worker has ended a batch."""
@@ -52,16 +57,3 @@ class Metrics:
     def text(self) -> bytes:
         """The page for Prometheus."""
         return generate_latest(self.registry)
-
-
-class _Queues(Collector):
-    def __init__(self, queues: Callable[[], Iterable[tuple[str, int, int]]]) -> None:
-        self._queues = queues
-
-    def collect(self) -> Iterable[Metric]:
-        waiting = GaugeMetricFamily("laconic_queue_documents", "Documents waiting.", labels=["worker"])
-        running = GaugeMetricFamily("laconic_running_documents", "Documents worked on.", labels=["worker"])
-        for worker, in_queue, at_work in self._queues():
-            waiting.add_metric([worker], in_queue)
-            running.add_metric([worker], at_work)
-        return [waiting, running]

@@ -6,13 +6,13 @@ Plain ASGI: nothing is buffered but the request's body, which is small by then.
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import hmac
 import json
 import logging
 import re
 import time
 import uuid
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,8 +20,9 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from laconic.files import sha256
 from laconic.server.schemas import CODES, ProblemError
-from laconic.server.service import Service
+from laconic.server.service import ClientGoneError, Service
 
 log = logging.getLogger(__name__)
 access = logging.getLogger("laconic.access")
@@ -102,7 +103,6 @@ class Observed:
             await problem_answer(problem, trace)(scope, receive, sending)
 
     def _add_headers(self, message: Message, trace: Trace) -> None:
-        message.setdefault("headers", [])
         headers = MutableHeaders(scope=message)
         for name, value in HEADERS.items():
             headers.setdefault(name, value)
@@ -134,7 +134,7 @@ class Gate:
 
     def __init__(self, app: ASGIApp, service: Service, token: str | None) -> None:
         self.app, self.service = app, service
-        self._token = None if token is None else _digest(token.encode())
+        self._token = None if token is None else sha256(token.encode())
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -152,7 +152,7 @@ class Gate:
                 problem.headers["Connection"] = "close"
             await problem_answer(problem, trace)(scope, receive, send)
             return
-        except _GoneError:
+        except ClientGoneError:
             return
         await self.app(scope, receive, send)
 
@@ -166,10 +166,8 @@ class Gate:
         is_open = scope["method"] in ("GET", "HEAD") and (path in OPEN_PATHS or path.startswith("/static/"))
         if self._token is not None and not is_open:
             scheme, _, given = headers.get("authorization", "").partition(" ")
-            if (
-                not hmac.compare_digest(_digest(given.strip().encode("latin-1")), self._token)
-                or scheme.lower() != "bearer"
-            ):
+            same = hmac.compare_digest(sha256(given.strip().encode("latin-1")), self._token)
+            if not same or scheme.lower() != "bearer":
                 raise ProblemError(
                     "unauthorized",
                     "This service needs a token: send the header Authorization: Bearer TOKEN.",
@@ -190,14 +188,12 @@ class Gate:
         chunks: list[bytes] = []
         try:
             async with asyncio.timeout(self.service.settings.body_timeout):
-                more = True
-                while more:
+                while not trace.body_read:
                     message = await receive()
                     if message["type"] == "http.disconnect":
-                        raise _GoneError
+                        raise ClientGoneError
                     chunk = message.get("body", b"")
-                    more = message.get("more_body", False)
-                    trace.body_read = not more
+                    trace.body_read = not message.get("more_body", False)
                     trace.bytes_in += len(chunk)
                     if trace.bytes_in > self.service.settings.max_body_bytes:
                         raise self._too_large()
@@ -220,10 +216,6 @@ class Gate:
         return ProblemError("body_too_large", f"The body is larger than the limit of {limit:,} bytes.")
 
 
-class _GoneError(Exception):
-    """The client left before its request was there."""
-
-
 def problem_answer(problem: ProblemError, trace: Trace) -> Response:
     """An error as an answer; the trace remembers its code."""
     trace.code = problem.code
@@ -239,15 +231,13 @@ async def _discard(headers: Headers, receive: Receive, seconds: float) -> bool:
     if "expect" in headers:  # the client asks before it sends, and takes the answer for a no
         return True
     total = 0
-    try:
+    with suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             while total < DISCARDED:
                 message = await receive()
                 total += len(message.get("body", b""))
                 if not message.get("more_body", False):
                     return message["type"] == "http.disconnect"
-    except TimeoutError:
-        pass
     return True
 
 
@@ -260,7 +250,3 @@ def _named(host: str, allowed: tuple[str, ...]) -> bool:
     """Is the ``Host`` header, its port aside, one of the names?"""
     name = re.sub(r":\d*\Z", "", host).lower().removesuffix(".")
     return any(name == one.lower() or (one.startswith("*.") and name.endswith(one[1:].lower())) for one in allowed)
-
-
-def _digest(token: bytes) -> bytes:
-    return hashlib.sha256(token).digest()

@@ -7,20 +7,19 @@ also works below a prefix.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 
 from laconic.explain.html import view_files
+from laconic.files import sha256
 
 MEDIA_TYPES = {
     "html": "text/html; charset=utf-8",
     "js": "text/javascript; charset=utf-8",
     "css": "text/css; charset=utf-8",
     "svg": "image/svg+xml",
-    "txt": "text/plain; charset=utf-8",
 }
 # Nothing inline, nothing from elsewhere: what a model wrote can never run, and the page asks only its own server.
 HEADERS = {
@@ -28,8 +27,6 @@ HEADERS = {
         "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
         "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
     ),
-    "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-cache",
 }
 
@@ -48,9 +45,8 @@ def assets() -> Mapping[str, Asset]:
     """Every file by its name below ``/static/``: ``index.html``, ``app.js``, ``view/panel.js``, ..."""
     own = {file.name: file.read_text(encoding="utf-8") for file in (files("laconic.server") / "static").iterdir()}
     shared = {f"view/{name}": text for name, text in view_files().items()}
-    return {name: _asset(name, text.encode()) for name, text in (own | shared).items()}
-
-
-def _asset(name: str, body: bytes) -> Asset:
-    digest = hashlib.sha256(body).hexdigest()[:24]
-    return Asset(body, MEDIA_TYPES[name.rpartition(".")[2]], f'"{digest}"')
+    bodies = {name: text.encode() for name, text in (own | shared).items()}
+    return {
+        name: Asset(body, MEDIA_TYPES[name.rpartition(".")[2]], f'"{sha256(body)[:24]}"')
+        for name, body in bodies.items()
+    }

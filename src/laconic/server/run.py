@@ -9,10 +9,9 @@ import logging
 import socket
 import sys
 import time
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from types import FrameType
-from typing import Any, cast
+from typing import Any
 
 import uvicorn
 from fastapi import FastAPI
@@ -47,7 +46,7 @@ def serve(app: FastAPI, host: str, port: int) -> bool:
         limit_concurrency=service.settings.max_connections,
         timeout_graceful_shutdown=LAST_BYTES,
     )
-    server = Draining(config, service, partial(announce, service, listener))
+    server = Draining(config, service)
     server.run(sockets=[listener])
     return server.lost == 0
 
@@ -130,31 +129,25 @@ class Draining(uvicorn.Server):
     """Ends in order: at the first signal /ready says 503 and new work is refused; when what was accepted is
     answered, or time is up, the process ends. A second signal ends it at once. ``lost``: requests not answered."""
 
-    def __init__(self, config: uvicorn.Config, service: Service, on_start: Callable[[], None]) -> None:
+    def __init__(self, config: uvicorn.Config, service: Service) -> None:
         super().__init__(config)
         self.service = service
-        self._on_start = on_start
         self.lost = 0
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._leaving: asyncio.Task[None] | None = None
-        self._told = False
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         self._loop = asyncio.get_running_loop()
         await super().startup(sockets)
-        self._on_start()
+        for listener in sockets or ():
+            announce(self.service, listener)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """The signal handler (it replaces uvicorn's, which would end the process by the signal)."""
-        if self._told or self._loop is None:
+        if self.service.draining or self._loop is None:
             self.force_exit = self.should_exit = True
             return
-        self._told = True
-        self._loop.call_soon_threadsafe(self._begin)
-
-    def _begin(self) -> None:
         self.service.draining = True
-        self._leaving = asyncio.ensure_future(self._drain())
+        self._leaving = asyncio.run_coroutine_threadsafe(self._drain(), self._loop)
 
     async def _drain(self) -> None:
         settings = self.service.settings
@@ -218,4 +211,4 @@ def patient(settings: Settings) -> type[asyncio.Protocol]:
             if self._is_idle():
                 self.transport.abort()
 
-    return cast(type[asyncio.Protocol], Patient)
+    return Patient

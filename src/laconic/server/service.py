@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import math
 import re
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
@@ -15,7 +14,7 @@ from typing import Any
 from laconic.errors import LaconicError
 from laconic.explain.record import support_to_dict, to_dict
 from laconic.metrics.support import SourceFacts, check_support
-from laconic.server.batching import AbandonedError, Batcher, BatchLimits, Job, QueueFullError
+from laconic.server.batching import AbandonedError, Batcher, Job
 from laconic.server.catalogue import Catalogue, Served
 from laconic.server.metrics import Metrics
 from laconic.server.schemas import Document, ProblemError
@@ -98,16 +97,13 @@ class Service:
         self.catalogue = Catalogue(models, self.settings)
         self.draining = False
         self.open_requests = 0
+        self.metrics = Metrics()
+        # nothing is gained by picking sentences of several documents at once
+        alone = self.settings.model_copy(update={"max_batch": 1, "batch_wait": 0.0})
         self._batchers: dict[str, Batcher] = {}
-        self.metrics = Metrics(lambda: [(name, b.waiting, b.running) for name, b in self._batchers.items()])
-        limits = BatchLimits(
-            self.settings.max_queue, self.settings.max_batch, self.settings.max_batch_tokens, self.settings.batch_wait
-        )
-        alone = replace(limits, max_batch=1, wait=0.0)  # nothing is gained by picking sentences of several at once
-        self._batchers = {
-            "neural": Batcher("neural", _work, limits, self.metrics.on_batch),
-            "extractive": Batcher("extractive", _work, alone, self.metrics.on_batch),
-        }
+        for kind, limits in (("neural", self.settings), ("extractive", alone)):
+            self._batchers[kind] = Batcher(kind, _work, limits, self.metrics.on_batch)
+            self.metrics.watch(self._batchers[kind])
 
     def start(self) -> None:
         """Start the workers."""
@@ -199,16 +195,7 @@ class Service:
             Job(key, min(len(record.document) // CHARACTERS_A_TOKEN + 1, longest), Task(order, record, on_text))
             for record in order.records
         ]
-        batcher = self._batchers[order.served.kind]
-        try:
-            batcher.submit(jobs)
-        except QueueFullError as error:
-            seconds = str(min(60, max(1, math.ceil(error.seconds))))
-            raise ProblemError(
-                "queue_full",
-                f"{batcher.waiting} documents wait already; try again in {seconds} s.",
-                {"Retry-After": seconds},
-            ) from None
+        self._batchers[order.served.kind].submit(jobs)
         results = asyncio.gather(*(asyncio.wrap_future(job.future) for job in jobs))
         try:
             yield Running(jobs, results)
@@ -267,16 +254,11 @@ def as_problem(error: BaseException) -> BaseException:
     return error
 
 
-def answered(order: Order, summary: Summary) -> Summary:
-    """The summary, or words of the document where the model had better not answer."""
-    return summary if order.always_write else or_decline(summary, order.served.system.calibration)
-
-
 def rendered(order: Order, summary: Summary) -> dict[str, Any]:
     """A summary as the answer shows it."""
-    summary = _called(answered(order, summary), order.served.name)
+    summary = _shown(summary, order)
     if not order.explain:
-        return to_dict(_bare(summary), document=False, attention=False)
+        return to_dict(summary, document=False, attention=False)
     record = to_dict(summary, attention=order.attention)
     source = SourceFacts(summary.document)
     record["support"] = support_to_dict(check_support(summary.text, source))
@@ -285,18 +267,15 @@ def rendered(order: Order, summary: Summary) -> dict[str, Any]:
     return record
 
 
-def _called(summary: Summary, model: str) -> Summary:
-    """The summary with the model's name here, which need not be the one in its folder."""
-    others = tuple(_called(other, model) for other in summary.alternatives)
-    return replace(summary, model=model, alternatives=others)
-
-
-def _bare(summary: Summary) -> Summary:
-    return replace(summary, words=(), alternatives=tuple(_bare(other) for other in summary.alternatives))
+def _shown(summary: Summary, order: Order) -> Summary:
+    """The summary with the model's name here, which need not be the one in its folder, and words if asked for."""
+    others = tuple(_shown(other, order) for other in summary.alternatives)
+    words = summary.words if order.explain else ()
+    return replace(summary, model=order.served.name, words=words, alternatives=others)
 
 
 def _work(jobs: Sequence[Job], check: Callable[[], None]) -> list[Summary]:
-    """What the workers do with a batch."""
+    """What the workers do with a batch. Where a model had better not answer, words of the document take the place."""
     tasks: list[Task] = [job.payload for job in jobs]
     order, on_text = tasks[0].order, tasks[0].on_text
 
@@ -304,10 +283,15 @@ def _work(jobs: Sequence[Job], check: Callable[[], None]) -> list[Summary]:
         if (told := tasks[index].on_text) is not None:
             told(text)
 
-    return order.served.system.summarize_batch(
+    system = order.served.system
+    written = system.summarize_batch(
         [task.record for task in tasks],
         explain=order.explain,
         options=order.options,
         on_step=check,
         on_text=tell if on_text is not None else None,
     )
+    return [
+        summary if task.order.always_write else or_decline(summary, system.calibration)
+        for task, summary in zip(tasks, written, strict=True)
+    ]

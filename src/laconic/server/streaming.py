@@ -22,7 +22,7 @@ from typing import Any
 
 from laconic.server.middleware import Trace
 from laconic.server.schemas import CODES, ProblemError
-from laconic.server.service import Order, OrderResult, Running, Service, answered, rendered
+from laconic.server.service import Order, OrderResult, Running, Service, rendered
 
 log = logging.getLogger(__name__)
 KEEP_ALIVE = 10.0
@@ -30,43 +30,24 @@ COMMENT = b": waiting\n\n"
 
 
 class TextDeltas:
-    """Hands the text so far from the worker's thread to the event loop, as what to append."""
+    """Hands the text so far from the worker's thread to the event loop, as what to append, which is in ``queue``."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._queue: asyncio.Queue[str] = asyncio.Queue()
+        self.queue: asyncio.Queue[str] = asyncio.Queue()
         self._sent = ""
 
     def on_text(self, text: str) -> None:
-        """Called by the worker."""
-        with suppress(RuntimeError):  # the loop has ended
-            self._loop.call_soon_threadsafe(self._queue.put_nowait, text)
-
-    async def next(self) -> str:
-        """What comes next.
+        """Called by the worker.
 
         Where the tokenizer changes what it has written (a half character), it waits until the text goes on
         from what was sent; the record at the end has the text as it is.
         """
-        while True:
-            if delta := self._delta(await self._queue.get()):
-                return delta
-
-    def rest(self) -> list[str]:
-        """What nobody has waited for."""
-        rest = []
-        while not self._queue.empty():
-            if delta := self._delta(self._queue.get_nowait()):
-                rest.append(delta)
-        return rest
-
-    def _delta(self, text: str) -> str:
         text = text.rstrip("\ufffd")
-        if not text.startswith(self._sent) or len(text) == len(self._sent):
-            return ""
-        delta = text[len(self._sent) :]
-        self._sent = text
-        return delta
+        if text.startswith(self._sent) and text != self._sent:
+            delta, self._sent = text[len(self._sent) :], text
+            with suppress(RuntimeError):  # the loop has ended
+                self._loop.call_soon_threadsafe(self.queue.put_nowait, delta)
 
 
 async def events(service: Service, order: Order, trace: Trace) -> AsyncIterator[bytes]:
@@ -84,7 +65,7 @@ async def events(service: Service, order: Order, trace: Trace) -> AsyncIterator[
             async for chunk in _texts(service, running, deltas):
                 yield chunk
             outcome = running.outcome()
-            told(trace, order, outcome)
+            told(trace, outcome)
             record = await asyncio.to_thread(rendered, order, outcome.summaries[0])
             yield event("summary", answer_of(order, outcome, request_id, summary=record))
         except Exception as error:
@@ -100,7 +81,7 @@ async def events(service: Service, order: Order, trace: Trace) -> AsyncIterator[
 async def _texts(service: Service, running: Running, deltas: TextDeltas) -> AsyncIterator[bytes]:
     """The deltas until the result is there; comments while there is nothing to say."""
     until = time.monotonic() + service.settings.request_timeout
-    delta = asyncio.ensure_future(deltas.next())
+    delta = asyncio.ensure_future(deltas.queue.get())
     try:
         while not running.results.done():
             left = until - time.monotonic()
@@ -110,7 +91,7 @@ async def _texts(service: Service, running: Running, deltas: TextDeltas) -> Asyn
             await asyncio.wait(waiting, timeout=min(left, KEEP_ALIVE), return_when=asyncio.FIRST_COMPLETED)
             if delta.done():
                 yield event("text", {"delta": delta.result()})
-                delta = asyncio.ensure_future(deltas.next())
+                delta = asyncio.ensure_future(deltas.queue.get())
             elif not running.results.done():
                 yield COMMENT
     finally:
@@ -119,8 +100,8 @@ async def _texts(service: Service, running: Running, deltas: TextDeltas) -> Asyn
             await delta
     if not delta.cancelled():
         yield event("text", {"delta": delta.result()})
-    for text in deltas.rest():
-        yield event("text", {"delta": text})
+    while not deltas.queue.empty():
+        yield event("text", {"delta": deltas.queue.get_nowait()})
 
 
 def event(name: str, data: dict[str, Any]) -> bytes:
@@ -128,10 +109,10 @@ def event(name: str, data: dict[str, Any]) -> bytes:
     return f"event: {name}\ndata: {json.dumps(data, ensure_ascii=False)}\n\n".encode()
 
 
-def told(trace: Trace, order: Order, outcome: OrderResult) -> None:
+def told(trace: Trace, outcome: OrderResult) -> None:
     """Note for the log what was answered."""
     trace.about["queue_ms"] = round(outcome.queue_seconds * 1000, 1)
-    trace.text["summaries"] = [answered(order, summary).text for summary in outcome.summaries]
+    trace.text["summaries"] = [summary.text for summary in outcome.summaries]
 
 
 def answer_of(order: Order, outcome: OrderResult, request_id: str, **summaries: Any) -> dict[str, Any]:

@@ -28,6 +28,7 @@ from laconic.metrics.alignment import Links, WordPair, head_counts, head_error_r
 from laconic.models.base import SummarizationModel
 from laconic.systems.extractive import Progress
 from laconic.systems.neural import NeuralSystem
+from laconic.text.sentences import sentence_gaps
 from laconic.types import Record, TrainingBatch
 
 Spans = Sequence[tuple[int, int]]
@@ -111,13 +112,14 @@ def forced_pairs(system: NeuralSystem, pairs: Sequence[WordPair]) -> list[Forced
     """
     records = [Record(pair.document, pair.summary, id=pair.label) for pair in pairs]
     data = EncodedDataset.build(records, system.tokenizer, system.text)
-    sources = _source_spans(system, records)
-    targets = system.tokenizer.encode_batch(
-        [record.summary for record in records], max_tokens=system.text.max_target_tokens
-    )
+    _, sources = encode_documents(records, system.tokenizer, system.text)
+    texts, separator = [record.summary for record in records], system.tokenizer.separator
+    gaps = None if separator is None else (sentence_gaps(text, separator, by_line=True) for text in texts)
+    stream = system.tokenizer.encode_stream(iter(texts), max_tokens=system.text.max_target_tokens, gaps=gaps)
+    targets = list(stream)
     prefix = [(0, 0)] * len(system.tokenizer.target_prefix_ids)
     return [
-        _forced(system, pair, data[index], sources[index], [*prefix, *targets[index].offsets])
+        _forced(system, pair, data[index], sources[index].offsets, [*prefix, *targets[index].offsets])
         for index, pair in enumerate(pairs)
     ]
 
@@ -129,11 +131,10 @@ def decoded_pair(system: NeuralSystem, pair: WordPair, rule: str) -> ForcedPair:
         DataError: the document holds no token.
     """
     tokenizer = system.tokenizer
-    examples, _ = encode_documents([pair.document], tokenizer, system.text, [pair.label])
+    examples, texts = encode_documents([pair.document], tokenizer, system.text, [pair.label])
     batch = Collator(tokenizer)(examples).to(system.device)
-    ids = {"unk_id": tokenizer.unk_id, "eos_id": tokenizer.eos_id, "pad_id": tokenizer.pad_id}
-    search = system.search.model_copy(update={"replace_unk": False})
-    best = decode(system.model, batch, search, bos_id=system.loaded.start_id, **ids)[0][0]
+    ids = {**tokenizer.ids, "bos_id": system.start_id}
+    best = decode(system.model, batch, system.search.model_copy(update={"replace_unk": False}), **ids)[0][0]
     specials = tokenizer.special_ids - {tokenizer.unk_id}
     shown = [t for t, token in enumerate(best.ids) if token not in specials]
     tokens = [tokenizer.token(best.ids[t], examples[0].oov_words) for t in shown]
@@ -143,16 +144,7 @@ def decoded_pair(system: NeuralSystem, pair: WordPair, rule: str) -> ForcedPair:
     example = replace(examples[0], target_extended_ids=np.array([*best.ids, tokenizer.eos_id], dtype=np.int32))
     written = replace(pair, summary=text, target=word_spans(text, rule))
     rows = [by_row.get(t, (0, 0)) for t in range(len(best.ids))]
-    return _forced(system, written, example, _source_spans(system, [Record(pair.document)])[0], rows)
-
-
-def _source_spans(system: NeuralSystem, records: Sequence[Record]) -> list[Spans]:
-    texts = system.tokenizer.encode_batch(
-        [record.document for record in records],
-        max_tokens=system.text.max_source_tokens,
-        specials=system.text.source_specials,
-    )
-    return [text.offsets for text in texts]
+    return _forced(system, written, example, texts[0].offsets, rows)
 
 
 def _forced(system: NeuralSystem, pair: WordPair, example: Example, source: Spans, target: Spans) -> ForcedPair:

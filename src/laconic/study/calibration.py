@@ -2,15 +2,18 @@
 accept, fit the regression, and check it on records it was not fitted on; before that the weights by which a model
 whose search reranks chooses among its hypotheses.
 
-**What counts as accepted.** Ratings by people are dear, so a rule stands in for them: ROUGE-1 F against the nearest
-reference of at least ``accept``, no content word twice, and no number or name that the document does not hold.
+**What counts as accepted.** What readers rated so (`Ratings`). Where nobody has read, a rule stands in for them:
+ROUGE-1 F against the nearest reference of at least ``accept``, no content word twice, and no number or name that the
+document does not hold.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import fmean
 
 import numpy as np
 from scipy.stats import rankdata
@@ -23,6 +26,7 @@ from laconic.metrics.lower_precision import Precisions, measure
 from laconic.metrics.rouge import rouge
 from laconic.metrics.support import check_support
 from laconic.metrics.words import english_words, smart_stop_words, words
+from laconic.study.judge import read_lines
 from laconic.summarizer import Summarizer
 from laconic.systems.decoding import DecodingSystem
 from laconic.systems.extractive import Progress
@@ -58,20 +62,54 @@ class Reliability:
     base_rate: float
 
 
+@dataclass(frozen=True, slots=True)
+class Ratings:
+    """What readers said of lines that the model wrote: the mean rating of each, by its record's id and its words.
+
+    ``accept`` is the rating from which a line counts as accepted.
+    """
+
+    means: Mapping[tuple[str, tuple[str, ...]], float]
+    accept: float
+
+    @classmethod
+    def read(cls, path: Path, accept: float | None = None) -> Ratings:
+        """JSON lines with ``id``, ``summary`` and ``rating``; ``accept`` none is the highest rating of the file.
+
+        Raises:
+            DataError: the file cannot be read, or a line has no id or no rating.
+        """
+        given: dict[tuple[str, tuple[str, ...]], list[float]] = {}
+        for number, line in enumerate(read_lines(path), 1):
+            name, rating = line.get("id"), line.get("rating")
+            if not isinstance(name, str) or not name or isinstance(rating, bool) or not isinstance(rating, int | float):
+                raise DataError(f"{path}: rating {number} needs an 'id', a text, and a 'rating', a number.")
+            given.setdefault((name, tuple(words(line["summary"]))), []).append(rating)
+        if not given:
+            raise DataError(f"{path} has no ratings.")
+        means = {place: fmean(ratings) for place, ratings in given.items()}
+        return cls(means, max(means.values()) if accept is None else accept)
+
+    def of(self, record: Record, line: str) -> float:
+        """Not a number where nobody rated it."""
+        return self.means.get((record.id, tuple(words(line))), math.nan)
+
+
 def calibrate(
     summarizer: Summarizer,
     records: Sequence[Record],
     *,
     accept: float,
     threshold: float,
+    ratings: Ratings | None = None,
     batch_size: int = 32,
     progress: Progress | None = None,
 ) -> tuple[Calibration, Reliability]:
     """Decode ``records`` and fit the confidence of the summarizer's model to them, and where its search reranks the
     weights of that.
 
-    ``progress`` is told of `decoded_by_calibration` summaries. ``accept`` is the ROUGE-1 F of the rule above,
-    ``threshold`` the confidence below which the model declines.
+    ``progress`` is told of `decoded_by_calibration` summaries. ``accept`` is the ROUGE-1 F of the rule above, in whose
+    place ``ratings`` come; ``threshold`` the confidence below which the model declines.
 
     Raises:
         ConfigError: an extractive method, whose words are the document's own.
@@ -82,12 +120,23 @@ def calibrate(
         raise ConfigError(f"'{summarizer.name}' is extractive and needs no calibration; name a trained model.")
     system.calibration = Calibration.blank()
     if system.search.choose == "rerank":
-        choosing = fit_choosing(summarizer, system.search.beam_size, _some(records), batch_size, progress)
+        choosing = fit_choosing(summarizer, system.search.beam_size, _some(records), batch_size, progress, ratings)
         system.calibration = replace(system.calibration, choosing=choosing)
     made = summarizer.summarize(records, batch_size=batch_size, progress=progress)
-    good = accepted([summary.text for summary in made], records, accept)
-    rule = f"ROUGE-1 of {accept:g} or more, no content word twice, no number or name that the document lacks"
-    calibration, found = fit([summary.facts for summary in made], good, threshold, rule)
+    texts, facts = [summary.text for summary in made], [summary.facts for summary in made]
+    if ratings is None:
+        good = accepted(texts, records, accept)
+        rule = f"ROUGE-1 of {accept:g} or more, no content word twice, no number or name that the document lacks"
+        calibration, found = fit(facts, good, threshold, rule)
+    else:
+        said = np.array([ratings.of(record, text) for record, text in zip(records, texts, strict=True)])
+        rated = np.flatnonzero(~np.isnan(said))
+        _check_enough(len(rated), " of which readers rated the line that the model writes")
+        rule = f"rated {ratings.accept:g} or more by readers"
+        calibration, found = fit(
+            [facts[place] for place in rated], (said[rated] >= ratings.accept).tolist(), threshold, rule
+        )
+        calibration = replace(calibration, ranges=ranges_of(facts))
     _, sources = encode_documents(records, system.tokenizer, system.text)
     ratios, most = word_ratios(system.tokenizer, [word_ids(source) for source in sources])
     ranges, learnt = replace(calibration.ranges, most_ratio=most), system.calibration.choosing
@@ -100,9 +149,9 @@ def decoded_by_calibration(summarizer: Summarizer, records: Sequence[Record]) ->
     return len(records) + (len(_some(records)) if search and search.choose == "rerank" else 0)
 
 
-def _check_enough(count: int) -> None:
+def _check_enough(count: int, kind: str = "") -> None:
     if count < LEAST_RECORDS:
-        raise DataError(f"A calibration needs {LEAST_RECORDS} records or more; here are {count}.")
+        raise DataError(f"A calibration needs {LEAST_RECORDS} records or more{kind}; here are {count}.")
 
 
 def _some(records: Sequence[Record]) -> Sequence[Record]:
@@ -116,17 +165,22 @@ def fit_choosing(
     records: Sequence[Record],
     batch_size: int,
     progress: Progress | None = None,
+    ratings: Ratings | None = None,
 ) -> tuple[float, ...]:
     """The weights of `CHOOSING`: least squares with a ridge of the points by which a hypothesis's ROUGE F (the mean of
     1, 2 and L) is above the mean over its document's hypotheses, on how its facts differ from theirs.
+
+    With ``ratings`` of several hypotheses of enough documents, whether readers accept them counts in place of ROUGE.
 
     Raises:
         DataError: too few records.
     """
     _check_enough(len(records))
-    settings = {"num_return": beam_size, "choose": "best", "revisions": 0, "surface": "raw"}
+    settings = {"num_return": beam_size, "choose": "best", "revisions": 0}
+    if ratings is None:  # else the lines are needed as readers saw them
+        settings["surface"] = "raw"
     made = summarizer.summarize(records, batch_size=batch_size, always_write=True, progress=progress, **settings)
-    design, points = [], []
+    design, points, rated = [], [], []
     for record, best in zip(records, made, strict=True):
         every = [best, *best.alternatives]
         texts = [one.text for one in every]
@@ -137,6 +191,14 @@ def fit_choosing(
         scores = np.mean([[100 * score.f for score in kind] for kind in found.values()], axis=0)
         design.append(values - values.mean(0))
         points.append(scores - scores.mean())
+        if ratings is not None:
+            said = np.array([ratings.of(record, text) for text in texts])
+            known = ~np.isnan(said)
+            good = (said[known] >= ratings.accept).astype(float)
+            if len(good) > 1:
+                rated.append((values[known] - values[known].mean(0), good - good.mean()))
+    if len(rated) >= LEAST_RECORDS:
+        design, points = map(list, zip(*rated, strict=True))
     x, y = np.vstack(design), np.concatenate(points)
     deviation = x.std(0)
     deviation[deviation < 1e-12] = 1.0

@@ -33,7 +33,7 @@ from laconic.evaluation.predictions import fingerprint, read_lines
 from laconic.evaluation.run import EvaluationResult, RougeScore, options_of, predict, score
 from laconic.evaluation.systems import Contender, model_folder
 from laconic.explain.record import from_dict, to_dict
-from laconic.files import digest_of, write_json
+from laconic.files import digest_of, sha256, write_json
 from laconic.metrics.bleu import bleu_paper, corpus_bleu
 from laconic.metrics.copying import repeated_ngram_rate
 from laconic.metrics.words import words
@@ -153,7 +153,7 @@ class Comparison:
         settings["data"] = {key: value for key, value in settings["data"].items() if key not in places}
         asked = [settings, self._data_digest(run), run.search.model_dump(mode="json"), run.row]
         options = [asdict(replace(self._options, batch_size=0)), REVISION, fingerprint("", self.records)]
-        return hashlib.sha256(json.dumps([asked, options], sort_keys=True, default=str).encode()).hexdigest()[:32]
+        return sha256(json.dumps([asked, options], sort_keys=True, default=str).encode())[:32]
 
     def _scored_before(self, key: str) -> tuple[ScoredSystem, dict[str, Any]] | None:
         """The scores of a run, and what is known of its training, from a comparison that has it."""
@@ -266,8 +266,7 @@ class Comparison:
     def _scores_file(self, system: Contender) -> Path:
         ways = [asdict(replace(self._options, batch_size=0)), REVISION, __version__]
         asked = json.dumps([fingerprint(system.identity, self.records), *ways], sort_keys=True, default=str)
-        digest = hashlib.sha256(asked.encode()).hexdigest()[:16]
-        return self.out / "scores" / f"{_slug(system.name)}-{digest}.json"
+        return self.out / "scores" / f"{_slug(system.name)}-{sha256(asked.encode())[:16]}.json"
 
     def _samples(self, system: Contender, row: PlannedRow, seen: dict[int, Summary]) -> tuple[Summary, ...]:
         """The sampled documents' summaries; those that an earlier process wrote are written again."""
@@ -341,10 +340,9 @@ def training_log(folder: Path) -> list[dict[str, Any]]:
 
 def _training_of(place: Path) -> dict[str, Any] | None:
     """What a run folder, or a model folder, says of its training: validation values, and where the log is."""
-    run = place if (place / "model").is_dir() else place.parent
-    stored = _read_json((place / "model" if run == place else place) / "metrics.json") or {}
-    values = stored.get("validation") or {}
-    return {"metrics": values, "folder": str(run), **_last_training_losses(run)} if values else None
+    model = place / "model" if (place / "model").is_dir() else place
+    values = (_read_json(model / "metrics.json") or {}).get("validation")
+    return {"metrics": values, "folder": str(model.parent), **_last_training_losses(model.parent)} if values else None
 
 
 def _last_training_losses(folder: Path) -> dict[str, float]:

@@ -68,7 +68,7 @@ def read_predictions(path: Path, records: Sequence[Record]) -> list[str]:
     Raises:
         DataError: not JSON lines with a ``summary``, or they do not fit the records.
     """
-    lines = _read_lines(path)
+    lines = read_lines(path)
     ids = [str(line.get("id", "")) for line in lines]
     wanted = [record.id for record in records]
     if all(ids) and all(wanted) and len(set(wanted)) == len(wanted):
@@ -114,7 +114,10 @@ def make_sheets(
         "lowest": options.lowest,
         "highest": options.highest,
         "systems": list(everything),
-        "items": [{"item": item, "id": records[index].id, "index": index} for item, index in enumerate(chosen, 1)],
+        "items": [
+            {"item": item, "id": records[i].id, "index": i, "lines": {name: t[i] for name, t in everything.items()}}
+            for item, i in enumerate(chosen, 1)
+        ],
         "order": order,
     }
     with replacing_folder(out / SHEETS) as draft:  # never sheets without their key
@@ -181,7 +184,12 @@ def _check(systems: Mapping[str, Sequence[str]], records: Sequence[Record], opti
         raise ConfigError(f"{out} holds sheets already; choose another --out, so that no ratings are lost.")
 
 
-def _read_lines(path: Path) -> list[dict[str, Any]]:
+def read_lines(path: Path) -> list[dict[str, Any]]:
+    """JSON lines with a ``summary`` each.
+
+    Raises:
+        DataError: there is no such file, or a line is something else.
+    """
     if not path.exists():
         raise DataError(f"There is no file {path}; `laconic evaluate --output` and `laconic compare` make such.")
     lines = []
@@ -265,13 +273,7 @@ def analyse(folder: Path, test: str = "t") -> Analysis:
     """
     named_test(test)
     key = _read_key(folder)
-    ratings: dict[str, Ratings] = {}
-    for annotator, order in key["order"].items():
-        path = folder / SHEETS / f"{annotator}.csv"
-        if path.is_file() and (found := _read_sheet(path, key, order)):
-            ratings[annotator] = found
-    if not ratings:
-        raise DataError(f"No sheet in {folder / SHEETS} has a rating yet.")
+    ratings = _filled(folder, key)
     units = [(entry["item"], system) for entry in key["items"] for system in key["systems"]]
     means, pairs, alpha = [], [], {}
     for criterion in key["criteria"]:
@@ -284,6 +286,40 @@ def analyse(folder: Path, test: str = "t") -> Analysis:
     missing = len(ratings) * len(units) * len(key["criteria"]) - sum(map(len, ratings.values()))
     absent = tuple(annotator for annotator in key["order"] if annotator not in ratings)
     return Analysis(tuple(ratings), len(key["items"]), test, tuple(means), alpha, tuple(pairs), missing, absent)
+
+
+def rated_lines(folder: Path) -> list[dict[str, Any]]:
+    """Each line that was rated: ``id`` of its record, ``system``, ``summary`` and ``rating``, the mean over annotators
+    and criteria. What `laconic calibrate` takes as ratings.
+
+    Raises:
+        DataError: as `analyse`; or the records have no ids, or the key is of an earlier version and has no lines.
+    """
+    key = _read_key(folder)
+    filled = _filled(folder, key).values()
+    found = []
+    for entry in key["items"]:
+        if not entry["id"] or "lines" not in entry:
+            why = "the records had no ids" if not entry["id"] else "an earlier version made them"
+            raise DataError(f"The sheets of {folder} do not say which lines they are about: {why}.")
+        for system, line in entry["lines"].items():
+            places = [(entry["item"], system, criterion) for criterion in key["criteria"]]
+            given = [own[place] for own in filled for place in places if place in own]
+            if given:
+                found.append({"id": entry["id"], "system": system, "summary": line, "rating": fmean(given)})
+    return found
+
+
+def _filled(folder: Path, key: Mapping[str, Any]) -> dict[str, Ratings]:
+    """The annotators' ratings, of those who gave any."""
+    ratings: dict[str, Ratings] = {}
+    for annotator, order in key["order"].items():
+        path = folder / SHEETS / f"{annotator}.csv"
+        if path.is_file() and (found := _read_sheet(path, key, order)):
+            ratings[annotator] = found
+    if not ratings:
+        raise DataError(f"No sheet in {folder / SHEETS} has a rating yet.")
+    return ratings
 
 
 def _mean(system: str, criterion: str, scores: Mapping[tuple[int, str], float]) -> MeanRating:

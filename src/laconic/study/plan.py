@@ -69,10 +69,8 @@ def plan_recipe(recipe: Recipe, choice: Choice) -> Plan:
         if row not in known:
             raise ConfigError(unknown_choice(f"row of recipe '{recipe.name}'", row, known))
     chosen = [row for row in known if row in choice.rows or not choice.rows]
-    if recipe.extractive:
-        rows, data, evaluation = _method_rows(recipe, chosen, choice)
-    else:
-        rows, data, evaluation = _model_rows(recipe, chosen, choice)
+    plan_rows = _method_rows if recipe.extractive else _model_rows
+    rows, data, evaluation = plan_rows(recipe, chosen, choice)
     baseline = _baseline(rows, choice.baseline)
     return Plan(recipe.name, recipe.title, tuple(rows), baseline, data, evaluation, recipe.published_note)
 

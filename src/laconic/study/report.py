@@ -139,7 +139,7 @@ def columns(table: ComparisonTable) -> list[Column]:
 
     for kind in KINDS:
         add(_rouge(kind), f"rouge{kind}", f"rouge{kind.lower()}", f"r{kind.lower()}")
-    name, digits = _bleu_reading(table, [key for key in left if _measure(key) == "bleu"])
+    name, digits = _bleu_reading(table)
     add(measure_column(("BLEU", name, 1, digits)), "bleu")
     add(_loss("train loss", "train_loss"), "train_loss", always=False)
     loss = validation_loss(table)
@@ -168,9 +168,9 @@ def _measure(key: str) -> str:
     return key.rsplit(".", 1)[-1]
 
 
-def _bleu_reading(table: ComparisonTable, keys: Sequence[str]) -> tuple[str, int]:
+def _bleu_reading(table: ComparisonTable) -> tuple[str, int]:
     """The paper's BLEU, 0 to 1, where published figures are on that scale; else sacreBLEU, 0 to 100."""
-    values = [float(row.published[key]) for row in table.rows for key in keys if key in row.published]
+    values = [float(value) for row in table.rows for key, value in row.published.items() if _measure(key) == "bleu"]
     return ("bleu_paper", 3) if values and max(values) <= 1 else ("bleu", 2)
 
 
@@ -227,8 +227,7 @@ def notes(table: ComparisonTable) -> list[str]:
     if any(column.published for column in columns(table)):
         lines.append("Columns named paper: published figures, on the paper's own data.")
         lines += [table.plan.note] if table.plan.note else []
-    keys = [key for row in table.rows for key in row.published if _measure(key) == "bleu"]
-    if keys and _bleu_reading(table, keys)[0] == "bleu_paper":
+    if _bleu_reading(table)[0] == "bleu_paper":
         lines.append("BLEU is the headline paper's (sentences, start and end marks counted); sacreBLEU: compare.csv.")
     if loss := validation_loss(table):
         read = {"val_loss_free": "the model reads its own words", "val_loss_tf": "the model reads the reference"}[loss]

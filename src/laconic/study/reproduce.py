@@ -54,8 +54,8 @@ class ReproducedTable:
     name: str
     title: str
     corpora: dict[str, int]
-    steps: tuple[str, ...]
-    claims: tuple[TestedClaim, ...] = ()
+    steps: Sequence[str]
+    claims: Sequence[TestedClaim] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,16 +75,11 @@ def tables() -> dict[str, ReproducedTable]:
     """Every table, by name."""
     path = Path(__file__).with_suffix(".yaml")
     entries: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
-    return {
-        name: ReproducedTable(
-            name,
-            entry["title"],
-            entry["corpora"],
-            tuple(entry["steps"]),
-            tuple(TestedClaim(claim, **values) for claim, values in entry.get("claims", {}).items()),
-        )
-        for name, entry in entries.items()
-    }
+    found = {}
+    for name, entry in entries.items():
+        claims = [TestedClaim(claim, **values) for claim, values in entry.pop("claims", {}).items()]
+        found[name] = ReproducedTable(name, claims=claims, **entry)
+    return found
 
 
 def table_named(name: str) -> ReproducedTable:

@@ -12,7 +12,6 @@ first trial is what the model does now, and the first n draws are the same whate
 from __future__ import annotations
 
 import copy
-import hashlib
 import json
 import math
 import random
@@ -33,7 +32,7 @@ from laconic.errors import ConfigError, did_you_mean, unknown_choice
 from laconic.evaluation.predictions import Journal
 from laconic.evaluation.run import EvaluationOptions, refuse_unscorable, score
 from laconic.evaluation.systems import model_folder
-from laconic.files import write_json, write_text
+from laconic.files import sha256, write_json, write_text
 from laconic.runtime.manifest import MANIFEST
 from laconic.systems.extractive import Progress
 from laconic.systems.neural import NeuralSystem
@@ -45,17 +44,10 @@ FLAGS = ("log", "both-signs")
 RECIPE, GENERATION = "recipe.yaml", "generation_config.json"
 DIGITS = 4  # significant digits of a draw, so that what is printed is what was tried
 Settings = dict[str, Any]  # dotted key below ``search`` -> value
+SearchGrid = tuple[str, tuple[Any, ...]]  # such a key and the values to try
 
 
 # --------------------------------------------------------------------------------------- what to try
-
-
-@dataclass(frozen=True, slots=True)
-class SearchGrid:
-    """Values to try of one key."""
-
-    key: str
-    values: tuple[Any, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +84,7 @@ def parse_grid(text: str) -> SearchGrid:
     listed = [parse_yaml(part, f"--grid '{text[:100]}': a value") for part in values.split(",")]
     if any(value is None or isinstance(value, list | dict) for value in listed):
         raise ConfigError(f"--grid '{text}': give single values between commas, for example beam_size=4,5,8.")
-    return SearchGrid(key, tuple(dict.fromkeys(listed)))
+    return key, tuple(dict.fromkeys(listed))
 
 
 def parse_range(text: str) -> SearchRange:
@@ -108,8 +100,7 @@ def parse_range(text: str) -> SearchRange:
         low, high = (float(part) for part in parts[:2])
     except ValueError:
         raise ConfigError(f"--random '{text}': give two numbers low:high, for example {example}.") from None
-    unknown = [flag for flag in parts[2:] if flag not in FLAGS]
-    if unknown:
+    if unknown := [flag for flag in parts[2:] if flag not in FLAGS]:
         raise ConfigError(f"--random '{text}': {unknown_choice('flag', unknown[0], FLAGS)}")
     if not (math.isfinite(low) and math.isfinite(high)) or low > high:
         raise ConfigError(f"--random '{text}': the low end {parts[0]} must not be above the high end {parts[1]}.")
@@ -134,15 +125,16 @@ def plan(grids: Sequence[SearchGrid], ranges: Sequence[SearchRange], trials: int
     """
     if not grids and not ranges:
         raise ConfigError("Say what to search: --grid beam_size=4,5,8 or --random distraction.context=0.05:10:log.")
-    keys = [*(grid.key for grid in grids), *(part.key for part in ranges)]
+    gridded = [key for key, _ in grids]
+    keys = [*gridded, *(part.key for part in ranges)]
     if twice := [key for key in keys if keys.count(key) > 1]:
         raise ConfigError(f"search.{twice[0]} is searched twice; name it once.")
     source = random.Random(seed)
     found: list[Settings] = [{}]
     for _ in range(trials if ranges else 1):
         drawn = {part.key: part.draw(source) for part in ranges}
-        for values in product(*(grid.values for grid in grids)):
-            settings = dict(zip((grid.key for grid in grids), values, strict=True)) | drawn
+        for values in product(*(values for _, values in grids)):
+            settings = dict(zip(gridded, values, strict=True)) | drawn
             if settings not in found:
                 found.append(settings)
     return found
@@ -151,7 +143,7 @@ def plan(grids: Sequence[SearchGrid], ranges: Sequence[SearchRange], trials: int
 def described(grids: Iterable[SearchGrid], ranges: Iterable[SearchRange]) -> dict[str, Any]:
     """What is searched, for the record."""
     return {
-        "grid": {grid.key: list(grid.values) for grid in grids},
+        "grid": {key: list(values) for key, values in grids},
         "random": {part.key: {name: value for name, value in asdict(part).items() if name != "key"} for part in ranges},
     }
 
@@ -206,8 +198,7 @@ class Trial:
     @property
     def key(self) -> str:
         """Equal searches have equal keys."""
-        text = json.dumps(self.search.model_dump(mode="json"), sort_keys=True)
-        return hashlib.sha256(text.encode()).hexdigest()[:16]
+        return sha256(json.dumps(self.search.model_dump(mode="json"), sort_keys=True).encode())[:16]
 
 
 @dataclass(frozen=True, slots=True)

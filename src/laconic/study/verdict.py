@@ -48,13 +48,11 @@ def verdict(results: Sequence[EvaluationResult], *, fine_tuned: bool) -> list[st
         lines = [f"Worse than taking the first sentence: {figures}; try {start}."]
     else:
         lines = [f"Better than taking the first sentence by {ours - theirs:.2f}: {figures}."]
-    if model.measures.get(REPEATING, 0.0) > MANY[REPEATING]:
-        share = model.measures[REPEATING]
+    if (share := model.measures.get(REPEATING, 0.0)) > MANY[REPEATING]:
         remedy = "train longer, or --set search.no_repeat_ngram=2, which lets nothing be said twice"
         lines.append(f"{share:.0%} of its summaries repeat themselves: {remedy}.")
-    if model.measures.get(UNSUPPORTED_WORDS, 0.0) > MANY[UNSUPPORTED_WORDS]:
-        share = model.measures[UNSUPPORTED_WORDS]
+    if (share := model.measures.get(UNSUPPORTED_WORDS, 0.0)) > MANY[UNSUPPORTED_WORDS]:
         lines.append(f"{share:.0%} of its content words do not stand in the text; read before you trust it.")
-    if model.measures.get("empty", 0.0) > 0:
-        lines.append(f"{model.measures['empty']:.0%} of its summaries are empty.")
+    if share := model.measures.get("empty", 0.0):
+        lines.append(f"{share:.0%} of its summaries are empty.")
     return lines

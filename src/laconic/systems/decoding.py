@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
@@ -22,8 +21,7 @@ from laconic.data.dataset import EncodedDataset, Example, encode_documents
 from laconic.data.padding import ArrayCollator
 from laconic.errors import ConfigError
 from laconic.explain.provenance import build_summary
-from laconic.metrics.confidence import Calibration, Facts, facts_of, share_said_often
-from laconic.metrics.words import stem, words
+from laconic.metrics.confidence import Calibration, DocumentWords, Facts, facts_of
 from laconic.search.decode import decode
 from laconic.search.scorers import with_word_blocking
 from laconic.systems.extractive import OnText, Progress
@@ -305,8 +303,8 @@ class DecodedDocument:
         return str(tokenizer.detokenize([tokenizer.token(id_, words) for id_ in ids])[0])
 
     @cached_property
-    def _stems(self) -> Counter[str]:
-        return Counter(map(stem, words(self.record.document)))
+    def _words(self) -> DocumentWords:
+        return DocumentWords(self.record.document)
 
     def _facts(self, hypothesis: Hypothesis, text: str) -> Facts:
         return facts_of(
@@ -316,7 +314,7 @@ class DecodedDocument:
             unk_id=self._tokenizer.unk_id,
             reserved=len(self._tokenizer.special_ids),
             word_ratios=self._calibration.word_ratios if self._calibration else "",
-            said_often=share_said_often(text, self._stems),
+            wording=self._words.facts(text),
         )
 
 

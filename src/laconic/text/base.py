@@ -205,12 +205,13 @@ class Tokenizer(ABC):
     ) -> Coded:
         """What training needs of `encode_stream`, as arrays."""
         unknown = Numbers()
-        found = []
-        for text in self.encode_stream(texts, max_tokens=max_tokens, gaps=gaps):
-            ids, words, total = self.ids_of(text)
-            ids[ids == self.unk_id] = [~unknown[word] for word in words]
-            found.append((ids, total))
-        return coded(found, unknown.names)
+        stream = self.encode_stream(texts, max_tokens=max_tokens, gaps=gaps)
+        return coded([(self._codes(text, unknown), text.total) for text in stream], unknown.names)
+
+    def _codes(self, text: TokenizedText, unknown: Numbers) -> np.ndarray:
+        """The ids; those that are UNK as `laconic.text.stretches` has them."""
+        pairs = zip(text.ids, text.tokens, strict=True)
+        return np.array([~unknown[token] if index == self.unk_id else index for index, token in pairs], np.int32)
 
     def ids_of(self, text: TokenizedText) -> tuple[np.ndarray, list[str], int]:
         """The ids, the strings of those that are UNK, in order, and the number of tokens before the cut."""
@@ -300,10 +301,9 @@ class Tokenizer(ABC):
             groups[-1].append(index)
         return groups
 
+    @abstractmethod
     def _starts_word(self, previous: str, token: str) -> bool:
-        """Does ``token``, behind the token ``previous``, begin a word? Of tokenizers with no ``word_groups`` of their
-        own."""
-        raise NotImplementedError
+        """Does ``token``, behind the token ``previous``, begin a word?"""
 
     def word_key(self, tokens: Sequence[str], written: str) -> str:
         """What a word is compared by: its normalised characters. ``written`` is the word in a text."""
@@ -335,7 +335,7 @@ class Tokenizer(ABC):
             ModelError: no ``tokenizer.json``, or a damaged file.
         """
         path = Path(folder)
-        described = read_json(path / CONFIG_FILE) if (path / CONFIG_FILE).exists() else {}
+        described = read_json_if_there(path / CONFIG_FILE)
         spec = described.get("laconic") or {"type": "pretrained", "path": str(path)}
         if not isinstance(spec, dict):
             raise ModelError(f"{path / CONFIG_FILE}: 'laconic' is no JSON object; copy the model folder again.")
@@ -366,6 +366,11 @@ def read_json(path: Path) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise ModelError(f"{path} does not hold a JSON object; the file is damaged: save or copy it again.")
     return value
+
+
+def read_json_if_there(path: Path) -> dict[str, Any]:
+    """`read_json`; nothing where there is no such file."""
+    return read_json(path) if path.is_file() else {}
 
 
 def read_backend(path: Path) -> tokenizers.Tokenizer:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 
 from laconic.text.normalization import SPACE_MARK
 
@@ -12,7 +13,6 @@ Detokenized = tuple[str, list[tuple[int, int]]]
 _CJK_CLOSING, _CJK_OPENING = "。，、；：！？）】》」』〉", "（【《「『〈"
 _NO_SPACE_BEFORE = {*".,;:!?)]}%'’…”»™®°", *_CJK_CLOSING, "..", "...", "....", "''"}
 _NO_SPACE_AFTER = {*"([{#$£€¥“«", *_CJK_OPENING, *_CJK_CLOSING, "``"}
-_NO_SPACE_AROUND = frozenset("/")
 CLITIC = re.compile(r"(?:['’](?:s|re|ve|ll|d|m)|n['’]t)\Z", re.IGNORECASE)
 _BRACKETS = {"-lrb-": "(", "-rrb-": ")", "-lsb-": "[", "-rsb-": "]", "-lcb-": "{", "-rcb-": "}"}
 _UNSPACED = re.compile(
@@ -47,7 +47,7 @@ def _glue(token: str, previous: str, open_quotes: set[str]) -> tuple[bool, bool]
             return True, False
         open_quotes.add(token)
         return False, True
-    if token in _NO_SPACE_AROUND:
+    if token == "/":
         return True, True
     return token in _NO_SPACE_BEFORE or bool(CLITIC.match(token)), token in _NO_SPACE_AFTER
 
@@ -78,16 +78,8 @@ def join_with(decode: Callable[[list[str]], str], tokens: Sequence[str]) -> Deto
     it is complete.
     """
     text = decode(list(tokens))
-    ends: list[int] = []
+    ends = [0]
     for count in range(1, len(tokens) + 1):
         prefix = decode(list(tokens[:count])).rstrip("\ufffd")
-        ends.append(min(max(len(prefix), ends[-1] if ends else 0), len(text)))
-    spans = []
-    start = 0
-    for end in ends:
-        inner = start
-        while inner < end and text[inner].isspace():
-            inner += 1
-        spans.append((inner, end))
-        start = end
-    return text, spans
+        ends.append(min(max(len(prefix), ends[-1]), len(text)))
+    return text, [(end - len(text[start:end].lstrip()), end) for start, end in pairwise(ends)]

@@ -31,10 +31,10 @@ FUNCTION_WORDS = _DANGLING | frozenset(_OTHERS.split())
 _DOUBLED_AROUND_AND = frozenset(("again", "more", "less", "on", "over", "up", "down", "out", "by", "round"))
 _ENGLISH = frozenset(("the", "and", "of", "to", "for", "with", "is", "are", "that", "this"))
 _ENGLISH_SHARE = 0.05  # of the source's words, from which on it counts as English
-_ENDS = frozenset((".", "!", "?", "…", "..."))
+ENDS = frozenset((".", "!", "?", "…", "..."))  # of sentences
 _PAUSES = frozenset((",", ";", ":"))
 _SEPARATORS = frozenset((",", "and", "or", "&", "-", "–", "/"))
-_NOT_FIRST = _PAUSES | _ENDS | frozenset((")", "]", "}", "-", "–", "—", "/"))
+_NOT_FIRST = _PAUSES | ENDS | frozenset((")", "]", "}", "-", "–", "—", "/"))
 _NOT_LAST = _PAUSES | frozenset(("(", "[", "{", "-", "–", "—", "/", "+", "=", "``"))
 _PAIRS = {"(": ")", "[": "]", "{": "}", "``": "''", "“": "”", "-lrb-": "-rrb-", "-lsb-": "-rsb-", "-lcb-": "-rcb-"}
 
@@ -54,16 +54,15 @@ def mended(
     words: Sequence[DraftWord],
     in_source: Callable[[Sequence[str]], bool],
     is_name: Callable[[Sequence[str]], bool],
-    source_keys: Sequence[str],
+    english: bool,
 ) -> list[int]:
     """The positions of the words that stay, in order.
 
     ``in_source(keys)`` says whether the source has these words one after the other, ``is_name(keys)`` whether it uses
-    them as a name; ``source_keys`` are its words, by which it is judged to be English, whose function words are known
-    here. A summary is never emptied, unless it is nothing but UNK.
+    them as a name; of an ``english`` one the function words are known here. A summary is never emptied, unless it is
+    nothing but UNK.
     """
     known = [index for index, word in enumerate(words) if not word.unknown]
-    english = is_english(source_keys)
     kept = known
     while True:
         keys = [words[index].key.lower() for index in kept]
@@ -114,11 +113,11 @@ def _stray(kept: Sequence[int], keys: Sequence[str], words: Sequence[DraftWord])
         before, sign = keys[at - 1], keys[at]
         if words[kept[at]].follows and kept[at] == kept[at - 1] + 1:
             continue
-        if before in _PAUSES and sign in _PAUSES | _ENDS:
+        if before in _PAUSES and sign in _PAUSES | ENDS:
             return {at - 1}
-        if (before in _ENDS and sign in _PAUSES) or (before == sign and sign in _ENDS):
+        if (before in ENDS and sign in _PAUSES) or (before == sign and sign in ENDS):
             return {at}
-        if before in _PAIRS and sign in _PAUSES | _ENDS:
+        if before in _PAIRS and sign in _PAUSES | ENDS:
             return {at}
     return set()
 
@@ -150,7 +149,7 @@ def _dangling(kept: Sequence[int], keys: Sequence[str], words: Sequence[DraftWor
         return set()
     if keys[-1] in _NOT_LAST:
         return {len(keys) - 1}
-    last = len(keys) - (2 if keys[-1] in _ENDS else 1)
+    last = len(keys) - (2 if keys[-1] in ENDS else 1)
     if last < 0:
         return set()
     word = words[kept[last]]

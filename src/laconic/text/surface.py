@@ -28,7 +28,7 @@ import numpy as np
 from laconic.text.base import Tokenizer
 from laconic.text.casing import SMALL_WORDS, begins, capitalised, is_shouted, is_titled, parts_of, segments
 from laconic.text.detokenize import CLITIC, is_unspaced
-from laconic.text.mending import DraftWord, is_english, mended
+from laconic.text.mending import ENDS, DraftWord, is_english, mended
 from laconic.text.sentences import bounds
 from laconic.types import TokenizedText
 
@@ -36,7 +36,6 @@ _LONG_FORM = 6  # words after a capital within which the bracket with its abbrev
 RUN = 0.5  # what going on with the next word of the source is worth, in shares of a word's copying
 _DIGIT = re.compile(r"\d")
 _INVISIBLE = re.compile("[\u00ad\u200b\u2060\ufeff]")
-_SENTENCE_ENDS = frozenset((".", "!", "?", "…", "..."))
 _VOWEL = re.compile(r"(?!eu|ew|one(?![a-z])|once)[aeio]", re.IGNORECASE)  # u is as often a consonant
 _OPENING = frozenset("([{\"'“‘«`")
 _NEVER_AFTER_SPACE, _NEVER_BEFORE_SPACE = frozenset(".,;:!?)]}…"), frozenset("([{")
@@ -77,7 +76,7 @@ class SourceText:
         self.spans: list[tuple[int, int]] = []
         self.by_key: dict[str, list[int]] = {}
         unknown_marks = getattr(tokenizer.config, "unknown_marks", ())
-        for group in filter(None, tokenizer.word_groups(encoding.tokens)):
+        for group in tokenizer.word_groups(encoding.tokens):
             start, end = encoding.offsets[group[0]][0], encoding.offsets[group[-1]][1]
             if end <= start or document[start:end] in unknown_marks:
                 continue
@@ -119,7 +118,7 @@ class SourceText:
 
     def ends_sentence(self, word: int) -> bool:
         """Does a sentence of the document end behind the word?"""
-        return word + 1 == len(self.keys) or self.keys[word + 1] in _SENTENCE_ENDS
+        return word + 1 == len(self.keys) or self.keys[word + 1] in ENDS
 
     def telling(self, word: int) -> bool:
         """Does the case of the word at this place say anything? Not at the beginning of a sentence, in Title Case or
@@ -160,7 +159,7 @@ class SourceText:
 
     def _opens(self, position: int) -> bool:
         before = self.document[max(0, position - 12) : position].rstrip()
-        return not position or before[-1:] in _SENTENCE_ENDS
+        return not position or before[-1:] in ENDS
 
     def _has_capital(self, word: int) -> bool:
         form = self.form(word)
@@ -234,10 +233,10 @@ class _Word(DraftWord):
 
 def surfaced(draft: Draft, source: SourceText, tokenizer: Tokenizer, *, clean: bool, capitals: str) -> Surfaced:
     """The text of a draft. ``capitals`` is ``learnt`` (the style of the training summaries) or names a style."""
-    groups = [group for group in tokenizer.word_groups(draft.tokens) if group]
-    words = _placed(draft, groups, source, tokenizer)
+    words = _placed(draft, source, tokenizer)
+    english = clean and is_english(source.keys)
     if clean:
-        words = [words[index] for index in mended(words, source.holds, source.names, source.keys)]
+        words = [words[index] for index in mended(words, source.holds, source.names, english)]
     kept = [token for word in words for token in word.tokens]
     text, spans = tokenizer.detokenize([draft.tokens[token] for token in kept])
     at = 0
@@ -249,12 +248,13 @@ def surfaced(draft: Draft, source: SourceText, tokenizer: Tokenizer, *, clean: b
     _join(words, text, source, follow=tokenizer.guesses_spaces)
     if tokenizer.lowercases:
         _Letters(source, tokenizer, capitals).restore(words)
-    if clean and is_english(source.keys):
+    if english:
         _agree(words)
     return _written(words, spans, text)
 
 
-def _placed(draft: Draft, groups: list[list[int]], source: SourceText, tokenizer: Tokenizer) -> list[_Word]:
+def _placed(draft: Draft, source: SourceText, tokenizer: Tokenizer) -> list[_Word]:
+    groups = tokenizer.word_groups(draft.tokens)
     raw, spans = tokenizer.detokenize(draft.tokens)
     keys = []
     for group in groups:
@@ -303,7 +303,7 @@ def _join(words: list[_Word], text: str, source: SourceText, *, follow: bool) ->
 def _agree(words: Sequence[_Word]) -> None:
     """An article agrees with the sound behind it; a capital within a sentence is a letter ("plan A is")."""
     for index, (word, after) in enumerate(pairwise(words)):
-        opens = index == 0 or words[index - 1].text in _SENTENCE_ENDS | {":"}
+        opens = index == 0 or words[index - 1].text in ENDS | {":"}
         if (word.text == "a" or (opens and word.text == "A")) and after.gap and _VOWEL.match(after.text):
             word.text += "" if _follows(word, after) else "n"
 
@@ -396,7 +396,7 @@ class _Letters:
                 fresh = self.casing.after_colon
             else:
                 letters = index > 0 and len(words[index - 1].text) == 1
-                fresh = word.text in _SENTENCE_ENDS and not letters  # not after e.g. in pieces
+                fresh = word.text in ENDS and not letters  # not after e.g. in pieces
 
 
 def _capital(word: str, *, every_part: bool) -> str:

@@ -29,7 +29,7 @@ from laconic.text.base import (
     UNK,
     Tokenizer,
     read_backend,
-    read_json,
+    read_json_if_there,
 )
 from laconic.text.detokenize import Detokenized, join_with, join_words
 from laconic.text.mending import is_content
@@ -114,17 +114,13 @@ class _OpenTokenizer(Tokenizer):
 
     @cached_property
     def _stretches(self) -> Stretches:
-        def code(text: TokenizedText, unknown: Numbers) -> np.ndarray:
-            pairs = zip(text.ids, text.tokens, strict=True)
-            return np.array([~unknown[token] if index == self.unk_id else index for index, token in pairs], np.int32)
-
         def read(stretches: list[str], unknown: Numbers) -> tuple[np.ndarray, np.ndarray]:
             found = zip(stretches, self.encode_batch(stretches), strict=True)
-            return joined([none if self._is_blank(own, text) else code(text, unknown) for own, text in found])
+            return joined([none if self._is_blank(own, text) else self._codes(text, unknown) for own, text in found])
 
         def whole(text: str, most: int, unknown: Numbers) -> tuple[np.ndarray, int]:
             found = self.encode(text, max_tokens=most)
-            return code(found, unknown), found.total
+            return self._codes(found, unknown), found.total
 
         none = np.zeros(0, np.int32)
         return Stretches(read, whole)
@@ -332,9 +328,7 @@ class BpeTokenizer(_OpenTokenizer):
         for index, token in enumerate(tokens):
             start, end = offsets[index]
             if token.startswith(SPACE_MARK):
-                while start < end and text[start].isspace():
-                    start += 1
-                offsets[index] = (start, end)
+                offsets[index] = (end - len(text[start:end].lstrip()), end)
             elif ids[index] == self.unk_id:
                 tokens[index] = self.backend.normalizer.normalize_str(text[start:end]).lstrip(SPACE_MARK)
 
@@ -365,9 +359,9 @@ class PretrainedTokenizer(Tokenizer):
         path = Path(config.path)
         folder = path if path.is_dir() else path.parent
         self._set_backend(read_backend(folder / TOKENIZER_FILE if path.is_dir() else path))
-        model = _optional_json(folder / "config.json")
-        described = _optional_json(folder / CONFIG_FILE)
-        special = _optional_json(folder / "special_tokens_map.json")
+        model = read_json_if_there(folder / "config.json")
+        described = read_json_if_there(folder / CONFIG_FILE)
+        special = read_json_if_there(folder / "special_tokens_map.json")
         self._hub_config = {key: value for key, value in (special | described).items() if key != "laconic"}
         ids = {role: self._special_id(role, model) for role in _NAMES}
         if ids["eos"] is None:
@@ -440,10 +434,6 @@ class PretrainedTokenizer(Tokenizer):
 
     def _described_config(self) -> dict[str, Any]:
         return super()._described_config() | {"path": ".", "decoder_start_id": self.decoder_start_id}
-
-
-def _optional_json(path: Path) -> dict[str, Any]:
-    return read_json(path) if path.is_file() else {}
 
 
 def _wordlike(character: str) -> bool:

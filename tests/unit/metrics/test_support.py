@@ -13,7 +13,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import laconic.metrics.words
 from laconic.metrics.support import SourceFacts, _related, check_support
 from laconic.metrics.words import (
     is_ordinary,
@@ -189,13 +188,6 @@ def test_ordinary_words() -> None:
     names = [word[1:] for word in ordinary_stems() if word.startswith("-")]
     assert len(names) > 100
     assert not any(map(is_ordinary, set(names) - younger_words() - smart_stop_words()))
-
-
-def test_stems_are_forgotten_when_there_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(laconic.metrics.words, "_MOST_STEMS", 2)
-    monkeypatch.setattr(laconic.metrics.words, "_STEMS", known := {"pays": "kept"})
-    assert [stem(word) for word in ("pays", "wrote", "cities", "pays")] == ["kept", "write", "citi", "kept"]
-    assert [stem("trains"), len(known), stem("pays")] == ["train", 1, "pay"]
 
 
 @settings(max_examples=200, deadline=None)

@@ -11,9 +11,11 @@ from typing import Any
 import pytest
 
 from laconic.errors import DataError
-from laconic.server.batching import AbandonedError, Batcher, BatchLimits, Job, OnBatch, QueueFullError
+from laconic.server.batching import AbandonedError, Batcher, Job, OnBatch
+from laconic.server.schemas import ProblemError
+from laconic.server.settings import Settings
 
-LIMITS = BatchLimits(max_queue=100, max_batch=4, max_tokens=10_000, wait=0.0)
+LIMITS = Settings(max_queue=100, max_batch=4, max_batch_tokens=10_000, batch_wait=0.0)
 
 
 class Recorder:
@@ -45,7 +47,7 @@ def work() -> Recorder:
 def start(work: Recorder) -> Iterator[Callable[..., Batcher]]:
     made: list[Batcher] = []
 
-    def make(limits: BatchLimits = LIMITS, on_batch: OnBatch | None = None) -> Batcher:
+    def make(limits: Settings = LIMITS, on_batch: OnBatch = lambda jobs, seconds: None) -> Batcher:
         made.append(Batcher("test", work, limits, on_batch))
         made[-1].start()
         return made[-1]
@@ -108,7 +110,7 @@ def test_documents_of_like_length_go_together(start: Callable[..., Batcher], wor
 
 
 def test_the_padded_size_of_a_batch_is_bounded(start: Callable[..., Batcher], work: Recorder) -> None:
-    batcher = start(BatchLimits(max_queue=100, max_batch=4, max_tokens=1000, wait=0.0))
+    batcher = start(Settings(max_queue=100, max_batch=4, max_batch_tokens=1000, batch_wait=0.0))
     first = held(work, batcher)
     given = [Job("k", 500, number) for number in range(4)]
     batcher.submit(given)
@@ -120,7 +122,7 @@ def test_the_padded_size_of_a_batch_is_bounded(start: Callable[..., Batcher], wo
 
 
 def test_an_idle_worker_waits_for_company_but_not_long(start: Callable[..., Batcher], work: Recorder) -> None:
-    batcher = start(BatchLimits(max_queue=100, max_batch=3, max_tokens=1000, wait=0.5))
+    batcher = start(Settings(max_queue=100, max_batch=3, max_batch_tokens=1000, batch_wait=0.5))
     given = jobs("x", "y")
     for job in given:
         batcher.submit([job])
@@ -202,7 +204,7 @@ def test_a_job_cancelled_while_it_waits_is_never_worked_on(start: Callable[..., 
 
 
 def test_cancelled_jobs_make_room_in_the_queue(start: Callable[..., Batcher], work: Recorder) -> None:
-    batcher = start(BatchLimits(max_queue=2, max_batch=4, max_tokens=1000, wait=0.0))
+    batcher = start(Settings(max_documents=2, max_queue=2, max_batch=4, max_batch_tokens=1000, batch_wait=0.0))
     first = held(work, batcher)
     given = jobs("a", "b")
     batcher.submit(given)
@@ -228,14 +230,15 @@ def test_running_work_ends_when_nobody_waits_for_any_of_it(start: Callable[..., 
 
 
 def test_a_full_queue_refuses_the_whole_request(start: Callable[..., Batcher], work: Recorder) -> None:
-    batcher = start(BatchLimits(max_queue=3, max_batch=4, max_tokens=1000, wait=0.0))
+    batcher = start(Settings(max_documents=3, max_queue=3, max_batch=4, max_batch_tokens=1000, batch_wait=0.0))
     first = held(work, batcher)
     kept = jobs("a", "b")
     batcher.submit(kept)
     refused = jobs("c", "d")
-    with pytest.raises(QueueFullError) as caught:
+    with pytest.raises(ProblemError) as caught:
         batcher.submit(refused)
-    assert caught.value.seconds > 0
+    assert caught.value.code == "queue_full"
+    assert int(caught.value.headers["Retry-After"]) > 0
     assert batcher.waiting == 2
     work.gate.set()
     assert results([*first, *kept]) == ["first", "a", "b"]
@@ -250,7 +253,7 @@ def test_stop_finishes_what_was_accepted_and_takes_nothing_more(start: Callable[
     threading.Timer(0.05, work.gate.set).start()
     assert batcher.stop(10)
     assert results([*first, *given]) == ["first", *range(10)]
-    with pytest.raises(QueueFullError):
+    with pytest.raises(ProblemError):
         batcher.submit(jobs("late"))
 
 

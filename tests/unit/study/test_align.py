@@ -53,16 +53,17 @@ SPECS: dict[str, dict[str, Any]] = {
 }
 
 
-def tokenizer_of(kind: type[Tokenizer]) -> Tokenizer:
+def tokenizer_of(kind: type[Tokenizer], separator: str | None = None) -> Tokenizer:
     options = {"vocab_size": 60, "min_frequency": 1} if kind is BpeTokenizer else {"min_frequency": 1}
     tokenizer = kind(kind.Config(**options))
+    tokenizer.use_separator(separator)
     tokenizer.train([record.document for record in RECORDS] + [record.summary for record in RECORDS])
     return tokenizer
 
 
 def system_of(kind: str, tokens: type[Tokenizer] = BpeTokenizer, **text: Any) -> NeuralSystem:
     torch.manual_seed(4)
-    tokenizer = tokenizer_of(tokens)
+    tokenizer = tokenizer_of(tokens, text.get("sentence_separator"))
     ids = {"pad_id": 0, "unk_id": 1, "bos_id": 2, "eos_id": 3}
     model = build("model", MODELS, SPECS[kind], vocab_size=tokenizer.vocab_size, **ids)
     for parameter in model.parameters():
@@ -104,6 +105,16 @@ def test_what_is_cut_belongs_to_no_word() -> None:
     assert forced.rows == (0, 1, -1)  # two words and END
     open_end = system_of("transformer", WordTokenizer, max_target_tokens=3, eos_on_truncation=False)
     assert forced_pairs(open_end, PAIRS[:1])[0].rows == (0, 1, 2)
+
+
+def test_what_stands_between_sentences_belongs_to_no_word() -> None:
+    system = system_of("transformer", WordTokenizer, sentence_separator="<eos>")
+    pair = word_pairs([Record("Rain fell. Dogs voted.", "Rain fell")])[0]
+    forced = forced_pairs(system, [pair])[0]
+    assert forced.columns == (-1, 0, 1, 2, -1, 3, 4, 5, -1)  # START, three words, <eos>, three words, END
+    assert decoded_pair(system, pair, "split").columns == forced.columns
+    lines = word_pairs([Record("Rain fell. Dogs voted.", "Rain fell.\nDogs voted.")])[0]
+    assert forced_pairs(system, [lines])[0].rows == (0, 1, 2, -1, 3, 4, 5, -1)  # three words, <eos>, three words, END
 
 
 def by_hand(system: NeuralSystem, pair: WordPair, *, shift: bool = False) -> np.ndarray:

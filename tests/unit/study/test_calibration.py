@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,15 +15,14 @@ from laconic.metrics.confidence import (
     CHOOSING,
     FEATURES,
     Calibration,
+    DocumentWords,
     Ranges,
     facts_of,
     mean_ratio,
     packed,
-    share_said_often,
     unpacked,
     word_ids,
 )
-from laconic.metrics.words import stem, words
 from laconic.study.calibration import accepted, fit, fit_choosing, reliability, word_ratios
 from laconic.summarizer import or_decline
 from laconic.text.tokenizer import WordTokenizer
@@ -51,7 +49,8 @@ def test_facts_of_a_summary_counted_by_hand() -> None:
         ids=(4, 1, 104, 1, 9), tokens=("the", "zebra", "ran", "xylo", "."), offsets=((0, 1),) * 5, total=8
     )
     hypothesis = Hypothesis([4, 300, 301, 77], 0.0, -6.0, [-1.0, -2.0, -0.5, -2.0, -0.5], finished=True)
-    found = facts_of(hypothesis, [4, 300, 104, 301, 9], source, unk_id=1, reserved=4)
+    wording = DocumentWords("").facts("")
+    found = facts_of(hypothesis, [4, 300, 104, 301, 9], source, unk_id=1, reserved=4, wording=wording)
     assert found["mean_log_prob"] == pytest.approx(-6.0 / 5)
     assert found["least_log_prob"] == -2.0
     assert found["tokens"] == 4
@@ -66,7 +65,7 @@ def test_facts_of_a_summary_counted_by_hand() -> None:
     assert found.keys() == {*FEATURES, "source_common", "source_tokens", "source_ratio"}
     ratios = np.zeros(300)
     ratios[[1, 4, 104, 9]] = 6.0, 1.25, -0.5, 3.0
-    of_words = facts_of(hypothesis, [], source, unk_id=1, reserved=4, word_ratios=packed(ratios))
+    of_words = facts_of(hypothesis, [], source, unk_id=1, reserved=4, word_ratios=packed(ratios), wording=wording)
     assert of_words["source_ratio"] == pytest.approx((1.25 - 0.5) / 2)  # neither the unknown words nor the full stop
 
 
@@ -113,11 +112,18 @@ def test_word_ratios_tell_texts_of_another_kind() -> None:
     np.testing.assert_allclose(unpacked(packed(ratios)), ratios, atol=0.026)
 
 
-def test_the_share_of_words_that_the_document_says_more_than_once() -> None:
-    stems = Counter(map(stem, words(DOCUMENT)))
+def test_what_a_summarys_wording_shows_beside_the_documents() -> None:
+    of = DocumentWords(DOCUMENT)
     # "river" counts, and "rises", since the document says "rose" twice; not "bridge", said once, nor "the"
-    assert share_said_often("The river rises, the river, bridge", stems) == pytest.approx(2 / 6)
-    assert share_said_often("", stems) == 0.0
+    found = of.facts("The river rises, the river, bridge")
+    assert found["said_often"] == pytest.approx(2 / 6)
+    assert found["joins"] == 2  # of river-rise, rise-river and river-bridge the document says the first alone
+    assert found["opening"] == 2  # the bridge is in the second sentence
+    assert found["longest_run"] == 3
+    assert of.facts("Bridge was closed when nobody")["longest_run"] == 3
+    assert of.facts("the night nobody hurt, the bridge closed")["joins"] == 2  # night-hurt and hurt-bridge
+    assert set(of.facts("").values()) == {0.0}
+    assert set(DocumentWords("").facts("A river rises").values()) == {0.0, 1.0}
 
 
 def test_hypotheses_stand_in_the_order_of_the_points_expected_of_them() -> None:
@@ -213,12 +219,18 @@ def test_a_calibration_from_before_the_last_facts_were_added_says_what_it_said(t
     path = tmp_path / "calibration.json"
     older = json.loads(path.read_text())
     del older["choosing"]
-    path.write_text(json.dumps(older | {name: older[name][:6] for name in ("mean", "deviation", "weight")}))
+    older |= {name: older[name][:6] for name in ("mean", "deviation", "weight")}
+    path.write_text(json.dumps(older))
     found = Calibration.load(tmp_path)
-    facts = facts_with(mean_log_prob=-0.7, last_log_prob=-3.0, said_often=0.5)
+    facts = facts_with(mean_log_prob=-0.7, last_log_prob=-3.0, said_often=0.5, joins=3.0)
     assert found is not None
     assert found.confidence(facts) == calibration().confidence(facts)
     assert found.choosing == ()
+    path.write_text(json.dumps(older | {"choosing": [0.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0]}))
+    found = Calibration.load(tmp_path)
+    assert found is not None
+    by_length = [dict.fromkeys(CHOOSING, 0.0) | {"tokens": n, "opening": 9 - n} for n in (3.0, 5.0, 4.0)]
+    assert found.order(by_length) == [1, 2, 0]
 
 
 @pytest.mark.parametrize(
@@ -227,7 +239,7 @@ def test_a_calibration_from_before_the_last_facts_were_added_says_what_it_said(t
         {"weight": [1.0] * (len(FEATURES) + 1)},
         {"bias": float("nan")},
         {"deviation": [0.0] * len(FEATURES)},
-        {"choosing": [1.0]},
+        {"choosing": [1.0] * (len(CHOOSING) + 1)},
         {"ranges": {"least_tokens": "x", "most_unknown": 1, "least_common": 0}},
         {"ranges": 5},
         {"threshold": 7},

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -16,6 +17,7 @@ from laconic.cli.main import main
 from laconic.errors import ConfigError, DataError
 from laconic.metrics.significance import holm, paired_t_test
 from laconic.study import judge
+from laconic.study.calibration import Ratings
 from laconic.study.judge import MAX_CELL, SheetOptions, analyse, make_sheets, read_predictions
 from laconic.types import Record
 
@@ -301,3 +303,36 @@ def test_the_command_from_end_to_end(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert main(["judge", "analyse", out, "--json", "--test", "randomization"]) == 0
     assert json.loads(capsys.readouterr().out)["test"] == "randomization"
     assert main(["judge", "make", f"x={files[0]}", "--data", str(data), "--out", out + "2", "--scale", "five"]) == 2
+
+
+def test_rated_lines_have_the_mean_of_their_ratings(filled: Path, tmp_path: Path) -> None:
+    out = tmp_path / "lines.jsonl"
+    assert main(["judge", "analyse", str(filled), "--lines", str(out), "--json"]) == 0
+    lines = [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]
+    assert len(lines) == 20 * 3
+    items = {entry["id"]: entry for entry in json.loads((filled / "key.json").read_text())["items"]}
+    for line in lines:
+        item = items[line["id"]]
+        assert line["summary"] == SYSTEMS[line["system"]][item["index"]]
+        criteria = ("readability", "informativeness")
+        given = [planted(line["system"], item["item"], number, name) for number in range(3) for name in criteria]
+        assert line["rating"] == pytest.approx(fmean(given))
+    rated = Ratings.read(out, accept=4)
+    first = items[lines[0]["id"]]
+    record = Record("", id=first["id"])
+    assert rated.of(record, lines[0]["summary"].upper() + ".") == pytest.approx(lines[0]["rating"])
+    assert math.isnan(rated.of(record, "another line"))
+
+
+def test_sheets_of_before_cannot_say_which_lines_were_rated(filled: Path) -> None:
+    key = json.loads((filled / "key.json").read_text())
+    for entry in key["items"]:
+        del entry["lines"]
+    (filled / "key.json").write_text(json.dumps(key))
+    with pytest.raises(DataError, match="an earlier version made them"):
+        judge.rated_lines(filled)
+    for entry in key["items"]:
+        entry["id"] = ""
+    (filled / "key.json").write_text(json.dumps(key))
+    with pytest.raises(DataError, match="the records had no ids"):
+        judge.rated_lines(filled)

@@ -15,7 +15,6 @@ from laconic.errors import ConfigError, DataError
 from laconic.evaluation.run import EvaluationOptions, score
 from laconic.models.folder import load_model_folder, save_model_folder
 from laconic.study.tuning import (
-    SearchGrid,
     SearchRange,
     TrialLog,
     TuningResult,
@@ -47,9 +46,9 @@ OPTIONS = EvaluationOptions(batch_size=2)
 
 
 def test_grids_and_ranges_are_read() -> None:
-    assert parse_grid("search.beam_size=4,5,4") == SearchGrid("beam_size", (4, 5))
-    assert parse_grid("distraction.variant=paper,released").values == ("paper", "released")
-    assert parse_grid("model.anything=0.1,0.2").key == "model.anything"
+    assert parse_grid("search.beam_size=4,5,4") == ("beam_size", (4, 5))
+    assert parse_grid("distraction.variant=paper,released") == ("distraction.variant", ("paper", "released"))
+    assert parse_grid("model.anything=0.1,0.2")[0] == "model.anything"
     assert parse_range("search.distraction.context=0.05:10:log:both-signs") == SearchRange(
         "distraction.context", 0.05, 10.0, log=True, both_signs=True
     )
@@ -102,7 +101,7 @@ def test_draws_keep_to_their_ranges() -> None:
 
 
 def test_a_longer_plan_continues_a_shorter_one() -> None:
-    grids, ranges = [SearchGrid("beam_size", (2, 3))], [SearchRange("a", 0, 1), SearchRange("b", 0, 1)]
+    grids, ranges = [("beam_size", (2, 3))], [SearchRange("a", 0, 1), SearchRange("b", 0, 1)]
     short, long = plan(grids, ranges, 3, seed=5), plan(grids, ranges, 7, seed=5)
     assert long[: len(short)] == short
     assert len(long) == 1 + 2 * 7
@@ -116,7 +115,7 @@ def test_plans_that_say_nothing_or_too_much_are_refused() -> None:
     with pytest.raises(ConfigError, match="Say what to search"):
         plan([], [], 5, 1)
     with pytest.raises(ConfigError, match="searched twice"):
-        plan([SearchGrid("beam_size", (1,))], [SearchRange("beam_size", 1, 2)], 5, 1)
+        plan([("beam_size", (1,))], [SearchRange("beam_size", 1, 2)], 5, 1)
 
 
 # ------------------------------------------------------------------------------------------ tuning

@@ -105,29 +105,29 @@ export class DocumentView {
   /** Light up these places by weight, the heaviest most. @param {Place[]} places */
   light(places) {
     const most = Math.max(...places.map((place) => place.weight ?? 1), 1e-9);
-    const byLevel = new Map();
-    for (const place of this.drawable(places)) {
-      const kind = level((place.weight ?? 1) / most);
-      byLevel.set(kind, [...(byLevel.get(kind) ?? []), this.rangeOf(place)]);
-    }
     for (let number = 1; number <= LEVELS; number += 1) {
-      this.marks.set(`level${number}`, byLevel.get(`level${number}`) ?? []);
+      const kind = `level${number}`;
+      this.mark(kind, places.filter((place) => level((place.weight ?? 1) / most) === kind));
     }
   }
 
   /** Faintly mark every place that some word uses. @param {Place[]} places */
   markUsed(places) {
-    this.marks.set("used", this.drawable(places).map((place) => this.rangeOf(place)));
+    this.mark("used", places);
   }
 
   /** Grey out what no system read. @param {number|null} readTo the first character that was not read */
   dim(readTo) {
-    this.marks.set("unread", readTo === null ? [] : this.drawable([{ start: readTo, end: this.text.length }]).map((place) => this.rangeOf(place)));
+    this.mark("unread", readTo === null ? [] : [{ start: readTo, end: this.text.length }]);
   }
 
   /** Mark the one place that is pointed at; null takes the mark away. @param {Place|null} place */
   point(place) {
-    this.marks.set("point", place ? this.drawable([place]).map((one) => this.rangeOf(one)) : []);
+    this.mark("point", place ? [place] : []);
+  }
+
+  mark(kind, places) {
+    this.marks.set(kind, this.drawable(places).map((place) => this.rangeOf(place)));
   }
 
   drawable(places) {

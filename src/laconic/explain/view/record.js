@@ -30,7 +30,6 @@ export function readRecord(record, document) {
   const inDocument = new Offsets(document);
   const text = record.summary ?? "";
   const inSummary = new Offsets(text);
-  const span = (from, offsets) => ({ start: offsets.toUnits(from.start), end: offsets.toUnits(from.end) });
   const words = (record.words ?? []).map((word, index) => ({
     index,
     ...span(word, inSummary),
@@ -55,13 +54,15 @@ export function readRecord(record, document) {
   };
 }
 
+/** A place of the record in UTF-16 units. */
+function span({ start, end }, offsets) {
+  return { start: offsets.toUnits(start), end: offsets.toUnits(end) };
+}
+
 /** Every heat map that the record has: attention, others by name, and the coarse one over chunks. */
 function readMaps(record, offsets) {
   const words = record.words ?? [];
-  const columns = (record.source_offsets ?? []).map(([start, end]) => ({
-    start: offsets.toUnits(start),
-    end: offsets.toUnits(end),
-  }));
+  const columns = (record.source_offsets ?? []).map(([start, end]) => span({ start, end }, offsets));
   const maps = [];
   const add = (name, rows, places, coarse) => {
     const fits = places.length && rows.length && rows.every((row) => row?.length === places.length);
@@ -70,12 +71,8 @@ function readMaps(record, offsets) {
     }
   };
   const chunks = record.chunks ?? [];
-  const places = chunks.map(({ start, end }) => ({ start: offsets.toUnits(start), end: offsets.toUnits(end) }));
-  const share = (chunk, index) => {
-    const weights = chunk.weights ?? chunk.weight;
-    return (Array.isArray(weights) ? weights[index] : weights) ?? null;
-  };
-  add("Chunks", words.map((_, index) => chunks.map((chunk) => share(chunk, index))), places, true);
+  const places = chunks.map((chunk) => span(chunk, offsets));
+  add("Chunks", words.map((_, index) => chunks.map((chunk) => chunk.weights?.[index] ?? null)), places, true);
   if (maps.length && chunks.some((chunk) => chunk.read)) maps[0].chosen = chunks.map((chunk) => new Set(chunk.read));
   add("Attention", words.map((word) => word.attention), columns, false);
   for (const name of new Set(words.flatMap((word) => Object.keys(word.maps ?? {})))) {

@@ -10,25 +10,17 @@ export class Offsets {
   /** @param {string} text */
   constructor(text) {
     this.length = text.length;
-    /** UTF-16 positions of the characters that take two units. */
+    /** Which characters take two units: their places, counted in characters. */
     this.wide = [];
     if (/[\ud800-\udbff]/.test(text)) {
-      for (const found of text.matchAll(/[\u{10000}-\u{10ffff}]/gu)) this.wide.push(found.index);
+      for (const found of text.matchAll(/[\u{10000}-\u{10ffff}]/gu)) this.wide.push(found.index - this.wide.length);
     }
   }
 
   /** @param {number} character @returns {number} the UTF-16 position, within the text */
   toUnits(character) {
-    if (!this.wide.length) return Math.min(character, this.length);
-    // The k-th wide character stands at wide[k] units, which is wide[k] - k characters.
-    let low = 0;
-    let high = this.wide.length;
-    while (low < high) {
-      const middle = (low + high) >> 1;
-      if (this.wide[middle] - middle < character) low = middle + 1;
-      else high = middle;
-    }
-    return Math.min(character + low, this.length);
+    const before = lastAtMost(this.wide, character - 1) + 1;
+    return Math.min(character + before, this.length);
   }
 }
 

@@ -42,8 +42,9 @@ export class Settings {
   readAddress() {
     if (!this.models.size) return;
     const given = new URLSearchParams(location.hash.slice(1));
-    const known = [...new Set((given.get("systems") ?? "").split(",").map(decoded))].filter((name) => this.models.has(name));
-    this.missing = (given.get("systems") ?? "").split(",").map(decoded).filter((name) => name && !this.models.has(name));
+    const asked = [...new Set((given.get("systems") ?? "").split(",").map(decoded))].filter(Boolean);
+    const known = asked.filter((name) => this.models.has(name));
+    this.missing = asked.filter((name) => !this.models.has(name));
     this.chosen = known.length ? known.slice(0, MOST) : [this.fallback()];
     this.values = {};
     for (const { key } of NUMBERS) if (/^\d+$/.test(given.get(key) ?? "")) this.values[key] = Number(given.get(key));

@@ -63,8 +63,8 @@ class ArchivedPackage:
     path: Path
     name: str
     version: str
-    licence: str | None  # None: not known to be permissive
-    stated: str  # what the metadata says of the licence
+    licence: str  # what the metadata says of it, in a few words
+    permissive: bool  # is it known to be?
     files: Sequence[str]
 
     def python_files(self) -> Iterator[tuple[str, ArchivedFile]]:
@@ -99,8 +99,7 @@ def _read(path: Path) -> ArchivedPackage:
     except DAMAGE as error:
         raise DataError(f"{path} cannot be read: {error}; download it again.") from error
     name = str(metadata["Name"] or path.name.split("-")[0]).lower().replace("_", "-").replace(".", "-")
-    licence = permissive_licence(metadata)
-    return ArchivedPackage(path, name, str(metadata["Version"] or ""), licence, _stated(metadata), names)
+    return ArchivedPackage(path, name, str(metadata["Version"] or ""), *_licence(metadata), names)
 
 
 # --------------------------------------------------------------------------------------- licences
@@ -108,14 +107,21 @@ def _read(path: Path) -> ArchivedPackage:
 
 def permissive_licence(metadata: Message) -> str | None:
     """The licence in a few words if all that the metadata says of it is permissive, else ``None``."""
-    expression = metadata["License-Expression"]
-    if expression:
-        return str(expression) if is_permissive_expression(str(expression)) else None
-    classifiers = _licence_classifiers(metadata)
-    if classifiers:
-        return " / ".join(classifiers) if all(map(_permissive_words, classifiers)) else None
+    stated, permissive = _licence(metadata)
+    return stated if permissive else None
+
+
+def _licence(metadata: Message) -> tuple[str, bool]:
+    """What the metadata says of the licence, and whether all of it is permissive."""
+    if expression := str(metadata["License-Expression"] or ""):
+        return expression, is_permissive_expression(expression)
+    classifiers = [str(value) for value in metadata.get_all("Classifier") or []]
+    ends = [value.split(" :: ")[-1] for value in classifiers if value.startswith("License ::")]
+    if names := [name for name in ends if name != "OSI Approved"]:
+        return " / ".join(names), all(map(_permissive_words, names))
     text = str(metadata["License"] or "")[:_FREE_TEXT]
-    return _first_line(text) if _permissive_words(text) else None
+    lines = filter(None, map(str.strip, text.splitlines()))
+    return next(lines, "nothing stated")[:80], _permissive_words(text)
 
 
 def is_permissive_expression(expression: str) -> bool:
@@ -129,22 +135,6 @@ def is_permissive_expression(expression: str) -> bool:
 
 def _permissive_words(text: str) -> bool:
     return bool(_PERMISSIVE_WORDS.search(text)) and not _OTHER_WORDS.search(text)
-
-
-def _licence_classifiers(metadata: Message) -> list[str]:
-    found = [str(value) for value in metadata.get_all("Classifier") or [] if str(value).startswith("License ::")]
-    names = [value.split(" :: ")[-1] for value in found]
-    return [name for name in names if name != "OSI Approved"]
-
-
-def _stated(metadata: Message) -> str:
-    classifiers = _licence_classifiers(metadata)
-    stated = metadata["License-Expression"] or " / ".join(classifiers) or _first_line(str(metadata["License"] or ""))
-    return str(stated) or "nothing stated"
-
-
-def _first_line(text: str) -> str:
-    return next((line.strip()[:80] for line in text.splitlines() if line.strip()), "")
 
 
 # --------------------------------------------------------------------------------------- archives

@@ -163,10 +163,8 @@ def _stanzas(path: Path) -> Iterator[dict[str, str]]:
 def _open(path: Path) -> IO[bytes]:
     """The file as it was before apt compressed it; what Python cannot undo (lz4), apt's helper does."""
     try:
-        if path.suffix == ".gz":
-            return io.BytesIO(gzip.decompress(path.read_bytes()))
-        if path.suffix == ".xz":
-            return io.BytesIO(lzma.decompress(path.read_bytes()))
+        if decompress := {".gz": gzip.decompress, ".xz": lzma.decompress}.get(path.suffix):
+            return io.BytesIO(decompress(path.read_bytes()))
         if path.suffix not in {".lz4", ".zst", ".bz2", ".lzma"}:
             return path.open("rb")
         done = subprocess.run([_APT_HELPER, "cat-file", path], capture_output=True, check=True)

@@ -127,7 +127,7 @@ def _prose(text: str) -> Iterator[str]:
 def _header(line: str, following: str) -> str | None:
     """The folded name of a section that begins at ``line``, or ``None``."""
     stripped = line.strip()
-    if _UNDERLINE.match(following.strip()) and len(stripped) <= 60 and stripped:
+    if _underlined(stripped, following.strip()):
         return _fold(stripped)
     match = _SECTION.match(stripped)
     if match:
@@ -190,7 +190,7 @@ def _without_blocks(lines: list[str]) -> list[str]:
         elif stripped.endswith("::") and _header(stripped, "") is None:
             kept.append(line.rstrip()[:-1])
             skip_deeper_than = indent
-        elif _TABLE.match(line) and not _is_underline_of(kept, stripped):
+        elif _TABLE.match(line) and not (kept and _underlined(kept[-1].strip(), stripped)):
             kept.append("")
         elif indent >= 4 and kept and not kept[-1].strip() and not _LIST_ITEM.match(stripped) and _code_like(stripped):
             skip_deeper_than = indent - 1
@@ -209,8 +209,8 @@ def _without_bordered_tables(lines: list[str]) -> list[str]:
     return ["" if number in dropped else line for number, line in enumerate(lines)]
 
 
-def _is_underline_of(kept: list[str], line: str) -> bool:
-    return bool(kept) and bool(kept[-1].strip()) and bool(_UNDERLINE.match(line)) and len(kept[-1].strip()) <= 60
+def _underlined(line: str, following: str) -> bool:
+    return 0 < len(line) <= 60 and bool(_UNDERLINE.match(following))
 
 
 def _code_like(line: str) -> bool:

@@ -148,8 +148,8 @@ def find_files(roots: Sequence[Path], standard_library: bool = True) -> Iterator
 def archived_files(packages: Sequence[ArchivedPackage], stats: DocstringStats) -> Iterator[tuple[str, str, Readable]]:
     """The same of archives, as far as their licence is permissive; what was read and what not goes into ``stats``."""
     for package in packages:
-        if package.licence is None:
-            stats.refused[package.name] = package.stated
+        if not package.permissive:
+            stats.refused[package.name] = package.licence
             continue
         stats.licences[package.name] = f"{package.version}: {package.licence}"
         for name, file in package.python_files():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from collections import Counter
@@ -12,7 +11,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from laconic.files import part_of
+from laconic.files import part_of, sha256
 
 _SHINGLE = 5
 _WORDS = re.compile(r"[a-z0-9]+")
@@ -92,7 +91,7 @@ def hold_out(counts: Mapping[str, int], records: int, seed: int = 0) -> set[str]
 
 def shuffled(text: str) -> str:
     """A key to sort by: an order that looks random and is the same everywhere."""
-    return hashlib.sha256(text.encode()).hexdigest()
+    return sha256(text.encode())
 
 
 def write_splits(out: Path, splits: Mapping[str, Sequence[CorpusPair]], group: str) -> None:

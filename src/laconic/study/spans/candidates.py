@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from laconic.data.lines import BadRecordError
 from laconic.files import part_of
 from laconic.study.spans.corpus import Shard, documents
 from laconic.study.spans.scoring import BlockScorer, Found
@@ -87,10 +86,10 @@ class CandidateFinder:
             yield self._scored(held)
 
     def _batches(self) -> Iterator[list[tuple[int, str]]]:
-        on_skip = self._skip if self.settings.skip_bad else None
+        way, column, skip_bad = self.settings.text, self.settings.column, self.settings.skip_bad
+        on_skip = (lambda problem: self.skipped.update([problem.reason])) if skip_bad else None
         batch: list[tuple[int, str]] = []
         size = 0
-        way, column = self.settings.text, self.settings.column
         for number, text in documents(Path(self.shard.path), text=way, column=column, on_skip=on_skip):
             batch.append((number, text))
             size += len(text)
@@ -99,9 +98,6 @@ class CandidateFinder:
                 batch, size = [], 0
         if batch:
             yield batch
-
-    def _skip(self, problem: BadRecordError) -> None:
-        self.skipped[problem.reason] += 1
 
     def _chunks(self, document: int, encoded: TokenizedDocument) -> Iterator[_Chunk]:
         tokens, counts = encoded.tokens, self.counts
@@ -129,10 +125,9 @@ class CandidateFinder:
 
     def _block(self, chunks: list[_Chunk]) -> NDArray[np.void]:
         lengths = np.array([len(chunk.tokens) for chunk in chunks])
-        tokens = np.full((len(chunks), lengths.max()), -1, dtype=np.int32)
-        for row, chunk in zip(tokens, chunks, strict=True):
-            row[: len(chunk.tokens)] = chunk.tokens
-        tokens = np.ascontiguousarray(tokens.T)
+        tokens = np.full((lengths.max(), len(chunks)), -1, dtype=np.int32)
+        for column, chunk in enumerate(chunks):
+            tokens[: len(chunk.tokens), column] = chunk.tokens
         kinds = self.tokenizer.kinds(tokens)
         text = None if kinds is None or (kinds > 0).all() else kinds > 0
         found = self._windows(chunks, tokens, lengths, text)
@@ -170,6 +165,8 @@ class CandidateFinder:
         self, chunks: list[_Chunk], tokens: NDArray[np.int32], found: Found, keep: NDArray[np.int64]
     ) -> NDArray[np.void]:
         rows = np.zeros(len(keep), dtype=CANDIDATE)
+        m1, m2, ml = rows["m1"], rows["m2"], rows["ml"] = found.m1[keep], found.m2[keep], found.ml[keep]
+        self.histogram.update(zip(m1.tolist(), m2.tolist(), ml.tolist(), strict=True))
         seed, shape = self.settings.seed, self.settings.shape
         for row, index in zip(rows, keep, strict=True):
             column, start = found.column[index], int(found.start[index])
@@ -177,10 +174,7 @@ class CandidateFinder:
             place = chunk.offset + start
             output = np.ascontiguousarray(tokens[start + shape.input : start + shape.window, column])
             digest = hashlib.blake2b(self.tokenizer.content(output), digest_size=16).digest()
-            counts = (int(found.m1[index]), int(found.m2[index]), int(found.ml[index]))
-            self.histogram[counts] += 1
             row["document"], row["start"] = chunk.document, place
-            row["m1"], row["m2"], row["ml"] = counts
             row["tie"], row["order"] = stable_hash(seed, self.shard.name, chunk.document, place)
             row["output"] = np.frombuffer(digest, dtype="<u8")
             middle, end = place + shape.input, place + shape.window

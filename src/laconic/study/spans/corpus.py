@@ -63,15 +63,10 @@ def find_shards(inputs: Sequence[str], out: Path) -> list[Shard]:
     """
     if not inputs:
         raise ConfigError("Nothing to read: name files, folders or patterns with --input.")
-    found: dict[Path, None] = {}
-    roots = []
-    for text in inputs:
-        root, paths = _expand(text, out)
-        roots.append(str(root))
-        found.update(dict.fromkeys(paths))
-    base = Path(os.path.commonpath(roots))
+    expanded = [_expand(text, out) for text in inputs]
+    base = os.path.commonpath([root for root, _ in expanded])
     shards = []
-    for path in found:
+    for path in dict.fromkeys(path for _, paths in expanded for path in paths):
         if (suffix := _suffix(path)) in _OTHER:
             raise DataError(
                 f"{path}: {suffix} files are not read here; write the documents as JSON lines or plain text."

@@ -8,30 +8,19 @@ much or more the best K are taken, equals in the order of a stable hash of their
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
+from itertools import accumulate
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from laconic.errors import DataError
 from laconic.study.spans.settings import SpanSettings
 
 Histogram = Counter[tuple[int, int, int]]
 Candidates = Callable[[int], NDArray[np.void]]
-
-
-@dataclass(frozen=True, slots=True)
-class Threshold:
-    """What the ranking came to: the lowest chosen score, ``value`` as a whole number; how many lie above and at it."""
-
-    value: int
-    score: Fraction
-    above: int
-    at: int
-    taken_at: int
-    duplicates_dropped: int = 0
-    ceiling_dropped: int = 0
 
 
 class Ranking:
@@ -39,8 +28,7 @@ class Ranking:
 
     def __init__(self, settings: SpanSettings, histogram: Histogram) -> None:
         self._settings, self._key = settings, settings.key
-        self._ceiling = settings.shape.ceiling
-        counts = np.array([key for key, _ in histogram.items()], dtype=np.int64).reshape(-1, 3)
+        counts = np.array(list(histogram), dtype=np.int64).reshape(-1, 3)
         self.ceiling_dropped = 0
         self.by_value: Counter[int] = Counter()
         for value, count in zip(self.values(*counts.T).tolist(), histogram.values(), strict=True):
@@ -53,16 +41,14 @@ class Ranking:
         """The value of each candidate with these counts, -1 where it is left out."""
         values = np.zeros(len(m1), dtype=np.int64) if self._settings.random else self._key.value(m1, m2, ml)
         if self._settings.drop_ceiling:
-            values[ml == self._ceiling] = -1
+            values[ml == self._settings.shape.ceiling] = -1
         return values
 
     def reach(self, count: int) -> int:
         """The largest value such that at least ``count`` candidates have it or more; ``count`` is at most `total`."""
-        for value in sorted(self.by_value, reverse=True):
-            count -= self.by_value[value]
-            if count <= 0:
-                return value
-        raise AssertionError("more candidates were asked for than there are")
+        values = sorted(self.by_value, reverse=True)
+        reached = accumulate(self.by_value[value] for value in values)
+        return next(value for value, sum in zip(values, reached, strict=True) if sum >= count)
 
     @property
     def total(self) -> int:
@@ -72,58 +58,59 @@ class Ranking:
 
 def best_candidates(
     settings: SpanSettings, histogram: Histogram, shards: Sequence[int], candidates: Candidates
-) -> tuple[list[NDArray[np.int64]], Threshold]:
+) -> tuple[list[NDArray[np.int64]], dict[str, Any]]:
     """The best K of the candidates of some shards (those of a shard by its number), or all where there are fewer: the
-    chosen rows of each shard, ascending, and how it came about.
+    chosen rows of each shard, ascending, and for JSON the lowest chosen score, ``value`` as a whole number, with how
+    many lie above and at it.
 
     Where output spans are to differ, a candidate whose output a better one has too is passed over. So many are listed
     then as have K different outputs among them; how many those are is known only afterwards.
+
+    Raises:
+        DataError: none is left without those that ``--drop-ceiling`` drops.
     """
     ranking = Ranking(settings, histogram)
     if not ranking.total:
-        none = Threshold(0, Fraction(0), 0, 0, 0, ceiling_dropped=ranking.ceiling_dropped)
-        return [np.zeros(0, dtype=np.int64) for _ in shards], none
+        raise DataError("All candidates were dropped because of --drop-ceiling.")
     wanted = min(settings.k, ranking.total)
     distinct = settings.drop_duplicate_outputs
     while True:
-        listed = _Listed.of(ranking, shards, candidates, ranking.reach(wanted), distinct)
-        order = np.lexsort((listed.row, listed.shard, listed.tie, -listed.values))  # best first
+        shard, row, values, tie, output = _listed(ranking, shards, candidates, ranking.reach(wanted), distinct)
+        order = np.lexsort((row, shard, tie, -values))  # best first
         good = order
         if distinct:
-            _, first = np.unique(listed.output[order], axis=0, return_index=True)
+            _, first = np.unique(output[order], axis=0, return_index=True)
             good = order[np.sort(first)]
         if len(good) >= settings.k or len(order) == ranking.total:
             break
         wanted = min(ranking.total, len(order) + settings.k - len(good))
     chosen = good[: settings.k]
-    last = int(listed.values[chosen[-1]])
-    at = int((listed.values[good] == last).sum())
-    taken = int((listed.values[chosen] == last).sum())
-    passed_over = int(np.flatnonzero(order == chosen[-1])[0]) + 1 - len(chosen)
-    rows = [np.sort(listed.row[chosen[listed.shard[chosen] == place]]) for place in range(len(shards))]
+    last = int(values[chosen[-1]])
+    taken = int((values[chosen] == last).sum())
     score = Fraction(last, settings.key.denominator)
-    return rows, Threshold(last, score, len(chosen) - taken, at, taken, passed_over, ranking.ceiling_dropped)
+    return [np.sort(row[chosen[shard[chosen] == place]]) for place in range(len(shards))], {
+        "value": last,
+        "score": float(score),
+        "above": len(chosen) - taken,
+        "at": int((values[good] == last).sum()),
+        "taken_at": taken,
+        "duplicates_dropped": int(np.flatnonzero(order == chosen[-1])[0]) + 1 - len(chosen),
+        "ceiling_dropped": ranking.ceiling_dropped,
+        "exact": str(score),
+    }
 
 
-@dataclass(frozen=True, slots=True)
-class _Listed:
-    """Candidates of several shards side by side; the rows of a shard stand in the order of its documents."""
-
-    shard: NDArray[np.uint32]
-    row: NDArray[np.int64]
-    values: NDArray[np.int64]
-    tie: NDArray[np.uint64]
-    output: NDArray[np.uint64]  # empty where outputs may be equal
-
-    @classmethod
-    def of(cls, ranking: Ranking, shards: Sequence[int], candidates: Candidates, low: int, distinct: bool) -> _Listed:
-        """Those with a value of at least ``low``; their outputs only where these are to be ``distinct``."""
-        parts = []
-        for place, shard in enumerate(shards):
-            rows = candidates(shard)
-            values = ranking.values(rows["m1"], rows["m2"], rows["ml"])
-            here = np.flatnonzero(values >= low)
-            outputs = rows["output"][here if distinct else here[:0]]
-            numbers = np.full(len(here), place, dtype=np.uint32)
-            parts.append((numbers, here, values[here], rows["tie"][here], outputs))
-        return cls(*map(np.concatenate, zip(*parts, strict=True)))
+def _listed(
+    ranking: Ranking, shards: Sequence[int], candidates: Candidates, low: int, distinct: bool
+) -> Iterator[NDArray[Any]]:
+    """Side by side the shard, row, value, tie and output of each candidate with a value of at least ``low``; no outputs
+    where these need not be ``distinct``. The rows of a shard stand in the order of its documents."""
+    parts = []
+    for place, shard in enumerate(shards):
+        rows = candidates(shard)
+        values = ranking.values(rows["m1"], rows["m2"], rows["ml"])
+        here = np.flatnonzero(values >= low)
+        outputs = rows["output"][here if distinct else here[:0]]
+        numbers = np.full(len(here), place, dtype=np.uint32)
+        parts.append((numbers, here, values[here], rows["tie"][here], outputs))
+    return map(np.concatenate, zip(*parts, strict=True))

@@ -222,7 +222,7 @@ class BlockScorer:
         against what is the chunk's best so far.
         """
         block = _Block(self.shape, tokens, lengths, text)
-        bounds = block.masked(self.key.value(block.m1, block.m2, np.minimum(block.m1, self.shape.ceiling)))
+        bounds = block.bounds(self.key)
         columns = np.arange(block.columns)
         if self.key.longest:
             ceilings = block.bands(bounds)
@@ -239,14 +239,14 @@ class BlockScorer:
         return self._found(block, places[good], columns[good])
 
     def above(self, tokens: Ints, lengths: Ints, text: NDArray[np.bool_] | None, floor: int) -> Found:
-        """Every window whose value is above ``floor``, chunk by chunk in order."""
+        """Every window whose value is above ``floor`` (0 or more), chunk by chunk in order."""
         block = _Block(self.shape, tokens, lengths, text)
-        scores = block.masked(self.key.value(block.m1, block.m2, np.minimum(block.m1, self.shape.ceiling)))
+        scores = block.bounds(self.key)
         if self.key.longest:
             ceilings = block.bands(scores)
             scores = np.full(scores.shape, _NOT, dtype=np.int64)
-            self._fill(block, scores, ceilings > max(floor, _NOT))
-        columns, places = np.nonzero((scores > max(floor, _NOT)).T)
+            self._fill(block, scores, ceilings > floor)
+        columns, places = np.nonzero((scores > floor).T)
         return self._found(block, places, columns)
 
     def given(self, tokens: Ints, lengths: Ints, draws: NDArray[np.uint64], text: NDArray[np.bool_] | None) -> Found:
@@ -304,10 +304,10 @@ class _Block:
             self.valid &= (middle > seen[starts]) & (seen[starts + window] > middle)
         self.band = max(1, _BAND // step) if step < 8 else 1
 
-    def masked(self, values: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The values, and `_NOT` at windows that may not be chosen."""
-        values[~self.valid] = _NOT
-        return values
+    def bounds(self, key: ScoreKey) -> NDArray[np.int64]:
+        """The most that each window can score, `_NOT` where it may not be chosen; without weight of the longest common
+        subsequence its score."""
+        return np.where(self.valid, key.value(self.m1, self.m2, self.m1), _NOT)
 
     def bands(self, values: NDArray[np.int64]) -> NDArray[np.int64]:
         """The largest value of each band of windows, ``[bands, C]``."""

@@ -266,7 +266,7 @@ class _Job:
         choice = {
             "shards": shards,
             "files": files,
-            "threshold": asdict(threshold) | {"score": float(threshold.score), "exact": str(threshold.score)},
+            "threshold": threshold,
             # what high scores attract: output spans that occur again, and subsequences in full
             "reports": {"duplicate_outputs": repeated, "longest_subsequence_at_ceiling": ceiling},
         }
@@ -276,8 +276,6 @@ class _Job:
 
 def _files(settings: SpanSettings, orders: list[NDArray[np.uint64]]) -> list[dict[str, Any]]:
     """The output files, each with the bounds of the orders that go there."""
-    if not orders:
-        raise DataError("All candidates were dropped because of --drop-ceiling.")
     order = np.sort(np.concatenate(orders))
     if len(order) <= settings.validation:
         raise DataError(
@@ -337,15 +335,14 @@ class SelectionPlan:
 
 
 @lru_cache(maxsize=1)
-def _opened(plan_path: str, written: int) -> tuple[SelectionPlan, SpanTokenizer]:
-    plan = SelectionPlan.read(Path(plan_path))
-    tokenizer = Path(plan_path).with_name("tokenizer.json")
+def _opened(path: Path, written: int) -> tuple[SelectionPlan, SpanTokenizer]:
+    plan, tokenizer = SelectionPlan.read(path), path.with_name("tokenizer.json")
     return plan, open_tokenizer(tokenizer if tokenizer.is_file() else None, plan.settings.lowercase)
 
 
 def _open(work: Path) -> tuple[SelectionPlan, SpanTokenizer]:
     path = work / "plan.json"
-    return _opened(str(path), path.stat().st_mtime_ns)
+    return _opened(path, path.stat().st_mtime_ns)
 
 
 def place_of(work: Path, step: str, number: int, suffix: str = "") -> Path:
@@ -361,8 +358,6 @@ def perform(step: Callable[[Path, int], None], work: Path, number: int) -> Lacon
     """An error comes back as a plain value that every process can read."""
     try:
         step(work, number)
-    except DataError as error:
-        return DataError(str(error))
     except LaconicError as error:
         return error
     except OSError as error:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import os
 import re
@@ -21,6 +20,7 @@ from numpy.typing import NDArray
 
 from laconic.data.subset import WORD
 from laconic.errors import ConfigError
+from laconic.files import digest_of, sha256
 from laconic.study.spans.settings import WORDS
 from laconic.text.base import TOKENIZER_FILE, read_backend
 from laconic.text.normalization import extend_over_marks
@@ -210,5 +210,4 @@ def find_tokenizer(name: str) -> Path | None:
 
 def fingerprint(path: Path | None) -> str:
     """Of the file's content; of the rule for words."""
-    content = WORD.pattern.encode() if path is None else path.read_bytes()
-    return hashlib.sha256(content).hexdigest()
+    return sha256(WORD.pattern.encode()) if path is None else digest_of(path)
