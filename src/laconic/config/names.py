@@ -17,7 +17,7 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
@@ -177,9 +177,8 @@ def component_settings(run: Mapping[str, Any]) -> dict[str, type[ConfigBase]]:
 # ----------------------------------------------------------------------------------- is a run sound?
 
 
-def check_run(run: RunConfig) -> dict[str, list[ConfigBase]]:
-    """The validated ``Config`` of the model, its parts, the tokenizer, objectives and scorers ``run`` names; nothing is
-    built.
+def check_run(run: RunConfig) -> ConfigBase:
+    """Check every component that ``run`` names, and its options; gives the model's ``Config``. Nothing is built.
 
     Raises:
         ConfigError: a component or a way of scoring is unknown, or one of its options is; an objective would never
@@ -189,26 +188,22 @@ def check_run(run: RunConfig) -> dict[str, list[ConfigBase]]:
     objectives = [parse("objective", OBJECTIVES, spec) for spec in run.objectives]
     _check_optimizer(run.training.optimizer)
     _check_phases(run, {cls.name: config for cls, config in objectives})
-    scoring = {"type": "rouge", "profile": run.evaluation.profile, "rouge": run.evaluation.rouge}
     parts: dict[str, tuple[str, Table]] = {key: (kind, table) for key, kind, table in PARTS} | model.parts
     named = {key: value for key in parts if isinstance(value := getattr(config, key, None), dict) and "type" in value}
-    found: dict[str, list[ConfigBase]] = {
-        "model": [config],
-        "parts": [parse(*parts[key], value)[1] for key, value in named.items()],
-        "tokenizer": [parse("tokenizer", TOKENIZERS, run.text.tokenizer)[1]],
-        "objectives": [config for _, config in objectives],
-        "scorers": [parse("scorer", SCORERS, spec)[1] for spec in run.search.scorers],
-        "scoring": [parse("scoring", SCORINGS, scoring)[1]],
-    }
-    _check_objectives(run, found)
-    return found
+    sections = [config, *(parse(*parts[key], value)[1] for key, value in named.items())]
+    parse("tokenizer", TOKENIZERS, run.text.tokenizer)
+    for spec in run.search.scorers:
+        parse("scorer", SCORERS, spec)
+    parse("scoring", SCORINGS, {"type": "rouge", "profile": run.evaluation.profile, "rouge": run.evaluation.rouge})
+    _check_objectives(run, sections, [config for _, config in objectives])
+    return config
 
 
-def _check_objectives(run: RunConfig, found: dict[str, list[ConfigBase]]) -> None:
+def _check_objectives(run: RunConfig, sections: Sequence[ConfigBase], objectives: Sequence[ConfigBase]) -> None:
     """Is there what each objective ``needs``? Models and their parts say what they feed; a phase may switch it on."""
-    fed = {name for section in found["model"] + found["parts"] for name in getattr(section, "feeds", ())}
+    fed = {name for section in sections for name in getattr(section, "feeds", ())}
     fed |= {name for phase in run.training.phases for name, value in phase.model.items() if value is True}
-    for spec, section in zip(run.objectives, found["objectives"], strict=True):
+    for spec, section in zip(run.objectives, objectives, strict=True):
         needs = getattr(section, "needs", "")
         if needs and needs not in fed:
             raise ConfigError(

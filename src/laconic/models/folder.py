@@ -62,7 +62,7 @@ from laconic.models.stored import (
     save_weights,
     stored_search,
 )
-from laconic.text.base import read_json
+from laconic.text.base import read_json, read_json_if_there
 from laconic.text.tokenizer import Tokenizer
 
 FORMAT = 1
@@ -283,7 +283,7 @@ def _load_own(folder: Path, config: dict[str, Any], name: str) -> LoadedModel:
         raise
     except LaconicError as error:
         raise ModelError(f"{folder} cannot be opened: {error}") from None
-    metrics = read_json(folder / "metrics.json") if (folder / "metrics.json").is_file() else {}
+    metrics = read_json_if_there(folder / "metrics.json")
     loaded = LoadedModel(
         model,
         tokenizer,

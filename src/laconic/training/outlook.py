@@ -59,7 +59,7 @@ def fitting_limits(run: RunConfig, records: Sequence[Record]) -> tuple[dict[str,
     sampled = records[:: max(1, len(records) // SAMPLE)]
     lengths = np.array([count(record) for record in sampled])
     source, target = (_tens(float(np.percentile(side, PERCENTILE)) + 1) for side in lengths.T)
-    model = check_run(run)["model"][0]
+    model = check_run(run)
     positions = getattr(model, "max_positions", None)
     if positions is not None:  # a search writes an end besides
         source, target = min(source, positions), min(target, positions - 1)
