@@ -578,11 +578,20 @@ def test_calibrate_believes_readers_where_they_have_rated(
     assert (made.records, made.accepted) == (130, "rated 2 or more by readers")
     chosen = Summarizer.from_pretrained(place).summarize(DOCUMENTS[:5], always_write=True)
     assert sum(len(one.text) for one in chosen) > sum(len(one.text) for one in found), "readers like the longer"
+    one_each = [line | {"summary": chosen[n % 5].text, "rating": n % 2} for n, line in enumerate(lines[:390:3])]
+    sheet.write_text("".join(json.dumps(line) + "\n" for line in one_each))
+    assert main(arguments) == 0
+    again = Calibration.load(place)
+    assert again is not None
+    assert (again.records, again.choosing) == (130, made.choosing), "they were chosen by these weights"
+    capsys.readouterr()
     sheet.write_text("".join(json.dumps(line) + "\n" for line in lines[:90]))
     assert main(arguments) == 3
     assert (
         "100 records or more of which readers rated the line that the model writes; here are" in capsys.readouterr().err
     )
+    assert main([*arguments[:5], "nowhere.jsonl"]) == 3
+    assert "no file nowhere.jsonl; `laconic judge analyse --lines` makes such" in capsys.readouterr().err
     sheet.write_text(json.dumps({"id": "r1", "summary": "late"}) + "\n")
     assert main(arguments) == 3
     assert "rating 1 needs an 'id', a text, and a 'rating', a number" in capsys.readouterr().err

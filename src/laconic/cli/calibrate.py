@@ -76,7 +76,7 @@ def command(
     summarizer = Summarizer.from_pretrained(str(folder))
     system: Any = summarizer.system
     system.set_defaults(changes)
-    with progress("Summarizing", total=study.decoded_by_calibration(summarizer, records)) as bar:
+    with progress("Summarizing", total=study.decoded_by_calibration(summarizer, records, rated)) as bar:
         calibration, found = study.calibrate(
             summarizer,
             records,

@@ -10,6 +10,7 @@ document does not hold.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -80,7 +81,7 @@ class Ratings:
             DataError: the file cannot be read, or a line has no id or no rating.
         """
         given: dict[tuple[str, tuple[str, ...]], list[float]] = {}
-        for number, line in enumerate(read_lines(path), 1):
+        for number, line in enumerate(read_lines(path, "`laconic judge analyse --lines`"), 1):
             name, rating = line.get("id"), line.get("rating")
             if not isinstance(name, str) or not name or isinstance(rating, bool) or not isinstance(rating, int | float):
                 raise DataError(f"{path}: rating {number} needs an 'id', a text, and a 'rating', a number.")
@@ -89,6 +90,11 @@ class Ratings:
             raise DataError(f"{path} has no ratings.")
         means = {place: fmean(ratings) for place, ratings in given.items()}
         return cls(means, max(means.values()) if accept is None else accept)
+
+    def compare(self) -> bool:
+        """Are several lines rated of enough texts to learn from which of them are better?"""
+        lines = Counter(name for name, _ in self.means)
+        return sum(count > 1 for count in lines.values()) >= LEAST_RECORDS
 
     def of(self, record: Record, line: str) -> float:
         """Not a number where nobody rated it."""
@@ -118,9 +124,12 @@ def calibrate(
     system = summarizer.system
     if not isinstance(system, DecodingSystem):
         raise ConfigError(f"'{summarizer.name}' is extractive and needs no calibration; name a trained model.")
+    choosing = _kept_choosing(system.calibration, ratings)
     system.calibration = Calibration.blank()
     if system.search.choose == "rerank":
-        choosing = fit_choosing(summarizer, system.search.beam_size, _some(records), batch_size, progress, ratings)
+        choosing = choosing or fit_choosing(
+            summarizer, system.search.beam_size, _some(records), batch_size, progress, ratings
+        )
         system.calibration = replace(system.calibration, choosing=choosing)
     made = summarizer.summarize(records, batch_size=batch_size, progress=progress)
     texts, facts = [summary.text for summary in made], [summary.facts for summary in made]
@@ -143,10 +152,17 @@ def calibrate(
     return replace(calibration, ranges=ranges, word_ratios=packed(ratios), choosing=learnt), found
 
 
-def decoded_by_calibration(summarizer: Summarizer, records: Sequence[Record]) -> int:
+def decoded_by_calibration(summarizer: Summarizer, records: Sequence[Record], ratings: Ratings | None = None) -> int:
     """How many summaries `calibrate` makes."""
-    search = getattr(summarizer.system, "search", None)
-    return len(records) + (len(_some(records)) if search and search.choose == "rerank" else 0)
+    system = summarizer.system
+    learns = isinstance(system, DecodingSystem) and system.search.choose == "rerank"
+    return len(records) + (len(_some(records)) if learns and not _kept_choosing(system.calibration, ratings) else 0)
+
+
+def _kept_choosing(before: Calibration | None, ratings: Ratings | None) -> tuple[float, ...]:
+    """The weights by which the rated lines were chosen, unless the ratings say of several lines of a text which is
+    better."""
+    return before.choosing if before and ratings and not ratings.compare() else ()
 
 
 def _check_enough(count: int, kind: str = "") -> None:

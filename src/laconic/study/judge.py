@@ -184,14 +184,14 @@ def _check(systems: Mapping[str, Sequence[str]], records: Sequence[Record], opti
         raise ConfigError(f"{out} holds sheets already; choose another --out, so that no ratings are lost.")
 
 
-def read_lines(path: Path) -> list[dict[str, Any]]:
-    """JSON lines with a ``summary`` each.
+def read_lines(path: Path, made_by: str = "`laconic evaluate --output`") -> list[dict[str, Any]]:
+    """JSON lines with a ``summary`` each, as the command ``made_by`` writes them.
 
     Raises:
         DataError: there is no such file, or a line is something else.
     """
     if not path.exists():
-        raise DataError(f"There is no file {path}; `laconic evaluate --output` and `laconic compare` make such.")
+        raise DataError(f"There is no file {path}; {made_by} makes such.")
     lines = []
     for number, text in text_lines(path):
         if isinstance(text, BadRecordError):
