@@ -33,10 +33,7 @@ def command(
     ] = None,
     accept: Annotated[
         float | None,
-        typer.Option(
-            help=f"From where a summary counts as accepted: of ROUGE-1 F, {ACCEPT} by default; with --ratings the "
-            "rating, by default the highest."
-        ),
+        typer.Option(help=f"ROUGE-1 F, or with --ratings the rating, that is accepted; {ACCEPT}, or the highest."),
     ] = None,
     threshold: Annotated[
         float, typer.Option(min=0.0, max=1.0, help="Below this confidence an extractive answer is given.")

@@ -18,6 +18,7 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from statistics import fmean
@@ -332,10 +333,13 @@ def _files_of(place: Path) -> list[Path]:
 
 
 def training_log(folder: Path) -> list[dict[str, Any]]:
-    """The entries of a run's log, a line that is still being written left out; none where there is no log."""
+    """The entries of a run's log, none where there is no log; damaged and unfinished lines are left out."""
     path = folder / "log.jsonl"
-    lines = path.read_bytes().split(b"\n")[:-1] if path.is_file() else []
-    return list(map(json.loads, lines))
+    entries = []
+    for line in path.read_bytes().split(b"\n")[:-1] if path.is_file() else []:
+        with suppress(ValueError):
+            entries.append(json.loads(line))
+    return entries
 
 
 def _training_of(place: Path) -> dict[str, Any] | None:

@@ -244,6 +244,8 @@ def test_a_log_that_is_being_written_is_read(tmp_path: Path) -> None:
     """Another process may train there, or was killed in the middle of a line."""
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "metrics.json").write_text('{"validation": {"val_loss_tf": 3.0}}')
-    (tmp_path / "log.jsonl").write_text('{"kind": "train", "update": 1, "epoch": 1.0, "loss": 2.5}\n{"kind": "tr')
+    (tmp_path / "log.jsonl").write_text(
+        '{"kind": "train", "update": 1, "epoch": 1.0, "loss": 2.5}\n{"ki\x00\n{"kind": "tr'
+    )
     found = comparison._training_of(tmp_path)
     assert found == {"metrics": {"val_loss_tf": 3.0}, "folder": str(tmp_path), "train_loss": 2.5}
