@@ -261,7 +261,7 @@ class Analysis:
         return asdict(self)
 
 
-Ratings = dict[tuple[int, str, str], int]  # an annotator's, by item, system and criterion
+SheetRatings = dict[tuple[int, str, str], int]  # an annotator's, by item, system and criterion
 
 
 def analyse(folder: Path, test: str = "t") -> Analysis:
@@ -310,9 +310,9 @@ def rated_lines(folder: Path) -> list[dict[str, Any]]:
     return found
 
 
-def _filled(folder: Path, key: Mapping[str, Any]) -> dict[str, Ratings]:
+def _filled(folder: Path, key: Mapping[str, Any]) -> dict[str, SheetRatings]:
     """The annotators' ratings, of those who gave any."""
-    ratings: dict[str, Ratings] = {}
+    ratings: dict[str, SheetRatings] = {}
     for annotator, order in key["order"].items():
         path = folder / SHEETS / f"{annotator}.csv"
         if path.is_file() and (found := _read_sheet(path, key, order)):
@@ -363,7 +363,7 @@ def _read_key(folder: Path) -> dict[str, Any]:
     return key
 
 
-def _read_sheet(path: Path, key: Mapping[str, Any], order: Sequence[Mapping[str, str]]) -> Ratings:
+def _read_sheet(path: Path, key: Mapping[str, Any], order: Sequence[Mapping[str, str]]) -> SheetRatings:
     """The ratings of one annotator. Whatever a spreadsheet does to a CSV file when it saves it is undone: another
     separator or encoding, sorted lines, moved, added or empty columns, ``4,0`` for 4."""
     rows = _rows(path)
@@ -375,7 +375,7 @@ def _read_sheet(path: Path, key: Mapping[str, Any], order: Sequence[Mapping[str,
             count = "several columns are" if places else "no column is"
             raise DataError(f"{path}, row 1: {count} named '{name}'; the first row must name the columns.")
         columns[name] = places[0]
-    found: Ratings = {}
+    found: SheetRatings = {}
     seen = set()
     for number, row in enumerate(rows[1:], 2):
         if not any(cell.strip() for cell in row):
