@@ -39,8 +39,8 @@ BASELINES = ("lead-1", "first_words", "lexrank-1", "textrank-1", "lsa-1", "luhn-
 NUM_SAMPLES, NUM_CALIBRATED = 8, 300
 
 TEXT = (
-    "Given the coordinates of two points on the earth, the length of the shortest path between them over its surface "
-    "is computed with the haversine formula. The path is shortest along a great circle; its length is in kilometres."
+    "Tidepool is a small monitor for home weather stations. It reads temperature, humidity, rain and wind from sensors "
+    "attached over USB or a serial line, stores the readings in an SQLite database, and draws charts in the browser."
 )
 
 
