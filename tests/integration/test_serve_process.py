@@ -37,7 +37,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def server(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """One server for the tests that do not stop it; times are short."""
-    limits = ["max_body_bytes=100000", "body_timeout=1.5", "send_timeout=1.5", "request_timeout=20", "max_queue=64"]
+    limits = ["max_body_bytes=100000", "body_timeout=1.5", "send_timeout=1.5", "request_timeout=120", "max_queue=64"]
     options = [part for limit in limits for part in ("--set", limit)]
     with running(tmp_path_factory.mktemp("server"), f"tiny={model}", *options, LACONIC_TOKEN=TOKEN) as server:
         yield server
@@ -56,7 +56,7 @@ def metric(client: httpx.Client, start: str) -> float:
     return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith(start))
 
 
-def until(condition: Callable[[], bool], seconds: float = 10) -> None:
+def until(condition: Callable[[], bool], seconds: float = 60) -> None:
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, "did not happen"
@@ -73,7 +73,7 @@ def raw_request(body: bytes, *, length: int | None = None, extra: str = "") -> b
 
 def answer_of(connection: socket.socket) -> bytes:
     """Everything until the server closes, or half a second of silence."""
-    connection.settimeout(6)
+    connection.settimeout(30)
     found = b""
     try:
         while chunk := connection.recv(65536):
@@ -178,7 +178,7 @@ def test_a_client_that_does_not_finish_its_request_is_let_go(server: Server, sen
         connection.sendall(sent)
         began = time.monotonic()
         answer = answer_of(connection)
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < 25  # without the limit of 1.5 seconds it would wait for ever
         assert not answer or answer.startswith(b"HTTP/1.1 408")
         assert bool(answer) == (b"docu" in sent)
 
@@ -271,7 +271,7 @@ def test_an_answer_that_takes_too_long_is_given_up(model: Path, tmp_path: Path) 
         body = {"document": DOCUMENTS[0], "options": LONG}
         late = client.post("/v1/summarize", json=body)
         assert (late.status_code, late.json()["code"]) == (504, "timeout")
-        until(lambda: metric(client, 'laconic_running_documents{worker="neural"}') == 0, 3)
+        until(lambda: metric(client, 'laconic_running_documents{worker="neural"}') == 0)
         streamed = client.post("/v1/summarize/stream", json={**body, "options": {**LONG, "beam_size": 1}})
         assert streamed.text.rstrip().splitlines()[-2] == "event: error"
         assert '"timeout"' in streamed.text
@@ -300,12 +300,12 @@ def test_sigterm_under_load_answers_what_was_accepted(model: Path, tmp_path: Pat
         threads = [threading.Thread(target=keep_asking, args=(number,)) for number in range(10)]
         for thread in threads:
             thread.start()
-        until(lambda: len(asked) > 20, 30)
+        until(lambda: len(asked) > 20)
         signalled = time.monotonic()
         code = server.stop()
         stop.set()
         for thread in threads:
-            thread.join(30)
+            thread.join(60)
         lines = [json.loads(line) for line in server.log().splitlines()]
     assert code == 0, server.errors()
     assert "stopping" in server.errors()

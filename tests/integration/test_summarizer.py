@@ -229,7 +229,7 @@ def test_a_document_of_200_000_words_is_cut_and_says_so(summarizer: Summarizer) 
     started = time.monotonic()
     summary = summarizer.explain("the quick fox jumps over Zebratown " * 33_334)
     assert (summary.tokens_read, summary.tokens_given, summary.truncated) == (12, 200_004, True)
-    assert time.monotonic() - started < 20
+    assert time.monotonic() - started < 60
 
 
 def test_progress_counts_every_document(summarizer: Summarizer) -> None:

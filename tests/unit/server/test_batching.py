@@ -122,7 +122,7 @@ def test_the_padded_size_of_a_batch_is_bounded(start: Callable[..., Batcher], wo
 
 
 def test_an_idle_worker_waits_for_company_but_not_long(start: Callable[..., Batcher], work: Recorder) -> None:
-    batcher = start(Settings(max_queue=100, max_batch=3, max_batch_tokens=1000, batch_wait=0.5))
+    batcher = start(Settings(max_queue=100, max_batch=3, max_batch_tokens=1000, batch_wait=2.0))
     given = jobs("x", "y")
     for job in given:
         batcher.submit([job])
@@ -134,7 +134,7 @@ def test_an_idle_worker_waits_for_company_but_not_long(start: Callable[..., Batc
     full = jobs(1, 2, 3)
     batcher.submit(full)
     results(full)
-    assert time.monotonic() - began < 0.4, "a full batch does not wait"
+    assert time.monotonic() - began < 1.6, "a full batch does not wait"
 
 
 def test_a_large_request_lets_a_small_one_in_and_neither_starves(start: Callable[..., Batcher], work: Recorder) -> None:
