@@ -41,7 +41,7 @@ install: $(USE)  ## make .venv and install Laconic and what it needs
 demo: $(USE)  ## summarize, fine-tune on docstrings, score, write demo/report.html; TEXT="..." is your text
 	@if [ -n "$$TEXT" ]; then $(BIN)/laconic demo --minutes $(MINUTES) -- "$$TEXT"; else $(BIN)/laconic demo --minutes $(MINUTES); fi
 
-model: $(USE)  ## the model in the box, in hours; ARXIV=FILE names arXiv's metadata (docs/oneline.md)
+model: $(USE)  ## the model in the box, in hours; ARXIV=FILE names arXiv's metadata (docs/oneline-making.md)
 	$(BIN)/python scripts/make_model.py $(WORK) $(if $(ARXIV),--arxiv "$(ARXIV)") $(if $(DEBIAN),--debian "$(DEBIAN)") \
 	  $(if $(DOCSTRINGS),--docstrings "$(DOCSTRINGS)") $(if $(READMES),--readmes "$(READMES)")
 

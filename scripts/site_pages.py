@@ -101,7 +101,8 @@ def navigation(pages: set[str]) -> list[Any]:
         "Serve": ["serving.md", "deploying.md", "bulk.md", "confidence.md", "reliability.md"],
         "Papers": [*papers, "transformer.md", "pretraining.md", "continued_pretraining.md", "legend.md"],
         "Reference": [f"reference/{name}.md" for name in ("api", "commands", "recipe_keys")],
-        "Results": ["results.md", "results-small.md", "performance.md", "protocol.md", "oneline.md", "model_card.md"],
+        "Results": ["results.md", "results-small.md", "performance.md", "protocol.md"],
+        "The model in the box": ["oneline.md", "oneline-making.md", "model_card.md"],
     }
     named = {place for places in sections.values() for place in places}
     sections["More"] = sorted(place for place in pages - named if place.endswith(".md"))

@@ -1,0 +1,79 @@
+"""What another memory allocator is worth in training on a CPU, by the same training with it and without, in turns.
+
+    python benchmarks/allocator.py --preload /usr/lib/x86_64-linux-gnu/libtcmalloc_minimal.so.4 [--updates 60]
+
+glibc gives the large arrays of a step back to the system and asks for them again in the next, and the system clears
+every page of them. tcmalloc (Debian and Ubuntu: libtcmalloc-minimal4) keeps them. Recipe ``oneline``, size ``box``, on
+made-up pairs of 40 to 260 words, one thread. Printed for each turn: seconds an update by the clock, after the first
+twenty; seconds of the processor for the whole training, of which for the system; and the most resident memory.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+from itertools import accumulate
+from pathlib import Path
+
+WARM = 20  # updates that are not counted; the log has every twentieth
+
+
+def make_corpus(folder: Path, pairs: int) -> None:
+    """Documents of a Zipf vocabulary and lines of their words, `pairs` to train on and a few to validate on."""
+    chosen = random.Random(0)
+    words = ["".join(chosen.choices("abcdefghijklmnop", k=chosen.randint(2, 9))) for _ in range(20_000)]
+    weights = list(accumulate(1 / (rank + 3) for rank in range(len(words))))
+    for name, count in (("train", pairs), ("validation", 64)):
+        with (folder / f"{name}.jsonl").open("w") as file:
+            for _ in range(count):
+                document = chosen.choices(words, cum_weights=weights, k=chosen.randint(40, 260))
+                file.write(json.dumps({"document": " ".join(document), "summary": " ".join(document[:10])}) + "\n")
+
+
+def train(data: Path, out: Path, updates: int, preload: str) -> dict[str, float]:
+    """One training in a process of its own; what it took."""
+    settings = {"max_updates": updates, "log_every": WARM, "precision": "fp32", "validation.every_updates": updates}
+    command = [sys.executable, "-m", "laconic.cli.main", "train", "oneline", "--size", "box", "--from", "scratch"]
+    command += ["--data", str(data), "--out", str(out), "--set", "data.min_supported=0"]
+    command += [part for key, value in settings.items() for part in ("--set", f"training.{key}={value}")]
+    environment = os.environ | {"OMP_NUM_THREADS": "1"} | ({"LD_PRELOAD": preload} if preload else {})
+    process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    _, status, used = os.wait4(process.pid, 0)
+    if status:
+        raise SystemExit(f"{' '.join(command)} failed.")
+    log = [json.loads(line) for line in (out / "timing.jsonl").read_text().splitlines()]
+    seconds = {line["update"]: line["elapsed_seconds"] for line in log}
+    return {
+        "seconds an update": (seconds[updates] - seconds[WARM]) / (updates - WARM),
+        "CPU seconds": used.ru_utime + used.ru_stime,
+        "of the system": used.ru_stime,
+        "MB": used.ru_maxrss / 1024,
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--preload", required=True, help="the allocator's library")
+    parser.add_argument("--updates", type=int, default=60, help="a multiple of 20, at least 40")
+    parser.add_argument("--rounds", type=int, default=2)
+    options = parser.parse_args()
+    taken: dict[str, list[dict[str, float]]] = {"": [], options.preload: []}
+    with tempfile.TemporaryDirectory() as folder:
+        make_corpus(Path(folder), 64 * options.updates)
+        for turn in range(options.rounds):
+            for preload, turns in taken.items():
+                turns.append(train(Path(folder), Path(folder, f"{turn}-{bool(preload)}"), options.updates, preload))
+                figures = ", ".join(f"{value:.2f} {name}" for name, value in turns[-1].items())
+                print(f"{Path(preload).name or 'glibc':<28} {figures}", flush=True)
+    plain, other = (statistics.median(turn["seconds an update"] for turn in turns) for turns in taken.values())
+    print(f"\nAn update takes {other / plain:.2f} of its time with glibc.")
+
+
+if __name__ == "__main__":
+    main()
