@@ -18,9 +18,11 @@ import statistics
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from itertools import accumulate
 from pathlib import Path
 
+LACONIC = "laconic.cli.main"
 WARM = 20  # updates that are not counted; the log has every twentieth
 
 
@@ -36,10 +38,12 @@ def make_corpus(folder: Path, pairs: int) -> None:
                 file.write(json.dumps({"document": " ".join(document), "summary": " ".join(document[:10])}) + "\n")
 
 
-def train(data: Path, out: Path, updates: int, preload: str) -> dict[str, float]:
-    """One training in a process of its own; what it took."""
+def train(
+    data: Path, out: Path, updates: int, preload: str = "", command: Sequence[str] = (sys.executable, "-m", LACONIC)
+) -> dict[str, float]:
+    """One training in processes of its own; what it took."""
     settings = {"max_updates": updates, "log_every": WARM, "precision": "fp32", "validation.every_updates": updates}
-    command = [sys.executable, "-m", "laconic.cli.main", "train", "oneline", "--size", "box", "--from", "scratch"]
+    command = [*command, "train", "oneline", "--size", "box", "--from", "scratch"]
     command += ["--data", str(data), "--out", str(out), "--set", "data.min_supported=0"]
     command += [part for key, value in settings.items() for part in ("--set", f"training.{key}={value}")]
     environment = os.environ | {"OMP_NUM_THREADS": "1"} | ({"LD_PRELOAD": preload} if preload else {})

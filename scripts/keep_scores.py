@@ -28,6 +28,8 @@ def main(folder: Path, out: Path) -> None:
         facts = {name: value for name, value in entry["facts"].items() if not _is_path(value)}
         state["scored"][key] = entry | {"facts": facts}
         log = Path("runs") / entry["run"] / "log.jsonl"
+        if not (folder / log).is_file():
+            continue  # a row that this comparison took from an earlier one
         (out / log).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(folder / log, out / log)
     kept.write_text(json.dumps(state, indent=1, sort_keys=True) + "\n")
