@@ -101,7 +101,11 @@ CASES: dict[str, dict[str, Any]] = {
     # on BART
     "bart": {"type": "bart", "architecture": BART},
     "bart-forced": {"type": "bart", "architecture": BART, "forced_bos_id": 5, "head": {"type": "pointer"}},
-    "bart-correlational": {"type": "bart", "architecture": BART, "head": {"type": "correlational"}},
+    "bart-correlational": {  # with more rows than tokens
+        "type": "bart",
+        "architecture": BART | {"vocab_size": 99},
+        "head": {"type": "correlational"},
+    },
     "marian": {"type": "bart", "architecture": BART | {"model_type": "marian"}, "head": {"type": "attentional"}},
     "pegasus-opponent": {
         "type": "bart",

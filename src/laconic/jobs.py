@@ -21,6 +21,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from itertools import chain, islice
 from multiprocessing import connection
 from typing import Any, Generic, Protocol, TypeVar
@@ -169,16 +170,18 @@ class Processes:
             f"{option} if memory is short."
         )
         self._others = set(multiprocessing.active_children())
-        self._executor = ProcessPoolExecutor(
-            workers,
-            mp_context=multiprocessing.get_context("fork" if inherit else "spawn"),
-            initializer=_begin,
-            initargs=(threads or threads_each(workers), inherit),
-        )
+        with _safe_path():
+            self._executor = ProcessPoolExecutor(
+                workers,
+                mp_context=multiprocessing.get_context("fork" if inherit else "spawn"),
+                initializer=_begin,
+                initargs=(threads or threads_each(workers), inherit),
+            )
 
     def submit(self, work: Callable[[T], R], item: T) -> Future[R]:
         try:
-            return self._executor.submit(work, item)
+            with _safe_path():
+                return self._executor.submit(work, item)
         except BrokenProcessPool:
             raise LaconicError(self._died) from None
 
@@ -194,6 +197,17 @@ class Processes:
         for process in set(multiprocessing.active_children()) - self._others:
             process.terminate()
             process.join(10)
+
+
+@contextmanager
+def _safe_path() -> Iterator[None]:
+    """Processes that start meanwhile do not take the standard library's modules from the working directory."""
+    before = os.environ.get("PYTHONSAFEPATH", "")  # empty is as if it were not set
+    os.environ["PYTHONSAFEPATH"] = "1"
+    try:
+        yield
+    finally:
+        os.environ["PYTHONSAFEPATH"] = before
 
 
 def _begin(threads: int, inherit: Callable[[Any], Any] | None = None) -> None:

@@ -11,12 +11,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from importlib.util import find_spec
 from itertools import islice
+from numbers import Integral
 from pathlib import Path
 from typing import Any, Literal, Protocol, overload
 
 from laconic.config.names import resolve, trusting
 from laconic.config.shipped import default_model, place_of
 from laconic.errors import ConfigError, DataError, LaconicError
+from laconic.files import put_back
 from laconic.metrics.confidence import Calibration
 from laconic.runtime.manifest import is_exported
 from laconic.systems.extractive import ExtractiveSystem, OnText, Progress, is_method
@@ -30,7 +32,8 @@ SYSTEMS = {  # imported when a model is opened
 INSTEAD = "lexrank-1"  # what answers where a model had better not
 MOST_COMPARED = 1000  # sentences; time and memory grow with their square
 LONGEST_SENTENCE = 100  # words: what is longer is a text without sentences, of which
-FIRST_WORDS = 50  # are given
+FIRST_WORDS = 50  # are given, and of one without blanks
+FIRST_CHARACTERS = 1000
 WINDOW_BATCHES = 8  # so many batches of documents are read ahead and sorted by length
 
 OnError = Literal["raise", "skip"]
@@ -103,6 +106,7 @@ class Summarizer:
         with trusting(trust_code):
             kind = resolve("system", SYSTEMS, "exported" if exported else "neural")
             system = kind.from_pretrained(exported or folder_or_id, device)
+        system.options(options)  # refuses more than the next line: what must be learnt before
         system.set_defaults(options)
         return cls(system)
 
@@ -112,6 +116,7 @@ class Summarizer:
         system = resolve("system", SYSTEMS, "neural")(loaded)
         if device is not None:
             system.to(device)
+        system.options(options)
         system.set_defaults(options)
         return cls(system)
 
@@ -145,10 +150,9 @@ class Summarizer:
             DataError: a document is empty or not a text (the message says which).
             ConfigError: an unknown option or a value that does not fit.
         """
-        several = isinstance(texts, Iterable) or hasattr(texts, "__getitem__")
-        if isinstance(texts, (str, Record)) or not several:  # what is neither is refused as a document
+        if _is_one(texts):
             return next(self.stream([texts], **options))  # type: ignore[list-item]
-        return list(self.stream(texts, **options))
+        return list(self.stream(texts, **options))  # type: ignore[arg-type]
 
     def __call__(self, texts: Document | Iterable[Document], **options: Any) -> Any:
         """`summarize`, for those who call a model like a function."""
@@ -176,8 +180,9 @@ class Summarizer:
         documents from ``first``."""
         if on_error not in ("raise", "skip"):
             raise ConfigError(f"on_error is 'raise' or 'skip', not '{on_error}'.")
-        if batch_size < 1:
-            raise ConfigError(f"batch_size must be at least 1 (given: {batch_size}).")
+        if _is_one(texts):
+            raise ConfigError("stream takes several documents: stream([document]).")
+        _check_batch_size(batch_size)
         options = self.system.options(overrides)
 
         def skipped(record: Record, error: LaconicError) -> None:
@@ -217,13 +222,17 @@ class Summarizer:
             DataError: not as many documents as summaries, or an empty one.
             ConfigError: an extractive method has no probabilities.
         """
-        if isinstance(documents, str) or isinstance(summaries, str):
+        if _is_one(documents) or _is_one(summaries):
             raise ConfigError("score takes lists: score([document], [summary]).")
+        _check_batch_size(batch_size)
+        documents, summaries = list(documents), list(summaries)
         if len(documents) != len(summaries):
             raise DataError(f"There are {len(documents)} documents and {len(summaries)} summaries.")
         records = []
         for number, (document, summary) in enumerate(zip(documents, summaries, strict=True), 1):
             record = as_record(document, number)
+            if not isinstance(summary, str):
+                raise DataError(f"Summary {number} is of type {type(summary).__name__}; a summary is a text.")
             if not summary.strip():
                 raise DataError(f"Summary {number} is empty; there is nothing to score.")
             records.append(Record(record.document, summary, origin=f"pair {number}"))
@@ -266,7 +275,20 @@ def with_graphs(name: str) -> Path | None:
     if not find_spec("onnxruntime") and find_spec("torch"):
         return None
     folder = place_of(name).expanduser()
+    for place in (folder, folder / "model"):
+        put_back(place)
     return next((place for place in (folder, folder / "model") if is_exported(place)), None)
+
+
+def _is_one(texts: Any) -> bool:
+    """Is this a document, or what is refused as one, rather than several?"""
+    one = isinstance(texts, (str, bytes, Record, Mapping))
+    return one or not (isinstance(texts, Iterable) or hasattr(texts, "__getitem__"))
+
+
+def _check_batch_size(given: Any) -> None:
+    if not isinstance(given, Integral) or given < 1:
+        raise ConfigError(f"batch_size must be at least 1, a whole number (given: {given!r}).")
 
 
 def _windows(
@@ -318,8 +340,8 @@ def or_decline(summary: Summary, calibration: Calibration | None) -> Summary:
     else:
         return summary
     found = _picked(INSTEAD, summary)
-    if len(found.text.split()) > LONGEST_SENTENCE:
-        found = _picked(f"first_words:words={FIRST_WORDS}", summary)
+    if len(found.text.split()) > LONGEST_SENTENCE or len(found.text) > FIRST_CHARACTERS:
+        found = _picked(f"first_words:words={FIRST_WORDS}", summary, FIRST_CHARACTERS)
     return replace(
         found,
         model=summary.model,
@@ -330,12 +352,20 @@ def or_decline(summary: Summary, calibration: Calibration | None) -> Summary:
     )
 
 
-def _picked(method: str, summary: Summary) -> Summary:
+def _picked(method: str, summary: Summary, most: int | None = None) -> Summary:
+    """What a method picks of a document, or of its first ``most`` characters."""
     system = ExtractiveSystem(method)
     ends = [end for _, end in split_sentences(summary.document)]
     read = summary.document[: ends[MOST_COMPARED - 1]] if len(ends) > MOST_COMPARED else summary.document
-    (found,) = system.summarize_batch([Record(read, id=summary.id)], explain=True, options=system.options({}))
-    return replace(found, document=summary.document, truncated=len(read) < len(summary.document))
+    last = most and most + len(read) - len(read.lstrip())
+    (found,) = system.summarize_batch([Record(read[:last], id=summary.id)], explain=True, options=system.options({}))
+    return replace(
+        found,
+        document=summary.document,
+        tokens_read=len(read.split()),
+        tokens_given=len(summary.document.split()),
+        truncated=len(read) < len(summary.document),
+    )
 
 
 def as_record(given: Any, number: int) -> Record:
@@ -344,9 +374,9 @@ def as_record(given: Any, number: int) -> Record:
     Raises:
         DataError: not a text, or nothing but white space.
     """
-    record = Record(given) if isinstance(given, str) else given
-    if not isinstance(record, Record):
-        raise DataError(f"Document {number} is of type {type(given).__name__}; a document is a text.")
+    record = given if isinstance(given, Record) else Record(given)
+    if not isinstance(record.document, str):
+        raise DataError(f"Document {number} is of type {type(record.document).__name__}; a document is a text.")
     if not record.document.strip():
         label = f"Document {number}" + (f" (id '{record.id}')" if record.id else "")
         where = f"{record.origin}: " if record.origin else ""

@@ -125,6 +125,8 @@ SIX = ["lead-1", "six.jsonl", "--batch-size", "1"]
         (["lead-1", "three.jsonl"], "holds 6 results, and the input has only 3 records"),
         (["lead-1", "changed.jsonl"], "line 2 is of another text of 'r1'"),
         (["lead-1", "six.jsonl", "--set", "sentences=2"], "was made with decoding.sentences 1, not 2"),
+        (["lead-1", "six.jsonl", "--explain"], "was made with explain False, not True"),
+        (["lead-1", "six.jsonl", "--always-write"], "was made with always_write False, not True"),
         (["lead-1", "mixed.jsonl"], "before line 6 it has model lead-1, not lead-2"),
     ],
 )

@@ -96,6 +96,29 @@ def test_more_trials_go_on_where_fewer_stopped(
     assert "plain" in json.loads(capsys.readouterr().out)["signature"]
 
 
+def test_the_surface_is_that_of_the_run_unless_it_is_asked_for(
+    place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recipe = place / "run" / "model" / "recipe.yaml"
+    recipe.write_text(recipe.read_text().replace("surface: null", "surface: raw"))
+    decoded: set[str] = set()
+    right = NeuralSystem.summarize_batch
+
+    def watching(self, records, **options):
+        decoded.add(options["options"].surface)
+        return right(self, records, **options)
+
+    monkeypatch.setattr(NeuralSystem, "summarize_batch", watching)
+    for arguments, surfaces in (
+        (["--grid", "beam_size=1"], {"raw"}),
+        (["--grid", "surface=raw,clean"], {"clean"}),  # raw is the same as before
+        (["--grid", "beam_size=3", "--set", "search.surface=cased"], {"cased"}),
+    ):
+        decoded.clear()
+        assert tune(place, *arguments) == 0
+        assert decoded == surfaces
+
+
 def test_the_best_is_applied_and_stays_the_best(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert tune(place, "--grid", "max_length=1,2,4", "--apply", "--json", "--set", "length_normalisation=none") == 0
     first = json.loads(capsys.readouterr().out)

@@ -134,8 +134,10 @@ MISTAKES = [
     ("summarize lead good.jsonl --output lines.csv", 2, "results are JSON lines; name it lines.jsonl."),
     ("explain lead text.txt --html runs", 1, "Cannot use runs: is a directory; name a file."),
     # what would be lost, or stand for something else
-    ("summarize lead good.jsonl --output good.jsonl", 2, "is what is to be summarized; --output names another file."),
-    ("summarize lead text.txt --output ./text.txt", 2, "is what is to be summarized"),
+    ("summarize lead good.jsonl --output good.jsonl", 2, "is what this command reads; --output names another file."),
+    ("summarize lead text.txt --output ./text.txt", 2, "is what this command reads"),
+    ("explain lead text.txt --html ./text.txt", 2, "is what this command reads; --html names another file."),
+    ("explain lead text.txt --heatmap text.txt", 2, "Unknown picture format '.txt'"),
     ("summarize lead good.jsonl --output other.jsonl", 3, "line 1 is not a result of laconic"),
     ("summarize lead - --format csv", 2, "Standard input is a text or JSON lines, not csv"),
     ("tune oneline --data good.jsonl --grid beam_size=1 --apply", 2, "is part of the package and stays as it is"),

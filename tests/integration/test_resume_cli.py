@@ -9,7 +9,12 @@ from pathlib import Path
 import pytest
 import torch
 
+from laconic.cli import own_data
+from laconic.cli.inputs import records_of
 from laconic.cli.main import main
+from laconic.config.loading import load_recipe, resolve_run
+from laconic.data.holdout import ENOUGH_FOR_TEST
+from laconic.errors import ConfigError
 from laconic.training.logging import read_log
 
 
@@ -83,6 +88,22 @@ def test_one_file_is_split_and_scored(data: Path, tmp_path: Path, capsys: pytest
     capsys.readouterr()
     assert main([*arguments(data / "train.jsonl", tmp_path / "all"), "--all-pairs"]) == 0
     assert "Nothing was held out" in capsys.readouterr().out
+
+
+def test_ones_own_test_pairs_are_what_is_scored(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    columns = {"document_column": "work text", "summary_column": "head line"}
+    for name, count in (("train", ENOUGH_FOR_TEST), ("test", 3)):
+        lines = [f"{name} w{number} v{number * 7},{name} s{number}" for number in range(count)]
+        (tmp_path / f"{name}.csv").write_text("\n".join(["work text,head line", *lines]))
+    splits = {name: str(tmp_path / f"{name}.csv") for name in ("train", "test")}
+    run = resolve_run(load_recipe("headline_writer"), size="tiny", overrides={"data": splits | columns})
+    held = own_data.hold_out(run, tmp_path / "run").data
+    assert f"{ENOUGH_FOR_TEST - 20} for train, 20 for validation (" in capsys.readouterr().err
+    assert held.test == str(tmp_path / "run" / "data" / "test.jsonl")
+    assert [record.summary for record in records_of(held.test, held)] == ["test s0", "test s1", "test s2"]
+    inside = run.model_copy(update={"data": held.model_copy(update={"test": None})})
+    with pytest.raises(ConfigError, match="would be overwritten"):
+        own_data.hold_out(inside, tmp_path / "run")
 
 
 def test_the_held_out_pairs_calibrate_the_model(

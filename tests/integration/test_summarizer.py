@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import math
 import shutil
@@ -27,6 +28,7 @@ from laconic.models.folder import LoadedModel
 from laconic.server.catalogue import Catalogue, open_models
 from laconic.server.settings import Settings
 from laconic.study import calibration
+from laconic.summarizer import with_graphs
 from laconic.systems.bulk import SummaryJob
 from laconic.systems.extractive import locate, shorten
 from laconic.systems.neural import NeuralSystem
@@ -137,8 +139,11 @@ def test_overrides_change_the_decoding_and_are_checked(summarizer: Summarizer) -
     assert len(set(texts)) == 3
     with pytest.raises(ConfigError, match="Did you mean 'beam_size'"):
         summarizer.summarize(DOCUMENTS[0], beamsize=3)
-    with pytest.raises(ConfigError, match="batch_size must be at least 1"):
-        summarizer.summarize(DOCUMENTS[0], batch_size=0)
+    for size in (0, "4", None, 2.5):
+        with pytest.raises(ConfigError, match="batch_size must be at least 1, a whole number"):
+            summarizer.summarize(DOCUMENTS[0], batch_size=size)
+        with pytest.raises(ConfigError, match="batch_size must be at least 1, a whole number"):
+            summarizer.score(DOCUMENTS[:1], ["x"], batch_size=size)  # type: ignore[arg-type]
     assert summarizer.decoding(beam_size=5)["beam_size"] == 5
 
 
@@ -157,11 +162,16 @@ def test_of_the_beams_summaries_the_one_that_the_others_agree_with_is_chosen(sum
         summarizer.summarize(DOCUMENTS, beam_size=1, choose="mbr")
 
 
-def test_a_calibrated_model_chooses_by_what_it_has_learnt_of_hypotheses(summarizer: Summarizer) -> None:
+def test_a_calibrated_model_chooses_by_what_it_has_learnt_of_hypotheses(summarizer: Summarizer, folder: Path) -> None:
     """Weights that count tokens alone put the longest hypothesis first."""
     plain = summarizer.summarize(DOCUMENTS, beam_size=6, num_return=6)
-    with pytest.raises(ConfigError, match="has not learnt to rerank: run `laconic calibrate MODEL --data PAIRS --set"):
+    said = "has not learnt to rerank: run `laconic calibrate MODEL --data PAIRS --set"
+    with pytest.raises(ConfigError, match=said):
         summarizer.summarize(DOCUMENTS, beam_size=6, choose="rerank")
+    with pytest.raises(ConfigError, match=said):
+        Summarizer.from_pretrained(folder, choose="rerank")
+    with pytest.raises(ConfigError, match=said):
+        Summarizer.from_loaded(LoadedModel.from_pretrained(folder), choose="rerank")
     system: Any = summarizer.system
     usual = system.search
     try:
@@ -205,6 +215,9 @@ def test_the_score_is_the_teacher_forced_log_probability(folder: Path) -> None:
         summarizer.score(DOCUMENTS[:2], ["x"])
     with pytest.raises(DataError, match="Summary 2 is empty"):
         summarizer.score(DOCUMENTS[:2], ["x", " "])
+    with pytest.raises(DataError, match="Summary 1 is of type NoneType; a summary is a text"):
+        summarizer.score(DOCUMENTS[:1], [None])  # type: ignore[list-item]
+    assert summarizer.score(iter(DOCUMENTS[:2]), iter(["x", "y"])) == summarizer.score(DOCUMENTS[:2], ["x", "y"])
 
 
 def test_a_bad_document_is_named_or_skipped(summarizer: Summarizer) -> None:
@@ -216,6 +229,12 @@ def test_a_bad_document_is_named_or_skipped(summarizer: Summarizer) -> None:
     for nothing in (None, float("nan")):
         with pytest.raises(DataError, match=f"Document 1 is of type {type(nothing).__name__}; a document is a text"):
             summarizer.summarize(nothing)  # type: ignore[arg-type]
+    for one in ({"document": DOCUMENTS[0]}, b"bytes", Record(None)):  # type: ignore[arg-type]
+        with pytest.raises(DataError, match=r"Document 1 is of type (dict|bytes|NoneType); a document is a text"):
+            summarizer.summarize(one)  # type: ignore[arg-type]
+    for one in ("A text.", {"document": "A text."}, None):
+        with pytest.raises(ConfigError, match=r"stream takes several documents: stream\(\[document\]\)"):
+            summarizer.stream(one)  # type: ignore[arg-type]
     with pytest.raises(DataError, match=r"file:3: Document 1 \(id 'x'\) is empty"):
         summarizer.summarize(Record("", id="x", origin="file:3"))
     told: list[str] = []
@@ -434,6 +453,10 @@ def test_a_bad_record_stops_the_job_or_is_skipped_and_counted(
     captured = capsys.readouterr()
     assert len(captured.out.splitlines()) >= 5
     assert "skipped" in captured.err
+    assert main(["explain", "lead", str(corpus), "--skip-bad", "--json"]) == 0
+    captured = capsys.readouterr()
+    assert len(captured.out.splitlines()) == 6
+    assert "1 record skipped:\n" in captured.err
 
 
 @pytest.mark.parametrize(
@@ -487,6 +510,12 @@ def test_stored_explanations_are_shown_without_the_model(
     assert "unsupported" in results(out)[0]["support"]
     assert main(["explain", "stored", str(out), "--html", str(page)]) == 0
     assert page.read_text(encoding="utf-8").count("<article") == 5
+    packed = tmp_path / "out.jsonl.gz"
+    packed.write_bytes(gzip.compress(b"\xef\xbb\xbf" + out.read_bytes() + b" \n"))
+    assert main(["explain", "stored", str(packed), "--html", str(tmp_path / "again.html")]) == 0
+    assert (tmp_path / "again.html").read_bytes() == page.read_bytes()
+    assert main(["explain", "stored", str(out), "--html", str(out)]) == 2
+    assert results(out), "as it was"
     out.write_text('{"x": 1}\n')
     assert main(["explain", "stored", str(out)]) == 3
     (tmp_path / "bad.jsonl").write_text("{\n")
@@ -552,6 +581,12 @@ def test_the_commands_say_that_the_model_declined(
     assert values["confidence"] == pytest.approx(0.1192, abs=1e-4)
     assert main(["explain", str(unsure), str(article), "--json"]) == 0
     assert "not sure" in json.loads(capsys.readouterr().out)["declined"]
+    picture = tmp_path / "map.png"
+    assert main(["explain", str(unsure), str(article), "--heatmap", str(picture)]) == 3
+    said = capsys.readouterr().err
+    assert "no attention to draw; the model is not sure of its words (confidence 0.12). --always-write gives" in said
+    assert main(["explain", str(unsure), str(article), "--heatmap", str(picture), "--always-write"]) == 0
+    assert picture.is_file()
 
 
 def test_calibrate_believes_readers_where_they_have_rated(
@@ -597,6 +632,15 @@ def test_calibrate_believes_readers_where_they_have_rated(
     assert "rating 1 needs an 'id', a text, and a 'rating', a number" in capsys.readouterr().err
     assert main(["calibrate", str(place), "--data", str(data), "--accept", "3"]) == 2
     assert "--accept 3 is no ROUGE F" in capsys.readouterr().err
+
+
+def test_an_exported_folder_is_found_where_a_killed_replacement_left_it(tmp_path: Path) -> None:
+    previous = tmp_path / ".run.12345678.previous"
+    previous.mkdir()
+    (previous / "export.json").touch()
+    assert with_graphs(str(tmp_path / "run")) == tmp_path / "run"
+    (tmp_path / "run").rename(tmp_path / ".model.12345678.previous")
+    assert with_graphs(str(tmp_path)) == tmp_path / "model"
 
 
 def test_calibrate_stores_what_it_found(

@@ -203,6 +203,7 @@ def test_damage_is_one_sentence(fast: dict[str, tuple[Path, Path]], tmp_path: Pa
     step, weights = (pair[1] / "step.onnx").read_bytes(), (pair[1] / "model.safetensors").read_bytes()
     manifest = json.loads((pair[1] / "export.json").read_text())
     outside = b"../secrets.json__"
+    silent = manifest["layout"] | {"outputs": []}
     cases = [
         ("step.onnx", None, "has no step.onnx"),
         ("step.onnx", step[: len(step) // 2], "truncated"),
@@ -214,6 +215,7 @@ def test_damage_is_one_sentence(fast: dict[str, tuple[Path, Path]], tmp_path: Pa
         ("export.json", json.dumps(manifest | {"format": 99}).encode(), "export format 99"),
         ("export.json", b"{}", "export format"),
         ("export.json", json.dumps(manifest).replace("recurrent", "recurring").encode(), "does not fit its graphs"),
+        ("export.json", json.dumps(manifest | {"layout": silent}).encode(), "does not fit its graphs (log_probs)"),
         ("export.json", json.dumps(manifest | {"start_id": 10**6}).encode(), "does not fit its graphs (id 1000000)"),
     ]
     assert len(outside) == len(b"model.safetensors")
@@ -252,6 +254,22 @@ def test_what_is_there_is_not_lost(fast: dict[str, tuple[Path, Path]], tmp_path:
     for _ in range(2):  # the second time it replaces its own
         export_apart(source, tmp_path / "new")
         assert is_exported(tmp_path / "new")
+
+
+def test_from_a_folder_with_python_files_into_the_home_folder_and_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing of the working directory is run, and what torch decodes in eight bits is decoded as it was exported."""
+    source = save_case(tmp_path / "source", "writer-gru", {"precision": "int8", "max_length": 8})
+    (tmp_path / "random.py").write_text("raise SystemExit(9)")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert main(["export", str(source), "--out", "~/out"]) == 0
+    assert capsys.readouterr().out.startswith(f"Wrote {tmp_path}/out (")
+    assert Summarizer.from_pretrained(tmp_path / "out").summarize(DOCUMENTS[0]).text
+    monkeypatch.chdir(tmp_path / "out")
+    assert main(["export", str(source), "--out", "."]) == 0
+    assert capsys.readouterr().out.startswith(f"Wrote {tmp_path}/out (")
 
 
 def test_a_model_that_no_graph_can_follow(tmp_path: Path) -> None:

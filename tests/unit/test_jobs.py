@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from laconic.errors import DataError
-from laconic.jobs import as_finished, in_order, threads_each
+from laconic.jobs import Processes, as_finished, in_order, threads_each
 
 
 class Doubling:
@@ -68,3 +70,17 @@ def test_threads_are_shared_out(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [threads_each(workers) for workers in (1, 3, 8, 20)] == [8, 2, 1, 1]
     monkeypatch.setenv("OMP_NUM_THREADS", "")
     assert threads_each(1) >= 1
+
+
+def test_workers_do_not_run_files_of_the_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("selectors", "signal", "threading"):
+        (tmp_path / f"{name}.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\nraise SystemExit\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("PYTHONSAFEPATH", raising=False)
+    pool = Processes(1, option="--jobs", threads=1)
+    try:
+        assert list(in_order(pool, abs, [-2])) == [2]
+    finally:
+        pool.close()
+    assert not (tmp_path / "ran").exists()
+    assert not os.environ["PYTHONSAFEPATH"]

@@ -317,7 +317,7 @@ def select_spans_command(
             bar.update(done, total=total, description=stage)
 
         result = select_spans(inputs, out, settings, workers=workers, ray=ray, overwrite=overwrite, progress=show)
-    for warning in result.warnings:
+    for warning in result.manifest["warnings"]:
         say(f"warning: {warning}")
     before = f"{out} is complete already; nothing was done.\n" if result.complete_before else ""
     print_result(as_json, result.manifest, before + _told(out, result.manifest))

@@ -9,10 +9,10 @@ from typing import Annotated, Any
 
 import typer
 
-from laconic.cli.inputs import documents_of, is_records, model_and_inputs
-from laconic.cli.options import DecodingOptions, Device, DocumentOptions, TrustCode, with_groups
-from laconic.cli.output import print_json, say, show_summaries
-from laconic.data.lines import BadRecordError, check_text
+from laconic.cli.inputs import check_output, documents_of, is_records, model_and_inputs
+from laconic.cli.options import DecodingOptions, Device, DocumentOptions, TrustCode, check_picture, with_groups
+from laconic.cli.output import Skipped, print_json, say, show_summaries
+from laconic.data.lines import BadRecordError, check_text, text_lines
 from laconic.errors import ConfigError, DataError
 from laconic.explain.record import from_dict, support_of, support_to_dict, to_dict
 from laconic.files import write_text
@@ -61,13 +61,18 @@ def command(
     if len(inputs) > 1:
         raise ConfigError(f"{inputs[0]} and {inputs[1]} are both inputs; explain shows one.")
     source = inputs[0] if inputs else "-"
+    check_output("--html", html, [source])
+    if heatmap is not None:
+        check_picture(heatmap, [".png"])
     if model == STORED:
         summaries = stored(source, max_records)
         references: list[Any] = [None] * len(summaries)
     else:
         names = [model, *(also or [])]
         systems = [(name, {} if is_method(name) and also else decoding.settings(name)) for name in names]
-        records = list(islice(documents_of(source, reading), max_records + 1))
+        skipped = Skipped()
+        records = list(islice(documents_of(source, reading, on_skip=skipped), max_records + 1))
+        skipped.report()
         if len(records) > max_records:
             say(f"the first {max_records} records; --max-records shows more.")
         summaries, references = explained(records[:max_records], systems, device, decoding.always_write)
@@ -107,24 +112,24 @@ def stored(source: str, max_records: int) -> list[Summary]:
     if not is_records(source):
         raise ConfigError("'stored' needs a .jsonl file that `laconic summarize --explain` wrote.")
     summaries: list[Summary] = []
-    number = 0
-    try:
-        with Path(source).open(encoding="utf-8") as file:
-            for number, line in enumerate(file, start=1):
-                if len(summaries) == max_records:
-                    break
-                values = json.loads(line)
-                check_text(f"{source}:{number}", json.dumps(values, ensure_ascii=False))
-                if values.get("summary", "") is not None:  # null: a record that was skipped
-                    summaries.append(from_dict(values))
-    except FileNotFoundError:
-        raise DataError(f"There is no file {source}.") from None
-    except BadRecordError:
-        raise
-    except (ValueError, AttributeError, RecursionError):
-        raise DataError(f"{source}:{number} is not a stored summary.") from None
-    except DataError as error:
-        raise DataError(f"{source}:{number}: {error}") from None
+    for number, line in text_lines(Path(source)):
+        if isinstance(line, BadRecordError):
+            raise line
+        if len(summaries) == max_records:
+            break
+        if not line.strip():
+            continue
+        try:
+            values = json.loads(line)
+            check_text(f"{source}:{number}", json.dumps(values, ensure_ascii=False))
+            if values.get("summary", "") is not None:  # null: a record that was skipped
+                summaries.append(from_dict(values))
+        except BadRecordError:
+            raise
+        except (ValueError, AttributeError, RecursionError):
+            raise DataError(f"{source}:{number} is not a stored summary.") from None
+        except DataError as error:
+            raise DataError(f"{source}:{number}: {error}") from None
     return summaries
 
 
@@ -154,6 +159,8 @@ def write_heatmap(path: Path, summaries: list[Summary]) -> None:
     if first is None or not first.words:
         raise DataError("The first summary has no words, so there is nothing to draw.")
     if not (first.chunks or first.words[0].attention):
+        if first.declined:
+            raise DataError(f"There is no attention to draw; {first.declined}. --always-write gives what it wrote.")
         raise DataError("There is no attention to draw; --heatmap is for models, not for extractive methods.")
     if first.chunks:
         weights, rows, columns = coarse_map(first, MAX_COLUMNS)

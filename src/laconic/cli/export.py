@@ -43,6 +43,7 @@ def command(
 
     if is_method(model):
         raise ConfigError(f"{model} is an extractive method, which runs without torch as it is.")
+    out = out.expanduser().absolute()  # the working directory may be replaced
     export_apart(model, out, int8=int8)
     size = sum(path.stat().st_size for path in out.iterdir())
     print(f"Wrote {out} ({size / 1e6:.1f} MB).")

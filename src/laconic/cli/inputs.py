@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import codecs
+import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -29,6 +30,16 @@ RECORD_SUFFIXES = {".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".tab", ".parqu
 PAGE_SUFFIXES = {".html", ".htm", ".xhtml"}
 TEXT_SUFFIXES = {".txt", ".md", ".pdf", ".docx", ".doc", ".xlsx", ".xls", *PAGE_SUFFIXES}  # to be read, or refused
 OnSkip = Callable[[Exception], object]
+
+
+def check_output(option: str, path: Path | None, read: Iterable[str | Path]) -> None:
+    """Refuse to write over what a command reads.
+
+    Raises:
+        ConfigError: ``path`` is one of ``read``.
+    """
+    if path is not None and path.is_file() and any(path.samefile(name) for name in filter(os.path.exists, read)):
+        raise ConfigError(f"{path} is what this command reads; {option} names another file.")
 
 
 # -------------------------------------------------------------------------------------------- records

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from laconic.cli.inputs import records_of
+from laconic.cli.inputs import check_output, records_of
 from laconic.cli.options import AsJson, ReadingOptions, subcommands, with_groups
 from laconic.cli.output import aligned, note, print_result
 from laconic.errors import ConfigError
 from laconic.files import write_text
 from laconic.study import judge
-from laconic.study.judge import SHEETS, Analysis, SheetOptions, make_sheets, read_predictions
+from laconic.study.judge import KEY, SHEETS, Analysis, SheetOptions, make_sheets, read_predictions
 
 command = subcommands("Make blinded sheets for human evaluation and analyse the filled ones.", no_args_is_help=True)
 
@@ -76,12 +77,13 @@ def analyse(
     as_json: AsJson = False,
 ) -> None:
     """Print means, the annotators' agreement (Krippendorff's alpha) and paired tests with Holm's correction."""
+    check_output("--lines", lines, [folder / KEY, *(folder / SHEETS).glob("*")])
     found = judge.analyse(folder, test)
     if lines is not None:
         write_text(lines, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in judge.rated_lines(folder)))
     if found.absent:
         note(f"No ratings yet from: {', '.join(found.absent)}.")
-    print_result(as_json, found.as_dict(), _text(found))
+    print_result(as_json, asdict(found), _text(found))
 
 
 def _named(given: list[str]) -> dict[str, Path]:

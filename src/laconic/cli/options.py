@@ -12,7 +12,7 @@ from __future__ import annotations
 import functools
 import inspect
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -111,13 +111,13 @@ def search_settings(given: list[str] | None) -> dict[str, Any]:
     return merge(settings, section)
 
 
-def check_picture(path: Path) -> None:
+def check_picture(path: Path, formats: Sequence[str] = (".png", ".svg", ".pdf")) -> None:
     """Refuse the name of a picture that is not to be drawn.
 
     Raises:
         ConfigError: another format.
     """
-    if path.suffix not in (formats := (".png", ".svg", ".pdf")):
+    if path.suffix not in formats:
         raise ConfigError(unknown_choice("picture format", path.suffix or path.name, formats))
 
 

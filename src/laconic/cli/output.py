@@ -20,6 +20,7 @@ import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from io import TextIOWrapper
 from typing import IO, TYPE_CHECKING, Any
 
@@ -100,6 +101,26 @@ def show_summaries(summaries: Iterable[Summary], *, words: bool = True, document
 
 
 # ------------------------------------------------------------------------------------------- progress
+@dataclass
+class Skipped:
+    """Counts the records that were skipped, and says it once at the end."""
+
+    examples: list[str] = field(default_factory=list)
+    total: int = 0
+
+    def __call__(self, problem: Exception) -> None:
+        self.total += 1
+        if len(self.examples) < 5:
+            self.examples.append(str(problem))
+
+    def report(self) -> None:
+        """Print to stderr."""
+        if self.total:
+            more = [f"... and {self.total - len(self.examples)} more"] if self.total > len(self.examples) else []
+            lines = [f"{self.total} record{'s' if self.total > 1 else ''} skipped:", *self.examples, *more]
+            say("\n  ".join(lines))
+
+
 class Progress:
     """Counts; the subclasses show. ``total`` may be unknown (None) and may change."""
 

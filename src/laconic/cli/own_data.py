@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from laconic.config.schema import DataConfig, RunConfig
 from laconic.data.holdout import hold_out as split_pairs
 from laconic.data.readers import ReadOptions
 from laconic.data.subset import write_records
-from laconic.errors import LaconicError
+from laconic.errors import ConfigError, LaconicError
 from laconic.types import Record
 
 SCORED = 200  # pairs of a split, at the end
@@ -22,32 +22,35 @@ AUTO = "auto"
 
 
 def hold_out(run: RunConfig, folder: Path) -> RunConfig:
-    """The run on the pairs of its one file that are not held out; both lie in ``folder``/data from then on."""
-    records = records_of(str(run.data.train), run.data, run.data.max_train_records, some=True)
-    found = split_pairs(records, run.training.seed)
-    if "validation" not in found.splits:
-        say(f"{len(records):,} pairs are too few to hold any out: nothing will be scored.")
-        return run
+    """The run on those of its training pairs that are not held out; all parts lie in ``folder``/data from then on."""
     place = folder / "data"
-    files = {name: place / f"{name}.jsonl" for name in found.splits}
-    for name, kept in found.splits.items():
+    if Path(str(run.data.train)).resolve().is_relative_to(place.resolve()):
+        raise ConfigError(f"{run.data.train} would be overwritten with the part of it that stays: give another --out.")
+    records = records_of(str(run.data.train), run.data, run.data.max_train_records, some=True)
+    found = split_pairs(records, run.training.seed, test=run.data.test is None)
+    if "validation" not in found.splits:
+        say(f"{len(records):,} pairs are too few to hold any out.")
+        return run
+    own = {} if run.data.test is None else {"test": records_of(run.data.test, run.data, some=True)}
+    splits = found.splits | own
+    files = {name: place / f"{name}.jsonl" for name in splits}
+    for name, kept in splits.items():
         write_records(files[name], kept)
     parts = ", ".join(f"{len(kept):,} for {name}" for name, kept in found.splits.items())
     doubles = f"; {found.doubles:,} (near) duplicates stay with their originals" if found.doubles else ""
-    where = f"(seed {run.training.seed}{doubles}), in {place}"
-    say(f"{run.data.train} has no validation file: {parts} {where}")
+    say(f"{run.data.train} has no validation file: {parts} (seed {run.training.seed}{doubles}), in {place}")
     read = {"max_train_records", *(field.name for field in fields(ReadOptions))}  # how the parts are not read
     plain = {name: field.default for name, field in DataConfig.model_fields.items() if name in read}
     changes = plain | {name: str(path) for name, path in files.items()}
     return run.model_copy(update={"data": run.data.model_copy(update=changes)})
 
 
-def automatic(run: RunConfig) -> dict[str, Any]:
-    """``--size auto`` as changes of a recipe, said in a line."""
+def automatic(run: RunConfig, asked: Mapping[str, Any]) -> dict[str, Any]:
+    """``--size auto`` as changes of a recipe, said in a line; ``asked`` are the changes that `--set` makes."""
     from laconic.training.outlook import fitting_limits
 
     records = records_of(str(run.data.train), run.data, run.data.max_train_records, some=True)
-    changes, line = fitting_limits(run, records)
+    changes, line = fitting_limits(run, records, {"max_source_tokens", "max_target_tokens"} & {*asked.get("text", {})})
     say(line)
     return changes
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections import deque
 from collections.abc import Iterable, Iterator
@@ -15,9 +14,9 @@ from typing import Annotated, Any
 
 import typer
 
-from laconic.cli.inputs import count_lines, documents_of, is_records, model_and_inputs
+from laconic.cli.inputs import check_output, count_lines, documents_of, is_records, model_and_inputs
 from laconic.cli.options import BatchSize, DecodingOptions, Device, DocumentOptions, TrustCode, with_groups
-from laconic.cli.output import is_unicode, progress, say, show_summaries
+from laconic.cli.output import Skipped, is_unicode, progress, say, show_summaries
 from laconic.errors import ConfigError, DataError, LaconicError
 from laconic.files import keeps_its_place, only_writer, sha256, write_text
 from laconic.summarizer import FIRST_WORDS
@@ -67,10 +66,7 @@ def command(
     if inputs.count("-") > 1:
         raise ConfigError("Standard input (-) can be read only once.")
     jsonl = jsonl or reading.format != "auto"
-    if output is not None and output.is_file():
-        for name in filter(os.path.exists, inputs):
-            if output.samefile(name):
-                raise ConfigError(f"{output} is what is to be summarized; --output names another file.")
+    check_output("--output", output, inputs)
     of_records = [is_records(name, jsonl) for name in inputs]
     if any(of_records) and not all(of_records):
         raise ConfigError("Give either text files or files of records, not both in one command.")
@@ -92,26 +88,6 @@ def command(
     else:
         write_texts(SummaryJob(request), list(records), output, skipped, several=len(inputs) > 1)
     skipped.report()
-
-
-@dataclass
-class Skipped:
-    """Counts the records that were skipped, and says it once at the end."""
-
-    examples: list[str] = field(default_factory=list)
-    total: int = 0
-
-    def __call__(self, problem: Exception) -> None:
-        self.total += 1
-        if len(self.examples) < 5:
-            self.examples.append(str(problem))
-
-    def report(self) -> None:
-        """Print to stderr."""
-        if self.total:
-            more = [f"... and {self.total - len(self.examples)} more"] if self.total > len(self.examples) else []
-            lines = [f"{self.total} record{'s' if self.total > 1 else ''} skipped:", *self.examples, *more]
-            say("\n  ".join(lines))
 
 
 # --------------------------------------------------------------------------------------------- output
@@ -192,6 +168,7 @@ class Kept:
         """What of the making of ``line`` is not as in the lines before it, or nothing."""
         made = {"model": line["model"]}
         if line["summary"] is not None:  # of a skipped record nothing else is told
+            made |= {"explain": "document" in line, "always_write": line.get("always_write", False)}
             made |= {f"decoding.{key}": value for key, value in line.get("decoding", {}).items()}
         unlike = [key for key, value in made.items() if self.made.setdefault(key, value) != value]
         return f"{unlike[0]} {self.made[unlike[0]]}, not {made[unlike[0]]}" if unlike else ""

@@ -85,7 +85,7 @@ def command(
             raise ModelError(f"This size starts from {name}. {error} {instead}") from None
         say(f"Starting from {name}, the model in the box; --from scratch starts from nothing.")
     if size == own_data.AUTO:
-        found = own_data.automatic(run)
+        found = own_data.automatic(run, changes)
         fitting = merge(merge(given, found), changes, revive=True)
         run = resolve_run(load_recipe(recipe), row, None, merge(fitting, {"training": found["training"]}))
     folder = out or Path("runs") / "-".join(part for part in (run.name, run.row, size or run.size) if part)

@@ -84,10 +84,10 @@ def command(
     system.set_defaults(fixed)
     own = system.loaded.run.evaluation if system.loaded.run else EvaluationConfig()
     scoring = own.model_copy(update={"batch_size": batch_size} | ({"profile": profile, "rouge": {}} if profile else {}))
-    planned = tuning.trials_of(system, settings)
+    planned = tuning.trials_of(system, settings, None if "surface" in fixed else own.surface)
     identity = weights_identity(model)
     folder = output or default_folder(model)
-    digest = fingerprint(json.dumps([identity, batch_size]), records)
+    digest = fingerprint(json.dumps([identity, batch_size, own.surface]), records)
     with (
         tuning.TrialLog(folder, digest) as log,
         progress(f"Trying {len(planned)} settings", total=len(planned) * len(records)) as bar,

@@ -14,12 +14,13 @@ every reader of a folder's settings calls before anything is built from them.
 
 from __future__ import annotations
 
-import importlib
+import importlib.util
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
+from pathlib import Path
 from typing import Any
 
 from laconic.config.base import ConfigBase, validate
@@ -260,6 +261,19 @@ def outside_names(settings: Any) -> set[str]:
     if isinstance(settings, list | tuple):
         return set().union(*map(outside_names, settings))
     return set()
+
+
+def sources_of(settings: Any) -> list[Path]:
+    """The files of the modules that `outside_names` are in, where there are such. Packages around them are imported:
+    what a folder names comes here only through `refuse_code`."""
+    files = []
+    for module in sorted({name.partition(":")[0] for name in outside_names(settings)}):
+        if os.getcwd() not in sys.path:
+            sys.path.append(os.getcwd())
+        with suppress(Exception):  # a package from outside can raise anything, and does so again when it is used
+            spec = importlib.util.find_spec(module)
+            files += [Path(spec.origin)] if spec and spec.has_location and spec.origin else []
+    return files
 
 
 def refuse_code(settings: Any, where: object) -> None:

@@ -25,8 +25,8 @@ class HeldOut:
     doubles: int
 
 
-def hold_out(records: Sequence[Record], seed: int = 1) -> HeldOut:
-    """Split ``records`` into ``train``, ``validation`` and, where there are enough, ``test``.
+def hold_out(records: Sequence[Record], seed: int = 1, *, test: bool = True) -> HeldOut:
+    """Split ``records`` into ``train``, ``validation`` and, where there are enough and it is wanted, ``test``.
 
     Documents that are nearly the same (`laconic.data.checks`) are one group, and a group is in one split. Which groups
     are held out depends on the seed and their texts only, not on the order of the file.
@@ -38,7 +38,7 @@ def hold_out(records: Sequence[Record], seed: int = 1) -> HeldOut:
     members: dict[int, list[int]] = {}
     for number, group in enumerate(groups):
         members.setdefault(group, []).append(number)
-    held = ["validation", "test"] if len(records) >= ENOUGH_FOR_TEST else ["validation"]
+    held = ["validation", "test"] if test and len(records) >= ENOUGH_FOR_TEST else ["validation"]
     room = 0 if len(records) < LEAST else max(2, min(MOST, len(records) // SHARE))
     left = dict.fromkeys(held, room)
     places = ["train"] * len(records)

@@ -13,7 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from laconic.config.loading import load_run
+from laconic.config.names import sources_of
 from laconic.config.shipped import place_of
+from laconic.files import digest_of
 from laconic.summarizer import Summarizer
 from laconic.systems.extractive import ExtractiveSystem, Progress, is_method
 from laconic.types import Record, Summary
@@ -40,13 +42,15 @@ class Contender:
         if is_method(place) or "type" in (settings or {}):
             self._method = ExtractiveSystem(place, settings)
             described = self._method.describe(self._method.options({}))
-            self.identity = json.dumps(["extractive", self.name, described])
+            self.identity = json.dumps(["extractive", self.name, described, *map(digest_of, sources_of(settings))])
             return
         folder = model_folder(place)
         recipe = folder / "recipe.yaml"
-        surface = load_run(recipe).evaluation.surface if recipe.is_file() else None
+        run = load_run(recipe) if recipe.is_file() else None
+        surface = run and run.evaluation.surface
         self._search = ({} if surface is None else {"surface": surface}) | dict(settings or {})
-        self.identity = json.dumps([_identity(folder, place), self._search], sort_keys=True)
+        code = map(digest_of, sources_of([run and run.model_dump(), self._search]))
+        self.identity = json.dumps([_identity(folder, place), self._search, *code], sort_keys=True)
 
     @cached_property
     def summarizer(self) -> Summarizer:
@@ -102,6 +106,5 @@ def _identity(folder: Path, name: str, without: Collection[str] = _NOT_IDENTITY)
     for path in sorted(folder.glob("*")):
         if path.suffix in {".json", ".safetensors"} and path.name not in without:
             digest.update(path.name.encode())
-            with path.open("rb") as file:
-                digest.update(hashlib.file_digest(file, "sha256").digest())
+            digest.update(bytes.fromhex(digest_of(path)))
     return digest.hexdigest()

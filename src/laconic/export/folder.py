@@ -19,8 +19,9 @@ from laconic import __version__
 from laconic.errors import CheckpointError, ConfigError, DataError, LaconicError, ModelError, is_disk_full
 from laconic.export.builder import WeightNames
 from laconic.export.graphs import graphs_of
-from laconic.files import refuse_other, replacing_folder
+from laconic.files import refuse_other, replacing_folder, write_json
 from laconic.kernels.dispatch import IN_GRAPHS
+from laconic.metrics.lower_precision import LOWER
 from laconic.models.folder import FILES, LoadedModel, find_folder, load_model_folder
 from laconic.models.stored import save_tensors
 from laconic.runtime.folder import ENCODER, STEP, write_manifest
@@ -43,7 +44,7 @@ def export_apart(source: str | Path, target: Path, *, int8: bool = False) -> Non
         OSError: a file cannot be written.
     """
     refuse_other(target, MANIFEST, "exported model")
-    environment = os.environ | {"LACONIC_KERNELS": "graph"}
+    environment = os.environ | {"LACONIC_KERNELS": "graph", "PYTHONSAFEPATH": "1"}
     command = [sys.executable, "-m", "laconic.export.folder", *(["--int8"] if int8 else []), str(source), str(target)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
@@ -67,6 +68,9 @@ def export_folder(source: str | Path, target: Path, *, int8: bool = False) -> No
     loaded = load_model_folder(source)
     with replacing_folder(target) as folder:
         _copy_or_write(find_folder(source), loaded, folder)
+        if loaded.search.precision in LOWER:  # what torch decodes in; graphs compute as they are made
+            settings = read_json(folder / "generation_config.json")
+            write_json(folder / "generation_config.json", settings | {"precision": "fp32"})
         graphs, about = _made(loaded, folder, str(source), int8)
         for name, graph in graphs.items():
             (folder / name).write_bytes(model_bytes(graph, "laconic", __version__))

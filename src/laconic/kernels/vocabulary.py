@@ -209,7 +209,7 @@ def final_distribution(
         log_probs = vocabulary_logits.sub_(shift)
     else:
         log_probs = vocabulary_logits.new_empty(batch, queries, extended_vocab_size)
-        torch.sub(vocabulary_logits, shift, out=log_probs[..., :columns])
+        torch.sub(vocabulary_logits, shift, out=log_probs.narrow(-1, 0, columns))  # a slice too short would grow
         log_probs[..., columns:] = float("-inf")
     # The copy probabilities of a repeated word meet at its first position and are read from there by all
     # its positions, so that the scatter below writes equal values where it writes twice.

@@ -35,6 +35,10 @@ class Lowered:
     equal: Annotated[float, Field(ge=0, le=1)]
     rouge: dict[str, FiniteFloat]
 
+    def __post_init__(self) -> None:
+        if lacking := [kind for kind in KINDS if kind not in self.rouge]:
+            raise ValueError(f"rouge lacks {lacking[0]}")
+
     @property
     def holds(self) -> bool:
         """May it be taken in place of fp32?"""

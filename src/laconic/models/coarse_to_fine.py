@@ -68,7 +68,7 @@ _DENSE_TOKENS = 8192  # up to here a step's weights are also laid out over the w
 
 
 class CoarseToFineConfig(ConfigBase):
-    """Defaults are the paper's; numbers are rows of section c of the page on this system."""
+    """Defaults are the paper's; numbers are rows of the table "Options" of the page on this system."""
 
     attention: Spec = Field(default_factory=lambda: {"type": "coarse_to_fine"})
     coarse: Spec = Field(default_factory=lambda: {"type": "convolution"})

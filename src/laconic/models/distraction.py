@@ -56,7 +56,7 @@ CELLS: dict[str, type[GruCell]] = {"torch": GruCell, "paper": PaperGruCell}
 
 
 class DistractionConfig(ConfigBase):
-    """Sizes are the paper's for CNN. Numbers are rows of section c in ``docs/distraction.md``.
+    """Sizes are the paper's for CNN. Numbers are rows of the table "Options" in ``docs/distraction.md``.
 
     ``attention`` holds M1 (``content``) and M2 (``history``); its ``bias`` follows ``bias`` unless it is set.
     """

@@ -106,6 +106,7 @@ class LoadedModel(ModelHubMixin, library_name="laconic", pipeline_tag="summariza
     ) -> None:
         self.model = model
         self.tokenizer = tokenizer
+        tokenizer.widen(model.vocab_size)
         self.run = run
         self.text = text or (run.text if run else TextConfig())
         self.search = search or (run.search if run else SearchConfig())

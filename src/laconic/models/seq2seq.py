@@ -40,9 +40,8 @@ from laconic.types import (
 
 
 class Seq2SeqConfig(ConfigBase):
-    """Defaults are the library's; the paper's and See et al.'s choices are in the recipe.
-
-    Numbers are rows of section c of the headline-writer page in the documentation.
+    """Defaults are the library's; the paper's and See et al.'s choices are in the recipe. Numbers are rows of the table
+    "Options" of the headline-writer page.
     """
 
     cell: Literal["lstm", "gru"] = "lstm"

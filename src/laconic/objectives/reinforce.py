@@ -29,7 +29,7 @@ from laconic.types import ModelOutput, TrainingBatch, UpdateContext
 class Reinforce(Objective):
     """The policy's surrogate loss. Zero for minibatches whose attention was soft. Remembers the baseline.
 
-    Numbers are rows of section c of the page on coarse-to-fine attention.
+    Numbers are rows of the table "Options" of the page on coarse-to-fine attention.
     """
 
     class Config(Objective.Config):

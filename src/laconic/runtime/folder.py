@@ -79,6 +79,7 @@ def open_export(folder: Path, threads: int | None = None) -> OpenedExport:
         raise ModelError(f"{folder} cannot be opened: {error}") from None
     if tokenizer.vocab_size > about.vocab_size:
         raise ModelError(f"The tokenizer in {folder} is not that of its graphs; export the model again.")
+    tokenizer.widen(about.vocab_size)
     encoder, step = open_sessions(folder, (ENCODER, STEP), threads)
     _check_layout(folder, about, encoder, step)
     model = GraphModel(encoder, step, about)
@@ -115,12 +116,14 @@ def _check_layout(folder: Path, about: Exported, encoder: Session, step: Session
     """Do the graphs take and give what ``export.json`` says, and are its ids those of words?"""
     layout = about.layout
     state = {f"state.{name}" for name in (*layout.rows, *layout.shared)}
-    given = {"log_probs", *layout.outputs, *(f"next.{name}" for name in layout.next)}
+    needed = {"log_probs"} if layout.same_scores else {"log_probs", "scores"}
+    given = {*layout.outputs, *(f"next.{name}" for name in layout.next)}
     unlike = (
         (state - set(encoder.outputs))
         | (set(encoder.inputs) - {"source_ids", "extended_ids", "mask", "outside"})
         | (set(step.inputs) - state - {"last_ids", "outside"})
-        | ((given if layout.same_scores else given | {"scores"}) - set(step.outputs))
+        | (needed - set(layout.outputs))
+        | (given - set(step.outputs))
     )
     ids = [one for one in (about.start_id, layout.first_id, layout.forced_id) if one is not None]
     unlike |= {f"id {one}" for one in ids if not 0 <= one < about.vocab_size}

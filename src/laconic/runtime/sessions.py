@@ -131,7 +131,7 @@ def read_weights(path: Path, wanted: Iterable[str]) -> dict[str, np.ndarray]:
         return {name: _tensor(header[name], content) for name in wanted}
     except KeyError as error:
         raise ModelError(f"{path} lacks the tensor {error.args[0]!r} of its graphs; export the model again.") from None
-    except (ValueError, TypeError, OSError, AttributeError) as error:
+    except (ValueError, TypeError, OSError, AttributeError, RecursionError) as error:
         raise ModelError(f"{path} is damaged or truncated; copy it again.") from error
 
 

@@ -28,7 +28,8 @@ log = logging.getLogger(__name__)
 access = logging.getLogger("laconic.access")
 
 TRACE = "laconic.trace"  # key of the scope
-OPEN_PATHS = ("/", "/health", "/ready", "/openapi.json")  # and /static/: what has to work without the token
+PROBES = ("/health", "/ready")  # asked by address, whatever the service's name
+OPEN_PATHS = ("/", *PROBES, "/openapi.json")  # and /static/: what has to work without the token
 REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 DISCARDED = 32_000_000  # bytes of a refused body that are read, so that the client gets to read the answer
 CLIENT_GONE = 499
@@ -157,12 +158,11 @@ class Gate:
         await self.app(scope, receive, send)
 
     def _check(self, scope: Scope, headers: Headers) -> None:
-        hosts = self.service.settings.allowed_hosts
-        if hosts and not _named(headers.get("host", ""), hosts):
+        path, hosts = scope["path"], self.service.settings.allowed_hosts
+        if hosts and path not in PROBES and not _named(headers.get("host", ""), hosts):
             raise ProblemError(
                 "unknown_host", "The service does not answer to this name; start it with --allowed-host to let it."
             )
-        path = scope["path"]
         is_open = scope["method"] in ("GET", "HEAD") and (path in OPEN_PATHS or path.startswith("/static/"))
         if self._token is not None and not is_open:
             scheme, _, given = headers.get("authorization", "").partition(" ")

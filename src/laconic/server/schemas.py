@@ -11,12 +11,15 @@ from pydantic import (
     ConfigDict,
     Discriminator,
     Field,
+    GetPydanticSchema,
     StrictBool,
     StrictFloat,
     StrictInt,
     StrictStr,
     Tag,
+    model_validator,
 )
+from pydantic_core import PydanticCustomError
 
 from laconic.errors import did_you_mean
 from laconic.text.normalization import encodable
@@ -26,8 +29,18 @@ def _whole(value: Any) -> Any:
     return encodable(value) if isinstance(value, str) else value
 
 
+def _few(value: Any) -> Any:
+    """Refuse a mapping that is too large before an error is made of each of its fields."""
+    if isinstance(value, Mapping) and len(value) > MOST_FIELDS:
+        raise PydanticCustomError("too_many_fields", "give at most {most} fields", {"most": MOST_FIELDS})
+    return value
+
+
+MOST_FIELDS = 50
+FIRST_ERROR = GetPydanticSchema(lambda kind, schema: {**schema(kind), "fail_fast": True})  # `FailFast` has no hash
 Text = Annotated[StrictStr, BeforeValidator(_whole)]  # JSON can hold half characters, UTF-8 cannot
-Options = dict[Text, StrictBool | StrictInt | StrictFloat | Text]
+Options = Annotated[dict[Text, StrictBool | StrictInt | StrictFloat | Text], BeforeValidator(_few)]
+Mixed = Annotated[dict[str, Any], BeforeValidator(_few)]
 
 TEXT = (
     "The river rose two metres in a night. Rescue crews from Ludlow carried forty people out of their houses. "
@@ -39,6 +52,7 @@ OFFSETS = "Places in texts count Unicode characters (code points), not bytes and
 
 class _Body(BaseModel):
     model_config = ConfigDict(extra="forbid", protected_namespaces=(), allow_inf_nan=False)
+    _few_fields = model_validator(mode="before")(_few)
 
 
 # ------------------------------------------------------------------------------------------- requests
@@ -56,8 +70,9 @@ TextOrDocument = Annotated[
     Annotated[Text, Tag("(text)")] | Annotated[Document, Tag("(object)")],
     Discriminator(lambda value: "(object)" if isinstance(value, Mapping) else "(text)"),
 ]
+Documents = Annotated[list[TextOrDocument], FIRST_ERROR]
 TextOrTexts = Annotated[
-    Annotated[Text, Tag("(text)")] | Annotated[list[Text], Tag("(list)")],
+    Annotated[Text, Tag("(text)")] | Annotated[list[Text], FIRST_ERROR, Tag("(list)")],
     Discriminator(lambda value: "(list)" if isinstance(value, list) else "(text)"),
 ]
 TAGS = frozenset(("(text)", "(object)", "(list)"))
@@ -76,14 +91,14 @@ class SummarizeRequest(_Body):
     )
 
     document: Text | None = Field(None, description="One text.")
-    documents: list[TextOrDocument] | None = Field(None, description="Several texts, with or without an id.")
+    documents: Documents | None = Field(None, description="Several texts, with or without an id.")
     model: Text | None = Field(
         None, description="A name from `GET /v1/models`; the first of them if not given.", max_length=200
     )
     options: Options = Field(
         default_factory=dict,
         description="Decoding options of a trained model, or settings of an extractive method: see `GET /v1/models`.",
-        max_length=50,
+        json_schema_extra={"maxProperties": MOST_FIELDS},
     )
     explain: StrictBool = Field(False, description="Say where each word came from, and what the text does not support.")
     attention: StrictBool = Field(False, description="With `explain`: the attention of each word over the source.")
@@ -91,10 +106,10 @@ class SummarizeRequest(_Body):
     stream: StrictBool = Field(False, description="Answer with server-sent events, as `POST /v1/summarize/stream`.")
 
 
-class HubParameters(BaseModel):
+class HubParameters(_Body):
     """Names as in transformers. What is not named here is refused."""
 
-    model_config = ConfigDict(extra="allow", allow_inf_nan=False)
+    model_config = ConfigDict(extra="allow")
 
     max_length: StrictInt | None = None
     min_length: StrictInt | None = None
@@ -108,7 +123,7 @@ class HubParameters(BaseModel):
         None, description="The power of the length that the sum of the scores is divided by."
     )
     do_sample: StrictBool | None = Field(None, description="Only false: the service does not sample.")
-    generate_parameters: dict[str, Any] | None = Field(None, description="More of the same.")
+    generate_parameters: Mixed | None = Field(None, description="More of the same.")
 
 
 class HubRequest(_Body):
@@ -118,7 +133,7 @@ class HubRequest(_Body):
 
     inputs: TextOrTexts
     parameters: HubParameters | None = None
-    options: dict[str, Any] | None = Field(None, description="Ignored (`wait_for_model`, `use_cache`).")
+    options: Mixed | None = Field(None, description="Ignored (`wait_for_model`, `use_cache`).")
 
 
 def unknown_field(where: str, body: Any) -> str:

@@ -82,8 +82,9 @@ class Ratings:
         """
         given: dict[tuple[str, tuple[str, ...]], list[float]] = {}
         for number, line in enumerate(read_lines(path, "`laconic judge analyse --lines`"), 1):
-            name, rating = line.get("id"), line.get("rating")
-            if not isinstance(name, str) or not name or isinstance(rating, bool) or not isinstance(rating, int | float):
+            name, rating = line.get("id") or "", line.get("rating")
+            named = isinstance(name, str) and name
+            if not named or isinstance(rating, bool) or not isinstance(rating, int | float) or not abs(rating) < 1e300:
                 raise DataError(f"{path}: rating {number} needs an 'id', a text, and a 'rating', a number.")
             given.setdefault((name, tuple(words(line["summary"]))), []).append(rating)
         if not given:

@@ -9,7 +9,7 @@ What is finished stays in the folder of the comparison, so that an interrupted o
 
 A row that fails is noted with its error and the others go on; the next call tries it again. ``state.json`` also says
 which scores belong to which settings, pairs and records, so that a row needs no weights any more once it is scored:
-neither here nor in a comparison that is given this folder as an ``earlier`` one.
+neither here nor in a comparison that is given this folder as an ``earlier`` one; and which of them the last table has.
 """
 
 from __future__ import annotations
@@ -25,9 +25,10 @@ from statistics import fmean
 from typing import Any
 
 from laconic import __version__
+from laconic.config.base import validate
 from laconic.config.loading import first_difference, read_run
-from laconic.config.names import outside_names, trusting
-from laconic.config.schema import RunConfig
+from laconic.config.names import outside_names, sources_of, trusting
+from laconic.config.schema import RunConfig, SearchConfig
 from laconic.errors import ConfigError, LaconicError
 from laconic.evaluation.measures import REPEATED, REVISION
 from laconic.evaluation.predictions import fingerprint, read_lines
@@ -103,6 +104,7 @@ class Comparison:
     def run(self) -> list[Outcome]:
         """Train and score every row. Failures are in the outcomes; an interruption ends it here and loses nothing."""
         self.out.mkdir(parents=True, exist_ok=True)
+        self._state["table"] = []
         return [self._row(number, row) for number, row in enumerate(self.plan.rows, 1)]
 
     def _row(self, number: int, row: PlannedRow) -> Outcome:
@@ -130,20 +132,21 @@ class Comparison:
         place = self._places[slug]
         folder = self.out / "runs" / place
         key = self._scored_key(run)
-        if not (folder / "recipe.yaml").is_file() and (before := self._scored_before(key)):
+        if not (folder / "recipe.yaml").is_file() and (before := self._scored_before(key, run)):
             outcome.scored.append(before[0])
             outcome.trained.append(before[1])
             return
         result = self._trained(place, run, folder, title)
-        own = read_run(folder / "recipe.yaml").search.model_dump()
-        search = {key: value for key, value in run.search.model_dump().items() if own[key] != value}
+        now = _read_json(folder / "model" / "generation_config.json") or {}  # tuning may have changed it
+        own = validate(SearchConfig, now, where="search").model_dump()
+        search = {name: value for name, value in run.search.model_dump().items() if own[name] != value}
+        search["surface"] = self._surface(run)
         with trusting(outside_names(run.model_dump())):
             system = self._contender(row, str(folder), search, slug)
             scored = self._score(system, row, title)
         facts = {"seed": run.training.seed, **result, **_last_training_losses(folder)}
         made = {"row": row.name, "scores": self._scores_file(system).name, "run": place, "facts": facts}
-        self._state["scored"][key] = made
-        write_json(self._state_file, self._state)
+        self._keep(key, made | {"given": self._state["runs"][place].get("given", "")})
         outcome.scored.append(scored)
         outcome.trained.append(facts | {"folder": str(folder)})
 
@@ -152,20 +155,31 @@ class Comparison:
         places = {"train", "validation", "test"}
         settings = settings_of(run)
         settings["data"] = {key: value for key, value in settings["data"].items() if key not in places}
-        asked = [settings, self._data_digest(run), run.search.model_dump(mode="json"), run.row]
+        asked = [settings, self._data_digests(run)["data"], run.search.model_dump(mode="json"), run.row]
+        if (surface := self._surface(run)) != "raw":  # as of all that tables/ keeps, whose keys do not say it
+            asked.append(surface)
+        asked += map(digest_of, sources_of(run.model_dump()))
         options = [asdict(replace(self._options, batch_size=0)), REVISION, fingerprint("", self.records)]
         return sha256(json.dumps([asked, options], sort_keys=True, default=str).encode())[:32]
 
-    def _scored_before(self, key: str) -> tuple[ScoredSystem, dict[str, Any]] | None:
+    def _surface(self, run: RunConfig) -> str:
+        return self.plan.evaluation.surface or run.search.surface
+
+    def _keep(self, key: str, entry: dict[str, Any]) -> None:
+        """Note the scores of a run, and that this table has them."""
+        self._state["scored"][key] = entry
+        self._state["table"].append(key)
+        write_json(self._state_file, self._state)
+
+    def _scored_before(self, key: str, run: RunConfig) -> tuple[ScoredSystem, dict[str, Any]] | None:
         """The scores of a run, and what is known of its training, from a comparison that has it."""
         for folder in self.earlier:
             entry = (_read_json(folder / "state.json") or {}).get("scored", {}).get(key)
             stored = _read_json(folder / "scores" / entry["scores"]) if entry else None
-            if entry and stored:
+            if entry and stored and not self._changed(entry, run):
                 if folder != self.out:
                     write_json(self.out / "scores" / entry["scores"], stored)
-                    self._state["scored"][key] = entry
-                    write_json(self._state_file, self._state)
+                self._keep(key, entry)
                 return _scored_from(stored), entry["facts"] | {"folder": str(folder / "runs" / entry["run"])}
         return None
 
@@ -187,15 +201,15 @@ class Comparison:
 
     def _trained(self, slug: str, run: RunConfig, folder: Path, title: str) -> dict[str, Any]:
         """The result of the training, which is done now unless it was before."""
-        done = self._state["runs"].get(slug)
-        if done and (folder / "model" / "config.json").is_file():
-            return dict(done["result"])
-        resume = (folder / "recipe.yaml").is_file()
-        begun = read_run(folder / "recipe.yaml") if resume else run  # of another row, perhaps, that decodes otherwise
-        result = asdict(self.around.train(begun, folder, resume=resume, title=f"{title}: training"))
-        self._state["runs"][slug] = {"settings": settings_of(run), "data": self._data_digest(run), "result": result}
-        write_json(self._state_file, self._state)
-        return result
+        runs, resume = self._state["runs"], (folder / "recipe.yaml").is_file()
+        if slug not in runs or not resume:  # what is noted without a run folder is of one that was removed
+            runs[slug] = {"settings": settings_of(run), **self._data_digests(run)}
+            write_json(self._state_file, self._state)
+        if "result" not in runs[slug] or not (folder / "model" / "config.json").is_file():
+            begun = read_run(folder / "recipe.yaml") if resume else run  # perhaps of a row that decodes otherwise
+            runs[slug]["result"] = asdict(self.around.train(begun, folder, resume=resume, title=f"{title}: training"))
+            write_json(self._state_file, self._state)
+        return dict(runs[slug]["result"])
 
     def _refuse_other_settings(self) -> None:
         """Found out before the first row is trained, not after the third."""
@@ -207,23 +221,29 @@ class Comparison:
                 if not recipe.is_file():
                     continue
                 made = settings_of(read_run(recipe))
-                found = first_difference(made, settings_of(run) | {"row": made["row"]})
-                if found:
+                if found := first_difference(made, settings_of(run) | {"row": made["row"]}):
                     raise ConfigError(f"{recipe.parent} was made with other settings ({found}); {advice}.")
-                done, now = self._state["runs"].get(slug, {}), self._data_digest(run)
-                if done.get("data") and now and done["data"] != now:
-                    named = " or ".join(str(place) for place in _trained_on(run))
+                if named := self._changed(self._state["runs"].get(slug, {}), run):
                     raise ConfigError(f"{named} has changed since {recipe.parent} was trained; {advice}.")
 
-    def _data_digest(self, run: RunConfig) -> str:
-        """What identifies all that a run learns from; empty where it is not in files."""
-        files = [file for place in _trained_on(run) for file in _files_of(place)]
-        digest = hashlib.sha256()
-        for path in files:
-            if path not in self._digests:
-                self._digests[path] = bytes.fromhex(digest_of(path))
-            digest.update(self._digests[path])
-        return digest.hexdigest() if files else ""
+    def _changed(self, entry: Mapping[str, Any], run: RunConfig) -> str:
+        """The places that hold other files now than when ``entry`` was noted, as far as it says."""
+        for kind, now in self._data_digests(run).items():
+            if now and entry.get(kind, now) not in ("", now):
+                return " or ".join(map(str, _uses(run)[kind]))
+        return ""
+
+    def _data_digests(self, run: RunConfig) -> dict[str, str]:
+        """What identifies all that a run uses; empty where it is not in files."""
+        found = {}
+        for kind, places in _uses(run).items():
+            files, digest = [file for place in places for file in _files_of(place)], hashlib.sha256()
+            for path in files:
+                if path not in self._digests:
+                    self._digests[path] = bytes.fromhex(digest_of(path))
+                digest.update(self._digests[path])
+            found[kind] = digest.hexdigest() if files else ""
+        return found
 
     # --------------------------------------------------------------------------------------- scoring
 
@@ -241,7 +261,7 @@ class Comparison:
         if (stored := _read_json(scores)) is not None:
             return _scored_from(stored)
         made = fingerprint(system.identity, self.records)
-        predictions = self.out / "predictions" / f"{_slug(system.name)}-{made[:16]}.jsonl"
+        out = self.out / "predictions" / f"{_slug(system.name)}-{made[:16]}.jsonl"
         wanted = set(map(id, self.sampled))
         seen: dict[int, Summary] = {}
 
@@ -250,13 +270,10 @@ class Comparison:
                 seen[id(record)] = summary
 
         seconds = 0.0
-        if not predictions.is_file():
+        if not out.is_file():
             with self.around.watch(f"{title}: scoring", len(self.records)) as bar:
-                advance = bar.advance
-                _, seconds = predict(
-                    system, self.records, options=options, out=predictions, progress=advance, watch=keep
-                )
-        lines, unk = read_lines(predictions), system.unk_text
+                _, seconds = predict(system, self.records, options=options, out=out, progress=bar.advance, watch=keep)
+        lines, unk = read_lines(out), system.unk_text
         result = score(system.name, self.records, lines, options=options, unk_text=unk, seconds=seconds)
         scored = with_bleu(result, self.records, lines, self._samples(system, row, seen))
         samples = [to_dict(summary) for summary in scored.samples]
@@ -310,20 +327,25 @@ def by_document(results: Sequence[EvaluationResult], kind: str) -> list[float]:
 
 
 def kept_scores(folder: Path) -> dict[str, list[EvaluationResult]]:
-    """What the comparison in ``folder`` has scored, by row, one a seed; the latest where settings changed."""
+    """What the last table of ``folder`` has of trained rows, by row, one a seed; all scores if that is not known."""
     found: dict[str, dict[int, EvaluationResult]] = {}
-    for entry in (_read_json(folder / "state.json") or {}).get("scored", {}).values():
+    state = _read_json(folder / "state.json") or {}
+    for entry in map(state.get("scored", {}).get, state.get("table", state.get("scored", ()))):
         if stored := _read_json(folder / "scores" / entry["scores"]):
             found.setdefault(entry["row"], {})[entry["facts"]["seed"]] = _scored_from(stored).result
     return {row: list(seeds.values()) for row, seeds in found.items()}
 
 
-def _trained_on(run: RunConfig) -> list[Path]:
-    """The places of what a run learns from: its pairs, those of its pre-training stage, its initial weights."""
+def _uses(run: RunConfig) -> dict[str, list[Path]]:
+    """The places of the ``data`` a run learns from: its pairs, those of its pre-training stage, its initial weights;
+    and of what it is ``given`` beside (not in keys): validation pairs, word vectors, tokenizer's files, own code."""
     stage = run.pretraining.data if run.pretraining.enabled else None
-    weights = run.training.initial_weights
-    places = [run.data.train, stage, None if weights is None else str(model_folder(weights))]
-    return [Path(place) for place in places if place is not None]
+    weights, code = run.training.initial_weights, map(str, sources_of(settings_of(run)))
+    places = {
+        "data": [run.data.train, stage, None if weights is None else str(model_folder(weights))],
+        "given": [run.data.validation, run.text.pretrained_embeddings, run.text.tokenizer.get("path"), *code],
+    }
+    return {kind: [Path(place) for place in some if place is not None] for kind, some in places.items()}
 
 
 def _files_of(place: Path) -> list[Path]:
@@ -361,7 +383,9 @@ def _last_training_losses(folder: Path) -> dict[str, float]:
 
 
 def _run_slug(row: PlannedRow, run: RunConfig) -> str:
-    return _slug(f"{row.name}-seed-{run.training.seed}")
+    name = f"{row.name}-seed-{run.training.seed}"
+    slug = _slug(name)
+    return slug if slug == name else f"{slug}-{sha256(name.encode())[:8]}"  # other names may look the same
 
 
 def _training_key(run: RunConfig) -> str:

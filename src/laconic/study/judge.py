@@ -21,7 +21,7 @@ import re
 import string
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
 from statistics import fmean
@@ -76,9 +76,14 @@ def read_predictions(path: Path, records: Sequence[Record]) -> list[str]:
         missing = [record for record in wanted if record not in by_id]
         if missing:
             raise DataError(f"{path} has no summary for record '{missing[0]}' ({len(missing)} of {len(wanted)} lack).")
-        return [by_id[record]["summary"] for record in wanted]
-    if len(lines) != len(records):
+        lines = [by_id[record] for record in wanted]
+    elif len(lines) != len(records):
         raise DataError(f"{path} has {len(lines)} summaries for {len(records)} records, and ids do not match them.")
+    for record, line in zip(records, lines, strict=True):  # without ids of its own a record's id is its line
+        told = line.get("references")
+        if isinstance(told, list) and record.summary and not any(text in told for text in references_of(record)):
+            other = f"{path} is of other records: its references for '{record.id}' are not theirs"
+            raise DataError(f"{other}; name with --data the file of the split that was summarized.")
     return [line["summary"] for line in lines]
 
 
@@ -256,10 +261,6 @@ class Analysis:
     missing: int
     absent: tuple[str, ...]
 
-    def as_dict(self) -> dict[str, Any]:
-        """JSON values."""
-        return asdict(self)
-
 
 SheetRatings = dict[tuple[int, str, str], int]  # an annotator's, by item, system and criterion
 
@@ -352,14 +353,18 @@ def _pairs(
 
 def _read_key(folder: Path) -> dict[str, Any]:
     path = folder / KEY
+    kinds = {"criteria": list, "systems": list, "items": list, "order": dict, "lowest": int, "highest": int}
     try:
         key = json.loads(path.read_text(encoding="utf-8"))
+        whole = all(isinstance(key[name], kind) for name, kind in kinds.items())
+        whole = whole and all({"item", "id"} <= set(entry) for entry in key["items"])
+        whole = whole and all(isinstance(place, dict) for places in key["order"].values() for place in places)
     except FileNotFoundError:
         raise DataError(f"{folder} has no {KEY}; give the folder that `laconic judge make` wrote.") from None
-    except ValueError:
-        raise DataError(f"{path} is not JSON; it must stay as `laconic judge make` wrote it.") from None
-    if not isinstance(key, dict) or not {"criteria", "systems", "items", "order"} <= set(key):
-        raise DataError(f"{path} is not a key of sheets.")
+    except (ValueError, KeyError, TypeError, RecursionError):
+        whole = False
+    if not whole:
+        raise DataError(f"{path} is no key of sheets; it must stay as `laconic judge make` wrote it.")
     return key
 
 

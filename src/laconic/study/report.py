@@ -10,9 +10,11 @@ from statistics import fmean, stdev
 from typing import Any
 
 from laconic.evaluation.measures import REPEATING
+from laconic.evaluation.run import options_of
 from laconic.explain.html import Curves, Prose, Samples, Section, Table, render_report
 from laconic.metrics.rouge import rouge_intervals
 from laconic.metrics.rouge_engine import Score
+from laconic.metrics.scoring import Scoring
 from laconic.study.comparison import KINDS, Outcome, by_document, training_log
 from laconic.study.plan import Plan
 from laconic.study.tables import (
@@ -22,6 +24,7 @@ from laconic.study.tables import (
     COPYING_TITLE,
     FAITHFUL,
     FAITHFUL_NOTE,
+    FIGURES,
     READING,
     READING_NOTE,
     TESTS,
@@ -57,6 +60,11 @@ class ComparisonTable:
     records: int
     test: str
     rows: tuple[Row, ...]
+
+    @property
+    def scoring(self) -> Scoring:
+        """How ROUGE was counted."""
+        return options_of(self.plan.evaluation).scoring
 
     @property
     def failed(self) -> list[Row]:
@@ -216,8 +224,8 @@ def notes(table: ComparisonTable) -> list[str]:
     most = max((row.seeds for row in table.rows), default=1)
     seeds = f" Means over {most} seeds; standard deviations over seeds are in compare.csv." if most > 1 else ""
     lines = [
-        f"{table.data}: {table.records} records. ROUGE F1 x 100 ± half of the 95% bootstrap interval over "
-        f"documents.{seeds}",
+        f"{table.data}: {table.records} records. ROUGE {FIGURES[table.scoring.shown]} x 100 ± half of the 95% "
+        f"bootstrap interval over documents.{seeds}",
     ]
     if len(table.rows) > 1:
         lines.append(
@@ -247,10 +255,10 @@ def notes(table: ComparisonTable) -> list[str]:
 
 
 def signatures(table: ComparisonTable) -> list[str]:
-    """The signatures of the scorers."""
-    rouge = dict.fromkeys(row.signature for row in table.rows if row.signature)
+    """The signatures of the scorers, and before them the flags of the profile, where it has some."""
+    rouge = dict.fromkeys(line for row in table.rows if row.signature for line in (table.scoring.flags, row.signature))
     bleu = dict.fromkeys(f"BLEU {row.bleu_signature}" for row in table.rows if row.bleu_signature)
-    return [*rouge, *bleu]
+    return [*filter(None, rouge), *bleu]
 
 
 # ---------------------------------------------------------------------------------------- file forms
@@ -286,6 +294,7 @@ def as_dict(table: ComparisonTable) -> dict[str, Any]:
         "records": table.records,
         "baseline": table.plan.baseline,
         "test": table.test,
+        "shown": table.scoring.shown,
         "signatures": signatures(table),
         "rows": [
             {

@@ -149,7 +149,7 @@ def run(lines: Sequence[str], say: Callable[[str], object], out: Path, earlier: 
 
 
 def _laconic(words: Sequence[str], stdout: int | None = None) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-m", "laconic", *words], check=True, text=True, stdout=stdout)
+    return subprocess.run([sys.executable, "-P", "-m", "laconic", *words], check=True, text=True, stdout=stdout)
 
 
 def findings(table: ReproducedTable, out: Path) -> list[Finding]:

@@ -25,7 +25,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from laconic.config.loading import dump_run, merge, parse_yaml, read_run
-from laconic.config.schema import SearchConfig
+from laconic.config.schema import SearchConfig, Surface
 from laconic.config.shipped import SHIPPED
 from laconic.config.spellings import sections_in
 from laconic.errors import ConfigError, did_you_mean, unknown_choice
@@ -190,15 +190,16 @@ def _kind(key: str) -> type | None:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """Settings that differ from the model's own, and the whole search they lead to."""
+    """Settings that differ from the model's own, the whole search they lead to, the same with the surface scored."""
 
     settings: Settings
     search: SearchConfig
+    scored: SearchConfig
 
     @property
     def key(self) -> str:
         """Equal searches have equal keys."""
-        return sha256(json.dumps(self.search.model_dump(mode="json"), sort_keys=True).encode())[:16]
+        return sha256(json.dumps(self.scored.model_dump(mode="json"), sort_keys=True).encode())[:16]
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,13 +305,18 @@ class TrialLog(Journal):
         self.add([line])
 
 
-def trials_of(system: NeuralSystem, settings: Sequence[Settings]) -> list[Trial]:
-    """The trials, each search checked against the model before anything is decoded.
+def trials_of(system: NeuralSystem, settings: Sequence[Settings], surface: Surface | None = None) -> list[Trial]:
+    """The trials, each search checked against the model before anything is decoded; ``surface`` is what is scored of
+    those that do not say it themselves.
 
     Raises:
         ConfigError: a value that does not fit, or a switch that the model does not have.
     """
-    trials = [Trial(values, system.options(merge({}, values))) for values in settings]
+    trials = []
+    for values in settings:
+        search = system.options(merge({}, values))
+        shown = {} if surface is None or "surface" in values else {"surface": surface}
+        trials.append(Trial(values, search, search.model_copy(update=shown)))
     before = dict(system.model.switches())
     for trial in trials:
         try:
@@ -342,17 +348,13 @@ def tune(
     model = OnceEncoded(system.decoded_by)
     own = copy.copy(system)
     own.decoded_by = model
-    run = system.loaded.run
-    shown = {} if run is None or run.evaluation.surface is None else {"surface": run.evaluation.surface}
     batches = batches_of(records, options.batch_size)
     for number, indices in enumerate(batches):
         model.forget()
         for trial in trials:
             if (trial.key, number) not in log.done:
                 started = time.perf_counter()
-                chosen = [records[index] for index in indices]
-                search = trial.search.model_copy(update=shown)
-                made = own.summarize_batch(chosen, explain=False, options=search)
+                made = own.summarize_batch([records[index] for index in indices], explain=False, options=trial.scored)
                 log.note(trial, number, [summary.text for summary in made], time.perf_counter() - started)
             progress(len(indices))
     scored, signature = [], ""

@@ -49,7 +49,7 @@ def verdict(results: Sequence[EvaluationResult], *, fine_tuned: bool) -> list[st
     else:
         lines = [f"Better than taking the first sentence by {ours - theirs:.2f}: {figures}."]
     if (share := model.measures.get(REPEATING, 0.0)) > MANY[REPEATING]:
-        remedy = "train longer, or --set search.no_repeat_ngram=2, which lets nothing be said twice"
+        remedy = "train longer, or --set search.no_repeat_ngram=2, which lets no pair of words come again"
         lines.append(f"{share:.0%} of its summaries repeat themselves: {remedy}.")
     if (share := model.measures.get(UNSUPPORTED_WORDS, 0.0)) > MANY[UNSUPPORTED_WORDS]:
         lines.append(f"{share:.0%} of its content words do not stand in the text; read before you trust it.")

@@ -126,6 +126,7 @@ class SummaryJob:
             report = support_of(summary)
             values["support"] = {"copied_words": copied, "words": len(summary.words)}
             values["support"] |= {} if report is None else support_to_dict(report)
+        values |= {"always_write": True} if self.request.always_write else {}
         values["decoding"] = self.decoding
         return json.dumps(values, ensure_ascii=False)
 

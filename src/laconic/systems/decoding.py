@@ -200,11 +200,13 @@ class DecodingSystem:
         ]
         if options.revisions and not on_text and tokenizer.repeatable_ids is not None:
             revise = resolve("way to write again", REVISION, "again")
+            cleaned = options.model_copy(update={"surface": "clean"})  # the same line is found whatever is shown of it
             for place, document in enumerate(documents):
                 again = partial(self._without, document, config, search)
                 words_of = (tokenizer, document.example.oov_words)
+                text_of = partial(document.text, search=cleaned)
                 found[place] = revise(
-                    found[place], again, document.text, document.record.document, *words_of, options.revisions
+                    found[place], again, text_of, document.record.document, *words_of, options.revisions
                 )
         if explain:
             self._add_opponent(examples, [hypotheses[0] for hypotheses in found])

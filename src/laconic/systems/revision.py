@@ -88,15 +88,18 @@ def spelt_out(summary: str, document: str) -> frozenset[str]:
     said = f" {_stems(_LETTERS.findall(summary.lower()))} "
     found: set[str] = set()
     for bracket in _ABBREVIATION.finditer(document):
+        if bracket[1] not in summary:
+            continue
         alone = re.search(rf"(?<![(\w]){bracket[1]}s?\b(?![^\s:]*:|\s*[()])", summary)
-        if alone and f" {_long_form(document[: bracket.start()], bracket[1].lower())} " in said:
+        before = document[max(0, bracket.start() - 200) : bracket.start()]
+        if alone and f" {_long_form(before, bracket[1].lower())} " in said:
             found.add(alone[0].lower())
     return frozenset(found)
 
 
 def _long_form(before: str, short: str) -> str:
     """The stems of the last words whose initials these are, small words counted or not; empty: there are no such."""
-    told = _LETTERS.findall(before.lower()[-200:])
+    told = _LETTERS.findall(before.lower())
     for size in range(2, min(len(told), 2 * len(short)) + 1):
         for counted in (told[-size:], [word for word in told[-size:] if not is_stop_word(word)]):
             if "".join(word[0] for word in counted) == short:

@@ -51,6 +51,7 @@ class Tokenizer(ABC):
         self.config = config
         self._backend: tokenizers.Tokenizer | None = None
         self._tokens: list[str] = []
+        self._width = 0
         self._separator: str | None = None
         self.casing = Casing()  # how the training texts write their words
         self._hub_config: dict[str, Any] = {"pad_token": PAD, "unk_token": UNK, "bos_token": BOS, "eos_token": EOS}
@@ -69,7 +70,11 @@ class Tokenizer(ABC):
     @property
     def vocab_size(self) -> int:
         """V: ids below it are tokens of the vocabulary, ids from it on are an example's own words."""
-        return len(self._tokens)
+        return max(len(self._tokens), self._width)
+
+    def widen(self, size: int) -> None:
+        """Leave the ids below ``size`` to a model whose vocabulary has more rows than there are tokens."""
+        self._width = max(self._width, size)
 
     @property
     def vocabulary(self) -> Sequence[str]:
@@ -127,7 +132,7 @@ class Tokenizer(ABC):
         """The string of an id; ids from V on are ``oov_words[id - V]``, unknown ones are UNK."""
         if 0 <= token_id < len(self._tokens):
             return self._tokens[token_id]
-        place = token_id - len(self._tokens)
+        place = token_id - self.vocab_size
         return oov_words[place] if 0 <= place < len(oov_words) else self._tokens[self.unk_id]
 
     # --------------------------------------------------------------------------------- training

@@ -1,4 +1,4 @@
-"""The text of a web page: its article, one block a line, without menus, scripts and forms."""
+"""The text of a web page: its article, one block a line, without menus, scripts and forms within it."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ import codecs
 import re
 from typing import Any
 
-_NO_TEXT = "script, style, noscript, template, nav, footer, aside, form, button, svg, iframe, select, dialog"
-_ARTICLES = ("article", "main", "[role=main]")
+_NO_TEXT = "script, style, noscript, template, nav, footer, aside, svg, iframe, dialog"
+_NO_TEXT += ", button, select, textarea, label, legend"  # of forms
+_ARTICLES = ("article", "main, [role=main]")
+_TEASER = 0.25  # of the main part's text: an article with less only points to another page
 _BLOCK_TAGS = (
     "address article blockquote br dd div dl dt figcaption figure h1 h2 h3 h4 h5 h6 header hr li main ol p pre section "
     "table td th tr ul"
@@ -37,7 +39,7 @@ def charset_of(raw: bytes) -> str:
 
 
 def page_text(page: str) -> str:
-    """The longest article, or the page's main part, or all of its body.
+    """The longest article (unless it is but a small part of the main one), or the main part, or all of the body.
 
     Raises:
         ModuleNotFoundError: selectolax is not installed.
@@ -47,10 +49,15 @@ def page_text(page: str) -> str:
     tree = LexborHTMLParser(page)
     for node in tree.css(_NO_TEXT):
         node.decompose()
-    for selector in _ARTICLES:
-        if found := [text for text in map(_text, tree.css(selector)) if text]:
-            return max(found, key=len)
-    return _text(tree.body) if tree.body is not None else ""
+    if tree.body is None:
+        return ""
+    forms = tree.css("form")
+    whole = len(_text(tree.body)) if forms else 0
+    for node in forms:
+        if len(_text(node)) < whole / 2:  # else it is around the page, as ASP.NET has it
+            node.decompose()
+    article, main = (max(map(_text, tree.css(selector)), key=len, default="") for selector in _ARTICLES)
+    return (article if len(article) >= _TEASER * len(main) else main) or _text(tree.body)
 
 
 def _text(node: Any) -> str:

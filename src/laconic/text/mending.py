@@ -7,8 +7,10 @@ signs in a row, a sentence that ends in a preposition.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from laconic.text.detokenize import is_unspaced
 
@@ -36,7 +38,10 @@ _PAUSES = frozenset((",", ";", ":"))
 _SEPARATORS = frozenset((",", "and", "or", "&", "-", "–", "/"))
 _NOT_FIRST = _PAUSES | ENDS | frozenset((")", "]", "}", "-", "–", "—", "/"))
 _NOT_LAST = _PAUSES | frozenset(("(", "[", "{", "-", "–", "—", "/", "+", "=", "``"))
-_PAIRS = {"(": ")", "[": "]", "{": "}", "``": "''", "“": "”", "-lrb-": "-rrb-", "-lsb-": "-rsb-", "-lcb-": "-rcb-"}
+_PAIRS = {"(": ")", "[": "]", "{": "}", "``": "''", "-lrb-": "-rrb-", "-lsb-": "-rsb-", "-lcb-": "-rcb-"}
+_SINGLE = "'‘’"
+_QUOTES = {mark: kind for kind in ('"“”„', "«»", _SINGLE) for mark in kind}  # languages differ in which one opens
+_TAKES_APOSTROPHE = re.compile(r".*[s\d]|[b-z]")  # the users' files, the 3' end, f'
 
 
 @dataclass(slots=True)
@@ -55,19 +60,20 @@ def mended(
     in_source: Callable[[Sequence[str]], bool],
     is_name: Callable[[Sequence[str]], bool],
     english: bool,
+    singles: bool,
 ) -> list[int]:
     """The positions of the words that stay, in order.
 
     ``in_source(keys)`` says whether the source has these words one after the other, ``is_name(keys)`` whether it uses
-    them as a name; of an ``english`` one the function words are known here. A summary is never emptied, unless it is
-    nothing but UNK.
+    them as a name; of an ``english`` one the function words are known here. ``singles``: a single quotation mark is
+    never part of a word, as in ``don ' t``. A summary is never emptied, unless it is nothing but UNK.
     """
     known = [index for index, word in enumerate(words) if not word.unknown]
     kept = known
     while True:
         keys = [words[index].key.lower() for index in kept]
-        drop = _doubled(keys, in_source) or _coined(keys, is_name) or _stray(kept, keys, words) or _unpaired(keys)
-        drop = drop or _dangling(kept, keys, words, english)
+        drop = _doubled(keys, in_source) or _coined(keys, is_name) or _stray(kept, keys, words)
+        drop = drop or _unpaired(keys, singles) or _dangling(kept, keys, words, english)
         if not drop:
             return kept
         kept = [index for at, index in enumerate(kept) if at not in drop]
@@ -122,16 +128,18 @@ def _stray(kept: Sequence[int], keys: Sequence[str], words: Sequence[DraftWord])
     return set()
 
 
-def _unpaired(keys: Sequence[str]) -> set[int]:
-    """Brackets and quotation marks without their other half, and pairs with nothing between them."""
+def _unpaired(keys: Sequence[str], singles: bool) -> set[int]:
+    """Brackets and quotation marks without their other half, and pairs with nothing between them; of ``singles`` those
+    that cannot be apostrophes."""
     closing = {close: opening for opening, close in _PAIRS.items()}
     opened: list[int] = []
-    quoted: int | None = None
+    quoted: dict[str, int] = {}
     for at, key in enumerate(keys):
-        if key == '"':
-            if quoted == at - 1:
+        if kind := _QUOTES.get(key):
+            if kind != _SINGLE and quoted.get(kind) == at - 1:
                 return {at - 1, at}
-            quoted = at if quoted is None else None
+            if quoted.pop(kind, None) is None:
+                quoted[kind] = at
         elif key in _PAIRS:
             opened.append(at)
         elif key in closing:
@@ -140,7 +148,10 @@ def _unpaired(keys: Sequence[str]) -> set[int]:
             if opened[-1] == at - 1:
                 return {at - 1, at}
             opened.pop()
-    return set(opened) | (set() if quoted is None else {quoted})
+    behind = (before for before, key in pairwise(keys) if _QUOTES.get(key) == _SINGLE)
+    if not singles or any(map(_TAKES_APOSTROPHE.fullmatch, behind)):
+        quoted.pop(_SINGLE, None)
+    return {*opened, *quoted.values()}
 
 
 def _dangling(kept: Sequence[int], keys: Sequence[str], words: Sequence[DraftWord], english: bool) -> set[int]:

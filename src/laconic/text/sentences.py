@@ -35,8 +35,8 @@ def split_sentences(text: str, language: str = "en") -> list[tuple[int, int]]:
 
 
 def _line_ends(text: str) -> list[int]:
-    """The ends of lines that were ended on purpose, as in lists, minutes and mails: the first word of the next line
-    would have fitted in, and does not begin in lower case.
+    """The ends of lines that were ended on purpose, as in lists, minutes and mails: the next line is blank, or its
+    first word would have fitted in and does not begin in lower case.
 
     Lines of prose that was wrapped are as full as they can be. The longest line tells the width, where it has the 60
     characters that wrapped prose usually has.
@@ -47,7 +47,7 @@ def _line_ends(text: str) -> list[int]:
     for line, following in pairwise(lines):
         place += len(line) + 1
         word = following.split(maxsplit=1)[:1]
-        if word and not word[0][0].islower() and len(line.rstrip()) + 1 + len(word[0]) <= width:
+        if not word or (not word[0][0].islower() and len(line.rstrip()) + 1 + len(word[0]) <= width):
             found.append(place)
     return found
 

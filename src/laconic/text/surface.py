@@ -236,7 +236,8 @@ def surfaced(draft: Draft, source: SourceText, tokenizer: Tokenizer, *, clean: b
     words = _placed(draft, source, tokenizer)
     english = clean and is_english(source.keys)
     if clean:
-        words = [words[index] for index in mended(words, source.holds, source.names, english)]
+        singles = english and tokenizer.guesses_spaces
+        words = [words[index] for index in mended(words, source.holds, source.names, english, singles)]
     kept = [token for word in words for token in word.tokens]
     text, spans = tokenizer.detokenize([draft.tokens[token] for token in kept])
     at = 0
@@ -294,6 +295,8 @@ def _join(words: list[_Word], text: str, source: SourceText, *, follow: bool) ->
         if dropped and not word.gap and before.text[-1:].isalnum() and word.text[0].isalnum():
             word.gap = "" if is_unspaced(before.text[-1]) or is_unspaced(word.text[0]) else " "
         if not (follow and _follows(before, word)) or word.place is None:
+            if follow and index > 1 and before.text in ("'", '"') and not before.gap and word.text[0].isalnum():
+                word.gap = " " if words[index - 2].text[-1:].isalnum() else word.gap  # the quotation ended there
             continue
         gap = source.gap(word.place)
         if gap is not None and not (gap and not word.gap and _closes_up(before.text, word.text)):

@@ -28,6 +28,7 @@ from typing import IO, Any
 import tokenizers
 
 from laconic import __version__
+from laconic.config.names import sources_of
 from laconic.config.schema import DataConfig, TextConfig
 from laconic.data.dataset import FACTS, EncodedDataset, Encoder
 from laconic.data.pieces import read_in_pieces
@@ -203,7 +204,7 @@ def encoded(
         encoder.store(place, encoder.parts(corpus.pairs, unasked_workers(), advance), corpus.facts)
 
     settings = text.model_dump(mode="json", exclude={"tokenizer", "vocabulary_from", "pretrained_embeddings"})
-    key = [digest_of(folder / file) for file in (TOKENIZER_FILE, CONFIG_FILE)]
+    key = [digest_of(file) for file in (folder / TOKENIZER_FILE, folder / CONFIG_FILE, *sources_of(text.tokenizer))]
     notes = []
     try:
         place = kept("encoded", _digest(corpus.content, key, settings, most, references), make)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from pathlib import Path
 from typing import Any
 
@@ -48,12 +48,12 @@ def reading_table(sets: dict[str, EncodedDataset], left_out: dict[str, int]) -> 
     return lines
 
 
-def fitting_limits(run: RunConfig, records: Sequence[Record]) -> tuple[dict[str, Any], str]:
+def fitting_limits(run: RunConfig, records: Sequence[Record], asked: Set[str]) -> tuple[dict[str, Any], str]:
     """Changes of ``run`` by which it reads most texts whole within the memory at hand, and a line that says so.
 
     The limits are the 95th percentile of the lengths, rounded up to tens, as far as the model has positions. Where a
     batch would need too much memory, it is made in parts (``training.accumulation``), which changes no result; where
-    single documents would, the limits fall.
+    single documents would, the limits fall. Those that are ``asked`` for are the run's own, and then none falls.
     """
     count = counter_of_run(run)
     sampled = records[:: max(1, len(records) // SAMPLE)]
@@ -63,6 +63,8 @@ def fitting_limits(run: RunConfig, records: Sequence[Record]) -> tuple[dict[str,
     positions = getattr(model, "max_positions", None)
     if positions is not None:  # a search writes an end besides
         source, target = min(source, positions), min(target, positions - 1)
+    limits = {"max_source_tokens": source, "max_target_tokens": target}
+    source, target = (getattr(run.text, name) if name in asked else limit for name, limit in limits.items())
     kind = "batch_tokens" if run.training.batch_tokens else "batch_size"
     size, parts = getattr(run.training, kind), run.training.accumulation
     room = _SHARE_OF_MEMORY * _free_memory()
@@ -70,7 +72,7 @@ def fitting_limits(run: RunConfig, records: Sequence[Record]) -> tuple[dict[str,
         batch = max(1, size // (source + target)) if run.training.batch_tokens else size
         needed = _bytes(run, model, batch, source, target)
         divisor = next((number for number in range(2, size + 1) if size % number == 0), 1)
-        if needed <= room or (batch <= 4 and source <= 100):
+        if needed <= room or (batch <= 4 and (source <= 100 or asked)):
             break
         if batch > 4 and divisor > 1:
             size, parts = size // divisor, parts * divisor
@@ -82,8 +84,9 @@ def fitting_limits(run: RunConfig, records: Sequence[Record]) -> tuple[dict[str,
         "search": {"max_length": max(target, run.search.min_length)},
     }
     whole = f"batches of {size}{' tokens' * (kind == 'batch_tokens')}" + (f" x {parts}" if parts > 1 else "")
+    share = f"{PERCENTILE}% of the data" + (", but for --set" if asked else "")
     return changes, (
-        f"Size auto: documents up to {source:,} tokens and summaries up to {target:,} ({PERCENTILE}% of the data), "
+        f"Size auto: documents up to {source:,} tokens and summaries up to {target:,} ({share}), "
         f"{whole}; an update needs about {needed / 2**30:.1f} GB of {_free_memory() / 2**30:.1f} GB that are free."
     )
 

@@ -102,6 +102,13 @@ def prepare(
     said = [note for corpus in corpora.values() for note in corpus.notes]
     said += [note for name in corpora for note in notes[name]]
     model = build_model(run.model, run.text, tokenizer, run.training.seed, said)
+    own_words = run.text.oov_copy == "extended" and any(part.unknown_share for part in data.values())
+    if own_words and model.vocab_size > tokenizer.vocab_size:
+        raise ConfigError(
+            f"The model's vocabulary has {model.vocab_size:,} rows for {tokenizer.vocab_size:,} tokens, and the words "
+            "outside it would get the ids of the spare rows: set text.oov_copy to unk."
+        )
+    tokenizer.widen(model.vocab_size)
     if initial is not None:
         said.append(take_weights(model, initial, tokenizer, str(start)))
     objectives = [build("objective", OBJECTIVES, spec) for spec in run.objectives]

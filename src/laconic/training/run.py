@@ -223,6 +223,7 @@ def run_folder(run: RunConfig, out: Path, *, resume: bool, force: bool, accept: 
                     "or use --force."
                 )
             clear_run(out)
+            _remove_parts(run, out)
         text = dump_run(run)
         write_text(out / RECIPE, f"{_DIGEST}{sha256(text.encode())}\n{text}")
         yield
@@ -240,6 +241,14 @@ def clear_run(out: Path) -> None:
         clear_run(stage)
         if not any(stage.iterdir()):
             stage.rmdir()
+
+
+def _remove_parts(run: RunConfig, out: Path) -> None:
+    """Remove what was held out for an earlier run and this one does not read: it may learn from those very pairs."""
+    read = [Path(place).resolve() for place in (run.data.train, run.data.validation, run.data.test) if place]
+    for part in [out / "data" / f"{split}.jsonl" for split in ("train", "validation", "test")]:
+        if not any(part.resolve().is_relative_to(place) for place in read):
+            part.unlink(missing_ok=True)
 
 
 def _remove_leftovers(out: Path) -> None:

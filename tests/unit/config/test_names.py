@@ -43,6 +43,15 @@ def test_a_module_of_the_working_directory_needs_no_path(tmp_path: Path, monkeyp
     assert cls is Outside
 
 
+def test_modules_from_outside_are_found_and_not_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "not_read.py").write_text("raise SystemExit")
+    monkeypatch.setattr(sys, "path", [place for place in sys.path if place])
+    monkeypatch.chdir(tmp_path)
+    spec = {"model": {"type": "not_read:Model", "head": {"type": "not_read:Head"}}, "search": [{"type": "no.such:X"}]}
+    assert names.sources_of(spec) == [tmp_path / "not_read.py"]
+    assert names.sources_of([{"type": "seq2seq"}, {"type": "sys:X"}, {"type": ":X"}, {"type": ".names:X"}, None]) == []
+
+
 def test_the_spec_is_left_alone() -> None:
     spec = {"type": "outside", "size": 5}
     names.parse("thing", TABLE, spec)

@@ -27,6 +27,7 @@ def test_sizes_and_order() -> None:
 def test_few_pairs() -> None:
     assert set(hold_out(pairs(ENOUGH_FOR_TEST - 1)).splits) == {"train", "validation"}
     assert set(hold_out(pairs(LEAST - 1)).splits) == {"train"}
+    assert set(hold_out(pairs(ENOUGH_FOR_TEST), test=False).splits) == {"train", "validation"}
 
 
 def test_seed_decides_and_the_order_of_the_file_does_not() -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from laconic.config.names import trusting
 from laconic.errors import ConfigError, DataError
 from laconic.evaluation.measures import measure
 from laconic.evaluation.run import EvaluationOptions, evaluate, score
@@ -205,6 +206,25 @@ def test_extractive_methods_by_name() -> None:
     [summary] = Contender("lead-1").summarize(RECORDS[:1])
     assert summary.text == "The cat sat on the mat."
     assert Contender("lead-1").identity != Contender("lead-2").identity
+
+
+def test_a_system_is_another_when_ones_own_code_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    code = tmp_path / "picks_of_mine.py"
+    code.write_text("from laconic.extractive.baselines import Lead\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    run = {"name": "x", "model": {"type": "seq2seq"}, "training": {"max_updates": 1}}
+    run["search"] = {"scorers": [{"type": "picks_of_mine:Scorer"}]}
+    (tmp_path / "recipe.yaml").write_text(json.dumps(run))
+
+    def identities() -> list[str]:
+        mine = Contender("mine", settings={"type": "picks_of_mine:Lead"})
+        with trusting({"picks_of_mine:Scorer"}):
+            return [mine.identity, Contender(str(tmp_path)).identity]
+
+    before = identities()
+    assert identities() == before
+    code.write_text("from laconic.extractive.baselines import First as Lead\n")
+    assert not set(identities()) & set(before)
 
 
 def test_the_oracle_sees_the_references() -> None:

@@ -98,6 +98,12 @@ def test_no_place_on_the_machine_is_told(saved: Path) -> None:
     assert environment["torch"] == torch.__version__ or environment["torch"]
 
 
+def test_a_model_with_more_rows_than_tokens(tmp_path: Path) -> None:
+    wide = Seq2Seq(model().config, vocab_size=tokenizer().vocab_size + 5)
+    save_model_folder(tmp_path / "m", model=wide, tokenizer=tokenizer(), run=run())
+    assert load_model_folder(tmp_path / "m").tokenizer.vocab_size == wide.vocab_size
+
+
 def test_tied_weights_are_stored_once_and_tied_again(tmp_path: Path) -> None:
     tied = model(tie_output=True)
     save_model_folder(tmp_path / "m", model=tied, tokenizer=tokenizer(), run=run())

@@ -44,7 +44,8 @@ def test_damaged_files(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="lacks the tensor 'b'"):
         read_weights(path, ["a", "b"])
     size = int.from_bytes(whole[:8], "little")
-    for content in (whole[:1], whole[:40], whole[:-1], b"\xff" * 50, whole[:8] + b"[" * size + whole[8 + size :]):
+    deep = (200_000).to_bytes(8, "little") + b"[" * 200_000
+    for content in (deep, whole[:1], whole[:40], whole[:-1], b"\xff" * 50, whole[:8] + b"[" * size + whole[8 + size :]):
         path.write_bytes(content)
         with pytest.raises(ModelError, match="damaged or truncated; copy it again"):
             read_weights(path, ["a"])

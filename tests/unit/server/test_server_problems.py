@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
+from pydantic import ValidationError
 
 from laconic.config.base import validate
 from laconic.errors import ConfigError
 from laconic.server.app import create_app
 from laconic.server.catalogue import Catalogue
-from laconic.server.schemas import CODES
+from laconic.server.schemas import CODES, HubRequest, SummarizeRequest
 from laconic.server.settings import Settings
 from laconic.summarizer import Summarizer
 from tiny_models import DOCUMENTS
@@ -146,6 +147,34 @@ def test_a_length_penalty_beyond_every_float(client: TestClient) -> None:
 )
 def test_an_entry_of_the_wrong_kind_is_named(client: TestClient, path: str, body: Any, said: str) -> None:
     assert refused(client.post(path, json=body), 422, "invalid_request").lower().startswith(said.lower())
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"documents": [0] * 500},
+        {"documents": [{}] * 500},
+        {"inputs": [0] * 500},
+        {"document": "a", "options": {f"k{i}": [] for i in range(500)}},
+        {"document": "a"} | {f"k{i}": 0 for i in range(500)},
+        {"inputs": "a", "options": {f"k{i}\ud800": 0 for i in range(500)}},
+        {"inputs": "a", "parameters": {f"k{i}\ud800": 0 for i in range(500)}},
+        {"inputs": "a", "parameters": {"generate_parameters": {f"k{i}\ud800": 0 for i in range(500)}}},
+    ],
+    ids=lambda body: str(body)[:40],
+)
+def test_a_body_full_of_mistakes_gives_one_error(body: dict[str, Any]) -> None:
+    kind = HubRequest if "inputs" in body else SummarizeRequest
+    with pytest.raises(ValidationError) as caught:
+        kind.model_validate(body)
+    assert caught.value.error_count() <= 3
+
+
+def test_too_many_fields_are_said(client: TestClient) -> None:
+    many = {f"k{i}": 1 for i in range(51)}
+    for body, where in (({"document": "a"} | many, "The body"), ({"document": "a", "options": many}, "options")):
+        said = refused(client.post("/v1/summarize", json=body), 422, "invalid_request")
+        assert said == f"{where}: give at most 50 fields."
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])

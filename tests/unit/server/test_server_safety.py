@@ -73,7 +73,9 @@ def test_the_hubs_numbers_too(client: TestClient, name: str, literal: str) -> No
 def test_a_local_service_answers_to_local_names(summarizer: Summarizer, host: str, status: int) -> None:
     settings = Settings(allowed_hosts=trusted_names("127.0.0.1", None, ["summaries.example.org"]))
     with TestClient(create_app({"tiny": summarizer}, settings)) as client:
-        for path in ("/", "/v1/models", "/health", "/static/app.js"):
+        for path in ("/health", "/ready"):
+            assert client.get(path, headers={"Host": host}).status_code == 200, "probes know no name"
+        for path in ("/", "/v1/models", "/static/app.js"):
             answer = client.get(path, headers={"Host": host})
             assert answer.status_code == status
         answer = client.post("/v1/summarize", json={"document": TEXT}, headers={"Host": host})

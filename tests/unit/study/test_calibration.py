@@ -195,9 +195,17 @@ def test_of_a_very_long_document_the_beginning_is_compared(monkeypatch: pytest.M
     found = or_decline(replace(written, confidence=0.1), calibration())
     assert found.text in ("The river rose.", "The river fell.")
     assert (found.document, found.truncated) == (written.document, True)
+    assert (found.tokens_read, found.tokens_given) == (6, 15)
     monkeypatch.setattr("laconic.summarizer.MOST_COMPARED", 4)
     found = or_decline(replace(written, confidence=0.1), calibration())
     assert (found.document, found.truncated) == (written.document, False)
+
+
+@pytest.mark.parametrize("document", ["QUJD" * 2000, "\n" * 2000 + "苹果香蕉橙子葡萄" * 1000])
+def test_of_a_text_without_blanks_so_many_characters_are_given(document: str) -> None:
+    found = or_decline(Summary("river", document=document, confidence=0.1), calibration())
+    assert found.text == document.strip()[:1000]
+    assert (found.document, found.truncated) == (document, False)
 
 
 def test_without_calibration_a_model_always_answers() -> None:

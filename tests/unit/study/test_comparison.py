@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from laconic.config.loading import dump_run, load_recipe
+from laconic.config.loading import dump_run, load_recipe, parse_overrides
 from laconic.config.schema import RunConfig, SearchConfig
 from laconic.errors import ConfigError, TrainingError
 from laconic.evaluation.run import score
@@ -37,6 +37,7 @@ class Machine:
     trained: list[str] = field(default_factory=list)
     decoded: list[str] = field(default_factory=list)
     said: list[str] = field(default_factory=list)
+    asked: dict[str, Any] = field(default_factory=dict)  # by the name of a system the settings it was opened with
     kill_at: str = ""
     fail_at: str = ""
 
@@ -45,19 +46,21 @@ class Machine:
         assert resume == (folder / "recipe.yaml").is_file()
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "recipe.yaml").write_text(dump_run(run))
+        (folder / "model").mkdir(exist_ok=True)  # as of the first validation
+        (folder / "model" / "config.json").write_text(json.dumps({"row": name}))
+        (folder / "model" / "generation_config.json").write_text(json.dumps(run.search.model_dump(mode="json")))
         if name == self.kill_at:
             raise KeyboardInterrupt
         if name == self.fail_at:
             raise TrainingError("The loss is not finite.")
         self.trained.append(name)
-        (folder / "model").mkdir(exist_ok=True)
-        (folder / "model" / "config.json").write_text(json.dumps({"row": name}))
         (folder / "log.jsonl").write_text('{"kind": "train", "update": 1, "epoch": 1.0, "loss": 2.5}\n')
         losses = {"val_loss_tf": 3.0 + run.training.seed}
         return TrainResult(str(folder), str(folder / "model"), 1, 1, "max_updates", 3.0, 1, losses, 0.1)
 
     def open(self, contender: Contender) -> Any:
         name = contender.name
+        self.asked[name] = contender._search
 
         def summarize(records: Sequence[Record], **_: Any) -> list[Summary]:
             self.decoded += [f"{name}:{record.id}" for record in records]
@@ -185,6 +188,99 @@ def test_other_settings_and_other_data_are_refused_at_once(machine: Machine, tmp
     assert len(machine.trained) == 3
 
 
+def test_a_training_that_was_removed_is_not_taken_for_the_one_that_was_begun_instead(
+    machine: Machine, tmp_path: Path
+) -> None:
+    run(machine, tmp_path)
+    shutil.rmtree(tmp_path / "out" / "runs")
+    (tmp_path / "train.jsonl").write_text("{}\n{}\n")
+    longer, machine.kill_at = plan_of(tmp_path, training={"max_epochs": 2}), "lstm-1"
+    with pytest.raises(KeyboardInterrupt):
+        run(machine, tmp_path, longer)
+    machine.kill_at = ""
+    run(machine, tmp_path, longer)
+    assert machine.trained == [*(f"{row}-1" for row in ROWS), *(f"{row}-1" for row in ROWS)]
+
+
+def test_data_that_change_while_a_training_is_interrupted_are_refused(machine: Machine, tmp_path: Path) -> None:
+    machine.kill_at = "lstm-1"
+    with pytest.raises(KeyboardInterrupt):
+        run(machine, tmp_path)
+    machine.kill_at = ""
+    (tmp_path / "train.jsonl").write_text("{}\n{}\n")
+    with pytest.raises(ConfigError, match="has changed since"):
+        run(machine, tmp_path)
+
+
+@pytest.mark.parametrize("key", ["data.validation", "text.pretrained_embeddings", "text.tokenizer.path"])
+def test_other_validation_pairs_vectors_and_tokenizers_are_noticed(key: str, machine: Machine, tmp_path: Path) -> None:
+    given, old = tmp_path / "given", "of a version that did not note them"
+    given.write_text("{}\n")
+    (tmp_path / "train.jsonl").write_text("{}\n")
+    kind = ["text.tokenizer.type=pretrained"] if "tokenizer" in key else []
+    changes = parse_overrides([f"data.train={tmp_path / 'train.jsonl'}", f"{key}={given}", *kind])
+    plan = plan_of(tmp_path, **changes)
+    run(machine, tmp_path, plan)
+
+    def trained_beside(earlier: str) -> int:
+        before = len(machine.trained)
+        out = tmp_path / f"beside {earlier} {len(given.read_text())}"
+        Comparison(plan, RECORDS, out, machine.surroundings(), [tmp_path / earlier]).run()
+        return len(machine.trained) - before
+
+    shutil.copytree(tmp_path / "out", tmp_path / old)
+    state = json.loads((tmp_path / old / "state.json").read_text())
+    for entry in state["scored"].values():
+        del entry["given"]
+    (tmp_path / old / "state.json").write_text(json.dumps(state))
+    assert [trained_beside("out"), trained_beside(old)] == [0, 0]
+    given.write_text("{}\n{}\n")
+    assert [trained_beside("out"), trained_beside(old)] == [3, 0]
+    with pytest.raises(ConfigError, match="given has changed since"):
+        run(machine, tmp_path, plan)
+
+
+def test_a_tuned_model_is_decoded_as_the_row_says(machine: Machine, tmp_path: Path) -> None:
+    def asked(**overrides: Any) -> dict[str, Any]:
+        run(machine, tmp_path, plan_of(tmp_path, **overrides))
+        return machine.asked["lstm-seed-1"]
+
+    assert asked() == {"surface": "raw"}
+    for settings in (tmp_path / "out" / "runs").glob("*/model/generation_config.json"):
+        settings.write_text(json.dumps(json.loads(settings.read_text()) | {"max_length": 3}))
+    usual = plan_of(tmp_path).rows[1].runs[0].search.max_length
+    assert asked() == {"surface": "raw", "max_length": usual}
+    assert asked(search={"max_length": 3, "surface": "cased", "beam_size": 3}) == {"surface": "raw", "beam_size": 3}
+    assert asked(evaluation={"surface": None}) == {"surface": "clean", "max_length": usual}
+    assert len(machine.trained) == 3
+
+
+def test_rows_whose_names_differ_in_signs_have_runs_of_their_own(machine: Machine, tmp_path: Path) -> None:
+    plan = plan_of(tmp_path)
+    rows = [replace(row, name=name) for row, name in zip(plan.rows[1:], ("a+b", "a b", "a-b"), strict=True)]
+    run(machine, tmp_path, replace(plan, rows=tuple(rows)))
+    assert machine.trained == [f"{row}-1" for row in ROWS]
+    assert "a-b-seed-1" in {path.name for path in (tmp_path / "out" / "runs").iterdir()}
+
+
+def test_kept_scores_are_those_of_the_last_table(machine: Machine, tmp_path: Path) -> None:
+    """Whichever was scored first, and however many seeds another one had."""
+
+    def compare(count: int, seeds: int = 1) -> list[list[int]]:
+        Comparison(plan_of(tmp_path, seeds=seeds), RECORDS[:count], tmp_path / "out", machine.surroundings()).run()
+        return [[one.records for one in found] for found in kept_scores(tmp_path / "out").values()]
+
+    assert compare(8, seeds=2) == 3 * [[8, 8]]
+    assert compare(4) == 3 * [[4]]
+    assert compare(8) == 3 * [[8]]
+    shutil.rmtree(tmp_path / "out" / "runs")
+    assert compare(4) == 3 * [[4]]
+    machine.fail_at = "gru-1"
+    plan = plan_of(tmp_path, training={"max_epochs": 2})
+    run(machine, tmp_path, plan)
+    assert list(kept_scores(tmp_path / "out")) == ["lstm", "bilstm"]
+
+
 def test_a_damaged_state_file_costs_nothing(machine: Machine, tmp_path: Path) -> None:
     run(machine, tmp_path)
     (tmp_path / "out" / "state.json").write_text('{"runs": {')
@@ -236,6 +332,7 @@ def test_an_earlier_comparison_lends_its_scores_where_pairs_settings_and_records
     assert list(kept_scores(earlier)) == ROWS
     assert compare("fewer") == compare("wider", search={"beam_size": 2}) == [f"{row}-1" for row in ROWS]
     assert compare("longer", training={"max_epochs": 2}) == [f"{row}-1" for row in ROWS]
+    assert compare("clean", evaluation={"surface": "clean"}) == [f"{row}-1" for row in ROWS]
     moved.write_text("{}\n{}\n")
     assert compare("others") == [f"{row}-1" for row in ROWS]
 
@@ -249,3 +346,24 @@ def test_a_log_that_is_being_written_is_read(tmp_path: Path) -> None:
     )
     found = comparison._training_of(tmp_path)
     assert found == {"metrics": {"val_loss_tf": 3.0}, "folder": str(tmp_path), "train_loss": 2.5}
+
+
+def test_ones_own_code_is_part_of_what_was_scored_and_trained(
+    machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    scorer, words = tmp_path / "scorer_of_mine.py", tmp_path / "words_of_mine_too.py"
+    scorer.write_text("from laconic.search.scorers import LengthNormalisation as Mine\n")
+    words.write_text("from laconic.text.tokenizer import WordTokenizer as Words\n")
+    tokenizer = {"type": "words_of_mine_too:Words"}
+    plan = plan_of(tmp_path, search={"scorers": [{"type": "scorer_of_mine:Mine"}]}, text={"tokenizer": tokenizer})
+    run(machine, tmp_path, plan)
+    shutil.rmtree(tmp_path / "out" / "runs")
+    run(machine, tmp_path, plan)
+    assert len(machine.trained) == 3
+    scorer.write_text(scorer.read_text() + "# changed\n")
+    run(machine, tmp_path, plan)
+    assert len(machine.trained) == 6  # what was scored was of another scorer, and its weights are gone
+    words.write_text(words.read_text() + "# changed\n")
+    with pytest.raises(ConfigError, match=r"words_of_mine_too.*has changed since .* was trained"):
+        run(machine, tmp_path, plan)

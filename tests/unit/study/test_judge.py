@@ -134,19 +134,19 @@ def sorted_lines(rows: Rows) -> tuple[Rows, str, str]:
 def test_spreadsheets_may_save_the_file_their_way(
     change: Callable[[Rows], tuple[Rows, str, str]], filled: Path
 ) -> None:
-    expected = analyse(filled).as_dict()
+    expected = analyse(filled)
     path = filled / "sheets" / "annotator-2.csv"
     rows, separator, encoding = change(read(path))
     write(path, rows, separator, encoding)
-    assert analyse(filled).as_dict() == expected
+    assert analyse(filled) == expected
 
 
 def test_a_line_that_names_the_separator(filled: Path) -> None:
-    expected = analyse(filled).as_dict()
+    expected = analyse(filled)
     path = filled / "sheets" / "annotator-1.csv"
     write(path, read(path), ";")
     path.write_bytes(b"sep=;\r\n" + path.read_bytes())
-    assert analyse(filled).as_dict() == expected
+    assert analyse(filled) == expected
 
 
 @pytest.mark.parametrize(
@@ -248,6 +248,16 @@ def test_predictions_are_matched_by_id(tmp_path: Path) -> None:
         read_predictions(path, [Record("d", "s")])
 
 
+def test_predictions_of_another_split_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "p.jsonl"
+    path.write_text('{"id": "1", "summary": "x", "references": ["s", "t"]}\n')
+    for record in (Record("d", "s", id="1"), Record("d", "z", id="1", references=("z", "t")), Record("d", "", id="1")):
+        assert read_predictions(path, [record]) == ["x"]
+    for record in (Record("d", "other", id="1"), Record("d", "other")):
+        with pytest.raises(DataError, match=r"is of other records: .* name with --data the file of the split"):
+            read_predictions(path, [record])
+
+
 @pytest.mark.parametrize(
     ("line", "said"),
     [
@@ -322,6 +332,39 @@ def test_rated_lines_have_the_mean_of_their_ratings(filled: Path, tmp_path: Path
     record = Record("", id=first["id"])
     assert rated.of(record, lines[0]["summary"].upper() + ".") == pytest.approx(lines[0]["rating"])
     assert math.isnan(rated.of(record, "another line"))
+
+
+@pytest.mark.parametrize("name", ["sheets/annotator-1.csv", "sheets/README.txt", "key.json"])
+def test_the_rated_lines_do_not_replace_what_is_read(
+    name: str, filled: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = (filled / name).read_bytes()
+    assert main(["judge", "analyse", str(filled), "--lines", str(filled / name)]) == 2
+    assert "is what this command reads; --lines names another file." in capsys.readouterr().err
+    assert (filled / name).read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [{"lowest": None}, {"items": [{"id": "r1"}]}, {"order": {"annotator-1": [3]}}, {"items": [3]}, {"criteria": "x"}],
+    ids=str,
+)
+def test_a_key_that_somebody_changed(changed: dict[str, object], filled: Path) -> None:
+    key = json.loads((filled / "key.json").read_text()) | changed
+    for text in (json.dumps(key), json.dumps({n: v for n, v in key.items() if n not in changed}), "[" * 100_000):
+        (filled / "key.json").write_text(text)
+        with pytest.raises(DataError, match="is no key of sheets; it must stay as"):
+            judge.rated_lines(filled)
+
+
+@pytest.mark.parametrize("rating", ["NaN", "1e999", "-1e999", "1" + "0" * 400, "true", '"4"', "null"])
+def test_a_rating_is_a_number(rating: str, tmp_path: Path) -> None:
+    path = tmp_path / "ratings.jsonl"
+    path.write_text(
+        f'{{"id": "r1", "summary": "a", "rating": 3}}\n{{"id": "r2", "summary": "b", "rating": {rating}}}\n'
+    )
+    with pytest.raises(DataError, match="rating 2 needs an 'id', a text, and a 'rating', a number"):
+        Ratings.read(path)
 
 
 def test_sheets_of_before_cannot_say_which_lines_were_rated(filled: Path) -> None:

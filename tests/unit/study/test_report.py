@@ -87,6 +87,16 @@ def test_seeds_are_averaged_by_document() -> None:
     assert "2 seeds" in notes(made)[0]
 
 
+def test_what_is_shown_and_how_it_was_counted_is_said() -> None:
+    usual = table(outcome("base", BASE))
+    recall = replace(usual, plan=replace(usual.plan, evaluation=EvaluationConfig(profile="duc2004")))
+    assert "ROUGE F1 x 100" in notes(usual)[0]
+    assert "ROUGE recall x 100" in notes(recall)[0]
+    assert "recall at 75 bytes" in notes(recall)[-3]
+    assert notes(recall)[-2:] == notes(usual)[-2:] == ["rouge:test", "BLEU bleu:test"]
+    assert [as_dict(made)["shown"] for made in (usual, recall)] == ["f", "recall"]
+
+
 def test_published_figures_stand_beside_ours() -> None:
     published = {"subset.bleu": 0.041, "subset.val_loss": 6.66, "rouge1": 39.5, "subset.odd_measure": 7}
     trained = [{"metrics": {"val_loss_tf": 5.0, "val_loss_free": 6.0}, "folder": "none"}]

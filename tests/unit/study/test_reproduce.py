@@ -50,6 +50,12 @@ def test_every_step_is_a_command_with_rows_that_exist(name: str, corpora: Path, 
                 assert asked["earlier"][-1] == tmp_path / "old"
 
 
+def test_steps_do_not_run_files_of_the_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "laconic.py").write_text("raise SystemExit(9)")
+    monkeypatch.chdir(tmp_path)
+    assert reproduce._laconic(["--version"]).returncode == 0
+
+
 def test_pairs_are_held_out_once_and_a_failing_step_ends_it(
     corpora: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

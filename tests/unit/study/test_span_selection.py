@@ -46,8 +46,8 @@ def write_corpus(folder: Path, seed: int = 1) -> Path:
     (folder / "more").mkdir(parents=True)
     (folder / "a.txt").write_text("\n".join([*(text() for _ in range(12)), "", "  "]) + "\n")
     (folder / "more" / "b.jsonl").write_text("".join(json.dumps({"text": text()}) + "\n" for _ in range(12)))
-    with gzip.open(folder / "c.jsonl.gz", "wt") as file:
-        file.writelines(json.dumps({"text": text(), "id": f"x{n}"}) + "\n" for n in range(9))
+    lines = [json.dumps({"text": text(), "id": f"x{n}"}) + "\n" for n in range(9)]
+    (folder / "c.jsonl.gz").write_bytes(gzip.compress("".join(lines).encode(), mtime=0))
     (folder / "notes.md").write_text("not part of it")
     (folder / ".hidden.txt").write_text(text())
     return folder
@@ -192,7 +192,7 @@ def test_whoever_works_the_bytes_are_the_same(corpus: Path, tmp_path: Path, monk
     settings = dataclasses.replace(SMALL, k=30, validation=3, over="0.2")
     run(corpus, tmp_path / "one", settings)
     one = written(tmp_path / "one")
-    assert len(one) == 8  # a manifest, a validation file, 27 records in files of 5
+    assert len(one) == 9  # a manifest, digests, a validation file, 27 records in files of 5
     monkeypatch.setattr(selection, "run_here", lambda work, pieces: run_here(work, pieces[::-1]))
     run(corpus, tmp_path / "backwards", settings)
     assert written(tmp_path / "backwards") == one
@@ -251,6 +251,21 @@ def test_a_complete_selection_is_left_alone(corpus: Path, tmp_path: Path) -> Non
     again = run(corpus, out, dataclasses.replace(SMALL, k=5), overwrite=True)
     assert not again.complete_before
     assert again.manifest["records"] == len(records(out)) == 5
+
+
+def test_a_complete_selection_is_of_the_texts_not_of_their_sizes(tmp_path: Path) -> None:
+    out, corpus = tmp_path / "out", write_corpus(tmp_path / "in")
+    run(corpus, out)
+    file = corpus / "more" / "b.jsonl"
+    text, before = file.read_text(), os.stat(file)
+    file.write_text(text.replace("sun", "son"))
+    os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
+    with pytest.raises(ConfigError, match="from other files"):
+        run(corpus, out)
+    file.write_text(text)
+    assert run(corpus, out).complete_before
+    (out / selection.DIGESTS).unlink()  # as before there were digests
+    assert run(corpus, out).complete_before
 
 
 def test_hashes_do_not_depend_on_the_folder(tmp_path: Path) -> None:
@@ -323,7 +338,7 @@ def test_fewer_spans_than_asked_for(corpus: Path, tmp_path: Path) -> None:
     result = run(corpus, tmp_path / "out", dataclasses.replace(SMALL, k=10_000))
     count = len(windows(corpus, SMALL))
     assert result.manifest["records"] == count
-    assert result.warnings == [f"There are only {count:,} spans to choose from; 10,000 were asked for."]
+    assert result.manifest["warnings"] == [f"There are only {count:,} spans to choose from; 10,000 were asked for."]
 
 
 # ---------------------------------------------------------------------------------------------- tokens
@@ -491,7 +506,7 @@ def test_bad_records_and_files_are_skipped_and_counted(corpus: Path, tmp_path: P
         "broken JSON": 1,
     }
     assert [shard["name"] for shard in result.manifest["corpus"]["unreadable_shards"]] == ["d.txt.gz"]
-    assert len(result.warnings) == 2
+    assert len(result.manifest["warnings"]) == 2
     run(corpus, tmp_path / "clean")
     assert records(tmp_path / "out") == records(tmp_path / "clean")
 
@@ -514,7 +529,7 @@ def test_a_shard_vanishes_half_way(tmp_path: Path, moment: str, monkeypatch: pyt
         lost.write_bytes(content[0])
         os.utime(lost, ns=(content[1].st_atime_ns, content[1].st_mtime_ns))
         without = run(folder, tmp_path / "left", dataclasses.replace(SMALL, skip_bad=True))
-    assert "b.jsonl was there when" in without.warnings[0]
+    assert "b.jsonl was there when" in without.manifest["warnings"][0]
     assert all(not row["id"].startswith("more/") for row in records(tmp_path / "left"))
     run(folder, tmp_path / "never", dataclasses.replace(SMALL, skip_bad=True))
     assert records(tmp_path / "left") == records(tmp_path / "never")

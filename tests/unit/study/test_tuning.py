@@ -245,6 +245,13 @@ def test_records_must_be_there_and_have_summaries(system: NeuralSystem) -> None:
         tune(system, [Record("a b", origin="a:7")], trials_of(system, [{}]), **options)
 
 
+def test_the_surface_that_is_scored_is_the_one_asked_for(system: NeuralSystem) -> None:
+    own, raw, clean = trials_of(system, [{}, {"surface": "raw"}, {"surface": "clean"}], "raw")
+    assert [trial.scored.surface for trial in (own, raw, clean)] == ["raw", "raw", "clean"]
+    assert own.search.surface == system.search.surface == "clean", "what --apply writes"
+    assert own.key == raw.key != clean.key
+
+
 def test_the_best_becomes_the_models_default(folder: Path, tmp_path: Path) -> None:
     loaded = load_model_folder(folder)
     copy = save_model_folder(tmp_path / "copy", model=loaded.model, tokenizer=loaded.tokenizer, run=loaded.run)

@@ -45,6 +45,12 @@ def test_measured_against_fp32_on_the_same_records() -> None:
     assert "int8 50% equal" in found.say()
 
 
+def test_a_file_without_one_of_the_scores_is_damaged(tmp_path: Path) -> None:
+    (tmp_path / "precision.json").write_text('{"records": 5, "of": {"bf16": {"equal": 0.95, "rouge": {"2": 0.1}}}}')
+    with pytest.raises(ModelError, match="rouge lacks 1"):
+        Precisions.load(tmp_path)
+
+
 @pytest.mark.parametrize(
     ("trial", "holds"),
     [

@@ -109,6 +109,13 @@ def test_an_abbreviation_is_not_written_again() -> None:
     assert writer.asked == [(), ("pk",)]
 
 
+def test_only_abbreviations_of_the_line_are_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked_at: list[str] = []
+    monkeypatch.setattr(revision, "_long_form", lambda before, short: looked_at.append(f"{before}|{short}") or "")
+    spelt_out("PK of kites", "x" * 500 + " (PK) (ABC) and (QK)")
+    assert looked_at == ["x" * 199 + " |pk"]
+
+
 @pytest.mark.parametrize("line", ["kites with 13 tails", "kites come down in march"])
 def test_numbers_and_dates_too(line: str) -> None:
     assert Writer(line, "kites over lisbon").revised() == "Kites over lisbon"
@@ -139,3 +146,12 @@ def test_a_model_writes_again_without_the_words_at_fault(rounds: int, monkeypatc
     line = model.summarize(TEXT, always_write=True, revisions=rounds).text
     assert frozenset(said).isdisjoint(words(line)) == bool(rounds)
     assert line
+
+
+def test_lines_are_judged_alike_whatever_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    judged: dict[str, list[str]] = {"clean": [], "raw": []}
+    model = Summarizer()
+    for surface, lines in judged.items():
+        monkeypatch.setattr(revision, "faults", lambda line, _, lines=lines: (lines.append(line) or frozenset(), 1))
+        model.summarize(TEXT, always_write=True, revisions=1, surface=surface)
+    assert judged["raw"] == judged["clean"] != []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from laconic.text.html import charset_of, is_html
+from laconic.text.html import charset_of, is_html, page_text
 
 
 @pytest.mark.parametrize(
@@ -24,6 +24,28 @@ def test_a_page_begins_as_one(text: str, page: bool) -> None:
 
 def test_a_comment_ends_in_one_way_only() -> None:
     assert not is_html("<!--a-->" * 200 + "A text.")  # by a pattern that may go on behind its end this takes years
+
+
+TEXT = "<p>The river rose two metres in the night.</p>"
+TEASER = "<article><h3>Other</h3></article>"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        f"<form><input><label>Search</label><select><option>All</select>{TEXT}<button>Go</button></form>",
+        f"{TEXT}<form><p>Write to us</p></form>",
+        f"<main>{TEXT}</main>{TEASER}",
+        f"<main><p>Home</p><article>{TEXT}</article><p>Comments: none</p></main>",
+        f"<h1>A river</h1>{TEASER}<article>{TEXT}</article>",
+    ],
+)
+def test_the_text_of_a_page_is_its_article(body: str) -> None:
+    assert page_text(f"<html><body>{body}</body></html>") == "The river rose two metres in the night."
+
+
+def test_an_article_that_is_but_a_teaser_is_not_the_pages_text() -> None:
+    assert page_text(f"<html><body><p>Home</p><main>{TEXT}{TEASER}</main></body></html>").startswith("The river rose")
 
 
 @pytest.mark.parametrize(

@@ -36,6 +36,11 @@ def test_sentence_spans_point_into_the_text() -> None:
     assert split_sentences(" \n ") == []
 
 
+@pytest.mark.parametrize("blank", ["", " ", "\t ", "\r"])
+def test_a_blank_line_ends_a_sentence(blank: str) -> None:
+    assert sentence_strings(f"Hi Anna,\n{blank}\ncould you come?") == ["Hi Anna,", "could you come?"]
+
+
 MAIL = """Hi all,
 here is what we agreed on
 Budget: Anna sends the draft before Thursday

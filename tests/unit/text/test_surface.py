@@ -17,6 +17,7 @@ from laconic.config.schema import SearchConfig
 from laconic.errors import ModelError
 from laconic.explain.provenance import build_summary
 from laconic.text.casing import Casing, learn_casing
+from laconic.text.mending import DraftWord, mended
 from laconic.text.tokenizer import BpeTokenizer, CharacterTokenizer, PretrainedTokenizer, Tokenizer, WordTokenizer
 from laconic.text.unknown import extend_source, extend_target
 from laconic.types import Hypothesis, Summary
@@ -216,6 +217,10 @@ MENDED = [
     ("data of the server :", "Data of the server"),
     (", data of ( the server", "Data of the server"),
     ('a " tool', "A tool"),
+    ("a „ tool “ of data", 'A "tool" of data'),
+    ("the ' tool", "The tool"),
+    ("the ' tool ' of data", "The 'tool' of data"),
+    ("the tools ' data", "The tools' data"),
     ("a tool ( ) of data", "A tool of data"),
     ("data ) of tools", "Data of tools"),
     ("data , , of tools . .", "Data, of tools."),
@@ -238,6 +243,38 @@ def test_what_the_source_says_itself_stays() -> None:
     assert written("duran duran at night", "We look at Duran Duran this night.").text == "Duran Duran at night"
     assert written("what to look for", "It says what to look for. And the data.").text == "What to look for"
     assert written("what to look for", "It says what to look for in the data.").text == "What to look"
+
+
+@pytest.mark.parametrize(
+    ("line", "english", "left"),
+    [
+        ("a « tool for x", False, "a tool for x"),
+        ("a » tool « for x", False, "a » tool « for x"),
+        ("a „ tool for x", False, "a tool for x"),
+        ("the ‘ tool for x", True, "the tool for x"),
+        ("un po ’ di x", False, "un po ’ di x"),
+        ("the users ’ 3 ' 4", True, "the users ’ 3 ' 4"),
+        ("the 3 ' end", True, "the 3 ' end"),
+    ],
+)
+def test_half_a_quotation_is_dropped_in_every_style(line: str, english: bool, left: str) -> None:
+    draft = [DraftWord(key) for key in line.split()]
+    kept = mended(draft, lambda _: False, lambda _: False, english, singles=english)
+    assert " ".join(draft[at].key for at in kept) == left
+
+
+def test_a_quotation_that_ends_leaves_a_blank_behind() -> None:
+    document = "This is the 'new tool' that reads and writes the data."
+    assert written("the ' new tool ' data", document).text == "The 'new tool' data"
+    assert written("tool ' data of the server", document).text == "Tool data of the server"
+    assert written("tool ' data of the server", document, surface="cased").text == "Tool' data of the server"
+
+
+def test_signs_that_are_part_of_a_word_are_no_quotation_marks() -> None:
+    tokenizer = BpeTokenizer(BpeTokenizer.Config(vocab_size=60, min_frequency=1))
+    tokenizer.train([ORDINARY])
+    document = "This is the text of the data that don't."
+    assert written("the data don't", document, tokenizer=tokenizer).text == "the data don't"
 
 
 def test_function_words_end_a_line_in_other_languages() -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from laconic.config.names import trusting
 from laconic.config.schema import DataConfig, TextConfig
 from laconic.data.dataset import COLUMNS, FACTS, EncodedDataset, Encoder
 from laconic.data.pieces import read_in_pieces
@@ -60,6 +61,22 @@ def test_a_change_is_encoded_anew(make_trainer: Any, pairs: Path, cache: Path, t
     count = len(list(cache.iterdir()))
     make_trainer(**{"data.train": str(file), "text.max_source_tokens": 4})
     assert len(list(cache.iterdir())) > count
+
+
+def test_changed_code_of_a_tokenizer_encodes_anew(
+    make_trainer: Any, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code = tmp_path / "words_of_mine.py"
+    code.write_text(
+        "from laconic.text.tokenizer import WordTokenizer\n"
+        "class Words(WordTokenizer):\n    name = 'words_of_mine:Words'\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    for more, kept_folders in (("", 2), ("", 2), ("# changed\n", 4)):
+        code.write_text(code.read_text() + more)
+        with trusting({"words_of_mine:Words"}):
+            make_trainer(**{"text.tokenizer": {"type": "words_of_mine:Words", "min_frequency": 1}})
+        assert len(list(cache.iterdir())) == kept_folders
 
 
 @pytest.mark.parametrize("harm", ["cut", "no folder"])

@@ -42,17 +42,20 @@ def test_limits_are_those_of_the_data(monkeypatch: pytest.MonkeyPatch) -> None:
     run = resolve_run(load_recipe("headline_writer"), size="small")
     data = records([100] * 90 + [300] * 10)
     monkeypatch.setattr(outlook, "_free_memory", lambda: 16 * 2**30)
-    changes, line = outlook.fitting_limits(run, data)
+    changes, line = outlook.fitting_limits(run, data, set())
     assert changes["text"] == {"max_source_tokens": 310, "max_target_tokens": 40}
     assert changes["search"]["max_length"] == 40
     assert changes["training"] == {"batch_size": 32, "accumulation": 1}
     assert "310 tokens" in line
     monkeypatch.setattr(outlook, "_free_memory", lambda: 2**28)
-    changes, line = outlook.fitting_limits(run, data)
+    changes, line = outlook.fitting_limits(run, data, set())
     assert changes["training"]["batch_size"] * changes["training"]["accumulation"] == 32
     assert changes["training"]["accumulation"] > 1
     monkeypatch.setattr(outlook, "_free_memory", lambda: 2**22)
-    assert outlook.fitting_limits(run, data)[0]["text"]["max_source_tokens"] < 310
+    assert outlook.fitting_limits(run, data, set())[0]["text"]["max_source_tokens"] < 310
+    changes, line = outlook.fitting_limits(run, data, {"max_source_tokens"})
+    assert changes["text"] == {"max_source_tokens": run.text.max_source_tokens, "max_target_tokens": 40}
+    assert f"up to {run.text.max_source_tokens} tokens and summaries up to 40 (95% of the data, but for --set)" in line
 
 
 @pytest.mark.parametrize(
@@ -72,7 +75,7 @@ def test_parts_of_a_batch_are_the_batch(
     name, value = setting.split("=")
     run = resolve_run(load_recipe("headline_writer"), size="small", overrides=[f"training.{setting}"])
     monkeypatch.setattr(outlook, "_free_memory", lambda: int(memory * 2**30))
-    changes, line = outlook.fitting_limits(run, records([400] * 20))
+    changes, line = outlook.fitting_limits(run, records([400] * 20), set())
     assert changes["training"][name] * changes["training"]["accumulation"] == int(value)
     assert changes["training"]["accumulation"] >= least
     assert ("tokens x" in line) is (name == "batch_tokens")
@@ -80,4 +83,4 @@ def test_parts_of_a_batch_are_the_batch(
 
 def test_limits_end_where_the_model_has_no_positions() -> None:
     run = resolve_run(load_recipe("contrastive"), size="tiny", overrides=["model.max_positions=50"])
-    assert outlook.fitting_limits(run, records([300] * 20))[0]["text"]["max_source_tokens"] == 50
+    assert outlook.fitting_limits(run, records([300] * 20), set())[0]["text"]["max_source_tokens"] == 50

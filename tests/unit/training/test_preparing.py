@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,21 @@ def test_pairs_that_the_document_does_not_support_are_left_out(make_run: Any, ma
     some = make_trainer(**{"data.min_supported": 0.99, "text.max_source_tokens": 1})
     assert 0 < len(some.parts.train_set) < len(everything.parts.train_set)
     assert any("left out" in note for note in some.parts.notes)
+
+
+def test_spare_rows_of_a_model_are_no_words_of_documents(make_trainer: Any, tmp_path: Path) -> None:
+    sizes = {"encoder_layers": 1, "decoder_layers": 1, "encoder_ffn_dim": 8, "decoder_ffn_dim": 8, "d_model": 8}
+    heads = {"encoder_attention_heads": 2, "decoder_attention_heads": 2, "max_position_embeddings": 60}
+    model = {"type": "bart", "architecture": {"model_type": "bart", "vocab_size": 40, **sizes, **heads}}
+    changes = {"model": model, "objectives": [{"type": "nll"}]}
+    parts = make_trainer(**changes).parts
+    assert (parts.tokenizer.vocab_size, len(parts.tokenizer.vocabulary)) == (40, 24)
+    assert parts.collator([parts.train_set[0]]).extended_vocab_size == 40
+    shutil.rmtree(tmp_path / "run")  # with its tokenizer
+    unknown = {"text.tokenizer": {"type": "word", "min_frequency": 1, "max_vocabulary": 15}}
+    with pytest.raises(ConfigError, match=r"40 rows for \d+ tokens, .* set text\.oov_copy to unk"):
+        make_trainer(**changes, **unknown)
+    assert make_trainer(**changes, **unknown, **{"text.oov_copy": "unk"}).parts.tokenizer.vocab_size == 40
 
 
 def test_a_start_that_failed_on_its_data_does_not_block_the_folder(make_run: Any, tmp_path: Path) -> None:

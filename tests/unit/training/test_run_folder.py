@@ -211,6 +211,19 @@ def test_the_command_says_it_in_one_sentence(run: Any, tmp_path: Path, capsys: p
     assert main(["resume", str(out), "--accept-changes"]) == 0
 
 
+def test_pairs_held_out_for_an_earlier_run_go(make_run: MakeRun, pairs: Path, tmp_path: Path) -> None:
+    out, parts = tmp_path / "run", tmp_path / "run" / "data"
+    parts.mkdir(parents=True)
+    (parts / "train.jsonl").write_bytes((pairs / "train.jsonl").read_bytes())
+    for name in ("test.jsonl", "mine.jsonl"):
+        (parts / name).write_text("{}")
+    run = make_run(**{"data.train": str(parts / "train.jsonl"), "training.max_updates": 1})
+    go(run, out)  # nothing there is of an earlier run
+    assert sorted(path.name for path in parts.iterdir()) == ["mine.jsonl", "test.jsonl", "train.jsonl"]
+    go(run, out, force=True)
+    assert sorted(path.name for path in parts.iterdir()) == ["mine.jsonl", "train.jsonl"]
+
+
 DRAW = """
 import sys
 from collections.abc import Callable

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from laconic.files import part_of
+from laconic.files import digest_of, part_of
 from laconic.study.spans.corpus import Shard, documents
 from laconic.study.spans.scoring import BlockScorer, Found
 from laconic.study.spans.settings import SpanSettings
@@ -197,7 +197,8 @@ def find_candidates(settings: SpanSettings, tokenizer: SpanTokenizer, shard: Sha
             file.write(rows.tobytes())
     shard.check()
     histogram = [[*key, count] for key, count in sorted(finder.histogram.items())]
-    return finder.counts | {"skipped": dict(finder.skipped), "histogram": histogram}
+    digest = digest_of(Path(shard.path))
+    return finder.counts | {"skipped": dict(finder.skipped), "histogram": histogram, "sha256": digest}
 
 
 def read_candidates(path: Path) -> NDArray[np.void]:

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from laconic.errors import DISK_FULL, ConfigError, DataError, DiskFullError, LaconicError
-from laconic.files import LOCK, only_here, part_of
+from laconic.files import LOCK, digest_of, only_here, part_of
 from laconic.jobs import Pool, Processes, RayCluster, as_finished, import_ray
 from laconic.study.spans.candidates import find_candidates, read_candidates
 from laconic.study.spans.corpus import Shard, find_shards
@@ -36,6 +36,7 @@ OnProgress = Callable[[str, int, int], object]  # the stage, what is done, of ho
 
 WORK = ".selection"
 TRAIN, VALIDATION = "train", "validation.jsonl"
+DIGESTS = ".digests.json"  # of the files that were read; the manifest, which keys of comparisons are made of, stays
 _LAST = 2**64 - 1
 _OPTION = "--workers"
 _ADVICE = "choose another folder, or start anew with --overwrite."
@@ -47,11 +48,6 @@ class SelectionResult:
 
     manifest: dict[str, Any]
     complete_before: bool = False
-
-    @property
-    def warnings(self) -> list[str]:
-        """What a person should know of it."""
-        return self.manifest["warnings"]
 
 
 def select_spans(
@@ -122,7 +118,7 @@ def _clear(out: Path) -> None:
     if (out / MANIFEST).is_file() or (out / WORK).is_dir():
         for name in (WORK, TRAIN):
             shutil.rmtree(out / name, ignore_errors=True)
-        for name in (MANIFEST, VALIDATION):
+        for name in (MANIFEST, VALIDATION, DIGESTS):
             (out / name).unlink(missing_ok=True)
 
 
@@ -134,8 +130,11 @@ def _finished(out: Path, settings: SpanSettings, mark: str, inputs: Sequence[str
     if not isinstance(manifest, dict) or "settings" not in manifest:
         raise ConfigError(f"{out / MANIFEST} is not of a selection of spans; choose another folder.")
     _compare(out, manifest["settings"], settings)
-    files = {shard.name: shard.size for shard in find_shards(inputs, out)}
-    same = files == {shard["name"]: shard["bytes"] for shard in manifest["shards"]}
+    now, before = find_shards(inputs, out), manifest["shards"]
+    same = [(shard.name, shard.size) for shard in now] == [(old["name"], old["bytes"]) for old in before]
+    if same and (out / DIGESTS).is_file():
+        digests = zip(now, read_json(out / DIGESTS), strict=True)
+        same = all(digest in (None, digest_of(Path(shard.path))) for shard, digest in digests)
     if not same or mark != manifest["tokenizer"]["sha256"]:
         what = "files" if not same else "tokens: the tokenizer changed"
         raise ConfigError(f"{out} holds a selection from other {what}; {_ADVICE}")
@@ -211,7 +210,9 @@ class _Job:
         files = choice["files"]
         waiting = [number for number, file in enumerate(files) if not (self.out / file["name"]).is_file()]
         self._do("Shuffling", output_file, waiting, [file["records"] for file in files])
-        manifest = describe(self.plan.settings, self.plan.tokenizer, self.plan.shards, self._scans(), choice)
+        scans = self._scans()
+        write_json(self.out / DIGESTS, [scan.get("sha256") for scan in scans])
+        manifest = describe(self.plan.settings, self.plan.tokenizer, self.plan.shards, scans, choice)
         write_json(self.out / MANIFEST, manifest)
         shutil.rmtree(self.work, ignore_errors=True)
         return SelectionResult(manifest)
