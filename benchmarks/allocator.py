@@ -1,6 +1,6 @@
 """What another memory allocator is worth in training on a CPU, by the same training with it and without, in turns.
 
-    python benchmarks/allocator.py --preload /usr/lib/x86_64-linux-gnu/libtcmalloc_minimal.so.4 [--updates 60]
+    python benchmarks/allocator.py [--preload /usr/lib/x86_64-linux-gnu/libtcmalloc_minimal.so.4] [--updates 60]
 
 glibc gives the large arrays of a step back to the system and asks for them again in the next, and the system clears
 every page of them. tcmalloc (Debian and Ubuntu: libtcmalloc-minimal4) keeps them. Recipe ``oneline``, size ``box``, on
@@ -63,10 +63,13 @@ def train(
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--preload", required=True, help="the allocator's library")
+    found = next(map(str, Path("/usr/lib").glob("*/libtcmalloc_minimal.so.4")), None)
+    parser.add_argument("--preload", default=found, help="the allocator's library; tcmalloc's, where it is installed")
     parser.add_argument("--updates", type=int, default=60, help="a multiple of 20, at least 40")
     parser.add_argument("--rounds", type=int, default=2)
     options = parser.parse_args()
+    if options.preload is None:
+        raise SystemExit("There is no libtcmalloc_minimal.so.4 below /usr/lib; name an allocator with --preload.")
     taken: dict[str, list[dict[str, float]]] = {"": [], options.preload: []}
     with tempfile.TemporaryDirectory() as folder:
         make_corpus(Path(folder), 64 * options.updates)
