@@ -563,6 +563,12 @@ def test_of_a_text_without_sentences_it_gives_back_the_first_words(
     (tmp_path / "log.txt").write_text(log)
     assert main(["summarize", str(unsure), str(tmp_path / "log.txt")]) == 0
     assert "so this is how the text begins" in capsys.readouterr().err
+    (tmp_path / "log.txt").write_text("QUJD" * 2000)
+    assert main(["summarize", str(unsure), str(tmp_path / "log.txt")]) == 0
+    told = capsys.readouterr()
+    assert len(told.out) < 1100
+    assert "so this is how the text begins" in told.err
+    assert len(told.err) < 1000, "what the model wrote may be the one word of 8,000 letters"
 
 
 def test_the_commands_say_that_the_model_declined(

@@ -19,13 +19,14 @@ from laconic.cli.options import BatchSize, DecodingOptions, Device, DocumentOpti
 from laconic.cli.output import Skipped, is_unicode, progress, say, show_summaries
 from laconic.errors import ConfigError, DataError, LaconicError
 from laconic.files import keeps_its_place, only_writer, sha256, write_text
-from laconic.summarizer import FIRST_WORDS
+from laconic.summarizer import FIRST_CHARACTERS, FIRST_WORDS
 from laconic.systems.bulk import Lines, Request, SummaryJob, Window, lines_of, windows_of
 from laconic.text.control import safe_print as print
 from laconic.types import Record, Summary
 
 NO_LINES = {".csv", ".tsv", ".xlsx", ".ods", ".parquet", ".html", ".docx"}  # whose readers would find something else
 DIGEST = "document_sha256"  # key of a line: what was summarized, so that nobody takes it for another text's
+MOST_SHOWN = 300  # characters of a line that is only told of
 
 
 @with_groups
@@ -124,7 +125,8 @@ def write_texts(
 def declined(summary: Summary) -> str:
     """Why words of the document stand in place of the model's, and what these are."""
     written, said, given = summary.alternatives[0].text, summary.text.split(), (summary.document or "").split()
-    cut = len(said) == FIRST_WORDS and said == given[:FIRST_WORDS]
+    cut = (len(said) == FIRST_WORDS and said == given[:FIRST_WORDS]) or len(summary.text) >= FIRST_CHARACTERS
+    written = written if len(written) <= MOST_SHOWN else f"{written[:MOST_SHOWN]} ..."
     what = "how the text begins" if cut else "the document's most central sentence"
     what = "the text itself" if said == given else what
     return f'{summary.declined}; so this is {what}. --always-write gives what the model wrote: "{written}"'
