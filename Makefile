@@ -1,7 +1,7 @@
 # `make demo` and `make test` need Python 3.11+ and nothing else: they make .venv and install what they need into it, the demo
 # without what tests and lint need. The stamp files make that happen once, and again when the pins change.
 .DEFAULT_GOAL := help
-.PHONY: help install browser demo model docs wheel test test-cpus test-plain test-floor test-all check bench clean
+.PHONY: help install browser demo model docs wheel test test-cpus test-plain test-floor test-all check bench bench-peers clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -13,6 +13,7 @@ TORCH := $(shell sed -n 's/^\(torch==.*\)/\1/p' constraints.txt)
 MINUTES ?= 6
 WORKERS ?= 2
 WORK ?= build/oneline
+PEERS ?= build/peers
 export TEXT
 
 help:  ## this list
@@ -90,10 +91,20 @@ check: $(STAMP)  ## lint, format and types
 	$(BIN)/mypy
 
 bench: $(STAMP)  ## every benchmark with short settings
-	@for script in $(filter-out %/allocator.py %/processes.py,$(wildcard benchmarks/*.py)); do \
+	@for script in $(filter-out %/allocator.py %/processes.py %/sharding.py,$(wildcard benchmarks/*.py)); do \
 	  short=; if grep -q -e '"--short"' $$script; then short=--short; fi; \
 	  echo "== $$script $$short"; $(BIN)/python $$script $$short || exit 1; \
 	done
+
+# The peers ask for other versions of what they depend on, so they are installed without it, in a folder of their own.
+bench-peers: $(STAMP)  ## the benchmarks against CTranslate2 and OpenNMT-py, in full; installs these in build/peers
+	test -d $(PEERS)/onmt -a -d $(PEERS)/ctranslate2 || \
+	  $(BIN)/python -m pip install -q --no-deps --target $(PEERS) ctranslate2 OpenNMT-py==3.5.1
+	$(BIN)/python benchmarks/train_step.py --opennmt $(PEERS)
+	$(BIN)/python benchmarks/transformer_training.py
+	$(BIN)/python benchmarks/transformer_decoding.py
+	$(BIN)/python benchmarks/decoding_precision.py --peers $(PEERS)
+	$(BIN)/python benchmarks/runtime_decoding.py --peers $(PEERS)
 
 clean:  ## remove the environment, caches and built files
 	rm -rf $(VENV) $(FLOOR) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -39,9 +39,14 @@ def make_corpus(folder: Path, pairs: int) -> None:
 
 
 def train(
-    data: Path, out: Path, updates: int, preload: str = "", command: Sequence[str] = (sys.executable, "-m", LACONIC)
+    data: Path,
+    out: Path,
+    updates: int,
+    preload: str = "",
+    command: Sequence[str] = (sys.executable, "-m", LACONIC),
+    warm: int = WARM,
 ) -> dict[str, float]:
-    """One training in processes of its own; what it took."""
+    """One training in processes of its own; what it took, the first `warm` updates not counted."""
     settings = {"max_updates": updates, "log_every": WARM, "precision": "fp32", "validation.every_updates": updates}
     command = [*command, "train", "oneline", "--size", "box", "--from", "scratch"]
     command += ["--data", str(data), "--out", str(out), "--set", "data.min_supported=0"]
@@ -54,7 +59,7 @@ def train(
     log = [json.loads(line) for line in (out / "timing.jsonl").read_text().splitlines()]
     seconds = {line["update"]: line["elapsed_seconds"] for line in log}
     return {
-        "seconds an update": (seconds[updates] - seconds[WARM]) / (updates - WARM),
+        "seconds an update": (seconds[updates] - seconds[warm]) / (updates - warm),
         "CPU seconds": used.ru_utime + used.ru_stime,
         "of the system": used.ru_stime,
         "MB": used.ru_maxrss / 1024,

@@ -20,6 +20,7 @@ from laconic.config.shipped import default_model, place_of
 from laconic.errors import ConfigError, DataError, LaconicError
 from laconic.files import put_back
 from laconic.metrics.confidence import Calibration
+from laconic.metrics.words import words
 from laconic.runtime.manifest import is_exported
 from laconic.systems.extractive import ExtractiveSystem, OnText, Progress, is_method
 from laconic.text.sentences import split_sentences
@@ -31,6 +32,7 @@ SYSTEMS = {  # imported when a model is opened
 }
 INSTEAD = "lexrank-1"  # what answers where a model had better not
 MOST_COMPARED = 1000  # sentences; time and memory grow with their square
+FEWEST_WORDS = 4  # of a sentence that may answer, where there is such a one: not "Hi Anna,"
 LONGEST_SENTENCE = 100  # words: what is longer is a text without sentences, of which
 FIRST_WORDS = 50  # are given, and of one without blanks
 FIRST_CHARACTERS = 1000
@@ -246,7 +248,7 @@ class Summarizer:
         """Write the model folder (replaced as a whole if it exists), with the decoding defaults this summarizer has.
 
         Raises:
-            ConfigError: an extractive method has nothing to save.
+            ConfigError: an extractive method, an exported model, or ``folder`` holds something else than a model.
         """
         self.system.save_pretrained(folder)
 
@@ -257,7 +259,7 @@ class Summarizer:
 
         Raises:
             ModelError: there is no token, or the hub refuses.
-            ConfigError: an extractive method has nothing to upload.
+            ConfigError: an extractive method, which has nothing to upload, or an exported model.
         """
         return self.system.push_to_hub(repo_id, **options)
 
@@ -355,10 +357,13 @@ def or_decline(summary: Summary, calibration: Calibration | None) -> Summary:
 def _picked(method: str, summary: Summary, most: int | None = None) -> Summary:
     """What a method picks of a document, or of its first ``most`` characters."""
     system = ExtractiveSystem(method)
-    ends = [end for _, end in split_sentences(summary.document)]
-    read = summary.document[: ends[MOST_COMPARED - 1]] if len(ends) > MOST_COMPARED else summary.document
+    spans = split_sentences(summary.document)
+    read = summary.document[: spans[MOST_COMPARED - 1][1]] if len(spans) > MOST_COMPARED else summary.document
     last = most and most + len(read) - len(read.lstrip())
-    (found,) = system.summarize_batch([Record(read[:last], id=summary.id)], explain=True, options=system.options({}))
+    sentences = () if most else (summary.document[start:end] for start, end in spans[:MOST_COMPARED])
+    telling = tuple(sentence for sentence in sentences if len(words(sentence)) >= FEWEST_WORDS)
+    record = Record(read[:last], id=summary.id, sentences=telling)
+    (found,) = system.summarize_batch([record], explain=True, options=system.options({}))
     return replace(
         found,
         document=summary.document,

@@ -85,6 +85,8 @@ def test_the_model_is_made_and_made_again_for_nothing(
     card = (folder / "README.md").read_text(encoding="utf-8")
     assert "| arxiv | abstracts and titles" in card
     assert "| 54 |" in card
+    pairs = json.loads((folder / "metrics.json").read_text())["data"]["train"]["pairs"]
+    assert f"With debian read twice these are 150 pairs; the {pairs} above" in card
     assert "names the 1 packages" in card
     assert "| debian (validation), 50 records | ROUGE-1" in card
     assert "## 50 outputs" in card
@@ -92,7 +94,6 @@ def test_the_model_is_made_and_made_again_for_nothing(
     described = json.loads((folder / "data.json").read_text())
     assert described["docstring_packages"] == ["kites"]
     assert described["pairs"] == {"arxiv": 54, "debian": 24, "docstrings": 24, "readmes": 24}
-    assert json.loads((folder / "metrics.json").read_text())["data"]["train"]["pairs"]
     results = ModelCard(card).data.eval_results
     assert [(r.dataset_name, r.metric_name) for r in results[:2]] == [
         *(("arxiv", "ROUGE-1 F1 x 100"), ("arxiv", "ROUGE-2 F1 x 100")),

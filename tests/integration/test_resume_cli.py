@@ -130,6 +130,7 @@ def test_the_held_out_pairs_calibrate_the_model(
     assert main(arguments(data, enough, "--force")) == 0
     said = capsys.readouterr().out
     assert "No summary of these records is acceptable" in said
+    assert f"run `laconic calibrate {enough / 'model'} --data FILE` on more held-out pairs." in said
     assert "taking the first sentence" in said
     assert not (enough / "model" / "calibration.json").exists()
 

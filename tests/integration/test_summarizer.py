@@ -510,6 +510,11 @@ def test_stored_explanations_are_shown_without_the_model(
     assert "unsupported" in results(out)[0]["support"]
     assert main(["explain", "stored", str(out), "--html", str(page)]) == 0
     assert page.read_text(encoding="utf-8").count("<article") == 5
+    for most, said in ((5, ""), (4, "laconic: the first 4 records; --max-records shows more.\n")):
+        capsys.readouterr()
+        assert main(["explain", "stored", str(out), "--json", "--max-records", str(most)]) == 0
+        shown = capsys.readouterr()
+        assert (len(shown.out.splitlines()), shown.err) == (most, said)
     packed = tmp_path / "out.jsonl.gz"
     packed.write_bytes(gzip.compress(b"\xef\xbb\xbf" + out.read_bytes() + b" \n"))
     assert main(["explain", "stored", str(packed), "--html", str(tmp_path / "again.html")]) == 0
@@ -569,6 +574,14 @@ def test_of_a_text_without_sentences_it_gives_back_the_first_words(
     assert len(told.out) < 1100
     assert "so this is how the text begins" in told.err
     assert len(told.err) < 1000, "what the model wrote may be the one word of 8,000 letters"
+
+
+def test_no_salutation_answers_for_a_letter(unsure: Path) -> None:
+    summarizer = Summarizer.from_pretrained(unsure)
+    found = summarizer.summarize("Hi Anna,\n\nThe river rose in the night.\n\nSee you,\n\nBob")
+    assert found.declined
+    assert found.text == "The river rose in the night."
+    assert summarizer.summarize("Hi Anna,\n\nSee you,\n\nBob").text == "Hi Anna,", "where nothing else is there"
 
 
 def test_the_commands_say_that_the_model_declined(

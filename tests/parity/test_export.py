@@ -217,6 +217,8 @@ def test_damage_is_one_sentence(fast: dict[str, tuple[Path, Path]], tmp_path: Pa
         ("export.json", json.dumps(manifest).replace("recurrent", "recurring").encode(), "does not fit its graphs"),
         ("export.json", json.dumps(manifest | {"layout": silent}).encode(), "does not fit its graphs (log_probs)"),
         ("export.json", json.dumps(manifest | {"start_id": 10**6}).encode(), "does not fit its graphs (id 1000000)"),
+        ("export.json", json.dumps(manifest | {"vocab_size": 30}).encode(), "does not fit its graphs (vocab_size 30)"),
+        ("export.json", json.dumps(manifest | {"vocab_size": 28}).encode(), "is not that of its graphs"),
     ]
     assert len(outside) == len(b"model.safetensors")
     for number, (name, content, words) in enumerate(cases):
@@ -224,6 +226,15 @@ def test_damage_is_one_sentence(fast: dict[str, tuple[Path, Path]], tmp_path: Pa
             Summarizer.from_pretrained(changed(pair, tmp_path / str(number), name, content))
         assert words in str(raised.value), (name, str(raised.value))
         assert len(str(raised.value).splitlines()) == 1
+
+
+def test_another_vocabulary_is_noticed_where_words_are_copied(
+    fast: dict[str, tuple[Path, Path]], tmp_path: Path
+) -> None:
+    manifest = json.loads((fast["writer-see"][1] / "export.json").read_text()) | {"vocab_size": 30}
+    folder = changed(fast["writer-see"], tmp_path / "copy", "export.json", json.dumps(manifest).encode())
+    with pytest.raises(ModelError, match=r"does not fit its graphs \(vocab_size 30\); export the model again"):
+        Summarizer.from_pretrained(folder)
 
 
 def test_another_file_is_noticed(fast: dict[str, tuple[Path, Path]], tmp_path: Path) -> None:

@@ -65,7 +65,7 @@ def command(
     if heatmap is not None:
         check_picture(heatmap, [".png"])
     if model == STORED:
-        summaries = stored(source, max_records)
+        summaries = _first(stored(source, max_records + 1), max_records)
         references: list[Any] = [None] * len(summaries)
     else:
         names = [model, *(also or [])]
@@ -73,9 +73,7 @@ def command(
         skipped = Skipped()
         records = list(islice(documents_of(source, reading, on_skip=skipped), max_records + 1))
         skipped.report()
-        if len(records) > max_records:
-            say(f"the first {max_records} records; --max-records shows more.")
-        summaries, references = explained(records[:max_records], systems, device, decoding.always_write)
+        summaries, references = explained(_first(records, max_records), systems, device, decoding.always_write)
     if html is not None:
         write_page(html, summaries, references)
     if heatmap is not None:
@@ -87,6 +85,12 @@ def command(
             print_json(to_dict(summary) | support, indent=None)
     elif html is None and heatmap is None:
         show_summaries(summaries, words=words, document=document)
+
+
+def _first(found: list[Any], most: int) -> list[Any]:
+    if len(found) > most:
+        say(f"the first {most} records; --max-records shows more.")
+    return found[:most]
 
 
 def explained(

@@ -85,7 +85,8 @@ def closing_score(model_folder: str, run: RunConfig) -> str:
         write_card(folder, Facts.of(folder).with_scores(for_card(results, name, split)))
     except LaconicError as error:  # the training is done, whatever becomes of its score
         return f"It could not be scored: {error}"
-    text = verdict(results, fine_tuned=run.training.initial_weights is not None)
+    fine_tuned = run.training.initial_weights is not None
+    text = verdict(results, fine_tuned=fine_tuned, no_repeat=run.search.no_repeat_ngram)
     return "\n".join(["", aligned(*table(results)), "", *text, confidence])
 
 
@@ -94,7 +95,7 @@ def calibrated(folder: Path, records: Sequence[Record]) -> str:
     from laconic.study.calibration import LEAST_RECORDS, calibrate, decoded_by_calibration
     from laconic.summarizer import Summarizer
 
-    remedy = f"It has no confidence yet: run `laconic calibrate {folder} --data FILE` on pairs it was not trained on."
+    remedy = f"It has no confidence yet: run `laconic calibrate {folder} --data FILE` on more held-out pairs."
     if len(records) < LEAST_RECORDS:
         return f"{len(records)} held-out pairs are fewer than the {LEAST_RECORDS} of a calibration. {remedy}"
     try:

@@ -18,7 +18,7 @@ from laconic.cli.inputs import check_output, count_lines, documents_of, is_recor
 from laconic.cli.options import BatchSize, DecodingOptions, Device, DocumentOptions, TrustCode, with_groups
 from laconic.cli.output import Skipped, is_unicode, progress, say, show_summaries
 from laconic.errors import ConfigError, DataError, LaconicError
-from laconic.files import keeps_its_place, only_writer, sha256, write_text
+from laconic.files import flush, keeps_its_place, only_writer, sha256, write_text
 from laconic.summarizer import FIRST_CHARACTERS, FIRST_WORDS
 from laconic.systems.bulk import Lines, Request, SummaryJob, Window, lines_of, windows_of
 from laconic.text.control import safe_print as print
@@ -106,7 +106,7 @@ def write_texts(
             if summary is None:
                 continue
             if job.request.explain and output is None:
-                flush(out)
+                print_lines(out)
                 show_summaries([summary])
             else:
                 others = summary.alternatives[1:] if summary.declined else summary.alternatives
@@ -117,7 +117,7 @@ def write_texts(
                 read = f"{summary.tokens_read:,} of {summary.tokens_given:,} tokens"
                 say(f"{record.origin}: read {read}.")
     if output is None:
-        flush(out)
+        print_lines(out)
     else:
         write_text(output, "".join(f"{line}\n" for line in out))
 
@@ -132,7 +132,7 @@ def declined(summary: Summary) -> str:
     return f'{summary.declined}; so this is {what}. --always-write gives what the model wrote: "{written}"'
 
 
-def flush(lines: list[str]) -> None:
+def print_lines(lines: list[str]) -> None:
     """Print and forget the lines."""
     for line in lines:
         print(line)
@@ -225,6 +225,7 @@ def _continue(lines: Lines, window: int, records: Iterable[Record], output: Path
         if draft.exists() and not draft.stat().st_size:
             draft.unlink()
         raise
+    flush(draft)
     draft.replace(output)
 
 

@@ -321,9 +321,9 @@ class SearchConfig(ConfigBase):
 
 class EvaluationConfig(ConfigBase):
     """What is scored and against which baselines. ``profile`` names a data set's usual way of scoring (``gigaword``,
-    ``duc2004``, ``lcsts``, ``cnn-plain``, ``cnndm``, ``samsum``) or a profile of ROUGE; ``rouge`` changes single
-    options. ``restore_numbers`` replaces a written ``##`` by a number of that length from the document before
-    scoring. ``surface`` is what is scored instead of ``search.surface``: ``raw``, the words as the model wrote them."""
+    ``duc2004``, ``lcsts``, ``cnn-plain``, ``cnndm``, ``cnndm-first``, ``samsum``) or a profile of ROUGE; ``rouge``
+    changes single options. ``restore_numbers`` replaces a written ``##`` by a number of that length from the document
+    before scoring. ``surface`` is scored instead of ``search.surface``: ``raw``, the words as the model wrote them."""
 
     profile: str | None = None
     restore_numbers: bool = False

@@ -15,11 +15,12 @@ Cut = Callable[[np.ndarray], list[np.ndarray]]  # indices in order of length -> 
 
 
 class Sampler:
-    """What the ways of batching share: epochs, positions, and one batch in ``world_size`` for each rank.
+    """What the ways of batching share: epochs, positions, and each rank's part of every batch.
 
-    Rank r takes every ``world_size``-th batch; where the batches do not divide evenly the first ones are used again,
-    so that all ranks have equally many. Give it to a ``DataLoader`` as ``batch_sampler``. A subclass says how many
-    batches an epoch has, the same in every epoch, and which.
+    Batches are those of all ranks together, in order of length, and rank r takes every ``world_size``-th example: the
+    parts are alike in length, so that no rank waits for another, and ``world_size`` changes no batch. Where a batch has
+    fewer examples than there are ranks, they are used again. Give it to a ``DataLoader`` as ``batch_sampler``. A
+    subclass says how many batches an epoch has, the same in every epoch, and which.
     """
 
     def __init__(self, rank: int, world_size: int) -> None:
@@ -34,13 +35,13 @@ class Sampler:
         self.position = 0
 
     def seek(self, position: int) -> None:
-        """Let the next iteration start at this rank's batch ``position`` of the present epoch."""
+        """Let the next iteration start at batch ``position`` of the present epoch."""
         assert 0 <= position <= len(self), (position, len(self))
         self.position = position
 
     def __len__(self) -> int:
-        """Batches of this rank in a whole epoch, wherever `seek` stands."""
-        return -(-self._num_batches() // self._world_size)
+        """Batches in a whole epoch, wherever `seek` stands."""
+        raise NotImplementedError
 
     def __iter__(self) -> Iterator[list[int]]:
         """The batches from `seek`'s position to the end of the epoch; afterwards the position is 0 again."""
@@ -48,16 +49,13 @@ class Sampler:
         yield from self._batches(self.epoch, start)
 
     def batches(self, epoch: int) -> list[list[int]]:
-        """All batches of this rank in ``epoch``."""
+        """This rank's parts of all batches of ``epoch``."""
         return list(self._batches(epoch, 0))
 
     def _batches(self, epoch: int, start: int) -> Iterator[list[int]]:
-        every = self._every_batch(epoch)
-        mine = range(self._rank, len(self) * self._world_size, self._world_size)
-        return (every[number % len(every)].tolist() for number in mine[start:])
-
-    def _num_batches(self) -> int:
-        raise NotImplementedError
+        ranks = self._world_size
+        every = self._every_batch(epoch)[start:]
+        return (np.resize(batch, max(len(batch), ranks))[self._rank :: ranks].tolist() for batch in every)
 
     def _every_batch(self, epoch: int) -> list[np.ndarray]:
         raise NotImplementedError
@@ -89,7 +87,7 @@ class BucketSampler(Sampler):
         self._batch_size, self._seed = batch_size, seed
         self._pool_batches, self._shuffle = pool_batches, shuffle
 
-    def _num_batches(self) -> int:
+    def __len__(self) -> int:
         return -(-len(self._lengths) // self._batch_size)
 
     def _every_batch(self, epoch: int) -> list[np.ndarray]:
@@ -116,7 +114,7 @@ class SortedSampler(Sampler):
         assert len(lengths) > 0
         self._lengths, self._cut, self._seed = np.asarray(lengths, dtype=np.int64), cut, seed
 
-    def _num_batches(self) -> int:
+    def __len__(self) -> int:
         return len(self._fixed)
 
     @cached_property
@@ -134,22 +132,23 @@ def cut_by_number(size: int) -> Cut:
     return partial(_slices, size)
 
 
-def cut_by_tokens(sources: Sequence[int], targets: Sequence[int], tokens: int) -> Cut:
-    """Batches of as many examples as fit: examples times the longest source, or target if that is longer, is at most
-    ``tokens`` (the batches of Duan et al., 2019). An example that is longer by itself is a batch of its own."""
+def cut_by_tokens(sources: Sequence[int], targets: Sequence[int], tokens: int, ranks: int = 1) -> Cut:
+    """Batches of as many examples as fit: a rank's examples times the longest source, or target if that is longer, is
+    at most ``tokens`` (the batches of Duan et al., 2019). An example that is longer by itself is all that a rank gets.
+    """
     longer = np.maximum(np.asarray(sources, dtype=np.int64), np.asarray(targets, dtype=np.int64))
-    return partial(_fitting, longer, tokens)
+    return partial(_fitting, longer, tokens, ranks)
 
 
 def _slices(size: int, order: np.ndarray) -> list[np.ndarray]:
     return [order[start : start + size] for start in range(0, len(order), size)]
 
 
-def _fitting(longer: np.ndarray, tokens: int, order: np.ndarray) -> list[np.ndarray]:
+def _fitting(longer: np.ndarray, tokens: int, ranks: int, order: np.ndarray) -> list[np.ndarray]:
     cuts, start, longest = [], 0, 0
     for place, length in enumerate(longer[order].tolist()):
         longest = max(longest, length)
-        if place > start and longest * (place + 1 - start) > tokens:
+        if place - start >= ranks and longest * -((start - place - 1) // ranks) > tokens:
             cuts.append(place)
             start, longest = place, length
     return np.split(order, cuts)

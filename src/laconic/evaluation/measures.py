@@ -89,26 +89,27 @@ def _figures(document: str, summary: str, group: Sequence[str], unk_text: str | 
     """Of one summary: what means are taken of; for shares of all pieces the number that counts, `_OF` how many."""
     marks = summary.split().count(unk_text) if unk_text else 0
     plain = summary.replace(unk_text, " ") if unk_text else summary
-    source, mine, models = SourceFacts(document), words(plain), [words(model) for model in group]
+    facts, models = SourceFacts(document), [words(model) for model in group]
+    source, mine = facts.words, words(plain)
     known = [word for model in models for word in (*model, _BETWEEN)]
     expected = _mean(map(len, models))
-    coverage, density = coverage_and_density(mine, source.words) or (None, None)
-    over = over_copied_words(mine, source.words, known)
-    report = check_support(plain, source)
-    checked, missing = report.checked, Counter(claim.kind for claim in report.claims if claim.source is None)
-    correct = {name: correct_ngram_counts(mine, source.words, known, n) for n, name in CORRECT.items()}
+    coverage, density = coverage_and_density(mine, source) or (None, None)
+    over = over_copied_words(mine, source, known)
+    report = check_support(plain, facts)
+    checked, missing = report.checked, Counter([claim.kind for claim in report.claims if claim.source is None])
+    correct = {name: correct_ngram_counts(mine, source, known, n) for n, name in CORRECT.items()}
     shares = {name: (missing[kind], checked[kind]) for kind, name in _KINDS.items()} | correct
     return {
         "copy_rate": coverage,
         "density": density,
-        "novel_2": novel_ngram_rate(mine, source.words, 2),
+        "novel_2": novel_ngram_rate(mine, source, 2),
         **{name: repeated_ngram_rate(mine, n) for n, name in REPEATED.items()},
         REPEATING: repeats(mine) if mine else None,
         "unk_rate": marks / max(1, len(summary.split())),
         "words": len(mine),
         "length_ratio": len(mine) / expected if expected else None,
         "empty": not mine,
-        UNFAITHFUL: bool(report.unsupported),
+        UNFAITHFUL: any(missing[kind] for kind in CLAIMS),
         "claims": sum(checked[kind] for kind in CLAIMS),
         **{f"{name}_macro": hits / size for name, (hits, size) in correct.items() if size},
         **{name: some for name, (some, _) in shares.items()},

@@ -146,7 +146,8 @@ def predict(
     options = options or EvaluationOptions()
     start = time.perf_counter()
     partial = None if out is None else out.with_name(out.name + ".partial")
-    with Journal(partial, {"predictions_of": fingerprint(system.identity, records)}) as predictions:
+    header = None if out is None else {"predictions_of": fingerprint(system.identity, records)}
+    with Journal(partial, header) as predictions:
         done = len(predictions.lines)
         if progress is not None and done:
             progress(done)
@@ -156,7 +157,8 @@ def predict(
 
         def made(first: int) -> list[dict[str, Any]]:
             chunk = records[first : first + window]
-            summaries = system.summarize(chunk, batch_size=options.batch_size, progress=inside)
+            size, watched = options.batch_size, watch is not None
+            summaries = system.summarize(chunk, batch_size=size, progress=inside, words=watched)
             if watch is not None:
                 for record, summary in zip(chunk, summaries, strict=True):
                     watch(record, summary)

@@ -75,12 +75,13 @@ class Contender:
         return self.summarizer.system.unk_text
 
     def summarize(
-        self, records: Sequence[Record], *, batch_size: int = 32, progress: Progress | None = None
+        self, records: Sequence[Record], *, batch_size: int = 32, progress: Progress | None = None, words: bool = True
     ) -> list[Summary]:
-        """What it writes, sure of it or not, with the origin of each word; ``progress`` is told the number of records
-        just done."""
+        """What it writes, sure of it or not, with the origin of each word (of a method's only where ``words`` are asked
+        for); ``progress`` is told the number of records just done."""
+        explain = None if self.is_method and not words else True
         return self.summarizer.summarize(
-            records, explain=True, batch_size=batch_size, progress=progress, always_write=True, **self._search
+            records, explain=explain, batch_size=batch_size, progress=progress, always_write=True, **self._search
         )
 
 

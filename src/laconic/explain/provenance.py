@@ -202,11 +202,12 @@ def extractive_summary(
     *,
     model_name: str,
     record_id: str = "",
+    with_words: bool = True,
 ) -> Summary:
     """The summary that consists of these pieces of ``document``; every word points to where it stands."""
     words: list[SummaryWord] = []
     at = 0
-    for start, end in spans:
+    for start, end in spans if with_words else ():
         for found in re.finditer(r"\S+", document[start:end]):
             word = found[0]
             place = SourceSpan(start + found.start(), start + found.end(), word, 1.0)
@@ -214,7 +215,7 @@ def extractive_summary(
             at += len(word) + 1
     read = len(document.split())
     return Summary(
-        text=" ".join(word.text for word in words),
+        text=" ".join(word for start, end in spans for word in document[start:end].split()),
         id=record_id,
         model=model_name,
         document=document,

@@ -7,8 +7,9 @@ All functions take sequences of words (`laconic.metrics.words.words`).
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
+from operator import eq
 
-from laconic.metrics.overlap import ngram_counts, ngram_set, ngrams
+from laconic.metrics.overlap import ngram_set, ngrams
 from laconic.metrics.words import is_stop_word
 
 Words = Sequence[str]
@@ -17,7 +18,7 @@ Words = Sequence[str]
 def novel_ngram_rate(summary: Words, source: Words, n: int) -> float | None:
     """The share of the summary's distinct n-grams that the source does not contain; None without n-grams."""
     mine = ngram_set(summary, n)
-    return len(mine - ngram_set(source, n)) / len(mine) if mine else None
+    return len(mine.difference(ngrams(source, n))) / len(mine) if mine else None
 
 
 def extractive_fragments(summary: Words, source: Words) -> list[tuple[int, int]]:
@@ -34,12 +35,11 @@ def extractive_fragments(summary: Words, source: Words) -> list[tuple[int, int]]
     while start < len(summary):
         longest = 0
         for position in places[summary[start]]:
+            most = min(len(summary) - start, len(source) - position)
+            if most <= longest or summary[start + longest] != source[position + longest]:
+                continue  # no longer than the longest
             length = 1
-            while (
-                start + length < len(summary)
-                and position + length < len(source)
-                and summary[start + length] == source[position + length]
-            ):
+            while length < most and summary[start + length] == source[position + length]:
                 length += 1
             longest = max(longest, length)
         if longest:
@@ -62,15 +62,17 @@ def coverage_and_density(summary: Words, source: Words) -> tuple[float, float] |
 
 def correct_ngram_counts(summary: Words, source: Words, reference: Words, n: int) -> tuple[int, int]:
     """CoCoNet's figure 4: the summary's n-gram occurrences that source and reference both have, and all of them."""
-    mine = ngram_counts(summary, n)
-    known = ngram_set(source, n) & ngram_set(reference, n)
-    return sum(count for gram, count in mine.items() if gram in known), mine.total()
+    shared = ngram_set(summary, n) & ngram_set(reference, n)
+    if shared:  # of long n-grams seldom, so that the source's are seldom made
+        shared.intersection_update(ngrams(source, n))
+    hits = sum(map(shared.__contains__, ngrams(summary, n))) if shared else 0
+    return hits, max(0, len(summary) - n + 1)
 
 
 def over_copied_words(summary: Words, source: Words, reference: Words) -> list[str]:
     """Words of the summary that the source has and the reference has not (CoCoNet section 5, our reading)."""
-    in_source, in_reference = set(source), set(reference)
-    return [word for word in summary if word in in_source and word not in in_reference]
+    over = set(summary).intersection(source).difference(reference)
+    return [word for word in summary if word in over]
 
 
 # ----------------------------------------------------------------------------------------------------------- repetition
@@ -82,9 +84,8 @@ _PHRASE = 4  # words of a phrase that is heard wherever it comes again
 
 def repeated_ngram_rate(summary: Sequence[str], n: int) -> float | None:
     """1 - (distinct n-grams / n-grams): 0 when none repeats; None when there is none."""
-    counts = ngram_counts(summary, n)
-    total = counts.total()
-    return 1.0 - len(counts) / total if total else None
+    total = len(summary) - n + 1
+    return 1.0 - len(ngram_set(summary, n)) / total if total > 0 else None
 
 
 def repeats(summary: Sequence[str]) -> bool:
@@ -94,18 +95,22 @@ def repeats(summary: Sequence[str]) -> bool:
     a phrase of four words again anywhere. Function words count in phrases with others only ("the ... the" is
     nothing), and a number may come again.
     """
+    near = any(any(map(eq, summary, summary[apart:])) for apart in range(1, max(_NEAR, _PHRASE - 1) + 1))
+    again = repeated_ngram_rate(summary, _PHRASE)
+    if not near and not again:
+        return False
     told = [not is_stop_word(word) and word.isalpha() and len(word) > 1 for word in summary]
     if _stutters(summary) or _comes_again(summary, told, _NEAR):
         return True
-    return _comes_again(ngrams(summary, _PHRASE), map(any, ngrams(told, _PHRASE)), len(summary))
+    return bool(again) and _comes_again(ngrams(summary, _PHRASE), map(any, ngrams(told, _PHRASE)), len(summary))
 
 
 def _stutters(words: Sequence[str]) -> bool:
     """A word or phrase right behind itself; of four words and more it is a phrase that comes again."""
     for length in range(1, min(_PHRASE, len(words) // 2 + 1)):
         run = 0  # how many words in a row equal the one `length` before
-        for place in range(length, len(words)):
-            run = run + 1 if words[place] == words[place - length] else 0
+        for place, equal in enumerate(map(eq, words[length:], words), length):
+            run = run + 1 if equal else 0
             if run == length and any(word.isalpha() for word in words[place - length + 1 : place + 1]):
                 return True
     return False

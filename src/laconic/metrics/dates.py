@@ -31,6 +31,7 @@ DATE_WORDS = _MONTH_WORDS | _DAY_WORDS | {"noon", "midday", "midnight"}
 _DIGIT = re.compile(r"[0-9]")
 _WINDOW = 40  # characters that are looked at before a word: more than the words that tell
 _HALF = re.compile(r"[0-9]\s?[ap]\.?\s?m\b")
+_MINUTES = re.compile(r":[0-5]\d")
 
 _DAY = (
     r"(?:[0-2]?\d|3[01])(?:st|nd|rd|th)?"
@@ -84,7 +85,7 @@ def dates(text: str, lower: str, known: AbstractSet[str]) -> Iterator[Quantity]:
             ):
                 key = ("wd", _DAYS[found["day"]])
                 yield _date(*found.span(), (key,), offers={key})
-    if digits and (":" in lower or not _CLOCK_WORDS.isdisjoint(known) or _HALF.search(lower)):
+    if digits and (_MINUTES.search(lower) or not _CLOCK_WORDS.isdisjoint(known) or _HALF.search(lower)):
         for found in _TIME.finditer(lower):
             if (found["half"] or found["clock"] or found["sign"] == ":") and not _follows(lower, found.start(), ":.,$"):
                 yield from _times(found)

@@ -9,7 +9,7 @@ of dates and times are in `laconic.metrics.dates`. Numbers in digits are read in
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from decimal import Decimal
@@ -100,6 +100,16 @@ _DECADE = re.compile(r"(?<![\w.])(?:(?P<long>[12]\d\d0)['’]?s|['’](?P<short>
 _SHORT_YEAR = re.compile(
     r"(?<!\w)['’](?P<year>\d\d)(?![\w'’])|(?<!\w)(?:fy|cy|cal)[-\s]?['’]?(?P<fiscal>(?:20|19)?\d\d)(?!\w)"
 )
+# What must stand there for a pattern to find anything, and is searched fast: it begins with one sign or digit.
+_QUARTER_SIGN = re.compile(r"q(?:[1-4]|(?<=[1-4]q)|uarter|tr)")
+_DECADE_SIGN = re.compile(r"0['’]?s")
+_SHORT_YEAR_SIGN = re.compile(r"\d(?:(?<=['’yl]\d)|(?<=[yl][-\s]\d))")
+_CODE_SIGN = re.compile(r"\d\d\d[-. ]\d{4}")
+_NAMED_SIGN = re.compile(r"\d(?:(?<=[^\W\d_]\d)|(?<=[^\W\d_]-\d))")
+
+
+def _each(pattern: re.Pattern[str], sign: re.Pattern[str], lower: str) -> Iterable[re.Match[str]]:
+    return pattern.finditer(lower) if sign.search(lower) else ()
 
 
 def quantities(
@@ -159,27 +169,27 @@ def _number(start: int, end: int, *needs: tuple[Key, ...], offers: set[Key]) -> 
 
 
 def _quarters(text: str, lower: str) -> Iterator[Quantity]:
-    for found in _QUARTER.finditer(lower):
+    for found in _each(_QUARTER, _QUARTER_SIGN, lower):
         said = found["after"] or found["before"] or found["nth"] or str(_ORDINALS[found["word"]])
         yield _number(*found.span(), (("q", int(said)),), offers={("q", int(said)), ("o", Decimal(said))})
 
 
 def _decades(text: str, lower: str) -> Iterator[Quantity]:
-    for found in _DECADE.finditer(lower):
+    for found in _each(_DECADE, _DECADE_SIGN, lower):
         decade = int(found["long"]) if found["long"] else year_of(found["short"])
         key = ("decade", decade)
         yield _number(*found.span(), (key,), offers={key})
-    for found in _SHORT_YEAR.finditer(lower):
+    for found in _each(_SHORT_YEAR, _SHORT_YEAR_SIGN, lower):
         year = year_of(found["year"] or found["fiscal"])
         yield _number(*found.span(), (("y", year),), offers={("y", year), amount_key(year)})
 
 
 def _codes(text: str, lower: str) -> Iterator[Quantity]:
     """Telephone numbers, of which all digits count, and names with digits, which stand for themselves ("F-16")."""
-    for found in _CODE.finditer(lower):
+    for found in _each(_CODE, _CODE_SIGN, lower):
         key = ("w", re.sub(r"\D", "", found[0]))
         yield _number(*found.span(), (key,), offers={key})
-    for found in _NAMED.finditer(lower):
+    for found in _each(_NAMED, _NAMED_SIGN, lower):
         letters = found["letters"]
         if _VERSION.match(found[0]) or (len(letters) > 2 and "-" in found[0] and is_ordinary(letters)):
             continue  # v2, phase-2
@@ -192,7 +202,7 @@ def _codes(text: str, lower: str) -> Iterator[Quantity]:
 
 
 def _digits(text: str, lower: str) -> Iterator[Quantity]:
-    matches = [match for match in _NUMBER.finditer(lower) if _begins(lower, match.start())]
+    matches = [match for match in _written(lower) if _begins(lower, match.start())]
     shared: _Read | None = None  # how a range's end was read, for its beginning
     found: list[Quantity] = []
     for place in range(len(matches) - 1, -1, -1):
@@ -203,6 +213,15 @@ def _digits(text: str, lower: str) -> Iterator[Quantity]:
         if shared is not None:
             found.append(_quantity(text, lower, shared))
     yield from reversed(found)
+
+
+def _written(lower: str) -> Iterator[re.Match[str]]:
+    """``_NUMBER.finditer(lower)``, from digit to digit."""
+    end = 0
+    for digit in _DIGIT.finditer(lower):
+        if digit.start() >= end and (match := _NUMBER.match(lower, digit.start())):
+            end = match.end()
+            yield match
 
 
 def _begins(lower: str, start: int) -> bool:

@@ -18,7 +18,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import combinations
+from itertools import chain, combinations
+from operator import attrgetter, itemgetter
 from typing import Literal
 
 from rapidfuzz.distance import OSA
@@ -26,7 +27,6 @@ from rapidfuzz.distance import OSA
 from laconic.metrics.dates import DATE_WORDS, dates
 from laconic.metrics.quantities import NUMBER_WORDS, Key, Quantity, quantities
 from laconic.metrics.words import (
-    WORD,
     irregular_forms,
     is_character,
     is_ordinary,
@@ -35,6 +35,7 @@ from laconic.metrics.words import (
     place_adjectives,
     smart_stop_words,
     stem,
+    word_spans,
     words,
     younger_words,
 )
@@ -42,15 +43,18 @@ from laconic.metrics.words import (
 Kind = Literal["number", "date", "name", "word"]
 CLAIMS: tuple[Kind, ...] = ("number", "date", "name")
 Span = tuple[int, int]
+_Verdict = tuple[Kind, int, int, Span | None]  # a claim and where the source has it
 
 _DIGIT = re.compile(r"\d")
 _UNKNOWN = re.compile(r"<unk>|\[UNK\]")  # what models write for a word that they do not know
 _QUANTITY_WORDS = NUMBER_WORDS | DATE_WORDS
 _DOTTED = re.compile(r"(?<![\w.])(?:[^\W\d_]\.\s?){1,}[^\W\d_](?:\.|(?!\w))")
 _ASIDE = re.compile(r"(?<![\w.])(?i:e\.\s?g|i\.\s?e|[ap]\.\s?m|cf|vs|etc)\.")  # never part of a name
+# before a point of one of these: a letter by itself, or what an aside ends with
+_POINT = re.compile(r"\.(?:(?<=(?<![\w.])[^\W\d_]\.)|(?i:(?<=cf\.)|(?<=vs\.)|(?<=etc\.)))")
 _OPENING = re.compile(r"(?:^|[.!?:;|]\s+|\n\s*|^[\W_]+|[-–—•*>/]\s+|[\"“‘(\[]\s*)$")
 _JOINT = re.compile(r"\s+|\s*[-&/.'’]\s*|\s+(?:(?:of|the|de|van|von|der|del|la|bin|al)\s+)+")
-_CAPITAL = re.compile(r"(?<![^\W_])[A-Z]")
+_CAPITAL = re.compile(r"[A-Z](?<![^\W_][A-Z])")
 _CASED_WORD = re.compile(r"[^\W\d_]+")
 _CAPITAL_RUN = re.compile(r"[A-Z][\w'’]*(?:[\s-]+(?:(?:of|and|for|the|in|&)\s+)*[A-Z][\w'’]*)+")
 _TITLES = frozenset(
@@ -58,6 +62,7 @@ _TITLES = frozenset(
 )
 # What may follow a name or be left out of it: plurals, adjectives of places, their people.
 _ENDINGS = ("s", "n", "an", "ian", "ean", "ese", "i", "ish", "ic", "er", "ers", "ns", "ans", "ians", "y")
+_SMALL_WORDS = smart_stop_words() | _TITLES
 _BREAKING = smart_stop_words() - {"of", "and", "for", "in", "on"}  # an abbreviation does not run across these
 _LONGEST_NAME = 8  # words
 _ENGLISH = 0.15  # of an English text's distinct words at least so many are function words
@@ -115,10 +120,9 @@ class SourceFacts:
     def __init__(self, text: str) -> None:
         self.text, self.lower = text, lowered(text)
         self.words = words(text)
-        known = set(self.words)
+        self.known = frozenset(self.words)
         if "'" in text or "’" in text:
-            known |= {_bare(word) for word in known}
-        self.known = frozenset(known)
+            self.known |= {_bare(word) for word in self.known if not word.isalnum()}
         self._names: dict[str, bool] = {}
 
     @cached_property
@@ -145,6 +149,8 @@ class SourceFacts:
     def names(self, word: str) -> bool:
         """Does the document write the lower-cased ``word`` as a name: with a capital, though not for a sentence's or
         title's sake, and never without?"""
+        if word[:1].islower() and f" {word} " in self.text:
+            return False  # quickly
         if word not in self._names:
             self._names[word] = self._is_name(word)
         return self._names[word]
@@ -179,9 +185,13 @@ class SourceFacts:
         return min((other for other in alike if stem(other) == wanted), default=None)
 
     @cached_property
-    def folded(self) -> dict[str, str]:
-        """Words without accents -> as they are."""
-        return {_folded(word): word for word in sorted(self.known)}  # ß is ss
+    def _accented(self) -> dict[str, str]:
+        return {_folded(word): word for word in sorted(self.known) if not word.isascii()}  # ß is ss
+
+    def accented(self, word: str) -> str | None:
+        """The word of the document that is the lower-cased ``word``, accents aside."""
+        plain = _folded(word)
+        return self._accented.get(plain) or (plain if plain in self.known else None)
 
     @cached_property
     def squeezed(self) -> str:
@@ -269,9 +279,10 @@ def check_support(summary: str, source: str | SourceFacts) -> SupportReport:
     summary = _UNKNOWN.sub(lambda mark: " " * len(mark[0]), summary)  # places stay what they are
     given = source if isinstance(source, SourceFacts) else SourceFacts(source)
     read = read_quantities(summary, lowered(summary), frozenset(words(summary)))
-    claims = [_quantity_claim(summary, quantity, given) for quantity in read if quantity.needs]
-    claims += _word_claims(summary, [(quantity.start, quantity.end) for quantity in read], given)
-    return SupportReport(tuple(sorted(claims, key=lambda claim: claim.start)))
+    found: list[_Verdict] = [(one.kind, one.start, one.end, _quantity_place(one, given)) for one in read if one.needs]
+    found += _of_words(summary, [(one.start, one.end) for one in read], given)
+    found.sort(key=itemgetter(1))
+    return SupportReport(tuple(Claim(kind, summary[start:end], start, end, place) for kind, start, end, place in found))
 
 
 def read_quantities(text: str, lower: str, known: AbstractSet[str]) -> list[Quantity]:
@@ -291,15 +302,14 @@ def _takes(busy: bytearray, start: int, end: int) -> bool:
     return free
 
 
-def _quantity_claim(summary: str, quantity: Quantity, source: SourceFacts) -> Claim:
+def _quantity_place(quantity: Quantity, source: SourceFacts) -> Span | None:
     places = []
     for group in quantity.needs:
         place = next((source.offers[key] for key in group if key in source.offers), None)
         if place is None and group[0][0] == "code":
             place = source.find_squeezed(group[0][1])
         places.append(place)
-    found = places[0] if all(places) else None
-    return Claim(quantity.kind, summary[quantity.start : quantity.end], quantity.start, quantity.end, found)
+    return places[0] if all(places) else None
 
 
 # --------------------------------------------------------------------------------------- names and words
@@ -321,17 +331,17 @@ class _Word:
         return _bare(self.lower)
 
 
-def _word_claims(summary: str, taken: Sequence[Span], source: SourceFacts) -> list[Claim]:
+def _of_words(summary: str, taken: Sequence[Span], source: SourceFacts) -> Iterator[_Verdict]:
     listed = _content_words(summary, taken)
     _mark_names(listed, source)
-    claims: list[Claim] = []
     place = 0
     while place < len(listed):
-        run = [listed[place]]
+        first = listed[place]
         place += 1
-        if not run[0].is_name:
-            claims.append(_claim(summary, run, "word", _word_place(run[0].lower, source)))
+        if not first.is_name:
+            yield "word", first.start, first.end, _word_place(first.lower, source)
             continue
+        run = [first]
         while (
             place < len(listed)
             and listed[place].is_name
@@ -339,14 +349,8 @@ def _word_claims(summary: str, taken: Sequence[Span], source: SourceFacts) -> li
         ):
             run.append(listed[place])
             place += 1
-        found = _name_place(run, source) or _initials_place(summary, run[0].start, source)
-        claims.append(_claim(summary, run, "name", found))
-    return claims
-
-
-def _claim(summary: str, run: Sequence[_Word], kind: Kind, found: Span | None) -> Claim:
-    start, end = run[0].start, run[-1].end
-    return Claim(kind, summary[start:end], start, end, found)
+        found = _name_place(run, source) or _initials_place(summary, first.start, source)
+        yield "name", first.start, run[-1].end, found
 
 
 def _content_words(summary: str, taken: Sequence[Span]) -> list[_Word]:
@@ -355,29 +359,32 @@ def _content_words(summary: str, taken: Sequence[Span]) -> list[_Word]:
     for start, end in taken:
         busy[start:end] = b"\1" * (end - start)
     found = []
-    text = _ASIDE.sub(lambda aside: " " * len(aside[0]), summary) if "." in summary else summary
-    for dotted in _DOTTED.finditer(text) if "." in summary else ():
+    points = _POINT.search(summary)
+    text = _ASIDE.sub(lambda aside: " " * len(aside[0]), summary) if points else summary
+    ascii_lower = text.lower() if text.isascii() else ""
+    for dotted in _DOTTED.finditer(text) if points else ():
         letters = "".join(_CASED_WORD.findall(dotted[0]))
         if len(letters) > 1 and letters.lower() not in ("am", "pm", "ie", "eg") and _takes(busy, *dotted.span()):
             found.append(_Word(letters.upper(), letters.lower(), *dotted.span(), opens=True))
-    for match in WORD.finditer(text):
-        lower = lowered(match[0])
-        if busy.find(1, *match.span()) >= 0 or lower in _TITLES or is_stop_word(lower):
+    for start, end in word_spans(text):
+        lower = ascii_lower[start:end] or lowered(text[start:end])
+        if lower in _SMALL_WORDS or (not lower.isalpha() and is_stop_word(lower)) or busy.find(1, start, end) >= 0:
             continue
-        if len(lower) == 1 and lower.isascii():
+        if end - start == 1 and lower.isascii():
             continue
-        before = summary[max(0, match.start() - 12) : match.start()]
-        opens = _OPENING.search(before) is not None
-        found.append(_Word(match[0], lower, *match.span(), opens, apart=before[-1:].isspace()))
-    return sorted(found, key=lambda word: word.start)
+        before = summary[max(0, start - 12) : start]
+        behind_word = before[-1:] == " " and before[-2:-1].isalnum()
+        opens = not behind_word and _OPENING.search(before) is not None
+        found.append(_Word(text[start:end], lower, start, end, opens, apart=behind_word or before[-1:].isspace()))
+    return sorted(found, key=attrgetter("start"))
 
 
 def _mark_names(listed: Sequence[_Word], source: SourceFacts) -> None:
     """Capitals tell names where most words go without."""
     within = [word for word in listed if not word.opens and word.apart and word.text[0].isalpha()]
-    capitals = sum(word.text[0].isupper() for word in within)
+    capitals = sum([word.text[0].isupper() for word in within])
     telling = 0 < capitals < len(within) / 2
-    shouted = sum(word.text.isupper() for word in listed) > len(listed) / 2
+    shouted = sum([word.text.isupper() for word in listed]) > len(listed) / 2
     for word in listed:
         if word.lower[0].isdigit() or not word.lower[-1:].isalnum():
             continue
@@ -395,7 +402,9 @@ def _mark_names(listed: Sequence[_Word], source: SourceFacts) -> None:
 
 def _is_coined(text: str, shouted: bool) -> bool:
     """A capital within ("eSource"), or a short word all in capitals where not all is ("EBB")."""
-    if not any(map(str.isupper, text[1:])) or not text.isalpha() or text.lower() in younger_words():
+    if text[1:].islower() or not any(map(str.isupper, text[1:])):
+        return False
+    if not text.isalpha() or text.lower() in younger_words():
         return False
     return not text.isupper() or (not shouted and 2 < len(text) < 5)
 
@@ -403,7 +412,7 @@ def _is_coined(text: str, shouted: bool) -> bool:
 def _word_place(word: str, source: SourceFacts) -> Span | None:
     if word in source.known:
         return source.find([word])
-    other = source.form_of(word) or source.folded.get(_folded(word))
+    other = source.form_of(word) or source.accented(word)
     if other is None and len(word) >= _SQUEEZED:
         return source.find_squeezed(word)
     return source.find([other]) if other else None
@@ -436,12 +445,12 @@ def _initials_place(summary: str, place: int, source: SourceFacts) -> Span | Non
 def _form(word: _Word, source: SourceFacts) -> str | None:
     """The form of a name's word in the source."""
     bare = word.bare
-    for form in (word.lower, bare, *_related(bare)):
+    for form in chain((word.lower, bare), _related(bare)):
         if form in source.known:
             return form
     if is_ordinary(bare):
         return source.form_of(bare)
-    return source.folded.get(_folded(bare)) or source.nearly(bare)
+    return source.accented(bare) or source.nearly(bare)
 
 
 def _related(name: str) -> Iterable[str]:
@@ -463,8 +472,10 @@ def _goes_on(character: str) -> bool:
 
 def _bare(word: str) -> str:
     """Without a possessive ending."""
-    return word.removesuffix("'s").removesuffix("’s").rstrip("'’")
+    return word if word.isalpha() else word.removesuffix("'s").removesuffix("’s").rstrip("'’")
 
 
 def _folded(word: str) -> str:
+    if word.isascii():
+        return word.lower()
     return "".join(c for c in unicodedata.normalize("NFKD", word.casefold()) if not unicodedata.combining(c))

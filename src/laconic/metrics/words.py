@@ -18,7 +18,9 @@ _SIGNS = "".join(sign for sign in map(chr, range(0x900, 0xE00)) if unicodedata.c
 _RUN = rf"[^\W_{_WHOLE}]+(?:[{_SIGNS}]+[^\W_{_WHOLE}]*)*"
 WORD = re.compile(rf"[{_WHOLE}]|{_RUN}(?:['’]{_RUN})*")
 _CHARACTER = re.compile(f"[{_WHOLE}]")
-_ASCII_WORD = re.compile(r"[a-z0-9]+(?:'[a-z0-9]+)*")  # the same where all is ASCII, in half the time
+_ASCII_WORD = re.compile(r"[A-Za-z0-9]+(?:'[A-Za-z0-9]+)*")  # the same where all is ASCII, in half the time
+_APOSTROPHE = re.compile(r"'(?:(?![A-Za-z0-9])|(?<![A-Za-z0-9]'))")  # one that is not within a word
+_ASCII_SIGNS = {code: " " for code in range(128) if not chr(code).isalnum() and chr(code) != "'"}
 _PREFIX = re.compile(
     r"(?:re|un|pre|non|over|under|sub|super|multi|micro|auto|anti|inter|mis|out|counter|cross)(?=\w{4})"
 )
@@ -32,7 +34,15 @@ _IRREGULAR = dict(pair.split(":") for pair in _IRREGULAR_PAIRS.split())
 
 def words(text: str) -> list[str]:
     """The lower-cased words of ``text``, punctuation left out."""
-    return (_ASCII_WORD if text.isascii() else WORD).findall(lowered(text))
+    if not text.isascii():
+        return WORD.findall(lowered(text))
+    plain = _APOSTROPHE.sub(" ", text) if "'" in text else text
+    return plain.lower().translate(_ASCII_SIGNS).split()
+
+
+def word_spans(text: str) -> list[tuple[int, int]]:
+    """Where the words of ``text`` stand."""
+    return [found.span() for found in (_ASCII_WORD if text.isascii() else WORD).finditer(text)]
 
 
 def lowered(text: str) -> str:
@@ -51,9 +61,9 @@ def is_stop_word(word: str) -> bool:
     stops = smart_stop_words()
     if word in stops:
         return True
-    plain = word.replace("’", "'")
-    if "'" not in plain:
+    if "'" not in word and "’" not in word:
         return False
+    plain = word.replace("’", "'")
     parts = plain.removesuffix("n't").split("'")
     return plain.replace("'", "") in stops or all(part in stops or part in ("wo", "sha") for part in parts)
 
@@ -71,6 +81,7 @@ def irregular_forms() -> frozenset[str]:
     return frozenset(wordnet_exceptions()) | frozenset(_IRREGULAR)
 
 
+@lru_cache(maxsize=50_000)
 def is_ordinary(word: str) -> bool:
     """Is the lower-cased ``word`` an English word other than a proper name, as WordNet writes it?
 

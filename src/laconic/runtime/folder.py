@@ -127,6 +127,8 @@ def _check_layout(folder: Path, about: Exported, encoder: Session, step: Session
     )
     ids = [one for one in (about.start_id, layout.first_id, layout.forced_id) if one is not None]
     unlike |= {f"id {one}" for one in ids if not 0 <= one < about.vocab_size}
+    widths = [str(size).removeprefix("O+") for size in step.outputs.get("log_probs", ())[-1:]]  # O words are outside it
+    unlike |= {f"vocab_size {about.vocab_size}"} - {f"vocab_size {width}" for width in widths}
     if unlike:
         raise ModelError(f"{folder / MANIFEST} does not fit its graphs ({min(unlike)[:60]}); export the model again.")
 

@@ -31,7 +31,7 @@ class Session:
     def __init__(self, session: Any, weights: Any, where: Path) -> None:
         self._session, self._weights, self._where = session, weights, where  # the session reads them where they are
         self.inputs = [each.name for each in session.get_inputs()]
-        self.outputs = [each.name for each in session.get_outputs()]
+        self.outputs = {each.name: each.shape for each in session.get_outputs()}
 
     def run(self, values: Mapping[str, np.ndarray], outputs: Sequence[str] | None = None) -> dict[str, np.ndarray]:
         """The outputs by name, all of them if none are named; ``values`` may hold more than the graph's inputs.

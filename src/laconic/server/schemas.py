@@ -46,7 +46,7 @@ TEXT = (
     "The river rose two metres in a night. Rescue crews from Ludlow carried forty people out of their houses. "
     "Schools stay closed until Thursday, the council said."
 )
-TEXT_NAMES = {"text", "texts", "content", "body", "article", "input", "source", "prompt"}
+TEXT_NAMES = {"text", "texts", "content", "body", "article", "input", "inputs", "source", "prompt"}
 OFFSETS = "Places in texts count Unicode characters (code points), not bytes and not UTF-16 units."
 
 
@@ -139,7 +139,7 @@ class HubRequest(_Body):
 def unknown_field(where: str, body: Any) -> str:
     """A sentence on the field ``where`` (dotted) that a request must not have, with what was probably meant."""
     place, _, name = where.rpartition(".")
-    hub = isinstance(body, Mapping) and "inputs" in body
+    hub = isinstance(body, Mapping) and "inputs" in body and name != "inputs"
     fields = Document.model_fields if place else (HubRequest if hub else SummarizeRequest).model_fields
     if not place and not hub and name.lower() in TEXT_NAMES:
         return f"Unknown field {where}; the text goes into document (or documents)."
@@ -354,7 +354,7 @@ CODES: dict[str, tuple[int, str]] = {
     "unsupported_media_type": (415, "The body is not declared as JSON."),
     "invalid_request": (422, "A field is missing, unknown or of the wrong type."),
     "invalid_option": (422, "An option is unknown, or its value does not fit."),
-    "empty_document": (422, "A document has no text, or no request has documents."),
+    "empty_document": (422, "A document has no text, or the request has no documents."),
     "too_many_documents": (422, "More documents than the limit."),
     "queue_full": (429, "Too many documents wait already."),
     "internal_error": (500, "An error in the service."),

@@ -146,7 +146,7 @@ class Service:
         """
         served = self.catalogue.get(model)
         if not documents:
-            raise ProblemError("empty_document", "There are no documents; give document or documents.")
+            raise ProblemError("empty_document", "The list of documents is empty; give at least one text.")
         if len(documents) > self.settings.max_documents:
             raise ProblemError(
                 "too_many_documents",

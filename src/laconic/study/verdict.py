@@ -33,8 +33,8 @@ def table(results: Sequence[EvaluationResult]) -> tuple[list[str], list[list[str
     return cells_of(map(result_row, results), columns)
 
 
-def verdict(results: Sequence[EvaluationResult], *, fine_tuned: bool) -> list[str]:
-    """Plain sentences on what `scores` found, each with what to try."""
+def verdict(results: Sequence[EvaluationResult], *, fine_tuned: bool, no_repeat: int = 0) -> list[str]:
+    """Plain sentences on what `scores` found, each with what to try. ``no_repeat`` is ``search.no_repeat_ngram``."""
     lead, model = results
     kind = KIND if KIND in model.rouge else next(iter(model.rouge))
     ours, theirs = 100 * model.value(kind), 100 * lead.value(kind)
@@ -49,7 +49,8 @@ def verdict(results: Sequence[EvaluationResult], *, fine_tuned: bool) -> list[st
     else:
         lines = [f"Better than taking the first sentence by {ours - theirs:.2f}: {figures}."]
     if (share := model.measures.get(REPEATING, 0.0)) > MANY[REPEATING]:
-        remedy = "train longer, or --set search.no_repeat_ngram=2, which lets no pair of words come again"
+        block = ", or --set search.no_repeat_ngram=2, which lets no pair of words come again"
+        remedy = f"train longer{'' if no_repeat in (1, 2) else block}"
         lines.append(f"{share:.0%} of its summaries repeat themselves: {remedy}.")
     if (share := model.measures.get(UNSUPPORTED_WORDS, 0.0)) > MANY[UNSUPPORTED_WORDS]:
         lines.append(f"{share:.0%} of its content words do not stand in the text; read before you trust it.")

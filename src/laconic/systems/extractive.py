@@ -110,18 +110,18 @@ class ExtractiveSystem:
         self,
         records: Sequence[Record],
         *,
-        explain: bool,
+        explain: bool | None,
         options: Extractor,
         on_step: Callable[[], object] | None = None,
         on_text: OnText | None = None,
     ) -> list[Summary]:
         """Pick the sentences of each document; ``on_step()`` is called before each, and ``on_text(i, text)`` given the
-        whole summary of document i."""
+        whole summary of document i. Words have their places unless ``explain`` is None."""
         summaries = []
         for index, record in enumerate(records):
             if on_step:
                 on_step()
-            summaries.append(self._one(record, options))
+            summaries.append(self._one(record, options, words=explain is not None))
             if on_text:
                 on_text(index, summaries[-1].text)
         return summaries
@@ -145,7 +145,7 @@ class ExtractiveSystem:
         """Refused, like `save_pretrained`."""
         raise ConfigError(f"'{self.name}' has no weights, so there is nothing to upload; its name opens it anywhere.")
 
-    def _one(self, record: Record, extractor: Extractor) -> Summary:
+    def _one(self, record: Record, extractor: Extractor, *, words: bool) -> Summary:
         document = record.document
         given = list(record.sentences) or document
         sentences = extractor.sentences(given)
@@ -158,7 +158,7 @@ class ExtractiveSystem:
             return Summary(text, id=record.id, model=self.name, document=document)
         if extractor.cuts:
             spans = shorten(document, spans, len("".join(extractor.text(given).split())))
-        return extractive_summary(document, spans, model_name=self.name, record_id=record.id)
+        return extractive_summary(document, spans, model_name=self.name, record_id=record.id, with_words=words)
 
     def score(self, records: Sequence[Record], batch_size: int, progress: Progress | None) -> list[float]:
         """Refuse: there is no probability model."""

@@ -356,12 +356,13 @@ class _Letters:
             form = told.most_common(1)[0][0]
             if not capitalised(form) or any(self._is_whole(one) for one in self.source.by_key[key]):
                 return form
-        if (known := self.casing.form(key) or self.casing.form(key.rstrip("."))) is not None:
-            return known + key[len(known) :]
-        if told:
-            return None
         places = self.source.by_key.get(key, ())
         own = self.source.form(places[0] if place is None else place) if places else key
+        if (known := self.casing.form(key) or self.casing.form(key.rstrip("."))) is not None:
+            small = not capitalised(known) and all(capitalised(self.source.form(at)) for at in places)
+            return own if small and places else known + key[len(known) :]
+        if told:
+            return None
         parts, own_parts = parts_of(key), parts_of(own)
         if len(parts) > 1 and len(parts) == len(own_parts):
             return "".join(self._part(part, mine) for part, mine in zip(parts, own_parts, strict=True))

@@ -19,7 +19,6 @@ from torch.utils.data import DataLoader
 
 from laconic.config.schema import TeacherForcingConfig, TrainingConfig
 from laconic.data.sampler import BucketSampler, Sampler, SortedSampler, cut_by_number, cut_by_tokens
-from laconic.errors import DataError
 from laconic.layers import noise
 from laconic.training.processes import leave_signals_to_the_parent
 from laconic.types import TrainingBatch
@@ -48,11 +47,6 @@ class BatchStream:
         self._sampler = self._new_sampler()
         self.batches_per_epoch = len(self._sampler)
         self._batches: Iterator[TrainingBatch] | None = None
-        if not self.batches_per_epoch:
-            raise DataError(
-                f"{len(dataset)} training records make no batch for each of {self._world_size} process(es); "
-                "use fewer processes or a smaller training.batch_size."
-            )
 
     def updates_per_epoch(self) -> int:
         return -(-self.batches_per_epoch // self._config.accumulation)
@@ -95,13 +89,13 @@ class BatchStream:
 
     def _new_sampler(self) -> Sampler:
         config, rank, world_size = self._config, self._rank, self._world_size
-        lengths = self.dataset.source_lengths
+        lengths, size = self.dataset.source_lengths, config.batch_size * world_size
         if config.batch_tokens is None and config.batching == "bucket":
-            return BucketSampler(lengths, config.batch_size, config.seed, rank=rank, world_size=world_size)
+            return BucketSampler(lengths, size, config.seed, rank=rank, world_size=world_size)
         if config.batch_tokens is None:
-            cut = cut_by_number(config.batch_size)
+            cut = cut_by_number(size)
         else:
-            cut = cut_by_tokens(lengths, self.dataset.target_lengths, config.batch_tokens)
+            cut = cut_by_tokens(lengths, self.dataset.target_lengths, config.batch_tokens, world_size)
         return SortedSampler(lengths, cut, config.seed, rank=rank, world_size=world_size)
 
 

@@ -157,6 +157,11 @@ def check_identity(snapshot: Snapshot, identity: dict[str, Any]) -> None:
             f"The run was made by {stored.get('processes')} process(es) and is resumed by {identity['processes']}; "
             "an exact continuation needs the same number (see accelerate launch --num_processes)."
         )
+    if identity["processes"] > 1 and not stored.get("dealt"):  # each process then had batches of its own
+        raise CheckpointError(
+            "The run was made by a version that divided the records otherwise over processes, so it cannot continue "
+            "exactly; resume it with that version, or start a new run."
+        )
     for key, what in (("data", "training data"), ("validation", "validation data"), ("tokenizer", "tokenizer")):
         if stored.get(key, identity[key]) != identity[key]:  # an older version noted the training data only
             raise CheckpointError(

@@ -204,7 +204,8 @@ def encoded(
         encoder.store(place, encoder.parts(corpus.pairs, unasked_workers(), advance), corpus.facts)
 
     settings = text.model_dump(mode="json", exclude={"tokenizer", "vocabulary_from", "pretrained_embeddings"})
-    key = [digest_of(file) for file in (folder / TOKENIZER_FILE, folder / CONFIG_FILE, *sources_of(text.tokenizer))]
+    files = (folder / TOKENIZER_FILE, folder / CONFIG_FILE, *sources_of(text.tokenizer))
+    key = [tokenizer.vocab_size, *(digest_of(file) for file in files)]
     notes = []
     try:
         place = kept("encoded", _digest(corpus.content, key, settings, most, references), make)
@@ -222,8 +223,8 @@ def encoded(
         )
     if data.unknown_share > MANY_UNKNOWN:
         notes.append(
-            f"{name} data: the vocabulary of {tokenizer.vocab_size:,} lacks {data.unknown_share:.0%} of the documents' "
-            "tokens (text.tokenizer: max_vocabulary, min_frequency)"
+            f"{name} data: the vocabulary of {len(tokenizer.vocabulary):,} lacks {data.unknown_share:.0%} of the "
+            "documents' tokens (text.tokenizer: max_vocabulary, min_frequency)"
         )
     return data, notes
 

@@ -99,7 +99,7 @@ class Trainer:
         validation = parts.validation_set
         self.validator = None if validation is None else Validator(run, parts, validation, self.step)
         self.state = TrainState()
-        made = {"processes": accelerator.num_processes, "recipe": run.model_dump(mode="json")}
+        made = {"processes": accelerator.num_processes, "dealt": True, "recipe": run.model_dump(mode="json")}
         self._identity = parts.identity | made
         self._saved_update, self._improved, self._elapsed_before = 0, False, 0.0
         self._count_made, self._first_at = 0, 0.0  # updates of this process, and when the first was done

@@ -92,6 +92,9 @@ def prepare(
         provide_tokenizer(out, run, [training], show, start, initial)
     accelerator.wait_for_everyone()
     tokenizer = Tokenizer.load(folder)
+    built: list[str] = []
+    model = build_model(run.model, run.text, tokenizer, run.training.seed, built)
+    tokenizer.widen(model.vocab_size)  # a text's own words get the ids behind the model's rows
     notes: dict[str, list[str]] = {}
     data: dict[str, EncodedDataset] = {}
     for first in (True, False):  # the others find what the first process made
@@ -100,15 +103,7 @@ def prepare(
                 data[name], notes[name] = encoded(corpus, name, tokenizer, folder, run.text, show)
         accelerator.wait_for_everyone()
     said = [note for corpus in corpora.values() for note in corpus.notes]
-    said += [note for name in corpora for note in notes[name]]
-    model = build_model(run.model, run.text, tokenizer, run.training.seed, said)
-    own_words = run.text.oov_copy == "extended" and any(part.unknown_share for part in data.values())
-    if own_words and model.vocab_size > tokenizer.vocab_size:
-        raise ConfigError(
-            f"The model's vocabulary has {model.vocab_size:,} rows for {tokenizer.vocab_size:,} tokens, and the words "
-            "outside it would get the ids of the spare rows: set text.oov_copy to unk."
-        )
-    tokenizer.widen(model.vocab_size)
+    said += [*(note for name in corpora for note in notes[name]), *built]
     if initial is not None:
         said.append(take_weights(model, initial, tokenizer, str(start)))
     objectives = [build("objective", OBJECTIVES, spec) for spec in run.objectives]

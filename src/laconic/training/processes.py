@@ -89,7 +89,8 @@ def sum_gradients(parameters: Sequence[nn.Parameter], figures: Tensor, accelerat
     trained = [p for p in parameters if p.requires_grad]
     present = torch.tensor([float(p.grad is not None) for p in trained], device=figures.device)
     flat = [torch.zeros_like(p).flatten() if p.grad is None else p.grad.flatten() for p in trained]
-    total = accelerator.reduce(torch.cat([figures, present, *flat]), reduction="sum")
+    total = torch.cat([figures, present, *flat])
+    torch.distributed.all_reduce(total)
     sizes = [figures.numel(), present.numel(), *(p.numel() for p in trained)]
     figures, present, *sums = total.split(sizes)
     for parameter, gradient, users in zip(trained, sums, present.tolist(), strict=True):

@@ -208,19 +208,6 @@ def test_lengths_within_a_batch_are_similar() -> None:
     assert spread(list(sampler(pool_batches=1))) > 200
 
 
-@pytest.mark.parametrize("world_size", [2, 3, 4])
-def test_ranks_have_equally_many_batches_and_cover_all(world_size: int) -> None:
-    ranks = [list(sampler(rank=rank, world_size=world_size)) for rank in range(world_size)]
-    assert {len(batches) for batches in ranks} == {-(-63 // world_size)}
-    seen = [index for batches in ranks for batch in batches for index in batch]
-    assert set(seen) == set(range(len(LENGTHS)))
-    assert len(seen) - len(LENGTHS) < 16 * world_size
-    alone = list(sampler())
-    assert [batches[0] for batches in ranks] == alone[:world_size]
-    in_order = [ranks[number % world_size][number // world_size] for number in range(world_size * len(ranks[0]))]
-    assert in_order == [*alone, *alone][: len(in_order)]  # the first batches fill up the last round
-
-
 def test_without_shuffling() -> None:
     assert list(BucketSampler([1, 2, 3], 2, 0, shuffle=False)) == [[0, 1], [2]]
 

@@ -1,26 +1,35 @@
-"""Batches cut from sorted data, by number and by tokens, against the definition."""
+"""Batches cut from sorted data, by number and by tokens, against the definition; what each process gets."""
 
 from __future__ import annotations
 
+import hashlib
 import itertools
+import json
+from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import pytest
 
-from laconic.data.sampler import SortedSampler, cut_by_number, cut_by_tokens
+from laconic.data.sampler import BucketSampler, Sampler, SortedSampler, cut_by_number, cut_by_tokens
 
 RANDOM = np.random.default_rng(0)
 SOURCES = RANDOM.integers(1, 60, 503).tolist()
 TARGETS = RANDOM.integers(1, 80, 503).tolist()
 TOKENS = 400
+Make = Callable[..., Sampler]
+
+
+def in_pools(seed: int = 5, **options: int) -> BucketSampler:
+    return BucketSampler(SOURCES, 16, seed, pool_batches=10, **options)
 
 
 def by_number(seed: int = 5, **options: int) -> SortedSampler:
     return SortedSampler(SOURCES, cut_by_number(16), seed, **options)
 
 
-def by_tokens(seed: int = 5, **options: int) -> SortedSampler:
-    return SortedSampler(SOURCES, cut_by_tokens(SOURCES, TARGETS, TOKENS), seed, **options)
+def by_tokens(seed: int = 5, ranks: int = 1, **options: int) -> SortedSampler:
+    return SortedSampler(SOURCES, cut_by_tokens(SOURCES, TARGETS, TOKENS, ranks), seed, **options)
 
 
 @pytest.mark.parametrize("make", [by_number, by_tokens])
@@ -71,11 +80,70 @@ def test_batches_stay_and_their_order_depends_on_seed_and_epoch(make) -> None:
     assert list(other) == second[7:]
 
 
-@pytest.mark.parametrize("make", [by_number, by_tokens])
+ALL = pytest.mark.parametrize("make", [in_pools, by_number, partial(by_tokens, ranks=3)])
+
+
+@ALL
 @pytest.mark.parametrize("world_size", [2, 3])
-def test_ranks_share_the_batches(make, world_size: int) -> None:
+def test_ranks_share_each_batch(make: Make, world_size: int) -> None:
     alone = make().batches(2)
     ranks = [make(rank=rank, world_size=world_size).batches(2) for rank in range(world_size)]
-    assert {len(batches) for batches in ranks} == {-(-len(alone) // world_size)}
-    dealt = [ranks[number % world_size][number // world_size] for number in range(world_size * len(ranks[0]))]
-    assert dealt == [*alone, *alone][: len(dealt)]
+    for batch, *parts in zip(alone, *ranks, strict=True):
+        again = batch[: max(0, world_size - len(batch))]  # by tokens the last batch has two examples
+        assert [[*batch, *again][rank::world_size] for rank in range(world_size)] == parts
+        assert not again or batch == max(alone, key=lambda batch: SOURCES[batch[0]])
+    seen = [index for batches in ranks for batch in batches for index in batch]
+    assert set(seen) == set(range(503))
+    assert len(seen) - 503 < world_size
+
+
+@ALL
+def test_no_rank_waits_for_another(make: Make) -> None:
+    ranks = [make(rank=rank, world_size=2).batches(1) for rank in range(2)]
+    longest = np.array([[max(SOURCES[i] for i in batch) for batch in batches] for batches in ranks])
+    assert longest.max(0).mean() < 1.02 * longest.mean()
+
+
+@ALL
+def test_a_rank_goes_on_where_it_stopped(make: Make) -> None:
+    whole, resumed = (make(rank=1, world_size=2) for _ in range(2))
+    resumed.set_epoch(3)
+    resumed.seek(11)
+    assert list(resumed) == whole.batches(3)[11:]
+
+
+@pytest.mark.parametrize("world_size", [2, 3])
+def test_by_tokens_no_rank_has_more_than_fits(world_size: int) -> None:
+    cut = cut_by_tokens(SOURCES, TARGETS, TOKENS, world_size)
+
+    def part(batch: list[int]) -> int:
+        return -(-len(batch) // world_size) * max(max(SOURCES[i], TARGETS[i]) for i in batch)
+
+    batches = sorted(SortedSampler(SOURCES, cut, 5).batches(0), key=lambda batch: min(SOURCES[i] for i in batch))
+    assert all(part(batch) <= TOKENS for batch in batches)
+    order = SortedSampler(SOURCES, cut_by_number(503), 5).batches(0)[0]
+    flat = sorted(batches, key=lambda batch: order.index(batch[0]))
+    assert all(part([*batch, following[0]]) > TOKENS for batch, following in itertools.pairwise(flat))
+
+
+def test_each_rank_has_an_example() -> None:
+    lengths = [3, 9, 2, 50, 4, 60]
+    cut = cut_by_tokens(lengths, [1] * 6, 12, 2)
+    ranks = [SortedSampler(lengths, cut, 0, rank=rank, world_size=2).batches(0) for rank in range(2)]
+    assert sorted(zip(*ranks, strict=True)) == [([1], [3]), ([2, 4], [0]), ([5], [5])]
+    few = [BucketSampler([5, 1, 3], 4, 0, rank=rank, world_size=4).batches(0) for rank in range(4)]
+    assert few == [[[1]], [[2]], [[0]], [[1]]]
+
+
+@pytest.mark.parametrize(
+    ("make", "epoch", "known"),
+    [
+        (in_pools, 0, "0c83d31a2103d0a1"),
+        (in_pools, 3, "84c51107979b0de6"),
+        (by_number, 1, "2a9cc36e205847fe"),
+        (by_tokens, 1, "6826211804e67844"),
+    ],
+)
+def test_one_process_has_the_batches_that_it_always_had(make: Make, epoch: int, known: str) -> None:
+    """Digests of the batches when the first runs were stored, which are resumed to the bit."""
+    assert hashlib.sha256(json.dumps(make().batches(epoch)).encode()).hexdigest()[:16] == known

@@ -42,7 +42,7 @@ class FirstWords:
         self._stop_after = stop_after
 
     def summarize(
-        self, records: Sequence[Record], *, batch_size: int, progress: Callable[[int], object]
+        self, records: Sequence[Record], *, batch_size: int, progress: Callable[[int], object], words: bool
     ) -> list[Summary]:
         if progress:
             progress(len(records))

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from laconic.config.loading import load_recipe, resolve_run
+from laconic.config.schema import EvaluationConfig
 from laconic.errors import ConfigError
 from laconic.metrics.rouge import rouge
 from laconic.metrics.rouge_text import stem_rouge155
@@ -159,6 +160,7 @@ def test_the_release_of_distraction_counts_words_as_they_stand() -> None:
 def test_names() -> None:
     assert set(PROFILES) == {"gigaword", "duc2004", "lcsts", "cnn-plain", "cnndm", "cnndm-first", "samsum"}
     assert all(way.flags for way in PROFILES.values())
+    assert all(f"``{name}``" in str(EvaluationConfig.__doc__) for name in PROFILES)
     assert scoring().rouge == {}
     assert scoring("google").rouge == {"profile": "google"}
     changed = scoring("gigaword", {"stem": False})

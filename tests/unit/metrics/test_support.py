@@ -324,4 +324,4 @@ def test_asides_are_no_part_of_a_name(aside: str) -> None:
 def test_of_two_words_that_differ_in_accents_the_same_one_is_meant_in_every_process() -> None:
     accents = ("José", "Jose", "Josè", "Jősé", "Josê")
     for names in (accents, accents[::-1]):
-        assert SourceFacts(" and ".join(names)).folded["jose"] == "jősé"
+        assert SourceFacts(" and ".join(names)).accented("jose") == "jősé"

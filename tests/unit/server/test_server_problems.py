@@ -84,6 +84,7 @@ def test_wrong_shapes_and_types(client: TestClient, body: Any) -> None:
     ("path", "body", "said"),
     [
         ("/v1/summarize", {"text": "a"}, "Unknown field text; the text goes into document (or documents)."),
+        ("/v1/summarize", {"inputs": "a"}, "Unknown field inputs; the text goes into document (or documents)."),
         ("/v1/summarize", {"document": "a", "explian": True}, "Unknown field explian. Did you mean 'explain'? Known: "),
         ("/models/lexrank", {"inputs": "a", "parameter": {}}, "parameter. Did you mean 'parameters'? Known: inputs,"),
     ],
@@ -201,6 +202,9 @@ def test_documents_without_text(client: TestClient) -> None:
         refused(client.post("/v1/summarize", json=body), 422, "empty_document")
     for path, body in {"/": {"inputs": []}, "/models/lead": {"inputs": ["", "a"]}}.items():
         refused(client.post(path, json=body), 422, "empty_document")
+    for path, body in {"/": {"inputs": []}, "/v1/summarize": {"documents": []}}.items():
+        message = refused(client.post(path, json=body), 422, "empty_document")
+        assert message == "The list of documents is empty; give at least one text."
     found = client.post("/v1/summarize", json={"documents": [DOCUMENTS[0], DOCUMENTS[1], "\u200b"]})
     assert "3" in refused(found, 422, "empty_document"), "only the tokenizer knows that there is no token"
 

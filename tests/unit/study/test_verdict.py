@@ -38,6 +38,9 @@ def test_what_else_is_wrong() -> None:
     measures = {"repeating": 0.89, "unsupported_word": 0.4, "empty": 0.25}
     lines = verdict([result("lead-1", 0.2), result("the model", 0.3, **measures)], fine_tuned=False)
     assert [line.split()[0] for line in lines] == ["Better", "89%", "40%", "25%"]
+    assert "no_repeat_ngram=2" in lines[1]
+    again = verdict([result("lead-1", 0.2), result("the model", 0.3, repeating=0.89)], fine_tuned=False, no_repeat=2)
+    assert again[1] == "89% of its summaries repeat themselves: train longer."
     header, rows = table([result("lead-1", 0.2), result("the model", 0.3, **measures)])
     assert [row[0] for row in rows] == ["lead-1", "the model"]
     assert {"ROUGE-L", "repeating %", "copied %", "new words %"} <= set(header)

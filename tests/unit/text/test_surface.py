@@ -184,6 +184,20 @@ def test_names_of_the_training_texts_are_known(line: str, shown: str) -> None:
     assert written(line, "Nothing of it.", tokenizer=words(casing=CASING)).text == shown
 
 
+@pytest.mark.parametrize(
+    ("document", "shown"),
+    [
+        ("Ark reads files. It is new.", "A tool for Ark"),
+        ("The tool reads ARK files. Ark is new.", "A tool for ARK"),
+        ("ARK FILES ARE READ. Ark is new.", "A tool for ARK"),  # in capitals everything is
+        ("ark reads files.", "A tool for ARK"),  # nothing has a capital here
+    ],
+)
+def test_capitals_that_the_source_does_without_are_not_put_there(document: str, shown: str) -> None:
+    casing = Casing({"ark": ("ARK", 9)})
+    assert written("a tool for ark", document, tokenizer=words(casing=casing)).text == shown
+
+
 def test_what_the_source_says_goes_before_the_training_texts() -> None:
     tokenizer = words(casing=CASING)
     assert written("a python reads", "We saw that a python reads.", tokenizer=tokenizer).text == "A python reads"

@@ -1,13 +1,15 @@
-"""The scheduled-sampling mask: which gold tokens the decoder is shown."""
+"""The scheduled-sampling mask: which gold tokens the decoder is shown; what the processes of an update read."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
 from laconic.config.schema import TeacherForcingConfig
-from laconic.training.batches import forced_mask, free_running_mask
+from laconic.training.batches import BatchStream, forced_mask, free_running_mask
 
 PLACE = {"seed": 1, "update": 7}
 
@@ -79,3 +81,29 @@ def test_no_global_generator_is_touched() -> None:
     before = torch.get_rng_state()
     drawn(TeacherForcingConfig(ratio=0.5), (2, 3))
     assert torch.equal(before, torch.get_rng_state())
+
+
+@pytest.mark.parametrize("batching", ["bucket", "sorted"])
+def test_processes_read_together_what_one_reads_in_larger_batches(make_trainer: Any, batching: str) -> None:
+    trainer = make_trainer(**{"training.batch_size": 3, "training.batching": batching, "training.accumulation": 2})
+
+    def records(size: int, processes: int) -> list[list[list[int]]]:
+        """Of each process the micro-batches of an epoch, stopped and opened again in its middle."""
+        config = trainer.run.training.model_copy(update={"batch_size": size})
+        read = []
+        for rank in range(processes):
+            stream = BatchStream(
+                trainer.parts.train_set, trainer.parts.collator.pairs, config, rank=rank, world_size=processes
+            )
+            taken: list[Any] = []
+            while len(taken) < stream.batches_per_epoch:
+                if len(taken) == 4:
+                    stream.open(1, 4)
+                taken += stream.take(1, len(taken))
+            read.append([list(batch.indices) for batch in taken])
+        return read
+
+    (alone,) = records(6, 1)
+    together = records(3, 2)
+    assert [sorted(one + other) for one, other in zip(*together, strict=True)] == [sorted(batch) for batch in alone]
+    assert max(len(batch) for batches in together for batch in batches) == 3

@@ -239,3 +239,14 @@ def test_state_refuses_other_fields() -> None:
     assert TrainState.from_state_dict(values) == state
     with pytest.raises(CheckpointError, match="wings"):
         TrainState.from_state_dict(values | {"wings": 2})
+
+
+def test_several_processes_do_not_continue_what_had_other_batches() -> None:
+    """Before the records of each batch were dealt to the processes, each had batches of its own."""
+    before = {"processes": 2, "data": "a"}
+    with pytest.raises(CheckpointError, match="resume it with that version"):
+        files.check_identity(Snapshot(values={"identity": before}), before | {"dealt": True})
+    alone = before | {"processes": 1}
+    files.check_identity(
+        Snapshot(values={"identity": alone}), alone | {"dealt": True, "validation": "", "tokenizer": ""}
+    )

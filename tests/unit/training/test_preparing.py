@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from laconic.errors import ConfigError, DataError
@@ -31,19 +31,32 @@ def test_pairs_that_the_document_does_not_support_are_left_out(make_run: Any, ma
     assert any("left out" in note for note in some.parts.notes)
 
 
-def test_spare_rows_of_a_model_are_no_words_of_documents(make_trainer: Any, tmp_path: Path) -> None:
-    sizes = {"encoder_layers": 1, "decoder_layers": 1, "encoder_ffn_dim": 8, "decoder_ffn_dim": 8, "d_model": 8}
-    heads = {"encoder_attention_heads": 2, "decoder_attention_heads": 2, "max_position_embeddings": 60}
-    model = {"type": "bart", "architecture": {"model_type": "bart", "vocab_size": 40, **sizes, **heads}}
-    changes = {"model": model, "objectives": [{"type": "nll"}]}
-    parts = make_trainer(**changes).parts
+SIZES = {"encoder_layers": 1, "decoder_layers": 1, "encoder_ffn_dim": 8, "decoder_ffn_dim": 8, "d_model": 8}
+HEADS = {"encoder_attention_heads": 2, "decoder_attention_heads": 2, "max_position_embeddings": 60}
+WIDE = {"type": "bart", "architecture": {"model_type": "bart", "vocab_size": 40, **SIZES, **HEADS}}
+LACKING = {"text.tokenizer": {"type": "word", "min_frequency": 1, "max_vocabulary": 15}}
+
+
+def test_spare_rows_of_a_model_are_no_words_of_documents(make_trainer: Any) -> None:
+    parts = make_trainer(model=WIDE, objectives=[{"type": "nll"}]).parts
     assert (parts.tokenizer.vocab_size, len(parts.tokenizer.vocabulary)) == (40, 24)
     assert parts.collator([parts.train_set[0]]).extended_vocab_size == 40
-    shutil.rmtree(tmp_path / "run")  # with its tokenizer
-    unknown = {"text.tokenizer": {"type": "word", "min_frequency": 1, "max_vocabulary": 15}}
-    with pytest.raises(ConfigError, match=r"40 rows for \d+ tokens, .* set text\.oov_copy to unk"):
-        make_trainer(**changes, **unknown)
-    assert make_trainer(**changes, **unknown, **{"text.oov_copy": "unk"}).parts.tokenizer.vocab_size == 40
+
+
+@pytest.mark.parametrize("head", [{}, {"head": {"type": "pointer"}}])
+def test_words_that_the_vocabulary_lacks_stand_behind_spare_rows(
+    make_trainer: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, head: dict[str, Any]
+) -> None:
+    monkeypatch.setenv("LACONIC_CACHE", str(tmp_path / "cache"))
+    assert make_trainer(**LACKING).parts.train_set[0].source_extended_ids.max() < 40  # kept, for another model
+    trainer = make_trainer(model=WIDE | head, objectives=[{"type": "nll"}], **LACKING)
+    parts = trainer.parts
+    examples = [parts.train_set[number] for number in range(40)]
+    ids = np.unique(np.concatenate([example.source_extended_ids for example in examples]))
+    assert ids[ids >= len(parts.tokenizer.vocabulary)].tolist() == [
+        *range(40, 40 + max(len(example.oov_words) for example in examples))
+    ]
+    assert 0 < trainer.fit().metrics["val_loss_tf"] < 20
 
 
 def test_a_start_that_failed_on_its_data_does_not_block_the_folder(make_run: Any, tmp_path: Path) -> None:

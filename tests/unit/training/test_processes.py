@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from runs import bits, quiet
 
 from laconic.config.schema import RunConfig
 from laconic.training.checkpoint import checkpoint_folders, read_checkpoint
@@ -21,20 +22,20 @@ CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload(["laconic.training.run", "laconic.models.seq2seq"])
 
 
-def child(values: dict[str, Any], out: str, rank: int, port: int) -> None:
+def child(values: dict[str, Any], out: str, resume: bool, rank: int, port: int) -> None:
     torch.set_num_threads(1)
     places = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": 2, "LOCAL_WORLD_SIZE": 2, "MASTER_PORT": port}
     os.environ.update({name: str(value) for name, value in places.items()}, MASTER_ADDR="127.0.0.1")
-    train(RunConfig(**values), out, on_message=lambda message: None)
+    train(RunConfig(**values), out, resume=resume, on_message=quiet)
     close_processes()
 
 
-def train_with_two(run: RunConfig, out: Path) -> None:
+def train_with_two(run: RunConfig, out: Path, resume: bool = False) -> None:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     values = run.model_dump()
-    processes = [CONTEXT.Process(target=child, args=(values, str(out), rank, port)) for rank in range(2)]
+    processes = [CONTEXT.Process(target=child, args=(values, str(out), resume, rank, port)) for rank in range(2)]
     for process in processes:
         process.start()
     for process in processes:
@@ -62,8 +63,8 @@ def test_two_processes_equal_one_with_the_same_global_batch(
         # another parameter has no gradient at all (coverage off): it must be left alone
         "model.attention.coverage_from_start": "coverage" in objectives,
     }
-    one = make_run(**changes, **{"training.accumulation": 2})
-    train(one, tmp_path / "one", on_message=lambda message: None)
+    one = make_run(**changes, **{"training.batch_size": 8})
+    train(one, tmp_path / "one", on_message=quiet)
     train_with_two(make_run(**changes), tmp_path / "two")
     logs = [[e for e in read_log(tmp_path / name / "log.jsonl")] for name in ("one", "two")]
     assert len(logs[0]) == len(logs[1]) >= 6
@@ -76,3 +77,14 @@ def test_two_processes_equal_one_with_the_same_global_batch(
     states = [read_checkpoint(checkpoint_folders(tmp_path / name)[0]).tensors["model"] for name in ("one", "two")]
     for name, value in states[0].items():
         torch.testing.assert_close(states[1][name], value, rtol=1e-4, atol=1e-6)
+
+
+def test_two_processes_continue_exactly(make_run: Any, tmp_path: Path) -> None:
+    changes = {"model.dropout": 0.3, "training.checkpoint": {"every_updates": 4, "keep": 9}}
+    changes |= {"training.batch_size": 3, "training.accumulation": 2}
+    whole = make_run(**changes, **{"training.max_updates": 7})
+    train_with_two(whole, tmp_path / "whole")
+    # stopped within an epoch, by its own end, and continued
+    train_with_two(make_run(**changes, **{"training.max_updates": 5}), tmp_path / "parts")
+    train_with_two(whole, tmp_path / "parts", resume=True)
+    assert bits(tmp_path / "parts")[:2] == bits(tmp_path / "whole")[:2]
