@@ -11,7 +11,6 @@ import zlib
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -277,9 +276,7 @@ def _grams(words: Sequence[str], n: int) -> Iterator[tuple[str, ...]]:
 def reappearing_share(document: set[str], summary: set[str]) -> float:
     """The share of the document's distinct words that the summary has too; punctuation marks are no words."""
     # whatever has more than one letter is a word, by the pattern that found it
-    signs: AbstractSet[str] = document & _ASCII_SIGNS
-    if not "".join(document).isascii():
-        signs = {word for word in document if len(word) == 1 and not (word.isalnum() or word == "_")}
+    signs = {word for word in document if len(word) == 1 and not (word.isalnum() or word == "_")}
     words = len(document) - len(signs)
     return len((document & summary) - signs) / words if words else 0.0
 

@@ -157,8 +157,7 @@ def predict(
 
         def made(first: int) -> list[dict[str, Any]]:
             chunk = records[first : first + window]
-            size, watched = options.batch_size, watch is not None
-            summaries = system.summarize(chunk, batch_size=size, progress=inside, words=watched)
+            summaries = system.summarize(chunk, batch_size=options.batch_size, progress=inside, words=watch is not None)
             if watch is not None:
                 for record, summary in zip(chunk, summaries, strict=True):
                     watch(record, summary)

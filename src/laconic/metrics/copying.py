@@ -63,10 +63,8 @@ def coverage_and_density(summary: Words, source: Words) -> tuple[float, float] |
 def correct_ngram_counts(summary: Words, source: Words, reference: Words, n: int) -> tuple[int, int]:
     """CoCoNet's figure 4: the summary's n-gram occurrences that source and reference both have, and all of them."""
     shared = ngram_set(summary, n) & ngram_set(reference, n)
-    if shared:  # of long n-grams seldom, so that the source's are seldom made
-        shared.intersection_update(ngrams(source, n))
-    hits = sum(map(shared.__contains__, ngrams(summary, n))) if shared else 0
-    return hits, max(0, len(summary) - n + 1)
+    known = shared and shared.intersection(ngrams(source, n))  # of long n-grams seldom any, so that time is saved
+    return sum(map(known.__contains__, ngrams(summary, n))), max(0, len(summary) - n + 1)
 
 
 def over_copied_words(summary: Words, source: Words, reference: Words) -> list[str]:
@@ -95,9 +93,8 @@ def repeats(summary: Sequence[str]) -> bool:
     a phrase of four words again anywhere. Function words count in phrases with others only ("the ... the" is
     nothing), and a number may come again.
     """
-    near = any(any(map(eq, summary, summary[apart:])) for apart in range(1, max(_NEAR, _PHRASE - 1) + 1))
-    again = repeated_ngram_rate(summary, _PHRASE)
-    if not near and not again:
+    again, apart = repeated_ngram_rate(summary, _PHRASE), range(1, max(_NEAR + 1, _PHRASE))
+    if not again and not any(any(map(eq, summary, summary[places:])) for places in apart):
         return False
     told = [not is_stop_word(word) and word.isalpha() and len(word) > 1 for word in summary]
     if _stutters(summary) or _comes_again(summary, told, _NEAR):

@@ -156,7 +156,7 @@ def amount(digits: str) -> Decimal:
     if re.fullmatch(r"\d{1,3}(?:,\d{2,3})*,\d{3}(?:\.\d+)?", plain):
         plain = plain.replace(",", "")
     elif plain.count(".") > 1:
-        plain = plain.replace(".", "") if re.fullmatch(r"\d{1,3}(?:\.\d{3})+", plain) else plain.split(".")[0]
+        plain = plain.replace(".", "") if re.fullmatch(r"\d{1,3}(?:\.\d{3})+", plain) else re.split("[.,]", plain)[0]
     elif "," in plain and "." in plain:
         plain = plain.replace(".", "").replace(",", ".") if plain.count(",") == 1 else plain.replace(",", "")
     else:

@@ -149,14 +149,14 @@ class SourceFacts:
     def names(self, word: str) -> bool:
         """Does the document write the lower-cased ``word`` as a name: with a capital, though not for a sentence's or
         title's sake, and never without?"""
-        if word[:1].islower() and f" {word} " in self.text:
-            return False  # quickly
         if word not in self._names:
             self._names[word] = self._is_name(word)
         return self._names[word]
 
     def _is_name(self, word: str) -> bool:
-        if not word.isalpha() or is_character(word) or is_stop_word(word):
+        if not word.isalpha() or (word[0].islower() and f" {word} " in self.text):  # found quickly
+            return False
+        if is_character(word) or is_stop_word(word):
             return False
         within = capital = False
         for start, _ in self._places(word):
@@ -402,9 +402,7 @@ def _mark_names(listed: Sequence[_Word], source: SourceFacts) -> None:
 
 def _is_coined(text: str, shouted: bool) -> bool:
     """A capital within ("eSource"), or a short word all in capitals where not all is ("EBB")."""
-    if text[1:].islower() or not any(map(str.isupper, text[1:])):
-        return False
-    if not text.isalpha() or text.lower() in younger_words():
+    if not any(map(str.isupper, text[1:])) or not text.isalpha() or text.lower() in younger_words():
         return False
     return not text.isupper() or (not shouted and 2 < len(text) < 5)
 

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from laconic.cli.main import main
-from laconic.data.checks import CheckOptions, check, duplicates, histogram, sketches_of
+from laconic.data.checks import CheckOptions, _words, check, duplicates, histogram, sketches_of
+from laconic.data.subset import WORD
 from laconic.errors import DataError
 
 WORDS = [f"w{number}" for number in range(400)]
@@ -150,3 +151,9 @@ def test_one_finding_is_said_in_the_singular(tmp_path: Path, capsys: pytest.Capt
     assert "test: 1 pair: " in said
     assert "train: 2 pairs: " in said
     assert ": 1 document is the same (leakage)" in said
+
+
+def test_words_and_signs_of_ascii_are_those_of_the_pattern() -> None:
+    text = "".join(f"{chr(code)}A{chr(code)}{chr(code)} b_" for code in range(128))
+    assert _words(text) == WORD.findall(text.lower())
+    assert _words(f"{text}é") == [*WORD.findall(text.lower())[:-1], "b_é"]

@@ -204,6 +204,8 @@ def test_extractive_methods_by_name() -> None:
     assert is_method("lead-1")
     assert not is_method("runs/a")
     [summary] = Contender("lead-1").summarize(RECORDS[:1])
+    [plain] = Contender("lead-1").summarize(RECORDS[:1], words=False)
+    assert plain == replace(summary, words=()) != summary
     assert summary.text == "The cat sat on the mat."
     assert Contender("lead-1").identity != Contender("lead-2").identity
 

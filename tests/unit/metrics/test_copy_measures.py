@@ -41,6 +41,30 @@ def test_fragments_take_the_longest_of_several_places():
     assert extractive_fragments(["a", "b", "c"], ["a", "b", "x", "a", "b", "c"]) == [(0, 3)]
 
 
+def test_measures_are_what_their_definitions_say():
+    generator = random.Random(4)
+    for _ in range(300):
+        summary, source, reference = ([generator.choice("abcd") for _ in range(length)] for length in (7, 12, 5))
+        grams = {
+            n: [[tuple(t[i : i + n]) for i in range(len(t) - n + 1)] for t in (summary, source, reference)]
+            for n in (1, 2, 3)
+        }
+        for n, (mine, theirs, gold) in grams.items():
+            assert correct_ngram_counts(summary, source, reference, n) == (
+                sum(g in theirs and g in gold for g in mine),
+                len(mine),
+            )
+            assert novel_ngram_rate(summary, source, n) == len(set(mine) - set(theirs)) / len(set(mine))
+            assert repeated_ngram_rate(summary, n) == 1 - len(set(mine)) / len(mine)
+        start = 0
+        for place, length in extractive_fragments(summary, source):
+            for size in range(1, len(summary) - place + 1):
+                stands = any(source[i : i + size] == summary[place : place + size] for i in range(len(source)))
+                assert stands == (size <= length)
+            assert all(word not in source for word in summary[start:place])
+            start = place + length
+
+
 def test_novel_ngrams_are_counted_once_each():
     summary = ["red", "car", "hit", "the", "wall"]
     assert novel_ngram_rate(summary, SOURCE, 1) == 0.0

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import random
 import re
 from decimal import Decimal
 
 import pytest
 
+from laconic.metrics import quantities as module
 from laconic.metrics.quantities import Quantity, amount_key, quantities
 
 
@@ -128,6 +130,37 @@ def test_a_range_lends_its_scale() -> None:
     assert amount_key(5_000_000) in high.offers
     assert amount_key(5) not in high.offers
     assert found("3 to 5 percent")[0].offers == {("%", Decimal(3))}
+
+
+def test_what_is_looked_for_first_stands_in_all_that_is_found() -> None:
+    generator = random.Random(5)
+    pieces = [
+        *"aqv01259 .,'’-s/:",
+        "q3",
+        "4q",
+        "first quarter",
+        "2nd qtr",
+        "1990's",
+        "’80s",
+        "fy ",
+        "cal-",
+        "555-1234",
+        "\u0663",
+    ]
+    seen = set()
+    for _ in range(4000):
+        text = "".join(generator.choice(pieces) for _ in range(12))
+        for name in ("QUARTER", "DECADE", "SHORT_YEAR", "CODE", "NAMED"):
+            if getattr(module, f"_{name}").search(text):
+                seen.add(name)
+                assert getattr(module, f"_{name}_SIGN").search(text), (name, text)
+        places = [match.span() for match in module._NUMBER.finditer(text)]
+        assert [match.span() for match in module._written(text)] == places, text
+    assert len(seen) == 5
+
+
+def test_sections_are_no_malformed_numbers() -> None:
+    assert [("w", "1,2.3.4") in one.offers for one in found("See 1,2.3.4 there.")] == [True]
 
 
 def test_first_and_one_alone_say_no_number_in_particular() -> None:

@@ -88,9 +88,11 @@ def test_what_the_document_lacks_is_named(client: TestClient, monkeypatch: pytes
     from laconic.systems.extractive import ExtractiveSystem
 
     pick = ExtractiveSystem._one
-    monkeypatch.setattr(
-        ExtractiveSystem, "_one", lambda self, *given: replace(pick(self, *given), text="He saw Oslo on 14 May.")
-    )
+
+    def other(self: ExtractiveSystem, *given: Any, **asked: Any) -> Any:
+        return replace(pick(self, *given, **asked), text="He saw Oslo on 14 May.")
+
+    monkeypatch.setattr(ExtractiveSystem, "_one", other)
     record = post(client, model="lead", document="It was late. We saw the sea.", explain=True)["summaries"][0]
     found = {(piece["kind"], piece["text"]) for piece in record["support"]["unsupported"]}
     assert found == {("name", "Oslo"), ("date", "14 May")}
