@@ -29,7 +29,7 @@ from laconic.config.loading import load_recipe, resolve_run
 from laconic.config.names import MODELS, build
 from laconic.config.schema import SearchConfig
 from laconic.decoding import decode
-from laconic.layers.copying import mixture
+from laconic.layers.copying import pointer
 from laconic.layers.vocabulary import VocabularyProjection
 from laconic.papers.pointer_generator import final_distribution
 from laconic.search.state import select
@@ -138,13 +138,13 @@ def usual_one(model: Any, document: Tensor, config: SearchConfig) -> list[int]:
 @contextlib.contextmanager
 def plain_mixture(packed: bool) -> Iterator[None]:
     """Within it the pointer head writes equation (5) out over all X words, after a plain linear layer if not packed."""
-    ours_, prepare = mixture.final_distribution, VocabularyProjection.for_decoding
-    mixture.final_distribution = written_out
+    ours_, prepare = pointer.final_distribution, VocabularyProjection.for_decoding
+    pointer.final_distribution = written_out
     VocabularyProjection.for_decoding = lambda self, columns=None: prepare(self) if packed else self
     try:
         yield
     finally:
-        mixture.final_distribution, VocabularyProjection.for_decoding = ours_, prepare
+        pointer.final_distribution, VocabularyProjection.for_decoding = ours_, prepare
 
 
 def written_out(logits: Tensor, gate: Tensor, copy_probs: Tensor, ids: Tensor, size: int, first: Tensor) -> Tensor:

@@ -259,7 +259,7 @@ def kill_and_go_on(out: Path, *arguments: str, kills: int) -> int:
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="counts processes in /proc")
-@pytest.mark.parametrize("jobs", [1, 2])
+@pytest.mark.parametrize("jobs", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_killed_and_started_again_the_file_has_the_same_bytes(tmp_path: Path, jobs: int) -> None:
     corpus = write_corpus(tmp_path / "documents.jsonl", 400)
     arguments = ["textrank", str(corpus), "--batch-size", "1"]

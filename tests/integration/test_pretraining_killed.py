@@ -122,7 +122,8 @@ def bits(out: Path) -> dict[str, Any]:
     return {name.removeprefix(f"{out.name}/"): value for name, value in found.items()}
 
 
-@pytest.mark.parametrize("world", [1, pytest.param(2, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("world", [1, 2])
 def test_killed_in_both_stages_it_ends_in_the_same_bits(tmp_path: Path, world: int) -> None:
     write_pairs(tmp_path)
     values = settings(tmp_path)

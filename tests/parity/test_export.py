@@ -267,6 +267,7 @@ def test_what_is_there_is_not_lost(fast: dict[str, tuple[Path, Path]], tmp_path:
         assert is_exported(tmp_path / "new")
 
 
+@pytest.mark.slow
 def test_from_a_folder_with_python_files_into_the_home_folder_and_here(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -201,6 +201,7 @@ def test_whoever_works_the_bytes_are_the_same(corpus: Path, tmp_path: Path, monk
         assert written(tmp_path / f"{number}") == one
 
 
+@pytest.mark.slow
 @needs_ray
 def test_ray_writes_the_same_bytes(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("RAY_ADDRESS", raising=False)

@@ -253,6 +253,7 @@ def test_an_interrupted_run_continues_exactly(make_run: Any, tmp_path: Path, num
     assert exported(out) == exported(tmp_path / "whole")
 
 
+@pytest.mark.slow
 def test_every_checkpoint_leads_to_the_same_end(make_run: Any, tmp_path: Path) -> None:
     """From each stored checkpoint, with a log that has run ahead and a newest checkpoint that is half written."""
     changes = {"training.checkpoint": {"every_updates": 3, "keep": 9}}
