@@ -286,21 +286,22 @@ def describe(
         "licences": facts.get("licences", {}),
     }
     (folder / "data.json").write_text(json.dumps(data, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-    trained_on = json.loads((folder / "metrics.json").read_text(encoding="utf-8"))["data"]["train"]["pairs"]
-    notes = "\n\n".join([data_section(counts, data["licences"], trained_on), output_section(folder, records)])
+    trained = json.loads((folder / "metrics.json").read_text(encoding="utf-8")).get("data", {}).get("train", {})
+    notes = "\n\n".join([data_section(counts, data["licences"], trained.get("pairs")), output_section(folder, records)])
     tables = [for_card(results, name, "validation") for name, results in scores.items()]
     facts = Facts(license=LICENCE, language=["en"], datasets=list(SOURCES), notes=notes, limits=LIMITS, scores=tables)
     write_card(folder, facts, opened_as=DEFAULT)
 
 
-def data_section(counts: Mapping[str, int], licences: Mapping[str, str], trained_on: int) -> str:
+def data_section(counts: Mapping[str, int], licences: Mapping[str, str], trained_on: int | None) -> str:
     """Which data, how much of it, under which licence; and why the pairs of training are not the sum of these."""
     lines = ["| corpus | what | training pairs | licence |", "| --- | --- | --- | --- |"]
     lines += [f"| {name} | {what} | {counts[name]:,} | {licence} |" for name, (what, licence) in SOURCES.items()]
     read = sum(count * (2 if name in TWICE else 1) for name, count in counts.items())
+    above = f"the {trained_on:,} above are" if trained_on is not None else "trained on were"
     lines += [
         "",
-        f"With {' and '.join(sorted(TWICE))} read twice these are {read:,} pairs; the {trained_on:,} above are those "
+        f"With {' and '.join(sorted(TWICE))} read twice these are {read:,} pairs; {above} those "
         "whose text, as far as it is read, holds\n"
         "enough of the summary's words (`data.min_supported` in `recipe.yaml`).",
     ]

@@ -161,7 +161,7 @@ def _verdict(results: list[EvaluationResult]) -> str:
     parts = []
     for other in others:
         wins = sum(ours.rouge[kind].f > other.rouge[kind].f for kind in ("1", "L"))
-        parts.append(f"{('does not beat', 'beats on one measure only', 'beats')[wins]} {other.system}")
+        parts.append(("does not beat {}", "beats {} on one measure only", "beats {}")[wins].format(other.system))
     figures = [
         f"ROUGE-{kind} F1 {100 * ours.rouge[kind].f:.2f} against "
         f"{', '.join(f'{100 * other.rouge[kind].f:.2f}' for other in others)}"

@@ -297,7 +297,8 @@ def _of_validation(error: RequestValidationError) -> ProblemError:
     if first["type"] == "missing" and not where:
         return ProblemError("invalid_request", "The body is empty; send a JSON object.")
     if first["type"] == "extra_forbidden":
-        return ProblemError("invalid_request", unknown_field(where, error.body))
+        unknown = [each["loc"][-1] for each in error.errors() if each["type"] == "extra_forbidden"]
+        return ProblemError("invalid_request", unknown_field(where, error.body, unknown))
     message = str(first["msg"])
     return ProblemError("invalid_request", f"{where or 'The body'}: {message[:1].lower()}{message[1:300]}.")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -136,10 +136,10 @@ class HubRequest(_Body):
     options: Mixed | None = Field(None, description="Ignored (`wait_for_model`, `use_cache`).")
 
 
-def unknown_field(where: str, body: Any) -> str:
-    """A sentence on the field ``where`` (dotted) that a request must not have, with what was probably meant."""
+def unknown_field(where: str, body: Any, unknown: Collection[str]) -> str:
+    """A sentence on the field ``where`` (dotted), one of the ``unknown``, with what was probably meant."""
     place, _, name = where.rpartition(".")
-    hub = isinstance(body, Mapping) and "inputs" in body and name != "inputs"
+    hub = isinstance(body, Mapping) and "inputs" in body and "inputs" not in unknown
     fields = Document.model_fields if place else (HubRequest if hub else SummarizeRequest).model_fields
     if not place and not hub and name.lower() in TEXT_NAMES:
         return f"Unknown field {where}; the text goes into document (or documents)."

@@ -85,6 +85,7 @@ def test_wrong_shapes_and_types(client: TestClient, body: Any) -> None:
     [
         ("/v1/summarize", {"text": "a"}, "Unknown field text; the text goes into document (or documents)."),
         ("/v1/summarize", {"inputs": "a"}, "Unknown field inputs; the text goes into document (or documents)."),
+        ("/v1/summarize", {"parameters": {}, "inputs": "a"}, "Unknown field parameters. Known: document,"),
         ("/v1/summarize", {"document": "a", "explian": True}, "Unknown field explian. Did you mean 'explain'? Known: "),
         ("/models/lexrank", {"inputs": "a", "parameter": {}}, "parameter. Did you mean 'parameters'? Known: inputs,"),
     ],

@@ -1,0 +1,42 @@
+"""Benchmarks and scripts run seldom; that what they import of laconic is there is seen at once."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PROGRAMS = sorted(path for folder in ("benchmarks", "scripts") for path in (ROOT / folder).rglob("*.py"))
+
+
+def lacking(source: str) -> list[str]:
+    """The names that ``source`` imports of laconic and that are not there."""
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            found += [alias.name for alias in node.names if alias.name.startswith("laconic") and not there(alias.name)]
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "laconic":
+            found += [f"{node.module}.{alias.name}" for alias in node.names if not there(node.module, alias.name)]
+    return found
+
+
+def there(module: str | None, name: str | None = None) -> bool:
+    """Is there such a module, and in it (or below it) such a name?"""
+    try:
+        loaded = importlib.import_module(str(module))
+        return name is None or hasattr(loaded, name) or there(f"{module}.{name}")
+    except ModuleNotFoundError:
+        return False
+
+
+@pytest.mark.parametrize("path", PROGRAMS, ids=lambda path: path.name)
+def test_what_programs_import_is_there(path: Path) -> None:
+    assert lacking(path.read_text(encoding="utf-8")) == []
+
+
+def test_a_name_that_went_is_found() -> None:
+    source = "from laconic.layers.copying import pointer, mixture\nimport laconic.papers\nimport laconic.gone\n"
+    assert sorted(lacking(source)) == ["laconic.gone", "laconic.layers.copying.mixture"]
