@@ -57,6 +57,7 @@ def command(corpora: Path, work: Path, *more: str) -> list[str]:
     return [str(work), *named, *small, *more]
 
 
+@pytest.mark.slow
 def test_the_model_is_made_and_made_again_for_nothing(
     script: ModuleType,
     corpora: Path,
