@@ -13,6 +13,7 @@ import sys
 import textwrap
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -126,7 +127,11 @@ def read_tree(root: Path = SOURCE) -> Tree:
     return tree
 
 
-def imports_of(source: str, known: set[str] | None = None) -> Iterator[Import]:
+parsed = cache(ast.parse)  # each rule looks at the same trees
+
+
+@cache
+def imports_of(source: str, known: frozenset[str] = frozenset()) -> list[Import]:
     """The imports of a module, those below ``if TYPE_CHECKING`` left out.
 
     ``from package import name`` counts as an import of ``package.name`` where that is a module.
@@ -145,13 +150,13 @@ def imports_of(source: str, known: set[str] | None = None) -> Iterator[Import]:
             module = node.module or ""
             for alias in node.names:
                 full = f"{module}.{alias.name}"
-                target = full if full in (known or ()) else module
+                target = full if full in known else module
                 yield Import(target, node.lineno, in_function, star=alias.name == "*")
         inside = in_function or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
         for child in ast.iter_child_nodes(node):
             yield from walk(child, inside)
 
-    yield from walk(ast.parse(source), False)
+    return list(walk(parsed(source), False))
 
 
 def package_of(module: str) -> str:
@@ -175,7 +180,7 @@ def wrong_directions(tree: Tree) -> list[str]:
         if level is None:
             found.append(f"{module}: the package '{here}' is in no layer")
             continue
-        for item in imports_of(source, set(tree)):
+        for item in imports_of(source, frozenset(tree)):
             if item.target.split(".")[0] != "laconic":
                 continue
             there = package_of(item.target)
@@ -192,7 +197,7 @@ def papers_alone(tree: Tree) -> list[str]:
         f"{module}:{item.line} imports {item.target}: the papers' equations import torch alone"
         for module, source in tree.items()
         if package_of(module) == "papers"
-        for item in imports_of(source, set(tree))
+        for item in imports_of(source, frozenset(tree))
         if _root(item.target) != "torch" and _root(item.target) not in sys.stdlib_module_names
     ]
 
@@ -200,7 +205,7 @@ def papers_alone(tree: Tree) -> list[str]:
 def cycles(tree: Tree) -> list[str]:
     """Modules that import each other in a circle, imports inside functions included."""
     graph = {
-        module: {i.target for i in imports_of(source, set(tree)) if i.target in tree and i.target != module}
+        module: {i.target for i in imports_of(source, frozenset(tree)) if i.target in tree and i.target != module}
         for module, source in tree.items()
     }
     found: list[str] = []
@@ -241,7 +246,7 @@ def imports_inside_functions(tree: Tree) -> list[str]:
 def tensor_imports(tree: Tree) -> list[str]:
     """The parts that must stay quick to import name no tensor library, not even late; and import none indirectly."""
     found = []
-    graph = {module: list(imports_of(source, set(tree))) for module, source in tree.items()}
+    graph = {module: imports_of(source, frozenset(tree)) for module, source in tree.items()}
     heavy = {module for module, items in graph.items() if any(_root(i.target) in TENSOR_LIBRARIES for i in items)}
 
     def reaches(module: str, seen: set[str]) -> str | None:
@@ -273,7 +278,7 @@ def over_budget(tree: Tree) -> list[str]:
     for module, source in tree.items():
         if len(source.splitlines()) > MAX_FILE_LINES:
             found.append(f"{module}: {len(source.splitlines())} lines, budget {MAX_FILE_LINES}")
-        for node in ast.walk(ast.parse(source)):
+        for node in ast.walk(parsed(source)):
             if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 continue
             lines = (node.end_lineno or node.lineno) - node.lineno + 1
@@ -297,7 +302,7 @@ def names_used_twice(tree: Tree) -> list[str]:
     """A public class name means one thing; nested classes are named with the class around them."""
     places: dict[str, list[str]] = {}
     for module, source in tree.items():
-        for node in ast.parse(source).body:
+        for node in parsed(source).body:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 places.setdefault(node.name, []).append(f"{module}:{node.lineno}")
     return [f"{name} is a class in {' and in '.join(found)}" for name, found in places.items() if len(found) > 1]
@@ -312,7 +317,7 @@ def fat_packages(tree: Tree, packages: set[str]) -> list[str]:
     return [
         f"{module}/__init__.py holds more than a docstring"
         for module in packages
-        if module not in WITH_A_NAME and any(not _is_docstring(node) for node in ast.parse(tree[module]).body)
+        if module not in WITH_A_NAME and any(not _is_docstring(node) for node in parsed(tree[module]).body)
     ]
 
 

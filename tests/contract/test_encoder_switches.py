@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ IDS = {"pad_id": 0, "unk_id": 1, "bos_id": 2, "eos_id": 3}
 STRINGS = {"prediction_feed": "sample", "decode_score": "pc", "encode": "lazy"}
 
 
+@cache
 def rows() -> dict[str, dict[str, Any]]:
     recipes = {name: load_recipe(name) for name in recipe_names()}
     return {

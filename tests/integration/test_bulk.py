@@ -325,6 +325,7 @@ def test_bad_records_in_several_processes(tmp_path: Path, capsys: pytest.Capture
     assert len((tmp_path / "two.jsonl").read_text().splitlines()) == 19
 
 
+@pytest.mark.slow
 def test_errors_of_workers_are_the_users_errors(
     corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -87,6 +87,7 @@ def answer_of(connection: socket.socket) -> bytes:
 # ------------------------------------------------------------------------------------------------ load
 
 
+@pytest.mark.slow
 def test_under_load_every_answer_is_right_and_memory_stays(server: Server, client: httpx.Client, model: Path) -> None:
     texts = [*DOCUMENTS, *(" ".join(DOCUMENTS * n) for n in (1, 2))]
     summarizer = Summarizer.from_pretrained(model)
@@ -278,6 +279,7 @@ def test_an_answer_that_takes_too_long_is_given_up(model: Path, tmp_path: Path) 
         assert client.post("/v1/summarize", json={"document": "It rained.", "model": "lead"}).status_code == 200
 
 
+@pytest.mark.slow
 def test_sigterm_under_load_answers_what_was_accepted(model: Path, tmp_path: Path) -> None:
     asked: list[tuple[float, Any]] = []
     stop = threading.Event()

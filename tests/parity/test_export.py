@@ -172,6 +172,7 @@ def test_eight_bits_are_near(eight_bits: tuple[Path, Path, str]) -> None:
     assert f"Over {len(DOCUMENTS)} with summaries, torch -> graphs: ROUGE-1 " in said
 
 
+@pytest.mark.slow
 def test_eight_bits_are_not_torchs(eight_bits: tuple[Path, Path, str], tmp_path: Path) -> None:
     folder = eight_bits[1]
     with pytest.raises(ModelError, match="eight bits, which onnxruntime runs and torch does not"):

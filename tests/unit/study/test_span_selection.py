@@ -188,6 +188,7 @@ def test_options_against_the_ranking_by_hand(corpus: Path, tmp_path: Path, chang
 # ------------------------------------------------------------------------------------ the same bytes
 
 
+@pytest.mark.slow
 def test_whoever_works_the_bytes_are_the_same(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = dataclasses.replace(SMALL, k=30, validation=3, over="0.2")
     run(corpus, tmp_path / "one", settings)

@@ -237,6 +237,7 @@ train(load_run(Path(sys.argv[1])), sys.argv[2], on_message=lambda message: None)
 """
 
 
+@pytest.mark.slow
 def test_equal_runs_make_equal_files_and_the_umask_is_the_rule(make_run: MakeRun, tmp_path: Path) -> None:
     """In processes of their own, with other seeds of Python's hashes."""
     model = {"type": "transformer", "encoder_layers": 1, "decoder_layers": 1, "hidden_size": 8, "num_heads": 2}
