@@ -124,6 +124,8 @@ def _model_rows(
     runs_of = {row: resolved(row, overrides=choice.overrides, revive=False) for row in chosen if row in recipe.rows}
     if all(run == resolved(row) for row, run in runs_of.items()):
         runs_of = {row: resolved(row, overrides=choice.overrides) for row in runs_of}
+    if choice.overrides:
+        _refuse_equal_rows(runs_of)
     for row in chosen:
         if row not in recipe.rows:
             spec = method_spec(row)
@@ -138,6 +140,15 @@ def _model_rows(
         rows.append(PlannedRow(row, recipe.rows[row].label, flatten(run.published), runs=tuple(runs)))
     first = next(iter(runs_of.values()), None) or resolved(None, overrides=choice.overrides)
     return rows, first.data, first.evaluation
+
+
+def _refuse_equal_rows(runs: Mapping[str, RunConfig]) -> None:
+    """Settings given for all rows may be those that made two of them different."""
+    first: dict[str, str] = {}
+    for row, run in runs.items():
+        same = first.setdefault(run.model_dump_json(exclude={"row", "description", "published"}), row)
+        if same != row:
+            raise ConfigError(f"--set makes rows '{same}' and '{row}' the same; compare one in a command of its own.")
 
 
 def _method_rows(

@@ -55,6 +55,14 @@ def test_a_change_below_what_a_row_leaves_out_is_for_the_other_rows() -> None:
     assert plan_recipe(HEADLINE, no_row_has_it).rows[0].runs[0].model["attention"] == {"size": 8}  # refused when built
 
 
+def test_rows_that_the_settings_make_equal_are_refused() -> None:
+    change = {"model": {"opponent": {"layer": 1, "head": 1}}}
+    with pytest.raises(ConfigError, match="makes rows 'contrastive' and 'averaged' the same"):
+        plan_recipe(load_recipe("contrastive"), Choice(["contrastive", "averaged"], "study", overrides=change))
+    kept = plan_recipe(load_recipe("contrastive"), Choice(["contrastive", "top-2"], "study", overrides=change))
+    assert len(kept.rows) == 2
+
+
 def test_extractive_rows_stand_in_the_same_table() -> None:
     plan = plan_recipe(HEADLINE, Choice(size="tiny", overrides=DATA))
     assert plan.rows[0].name == "lsa_first"
