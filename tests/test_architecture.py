@@ -27,7 +27,7 @@ MAX_FILE_LINES, MAX_FUNCTION_LINES, MAX_PARAMETERS = 500, 80, 8
 
 # From the bottom up; a package imports packages of lower layers, and within its layer only those named below.
 LAYERS: list[set[str]] = [
-    {"", "errors", "files", "jobs", "types", "papers"},  # "" is laconic/__init__.py
+    {"", "allocator", "errors", "files", "jobs", "types", "papers"},  # "" is laconic/__init__.py
     {"config", "text", "kernels"},
     {"layers", "data", "metrics", "search"},
     {"decoding"},
@@ -50,6 +50,7 @@ SAME_LAYER = {
 NEVER = {("models", "search"), ("search", "models"), ("layers", "data"), ("server", "study")}
 TORCH_FREE = {
     "",
+    "allocator",
     "errors",
     "files",
     "jobs",

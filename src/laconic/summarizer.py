@@ -15,6 +15,7 @@ from numbers import Integral
 from pathlib import Path
 from typing import Any, Literal, Protocol, overload
 
+from laconic.allocator import give_back
 from laconic.config.names import resolve, trusting
 from laconic.config.shipped import default_model, place_of
 from laconic.errors import ConfigError, DataError, LaconicError
@@ -37,6 +38,7 @@ LONGEST_SENTENCE = 100  # words: what is longer is a text without sentences, of 
 FIRST_WORDS = 50  # are given, and of one without blanks
 FIRST_CHARACTERS = 1000
 WINDOW_BATCHES = 8  # so many batches of documents are read ahead and sorted by length
+BATCH = 16  # what a batch counts for there, where nobody says how many documents it has
 
 OnError = Literal["raise", "skip"]
 Document = str | Record
@@ -64,6 +66,7 @@ class System(Protocol):
     def about(self) -> dict[str, Any]: ...
     def options(self, overrides: Mapping[str, Any]) -> Any: ...
     def describe(self, options: Any) -> dict[str, Any]: ...
+    def documents_at_once(self, longest: str) -> int: ...
     def score(self, records: Sequence[Record], batch_size: int, progress: Progress | None) -> list[float]: ...
     def to(self, device: Any) -> None: ...
     def save_pretrained(self, folder: str | Path) -> None: ...
@@ -135,7 +138,7 @@ class Summarizer:
 
         Options:
             explain: fill ``Summary.words``, where each word came from.
-            batch_size: documents decoded together (16).
+            batch_size: documents decoded together; by their length, 8 to 64, if not given.
             progress: called with the number of newly finished documents.
             always_write: give what the model wrote also where it is not sure (see below).
             on_error: ``"raise"``, or ``"skip"``: a document that cannot be summarized gives ``None``.
@@ -169,7 +172,7 @@ class Summarizer:
         texts: Iterable[Document],
         *,
         explain: bool = False,
-        batch_size: int = 16,
+        batch_size: int | None = None,
         progress: Progress | None = None,
         on_error: OnError = "raise",
         on_skip: Callable[[Record, LaconicError], object] | None = None,
@@ -184,7 +187,8 @@ class Summarizer:
             raise ConfigError(f"on_error is 'raise' or 'skip', not '{on_error}'.")
         if _is_one(texts):
             raise ConfigError("stream takes several documents: stream([document]).")
-        _check_batch_size(batch_size)
+        if batch_size is not None:
+            _check_batch_size(batch_size)
         options = self.system.options(overrides)
 
         def skipped(record: Record, error: LaconicError) -> None:
@@ -203,11 +207,12 @@ class Summarizer:
             return [one for record in records for one in decoded([record])]
 
         calibration = None if always_write else self.system.calibration
-        windows = _windows(texts, WINDOW_BATCHES * batch_size, first, skipped)
+        at_once = self.system.documents_at_once if batch_size is None else lambda _: batch_size
+        windows = _windows(texts, WINDOW_BATCHES * (batch_size or BATCH), first, skipped)
         return (
             summary and or_decline(summary, calibration)
             for window in windows
-            for summary in _by_length(window, batch_size, decoded, progress)
+            for summary in _by_length(window, at_once, decoded, progress)
         )
 
     def score(
@@ -312,21 +317,24 @@ def _windows(
 
 def _by_length(
     window: Sequence[Record | None],
-    batch_size: int,
+    at_once: Callable[[str], int],
     decoded: Callable[[list[Record]], Sequence[Summary | None]],
     progress: Progress | None,
 ) -> Iterator[Summary | None]:
     """The summaries of a window in order, decoded in batches of documents of similar length."""
     records = sorted(((i, one) for i, one in enumerate(window) if one), key=lambda pair: -len(pair[1].document))
     results: list[Summary | None] = [None] * len(window)
-    for start in range(0, len(records), batch_size):
-        batch = records[start : start + batch_size]
+    start = 0
+    while start < len(records):
+        batch = records[start : start + at_once(records[start][1].document)]
+        start += len(batch)
         for (place, _), summary in zip(batch, decoded([record for _, record in batch]), strict=True):
             results[place] = summary
         if progress:
             progress(len(batch))
     if progress and len(window) > len(records):
         progress(len(window) - len(records))
+    give_back()
     yield from results
 
 

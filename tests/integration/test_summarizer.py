@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -30,10 +31,12 @@ from laconic.server.settings import Settings
 from laconic.study import calibration
 from laconic.summarizer import with_graphs
 from laconic.systems.bulk import SummaryJob
+from laconic.systems.decoding import DecodingSystem
+from laconic.systems.exported import ExportedSystem
 from laconic.systems.extractive import locate, shorten
 from laconic.systems.neural import NeuralSystem
 from laconic.text.tokenizer import BpeTokenizer
-from laconic.types import Record
+from laconic.types import Record, Summary
 from tiny_models import DOCUMENTS, save_tiny_model
 
 
@@ -139,7 +142,7 @@ def test_overrides_change_the_decoding_and_are_checked(summarizer: Summarizer) -
     assert len(set(texts)) == 3
     with pytest.raises(ConfigError, match="Did you mean 'beam_size'"):
         summarizer.summarize(DOCUMENTS[0], beamsize=3)
-    for size in (0, "4", None, 2.5):
+    for size in (0, "4", 2.5):
         with pytest.raises(ConfigError, match="batch_size must be at least 1, a whole number"):
             summarizer.summarize(DOCUMENTS[0], batch_size=size)
         with pytest.raises(ConfigError, match="batch_size must be at least 1, a whole number"):
@@ -255,6 +258,40 @@ def test_progress_counts_every_document(summarizer: Summarizer) -> None:
     seen: list[int] = []
     summarizer.summarize([*DOCUMENTS, ""], on_error="skip", progress=seen.append, batch_size=2)
     assert sum(seen) == 6
+    seen.clear()
+    summarizer.summarize([*DOCUMENTS, ""], on_error="skip", progress=seen.append)
+    assert sum(seen) == 6
+
+
+def test_of_longer_documents_fewer_are_decoded_together(
+    summarizer: Summarizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    system = summarizer.system
+    assert isinstance(system, DecodingSystem)
+    monkeypatch.setattr(system, "text", system.text.model_copy(update={"max_source_tokens": 1000}))
+    sizes = [system.documents_at_once("words " * count) for count in (1, 50, 200, 400, 2_000)]
+    assert sizes == [64, 64, 31, 15, 8]
+    monkeypatch.setattr(type(system), "words_at_once", ExportedSystem.words_at_once)
+    assert [system.documents_at_once("words " * count) for count in (1, 50, 200, 2_000)] == [64, 31, 8, 8]
+    monkeypatch.setattr(system, "text", system.text.model_copy(update={"max_source_tokens": 40}))
+    assert system.documents_at_once("words " * 2_000) == 40  # what is cut off is not read
+
+
+def test_documents_are_decoded_as_many_together_as_the_longest_allows(
+    summarizer: Summarizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes: list[int] = []
+    batch = summarizer.system.summarize_batch
+
+    def counted(records: Sequence[Record], **options: Any) -> list[Summary]:
+        sizes.append(len(records))
+        return batch(records, **options)
+
+    monkeypatch.setattr(summarizer.system, "summarize_batch", counted)
+    monkeypatch.setattr(summarizer.system, "documents_at_once", lambda longest: 1 if "fox" in longest else 2)
+    made = summarizer.summarize(["a quick fox runs over all", "a dog", "a cat", "one"])
+    assert sizes == [1, 2, 1]
+    assert [summary.document for summary in made] == ["a quick fox runs over all", "a dog", "a cat", "one"]
 
 
 def test_extractive_methods_have_the_same_interface() -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from laconic.cli.inputs import records_of
-from laconic.cli.options import AsJson, BatchSize, MaxRecords, ReadingOptions, Split, check_picture, with_groups
+from laconic.cli.options import AsJson, MaxRecords, MostAtOnce, ReadingOptions, Split, check_picture, with_groups
 from laconic.cli.output import print_result, progress
 from laconic.config.loading import parse_overrides
 from laconic.config.shipped import SHIPPED
@@ -41,7 +41,7 @@ def command(
     *,
     reading: ReadingOptions,
     max_records: MaxRecords = None,
-    batch_size: BatchSize = 32,
+    batch_size: MostAtOnce = None,
     setting: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="Change its decoding for good: choose=rerank."),

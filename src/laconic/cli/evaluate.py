@@ -12,10 +12,10 @@ import typer
 from laconic.cli.inputs import records_of
 from laconic.cli.options import (
     AsJson,
-    BatchSize,
     Device,
     MaxRecords,
     MinHumanScore,
+    MostAtOnce,
     ReadingOptions,
     SearchSettings,
     Split,
@@ -46,7 +46,7 @@ def command(
     *,
     split: Split = "validation",
     output: Annotated[Path | None, typer.Option(help="Folder for predictions and scores (JSON, CSV, LaTeX).")] = None,
-    batch_size: BatchSize = 32,
+    batch_size: MostAtOnce = None,
     max_records: MaxRecords = None,
     profile: Annotated[
         str,
@@ -101,8 +101,9 @@ def command(
     for name in names if output else ():
         if (other := files.setdefault(_file_name(name).lower(), name)) != name:
             raise ConfigError(f"The predictions of {other} and {name} would be one file; name one by its whole path.")
-    scoring = EvaluationConfig(profile=profile, batch_size=batch_size, restore_numbers=restore_numbers)
-    options = replace(options_of(scoring, **({} if stem is None else {"stem": stem})), processes=processes)
+    scoring = EvaluationConfig(profile=profile, restore_numbers=restore_numbers)
+    options = options_of(scoring, **({} if stem is None else {"stem": stem}))
+    options = replace(options, processes=processes, batch_size=batch_size)
     path = split_of(data, split)
     records = records_of(path, reading.options(min_human_score=min_human_score), max_records, some=True)
     report = ScoreReport(path, records, options, sweeps, buckets(records, lengths) if lengths else [], copying)

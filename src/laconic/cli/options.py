@@ -88,6 +88,9 @@ TrustCode = Annotated[
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Device = Annotated[str, typer.Option(help="cpu, cuda, ... or auto.")]
 BatchSize = Annotated[int, typer.Option(min=1, help="Records decoded at once.")]
+MostAtOnce = Annotated[
+    int | None, typer.Option("--batch-size", min=1, help="Records decoded at once; by their length if not given.")
+]
 Split = Annotated[str, typer.Option(help="Which split of a folder.")]
 MaxRecords = Annotated[int | None, typer.Option(min=1, help="Use the first records only.")]
 SearchSettings = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Any other setting.")]

@@ -15,7 +15,7 @@ from typing import Annotated, Any
 import typer
 
 from laconic.cli.inputs import check_output, count_lines, documents_of, is_records, model_and_inputs
-from laconic.cli.options import BatchSize, DecodingOptions, Device, DocumentOptions, TrustCode, with_groups
+from laconic.cli.options import DecodingOptions, Device, DocumentOptions, MostAtOnce, TrustCode, with_groups
 from laconic.cli.output import Skipped, is_unicode, progress, say, show_summaries
 from laconic.errors import ConfigError, DataError, LaconicError
 from laconic.files import flush, keeps_its_place, only_writer, sha256, write_text
@@ -50,7 +50,7 @@ def command(
     decoding: DecodingOptions,
     explain: Annotated[bool, typer.Option("--explain", help="Say where each word came from.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON lines for text input too.")] = False,
-    batch_size: BatchSize = 16,
+    batch_size: MostAtOnce = None,
     reading: DocumentOptions,
     device: Device = "cpu",
     trust_code: TrustCode = False,

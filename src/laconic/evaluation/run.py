@@ -22,7 +22,7 @@ from laconic.files import write_text
 from laconic.jobs import forked
 from laconic.metrics.rouge import RougeResult
 from laconic.metrics.scoring import RunScoring, Scoring, Shown, score_texts, scoring
-from laconic.summarizer import WINDOW_BATCHES
+from laconic.summarizer import BATCH, WINDOW_BATCHES
 from laconic.systems.extractive import Progress
 from laconic.text.unknown import restore_numbers
 from laconic.types import Record, Summary, references_of
@@ -32,14 +32,15 @@ Watch = Callable[[Record, Summary], object]  # is shown what the system writes
 
 @dataclass(frozen=True, slots=True)
 class EvaluationOptions:
-    """``kinds`` of ROUGE, counted as ``scoring`` says; ``batch_size`` is the number of records decoded at once. With
-    ``restore_numbers`` what the system wrote as ``##`` is a number of the document before scoring; predictions stay as
-    they were written. ``processes`` of this machine score, and pick sentences where the system is a method.
+    """``kinds`` of ROUGE, counted as ``scoring`` says; ``batch_size`` is the number of records decoded at once (None:
+    by their length). With ``restore_numbers`` what the system wrote as ``##`` is a number of the document before
+    scoring; predictions stay as they were written. ``processes`` of this machine score, and pick sentences where the
+    system is a method.
     """
 
     kinds: tuple[str, ...] = ("1", "2", "L")
     scoring: Scoring = field(default_factory=Scoring)
-    batch_size: int = 32
+    batch_size: int | None = None
     restore_numbers: bool = False
     processes: int = 1
 
@@ -151,7 +152,7 @@ def predict(
         done = len(predictions.lines)
         if progress is not None and done:
             progress(done)
-        window = WINDOW_BATCHES * options.batch_size
+        window = WINDOW_BATCHES * (options.batch_size or BATCH)
         workers = options.processes if system.is_method and watch is None else 1
         inside = progress if workers == 1 else None
 

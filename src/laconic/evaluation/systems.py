@@ -75,7 +75,12 @@ class Contender:
         return self.summarizer.system.unk_text
 
     def summarize(
-        self, records: Sequence[Record], *, batch_size: int = 32, progress: Progress | None = None, words: bool = True
+        self,
+        records: Sequence[Record],
+        *,
+        batch_size: int | None = None,
+        progress: Progress | None = None,
+        words: bool = True,
     ) -> list[Summary]:
         """What it writes, sure of it or not, with the origin of each word (of a method's only where ``words`` are asked
         for); ``progress`` is told the number of records just done."""

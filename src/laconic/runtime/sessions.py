@@ -10,15 +10,14 @@ the upper half of one.
 
 from __future__ import annotations
 
-import ctypes
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from laconic.allocator import give_back
 from laconic.errors import ModelError
 from laconic.runtime import onnx_file
 
@@ -70,19 +69,13 @@ def open_sessions(folder: Path, names: Sequence[str], threads: int | None = None
         except Exception as error:
             raise ModelError(f"{folder / name} cannot be run here ({_reason(error)}).") from error
         sessions.append(Session(session, values, folder / name))
-    _give_back()
+    give_back()  # making a session leaves free memory the size of its weights
     return sessions
 
 
 def _reason(error: Exception) -> str:
     lines = str(error).strip().splitlines()
     return lines[0][:200].rstrip(".") if lines else type(error).__name__
-
-
-def _give_back() -> None:
-    """Making a session leaves free memory the size of its weights; C's library keeps it unless it is asked."""
-    with suppress(AttributeError, OSError, TypeError):  # where this is not glibc
-        ctypes.CDLL(None).malloc_trim(0)
 
 
 def _weights(onnxruntime: Any, folder: Path, ports: Mapping[str, onnx_file.Port]) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
 
+from laconic.allocator import give_back
 from laconic.errors import LaconicError
 from laconic.server.schemas import ProblemError
 from laconic.server.settings import Settings
@@ -148,6 +149,8 @@ class Batcher:
             self._seconds_each += 0.2 * (seconds / len(batch) - self._seconds_each)
             self._running = []
             self._on_batch(batch, seconds)
+            if not self._waiting:
+                give_back()
 
     def _next(self) -> list[Job] | None:
         """Wait for work: a batch, empty if all of it was cancelled just now; ``None`` when there will be no more."""

@@ -109,7 +109,7 @@ def calibrate(
     accept: float,
     threshold: float,
     ratings: Ratings | None = None,
-    batch_size: int = 32,
+    batch_size: int | None = None,
     progress: Progress | None = None,
 ) -> tuple[Calibration, Reliability]:
     """Decode ``records`` and fit the confidence of the summarizer's model to them, and where its search reranks the
@@ -180,7 +180,7 @@ def fit_choosing(
     summarizer: Summarizer,
     beam_size: int,
     records: Sequence[Record],
-    batch_size: int,
+    batch_size: int | None,
     progress: Progress | None = None,
     ratings: Ratings | None = None,
 ) -> tuple[float, ...]:
@@ -256,7 +256,9 @@ def _log_ratios(english: np.ndarray, counts: np.ndarray, reserved: int) -> np.nd
     return np.clip(np.log(english + 1e-7) - np.log(own + 1e-7), -MOST_RATIO, MOST_RATIO)
 
 
-def try_precisions(summarizer: Summarizer, records: Sequence[Record], batch_size: int = 32) -> Precisions | None:
+def try_precisions(
+    summarizer: Summarizer, records: Sequence[Record], batch_size: int | None = None
+) -> Precisions | None:
     """What decoding in bf16 and in int8 does to the summaries; none where model or CPU leave no choice."""
     lower: Sequence[Precision] = getattr(summarizer.system, "lower_precisions", ())
     if not lower:

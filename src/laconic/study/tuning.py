@@ -34,6 +34,7 @@ from laconic.evaluation.run import EvaluationOptions, refuse_unscorable, score
 from laconic.evaluation.systems import model_folder
 from laconic.files import sha256, write_json, write_text
 from laconic.runtime.manifest import MANIFEST
+from laconic.summarizer import BATCH
 from laconic.systems.extractive import Progress
 from laconic.systems.neural import NeuralSystem
 from laconic.types import Batch, Memory, Record
@@ -348,7 +349,7 @@ def tune(
     model = OnceEncoded(system.decoded_by)
     own = copy.copy(system)
     own.decoded_by = model
-    batches = batches_of(records, options.batch_size)
+    batches = batches_of(records, options.batch_size or BATCH)
     for number, indices in enumerate(batches):
         model.forget()
         for trial in trials:

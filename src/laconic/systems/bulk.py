@@ -19,7 +19,7 @@ from typing import Any
 from laconic.errors import DataError, LaconicError
 from laconic.explain.record import support_of, support_to_dict, to_dict
 from laconic.jobs import Pool, Processes, RayCluster, batches, import_ray, in_order
-from laconic.summarizer import WINDOW_BATCHES, Summarizer
+from laconic.summarizer import BATCH, WINDOW_BATCHES, Summarizer
 from laconic.systems.extractive import Progress
 from laconic.types import Record, Summary
 
@@ -34,7 +34,7 @@ class Request:
     device: str = "cpu"
     overrides: Mapping[str, Any] = field(default_factory=dict)
     explain: bool = False
-    batch_size: int = 16
+    batch_size: int | None = None
     skip_bad: bool = False
     always_write: bool = False
     trust_code: bool = False
@@ -42,7 +42,7 @@ class Request:
     @property
     def window(self) -> int:
         """Records a window."""
-        return WINDOW_BATCHES * self.batch_size
+        return WINDOW_BATCHES * (self.batch_size or BATCH)
 
 
 @dataclass(frozen=True)

@@ -31,6 +31,7 @@ from laconic.types import Hypothesis, Record, StepOutput, Summary, TokenizedText
 # imported when asked for
 UTILITIES = {"expected": "laconic.metrics.consensus:expected_utilities"}
 REVISION = {"again": "laconic.systems.revision:revised"}
+_BYTES_A_WORD, _FEWEST, _MOST = 6, 8, 64  # of documents decoded together
 WRITES = "A trained model: writes a line of its own, word by word."
 WRITES_AND_COPIES = "A trained model: writes a line of its own, word by word, and can copy words from the text."
 
@@ -47,6 +48,7 @@ class DecodingSystem:
     """
 
     collator: ClassVar[type[ArrayCollator]] = ArrayCollator
+    words_at_once: ClassVar[int] = 6400  # of documents decoded together where nobody says how many
 
     def __init__(self, model: Any, opened: Any, start_id: int) -> None:
         self.decoded_by, self.start_id = model, start_id
@@ -227,6 +229,11 @@ class DecodingSystem:
     def unk_text(self) -> str | None:
         """The token for words outside the vocabulary."""
         return self.tokenizer.token(self.tokenizer.unk_id)
+
+    def documents_at_once(self, longest: str) -> int:
+        """How many documents, none longer than this one, are best decoded together."""
+        words = min(len(longest.encode(errors="replace")) // _BYTES_A_WORD + 1, self.text.max_source_tokens)
+        return min(max(self.words_at_once // words, _FEWEST), _MOST)
 
     def score(self, records: Sequence[Record], batch_size: int, progress: Progress | None) -> list[float]:
         """Teacher-forced log-probabilities, batched by length, in the given order."""

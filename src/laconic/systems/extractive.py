@@ -160,6 +160,10 @@ class ExtractiveSystem:
             spans = shorten(document, spans, len("".join(extractor.text(given).split())))
         return extractive_summary(document, spans, model_name=self.name, record_id=record.id, with_words=words)
 
+    def documents_at_once(self, longest: str) -> int:
+        """They are picked from one by one."""
+        return 16
+
     def score(self, records: Sequence[Record], batch_size: int, progress: Progress | None) -> list[float]:
         """Refuse: there is no probability model."""
         raise ConfigError(f"'{self.name}' is extractive and gives summaries no probability; score with a model.")
