@@ -27,11 +27,15 @@ def main(folder: Path, out: Path) -> None:
         (out / "scores" / entry["scores"]).write_text(json.dumps(_rounded(scores)))
         facts = {name: value for name, value in entry["facts"].items() if not _is_path(value)}
         state["scored"][key] = entry | {"facts": facts}
-        log = Path("runs") / entry["run"] / "log.jsonl"
+        log = kept_log = Path("runs", entry["run"], "log.jsonl")
         if not (folder / log).is_file():
             continue  # a row that this comparison took from an earlier one
-        (out / log).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(folder / log, out / log)
+        if (out / kept_log).is_file() and (out / kept_log).read_bytes() != (folder / log).read_bytes():
+            # the same row on other data
+            state["scored"][key]["run"] = name = f"{entry['run']}-{Path(entry['scores']).stem[-16:]}"
+            kept_log = Path("runs", name, "log.jsonl")
+        (out / kept_log).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(folder / log, out / kept_log)
     kept.write_text(json.dumps(state, indent=1, sort_keys=True) + "\n")
     if (folder / ANSWERS).is_file():
         shutil.copy(folder / ANSWERS, out / ANSWERS)
