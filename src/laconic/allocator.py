@@ -2,31 +2,43 @@
 
 glibc gives a large array back to the system as soon as it is freed, and the system clears every page of the next one,
 which was a third of the time of a search over graphs. `keep_pages` tells it to keep them, `give_back` hands back what
-is free where a piece of work ends. Other libraries than glibc are left as they are. (A training gains nothing by this
-and grows to twice its memory: its arrays are of too many sizes.)
+is free where a piece of work ends. Other libraries than glibc are left as they are. A training gains nothing by kept
+pages and grows to twice its memory, for its arrays are of too many sizes; so `give_back` ends the keeping, too.
 """
 
 from __future__ import annotations
 
 import ctypes
 import os
+from collections.abc import Mapping
 from contextlib import suppress
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # of mallopt(3)
-_LARGE = 1 << 28  # bytes; larger arrays come from the system one by one, and go back
+_KEPT = {_MMAP_THRESHOLD: 1 << 28, _TRIM_THRESHOLD: 2**31 - 1}  # bytes; larger arrays come and go one by one
+_USUAL = {_MMAP_THRESHOLD: 1 << 25, _TRIM_THRESHOLD: 1 << 26}  # what glibc comes to by itself where arrays are large
+_keeping = False
 _SETTINGS = ("MALLOC_", "GLIBC_TUNABLES", "LD_PRELOAD")  # who sets one of these has chosen
 
 
 def keep_pages() -> None:
     """Freed arrays stay with this process until `give_back`, unless the user set how memory is allocated."""
+    global _keeping
     if not any(name.startswith(_SETTINGS) for name in os.environ):
-        with suppress(AttributeError, OSError, TypeError):  # where this is not glibc
-            library = ctypes.CDLL(None)
-            library.mallopt(_MMAP_THRESHOLD, _LARGE)
-            library.mallopt(_TRIM_THRESHOLD, 2**31 - 1)
+        _keeping = True
+        _set(_KEPT)
 
 
 def give_back() -> None:
-    """Free memory goes back to the system, also where used memory lies behind it."""
-    with suppress(AttributeError, OSError, TypeError):
+    """Free memory goes back to the system, also where used memory lies behind it, and does so again when freed."""
+    global _keeping
+    if _keeping:
+        _keeping = False
+        _set(_USUAL)
+    with suppress(AttributeError, OSError, TypeError):  # where this is not glibc
         ctypes.CDLL(None).malloc_trim(0)
+
+
+def _set(options: Mapping[int, int]) -> None:
+    with suppress(AttributeError, OSError, TypeError):
+        for option, size in options.items():
+            ctypes.CDLL(None).mallopt(option, size)

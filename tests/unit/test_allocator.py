@@ -26,6 +26,7 @@ class Library:
 @pytest.fixture
 def library(monkeypatch: pytest.MonkeyPatch) -> Library:
     found = Library()
+    monkeypatch.setattr(allocator, "_keeping", False)
     monkeypatch.setattr(ctypes, "CDLL", lambda name: found)
     monkeypatch.setattr(os, "environ", {"HOME": "/root"})
     return found
@@ -34,8 +35,13 @@ def library(monkeypatch: pytest.MonkeyPatch) -> Library:
 def test_arrays_up_to_a_quarter_of_a_gigabyte_stay_until_they_are_given_back(library: Library) -> None:
     allocator.keep_pages()
     assert dict(arguments for _, arguments in library.told) == {-3: 2**28, -1: 2**31 - 1}  # as mallopt(3) numbers them
+    library.told.clear()
     allocator.give_back()
+    assert dict(arguments for name, arguments in library.told if name == "mallopt") == {-3: 2**25, -1: 2**26}
     assert library.told[-1] == ("malloc_trim", (0,))
+    library.told.clear()
+    allocator.give_back()  # nothing was kept, so nothing is set
+    assert library.told == [("malloc_trim", (0,))]
 
 
 @pytest.mark.parametrize("name", ["MALLOC_TRIM_THRESHOLD_", "GLIBC_TUNABLES", "LD_PRELOAD"])
@@ -46,6 +52,7 @@ def test_whoever_set_the_allocator_keeps_it(library: Library, monkeypatch: pytes
 
 
 def test_another_library_is_left_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(allocator, "_keeping", True)
     monkeypatch.setattr(ctypes, "CDLL", lambda name: object())
     allocator.keep_pages()
     allocator.give_back()

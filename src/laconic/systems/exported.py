@@ -24,7 +24,6 @@ class ExportedSystem(DecodingSystem):
     words_at_once = 1600
 
     def __init__(self, opened: OpenedExport) -> None:
-        keep_pages()
         self.opened, self.model = opened, opened.model
         super().__init__(opened.model, opened, opened.about.start_id)
 
@@ -75,6 +74,7 @@ class ExportedSystem(DecodingSystem):
             raise ConfigError(
                 f"search.precision {options.precision}: an export computes as it was made; use fp32 or auto."
             )
+        keep_pages()
         return self.decoded_by
 
     def _kind(self) -> tuple[str, bool, int]:
