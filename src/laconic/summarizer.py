@@ -6,7 +6,9 @@ No tensor library is imported until a model is opened, so ``Summarizer.from_pret
 from __future__ import annotations
 
 import os
+import re
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from importlib.util import find_spec
@@ -19,9 +21,10 @@ from laconic.allocator import give_back
 from laconic.config.names import resolve, trusting
 from laconic.config.shipped import default_model, place_of
 from laconic.errors import ConfigError, DataError, LaconicError
+from laconic.explain.provenance import extractive_summary
 from laconic.files import put_back
 from laconic.metrics.confidence import Calibration
-from laconic.metrics.words import words
+from laconic.metrics.words import is_stop_word, stem, words
 from laconic.runtime.manifest import is_exported
 from laconic.systems.extractive import ExtractiveSystem, OnText, Progress, is_method
 from laconic.text.sentences import split_sentences
@@ -31,8 +34,7 @@ SYSTEMS = {  # imported when a model is opened
     "exported": "laconic.systems.exported:ExportedSystem",
     "neural": "laconic.systems.neural:NeuralSystem",
 }
-INSTEAD = "lexrank-1"  # what answers where a model had better not
-MOST_COMPARED = 1000  # sentences; time and memory grow with their square
+EARLIER = 0.05  # what a sentence's place costs it, for each of the first five before it
 FEWEST_WORDS = 4  # of a sentence that may answer, where there is such a one: not "Hi Anna,"
 LONGEST_SENTENCE = 100  # words: what is longer is a text without sentences, of which
 FIRST_WORDS = 50  # are given, and of one without blanks
@@ -148,8 +150,8 @@ class Summarizer:
         A long document is cut at the model's limit; ``tokens_read``, ``tokens_given`` and ``truncated`` say so.
 
         A calibrated model that is not sure of its words (``Summary.confidence``), or that is given a text unlike those
-        it knows, answers with the most central sentence of the document instead (with the first words of a text without
-        sentences); ``declined`` says why, and what it wrote is in ``alternatives``.
+        it knows, answers with the sentence of the document that is nearest to what it wrote (with the first words of a
+        text without sentences); ``declined`` says why, and what it wrote is in ``alternatives``.
 
         Raises:
             DataError: a document is empty or not a text (the message says which).
@@ -339,8 +341,8 @@ def _by_length(
 
 
 def or_decline(summary: Summary, calibration: Calibration | None) -> Summary:
-    """``summary``, or where the model had better not answer the most central sentence of its document (the first words
-    of a text without sentences, such as a list)."""
+    """``summary``, or where the model had better not answer the sentence of its document that is nearest to it (the
+    first words of a text without sentences, such as a list)."""
     if calibration is None or summary.confidence is None:
         return summary
     if summary.unlike:
@@ -349,12 +351,14 @@ def or_decline(summary: Summary, calibration: Calibration | None) -> Summary:
         reason = f"the model is not sure of its words (confidence {summary.confidence:.2f})"
     else:
         return summary
-    found = _picked(INSTEAD, summary)
-    if len(found.text.split()) > LONGEST_SENTENCE or len(found.text) > FIRST_CHARACTERS:
-        found = _picked(f"first_words:words={FIRST_WORDS}", summary, FIRST_CHARACTERS)
+    document = summary.document
+    start, end = _nearest(document, summary.text)
+    if end - start > FIRST_CHARACTERS or len(document[start:end].split()) > LONGEST_SENTENCE:
+        start = len(document) - len(document.lstrip())
+        text = document[start : start + FIRST_CHARACTERS]
+        end = start + [word.end() for word in islice(re.finditer(r"\S+", text), FIRST_WORDS)][-1]
     return replace(
-        found,
-        model=summary.model,
+        extractive_summary(document, [(start, end)], model_name=summary.model, record_id=summary.id),
         confidence=summary.confidence,
         unlike=summary.unlike,
         declined=reason,
@@ -362,23 +366,21 @@ def or_decline(summary: Summary, calibration: Calibration | None) -> Summary:
     )
 
 
-def _picked(method: str, summary: Summary, most: int | None = None) -> Summary:
-    """What a method picks of a document, or of its first ``most`` characters."""
-    system = ExtractiveSystem(method)
-    spans = split_sentences(summary.document)
-    read = summary.document[: spans[MOST_COMPARED - 1][1]] if len(spans) > MOST_COMPARED else summary.document
-    last = most and most + len(read) - len(read.lstrip())
-    sentences = () if most else (summary.document[start:end] for start, end in spans[:MOST_COMPARED])
-    telling = tuple(sentence for sentence in sentences if len(words(sentence)) >= FEWEST_WORDS)
-    record = Record(read[:last], id=summary.id, sentences=telling)
-    (found,) = system.summarize_batch([record], explain=True, options=system.options({}))
-    return replace(
-        found,
-        document=summary.document,
-        tokens_read=len(read.split()),
-        tokens_given=len(summary.document.split()),
-        truncated=len(read) < len(summary.document),
-    )
+def _nearest(document: str, line: str) -> tuple[int, int]:
+    """The sentence of ``document`` that has most in common with ``line``: F1 of the stems of their content words, less
+    what its place costs."""
+    spans = split_sentences(document)
+    telling = [span for span in spans if len(words(document[slice(*span)])) >= FEWEST_WORDS] or spans
+    wanted = _stems(line)
+    worth = []
+    for place, span in enumerate(telling):
+        said = _stems(document[slice(*span)])
+        worth.append(2 * (said & wanted).total() / ((said + wanted).total() or 1) - EARLIER * min(place, 5))
+    return telling[worth.index(max(worth))]
+
+
+def _stems(text: str) -> Counter[str]:
+    return Counter(stem(word) for word in words(text) if not is_stop_word(word))
 
 
 def as_record(given: Any, number: int) -> Record:

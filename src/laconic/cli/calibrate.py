@@ -53,8 +53,8 @@ def command(
 
     With --set choose=rerank it learns to choose among the beam's hypotheses, and does so from then on.
     Its summaries then carry a confidence; where that is below the threshold, or the text is unlike those the
-    model knows, the document's most central sentence is the answer, of a text without sentences its first words
-    (--always-write gives the model's words anyway).
+    model knows, the answer is the sentence of the document nearest to its line, or the first words of a text without
+    sentences (--always-write gives the model's words anyway).
     """
     if diagram is not None:
         check_picture(diagram)

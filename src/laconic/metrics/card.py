@@ -181,8 +181,8 @@ def _what_it_is(folder: Path, kind: str, config: Mapping[str, Any], search: Mapp
     ]
     if calibration := Calibration.load(folder):
         lines.append(
-            f"Below a confidence of {calibration.threshold:.2f}, and of texts unlike those it knows, it gives the most "
-            "central sentence of the document instead."
+            f"Below a confidence of {calibration.threshold:.2f}, and of texts unlike those it knows, it gives the "
+            "sentence of the document that is nearest to what it wrote."
         )
     return "\n".join(lines)
 

@@ -187,18 +187,30 @@ def test_the_answer_is_a_sentence_of_the_document_where_the_model_had_better_not
         assert DOCUMENT[word.sources[0].start : word.sources[0].end] == word.text
 
 
-def test_of_a_very_long_document_the_beginning_is_compared(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("laconic.summarizer.MOST_COMPARED", 2)
-    written = Summary(
-        "river", document="The river rose. The river fell. Ships left the port. Ships left the port again."
+@pytest.mark.parametrize(
+    ("line", "place"),
+    [("Rivers of the north", 0), ("A port, closed", 2), ("lakes", 0), ("Bridges were closed in a port", 2), ("", 0)],
+)
+def test_the_nearest_sentence_answers_and_of_equals_the_first(line: str, place: int) -> None:
+    sentences = ["The river rose two metres.", "Ship, ho!", "The port closed on Monday.", "The river fell again later."]
+    written = Summary(line, document=" ".join(sentences), confidence=0.1)
+    assert or_decline(written, calibration()).text == sentences[place]
+
+
+def test_a_short_sentence_answers_where_there_is_no_other() -> None:
+    assert (
+        or_decline(Summary("ships", document="Hi Anna. Ships left.", confidence=0.1), calibration()).text
+        == "Ships left."
     )
-    found = or_decline(replace(written, confidence=0.1), calibration())
-    assert found.text in ("The river rose.", "The river fell.")
-    assert (found.document, found.truncated) == (written.document, True)
-    assert (found.tokens_read, found.tokens_given) == (6, 15)
-    monkeypatch.setattr("laconic.summarizer.MOST_COMPARED", 4)
-    found = or_decline(replace(written, confidence=0.1), calibration())
-    assert (found.document, found.truncated) == (written.document, False)
+
+
+def test_a_place_costs_what_five_sentences_cost_and_no_more() -> None:
+    front = [f"Nothing of note was said {word}." for word in ("here", "there", "then", "now", "again", "at all")]
+    document = " ".join([*front * 4, "The river rose two metres in one night."])
+    assert "river" in or_decline(Summary("a river", document=document, confidence=0.1), calibration()).text
+    many = "The many fish of long and cold rivers, of old lakes, wide seas, deep wells and green ponds swam."
+    document = " ".join([*front, many])  # one word of thirteen is worth less than its place costs
+    assert "river" not in or_decline(Summary("a river", document=document, confidence=0.1), calibration()).text
 
 
 @pytest.mark.parametrize("document", ["QUJD" * 2000, "\n" * 2000 + "苹果香蕉橙子葡萄" * 1000])
