@@ -375,7 +375,7 @@ def _nearest(document: str, line: str) -> tuple[int, int]:
     worth = []
     for place, span in enumerate(telling):
         said = _stems(document[slice(*span)])
-        worth.append(2 * (said & wanted).total() / ((said + wanted).total() or 1) - EARLIER * min(place, 5))
+        worth.append(2 * (said & wanted).total() / (said.total() + wanted.total() or 1) - EARLIER * min(place, 5))
     return telling[worth.index(max(worth))]
 
 
