@@ -34,15 +34,15 @@ DROPOUT = 0.3
 class MarianLoss(nn.Module):
     """The mean negative log-likelihood of the target words, as transformers computes it."""
 
-    def __init__(self, sizes: dict[str, int], precision: str) -> None:
+    def __init__(self, sizes: dict[str, int], precision: str, device: str = "cpu") -> None:
         super().__init__()
-        self.network, self.precision = make_peer(sizes).train(), precision
+        self.network, self.precision, self.device = make_peer(sizes).train(), precision, device
         for part in self.network.modules():
             if getattr(part, "dropout", 0.0):  # of embeddings and sublayers; that of attention is 0 in both
                 part.dropout = DROPOUT
 
     def forward(self, batch: TrainingBatch) -> Tensor:
-        with torch.autocast("cpu", torch.bfloat16, enabled=self.precision == "bf16"):
+        with torch.autocast(self.device, torch.bfloat16, enabled=self.precision == "bf16"):
             found = self.network(
                 input_ids=batch.source_ids,
                 attention_mask=batch.source_mask.long(),
