@@ -9,7 +9,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Argument, Option
 
 from laconic.cli.inputs import documents_of, stream_records
 from laconic.cli.options import AsJson, Device, ReadingOptions, Split, TrustCode, with_groups
@@ -48,28 +48,28 @@ LEXICAL = "lexical"
 class AlignOptions:
     """What is read, compared and drawn."""
 
-    data: Annotated[str | None, typer.Option(help="A file of pairs, or a folder with one file a split.")] = None
+    data: Annotated[str | None, Option(help="A file of pairs, or a folder with one file a split.")] = None
     split: Split = "validation"
-    alignments: Annotated[str, typer.Option(metavar="FILE|lexical", help="Links by people, or equal words.")] = LEXICAL
-    pairs: Annotated[int, typer.Option(min=1, help="At most so many pairs.")] = 500
-    shift: Annotated[bool, typer.Option("--shift", help="Rows: the step that reads the word.")] = False
-    set_head: Annotated[bool, typer.Option("--set-head", help="Print the --set options and no more.")] = False
-    sample: Annotated[int | None, typer.Option(min=1, help="Write a sheet of so many pairs to align by hand.")] = None
-    seed: Annotated[int, typer.Option(help="Seed of the sample.")] = 1
-    out: Annotated[Path, typer.Option(help="The sheet.")] = Path("sheet.txt")
-    words: Annotated[str | None, typer.Option(help="Words: split (default), or at spaces.")] = None
+    alignments: Annotated[str, Option(metavar="FILE|lexical", help="Links by people, or equal words.")] = LEXICAL
+    pairs: Annotated[int, Option(min=1, help="At most so many pairs.")] = 500
+    shift: Annotated[bool, Option("--shift", help="Rows: the step that reads the word.")] = False
+    set_head: Annotated[bool, Option("--set-head", help="Print the --set options and no more.")] = False
+    sample: Annotated[int | None, Option(min=1, help="Write a sheet of so many pairs to align by hand.")] = None
+    seed: Annotated[int, Option(help="Seed of the sample.")] = 1
+    out: Annotated[Path, Option(help="The sheet.")] = Path("sheet.txt")
+    words: Annotated[str | None, Option(help="Words: split (default), or at spaces.")] = None
     heatmap: Annotated[
         list[str] | None,
-        typer.Option(metavar="[MODEL@]MAP", help="LAYER:HEAD, layer-mean:LAYER, mean, opponent; may be repeated."),
+        Option(metavar="[MODEL@]MAP", help="LAYER:HEAD, layer-mean:LAYER, mean, opponent; may be repeated."),
     ] = None
-    text: Annotated[str | None, typer.Option(metavar="FILE|-", help="A document to draw maps of.")] = None
-    pair_id: Annotated[str | None, typer.Option(help="The pair of --data to draw maps of: its id, or #3.")] = None
-    summary: Annotated[str | None, typer.Option(help="The summary to force; default: the pair's, or its own.")] = None
-    own: Annotated[bool, typer.Option("--own", help="The summary that the model writes itself.")] = False
-    png: Annotated[Path | None, typer.Option(help="Draw the maps as a picture.")] = None
-    html: Annotated[Path | None, typer.Option(help="Write the maps as a page.")] = None
-    own_scale: Annotated[bool, typer.Option("--own-scale", help="Colours of each map by itself.")] = False
-    batch_size: Annotated[int, typer.Option(min=1, help="Pairs read at once.")] = 8
+    text: Annotated[str | None, Option(metavar="FILE|-", help="A document to draw maps of.")] = None
+    pair_id: Annotated[str | None, Option(help="The pair of --data to draw maps of: its id, or #3.")] = None
+    summary: Annotated[str | None, Option(help="The summary to force; default: the pair's, or its own.")] = None
+    own: Annotated[bool, Option("--own", help="The summary that the model writes itself.")] = False
+    png: Annotated[Path | None, Option(help="Draw the maps as a picture.")] = None
+    html: Annotated[Path | None, Option(help="Write the maps as a page.")] = None
+    own_scale: Annotated[bool, Option("--own-scale", help="Colours of each map by itself.")] = False
+    batch_size: Annotated[int, Option(min=1, help="Pairs read at once.")] = 8
     device: Device = "cpu"
     as_json: AsJson = False
 
@@ -86,7 +86,7 @@ class AlignOptions:
 
 @with_groups
 def command(
-    model: Annotated[str, typer.Argument(metavar="[MODEL]", help="Model or run folder, or hub id.")] = "",
+    model: Annotated[str, Argument(metavar="[MODEL]", help="Model or run folder, or hub id.")] = "",
     *,
     asked: AlignOptions,
     reading: ReadingOptions,

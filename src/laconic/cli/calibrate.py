@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Argument, Option
 
 from laconic.cli.inputs import records_of
 from laconic.cli.options import AsJson, MaxRecords, MostAtOnce, ReadingOptions, Split, check_picture, with_groups
@@ -24,29 +24,28 @@ ACCEPT, THRESHOLD = 0.4, 0.2
 
 @with_groups
 def command(
-    model: Annotated[str, typer.Argument(metavar="MODEL", help="Model or run folder.")],
-    data: Annotated[str, typer.Option(help="Pairs the model was not trained on: a file, or a folder with splits.")],
+    model: Annotated[str, Argument(metavar="MODEL", help="Model or run folder.")],
+    data: Annotated[str, Option(help="Pairs the model was not trained on: a file, or a folder with splits.")],
     split: Split = "validation",
     ratings: Annotated[
         Path | None,
-        typer.Option(help="What readers said of its lines: JSON lines with id, summary and rating (`laconic judge`)."),
+        Option(help="What readers said of its lines: JSON lines with id, summary and rating (`laconic judge`)."),
     ] = None,
     accept: Annotated[
         float | None,
-        typer.Option(help=f"ROUGE-1 F, or with --ratings the rating, that is accepted; {ACCEPT}, or the highest."),
+        Option(help=f"ROUGE-1 F, or with --ratings the rating, that is accepted; {ACCEPT}, or the highest."),
     ] = None,
     threshold: Annotated[
-        float, typer.Option(min=0.0, max=1.0, help="Below this confidence an extractive answer is given.")
+        float, Option(min=0.0, max=1.0, help="Below this confidence an extractive answer is given.")
     ] = THRESHOLD,
     *,
     reading: ReadingOptions,
     max_records: MaxRecords = None,
     batch_size: MostAtOnce = None,
     setting: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Change its decoding for good: choose=rerank."),
+        list[str] | None, Option("--set", metavar="KEY=VALUE", help="Change its decoding for good: choose=rerank.")
     ] = None,
-    diagram: Annotated[Path | None, typer.Option(help="Draw the reliability diagram (.png, .svg, .pdf).")] = None,
+    diagram: Annotated[Path | None, Option(help="Draw the reliability diagram (.png, .svg, .pdf).")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Fit a model's confidence to validation records and store it in its folder; try bf16 and int8 on them.

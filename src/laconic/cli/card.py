@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
 from laconic.cli.inputs import records_of
 from laconic.cli.options import MaxRecords, ReadingOptions, Split, TrustCode, with_groups
@@ -27,23 +27,23 @@ UNSAID = {"--license": ("licence", "ID"), "--language": ("language", "CODE"), "-
 
 @with_groups
 def command(
-    model: Annotated[str, typer.Argument(metavar="MODEL", help="Model or run folder.")],
+    model: Annotated[str, Argument(metavar="MODEL", help="Model or run folder.")],
     data: Annotated[
-        str | None, typer.Option(help="Score it on these pairs, beside the first sentence, and put the table in.")
+        str | None, Option(help="Score it on these pairs, beside the first sentence, and put the table in.")
     ] = None,
     split: Split = "validation",
     max_records: MaxRecords = None,
     licence: Annotated[
-        str | None, typer.Option("--license", metavar="ID", help="Licence of the model, such as apache-2.0.")
+        str | None, Option("--license", metavar="ID", help="Licence of the model, such as apache-2.0.")
     ] = None,
     language: Annotated[
-        list[str] | None, typer.Option(metavar="CODE", help="Language of the texts, such as en; more than once.")
+        list[str] | None, Option(metavar="CODE", help="Language of the texts, such as en; more than once.")
     ] = None,
     dataset: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="Data set it was trained on; more than once.")
+        list[str] | None, Option(metavar="NAME", help="Data set it was trained on; more than once.")
     ] = None,
-    notes: Annotated[Path | None, typer.Option(help="A file of Markdown about the data and the training.")] = None,
-    limits: Annotated[Path | None, typer.Option(help="A file of Markdown: what the model is not for.")] = None,
+    notes: Annotated[Path | None, Option(help="A file of Markdown about the data and the training.")] = None,
+    limits: Annotated[Path | None, Option(help="A file of Markdown: what the model is not for.")] = None,
     *,
     reading: ReadingOptions,
     trust_code: TrustCode = False,
@@ -92,9 +92,9 @@ def _text(path: Path) -> str:
 
 
 def push(
-    model: Annotated[str, typer.Argument(metavar="MODEL", help="Model or run folder.")],
-    name: Annotated[str, typer.Argument(metavar="OWNER/NAME", help="What it is called on the hub.")],
-    private: Annotated[bool, typer.Option("--private", help="Nobody else shall see it.")] = False,
+    model: Annotated[str, Argument(metavar="MODEL", help="Model or run folder.")],
+    name: Annotated[str, Argument(metavar="OWNER/NAME", help="What it is called on the hub.")],
+    private: Annotated[bool, Option("--private", help="Nobody else shall see it.")] = False,
     trust_code: TrustCode = False,
 ) -> None:
     """Upload a model folder to the Hugging Face hub, as it is. It needs a token: `hf auth login`, or HF_TOKEN.

@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Argument, Exit, Option
 
 from laconic.cli.inputs import records_of
 from laconic.cli.options import AsJson, Device, MaxRecords, ReadingOptions, RecipeKeys, Size, TrustCode, with_groups
@@ -32,31 +32,30 @@ if TYPE_CHECKING:
     from laconic.types import Record
 
 Earlier = Annotated[
-    list[Path] | None, typer.Option(help="Folder of an earlier comparison; what it has scored is not trained again.")
+    list[Path] | None, Option(help="Folder of an earlier comparison; what it has scored is not trained again.")
 ]
 
 
 @with_groups
 def command(
     what: Annotated[
-        list[str],
-        typer.Argument(metavar="RECIPE|SYSTEM...", help="A recipe; or run folders, models and extractive methods."),
+        list[str], Argument(metavar="RECIPE|SYSTEM...", help="A recipe; or run folders, models and extractive methods.")
     ],
-    data: Annotated[Path | None, typer.Option(help="A folder with one file a split, or a file to score on.")] = None,
+    data: Annotated[Path | None, Option(help="A folder with one file a split, or a file to score on.")] = None,
     size: Size = None,
     rows: Annotated[
-        list[str] | None, typer.Option(help="Rows of the recipe, a,b,c or one --rows each; all if not given.")
+        list[str] | None, Option(help="Rows of the recipe, a,b,c or one --rows each; all if not given.")
     ] = None,
-    seeds: Annotated[int, typer.Option(min=1, help="Train each row with so many seeds.")] = 1,
-    out: Annotated[Path | None, typer.Option(help="Folder of the comparison; below runs/ if not given.")] = None,
+    seeds: Annotated[int, Option(min=1, help="Train each row with so many seeds.")] = 1,
+    out: Annotated[Path | None, Option(help="Folder of the comparison; below runs/ if not given.")] = None,
     earlier: Earlier = None,
     overrides: RecipeKeys = None,
     *,
     reading: ReadingOptions,
-    split: Annotated[str, typer.Option(help="Score on this split: validation or test.")] = "validation",
+    split: Annotated[str, Option(help="Score on this split: validation or test.")] = "validation",
     max_records: MaxRecords = None,
-    baseline: Annotated[str | None, typer.Option(help="The row that others are tested against.")] = None,
-    test: Annotated[str, typer.Option(help="randomization, bootstrap or t; paired over documents.")] = "randomization",
+    baseline: Annotated[str | None, Option(help="The row that others are tested against.")] = None,
+    test: Annotated[str, Option(help="randomization, bootstrap or t; paired over documents.")] = "randomization",
     device: Device = "cpu",
     trust_code: TrustCode = False,
     as_json: AsJson = False,
@@ -90,7 +89,7 @@ def command(
             outcomes = comparison.run()
         except KeyboardInterrupt:
             say(f"Interrupted; what is finished is kept in {folder}. The same command goes on from there.")
-            raise typer.Exit(EXIT_INTERRUPTED) from None
+            raise Exit(EXIT_INTERRUPTED) from None
         table = compare(plan, outcomes, data=path, records=len(records), test=test)
         _write(table, outcomes, comparison.sampled, folder)
     if as_json:
@@ -102,7 +101,7 @@ def command(
             print(f"\n{aligned(header, lines)}\n{COPYING_NOTE}")
         print("\n".join(["", *notes(table), f"{folder}/compare.html, .md, .csv, .tex, .json"]))
     if table.failed:
-        raise typer.Exit(1)
+        raise Exit(1)
 
 
 def _plan(what: list[str], data: Path | None, choice: Choice) -> Plan:
@@ -197,15 +196,13 @@ def _write(table: ComparisonTable, outcomes: list[Outcome], sampled: list[Record
 
 
 def reproduce(
-    table: Annotated[
-        str | None, typer.Argument(metavar="[TABLE]", help="Which table; lists them if not given.")
-    ] = None,
+    table: Annotated[str | None, Argument(metavar="[TABLE]", help="Which table; lists them if not given.")] = None,
     data: Annotated[
-        Path | None, typer.Option(help="The folder of the corpora: a folder each, with train and validation files.")
+        Path | None, Option(help="The folder of the corpora: a folder each, with train and validation files.")
     ] = None,
-    out: Annotated[Path, typer.Option(help="Where tables, runs and split corpora go.")] = Path("runs/tables"),
+    out: Annotated[Path, Option(help="Where tables, runs and split corpora go.")] = Path("runs/tables"),
     earlier: Earlier = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the commands and run none.")] = False,
+    dry_run: Annotated[bool, Option("--dry-run", help="Print the commands and run none.")] = False,
 ) -> None:
     """Make a table of docs/results.md again: hold pairs out for choosing, train every row, score, compare.
 
@@ -233,4 +230,4 @@ def reproduce(
     if rows:
         print(aligned(["claim", "says", "difference, 95%", f"p x {COMPARISONS}", "verdict"], rows, left=2))
     if code:
-        raise typer.Exit(code)
+        raise Exit(code)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
+from typer import Argument, Exit, Option
 
 from laconic.cli.data_write import TOKENS, Separator, app
 from laconic.cli.options import AsJson, ColumnOptions, MaxRecords, MinHumanScore, Row, Size, TrustCode, with_groups
@@ -24,12 +24,11 @@ from laconic.study.corpora.docstrings import build_corpus
 from laconic.text.control import safe_print as print
 
 Files = Annotated[
-    list[str],
-    typer.Argument(metavar="FILE...|DIR", help="Data files, or a folder with train, validation and test files."),
+    list[str], Argument(metavar="FILE...|DIR", help="Data files, or a folder with train, validation and test files.")
 ]
-OutFolder = Annotated[Path, typer.Argument(metavar="OUT", help="The folder to write.")]
-MaxSource = Annotated[int, typer.Option(min=1, help="Words of a document that a model would read.")]
-MaxTarget = Annotated[int, typer.Option(min=1, help="Words of a summary that a model would learn.")]
+OutFolder = Annotated[Path, Argument(metavar="OUT", help="The folder to write.")]
+MaxSource = Annotated[int, Option(min=1, help="Words of a document that a model would read.")]
+MaxTarget = Annotated[int, Option(min=1, help="Words of a summary that a model would learn.")]
 
 
 @app.command("check")
@@ -39,7 +38,7 @@ def check_command(
     *,
     columns: ColumnOptions,
     recipe: Annotated[
-        str | None, typer.Option(help="Count with the limits and tokens of this recipe; --row and --size choose.")
+        str | None, Option(help="Count with the limits and tokens of this recipe; --row and --size choose.")
     ] = None,
     row: Row = None,
     size: Size = None,
@@ -60,7 +59,7 @@ def check_command(
     report = _read(files, options, columns.options())
     print_result(as_json, report.as_dict(), _check_text(report))
     if report.refused:
-        raise typer.Exit(DataError.exit_code)
+        raise Exit(DataError.exit_code)
 
 
 def _limits_of(name: str, row: str | None, size: str | None) -> CheckOptions:
@@ -84,7 +83,7 @@ def stats_command(
     max_source: MaxSource = 400,
     max_target: MaxTarget = 100,
     max_records: MaxRecords = None,
-    tokens: Annotated[str | None, typer.Option(help="Also count so: " + TOKENS)] = None,
+    tokens: Annotated[str | None, Option(help="Also count so: " + TOKENS)] = None,
     sentence_separator: Separator = None,
     min_human_score: MinHumanScore = None,
     trust_code: TrustCode = False,
@@ -102,16 +101,14 @@ def stats_command(
 @app.command("docstrings")
 def docstrings_command(
     out: OutFolder,
-    root: Annotated[
-        list[Path] | None, typer.Option(help="A folder of packages; those of this Python if not given.")
-    ] = None,
-    standard_library: Annotated[bool, typer.Option(help="Read the standard library too.")] = True,
+    root: Annotated[list[Path] | None, Option(help="A folder of packages; those of this Python if not given.")] = None,
+    standard_library: Annotated[bool, Option(help="Read the standard library too.")] = True,
     archives: Annotated[
         Path | None,
-        typer.Option(help="Instead: a folder of wheels or sdists, of which those of permissive licences are read."),
+        Option(help="Instead: a folder of wheels or sdists, of which those of permissive licences are read."),
     ] = None,
     validation: Annotated[
-        int | None, typer.Option(min=1, help="Hold out so many pairs for validation, not a tenth each and for a test.")
+        int | None, Option(min=1, help="Hold out so many pairs for validation, not a tenth each and for a test.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -152,9 +149,9 @@ def docstrings_command(
 @app.command("debian")
 def debian_command(
     out: OutFolder,
-    lists: Annotated[Path, typer.Option(help="The folder in which apt keeps its index.")] = Path("/var/lib/apt/lists"),
-    validation: Annotated[int | None, typer.Option(min=1, help="Hold out so many pairs for validation.")] = None,
-    seed: Annotated[int, typer.Option(help="Which source packages are held out.")] = 0,
+    lists: Annotated[Path, Option(help="The folder in which apt keeps its index.")] = Path("/var/lib/apt/lists"),
+    validation: Annotated[int | None, Option(min=1, help="Hold out so many pairs for validation.")] = None,
+    seed: Annotated[int, Option(help="Which source packages are held out.")] = 0,
     as_json: AsJson = False,
 ) -> None:
     """Build a corpus of (description, synopsis) pairs out of apt's index, on any Debian or Ubuntu.
@@ -169,7 +166,7 @@ def debian_command(
 
 @app.command("columns")
 def columns_command(
-    file: Annotated[str | None, typer.Argument(help="A file whose columns to show.")] = None,
+    file: Annotated[str | None, Argument(help="A file whose columns to show.")] = None,
 ) -> None:
     """The table by which columns are recognised, or what it chooses in a file."""
     if file is None:

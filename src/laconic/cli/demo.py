@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
+from typer import Argument, BadParameter, Option
 
 from laconic.cli.inputs import records_of
 from laconic.cli.output import aligned, note, progress, show_summaries
@@ -45,12 +45,12 @@ TEXT = (
 
 
 def command(
-    text: Annotated[str | None, typer.Argument(help="A text to summarize.")] = None,
-    out: Annotated[Path, typer.Option(help="Folder for corpus, run, scores and report.html.")] = Path("demo"),
-    minutes: Annotated[float, typer.Option(min=0.01, help="Time for each of the two trainings.")] = 6.0,
-    size: Annotated[str, typer.Option(help="Size of the recipes.")] = SIZE,
-    max_train: Annotated[int | None, typer.Option(min=1, help="Train on the first pairs only.")] = None,
-    max_test: Annotated[int, typer.Option(min=1, help="Score on this many pairs of held-out packages.")] = 1000,
+    text: Annotated[str | None, Argument(help="A text to summarize.")] = None,
+    out: Annotated[Path, Option(help="Folder for corpus, run, scores and report.html.")] = Path("demo"),
+    minutes: Annotated[float, Option(min=0.01, help="Time for each of the two trainings.")] = 6.0,
+    size: Annotated[str, Option(help="Size of the recipes.")] = SIZE,
+    max_train: Annotated[int | None, Option(min=1, help="Train on the first pairs only.")] = None,
+    max_test: Annotated[int, Option(min=1, help="Score on this many pairs of held-out packages.")] = 1000,
 ) -> None:
     """Summarize with the model in the box, fine-tune it on the docstrings installed here, compare, write report.html.
 
@@ -60,7 +60,7 @@ def command(
     started_at = time.perf_counter()
     document = (text if text is not None else TEXT).strip()
     if not document:
-        raise typer.BadParameter("The text to summarize is empty.")
+        raise BadParameter("The text to summarize is empty.")
     boxed = default_model(lambda text: note(f"{text} The demo trains from nothing.")) == DEFAULT
     heading = "Your text" if text else "A text of our own"
     own: list[Summary] = []

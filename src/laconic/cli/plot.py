@@ -6,7 +6,7 @@ import math
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
+from typer import Argument, Option
 
 from laconic.cli.options import AsJson, check_picture
 from laconic.cli.output import aligned, print_result
@@ -19,14 +19,14 @@ AXES = ("update", "epoch", "tokens")
 
 
 def command(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run folders.")],
-    out: Annotated[Path, typer.Option(help="The picture: .png, .svg or .pdf.")] = Path("curves.png"),
+    runs: Annotated[list[Path], Argument(metavar="RUN...", help="Run folders.")],
+    out: Annotated[Path, Option(help="The picture: .png, .svg or .pdf.")] = Path("curves.png"),
     metric: Annotated[
-        str | None, typer.Option(help="What to draw, such as nll or rouge1; by default training and validation loss.")
+        str | None, Option(help="What to draw, such as nll or rouge1; by default training and validation loss.")
     ] = None,
-    x: Annotated[str, typer.Option(help="Horizontal axis: update, epoch or tokens.")] = "update",
-    smooth: Annotated[int, typer.Option(min=1, help="Running mean over this many log lines.")] = 1,
-    log_scale: Annotated[bool, typer.Option("--log", help="Logarithmic vertical axis.")] = False,
+    x: Annotated[str, Option(help="Horizontal axis: update, epoch or tokens.")] = "update",
+    smooth: Annotated[int, Option(min=1, help="Running mean over this many log lines.")] = 1,
+    log_scale: Annotated[bool, Option("--log", help="Logarithmic vertical axis.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Draw the training curves of runs and print their last and best values."""

@@ -12,7 +12,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
+from typer import Argument, Option
 
 from laconic.cli.inputs import check_output, count_lines, documents_of, is_records, model_and_inputs
 from laconic.cli.options import DecodingOptions, Device, DocumentOptions, MostAtOnce, TrustCode, with_groups
@@ -33,29 +33,29 @@ MOST_SHOWN = 300  # characters of a line that is only told of
 def command(
     model: Annotated[
         str | None,
-        typer.Argument(
+        Argument(
             metavar="[MODEL_OR_METHOD]",
             help="Model or run folder, hub id, or an extractive method; the model in the box (oneline) if left out.",
         ),
     ] = None,
     files: Annotated[
-        list[str] | None, typer.Argument(metavar="[FILE...|-]", help="Text or record files; - or nothing: stdin.")
+        list[str] | None, Argument(metavar="[FILE...|-]", help="Text or record files; - or nothing: stdin.")
     ] = None,
-    jsonl: Annotated[bool, typer.Option("--jsonl", help="Standard input is JSON lines, not one text.")] = False,
-    output: Annotated[Path | None, typer.Option(help="File for the results; goes on with one that is partial.")] = None,
-    min_length: Annotated[int | None, typer.Option(min=0, help="Least number of tokens.")] = None,
-    num_return: Annotated[int | None, typer.Option(min=1, help="Summaries a document, best first.")] = None,
-    sentences: Annotated[int | None, typer.Option(min=1, help="Sentences to pick (extractive methods).")] = None,
+    jsonl: Annotated[bool, Option("--jsonl", help="Standard input is JSON lines, not one text.")] = False,
+    output: Annotated[Path | None, Option(help="File for the results; goes on with one that is partial.")] = None,
+    min_length: Annotated[int | None, Option(min=0, help="Least number of tokens.")] = None,
+    num_return: Annotated[int | None, Option(min=1, help="Summaries a document, best first.")] = None,
+    sentences: Annotated[int | None, Option(min=1, help="Sentences to pick (extractive methods).")] = None,
     *,
     decoding: DecodingOptions,
-    explain: Annotated[bool, typer.Option("--explain", help="Say where each word came from.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON lines for text input too.")] = False,
+    explain: Annotated[bool, Option("--explain", help="Say where each word came from.")] = False,
+    as_json: Annotated[bool, Option("--json", help="Print JSON lines for text input too.")] = False,
     batch_size: MostAtOnce = None,
     reading: DocumentOptions,
     device: Device = "cpu",
     trust_code: TrustCode = False,
-    jobs: Annotated[int | None, typer.Option(min=1, help="Processes for a file of records.")] = None,
-    ray: Annotated[bool, typer.Option("--ray", help="Records on a Ray cluster, --jobs workers.")] = False,
+    jobs: Annotated[int | None, Option(min=1, help="Processes for a file of records.")] = None,
+    ray: Annotated[bool, Option("--ray", help="Records on a Ray cluster, --jobs workers.")] = False,
 ) -> None:
     """Summarize text, files, JSON lines or standard input.
 
