@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -16,6 +16,7 @@ from starlette.middleware.cors import CORSMiddleware
 
 from laconic import __version__
 from laconic.errors import LaconicError
+from laconic.files import sha256
 from laconic.server import page
 from laconic.server.catalogue import hub_options
 from laconic.server.metrics import CONTENT_TYPE
@@ -170,12 +171,10 @@ async def _event_stream(service: Service, order: Order, trace: Trace) -> Respons
     first = await anext(stream)  # a full queue is an ordinary error, not an event
 
     async def chunks() -> AsyncIterator[bytes]:
-        try:
+        async with aclosing(stream):
             yield first
             async for chunk in stream:
                 yield chunk
-        finally:
-            await stream.aclose()  # type: ignore[attr-defined]
 
     return StreamingResponse(chunks(), media_type=EVENT_STREAM, headers={"X-Accel-Buffering": "no"})
 
@@ -257,13 +256,13 @@ def _add_page(app: FastAPI) -> None:
 
 
 def _file(request: Request, name: str) -> Response:
-    asset = page.assets().get(name)
-    if asset is None:
+    if name not in page.assets():
         raise ProblemError("not_found", "There is no such file.")
-    headers = {**page.HEADERS, "ETag": asset.etag}
-    if request.headers.get("if-none-match") == asset.etag:
+    body, media_type = page.assets()[name]
+    headers = {**page.HEADERS, "ETag": f'"{sha256(body)[:24]}"'}
+    if request.headers.get("if-none-match") == headers["ETag"]:
         return Response(status_code=304, headers=headers)
-    return Response(asset.body, headers={**headers, "Content-Type": asset.media_type})
+    return Response(body, headers={**headers, "Content-Type": media_type})
 
 
 # ---------------------------------------------------------------------------------------------- errors
@@ -281,11 +280,10 @@ def _add_handlers(app: FastAPI) -> None:
     add(HTTPException, _of_http)
     add(LaconicError, lambda error: ProblemError("invalid_option", str(error)))
 
+    @app.exception_handler(ClientGoneError)
     async def gone(request: Request, error: Exception) -> Response:
         request.scope[TRACE].code = "client_gone"
         return Response(status_code=CLIENT_GONE)
-
-    app.add_exception_handler(ClientGoneError, gone)
 
 
 def _of_validation(error: RequestValidationError) -> ProblemError:
