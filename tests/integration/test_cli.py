@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from laconic.cli import main as cli
-from laconic.errors import CheckpointError, ConfigError, DataError, ModelError, TrainingError
+from laconic.errors import CheckpointError, ConfigError, DataError, DiskFullError, ModelError, TrainingError
 
 HEAVY = {"torch", "transformers", "accelerate", "scipy", "numpy", "typer", "rich", "pydantic"}
 
@@ -149,7 +149,7 @@ def test_our_errors_are_one_sentence(
 def test_a_full_disk(
     error: Exception, failing: Callable[[BaseException], int], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert failing(error) == cli.EXIT_DISK_FULL
+    assert failing(error) == DiskFullError.exit_code
     message = capsys.readouterr().err
     assert message.startswith("laconic: The disk is full")
     assert "Traceback" not in message

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,7 +18,10 @@ from laconic.errors import ConfigError, ModelError
 from laconic.systems.extractive import is_method
 
 if TYPE_CHECKING:
+    from laconic.metrics.confidence import Calibration
+    from laconic.metrics.lower_precision import Precisions
     from laconic.study.calibration import Reliability
+    from laconic.types import Record
 
 ACCEPT, THRESHOLD = 0.4, 0.2
 
@@ -58,8 +62,7 @@ def command(
     if diagram is not None:
         check_picture(diagram)
     from laconic.study import calibration as study
-    from laconic.study.tuning import apply, refuse_fixed
-    from laconic.summarizer import Summarizer
+    from laconic.study.tuning import refuse_fixed
 
     folder = _folder(model)
     changes = parse_overrides(setting or [])
@@ -69,32 +72,45 @@ def command(
         raise ConfigError(f"--accept {accept:g} is no ROUGE F: take a number from 0 to 1.")
     rated = None if ratings is None else study.Ratings.read(ratings, accept)
     records = records_of(split_of(data, split), reading.options(), max_records, some=True)
-    summarizer = Summarizer.from_pretrained(str(folder))
-    system: Any = summarizer.system
-    system.set_defaults(changes)
-    with progress("Summarizing", total=study.decoded_by_calibration(summarizer, records, rated)) as bar:
-        calibration, found = study.calibrate(
-            summarizer,
-            records,
-            accept=ACCEPT if accept is None else accept,
-            threshold=threshold,
-            ratings=rated,
-            batch_size=batch_size,
-            progress=bar.advance,
-        )
-    if changes:
-        apply(folder, system.search)
-    calibration.save(folder)
-    if precisions := study.try_precisions(
-        Summarizer.from_pretrained(str(folder)), records[: study.MOST_TRIED], batch_size
-    ):
-        precisions.save(folder)
+    given = {"threshold": threshold, "ratings": rated, "batch_size": batch_size}
+    calibration, found = fitted(folder, records, changes, accept=ACCEPT if accept is None else accept, **given)
+    precisions = tried(folder, records, batch_size)
     if diagram is not None:
         draw(diagram, found)
     told = [*study.describe(calibration, found), *([precisions.say()] if precisions else []), f"Stored in {folder}."]
     bins = [{"confidence": said, "accepted": came, "records": count} for said, came, count in found.bins]
     figures = {"calibration_error": found.error, "brier": found.brier, "auc": found.auc, "accepted": found.base_rate}
     print_result(as_json, figures | {"bins": bins, "threshold": threshold, "records": len(records)}, "\n".join(told))
+
+
+def fitted(
+    folder: Path, records: Sequence[Record], changes: dict[str, Any], title: str = "Summarizing", **how: Any
+) -> tuple[Calibration, Reliability]:
+    """Calibrate the model of ``folder`` and store that, with ``changes`` of its decoding; ``how`` is of
+    `laconic.study.calibration.calibrate`."""
+    from laconic.study.calibration import calibrate, decoded_by_calibration
+    from laconic.study.tuning import apply
+    from laconic.summarizer import Summarizer
+
+    summarizer = Summarizer.from_pretrained(str(folder))
+    system: Any = summarizer.system
+    system.set_defaults(changes)
+    with progress(title, total=decoded_by_calibration(summarizer, records, how.get("ratings"))) as bar:
+        calibration, found = calibrate(summarizer, records, progress=bar.advance, **how)
+    if changes:
+        apply(folder, system.search)
+    calibration.save(folder)
+    return calibration, found
+
+
+def tried(folder: Path, records: Sequence[Record], batch_size: int | None = None) -> Precisions | None:
+    """Try the model of ``folder`` in bf16 and int8 and store what that does to its summaries."""
+    from laconic.study.calibration import MOST_TRIED, try_precisions
+    from laconic.summarizer import Summarizer
+
+    if precisions := try_precisions(Summarizer.from_pretrained(str(folder)), records[:MOST_TRIED], batch_size):
+        precisions.save(folder)
+    return precisions
 
 
 def _folder(model: str) -> Path:

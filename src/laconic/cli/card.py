@@ -17,6 +17,10 @@ from laconic.config.schema import EvaluationConfig
 from laconic.config.shipped import SHIPPED
 from laconic.data.places import split_of
 from laconic.errors import ConfigError
+from laconic.evaluation.run import options_of
+from laconic.metrics.card import ANYWHERE, FILE, README, Facts, model_card, write_card
+from laconic.study.tables import for_card
+from laconic.study.verdict import scores
 from laconic.systems.extractive import is_method
 from laconic.text.base import read_json
 from laconic.text.control import safe_print as print
@@ -52,7 +56,6 @@ def command(
 
     What was said before is kept. The card has metadata for the Hugging Face hub, with a model-index.
     """
-    from laconic.metrics.card import ANYWHERE, FILE, README, Facts, model_card, write_card
     from laconic.models.folder import find_folder
 
     if is_method(model):
@@ -67,10 +70,6 @@ def command(
     if model in SHIPPED or not Path(model).exists():
         raise ConfigError(f"{model} is not a folder of yours: copy it first, then write its card there.")
     if data is not None:
-        from laconic.evaluation.run import options_of
-        from laconic.study.tables import for_card
-        from laconic.study.verdict import scores
-
         path = split_of(data, split)
         records = records_of(path, reading.options(), max_records, some=True)
         with progress("Scoring", total=2 * len(records)) as bar:

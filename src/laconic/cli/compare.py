@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from typer import Argument, Exit, Option
 
@@ -18,18 +18,16 @@ from laconic.cli.inputs import records_of
 from laconic.cli.options import AsJson, Device, MaxRecords, ReadingOptions, RecipeKeys, Size, TrustCode, with_groups
 from laconic.cli.output import EXIT_INTERRUPTED, aligned, note, print_json, progress, say
 from laconic.config.loading import load_recipe, merge, parse_overrides, recipe_names
+from laconic.config.schema import RunConfig
 from laconic.data.places import data_changes, split_of
 from laconic.errors import ConfigError, DataError, did_you_mean
 from laconic.files import only_here, write_json, write_text
+from laconic.study import report
+from laconic.study.comparison import Comparison, Outcome, Surroundings
 from laconic.study.plan import Choice, Plan, plan_recipe, plan_systems
+from laconic.study.tables import COPYING_NOTE, copy_table, csv_text, latex, named_test
 from laconic.text.control import safe_print as print
-
-if TYPE_CHECKING:
-    from laconic.config.schema import RunConfig
-    from laconic.study.comparison import Outcome
-    from laconic.study.report import ComparisonTable
-    from laconic.training.loop import TrainResult
-    from laconic.types import Record
+from laconic.types import Record
 
 Earlier = Annotated[
     list[Path] | None, Option(help="Folder of an earlier comparison; what it has scored is not trained again.")
@@ -65,10 +63,6 @@ def command(
     The folder gets compare.md, compare.csv, compare.tex, compare.json and compare.html. Interrupted, the same command
     goes on where it stopped. A row that fails is named in the table, and the exit code is 1.
     """
-    from laconic.study.comparison import Comparison, Surroundings
-    from laconic.study.report import as_dict, cells, compare, notes
-    from laconic.study.tables import COPYING_NOTE, copy_table, named_test
-
     if os.environ.get("WORLD_SIZE", "1") != "1":
         raise ConfigError("laconic compare runs in one process; train with several, then compare the run folders.")
     named_test(test)
@@ -90,16 +84,16 @@ def command(
         except KeyboardInterrupt:
             say(f"Interrupted; what is finished is kept in {folder}. The same command goes on from there.")
             raise Exit(EXIT_INTERRUPTED) from None
-        table = compare(plan, outcomes, data=path, records=len(records), test=test)
+        table = report.compare(plan, outcomes, data=path, records=len(records), test=test)
         _write(table, outcomes, comparison.sampled, folder)
     if as_json:
-        print_json(as_dict(table))
+        print_json(report.as_dict(table))
     else:
-        print(aligned(*cells(table)))
+        print(aligned(*report.cells(table)))
         header, lines = copy_table(table.rows)
         if lines:
             print(f"\n{aligned(header, lines)}\n{COPYING_NOTE}")
-        print("\n".join(["", *notes(table), f"{folder}/compare.html, .md, .csv, .tex, .json"]))
+        print("\n".join(["", *report.notes(table), f"{folder}/compare.html, .md, .csv, .tex, .json"]))
     if table.failed:
         raise Exit(1)
 
@@ -158,7 +152,7 @@ def _say_replaced(folder: Path, rows: list[str]) -> None:
         say(f"The table of {count} in {folder} ({', '.join(names)}) is replaced by this one{stay}.")
 
 
-def _train(run: RunConfig, folder: Path, *, resume: bool, title: str) -> TrainResult:
+def _train(run: RunConfig, folder: Path, *, resume: bool, title: str) -> Any:
     from laconic.training.run import train
 
     with progress(title) as bar:
@@ -178,21 +172,18 @@ def _titled(bar: Any, title: str) -> Callable[..., None]:
     return show
 
 
-def _write(table: ComparisonTable, outcomes: list[Outcome], sampled: list[Record], folder: Path) -> None:
-    from laconic.study.report import as_dict, cells, markdown, notes, page
-    from laconic.study.tables import csv_text, latex
-
+def _write(table: report.ComparisonTable, outcomes: list[Outcome], sampled: list[Record], folder: Path) -> None:
     typed = sys.argv[1:] if Path(sys.argv[0]).stem in {"laconic", "__main__"} else ["compare"]  # as far as is known
     said = f"laconic {shlex.join(typed)}"
     files = {
-        "compare.md": markdown(table, said),
+        "compare.md": report.markdown(table, said),
         "compare.csv": csv_text(table.rows),
-        "compare.tex": latex(*cells(table), notes(table)),
-        "compare.html": page(table, outcomes, sampled, said),
+        "compare.tex": latex(*report.cells(table), report.notes(table)),
+        "compare.html": report.page(table, outcomes, sampled, said),
     }
     for name, text in files.items():
         write_text(folder / name, text)
-    write_json(folder / "compare.json", as_dict(table), indent=2)
+    write_json(folder / "compare.json", report.as_dict(table), indent=2)
 
 
 def reproduce(

@@ -178,9 +178,6 @@ def columns_command(
     print("\n".join(messages))
 
 
-# ---------------------------------------------------------------------------------------- reading
-
-
 def _read(files: list[str], options: CheckOptions, reading: ReadOptions) -> DataReport:
     with progress("Reading records") as bar:
         return check(_splits(files), options, reading, progress=bar)
@@ -194,9 +191,6 @@ def _splits(files: list[str]) -> dict[str, Path | str]:
         name = Path(file).name.split(".")[0]
         named[name if name not in named else file] = file
     return named
-
-
-# ---------------------------------------------------------------------------------------- showing
 
 
 def _stats_table(report: DataReport) -> str:

@@ -106,12 +106,7 @@ def explained(
 
 
 def stored(source: str, max_records: int) -> list[Summary]:
-    """Summaries that `laconic summarize --explain` wrote.
-
-    Raises:
-        DataError: not such a file.
-        ConfigError: standard input.
-    """
+    """Summaries that `laconic summarize --explain` wrote."""
     if not is_records(source):
         raise ConfigError("'stored' needs a .jsonl file that `laconic summarize --explain` wrote.")
     summaries: list[Summary] = []
@@ -147,11 +142,7 @@ def write_page(path: Path, summaries: list[Summary], references: list[Any]) -> N
 
 
 def write_heatmap(path: Path, summaries: list[Summary]) -> None:
-    """Draw the first summary: its words by the chunks of the document, or by its words where it has no chunks.
-
-    Raises:
-        DataError: it has no attention.
-    """
+    """Draw the first summary: its words by the chunks of the document, or by its words where it has no chunks."""
     import numpy as np
 
     from laconic.explain.chunks import coarse_map

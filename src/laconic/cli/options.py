@@ -62,13 +62,11 @@ def _parameters(of: Callable[..., Any]) -> list[inspect.Parameter]:
     return [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in found]
 
 
-# --beam_size is --beam-size too
-CONTEXT = {"help_option_names": ["--help", "-h"], "token_normalize_func": lambda name: name.replace("_", "-")}
-
-
-def subcommands(help: str, **options: Any) -> Typer:
+def subcommands(help: str | None, **options: Any) -> Typer:
     """A command that is several: functions are added with ``@app.command(name)``."""
-    return Typer(add_completion=False, context_settings=CONTEXT, help=help, **options)
+    # --beam_size is --beam-size too
+    context = {"help_option_names": ["--help", "-h"], "token_normalize_func": lambda name: name.replace("_", "-")}
+    return Typer(add_completion=False, context_settings=context, help=help, **options)
 
 
 # ------------------------------------------------------------------------------------- single options
@@ -113,11 +111,7 @@ def search_settings(given: list[str] | None) -> dict[str, Any]:
 
 
 def check_picture(path: Path, formats: Sequence[str] = (".png", ".svg", ".pdf")) -> None:
-    """Refuse the name of a picture that is not to be drawn.
-
-    Raises:
-        ConfigError: another format.
-    """
+    """Refuse the name of a picture that is not to be drawn."""
     if path.suffix not in formats:
         raise ConfigError(unknown_choice("picture format", path.suffix or path.name, formats))
 

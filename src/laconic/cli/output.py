@@ -100,7 +100,6 @@ def show_summaries(summaries: Iterable[Summary], *, words: bool = True, document
         show(summary, console, words=words, document=document)
 
 
-# ------------------------------------------------------------------------------------------- progress
 @dataclass
 class Skipped:
     """Counts the records that were skipped, and says it once at the end."""

@@ -78,15 +78,8 @@ def command(
     print_result(as_json, as_dict(result, per_document), table(result, per_document))
 
 
-# ------------------------------------------------------------------------------------------ input
-
-
 def read_both(hypotheses: str, references: Sequence[str]) -> tuple[list[str], list[list[str]]]:
-    """The texts of both sides, one entry a document.
-
-    Raises:
-        DataError: a file is missing, is not text, is empty, or has another number of lines than the first.
-    """
+    """The texts of both sides, one entry a document."""
     entries = _entries(hypotheses)
     if not references:
         if not isinstance(entries[0], dict):
@@ -147,9 +140,6 @@ def _texts(name: str, entries: Sequence[Any], keys: Sequence[str]) -> list[list[
             raise DataError(f"{where}: a text or a list of texts is needed, not {json.dumps(value)[:60]}.")
         found.append(texts)
     return found
-
-
-# ----------------------------------------------------------------------------------------- output
 
 
 def warnings_of(result: RougeResult) -> list[str]:

@@ -89,12 +89,7 @@ def command(
 
 
 def read_token(path: Path | None) -> str | None:
-    """The token of the file, or of the environment; ``None`` when there is neither.
-
-    Raises:
-        ConfigError: it is empty, or has characters that a header cannot carry.
-        DataError: there is no such file.
-    """
+    """The token of the file, or of the environment; ``None`` when there is neither."""
     if path is None and TOKEN_VARIABLE not in os.environ:
         return None
     try:

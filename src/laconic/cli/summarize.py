@@ -91,9 +91,6 @@ def command(
     skipped.report()
 
 
-# --------------------------------------------------------------------------------------------- output
-
-
 def write_texts(
     job: SummaryJob, records: list[Record], output: Path | None, skipped: Skipped, *, several: bool
 ) -> None:
@@ -182,9 +179,6 @@ def _continue(lines: Lines, window: int, records: Iterable[Record], output: Path
     Some of what is done is summarized again, and these lines dropped: the records of a window that is begun but not
     complete, so that what is decoded together, and with it every byte of the file, is as without the interruption; else
     the last record, to see that the model and its settings are those of the file.
-
-    Raises:
-        DataError: the file holds other results.
     """
     draft = output.with_name(f"{output.name}.partial")  # until all are there
     kept = kept_lines(draft if draft.exists() or not output.exists() else output)
@@ -238,11 +232,7 @@ def _other(file: Path, what: str) -> DataError:
 
 
 def read_again(kept: Kept, stream: Iterator[Record], size: int) -> list[Record]:
-    """Pass over the records that are done; gives back those of the last window.
-
-    Raises:
-        DataError: the file holds the results of other records.
-    """
+    """Pass over the records that are done; gives back those of the last window."""
     begun: list[Record] = []
     for number, (known, digest) in enumerate(kept.lines, start=1):
         record = next(stream, None)
@@ -257,11 +247,7 @@ def read_again(kept: Kept, stream: Iterator[Record], size: int) -> list[Record]:
 
 
 def kept_lines(file: Path) -> Kept:
-    """What an earlier run left; a finished output is taken as the start of a longer one.
-
-    Raises:
-        DataError: the file holds something else than results, or not all of one model and its settings.
-    """
+    """What an earlier run left; a finished output is taken as the start of a longer one."""
     kept = Kept(file)
     if not file.exists():
         return kept

@@ -130,11 +130,7 @@ def resume(
 
 
 def changed(run: RunConfig, overrides: list[str]) -> RunConfig:
-    """The run with another end.
-
-    Raises:
-        ConfigError: an override of something that an exact continuation cannot change.
-    """
+    """The run with another end."""
     for pair in overrides:
         section, _, name = pair.partition("=")[0].strip().partition(".")
         if section != "training" or name not in TrainingConfig.CHANGEABLE:
@@ -146,9 +142,6 @@ def changed(run: RunConfig, overrides: list[str]) -> RunConfig:
 def run_training(run: RunConfig, out: Path, *, as_json: bool, **how: Any) -> None:
     """Train with a progress bar on stderr and say at the end where the model is; ``how`` as in
     `laconic.training.run.train`.
-
-    Raises:
-        typer.Exit: with code 130 after Ctrl-C or SIGTERM.
     """
     from laconic.training.loop import TrainingInterrupted
     from laconic.training.processes import close_processes

@@ -97,9 +97,6 @@ def create_app(
     return app
 
 
-# ------------------------------------------------------------------------------------------- summaries
-
-
 def _add_summaries(app: FastAPI, service: Service) -> None:
     work = _errors(*{status for status, _ in CODES.values()} - {500})
 
@@ -207,9 +204,6 @@ async def _disconnected(request: Request) -> None:
         pass
 
 
-# ---------------------------------------------------------------------------------------- descriptions
-
-
 def _add_descriptions(app: FastAPI, service: Service) -> None:
     @app.get("/v1/models", tags=["service"], summary="What can be used, and the limits", responses=_errors(401))
     async def models() -> ModelList:
@@ -263,9 +257,6 @@ def _file(request: Request, name: str) -> Response:
     if request.headers.get("if-none-match") == headers["ETag"]:
         return Response(status_code=304, headers=headers)
     return Response(body, headers={**headers, "Content-Type": media_type})
-
-
-# ---------------------------------------------------------------------------------------------- errors
 
 
 def _add_handlers(app: FastAPI) -> None:

@@ -130,8 +130,6 @@ class Batcher:
             for job in (*self._waiting, *self._running):
                 job.abandon()
 
-    # ------------------------------------------------------------------------------- the thread
-
     def _serve(self) -> None:
         while (batch := self._next()) is not None:
             if not batch:

@@ -117,8 +117,6 @@ class Service:
             return "draining"
         return "ready" if all(batcher.alive for batcher in self._batchers.values()) else "broken"
 
-    # ------------------------------------------------------------------------------- checking
-
     def order(
         self,
         documents: Sequence[str | Document],
@@ -168,8 +166,6 @@ class Service:
                 f"limit is {most:,}.",
             )
         return Record(text, id=name, origin=str(number))
-
-    # -------------------------------------------------------------------------------- working
 
     @asynccontextmanager
     async def running(self, order: Order, on_text: Callable[[str], None] | None = None) -> AsyncIterator[Running]:
