@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from statistics import fmean
 from typing import Annotated, Any
 
 from typer import Argument, Option
@@ -228,17 +229,13 @@ def _print_parts(parts: dict[str, Sequence[int]], lengths: Sequence[tuple[int, i
     for name, places in parts.items():
         documents = [lengths[place][0] for place in places]
         summaries = [lengths[place][1] for place in places if lengths[place][1]]
-        of = {"mean": _mean(documents), "min": min(documents, default=0), "max": max(documents, default=0)}
-        mean = _mean(summaries)
+        of = {"mean": fmean(documents or [0]), "min": min(documents, default=0), "max": max(documents, default=0)}
+        mean = fmean(summaries or [0])
         found[name] = {"records": len(documents), "document_tokens": of, "summary_tokens": {"mean": mean}}
         figures = [f"{of['mean']:,.1f}", f"{of['min']:,}", f"{of['max']:,}", f"{mean:,.1f}"]
         rows.append([name, f"{len(documents):,}", *figures])
     header = ["", "records", "tokens a document", "shortest", "longest", "tokens a summary"]
     print_result(as_json, found, aligned(header, rows))
-
-
-def _mean(values: Sequence[int]) -> float:
-    return sum(values) / len(values) if values else 0.0
 
 
 @dataclass(frozen=True)

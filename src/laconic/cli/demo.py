@@ -8,7 +8,6 @@ what it made, so the command can be interrupted and repeated.
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -29,6 +28,7 @@ from laconic.explain.html import Curves, Prose, Samples, Section, Table, render_
 from laconic.study.corpora.docstrings import build_corpus
 from laconic.study.tables import result_table
 from laconic.summarizer import Summarizer
+from laconic.text.base import read_json_if_there
 from laconic.text.control import safe_print as print
 from laconic.types import Record, Summary, references_of
 
@@ -70,13 +70,16 @@ def command(
         show_summaries(own, document=True)
     corpus = out / "corpus"
     if not (corpus / "test.jsonl").is_file():
-        seen = _learnt_from() if boxed else frozenset()
+        facts = read_json_if_there(place_of(DEFAULT) / "data.json") if boxed else {}
+        seen = facts.get("docstring_packages", ())  # by the model in the box: they are not held out
         with progress("Collecting docstrings") as bar:
             build_corpus(corpus, in_training=seen, progress=lambda done, total: bar.update(done, total=total))
     runs = _runs(corpus, size, minutes, max_train, boxed)
     for name, run in runs.items():
         _train(name, run, out / FOLDERS[name])
-    records = _test_records(corpus, max_test)
+    held_out = list(read_records(corpus / "test.jsonl"))
+    most = min(max_test, len(held_out))
+    records = [held_out[index * len(held_out) // most] for index in range(most)]  # of all packages, which stand in turn
     places = {**({DEFAULT: DEFAULT} if boxed else {}), **{name: str(out / FOLDERS[name]) for name in reversed(runs)}}
     results = _evaluate(places, records, out / "scores")
     verdict = _verdict(results)
@@ -97,13 +100,6 @@ def command(
     report.write_text(page, encoding="utf-8")
     print(f"\n{report}: hover over a word of a summary to see where it came from.")
     note(f"Finished in {(time.perf_counter() - started_at) / 60:.1f} minutes.")
-
-
-def _learnt_from() -> frozenset[str]:
-    """The packages whose docstrings the model in the box has seen: they are not held out."""
-    facts = place_of(DEFAULT) / "data.json"
-    known = json.loads(facts.read_text(encoding="utf-8")) if facts.is_file() else {"docstring_packages": ()}
-    return frozenset(known["docstring_packages"])
 
 
 def _runs(corpus: Path, size: str, minutes: float, max_train: int | None, boxed: bool) -> dict[str, RunConfig]:
@@ -136,13 +132,6 @@ def _train(name: str, run: RunConfig, folder: Path) -> None:
         result = train(run, folder, resume=same, force=not same, progress=bar.update)
     note(f"{result.updates:,} updates, {result.epochs} epochs; the best model is that of update {result.best_update}")
     note(calibrated(folder / "model", records_of(str(run.data.validation), run.data, NUM_CALIBRATED, some=True)))
-
-
-def _test_records(corpus: Path, most: int) -> list[Record]:
-    """Pairs spread evenly over the held-out packages, which stand one after the other in the file."""
-    records = list(read_records(corpus / "test.jsonl"))
-    most = min(most, len(records))
-    return [records[index * len(records) // most] for index in range(most)]
 
 
 def _evaluate(places: Mapping[str, str], records: list[Record], scores: Path) -> list[EvaluationResult]:

@@ -46,6 +46,8 @@ TEXT = (
     "The river rose two metres in a night. Rescue crews from Ludlow carried forty people out of their houses. "
     "Schools stay closed until Thursday, the council said."
 )
+SEVERAL = {"model": "lexrank", "documents": [TEXT], "options": {"sentences": 1}, "explain": True}
+PROBLEM = {"error": "Document 2 is empty; there is nothing to summarize.", "code": "empty_document"}
 TEXT_NAMES = {"text", "texts", "content", "body", "article", "input", "inputs", "source", "prompt"}
 OFFSETS = "Places in texts count Unicode characters (code points), not bytes and not UTF-16 units."
 
@@ -81,14 +83,7 @@ TAGS = frozenset(("(text)", "(object)", "(list)"))
 class SummarizeRequest(_Body):
     """Give ``document`` or ``documents``."""
 
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [
-                {"document": TEXT},
-                {"model": "lexrank", "documents": [TEXT], "options": {"sentences": 1}, "explain": True},
-            ]
-        }
-    )
+    model_config = ConfigDict(json_schema_extra={"examples": [{"document": TEXT}, SEVERAL]})
 
     document: Text | None = Field(None, description="One text.")
     documents: Documents | None = Field(None, description="Several texts, with or without an id.")
@@ -377,17 +372,7 @@ class ProblemError(Exception):
 class ErrorBody(BaseModel):
     """What every error looks like."""
 
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [
-                {
-                    "error": "Document 2 is empty; there is nothing to summarize.",
-                    "code": "empty_document",
-                    "request_id": "6f9c1e",
-                }
-            ]
-        }
-    )
+    model_config = ConfigDict(json_schema_extra={"examples": [{**PROBLEM, "request_id": "6f9c1e"}]})
 
     error: str = Field(description="One sentence.")
     code: str = Field(description="For programs; it does not change.")
