@@ -13,7 +13,7 @@ import numpy as np
 from typer import Argument, Option
 
 from laconic.cli.inputs import documents_of, stream_records
-from laconic.cli.options import AsJson, Device, ReadingOptions, Split, TrustCode, with_groups
+from laconic.cli.options import AsJson, Device, ReadingOptions, Split, TrustCode
 from laconic.cli.output import aligned, note, print_json, print_result, progress
 from laconic.data.places import split_of
 from laconic.errors import ConfigError, DataError, did_you_mean
@@ -82,7 +82,6 @@ class AlignOptions:
         return [path for path in (self.png, self.html) if path is not None]
 
 
-@with_groups
 def command(
     model: Annotated[str, Argument(metavar="[MODEL]", help="Model or run folder, or hub id.")] = "",
     *,

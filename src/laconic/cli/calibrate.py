@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Argument, Option
 
 from laconic.cli.inputs import records_of
-from laconic.cli.options import AsJson, MaxRecords, MostAtOnce, ReadingOptions, Split, check_picture, with_groups
+from laconic.cli.options import AsJson, MaxRecords, MostAtOnce, ReadingOptions, Split, check_picture
 from laconic.cli.output import print_result, progress
 from laconic.config.loading import parse_overrides
 from laconic.config.shipped import SHIPPED
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 ACCEPT, THRESHOLD = 0.4, 0.2
 
 
-@with_groups
 def command(
     model: Annotated[str, Argument(metavar="MODEL", help="Model or run folder.")],
     data: Annotated[str, Option(help="Pairs the model was not trained on: a file, or a folder with splits.")],

@@ -11,7 +11,7 @@ from typing import Annotated
 from typer import Argument, Option
 
 from laconic.cli.inputs import records_of
-from laconic.cli.options import MaxRecords, ReadingOptions, Split, TrustCode, with_groups
+from laconic.cli.options import MaxRecords, ReadingOptions, Split, TrustCode
 from laconic.cli.output import progress, say
 from laconic.config.schema import EvaluationConfig
 from laconic.config.shipped import SHIPPED
@@ -29,7 +29,6 @@ from laconic.text.control import safe_print as print
 UNSAID = {"--license": ("licence", "ID"), "--language": ("language", "CODE"), "--data": ("scores", "FILE")}
 
 
-@with_groups
 def command(
     model: Annotated[str, Argument(metavar="MODEL", help="Model or run folder.")],
     data: Annotated[

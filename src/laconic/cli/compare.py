@@ -15,7 +15,7 @@ from typing import Annotated, Any
 from typer import Argument, Exit, Option
 
 from laconic.cli.inputs import records_of
-from laconic.cli.options import AsJson, Device, MaxRecords, ReadingOptions, RecipeKeys, Size, TrustCode, with_groups
+from laconic.cli.options import AsJson, Device, MaxRecords, ReadingOptions, RecipeKeys, Size, TrustCode
 from laconic.cli.output import EXIT_INTERRUPTED, aligned, note, print_json, progress, say
 from laconic.config.loading import load_recipe, merge, parse_overrides, recipe_names
 from laconic.config.schema import RunConfig
@@ -34,7 +34,6 @@ Earlier = Annotated[
 ]
 
 
-@with_groups
 def command(
     what: Annotated[
         list[str], Argument(metavar="RECIPE|SYSTEM...", help="A recipe; or run folders, models and extractive methods.")

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from typer import Argument, Exit, Option
 
 from laconic.cli.data_write import TOKENS, Separator, app
-from laconic.cli.options import AsJson, ColumnOptions, MaxRecords, MinHumanScore, Row, Size, TrustCode, with_groups
+from laconic.cli.options import AsJson, ColumnOptions, MaxRecords, MinHumanScore, Row, Size, TrustCode
 from laconic.cli.output import aligned, print_result, progress
 from laconic.config.loading import load_recipe, resolve_run
 from laconic.data.checks import CheckOptions, DataReport, SplitReport, check, histogram
@@ -32,7 +32,6 @@ MaxTarget = Annotated[int, Option(min=1, help="Words of a summary that a model w
 
 
 @app.command("check")
-@with_groups
 def check_command(
     files: Files,
     *,
@@ -75,7 +74,6 @@ def _limits_of(name: str, row: str | None, size: str | None) -> CheckOptions:
 
 
 @app.command("stats")
-@with_groups
 def stats_command(
     files: Files,
     *,

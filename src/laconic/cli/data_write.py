@@ -13,7 +13,7 @@ from typing import Annotated, Any
 from typer import Argument, Option
 
 from laconic.cli.inputs import stream_records
-from laconic.cli.options import AsJson, ColumnOptions, MinHumanScore, ReadingOptions, SkipBad, subcommands, with_groups
+from laconic.cli.options import AsJson, ColumnOptions, Commands, MinHumanScore, ReadingOptions, SkipBad
 from laconic.cli.output import aligned, print_json, print_result, progress, say
 from laconic.data.prepare import dialogue, duc_records, first_highlight, gigaword_pair, news, words_by
 from laconic.data.readers import files_of
@@ -31,15 +31,14 @@ File = Annotated[str, Argument(metavar="FILE", help="The data to read.")]
 OutFile = Annotated[Path, Argument(metavar="OUT", help="The file of JSON lines to write.")]
 Separator = Annotated[str | None, Option(metavar="TOKEN", help="Count this word between sentences, such as <EOS>.")]
 
-app = subcommands("Check, describe or build data sets.", no_args_is_help=True)
-prepare_app = subcommands(
+app = Commands("Check, describe or build data sets.", no_args_is_help=True)
+prepare_app = Commands(
     "Make Gigaword, DUC, SAMSum or CNN/DailyMail into what the papers' models read.", no_args_is_help=True
 )
 app.add_typer(prepare_app, name="prepare")
 
 
 @app.command("subset")
-@with_groups
 def subset_command(
     file: File,
     out: OutFile,
@@ -92,7 +91,6 @@ def subset_command(
 
 
 @app.command("haystack")
-@with_groups
 def haystack_command(
     file: File,
     out: OutFile,
@@ -115,7 +113,6 @@ def haystack_command(
 
 
 @prepare_app.command("gigaword")
-@with_groups
 def gigaword_command(
     file: File,
     out: OutFile,
@@ -152,14 +149,12 @@ def duc_command(
 
 
 @prepare_app.command("samsum")
-@with_groups
 def samsum_command(file: File, out: OutFile, *, reading: ReadingOptions, as_json: AsJson = False) -> None:
     """Dialogues in one line, their turns joined by ' | ', speakers' names kept (SAMSum, DialogSum, your own)."""
     _prepare(file, out, dialogue, reading, as_json)
 
 
 @prepare_app.command("cnndm")
-@with_groups
 def cnndm_command(
     file: File,
     out: OutFile,
@@ -271,7 +266,6 @@ class SpanOptions:
 
 
 @app.command("select-spans")
-@with_groups
 def select_spans_command(
     files: Annotated[
         list[str] | None, Argument(metavar="[FILE|DIR|GLOB...]", help="More inputs, as for --input.")

@@ -21,7 +21,6 @@ from laconic.cli.options import (
     Split,
     TrustCode,
     search_settings,
-    with_groups,
 )
 from laconic.cli.output import aligned, print_result, progress
 from laconic.config.schema import EvaluationConfig
@@ -36,7 +35,6 @@ from laconic.systems.extractive import check_name, is_method
 from laconic.types import Record
 
 
-@with_groups
 def command(
     data: Annotated[str, Option(help="A file of records, or a folder with one file a split.")],
     systems: Annotated[

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from typer import Argument, Option
 
 from laconic.cli.inputs import check_output, documents_of, is_records, model_and_inputs
-from laconic.cli.options import DecodingOptions, Device, DocumentOptions, TrustCode, check_picture, with_groups
+from laconic.cli.options import DecodingOptions, Device, DocumentOptions, TrustCode, check_picture
 from laconic.cli.output import Skipped, print_json, say, show_summaries
 from laconic.data.lines import BadRecordError, check_text, text_lines
 from laconic.errors import ConfigError, DataError
@@ -23,7 +23,6 @@ from laconic.types import Record, Summary
 STORED = "stored"
 
 
-@with_groups
 def command(
     model: Annotated[
         str | None,

@@ -11,18 +11,17 @@ from typing import Annotated
 from typer import Argument, Option
 
 from laconic.cli.inputs import check_output, records_of
-from laconic.cli.options import AsJson, ReadingOptions, subcommands, with_groups
+from laconic.cli.options import AsJson, Commands, ReadingOptions
 from laconic.cli.output import aligned, note, print_result
 from laconic.errors import ConfigError
 from laconic.files import write_text
 from laconic.study import judge
 from laconic.study.judge import KEY, SHEETS, Analysis, SheetOptions, make_sheets, read_predictions
 
-command = subcommands("Make blinded sheets for human evaluation and analyse the filled ones.", no_args_is_help=True)
+command = Commands("Make blinded sheets for human evaluation and analyse the filled ones.", no_args_is_help=True)
 
 
 @command.command("make")
-@with_groups
 def make(
     predictions: Annotated[
         list[str], Argument(metavar="[NAME=]FILE...", help="Predictions, as `laconic evaluate --output` writes.")

@@ -164,11 +164,11 @@ def load_command(name: str) -> Any:
     from typer import Typer
     from typer.main import get_command
 
-    from laconic.cli.options import subcommands
+    from laconic.cli.options import Commands
 
     command = resolve_name(COMMANDS[name][0])
     if not isinstance(command, Typer):
-        app = subcommands(None)
+        app = Commands()
         app.command(name)(command)
         command = app
     return get_command(command)

@@ -1,8 +1,7 @@
 """The options that several commands have, each declared once; alone, or in groups that one parameter stands for.
 
-A group is a dataclass whose fields are options. A command that takes one is marked with `with_groups`:
+A group is a dataclass whose fields are options:
 
-    @with_groups
     def command(file: File, *, reading: ReadingOptions, device: Device = "cpu") -> None:
         records = read_with(file, reading.options())
 """
@@ -62,11 +61,17 @@ def _parameters(of: Callable[..., Any]) -> list[inspect.Parameter]:
     return [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in found]
 
 
-def subcommands(help: str | None, **options: Any) -> Typer:
-    """A command that is several: functions are added with ``@app.command(name)``."""
-    # --beam_size is --beam-size too
-    context = {"help_option_names": ["--help", "-h"], "token_normalize_func": lambda name: name.replace("_", "-")}
-    return Typer(add_completion=False, context_settings=context, help=help, **options)
+class Commands(Typer):
+    """A command, or one that is several, added with ``@app.command(name)``; they may take groups of options."""
+
+    def __init__(self, help: str | None = None, **options: Any) -> None:
+        # --beam_size is --beam-size too
+        context = {"help_option_names": ["--help", "-h"], "token_normalize_func": lambda name: name.replace("_", "-")}
+        super().__init__(add_completion=False, context_settings=context, help=help, **options)
+
+    def command(self, name: str) -> Any:  # type: ignore[override]
+        add = super().command(name)
+        return lambda function: add(with_groups(function))
 
 
 # ------------------------------------------------------------------------------------- single options

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import yaml
 from typer import Argument, Context
 
-from laconic.cli.options import AsJson, RecipeKeys, Row, Size, subcommands
+from laconic.cli.options import AsJson, Commands, RecipeKeys, Row, Size
 from laconic.cli.output import aligned, print_result
 from laconic.config.loading import (
     dump_run,
@@ -23,7 +23,7 @@ from laconic.config.schema import Recipe
 from laconic.errors import ConfigError, LaconicError
 from laconic.text.control import safe_print as print
 
-command = subcommands("List, show and check the recipes.", invoke_without_command=True)
+command = Commands("List, show and check the recipes.", invoke_without_command=True)
 
 
 @command.callback()

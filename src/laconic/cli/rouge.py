@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from typer import Argument, Option
 
 from laconic.cli.inputs import text_of
-from laconic.cli.options import AsJson, with_groups
+from laconic.cli.options import AsJson
 from laconic.cli.output import aligned, print_result, say
 from laconic.errors import DataError
 from laconic.metrics.rouge import RougeResult, rouge
@@ -50,7 +50,6 @@ class ScoringOptions:
     processes: Annotated[int, Option(help="Worker processes.")] = 1
 
 
-@with_groups
 def command(
     hypotheses: Annotated[str, Argument(help="Summaries, one document a line, or JSON lines; - is stdin.")],
     references: Annotated[

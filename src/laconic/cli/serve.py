@@ -10,7 +10,7 @@ from typing import Annotated
 
 from typer import Argument, Exit, Option
 
-from laconic.cli.options import Device, TrustCode, with_groups
+from laconic.cli.options import Device, TrustCode
 from laconic.cli.output import say
 from laconic.config.loading import parse_overrides
 from laconic.config.shipped import default_model
@@ -35,7 +35,6 @@ class LimitOptions:
     log_text: Annotated[bool, Option("--log-text", help="Write texts and summaries to the log.")] = False
 
 
-@with_groups
 def command(
     models: Annotated[
         list[str] | None,

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 from typer import Argument, Option
 
 from laconic.cli.inputs import check_output, count_lines, documents_of, is_records, model_and_inputs
-from laconic.cli.options import DecodingOptions, Device, DocumentOptions, MostAtOnce, TrustCode, with_groups
+from laconic.cli.options import DecodingOptions, Device, DocumentOptions, MostAtOnce, TrustCode
 from laconic.cli.output import Skipped, is_unicode, progress, say, show_summaries
 from laconic.errors import ConfigError, DataError, LaconicError
 from laconic.files import flush, keeps_its_place, only_writer, sha256, write_text
@@ -28,7 +28,6 @@ DIGEST = "document_sha256"  # key of a line: what was summarized, so that nobody
 MOST_SHOWN = 300  # characters of a line that is only told of
 
 
-@with_groups
 def command(
     model: Annotated[
         str | None,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Argument, Exit, Option
 
 from laconic.cli import own_data
-from laconic.cli.options import AsJson, ReadingOptions, RecipeKeys, Row, TrustCode, with_groups
+from laconic.cli.options import AsJson, ReadingOptions, RecipeKeys, Row, TrustCode
 from laconic.cli.output import EXIT_INTERRUPTED, print_json, progress, say
 from laconic.config.base import validate
 from laconic.config.loading import load_recipe, load_run, merge, parse_overrides, resolve_run
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 SCRATCH = "scratch"
 
 
-@with_groups
 def command(
     recipe: Annotated[str, Argument(help="A recipe's name (see `laconic recipes`) or a YAML file.")],
     row: Row = None,

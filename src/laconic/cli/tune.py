@@ -9,17 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Argument, Option
 
 from laconic.cli.inputs import records_of
-from laconic.cli.options import (
-    AsJson,
-    BatchSize,
-    Device,
-    MaxRecords,
-    ReadingOptions,
-    Split,
-    TrustCode,
-    search_settings,
-    with_groups,
-)
+from laconic.cli.options import AsJson, BatchSize, Device, MaxRecords, ReadingOptions, Split, TrustCode, search_settings
 from laconic.cli.output import aligned, print_result, progress
 from laconic.config.schema import EvaluationConfig
 from laconic.config.shipped import SHIPPED
@@ -36,7 +26,6 @@ if TYPE_CHECKING:
 SHOWN = 20  # rows of the table, the present settings besides
 
 
-@with_groups
 def command(
     model: Annotated[str, Argument(metavar="MODEL", help="Model or run folder, or hub id.")],
     data: Annotated[str, Option(help="A file of records, or a folder with one file a split.")],

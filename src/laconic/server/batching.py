@@ -82,17 +82,14 @@ class Batcher:
 
     @property
     def alive(self) -> bool:
-        """Is the thread at work?"""
         return self._thread is not None and self._thread.is_alive()
 
     @property
     def waiting(self) -> int:
-        """The number of documents in the queue."""
         return len(self._waiting)
 
     @property
     def running(self) -> int:
-        """The number of documents worked on."""
         return len(self._running)
 
     def submit(self, jobs: Sequence[Job]) -> None:
