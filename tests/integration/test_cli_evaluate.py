@@ -80,11 +80,9 @@ def test_mistakes(arguments: list[str], code: int, said: str, data: Path, capsys
 
 
 def test_no_data(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--quiet", "evaluate", "lead-1", "--data", str(tmp_path / "absent.jsonl")]) == 3
-    assert "does not exist" in capsys.readouterr().err
+    refused(capsys, 3, "does not exist", "evaluate", "lead-1", "--data", tmp_path / "absent.jsonl")
     (tmp_path / "empty.jsonl").touch()
-    assert main(["--quiet", "evaluate", "lead-1", "--data", str(tmp_path / "empty.jsonl")]) == 3
-    assert capsys.readouterr().err.count("\n") == 1
+    refused(capsys, 3, "", "evaluate", "lead-1", "--data", tmp_path / "empty.jsonl")
 
 
 def test_a_broken_line_is_skipped_on_request(data: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -177,18 +177,15 @@ def columns_command(
 
 
 def _read(files: list[str], options: CheckOptions, reading: ReadOptions) -> DataReport:
-    with progress("Reading records") as bar:
-        return check(_splits(files), options, reading, progress=bar)
-
-
-def _splits(files: list[str]) -> dict[str, Path | str]:
-    if len(files) == 1 and Path(files[0]).is_dir() and not is_one_data_set(Path(files[0])):
-        return dict(find_splits(files[0]))
     named: dict[str, Path | str] = {}
-    for file in files:
-        name = Path(file).name.split(".")[0]
-        named[name if name not in named else file] = file
-    return named
+    if len(files) == 1 and Path(files[0]).is_dir() and not is_one_data_set(Path(files[0])):
+        named |= find_splits(files[0])
+    else:
+        for file in files:
+            name = Path(file).name.split(".")[0]
+            named[name if name not in named else file] = file
+    with progress("Reading records") as bar:
+        return check(named, options, reading, progress=bar)
 
 
 def _stats_table(report: DataReport) -> str:

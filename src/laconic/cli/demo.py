@@ -81,7 +81,12 @@ def command(
     most = min(max_test, len(held_out))
     records = [held_out[index * len(held_out) // most] for index in range(most)]  # of all packages, which stand in turn
     places = {**({DEFAULT: DEFAULT} if boxed else {}), **{name: str(out / FOLDERS[name]) for name in reversed(runs)}}
-    results = _evaluate(places, records, out / "scores")
+    systems = [*map(Contender, BASELINES), *(Contender(place, name=name) for name, place in places.items())]
+    results = []
+    for number, system in enumerate(systems):
+        with progress(f"Scoring {system.name}", total=len(records)) as bar:
+            scored = out / "scores" / f"{number}.jsonl"
+            results.append(evaluate(system, records, out=scored, progress=bar.advance))
     verdict = _verdict(results)
     header, rows, notes = result_table(results)
     print("\n".join(["", aligned(header, rows), "", *notes, verdict]))
@@ -132,16 +137,6 @@ def _train(name: str, run: RunConfig, folder: Path) -> None:
         result = train(run, folder, resume=same, force=not same, progress=bar.update)
     note(f"{result.updates:,} updates, {result.epochs} epochs; the best model is that of update {result.best_update}")
     note(calibrated(folder / "model", records_of(str(run.data.validation), run.data, NUM_CALIBRATED, some=True)))
-
-
-def _evaluate(places: Mapping[str, str], records: list[Record], scores: Path) -> list[EvaluationResult]:
-    systems = [*map(Contender, BASELINES), *(Contender(place, name=name) for name, place in places.items())]
-    results = []
-    for number, system in enumerate(systems):
-        with progress(f"Scoring {system.name}", total=len(records)) as bar:
-            out = scores / f"{number}.jsonl"
-            results.append(evaluate(system, records, out=out, progress=bar.advance))
-    return results
 
 
 def _verdict(results: list[EvaluationResult]) -> str:

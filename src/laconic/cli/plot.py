@@ -44,14 +44,11 @@ def command(
     curves = [(run.name + kind, *read_curve(run, name, x)) for (run, name), kind in zip(drawn, kinds, strict=True)]
     value = ", ".join(dict.fromkeys(name for _, name in drawn))
     rows = draw_curves(curves, out, value=value, window=smooth, log=log_scale, against=x)
+    header, cells = ["run", "measure", x, "last", "best", "published"], []
     for row, (run, name) in zip(rows, drawn, strict=True):
         row |= {"measure": name, "published": _published(run, name)}
-    header = ["run", "measure", x, "last", "best", "published"]
-    cells = []
-    for row in rows:
         figures = f"{row[x]:g}", f"{row['final']:.4f}", f"{row['best']:.4f}"
-        cells.append([row["run"], row["measure"], *figures, _in_words(row["published"])])
-    for row in rows:
+        cells.append([row["run"], name, *figures, _in_words(row["published"])])
         row |= {key: None for key in ("final", "best") if not math.isfinite(row[key])}  # JSON has no NaN
     print_result(as_json, rows, f"{aligned(header, cells, left=2)}\n\n{out}")
 

@@ -142,15 +142,8 @@ async def _summarize(service: Service, body: SummarizeRequest, request: Request,
     if (body.document is None) == (body.documents is None):
         raise ProblemError("invalid_request", "Give either document, one text, or documents, a list of them.")
     documents = [body.document] if body.document is not None else body.documents or []
-    order = service.order(
-        documents,
-        model=body.model,
-        options=body.options,
-        explain=body.explain,
-        attention=body.attention,
-        stream=stream,
-        always_write=body.always_write,
-    )
+    asked = body.model_dump(exclude={"document", "documents", "stream"})
+    order = service.order(documents, stream=stream, **asked)
     trace = _trace(request, order)
     if stream:
         return await _event_stream(service, order, trace)

@@ -97,7 +97,6 @@ class Service:
             self.metrics.watch(self._batchers[kind])
 
     def start(self) -> None:
-        """Start the workers."""
         for batcher in self._batchers.values():
             batcher.start()
 
@@ -123,12 +122,10 @@ class Service:
         *,
         model: str | None = None,
         options: Mapping[str, Any] | None = None,
-        explain: bool = False,
-        attention: bool = False,
         stream: bool = False,
-        always_write: bool = False,
+        **shown: bool,
     ) -> Order:
-        """Check everything that can be checked without a model.
+        """Check everything that can be checked without a model; ``shown`` are fields of an `Order`.
 
         Raises:
             ProblemError: with the first thing that is wrong.
@@ -146,7 +143,7 @@ class Service:
             raise ProblemError("invalid_request", "Only one document at a time can be streamed.")
         records = tuple(self._record(given, number, served) for number, given in enumerate(documents, start=1))
         parsed = served.parse(options or {}, stream=stream)
-        return Order(served, parsed, records, explain, attention, stream, always_write)
+        return Order(served, parsed, records, stream=stream, **shown)
 
     def _record(self, given: str | Document, number: int, served: Served) -> Record:
         text, name = (given, "") if isinstance(given, str) else (given.document, given.id)
