@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import aclosing, asynccontextmanager
+from functools import partial
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -99,25 +100,19 @@ def create_app(
 
 def _add_summaries(app: FastAPI, service: Service) -> None:
     work = _errors(*{status for status, _ in CODES.values()} - {500})
+    streams = work | {200: {"content": {EVENT_STREAM: {"schema": EVENT}}}}
+    post = partial(app.post, tags=["summaries"], responses=streams)
+    whole: dict[str, Any] = {"response_model": SummarizeResponse, "response_model_exclude_none": True}
 
-    @app.post(
-        "/v1/summarize",
-        tags=["summaries"],
-        summary="Summarize one text or several",
-        response_model=SummarizeResponse,
-        response_model_exclude_none=True,
-        responses={**work, 200: {"content": {EVENT_STREAM: {"schema": EVENT}}}},
-    )
+    @post("/v1/summarize", summary="Summarize one text or several", **whole)
     async def summarize(body: SummarizeRequest, request: Request) -> Response:
         return await _summarize(service, body, request, stream=body.stream)
 
-    @app.post(
+    @post(
         "/v1/summarize/stream",
-        tags=["summaries"],
         summary="Summarize one text, word by word",
         description="Greedy decoding as server-sent events: start, text (a delta each), summary; or error.",
         response_class=StreamingResponse,
-        responses={**work, 200: {"content": {EVENT_STREAM: {"schema": EVENT}}}},
     )
     async def stream(body: SummarizeRequest, request: Request) -> Response:
         return await _summarize(service, body, request, stream=True)
@@ -198,7 +193,9 @@ async def _disconnected(request: Request) -> None:
 
 
 def _add_descriptions(app: FastAPI, service: Service) -> None:
-    @app.get("/v1/models", tags=["service"], summary="What can be used, and the limits", responses=_errors(401))
+    get = partial(app.get, tags=["service"])
+
+    @get("/v1/models", summary="What can be used, and the limits", responses=_errors(401))
     async def models() -> ModelList:
         return ModelList(
             version=__version__,
@@ -206,28 +203,18 @@ def _add_descriptions(app: FastAPI, service: Service) -> None:
             limits=Limits.model_validate(service.settings, from_attributes=True),
         )
 
-    @app.get("/health", tags=["service"], summary="Is the process alive?", responses={503: {"model": Health}})
+    @get("/health", summary="Is the process alive?", responses={503: {"model": Health}})
     async def health() -> Response:
         broken = service.status == "broken"
         return _json({"status": "broken" if broken else "ok"}, 503 if broken else 200)
 
-    @app.get(
-        "/ready",
-        tags=["service"],
-        summary="Does it take requests?",
-        response_model=Health,
-        responses={503: {"model": Health}},
-    )
+    @get("/ready", summary="Does it take requests?", response_model=Health, responses={503: {"model": Health}})
     async def ready() -> Response:
         return _json({"status": service.status}, 200 if service.status == "ready" else 503)
 
-    @app.get(
-        "/metrics",
-        tags=["service"],
-        summary="Counts and times for Prometheus",
-        response_class=Response,
-        responses={**_errors(401), 200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
-    )
+    text = {200: {"content": {"text/plain": {"schema": {"type": "string"}}}}}
+
+    @get("/metrics", summary="Counts and times for Prometheus", response_class=Response, responses=_errors(401) | text)
     async def metrics() -> Response:
         return Response(service.metrics.text(), headers={"Content-Type": CONTENT_TYPE})
 
@@ -317,6 +304,3 @@ def _describe_token(app: FastAPI, token: str | None) -> None:
 def _json(values: Any, status: int = 200) -> Response:
     content = json.dumps(values, ensure_ascii=False, separators=(",", ":"))
     return Response(content, status, media_type="application/json")
-
-
-__all__ = ["Settings", "create_app"]
