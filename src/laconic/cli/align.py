@@ -347,8 +347,8 @@ def show_maps(maps: Maps, pair: WordPair, asked: AlignOptions) -> None:
     for path in asked.files:
         note(f"{path} shows {len(drawn)} map{'s' * (len(drawn) > 1)}.")
     if asked.as_json:
-        words = {"document_words": pair.source_words, "summary_words": pair.target_words}
-        print_json({"id": pair.label, "summary": pair.summary, **words, "maps": values}, indent=None)
+        both = {"document_words": pair.source_words, "summary_words": pair.target_words}
+        print_json({"id": pair.label, "summary": pair.summary, **both, "maps": values}, indent=None)
     elif not asked.files:
         print(f"summary: {pair.summary}\n")
         print("\n".join(f"{one.title}: {one.numbers}" for one in drawn))

@@ -71,7 +71,7 @@ def command(
         raise ConfigError(f"--accept {accept:g} is no ROUGE F: take a number from 0 to 1.")
     rated = None if ratings is None else study.Ratings.read(ratings, accept)
     records = records_of(split_of(data, split), reading.options(), max_records, some=True)
-    given = {"threshold": threshold, "ratings": rated, "batch_size": batch_size}
+    given: dict[str, Any] = {"threshold": threshold, "ratings": rated, "batch_size": batch_size}
     calibration, found = fitted(folder, records, changes, accept=ACCEPT if accept is None else accept, **given)
     precisions = tried(folder, records, batch_size)
     if diagram is not None:

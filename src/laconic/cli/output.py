@@ -180,7 +180,7 @@ class BarProgress(Progress):
         from rich import progress as rich
         from rich.console import Console
 
-        columns = ["{task.description}", rich.BarColumn(bar_width=30), rich.MofNCompleteColumn()]
+        columns: list[Any] = ["{task.description}", rich.BarColumn(bar_width=30), rich.MofNCompleteColumn()]
         columns += [rich.TimeElapsedColumn(), rich.TimeRemainingColumn(), "{task.fields[note]}"]
         self._bar = rich.Progress(*columns, console=Console(stderr=True), redirect_stdout=False)
         self._task = self._bar.add_task(self.description, total=self.total, note="")

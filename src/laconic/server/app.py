@@ -212,7 +212,7 @@ def _add_descriptions(app: FastAPI, service: Service) -> None:
     async def ready() -> Response:
         return _json({"status": service.status}, 200 if service.status == "ready" else 503)
 
-    text = {200: {"content": {"text/plain": {"schema": {"type": "string"}}}}}
+    text: dict[int | str, Any] = {200: {"content": {"text/plain": {"schema": {"type": "string"}}}}}
 
     @get("/metrics", summary="Counts and times for Prometheus", response_class=Response, responses=_errors(401) | text)
     async def metrics() -> Response:

@@ -46,7 +46,7 @@ TEXT = (
     "The river rose two metres in a night. Rescue crews from Ludlow carried forty people out of their houses. "
     "Schools stay closed until Thursday, the council said."
 )
-SEVERAL = {"model": "lexrank", "documents": [TEXT], "options": {"sentences": 1}, "explain": True}
+SEVERAL: Any = {"model": "lexrank", "documents": [TEXT], "options": {"sentences": 1}, "explain": True}
 PROBLEM = {"error": "Document 2 is empty; there is nothing to summarize.", "code": "empty_document"}
 TEXT_NAMES = {"text", "texts", "content", "body", "article", "input", "inputs", "source", "prompt"}
 OFFSETS = "Places in texts count Unicode characters (code points), not bytes and not UTF-16 units."
