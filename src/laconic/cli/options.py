@@ -74,9 +74,6 @@ class Commands(Typer):
         return lambda function: add(with_groups(function))
 
 
-# ------------------------------------------------------------------------------------- single options
-
-
 def _trust(context: Context, given: bool) -> bool:
     context.with_resource(trusting(given))  # until the command ends
     return given
@@ -119,9 +116,6 @@ def check_picture(path: Path, formats: Sequence[str] = (".png", ".svg", ".pdf"))
     """Refuse the name of a picture that is not to be drawn."""
     if path.suffix not in formats:
         raise ConfigError(unknown_choice("picture format", path.suffix or path.name, formats))
-
-
-# ---------------------------------------------------------------------------------------------- groups
 
 
 @dataclass(frozen=True)
@@ -183,8 +177,6 @@ class DecodingOptions:
         settings = {key: value for key, value in given.items() if value is not None} | search_settings(self.search)
         return settings | ({"surface": "raw"} if self.raw and not is_method(model) else {})
 
-
-# ------------------------------------------------------------------ what was meant by a wrong option or argument
 
 # what --set changes in the commands that have it
 SET_CHANGES: dict[str, type[BaseModel]] = {

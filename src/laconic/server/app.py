@@ -277,7 +277,7 @@ def _of_http(error: HTTPException) -> ProblemError:
     if error.status_code == 404:
         return ProblemError("not_found", "There is nothing at this address; GET /openapi.json lists all.", headers)
     if error.status_code == 405:
-        return ProblemError("method_not_allowed", "This address does not answer this method.", headers)
+        return ProblemError("method_not_allowed", headers=headers)
     return ProblemError("invalid_json", "The body is not JSON in UTF-8.", headers)
 
 

@@ -21,7 +21,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from laconic.files import sha256
-from laconic.server.schemas import CODES, ProblemError
+from laconic.server.schemas import ProblemError
 from laconic.server.service import ClientGoneError, Service
 
 log = logging.getLogger(__name__)
@@ -106,8 +106,7 @@ class Observed:
             trace.code = "internal_error"
             if trace.status:
                 raise  # the answer has begun: all that is left is to close the connection
-            problem = ProblemError("internal_error", CODES["internal_error"][1])
-            await problem_answer(problem, trace)(scope, receive, sending)
+            await problem_answer(ProblemError("internal_error"), trace)(scope, receive, sending)
 
     def _log(self, scope: Scope, trace: Trace, route: str, seconds: float) -> None:
         client = scope.get("client") or ("", 0)
@@ -217,8 +216,7 @@ class Gate:
 def problem_answer(problem: ProblemError, trace: Trace) -> Response:
     """An error as an answer; the trace remembers its code."""
     trace.code = problem.code
-    values = {"error": problem.message, "code": problem.code, "request_id": trace.request_id}
-    body = json.dumps(values, ensure_ascii=False).encode("utf-8", "replace")
+    body = json.dumps(problem.body(trace.request_id), ensure_ascii=False).encode("utf-8", "replace")
     return Response(body, problem.status, problem.headers, "application/json")
 
 

@@ -359,14 +359,17 @@ CODES: dict[str, tuple[int, str]] = {
 
 
 class ProblemError(Exception):
-    """A request that cannot be answered; ``code`` is one of `CODES`."""
+    """A request that cannot be answered; ``code`` is one of `CODES`, whose sentence is the message if none is given."""
 
-    def __init__(self, code: str, message: str, headers: Mapping[str, str] | None = None) -> None:
-        super().__init__(message)
-        self.status = CODES[code][0]
-        self.code = code
-        self.message = message
-        self.headers = dict(headers or {})
+    def __init__(self, code: str, message: str = "", headers: Mapping[str, str] | None = None) -> None:
+        self.code, self.headers = code, dict(headers or {})
+        self.status, usual = CODES[code]
+        self.message = message or usual
+        super().__init__(self.message)
+
+    def body(self, request_id: str) -> dict[str, str]:
+        """The fields of an `ErrorBody`."""
+        return {"error": self.message, "code": self.code, "request_id": request_id}
 
 
 class ErrorBody(BaseModel):

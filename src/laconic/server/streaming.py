@@ -21,7 +21,7 @@ from contextlib import suppress
 from typing import Any
 
 from laconic.server.middleware import Trace
-from laconic.server.schemas import CODES, ProblemError
+from laconic.server.schemas import ProblemError
 from laconic.server.service import Order, OrderResult, Running, Service, rendered
 
 log = logging.getLogger(__name__)
@@ -68,13 +68,12 @@ async def events(service: Service, order: Order, trace: Trace) -> AsyncGenerator
             record = await asyncio.to_thread(rendered, order, outcome.summaries[0])
             yield event("summary", answer_of(order, outcome, request_id, summary=record))
         except Exception as error:
-            problem = error
-            if not isinstance(problem, ProblemError):
+            if not isinstance(error, ProblemError):
                 log.exception("A stream failed (request %s)", request_id)
-                problem = ProblemError("internal_error", CODES["internal_error"][1])
-            trace.code = problem.code
-            service.metrics.problems.labels(problem.code).inc()
-            yield event("error", {"error": problem.message, "code": problem.code, "request_id": request_id})
+                error = ProblemError("internal_error")
+            trace.code = error.code
+            service.metrics.problems.labels(error.code).inc()
+            yield event("error", error.body(request_id))
 
 
 async def _texts(service: Service, running: Running, deltas: asyncio.Queue[str | None]) -> AsyncIterator[bytes]:
