@@ -53,7 +53,8 @@ class Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         name = "index.html" if self.path == "/" else self.path.removeprefix("/static/")
         if name in assets():
-            self.send(200, assets()[name].body, {**HEADERS, "Content-Type": assets()[name].media_type})
+            body, media_type = assets()[name]
+            self.send(200, body, {**HEADERS, "Content-Type": media_type})
         elif self.path == "/v1/models" and self.allowed():
             limits = {"max_characters": 2_000_000}
             self.send_json(200, {"version": "0", "models": MODELS, "limits": limits})

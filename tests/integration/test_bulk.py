@@ -316,8 +316,7 @@ def test_bad_records_in_several_processes(tmp_path: Path, capsys: pytest.Capture
     lines[12] = json.dumps({"id": "empty", "document": "  "})
     path.write_text("\n".join(lines) + "\n")
     arguments = ["summarize", "lead", str(path), "--batch-size", "1", "--jobs", "2"]
-    assert main(["--quiet", *arguments, "--output", str(tmp_path / "out.jsonl")]) == 3
-    assert f"{path}:13" in capsys.readouterr().err
+    refused(capsys, 3, f"{path}:13", *arguments, "--output", tmp_path / "out.jsonl")
     # what was read before the bad record's window is done
     assert len((tmp_path / "out.jsonl.partial").read_text().splitlines()) == 8
     assert main(["--quiet", *arguments, "--skip-bad", "--output", str(tmp_path / "two.jsonl")]) == 0
@@ -331,15 +330,12 @@ def test_errors_of_workers_are_the_users_errors(
 ) -> None:
     out = tmp_path / "out.jsonl"
     arguments = ["--jobs", "2", "--output", str(out)]
-    assert main(["--quiet", "summarize", "/absent/model", str(corpus), *arguments]) == 4
-    assert "There is no model folder" in capsys.readouterr().err
+    refused(capsys, 4, "There is no model folder", "summarize", "/absent/model", corpus, *arguments)
     assert list(tmp_path.iterdir()) == []
-    assert main(["--quiet", "summarize", "lead", str(corpus), "--set", "sentnces=2", *arguments]) == 2
-    assert "sentnces" in capsys.readouterr().err
+    refused(capsys, 2, "sentnces", "summarize", "lead", corpus, "--set", "sentnces=2", *arguments)
     text = tmp_path / "a.txt"
     text.write_text("One. Two.")
-    assert main(["--quiet", "summarize", "lead", str(text), "--jobs", "2"]) == 2
-    assert "for files of records" in capsys.readouterr().err
+    refused(capsys, 2, "for files of records", "summarize", "lead", text, "--jobs", "2")
 
 
 def test_a_worker_that_dies_is_told_and_the_rest_is_kept(
@@ -374,8 +370,9 @@ def test_ray_that_is_not_installed(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
-    assert main(["--quiet", "summarize", "lead", str(corpus), "--ray", "--output", str(tmp_path / "o.jsonl")]) == 2
-    assert "pip install 'laconic[ray]'" in capsys.readouterr().err
+    refused(
+        capsys, 2, "pip install 'laconic[ray]'", "summarize", "lead", corpus, "--ray", "--output", tmp_path / "o.jsonl"
+    )
     assert list(tmp_path.iterdir()) == []
 
 

@@ -16,8 +16,9 @@ from typing import Any
 
 import pytest
 
+from commands import refused, run
 from laconic.cli import main as cli
-from laconic.errors import CheckpointError, ConfigError, DataError, ModelError, TrainingError
+from laconic.errors import CheckpointError, ConfigError, DataError, DiskFullError, ModelError, TrainingError
 
 HEAVY = {"torch", "transformers", "accelerate", "scipy", "numpy", "typer", "rich", "pydantic"}
 
@@ -73,8 +74,7 @@ def test_version() -> None:
 
 @pytest.mark.parametrize("name", list(cli.COMMANDS))
 def test_every_command_describes_itself(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main([name, "--help"]) == 0
-    assert "Usage" in capsys.readouterr().out
+    assert "Usage" in run(capsys, name, "--help")
 
 
 @pytest.mark.parametrize("name", ["evaluate", "recipes", "rouge", "plot", "data"])
@@ -93,13 +93,12 @@ def test_unknown_command(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_unknown_option(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["recipes", "show", "--rwo", "x"]) == 2
-    assert "--row" in capsys.readouterr().err
+    refused(capsys, 2, "--row", "recipes", "show", "--rwo", "x")
 
 
 def test_an_option_of_the_main_command_is_sent_before_the_command(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["summarize", "x", "f.jsonl", "--quiet"]) == 2
-    assert "--quiet stands before the command: laconic --quiet summarize ..." in capsys.readouterr().err
+    said = "--quiet stands before the command: laconic --quiet summarize ..."
+    refused(capsys, 2, said, "summarize", "x", "f.jsonl", "--quiet")
 
 
 # ------------------------------------------------------------------- what a command raises
@@ -149,7 +148,7 @@ def test_our_errors_are_one_sentence(
 def test_a_full_disk(
     error: Exception, failing: Callable[[BaseException], int], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert failing(error) == cli.EXIT_DISK_FULL
+    assert failing(error) == DiskFullError.exit_code
     message = capsys.readouterr().err
     assert message.startswith("laconic: The disk is full")
     assert "Traceback" not in message
@@ -262,31 +261,27 @@ def recipe(tmp_path: Path) -> Path:
 
 
 def test_recipes_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["recipes"]) == 0
-    assert "headline_writer" in capsys.readouterr().out
-    assert cli.main(["recipes", "--json"]) == 0
-    listed = json.loads(capsys.readouterr().out)
+    assert "headline_writer" in run(capsys, "recipes")
+    listed = json.loads(run(capsys, "recipes", "--json"))
     assert {"headline_writer"} <= {entry["name"] for entry in listed}
     assert all(entry["rows"] and entry["sizes"] for entry in listed)
 
 
 def test_a_recipe_is_shown_resolved(recipe: Path, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["--row", "fast", "--size", "tiny", "--set", "training.seed=7"]
-    assert cli.main(["recipes", "show", str(recipe), *arguments]) == 0
-    text = capsys.readouterr().out
+    text = run(capsys, "recipes", "show", recipe, *arguments)
     assert "batch_size: 64" in text
     assert "max_epochs: 2" in text
     assert "seed: 7" in text
 
 
 def test_a_misspelt_key_gets_a_suggestion(recipe: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["recipes", "show", str(recipe), "--set", "training.batchsize=8"]) == 2
-    assert "Did you mean 'training.batch_size'?" in capsys.readouterr().err
+    arguments = ["recipes", "show", recipe, "--set", "training.batchsize=8"]
+    refused(capsys, 2, "Did you mean 'training.batch_size'?", *arguments)
 
 
 def test_recipes_check_finds_a_wrong_component(recipe: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["recipes", "check", str(recipe)]) == 0
-    assert "4 combinations" in capsys.readouterr().out
+    assert "4 combinations" in run(capsys, "recipes", "check", recipe)
     recipe.write_text(RECIPE.replace("{type: seq2seq}", "{type: seq2seq, hiden_size: 3}"))
     assert cli.main(["recipes", "check", str(recipe)]) == 2
     assert "row fast, size tiny" in capsys.readouterr().err

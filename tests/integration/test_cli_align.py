@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from commands import refused
+from commands import refused, run
 from laconic.cli.main import main
 from laconic.config.names import MODELS, build
 from laconic.config.schema import RunConfig, SearchConfig, TextConfig, TrainingConfig
@@ -61,8 +61,7 @@ def contrastive(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def values(capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
-    assert main(["--quiet", "align", *arguments, "--json"]) == 0
-    return json.loads(capsys.readouterr().out)
+    return json.loads(run(capsys, "align", *arguments, "--json"))
 
 
 def test_table(baseline: str, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -74,14 +73,12 @@ def test_table(baseline: str, data: Path, capsys: pytest.CaptureFixture[str]) ->
     assert best["aer"] == min(min(row) for row in found["aer"]) == found["aer"][best["layer"]][best["head"]]
     assert found["worst"]["aer"] == max(max(row) for row in found["aer"])
 
-    assert main(["--quiet", "align", baseline, "--data", str(data)]) == 0
-    text = capsys.readouterr().out
+    text = run(capsys, "align", baseline, "--data", data)
     assert text.splitlines()[0].split() == ["AER", *(f"{w}" for h in range(4) for w in ("head", h))]
     assert text.count("*") == 2  # the mark and its key
     assert best["set"] in text
 
-    assert main(["--quiet", "align", baseline, "--data", str(data), "--set-head"]) == 0
-    printed = capsys.readouterr().out
+    printed = run(capsys, "align", baseline, "--data", data, "--set-head")
     assert printed == f"--set model.opponent.layer={best['layer']} --set model.opponent.head={best['head']}\n"
     assert len({rate for row in found["aer"] for rate in row}) > 1, "the toy heads should not be all alike"
     shifted = values(capsys, baseline, "--data", str(data), "--shift")
@@ -94,8 +91,7 @@ def test_sheet_goes_round(baseline: str, data: Path, tmp_path: Path, capsys: pyt
     made = values(capsys, "--data", str(data), "--sample", "2", "--out", str(sheet))
     assert made == {"sheet": str(sheet), "pairs": 2, "of": 3, "seed": 1, "words": "split"}
     first = sheet.read_text()
-    assert main(["--quiet", "align", "--data", str(data), "--sample", "2", "--out", str(sheet)]) == 2
-    assert "may be filled already" in capsys.readouterr().err
+    refused(capsys, 2, "may be filled already", "align", "--data", data, "--sample", "2", "--out", sheet)
 
     lines = first.splitlines()
     place = next(i for i, line in enumerate(lines) if line.startswith("links:"))
@@ -139,8 +135,7 @@ def test_maps_of_a_pair(contrastive: str, data: Path, tmp_path: Path, capsys: py
     assert by_name["opponent"]["entropy"] > by_name["1:2"]["entropy"]
     assert 0.85 * by_name["opponent"]["uniform"] < by_name["opponent"]["entropy"] <= by_name["opponent"]["uniform"]
 
-    assert main(["--quiet", *arguments]) == 0
-    assert capsys.readouterr().out.startswith("summary: Parliament voted on foxes\n")
+    assert run(capsys, *arguments).startswith("summary: Parliament voted on foxes\n")
 
 
 def test_maps_of_a_text_with_its_own_summary_and_a_given_one(
@@ -173,8 +168,7 @@ def test_sharpness_over_the_data(contrastive: str, data: Path, capsys: pytest.Ca
     assert head["steps"] == opponent["steps"] >= 10
     assert head["maximum"] > opponent["maximum"]
     assert head["uniform"] == opponent["uniform"]
-    assert main(["--quiet", "align", contrastive, "--data", str(data), *maps]) == 0
-    rows = capsys.readouterr().out.splitlines()
+    rows = run(capsys, "align", contrastive, "--data", data, *maps).splitlines()
     assert rows[0].split() == ["map", "entropy", "uniform", "maximum", "outside", "words"]
     assert rows[3].startswith("opponent attention")
 
@@ -183,8 +177,9 @@ def test_explain_shows_the_attention_of_a_transformer(
     contrastive: str, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     page = tmp_path / "page.html"
-    assert main(["--quiet", "explain", contrastive, str(data), "--json", "--html", str(page)]) == 0
-    for line, row in zip(capsys.readouterr().out.splitlines(), ROWS, strict=True):
+    for line, row in zip(
+        run(capsys, "explain", contrastive, data, "--json", "--html", page).splitlines(), ROWS, strict=True
+    ):
         found = json.loads(line)
         assert found["words"]
         for word in found["words"]:

@@ -10,6 +10,7 @@ from typing import Any
 import huggingface_hub
 import pytest
 
+from commands import run
 from laconic.cli.main import main
 from laconic.metrics.card import Facts, model_card
 from laconic.summarizer import Summarizer
@@ -36,8 +37,7 @@ def test_a_card_has_what_the_hub_reads(model: Path, pairs: Path, capsys: pytest.
     assert main(["card", str(model), *said]) == 0
     capsys.readouterr()
     text = (model / "README.md").read_text()
-    assert main(["card", str(model)]) == 0
-    assert capsys.readouterr().out == text  # asked without options it is shown and not changed
+    assert run(capsys, "card", model) == text  # asked without options it is shown and not changed
     found = huggingface_hub.ModelCard(text).data
     assert (found.license, found.language, found.datasets) == ("cc-by-4.0", ["en"], ["foxes"])
     assert "It was made of *five* texts." in text
@@ -47,8 +47,7 @@ def test_a_card_has_what_the_hub_reads(model: Path, pairs: Path, capsys: pytest.
     # the figure of the metadata is that of the card's table, and that of `laconic evaluate`
     table = next(line for line in text.splitlines() if line.startswith("| the model |"))
     assert float(re.findall(r"\| ([\d.]+) ±", table)[0]) == r1.metric_value
-    assert main(["evaluate", "lead-1", str(model), "--data", str(pairs), "--json"]) == 0
-    scores = json.loads(capsys.readouterr().out)["systems"][-1]
+    scores = json.loads(run(capsys, "evaluate", "lead-1", model, "--data", pairs, "--json"))["systems"][-1]
     assert round(100 * scores["rouge"]["1"]["f"], 2) == r1.metric_value
     assert scores["signature"] == r1.metric_args["signature"]
 
@@ -81,8 +80,7 @@ def test_a_push_sends_the_folder_as_it_is(
 
     monkeypatch.setattr(huggingface_hub, "HfApi", Api)
     monkeypatch.setenv("HF_TOKEN", "t")
-    assert main(["push", str(model), "owner/name", "--private"]) == 0
-    assert capsys.readouterr().out == "https://huggingface.co/owner/name\n"
+    assert run(capsys, "push", model, "owner/name", "--private") == "https://huggingface.co/owner/name\n"
     assert (sent["token"], sent["name"], sent["private"], sent["folder_path"]) == ("t", "owner/name", True, model)
     assert (model / "README.md").read_text() == "My own words."
     assert "README.md" in sent["allow_patterns"]

@@ -133,8 +133,7 @@ def test_rows_are_trained_and_resumed(
 
     # the runs that now exist, as systems
     runs = [str(out / "runs" / f"{row}-seed-1") for row in ("lstm", "gru")]
-    assert main(["--quiet", "compare", *runs, "lead-1", "--out", str(tmp_path / "systems"), "--json"]) == 0
-    listed = json.loads(capsys.readouterr().out)
+    listed = json.loads(run(capsys, "compare", *runs, "lead-1", "--out", tmp_path / "systems", "--json"))
     assert listed == read(tmp_path / "systems")
     assert [row["rouge"]["1"]["f"] for row in listed["rows"][:2]] == [r["rouge"]["1"]["f"] for r in (lstm, gru)]
     assert listed["rows"][0]["losses"] == lstm["losses"]

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from boxed import make_stand_in, write_pairs
+from commands import refused
 from laconic.cli import demo
 from laconic.cli.main import main
 from laconic.config import shipped
@@ -107,8 +108,7 @@ def test_what_the_box_has_seen_is_not_held_out(tmp_path: Path) -> None:
 
 
 def test_an_empty_text_is_refused_before_anything_is_done(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["demo", "--out", str(tmp_path / "demo"), "   "]) == 2
-    assert "empty" in capsys.readouterr().err
+    refused(capsys, 2, "empty", "demo", "--out", tmp_path / "demo", "   ")
     assert not (tmp_path / "demo").exists()
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from commands import refused
+from commands import refused, run
 from laconic.cli.main import main
 from laconic.cli.output import aligned
 
@@ -80,26 +80,22 @@ def test_mistakes(arguments: list[str], code: int, said: str, data: Path, capsys
 
 
 def test_no_data(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--quiet", "evaluate", "lead-1", "--data", str(tmp_path / "absent.jsonl")]) == 3
-    assert "does not exist" in capsys.readouterr().err
+    refused(capsys, 3, "does not exist", "evaluate", "lead-1", "--data", tmp_path / "absent.jsonl")
     (tmp_path / "empty.jsonl").touch()
-    assert main(["--quiet", "evaluate", "lead-1", "--data", str(tmp_path / "empty.jsonl")]) == 3
-    assert capsys.readouterr().err.count("\n") == 1
+    refused(capsys, 3, "", "evaluate", "lead-1", "--data", tmp_path / "empty.jsonl")
 
 
 def test_a_broken_line_is_skipped_on_request(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = data / "validation.jsonl"
     path.write_text(path.read_text() + "{broken\n")
-    assert main(["evaluate", "lead-1", "--data", str(data)]) == 3
-    assert "validation.jsonl:3" in capsys.readouterr().err
+    refused(capsys, 3, "validation.jsonl:3", "evaluate", "lead-1", "--data", data)
     assert main(["evaluate", "lead-1", "--data", str(data), "--skip-bad"]) == 0
     assert "1 record skipped" in capsys.readouterr().err
 
 
 def test_settings_are_checked_together_with_those_of_the_model(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """oneline's beam of 4 is what choose=mbr needs; alone it would not fit the default beam."""
-    assert main(["evaluate", "oneline", "--data", str(data), "--set", "choose=mbr"]) == 0
-    assert "oneline" in capsys.readouterr().out
+    assert "oneline" in run(capsys, "evaluate", "oneline", "--data", data, "--set", "choose=mbr")
 
 
 def test_a_table_wider_than_the_terminal_goes_on_below() -> None:

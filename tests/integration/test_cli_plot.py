@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from matplotlib.axes import Axes
 
+from commands import refused
 from laconic.cli.main import main
 from laconic.config.loading import dump_run, load_recipe, resolve_run
 
@@ -75,19 +76,15 @@ def test_plot_shows_the_losses_that_compare_shows(
 
 def test_plot_refuses_what_is_not_there(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = ["--out", str(tmp_path / "c.png")]
-    assert main(["plot", str(run), "--metric", "los", *out]) == 2
-    assert "Did you mean 'loss'?" in capsys.readouterr().err
+    refused(capsys, 2, "Did you mean 'loss'?", "plot", run, "--metric", "los", *out)
     assert main(["plot", str(run), "--out", "x.jpg"]) == 2
     assert main(["plot", str(run), "--x", "hour", *out]) == 2
     capsys.readouterr()
     (tmp_path / "begun").mkdir()
     (tmp_path / "begun" / "log.jsonl").touch()
-    assert main(["plot", str(tmp_path / "begun"), *out]) == 3
-    assert "log.jsonl is empty: draw it when" in capsys.readouterr().err
-    assert main(["plot", str(run / "absent"), *out]) == 3
-    assert f"There is no folder {run / 'absent'}" in capsys.readouterr().err
+    refused(capsys, 3, "log.jsonl is empty: draw it when", "plot", tmp_path / "begun", *out)
+    refused(capsys, 3, f"There is no folder {run / 'absent'}", "plot", run / "absent", *out)
     comparison = tmp_path / "compared"
     (comparison / "runs").mkdir(parents=True)
     run.rename(comparison / "runs" / "gru-seed-1")
-    assert main(["plot", str(comparison), *out]) == 3
-    assert f"its runs are in {comparison / 'runs'}: gru-seed-1." in capsys.readouterr().err
+    refused(capsys, 3, f"its runs are in {comparison / 'runs'}: gru-seed-1.", "plot", comparison, *out)

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from commands import run
 from laconic.cli.main import main
 
 SMALL = ["--tokenizer", "words", "--input-length", "8", "--output-length", "4", "--chunk", "40"]
@@ -91,8 +92,7 @@ def test_what_is_selected_can_be_checked_as_data(
     arguments = ["--k", "50", "--validation", "5", "--records-per-file", "20", "--weights", "0,0,1", "--out", str(out)]
     assert selected(str(corpus), *arguments) == 0
     capsys.readouterr()
-    assert main(["--quiet", "data", "stats", str(out), "--json"]) == 0
-    report = json.loads(capsys.readouterr().out)
+    report = json.loads(run(capsys, "data", "stats", out, "--json"))
     counts = {name: split["records"] for name, split in report["splits"].items()}
     assert counts == {"train": 45, "validation": 5}
 

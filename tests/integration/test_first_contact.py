@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from commands import refused, run
 from laconic.cli.completion import words
 from laconic.cli.main import COMMANDS, FIRST_SCREEN, load_command, main
 from laconic.errors import EXTRAS
@@ -29,8 +30,7 @@ def test_nothing_leads_to_the_first_result(capsys: pytest.CaptureFixture[str]) -
 
 
 def test_help_has_exit_codes_and_variables(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--help"]) == 0
-    shown = capsys.readouterr().out
+    shown = run(capsys, "--help")
     assert "  5           a missing or damaged checkpoint" in shown
     assert "LACONIC_TRACEBACK" in shown
 
@@ -58,21 +58,18 @@ def test_the_tab_key(line: str, expected: set[str], tmp_path: Path, capsys: pyte
 
 def test_every_shell_knows_every_command(capsys: pytest.CaptureFixture[str]) -> None:
     for shell in ("zsh", "fish"):
-        assert main(["completion", shell]) == 0
-        script = capsys.readouterr().out
+        script = run(capsys, "completion", shell)
         assert all(name in script for name in COMMANDS)
     assert set(COMMANDS) <= set(words())
     assert main(["completion", "tcsh"]) == 2
 
 
 def test_doctor(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    assert main(["doctor", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
+    found = json.loads(run(capsys, "doctor", "--json"))
     assert found["torch"] != "not installed"
     assert set(found["missing"]) <= set(EXTRAS.values())
     monkeypatch.setattr("laconic.cli.doctor.find_spec", lambda name: None)
-    assert main(["doctor"]) == 0
-    shown = capsys.readouterr().out
+    shown = run(capsys, "doctor")
     assert "Missing for web pages: selectolax; pip install 'laconic[html]'" in shown
 
 
@@ -81,7 +78,6 @@ def test_push_needs_a_token(
 ) -> None:
     monkeypatch.setattr("laconic.models.folder.get_token", lambda: None)
     model = str(save_tiny_model(tmp_path / "model"))
-    assert main(["push", model, "owner/name"]) == 4
-    assert "there is no token for the Hugging Face hub" in capsys.readouterr().err
+    refused(capsys, 4, "there is no token for the Hugging Face hub", "push", model, "owner/name")
     assert main(["push", model, "name"]) == 2
     assert main(["push", "lexrank", "owner/name"]) == 2

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from commands import refused, run
 from laconic.cli import own_data
 from laconic.cli.inputs import records_of
 from laconic.cli.main import main
@@ -61,8 +62,7 @@ def test_train_then_train_further(data: Path, tmp_path: Path, capsys: pytest.Cap
     assert "Resuming from" in said.err
 
     # the same seven updates as a run that was planned so from the start
-    assert main([*arguments(data, tmp_path / "whole"), "--set", "training.max_updates=7", "--json"]) == 0
-    whole = json.loads(capsys.readouterr().out)
+    whole = json.loads(run(capsys, *arguments(data, tmp_path / "whole"), "--set", "training.max_updates=7", "--json"))
     assert whole["metrics"] == result["metrics"]
 
     assert main(arguments(data, out, "--force", "--json")) == 0
@@ -86,8 +86,7 @@ def test_one_file_is_split_and_scored(data: Path, tmp_path: Path, capsys: pytest
     assert (out / "data" / "validation.jsonl").read_bytes() == held
     assert main(["resume", str(out), "--set", "training.max_updates=5", "--json"]) == 0
     capsys.readouterr()
-    assert main([*arguments(data / "train.jsonl", tmp_path / "all"), "--all-pairs"]) == 0
-    assert "Nothing was held out" in capsys.readouterr().out
+    assert "Nothing was held out" in run(capsys, *arguments(data / "train.jsonl", tmp_path / "all"), "--all-pairs")
 
 
 def test_ones_own_test_pairs_are_what_is_scored(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -136,13 +135,11 @@ def test_the_held_out_pairs_calibrate_the_model(
 
 
 def test_what_resume_refuses(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["resume", str(tmp_path)]) == 5
-    assert "is not a run folder" in capsys.readouterr().err
+    refused(capsys, 5, "is not a run folder", "resume", tmp_path)
     out = tmp_path / "run"
     assert main(arguments(data, out)) == 0
     capsys.readouterr()
-    assert main(["resume", str(out), "--set", "training.batch_size=3"]) == 2
-    assert "can only change training.max_updates" in capsys.readouterr().err
+    refused(capsys, 2, "can only change training.max_updates", "resume", out, "--set", "training.batch_size=3")
     for folder in out.glob("checkpoint-*"):
         (folder / "model.safetensors").write_bytes(b"")
     assert main(["resume", str(out)]) == 5
@@ -152,8 +149,6 @@ def test_what_resume_refuses(data: Path, tmp_path: Path, capsys: pytest.CaptureF
 
 
 def test_train_needs_data(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["train", "headline_writer", "--size", "tiny", "--out", str(tmp_path / "run")]) == 2
-    assert "--data DIR" in capsys.readouterr().err
+    refused(capsys, 2, "--data DIR", "train", "headline_writer", "--size", "tiny", "--out", tmp_path / "run")
     (tmp_path / "test.jsonl").write_text("{}\n")
-    assert main(["train", "headline_writer", "--data", str(tmp_path), "--out", str(tmp_path / "run")]) == 2
-    assert "no training file" in capsys.readouterr().err
+    refused(capsys, 2, "no training file", "train", "headline_writer", "--data", tmp_path, "--out", tmp_path / "run")

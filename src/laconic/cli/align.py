@@ -9,10 +9,11 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+import numpy as np
+from typer import Argument, Option
 
 from laconic.cli.inputs import documents_of, stream_records
-from laconic.cli.options import AsJson, Device, ReadingOptions, Split, TrustCode, with_groups
+from laconic.cli.options import AsJson, Device, ReadingOptions, Split, TrustCode
 from laconic.cli.output import aligned, note, print_json, print_result, progress
 from laconic.data.places import split_of
 from laconic.errors import ConfigError, DataError, did_you_mean
@@ -32,9 +33,6 @@ from laconic.systems.extractive import is_method
 from laconic.text.control import safe_print as print
 
 if TYPE_CHECKING:
-    import numpy as np
-
-    from laconic.explain.pictures import HeatMap
     from laconic.study.align import ForcedPair, HeadTable, MapChoice, Sharpness
     from laconic.systems.neural import NeuralSystem
     from laconic.types import Record
@@ -48,28 +46,28 @@ LEXICAL = "lexical"
 class AlignOptions:
     """What is read, compared and drawn."""
 
-    data: Annotated[str | None, typer.Option(help="A file of pairs, or a folder with one file a split.")] = None
+    data: Annotated[str | None, Option(help="A file of pairs, or a folder with one file a split.")] = None
     split: Split = "validation"
-    alignments: Annotated[str, typer.Option(metavar="FILE|lexical", help="Links by people, or equal words.")] = LEXICAL
-    pairs: Annotated[int, typer.Option(min=1, help="At most so many pairs.")] = 500
-    shift: Annotated[bool, typer.Option("--shift", help="Rows: the step that reads the word.")] = False
-    set_head: Annotated[bool, typer.Option("--set-head", help="Print the --set options and no more.")] = False
-    sample: Annotated[int | None, typer.Option(min=1, help="Write a sheet of so many pairs to align by hand.")] = None
-    seed: Annotated[int, typer.Option(help="Seed of the sample.")] = 1
-    out: Annotated[Path, typer.Option(help="The sheet.")] = Path("sheet.txt")
-    words: Annotated[str | None, typer.Option(help="Words: split (default), or at spaces.")] = None
+    alignments: Annotated[str, Option(metavar="FILE|lexical", help="Links by people, or equal words.")] = LEXICAL
+    pairs: Annotated[int, Option(min=1, help="At most so many pairs.")] = 500
+    shift: Annotated[bool, Option("--shift", help="Rows: the step that reads the word.")] = False
+    set_head: Annotated[bool, Option("--set-head", help="Print the --set options and no more.")] = False
+    sample: Annotated[int | None, Option(min=1, help="Write a sheet of so many pairs to align by hand.")] = None
+    seed: Annotated[int, Option(help="Seed of the sample.")] = 1
+    out: Annotated[Path, Option(help="The sheet.")] = Path("sheet.txt")
+    words: Annotated[str | None, Option(help="Words: split (default), or at spaces.")] = None
     heatmap: Annotated[
         list[str] | None,
-        typer.Option(metavar="[MODEL@]MAP", help="LAYER:HEAD, layer-mean:LAYER, mean, opponent; may be repeated."),
+        Option(metavar="[MODEL@]MAP", help="LAYER:HEAD, layer-mean:LAYER, mean, opponent; may be repeated."),
     ] = None
-    text: Annotated[str | None, typer.Option(metavar="FILE|-", help="A document to draw maps of.")] = None
-    pair_id: Annotated[str | None, typer.Option(help="The pair of --data to draw maps of: its id, or #3.")] = None
-    summary: Annotated[str | None, typer.Option(help="The summary to force; default: the pair's, or its own.")] = None
-    own: Annotated[bool, typer.Option("--own", help="The summary that the model writes itself.")] = False
-    png: Annotated[Path | None, typer.Option(help="Draw the maps as a picture.")] = None
-    html: Annotated[Path | None, typer.Option(help="Write the maps as a page.")] = None
-    own_scale: Annotated[bool, typer.Option("--own-scale", help="Colours of each map by itself.")] = False
-    batch_size: Annotated[int, typer.Option(min=1, help="Pairs read at once.")] = 8
+    text: Annotated[str | None, Option(metavar="FILE|-", help="A document to draw maps of.")] = None
+    pair_id: Annotated[str | None, Option(help="The pair of --data to draw maps of: its id, or #3.")] = None
+    summary: Annotated[str | None, Option(help="The summary to force; default: the pair's, or its own.")] = None
+    own: Annotated[bool, Option("--own", help="The summary that the model writes itself.")] = False
+    png: Annotated[Path | None, Option(help="Draw the maps as a picture.")] = None
+    html: Annotated[Path | None, Option(help="Write the maps as a page.")] = None
+    own_scale: Annotated[bool, Option("--own-scale", help="Colours of each map by itself.")] = False
+    batch_size: Annotated[int, Option(min=1, help="Pairs read at once.")] = 8
     device: Device = "cpu"
     as_json: AsJson = False
 
@@ -84,9 +82,8 @@ class AlignOptions:
         return [path for path in (self.png, self.html) if path is not None]
 
 
-@with_groups
 def command(
-    model: Annotated[str, typer.Argument(metavar="[MODEL]", help="Model or run folder, or hub id.")] = "",
+    model: Annotated[str, Argument(metavar="[MODEL]", help="Model or run folder, or hub id.")] = "",
     *,
     asked: AlignOptions,
     reading: ReadingOptions,
@@ -133,9 +130,7 @@ def make_sheet(asked: AlignOptions, records: Iterator[Record], sample: int) -> N
     out = asked.out
     if out.exists():
         raise ConfigError(f"{out} exists and may be filled already; give another --out, or delete it.")
-    everything = word_pairs(list(records), asked.rule)
-    if not everything:
-        raise DataError(f"{asked.data} holds no pairs.")
+    everything = some_pairs(asked, records)
     chosen = sorted(random.Random(asked.seed).sample(range(len(everything)), min(sample, len(everything))))
     count = write_sheet(out, [everything[index] for index in chosen], asked.rule)
     told = (
@@ -144,6 +139,14 @@ def make_sheet(asked: AlignOptions, records: Iterator[Record], sample: int) -> N
     )
     values = {"sheet": str(out), "pairs": count, "of": len(everything), "seed": asked.seed, "words": asked.rule}
     print_result(asked.as_json, values, told, indent=None)
+
+
+def some_pairs(asked: AlignOptions, records: Iterator[Record]) -> list[WordPair]:
+    """The words of all records, of which there has to be one."""
+    pairs = word_pairs(list(records), asked.rule)
+    if not pairs:
+        raise DataError(f"{asked.data} holds no pairs.")
+    return pairs
 
 
 # ------------------------------------------------------------------------------------------ the table
@@ -160,7 +163,12 @@ def show_table(model: str, asked: AlignOptions, records: Iterator[Record]) -> No
     if asked.set_head:
         print(settings(found.best))
     elif asked.as_json:
-        print_json({"model": model, "links": asked.alignments, **as_values(found)}, indent=None)
+        values: dict[str, Any] = {"model": model, "links": asked.alignments, "pairs": found.pairs}
+        values |= {"linked_words": found.linked_words, "shift": found.shift, "aer": rounded(found.rates, 6)}
+        for name, place in {"best": found.best, "worst": found.worst}.items():
+            aer = rounded(found.rates[place], 6)
+            values[name] = {"layer": place[0], "head": place[1], "aer": aer, "set": settings(place)}
+        print_json(values, indent=None)
     else:
         print(table(found, asked.alignments))
 
@@ -186,12 +194,7 @@ def linked_pairs(asked: AlignOptions, records: Iterator[Record]) -> tuple[list[W
 
 
 def opened(model: str, device: str) -> NeuralSystem:
-    """The model ready to be read.
-
-    Raises:
-        ConfigError: an extractive method.
-        ModelError: no such model.
-    """
+    """The model ready to be read."""
     from laconic.systems.neural import NeuralSystem
 
     if is_method(model):
@@ -204,15 +207,9 @@ def settings(place: tuple[int, int]) -> str:
     return f"--set model.opponent.layer={place[0]} --set model.opponent.head={place[1]}"
 
 
-def as_values(found: HeadTable) -> dict[str, Any]:
-    """The table as JSON values."""
-    places = {"best": found.best, "worst": found.worst}
-    chosen = {
-        name: {"layer": place[0], "head": place[1], "aer": round(float(found.rates[place]), 6), "set": settings(place)}
-        for name, place in places.items()
-    }
-    rates = [[round(float(rate), 6) for rate in row] for row in found.rates]
-    return {"pairs": found.pairs, "linked_words": found.linked_words, "shift": found.shift, "aer": rates, **chosen}
+def rounded(values: np.ndarray, digits: int) -> Any:
+    """As JSON values."""
+    return np.asarray(values, dtype=float).round(digits).tolist()
 
 
 def table(found: HeadTable, links: str) -> str:
@@ -256,39 +253,34 @@ class Maps:
         names = dict.fromkeys([model, *(place for place, _ in self.wanted)])
         self.systems = {name: opened(name, asked.device) for name in names}
 
-    def choices(self, model: str) -> list[MapChoice]:
-        """What is wanted of one model."""
-        return [choice for place, choice in self.wanted if place == model]
-
     def title(self, model: str, choice: MapChoice) -> str:
         """Names the model where there are several."""
         return f"{self.systems[model].name}: {choice.title}" if len(self.systems) > 1 else choice.title
 
-    def read(self, by_model: dict[str, list[ForcedPair]], advance: Any = None) -> list[Weighed]:
-        """For each map wanted, every pair with its weights (T, S)."""
-        from laconic.study.align import attention_maps
+    def read(self, pairs: list[WordPair], own: ForcedPair | None = None, advance: Any = None) -> list[Weighed]:
+        """For each map wanted, every pair with its weights (T, S); the first model reads ``own`` in their place, where
+        it wrote the summary itself."""
+        from laconic.study.align import attention_maps, forced_pairs
 
         found: dict[tuple[str, MapChoice], Weighed] = {one: [] for one in self.wanted}
-        for name, pairs in by_model.items():
-            if not (choices := self.choices(name)):
+        for name, system in self.systems.items():
+            choices = [choice for place, choice in self.wanted if place == name]
+            if not choices:
                 continue
-            options = {"batch_size": self.batch_size, "progress": advance}
-            for index, weights in attention_maps(self.systems[name], pairs, choices, **options):
+            forced = [own] if own is not None and name == self.first else forced_pairs(system, pairs)
+            for index, weights in attention_maps(system, forced, choices, batch_size=self.batch_size, progress=advance):
                 for choice, one in zip(choices, weights, strict=True):
-                    found[name, choice].append((pairs[index], one))
+                    found[name, choice].append((forced[index], one))
         return [found[one] for one in self.wanted]
 
 
 def show_sharpness(maps: Maps, asked: AlignOptions, records: Iterator[Record]) -> None:
     """Print mean entropy and mean maximum of each map over the data."""
-    from laconic.study.align import forced_pairs, sharpness
+    from laconic.study.align import sharpness
 
-    pairs = word_pairs(list(islice(records, asked.pairs)), asked.rule)
-    if not pairs:
-        raise DataError(f"{asked.data} holds no pairs.")
-    by_model = {name: forced_pairs(system, pairs) for name, system in maps.systems.items()}
-    with progress("Reading pairs", total=len(pairs) * sum(bool(maps.choices(name)) for name in by_model)) as bar:
-        read = maps.read(by_model, bar.advance)
+    pairs = some_pairs(asked, islice(records, asked.pairs))
+    with progress("Reading pairs", total=len(pairs) * len({model for model, _ in maps.wanted})) as bar:
+        read = maps.read(pairs, advance=bar.advance)
     rows = [(model, choice, sharpness(found)) for (model, choice), found in zip(maps.wanted, read, strict=True)]
     if asked.as_json:
         values = [{"model": model, "map": choice.name, **numbers(one)} for model, choice, one in rows]
@@ -325,54 +317,27 @@ def wanted_pair(asked: AlignOptions, records: Iterator[Record]) -> WordPair:
 
 def show_maps(maps: Maps, pair: WordPair, asked: AlignOptions) -> None:
     """Draw the maps of one pair, or print their numbers."""
-    from laconic.study.align import decoded_pair, forced_pairs
+    from laconic.explain.pictures import HeatMap, draw_png, heat_page
+    from laconic.study.align import decoded_pair, sharpness, word_map
 
-    by_model: dict[str, list[ForcedPair]] = {}
+    written = None
     if asked.own or not pair.summary:
         written = decoded_pair(maps.systems[maps.first], pair, asked.rule)
         pair = written.words
         if not pair.target:
             raise DataError(f"{maps.first} writes an empty summary of this document; give one with --summary.")
-        by_model[maps.first] = [written]
-    for name, system in maps.systems.items():
-        by_model.setdefault(name, forced_pairs(system, [pair]) if maps.choices(name) else [])
-    drawn, values = heat_maps(maps, by_model)
-    draw(drawn, pair, asked)
-    if asked.as_json:
-        words = {"document_words": pair.source_words, "summary_words": pair.target_words}
-        print_json({"id": pair.label, "summary": pair.summary, **words, "maps": values}, indent=None)
-    elif not asked.files:
-        print(f"summary: {pair.summary}\n")
-        print("\n".join(f"{one.title}: {one.numbers}" for one in drawn))
-
-
-def heat_maps(maps: Maps, by_model: dict[str, list[ForcedPair]]) -> tuple[list[HeatMap], list[dict[str, Any]]]:
-    """The maps to draw, and the same as JSON values."""
-    from laconic.explain.pictures import HeatMap
-    from laconic.study.align import sharpness, word_map
-
     drawn, values = [], []
-    for (model, choice), found in zip(maps.wanted, maps.read(by_model), strict=True):
+    for (model, choice), found in zip(maps.wanted, maps.read([pair], written), strict=True):
         forced, weights = found[0]
-        one = sharpness(found)
+        one, merged, words = sharpness(found), word_map(forced, weights), forced.words
         line = f"entropy {one.entropy:.2f} of {one.uniform:.2f} · maximum {one.maximum:.2f}"
         if one.outside >= 0.005:
             line += f" · {one.outside:.0%} on no word"
-        merged = word_map(forced, weights)
-        words = forced.words
         read = max(forced.columns, default=-1) + 1
         if read < len(words.source):
             line += f" · {read} of {len(words.source)} words read"
         drawn.append(HeatMap(maps.title(model, choice), merged, words.target_words, words.source_words, line, read))
-        rounded = [[round(float(weight), 5) for weight in row] for row in merged]
-        values.append({"model": model, "map": choice.name, **numbers(one), "weights": rounded})
-    return drawn, values
-
-
-def draw(drawn: list[HeatMap], pair: WordPair, asked: AlignOptions) -> None:
-    """Write the files that are asked for."""
-    from laconic.explain.pictures import draw_png, heat_page
-
+        values.append({"model": model, "map": choice.name, **numbers(one), "weights": rounded(merged, 5)})
     looks: dict[str, Any] = {"title": pair.label, "own_scale": asked.own_scale}
     if asked.png is not None:
         for said in draw_png(drawn, asked.png, **looks):
@@ -381,3 +346,9 @@ def draw(drawn: list[HeatMap], pair: WordPair, asked: AlignOptions) -> None:
         write_text(asked.html, heat_page(drawn, **looks))
     for path in asked.files:
         note(f"{path} shows {len(drawn)} map{'s' * (len(drawn) > 1)}.")
+    if asked.as_json:
+        both = {"document_words": pair.source_words, "summary_words": pair.target_words}
+        print_json({"id": pair.label, "summary": pair.summary, **both, "maps": values}, indent=None)
+    elif not asked.files:
+        print(f"summary: {pair.summary}\n")
+        print("\n".join(f"{one.title}: {one.numbers}" for one in drawn))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Argument, Option
 
 from laconic.cli.inputs import records_of
-from laconic.cli.options import AsJson, MaxRecords, MostAtOnce, ReadingOptions, Split, check_picture, with_groups
+from laconic.cli.options import AsJson, MaxRecords, MostAtOnce, ReadingOptions, Split, check_picture
 from laconic.cli.output import print_result, progress
 from laconic.config.loading import parse_overrides
 from laconic.config.shipped import SHIPPED
@@ -17,36 +18,37 @@ from laconic.errors import ConfigError, ModelError
 from laconic.systems.extractive import is_method
 
 if TYPE_CHECKING:
+    from laconic.metrics.confidence import Calibration
+    from laconic.metrics.lower_precision import Precisions
     from laconic.study.calibration import Reliability
+    from laconic.types import Record
 
 ACCEPT, THRESHOLD = 0.4, 0.2
 
 
-@with_groups
 def command(
-    model: Annotated[str, typer.Argument(metavar="MODEL", help="Model or run folder.")],
-    data: Annotated[str, typer.Option(help="Pairs the model was not trained on: a file, or a folder with splits.")],
+    model: Annotated[str, Argument(metavar="MODEL", help="Model or run folder.")],
+    data: Annotated[str, Option(help="Pairs the model was not trained on: a file, or a folder with splits.")],
     split: Split = "validation",
     ratings: Annotated[
         Path | None,
-        typer.Option(help="What readers said of its lines: JSON lines with id, summary and rating (`laconic judge`)."),
+        Option(help="What readers said of its lines: JSON lines with id, summary and rating (`laconic judge`)."),
     ] = None,
     accept: Annotated[
         float | None,
-        typer.Option(help=f"ROUGE-1 F, or with --ratings the rating, that is accepted; {ACCEPT}, or the highest."),
+        Option(help=f"ROUGE-1 F, or with --ratings the rating, that is accepted; {ACCEPT}, or the highest."),
     ] = None,
     threshold: Annotated[
-        float, typer.Option(min=0.0, max=1.0, help="Below this confidence an extractive answer is given.")
+        float, Option(min=0.0, max=1.0, help="Below this confidence an extractive answer is given.")
     ] = THRESHOLD,
     *,
     reading: ReadingOptions,
     max_records: MaxRecords = None,
     batch_size: MostAtOnce = None,
     setting: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Change its decoding for good: choose=rerank."),
+        list[str] | None, Option("--set", metavar="KEY=VALUE", help="Change its decoding for good: choose=rerank.")
     ] = None,
-    diagram: Annotated[Path | None, typer.Option(help="Draw the reliability diagram (.png, .svg, .pdf).")] = None,
+    diagram: Annotated[Path | None, Option(help="Draw the reliability diagram (.png, .svg, .pdf).")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Fit a model's confidence to validation records and store it in its folder; try bf16 and int8 on them.
@@ -59,8 +61,7 @@ def command(
     if diagram is not None:
         check_picture(diagram)
     from laconic.study import calibration as study
-    from laconic.study.tuning import apply, refuse_fixed
-    from laconic.summarizer import Summarizer
+    from laconic.study.tuning import refuse_fixed
 
     folder = _folder(model)
     changes = parse_overrides(setting or [])
@@ -70,32 +71,45 @@ def command(
         raise ConfigError(f"--accept {accept:g} is no ROUGE F: take a number from 0 to 1.")
     rated = None if ratings is None else study.Ratings.read(ratings, accept)
     records = records_of(split_of(data, split), reading.options(), max_records, some=True)
-    summarizer = Summarizer.from_pretrained(str(folder))
-    system: Any = summarizer.system
-    system.set_defaults(changes)
-    with progress("Summarizing", total=study.decoded_by_calibration(summarizer, records, rated)) as bar:
-        calibration, found = study.calibrate(
-            summarizer,
-            records,
-            accept=ACCEPT if accept is None else accept,
-            threshold=threshold,
-            ratings=rated,
-            batch_size=batch_size,
-            progress=bar.advance,
-        )
-    if changes:
-        apply(folder, system.search)
-    calibration.save(folder)
-    if precisions := study.try_precisions(
-        Summarizer.from_pretrained(str(folder)), records[: study.MOST_TRIED], batch_size
-    ):
-        precisions.save(folder)
+    given: dict[str, Any] = {"threshold": threshold, "ratings": rated, "batch_size": batch_size}
+    calibration, found = fitted(folder, records, changes, accept=ACCEPT if accept is None else accept, **given)
+    precisions = tried(folder, records, batch_size)
     if diagram is not None:
         draw(diagram, found)
     told = [*study.describe(calibration, found), *([precisions.say()] if precisions else []), f"Stored in {folder}."]
     bins = [{"confidence": said, "accepted": came, "records": count} for said, came, count in found.bins]
     figures = {"calibration_error": found.error, "brier": found.brier, "auc": found.auc, "accepted": found.base_rate}
     print_result(as_json, figures | {"bins": bins, "threshold": threshold, "records": len(records)}, "\n".join(told))
+
+
+def fitted(
+    folder: Path, records: Sequence[Record], changes: dict[str, Any], title: str = "Summarizing", **how: Any
+) -> tuple[Calibration, Reliability]:
+    """Calibrate the model of ``folder`` and store that, with ``changes`` of its decoding; ``how`` is of
+    `laconic.study.calibration.calibrate`."""
+    from laconic.study.calibration import calibrate, decoded_by_calibration
+    from laconic.study.tuning import apply
+    from laconic.summarizer import Summarizer
+
+    summarizer = Summarizer.from_pretrained(str(folder))
+    system: Any = summarizer.system
+    system.set_defaults(changes)
+    with progress(title, total=decoded_by_calibration(summarizer, records, how.get("ratings"))) as bar:
+        calibration, found = calibrate(summarizer, records, progress=bar.advance, **how)
+    if changes:
+        apply(folder, system.search)
+    calibration.save(folder)
+    return calibration, found
+
+
+def tried(folder: Path, records: Sequence[Record], batch_size: int | None = None) -> Precisions | None:
+    """Try the model of ``folder`` in bf16 and int8 and store what that does to its summaries."""
+    from laconic.study.calibration import MOST_TRIED, try_precisions
+    from laconic.summarizer import Summarizer
+
+    if precisions := try_precisions(Summarizer.from_pretrained(str(folder)), records[:MOST_TRIED], batch_size):
+        precisions.save(folder)
+    return precisions
 
 
 def _folder(model: str) -> Path:

@@ -8,15 +8,19 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
 from laconic.cli.inputs import records_of
-from laconic.cli.options import MaxRecords, ReadingOptions, Split, TrustCode, with_groups
+from laconic.cli.options import MaxRecords, ReadingOptions, Split, TrustCode
 from laconic.cli.output import progress, say
 from laconic.config.schema import EvaluationConfig
 from laconic.config.shipped import SHIPPED
 from laconic.data.places import split_of
 from laconic.errors import ConfigError
+from laconic.evaluation.run import options_of
+from laconic.metrics.card import ANYWHERE, FILE, README, Facts, model_card, write_card
+from laconic.study.tables import for_card
+from laconic.study.verdict import scores
 from laconic.systems.extractive import is_method
 from laconic.text.base import read_json
 from laconic.text.control import safe_print as print
@@ -25,25 +29,24 @@ from laconic.text.control import safe_print as print
 UNSAID = {"--license": ("licence", "ID"), "--language": ("language", "CODE"), "--data": ("scores", "FILE")}
 
 
-@with_groups
 def command(
-    model: Annotated[str, typer.Argument(metavar="MODEL", help="Model or run folder.")],
+    model: Annotated[str, Argument(metavar="MODEL", help="Model or run folder.")],
     data: Annotated[
-        str | None, typer.Option(help="Score it on these pairs, beside the first sentence, and put the table in.")
+        str | None, Option(help="Score it on these pairs, beside the first sentence, and put the table in.")
     ] = None,
     split: Split = "validation",
     max_records: MaxRecords = None,
     licence: Annotated[
-        str | None, typer.Option("--license", metavar="ID", help="Licence of the model, such as apache-2.0.")
+        str | None, Option("--license", metavar="ID", help="Licence of the model, such as apache-2.0.")
     ] = None,
     language: Annotated[
-        list[str] | None, typer.Option(metavar="CODE", help="Language of the texts, such as en; more than once.")
+        list[str] | None, Option(metavar="CODE", help="Language of the texts, such as en; more than once.")
     ] = None,
     dataset: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="Data set it was trained on; more than once.")
+        list[str] | None, Option(metavar="NAME", help="Data set it was trained on; more than once.")
     ] = None,
-    notes: Annotated[Path | None, typer.Option(help="A file of Markdown about the data and the training.")] = None,
-    limits: Annotated[Path | None, typer.Option(help="A file of Markdown: what the model is not for.")] = None,
+    notes: Annotated[Path | None, Option(help="A file of Markdown about the data and the training.")] = None,
+    limits: Annotated[Path | None, Option(help="A file of Markdown: what the model is not for.")] = None,
     *,
     reading: ReadingOptions,
     trust_code: TrustCode = False,
@@ -52,7 +55,6 @@ def command(
 
     What was said before is kept. The card has metadata for the Hugging Face hub, with a model-index.
     """
-    from laconic.metrics.card import ANYWHERE, FILE, README, Facts, model_card, write_card
     from laconic.models.folder import find_folder
 
     if is_method(model):
@@ -67,10 +69,6 @@ def command(
     if model in SHIPPED or not Path(model).exists():
         raise ConfigError(f"{model} is not a folder of yours: copy it first, then write its card there.")
     if data is not None:
-        from laconic.evaluation.run import options_of
-        from laconic.study.tables import for_card
-        from laconic.study.verdict import scores
-
         path = split_of(data, split)
         records = records_of(path, reading.options(), max_records, some=True)
         with progress("Scoring", total=2 * len(records)) as bar:
@@ -92,9 +90,9 @@ def _text(path: Path) -> str:
 
 
 def push(
-    model: Annotated[str, typer.Argument(metavar="MODEL", help="Model or run folder.")],
-    name: Annotated[str, typer.Argument(metavar="OWNER/NAME", help="What it is called on the hub.")],
-    private: Annotated[bool, typer.Option("--private", help="Nobody else shall see it.")] = False,
+    model: Annotated[str, Argument(metavar="MODEL", help="Model or run folder.")],
+    name: Annotated[str, Argument(metavar="OWNER/NAME", help="What it is called on the hub.")],
+    private: Annotated[bool, Option("--private", help="Nobody else shall see it.")] = False,
     trust_code: TrustCode = False,
 ) -> None:
     """Upload a model folder to the Hugging Face hub, as it is. It needs a token: `hf auth login`, or HF_TOKEN.

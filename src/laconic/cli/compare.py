@@ -10,53 +10,49 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
-import typer
+from typer import Argument, Exit, Option
 
 from laconic.cli.inputs import records_of
-from laconic.cli.options import AsJson, Device, MaxRecords, ReadingOptions, RecipeKeys, Size, TrustCode, with_groups
+from laconic.cli.options import AsJson, Device, MaxRecords, ReadingOptions, RecipeKeys, Size, TrustCode
 from laconic.cli.output import EXIT_INTERRUPTED, aligned, note, print_json, progress, say
 from laconic.config.loading import load_recipe, merge, parse_overrides, recipe_names
+from laconic.config.schema import RunConfig
 from laconic.data.places import data_changes, split_of
 from laconic.errors import ConfigError, DataError, did_you_mean
 from laconic.files import only_here, write_json, write_text
+from laconic.study import report
+from laconic.study.comparison import Comparison, Outcome, Surroundings
 from laconic.study.plan import Choice, Plan, plan_recipe, plan_systems
+from laconic.study.tables import COPYING_NOTE, copy_table, csv_text, latex, named_test
 from laconic.text.control import safe_print as print
-
-if TYPE_CHECKING:
-    from laconic.config.schema import RunConfig
-    from laconic.study.comparison import Outcome
-    from laconic.study.report import ComparisonTable
-    from laconic.training.loop import TrainResult
-    from laconic.types import Record
+from laconic.types import Record
 
 Earlier = Annotated[
-    list[Path] | None, typer.Option(help="Folder of an earlier comparison; what it has scored is not trained again.")
+    list[Path] | None, Option(help="Folder of an earlier comparison; what it has scored is not trained again.")
 ]
 
 
-@with_groups
 def command(
     what: Annotated[
-        list[str],
-        typer.Argument(metavar="RECIPE|SYSTEM...", help="A recipe; or run folders, models and extractive methods."),
+        list[str], Argument(metavar="RECIPE|SYSTEM...", help="A recipe; or run folders, models and extractive methods.")
     ],
-    data: Annotated[Path | None, typer.Option(help="A folder with one file a split, or a file to score on.")] = None,
+    data: Annotated[Path | None, Option(help="A folder with one file a split, or a file to score on.")] = None,
     size: Size = None,
     rows: Annotated[
-        list[str] | None, typer.Option(help="Rows of the recipe, a,b,c or one --rows each; all if not given.")
+        list[str] | None, Option(help="Rows of the recipe, a,b,c or one --rows each; all if not given.")
     ] = None,
-    seeds: Annotated[int, typer.Option(min=1, help="Train each row with so many seeds.")] = 1,
-    out: Annotated[Path | None, typer.Option(help="Folder of the comparison; below runs/ if not given.")] = None,
+    seeds: Annotated[int, Option(min=1, help="Train each row with so many seeds.")] = 1,
+    out: Annotated[Path | None, Option(help="Folder of the comparison; below runs/ if not given.")] = None,
     earlier: Earlier = None,
     overrides: RecipeKeys = None,
     *,
     reading: ReadingOptions,
-    split: Annotated[str, typer.Option(help="Score on this split: validation or test.")] = "validation",
+    split: Annotated[str, Option(help="Score on this split: validation or test.")] = "validation",
     max_records: MaxRecords = None,
-    baseline: Annotated[str | None, typer.Option(help="The row that others are tested against.")] = None,
-    test: Annotated[str, typer.Option(help="randomization, bootstrap or t; paired over documents.")] = "randomization",
+    baseline: Annotated[str | None, Option(help="The row that others are tested against.")] = None,
+    test: Annotated[str, Option(help="randomization, bootstrap or t; paired over documents.")] = "randomization",
     device: Device = "cpu",
     trust_code: TrustCode = False,
     as_json: AsJson = False,
@@ -66,10 +62,6 @@ def command(
     The folder gets compare.md, compare.csv, compare.tex, compare.json and compare.html. Interrupted, the same command
     goes on where it stopped. A row that fails is named in the table, and the exit code is 1.
     """
-    from laconic.study.comparison import Comparison, Surroundings
-    from laconic.study.report import as_dict, cells, compare, notes
-    from laconic.study.tables import COPYING_NOTE, copy_table, named_test
-
     if os.environ.get("WORLD_SIZE", "1") != "1":
         raise ConfigError("laconic compare runs in one process; train with several, then compare the run folders.")
     named_test(test)
@@ -90,19 +82,19 @@ def command(
             outcomes = comparison.run()
         except KeyboardInterrupt:
             say(f"Interrupted; what is finished is kept in {folder}. The same command goes on from there.")
-            raise typer.Exit(EXIT_INTERRUPTED) from None
-        table = compare(plan, outcomes, data=path, records=len(records), test=test)
+            raise Exit(EXIT_INTERRUPTED) from None
+        table = report.compare(plan, outcomes, data=path, records=len(records), test=test)
         _write(table, outcomes, comparison.sampled, folder)
     if as_json:
-        print_json(as_dict(table))
+        print_json(report.as_dict(table))
     else:
-        print(aligned(*cells(table)))
+        print(aligned(*report.cells(table)))
         header, lines = copy_table(table.rows)
         if lines:
             print(f"\n{aligned(header, lines)}\n{COPYING_NOTE}")
-        print("\n".join(["", *notes(table), f"{folder}/compare.html, .md, .csv, .tex, .json"]))
+        print("\n".join(["", *report.notes(table), f"{folder}/compare.html, .md, .csv, .tex, .json"]))
     if table.failed:
-        raise typer.Exit(1)
+        raise Exit(1)
 
 
 def _plan(what: list[str], data: Path | None, choice: Choice) -> Plan:
@@ -159,7 +151,7 @@ def _say_replaced(folder: Path, rows: list[str]) -> None:
         say(f"The table of {count} in {folder} ({', '.join(names)}) is replaced by this one{stay}.")
 
 
-def _train(run: RunConfig, folder: Path, *, resume: bool, title: str) -> TrainResult:
+def _train(run: RunConfig, folder: Path, *, resume: bool, title: str) -> Any:
     from laconic.training.run import train
 
     with progress(title) as bar:
@@ -179,33 +171,28 @@ def _titled(bar: Any, title: str) -> Callable[..., None]:
     return show
 
 
-def _write(table: ComparisonTable, outcomes: list[Outcome], sampled: list[Record], folder: Path) -> None:
-    from laconic.study.report import as_dict, cells, markdown, notes, page
-    from laconic.study.tables import csv_text, latex
-
+def _write(table: report.ComparisonTable, outcomes: list[Outcome], sampled: list[Record], folder: Path) -> None:
     typed = sys.argv[1:] if Path(sys.argv[0]).stem in {"laconic", "__main__"} else ["compare"]  # as far as is known
     said = f"laconic {shlex.join(typed)}"
     files = {
-        "compare.md": markdown(table, said),
+        "compare.md": report.markdown(table, said),
         "compare.csv": csv_text(table.rows),
-        "compare.tex": latex(*cells(table), notes(table)),
-        "compare.html": page(table, outcomes, sampled, said),
+        "compare.tex": latex(*report.cells(table), report.notes(table)),
+        "compare.html": report.page(table, outcomes, sampled, said),
     }
     for name, text in files.items():
         write_text(folder / name, text)
-    write_json(folder / "compare.json", as_dict(table), indent=2)
+    write_json(folder / "compare.json", report.as_dict(table), indent=2)
 
 
 def reproduce(
-    table: Annotated[
-        str | None, typer.Argument(metavar="[TABLE]", help="Which table; lists them if not given.")
-    ] = None,
+    table: Annotated[str | None, Argument(metavar="[TABLE]", help="Which table; lists them if not given.")] = None,
     data: Annotated[
-        Path | None, typer.Option(help="The folder of the corpora: a folder each, with train and validation files.")
+        Path | None, Option(help="The folder of the corpora: a folder each, with train and validation files.")
     ] = None,
-    out: Annotated[Path, typer.Option(help="Where tables, runs and split corpora go.")] = Path("runs/tables"),
+    out: Annotated[Path, Option(help="Where tables, runs and split corpora go.")] = Path("runs/tables"),
     earlier: Earlier = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the commands and run none.")] = False,
+    dry_run: Annotated[bool, Option("--dry-run", help="Print the commands and run none.")] = False,
 ) -> None:
     """Make a table of docs/results.md again: hold pairs out for choosing, train every row, score, compare.
 
@@ -233,4 +220,4 @@ def reproduce(
     if rows:
         print(aligned(["claim", "says", "difference, 95%", f"p x {COMPARISONS}", "verdict"], rows, left=2))
     if code:
-        raise typer.Exit(code)
+        raise Exit(code)

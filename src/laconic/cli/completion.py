@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-import typer
+from typer import Argument
 
 from laconic.cli.main import COMMANDS, load_command
 from laconic.cli.options import options_of
@@ -34,7 +34,7 @@ complete -o filenames -F _laconic laconic
 """
 
 
-def command(shell: Annotated[str, typer.Argument(metavar="SHELL", help="bash, zsh or fish.")]) -> None:
+def command(shell: Annotated[str, Argument(metavar="SHELL", help="bash, zsh or fish.")]) -> None:
     """Print the completion script of a shell.
 
     bash: `source <(laconic completion bash)`, in ~/.bashrc for good; zsh: the same with zsh, in ~/.zshrc.

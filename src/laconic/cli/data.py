@@ -8,10 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
+from typer import Argument, Exit, Option
 
 from laconic.cli.data_write import TOKENS, Separator, app
-from laconic.cli.options import AsJson, ColumnOptions, MaxRecords, MinHumanScore, Row, Size, TrustCode, with_groups
+from laconic.cli.options import AsJson, ColumnOptions, MaxRecords, MinHumanScore, Row, Size, TrustCode
 from laconic.cli.output import aligned, print_result, progress
 from laconic.config.loading import load_recipe, resolve_run
 from laconic.data.checks import CheckOptions, DataReport, SplitReport, check, histogram
@@ -24,22 +24,20 @@ from laconic.study.corpora.docstrings import build_corpus
 from laconic.text.control import safe_print as print
 
 Files = Annotated[
-    list[str],
-    typer.Argument(metavar="FILE...|DIR", help="Data files, or a folder with train, validation and test files."),
+    list[str], Argument(metavar="FILE...|DIR", help="Data files, or a folder with train, validation and test files.")
 ]
-OutFolder = Annotated[Path, typer.Argument(metavar="OUT", help="The folder to write.")]
-MaxSource = Annotated[int, typer.Option(min=1, help="Words of a document that a model would read.")]
-MaxTarget = Annotated[int, typer.Option(min=1, help="Words of a summary that a model would learn.")]
+OutFolder = Annotated[Path, Argument(metavar="OUT", help="The folder to write.")]
+MaxSource = Annotated[int, Option(min=1, help="Words of a document that a model would read.")]
+MaxTarget = Annotated[int, Option(min=1, help="Words of a summary that a model would learn.")]
 
 
 @app.command("check")
-@with_groups
 def check_command(
     files: Files,
     *,
     columns: ColumnOptions,
     recipe: Annotated[
-        str | None, typer.Option(help="Count with the limits and tokens of this recipe; --row and --size choose.")
+        str | None, Option(help="Count with the limits and tokens of this recipe; --row and --size choose.")
     ] = None,
     row: Row = None,
     size: Size = None,
@@ -60,7 +58,7 @@ def check_command(
     report = _read(files, options, columns.options())
     print_result(as_json, report.as_dict(), _check_text(report))
     if report.refused:
-        raise typer.Exit(DataError.exit_code)
+        raise Exit(DataError.exit_code)
 
 
 def _limits_of(name: str, row: str | None, size: str | None) -> CheckOptions:
@@ -76,7 +74,6 @@ def _limits_of(name: str, row: str | None, size: str | None) -> CheckOptions:
 
 
 @app.command("stats")
-@with_groups
 def stats_command(
     files: Files,
     *,
@@ -84,7 +81,7 @@ def stats_command(
     max_source: MaxSource = 400,
     max_target: MaxTarget = 100,
     max_records: MaxRecords = None,
-    tokens: Annotated[str | None, typer.Option(help="Also count so: " + TOKENS)] = None,
+    tokens: Annotated[str | None, Option(help="Also count so: " + TOKENS)] = None,
     sentence_separator: Separator = None,
     min_human_score: MinHumanScore = None,
     trust_code: TrustCode = False,
@@ -102,16 +99,14 @@ def stats_command(
 @app.command("docstrings")
 def docstrings_command(
     out: OutFolder,
-    root: Annotated[
-        list[Path] | None, typer.Option(help="A folder of packages; those of this Python if not given.")
-    ] = None,
-    standard_library: Annotated[bool, typer.Option(help="Read the standard library too.")] = True,
+    root: Annotated[list[Path] | None, Option(help="A folder of packages; those of this Python if not given.")] = None,
+    standard_library: Annotated[bool, Option(help="Read the standard library too.")] = True,
     archives: Annotated[
         Path | None,
-        typer.Option(help="Instead: a folder of wheels or sdists, of which those of permissive licences are read."),
+        Option(help="Instead: a folder of wheels or sdists, of which those of permissive licences are read."),
     ] = None,
     validation: Annotated[
-        int | None, typer.Option(min=1, help="Hold out so many pairs for validation, not a tenth each and for a test.")
+        int | None, Option(min=1, help="Hold out so many pairs for validation, not a tenth each and for a test.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -152,9 +147,9 @@ def docstrings_command(
 @app.command("debian")
 def debian_command(
     out: OutFolder,
-    lists: Annotated[Path, typer.Option(help="The folder in which apt keeps its index.")] = Path("/var/lib/apt/lists"),
-    validation: Annotated[int | None, typer.Option(min=1, help="Hold out so many pairs for validation.")] = None,
-    seed: Annotated[int, typer.Option(help="Which source packages are held out.")] = 0,
+    lists: Annotated[Path, Option(help="The folder in which apt keeps its index.")] = Path("/var/lib/apt/lists"),
+    validation: Annotated[int | None, Option(min=1, help="Hold out so many pairs for validation.")] = None,
+    seed: Annotated[int, Option(help="Which source packages are held out.")] = 0,
     as_json: AsJson = False,
 ) -> None:
     """Build a corpus of (description, synopsis) pairs out of apt's index, on any Debian or Ubuntu.
@@ -169,7 +164,7 @@ def debian_command(
 
 @app.command("columns")
 def columns_command(
-    file: Annotated[str | None, typer.Argument(help="A file whose columns to show.")] = None,
+    file: Annotated[str | None, Argument(help="A file whose columns to show.")] = None,
 ) -> None:
     """The table by which columns are recognised, or what it chooses in a file."""
     if file is None:
@@ -181,25 +176,16 @@ def columns_command(
     print("\n".join(messages))
 
 
-# ---------------------------------------------------------------------------------------- reading
-
-
 def _read(files: list[str], options: CheckOptions, reading: ReadOptions) -> DataReport:
-    with progress("Reading records") as bar:
-        return check(_splits(files), options, reading, progress=bar)
-
-
-def _splits(files: list[str]) -> dict[str, Path | str]:
-    if len(files) == 1 and Path(files[0]).is_dir() and not is_one_data_set(Path(files[0])):
-        return dict(find_splits(files[0]))
     named: dict[str, Path | str] = {}
-    for file in files:
-        name = Path(file).name.split(".")[0]
-        named[name if name not in named else file] = file
-    return named
-
-
-# ---------------------------------------------------------------------------------------- showing
+    if len(files) == 1 and Path(files[0]).is_dir() and not is_one_data_set(Path(files[0])):
+        named |= find_splits(files[0])
+    else:
+        for file in files:
+            name = Path(file).name.split(".")[0]
+            named[name if name not in named else file] = file
+    with progress("Reading records") as bar:
+        return check(named, options, reading, progress=bar)
 
 
 def _stats_table(report: DataReport) -> str:

@@ -7,12 +7,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from statistics import fmean
 from typing import Annotated, Any
 
-import typer
+from typer import Argument, Option
 
 from laconic.cli.inputs import stream_records
-from laconic.cli.options import AsJson, ColumnOptions, MinHumanScore, ReadingOptions, SkipBad, subcommands, with_groups
+from laconic.cli.options import AsJson, ColumnOptions, Commands, MinHumanScore, ReadingOptions, SkipBad
 from laconic.cli.output import aligned, print_json, print_result, progress, say
 from laconic.data.prepare import dialogue, duc_records, first_highlight, gigaword_pair, news, words_by
 from laconic.data.readers import files_of
@@ -26,42 +27,38 @@ TOKENS = (
     "words (words and signs), blanks (what stands between blanks), word-tokenizer, character-tokenizer, or the folder "
     "of a model or run."
 )
-File = Annotated[str, typer.Argument(metavar="FILE", help="The data to read.")]
-OutFile = Annotated[Path, typer.Argument(metavar="OUT", help="The file of JSON lines to write.")]
-Separator = Annotated[
-    str | None, typer.Option(metavar="TOKEN", help="Count this word between sentences, such as <EOS>.")
-]
+File = Annotated[str, Argument(metavar="FILE", help="The data to read.")]
+OutFile = Annotated[Path, Argument(metavar="OUT", help="The file of JSON lines to write.")]
+Separator = Annotated[str | None, Option(metavar="TOKEN", help="Count this word between sentences, such as <EOS>.")]
 
-app = subcommands("Check, describe or build data sets.", no_args_is_help=True)
-prepare_app = subcommands(
+app = Commands("Check, describe or build data sets.", no_args_is_help=True)
+prepare_app = Commands(
     "Make Gigaword, DUC, SAMSum or CNN/DailyMail into what the papers' models read.", no_args_is_help=True
 )
 app.add_typer(prepare_app, name="prepare")
 
 
 @app.command("subset")
-@with_groups
 def subset_command(
     file: File,
     out: OutFile,
     *,
     reading: ReadingOptions,
     shortest_mean: Annotated[
-        float | None, typer.Option(min=0, help="The shortest documents, as many as have at most this mean length.")
+        float | None, Option(min=0, help="The shortest documents, as many as have at most this mean length.")
     ] = None,
     window_mean: Annotated[
-        float | None,
-        typer.Option(min=0, help="Instead of these: as many next in length whose mean is nearest to this."),
+        float | None, Option(min=0, help="Instead of these: as many next in length whose mean is nearest to this.")
     ] = None,
-    min_tokens: Annotated[int | None, typer.Option(min=0, help="Only documents of at least so many tokens.")] = None,
-    max_tokens: Annotated[int | None, typer.Option(min=0, help="Only documents of at most so many tokens.")] = None,
+    min_tokens: Annotated[int | None, Option(min=0, help="Only documents of at least so many tokens.")] = None,
+    max_tokens: Annotated[int | None, Option(min=0, help="Only documents of at most so many tokens.")] = None,
     last: Annotated[
-        int | None, typer.Option(min=1, help="The last so many: the newest, where records stand by date.")
+        int | None, Option(min=1, help="The last so many: the newest, where records stand by date.")
     ] = None,
-    sample: Annotated[int | None, typer.Option(min=1, help="A random sample of so many.")] = None,
-    seed: Annotated[int, typer.Option(help="Of the sample.")] = 1,
-    rest: Annotated[Path | None, typer.Option(help="Write all other records to this file.")] = None,
-    tokens: Annotated[str, typer.Option(help="What counts as a token: " + TOKENS)] = "words",
+    sample: Annotated[int | None, Option(min=1, help="A random sample of so many.")] = None,
+    seed: Annotated[int, Option(help="Of the sample.")] = 1,
+    rest: Annotated[Path | None, Option(help="Write all other records to this file.")] = None,
+    tokens: Annotated[str, Option(help="What counts as a token: " + TOKENS)] = "words",
     sentence_separator: Separator = None,
     min_human_score: MinHumanScore = None,
     as_json: AsJson = False,
@@ -94,15 +91,14 @@ def subset_command(
 
 
 @app.command("haystack")
-@with_groups
 def haystack_command(
     file: File,
     out: OutFile,
     *,
     columns: ColumnOptions,
-    documents: Annotated[int, typer.Option(min=2, help="Documents in a haystack.")] = 50,
-    count: Annotated[int, typer.Option(min=1, help="Haystacks to write.")] = 1000,
-    seed: Annotated[int, typer.Option(help="Which documents stand together, and where.")] = 0,
+    documents: Annotated[int, Option(min=2, help="Documents in a haystack.")] = 50,
+    count: Annotated[int, Option(min=1, help="Haystacks to write.")] = 1000,
+    seed: Annotated[int, Option(help="Which documents stand together, and where.")] = 0,
 ) -> None:
     """Put many documents behind the first sentence of one of them, whose summary is to be written.
 
@@ -117,16 +113,15 @@ def haystack_command(
 
 
 @prepare_app.command("gigaword")
-@with_groups
 def gigaword_command(
     file: File,
     out: OutFile,
     *,
     reading: ReadingOptions,
     keep_all: Annotated[
-        bool, typer.Option("--keep-all", help="No filter by length, title words and common words (test data).")
+        bool, Option("--keep-all", help="No filter by length, title words and common words (test data).")
     ] = False,
-    tokenized: Annotated[bool, typer.Option("--tokenized", help="Words are what stands between blanks.")] = False,
+    tokenized: Annotated[bool, Option("--tokenized", help="Words are what stands between blanks.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """First sentence and headline, lower-cased, digits as #, as Rush et al. (2015) prepared Annotated Gigaword."""
@@ -135,9 +130,9 @@ def gigaword_command(
 
 @prepare_app.command("duc2004")
 def duc_command(
-    documents: Annotated[Path, typer.Argument(metavar="DOCS", help="The folder with a folder a document set.")],
+    documents: Annotated[Path, Argument(metavar="DOCS", help="The folder with a folder a document set.")],
     out: OutFile,
-    references: Annotated[Path, typer.Option(help="The folder with the references of task 1, one a file.")],
+    references: Annotated[Path, Option(help="The folder with the references of task 1, one a file.")],
     as_json: AsJson = False,
 ) -> None:
     """The input sentence of each document and its references, as Rush et al. (2015) made them of the distribution."""
@@ -154,21 +149,19 @@ def duc_command(
 
 
 @prepare_app.command("samsum")
-@with_groups
 def samsum_command(file: File, out: OutFile, *, reading: ReadingOptions, as_json: AsJson = False) -> None:
     """Dialogues in one line, their turns joined by ' | ', speakers' names kept (SAMSum, DialogSum, your own)."""
     _prepare(file, out, dialogue, reading, as_json)
 
 
 @prepare_app.command("cnndm")
-@with_groups
 def cnndm_command(
     file: File,
     out: OutFile,
     *,
     reading: ReadingOptions,
     first: Annotated[
-        bool, typer.Option("--first-highlight", help="Learn the first highlight; every highlight is a reference.")
+        bool, Option("--first-highlight", help="Learn the first highlight; every highlight is a reference.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -231,8 +224,8 @@ def _print_parts(parts: dict[str, Sequence[int]], lengths: Sequence[tuple[int, i
     for name, places in parts.items():
         documents = [lengths[place][0] for place in places]
         summaries = [lengths[place][1] for place in places if lengths[place][1]]
-        of = {"mean": _mean(documents), "min": min(documents, default=0), "max": max(documents, default=0)}
-        mean = _mean(summaries)
+        of = {"mean": fmean(documents or [0]), "min": min(documents, default=0), "max": max(documents, default=0)}
+        mean = fmean(summaries or [0])
         found[name] = {"records": len(documents), "document_tokens": of, "summary_tokens": {"mean": mean}}
         figures = [f"{of['mean']:,.1f}", f"{of['min']:,}", f"{of['max']:,}", f"{mean:,.1f}"]
         rows.append([name, f"{len(documents):,}", *figures])
@@ -240,64 +233,52 @@ def _print_parts(parts: dict[str, Sequence[int]], lengths: Sequence[tuple[int, i
     print_result(as_json, found, aligned(header, rows))
 
 
-def _mean(values: Sequence[int]) -> float:
-    return sum(values) / len(values) if values else 0.0
-
-
 @dataclass(frozen=True)
 class SpanOptions:
     """The fields of `laconic.study.spans.settings.SpanSettings`."""
 
-    k: Annotated[int, typer.Option("--k", metavar="N", help="How many pairs of spans to keep.")]
-    tokenizer: Annotated[str, typer.Option(help="What lengths count: the tokens of a folder or hub id, or words.")] = (
+    k: Annotated[int, Option("--k", metavar="N", help="How many pairs of spans to keep.")]
+    tokenizer: Annotated[str, Option(help="What lengths count: the tokens of a folder or hub id, or words.")] = (
         "facebook/bart-large"
     )
-    lowercase: Annotated[bool, typer.Option("--lowercase", help="Compare words without case.")] = False
-    weights: Annotated[str, typer.Option(help="Of R-1, R-2 and R-L in the score.")] = "1,1,1"
-    random: Annotated[bool, typer.Option("--random", help="Draw spans instead of scoring them.")] = False
-    input_length: Annotated[int, typer.Option(help="Tokens of the input span.")] = 128
-    output_length: Annotated[int, typer.Option(help="Tokens of the output span behind it.")] = 32
-    chunk: Annotated[int, typer.Option(help="Documents are cut into chunks of so many tokens.")] = 512
-    stride: Annotated[int, typer.Option(help="Tokens between the windows that are looked at.")] = 1
+    lowercase: Annotated[bool, Option("--lowercase", help="Compare words without case.")] = False
+    weights: Annotated[str, Option(help="Of R-1, R-2 and R-L in the score.")] = "1,1,1"
+    random: Annotated[bool, Option("--random", help="Draw spans instead of scoring them.")] = False
+    input_length: Annotated[int, Option(help="Tokens of the input span.")] = 128
+    output_length: Annotated[int, Option(help="Tokens of the output span behind it.")] = 32
+    chunk: Annotated[int, Option(help="Documents are cut into chunks of so many tokens.")] = 512
+    stride: Annotated[int, Option(help="Tokens between the windows that are looked at.")] = 1
     over: Annotated[
         str | None,
-        typer.Option(
-            "--every-window-over", metavar="SCORE", help="Every window above it, not only the best one of a chunk."
-        ),
+        Option("--every-window-over", metavar="SCORE", help="Every window above it, not only the best one of a chunk."),
     ] = None
-    drop_duplicate_outputs: Annotated[bool, typer.Option("--drop-duplicate-outputs", help="Each output span once.")] = (
-        False
-    )
+    drop_duplicate_outputs: Annotated[bool, Option("--drop-duplicate-outputs", help="Each output span once.")] = False
     drop_ceiling: Annotated[
-        bool, typer.Option("--drop-ceiling", help="No output span that stands in its input as a whole.")
+        bool, Option("--drop-ceiling", help="No output span that stands in its input as a whole.")
     ] = False
-    text: Annotated[str, typer.Option(metavar="file|line", help="What is a document in plain text.")] = "file"
-    column: Annotated[
-        str | None, typer.Option("--document-column", help="The column of the documents in JSON lines.")
-    ] = None
-    validation: Annotated[int, typer.Option(metavar="N", help="Hold so many records out.")] = 0
-    shard_records: Annotated[int, typer.Option("--records-per-file", help="Records of a training file.")] = 100_000
-    ids: Annotated[bool, typer.Option("--ids", help="Write the token ids too.")] = False
-    seed: Annotated[int, typer.Option(help="Of draws, of ties and of the order of the records.")] = 1
+    text: Annotated[str, Option(metavar="file|line", help="What is a document in plain text.")] = "file"
+    column: Annotated[str | None, Option("--document-column", help="The column of the documents in JSON lines.")] = None
+    validation: Annotated[int, Option(metavar="N", help="Hold so many records out.")] = 0
+    shard_records: Annotated[int, Option("--records-per-file", help="Records of a training file.")] = 100_000
+    ids: Annotated[bool, Option("--ids", help="Write the token ids too.")] = False
+    seed: Annotated[int, Option(help="Of draws, of ties and of the order of the records.")] = 1
     skip_bad: SkipBad = False
 
 
 @app.command("select-spans")
-@with_groups
 def select_spans_command(
     files: Annotated[
-        list[str] | None, typer.Argument(metavar="[FILE|DIR|GLOB...]", help="More inputs, as for --input.")
+        list[str] | None, Argument(metavar="[FILE|DIR|GLOB...]", help="More inputs, as for --input.")
     ] = None,
     *,
-    out: Annotated[Path, typer.Option(help="The folder to write.")],
+    out: Annotated[Path, Option(help="The folder to write.")],
     input: Annotated[
-        list[str] | None,
-        typer.Option(metavar="FILE|DIR|GLOB", help="Text or JSON lines, .gz and .zst too; may be repeated."),
+        list[str] | None, Option(metavar="FILE|DIR|GLOB", help="Text or JSON lines, .gz and .zst too; may be repeated.")
     ] = None,
     selection: SpanOptions,
-    workers: Annotated[int | None, typer.Option(help="Processes, or workers of Ray.")] = None,
-    ray: Annotated[bool, typer.Option("--ray", help="On a Ray cluster (RAY_ADDRESS), or a small local one.")] = False,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Start anew where OUT holds a selection.")] = False,
+    workers: Annotated[int | None, Option(help="Processes, or workers of Ray.")] = None,
+    ray: Annotated[bool, Option("--ray", help="On a Ray cluster (RAY_ADDRESS), or a small local one.")] = False,
+    overwrite: Annotated[bool, Option("--overwrite", help="Start anew where OUT holds a selection.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Select spans of running text that have most in common with the span in front of them, as pairs to train on.

@@ -8,13 +8,12 @@ what it made, so the command can be interrupted and repeated.
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
+from typer import Argument, BadParameter, Option
 
 from laconic.cli.inputs import records_of
 from laconic.cli.output import aligned, note, progress, show_summaries
@@ -29,6 +28,7 @@ from laconic.explain.html import Curves, Prose, Samples, Section, Table, render_
 from laconic.study.corpora.docstrings import build_corpus
 from laconic.study.tables import result_table
 from laconic.summarizer import Summarizer
+from laconic.text.base import read_json_if_there
 from laconic.text.control import safe_print as print
 from laconic.types import Record, Summary, references_of
 
@@ -45,12 +45,12 @@ TEXT = (
 
 
 def command(
-    text: Annotated[str | None, typer.Argument(help="A text to summarize.")] = None,
-    out: Annotated[Path, typer.Option(help="Folder for corpus, run, scores and report.html.")] = Path("demo"),
-    minutes: Annotated[float, typer.Option(min=0.01, help="Time for each of the two trainings.")] = 6.0,
-    size: Annotated[str, typer.Option(help="Size of the recipes.")] = SIZE,
-    max_train: Annotated[int | None, typer.Option(min=1, help="Train on the first pairs only.")] = None,
-    max_test: Annotated[int, typer.Option(min=1, help="Score on this many pairs of held-out packages.")] = 1000,
+    text: Annotated[str | None, Argument(help="A text to summarize.")] = None,
+    out: Annotated[Path, Option(help="Folder for corpus, run, scores and report.html.")] = Path("demo"),
+    minutes: Annotated[float, Option(min=0.01, help="Time for each of the two trainings.")] = 6.0,
+    size: Annotated[str, Option(help="Size of the recipes.")] = SIZE,
+    max_train: Annotated[int | None, Option(min=1, help="Train on the first pairs only.")] = None,
+    max_test: Annotated[int, Option(min=1, help="Score on this many pairs of held-out packages.")] = 1000,
 ) -> None:
     """Summarize with the model in the box, fine-tune it on the docstrings installed here, compare, write report.html.
 
@@ -60,7 +60,7 @@ def command(
     started_at = time.perf_counter()
     document = (text if text is not None else TEXT).strip()
     if not document:
-        raise typer.BadParameter("The text to summarize is empty.")
+        raise BadParameter("The text to summarize is empty.")
     boxed = default_model(lambda text: note(f"{text} The demo trains from nothing.")) == DEFAULT
     heading = "Your text" if text else "A text of our own"
     own: list[Summary] = []
@@ -70,15 +70,23 @@ def command(
         show_summaries(own, document=True)
     corpus = out / "corpus"
     if not (corpus / "test.jsonl").is_file():
-        seen = _learnt_from() if boxed else frozenset()
+        facts = read_json_if_there(place_of(DEFAULT) / "data.json") if boxed else {}
+        seen = facts.get("docstring_packages", ())  # by the model in the box: they are not held out
         with progress("Collecting docstrings") as bar:
             build_corpus(corpus, in_training=seen, progress=lambda done, total: bar.update(done, total=total))
     runs = _runs(corpus, size, minutes, max_train, boxed)
     for name, run in runs.items():
         _train(name, run, out / FOLDERS[name])
-    records = _test_records(corpus, max_test)
+    held_out = list(read_records(corpus / "test.jsonl"))
+    most = min(max_test, len(held_out))
+    records = [held_out[index * len(held_out) // most] for index in range(most)]  # of all packages, which stand in turn
     places = {**({DEFAULT: DEFAULT} if boxed else {}), **{name: str(out / FOLDERS[name]) for name in reversed(runs)}}
-    results = _evaluate(places, records, out / "scores")
+    systems = [*map(Contender, BASELINES), *(Contender(place, name=name) for name, place in places.items())]
+    results = []
+    for number, system in enumerate(systems):
+        with progress(f"Scoring {system.name}", total=len(records)) as bar:
+            scored = out / "scores" / f"{number}.jsonl"
+            results.append(evaluate(system, records, out=scored, progress=bar.advance))
     verdict = _verdict(results)
     header, rows, notes = result_table(results)
     print("\n".join(["", aligned(header, rows), "", *notes, verdict]))
@@ -97,13 +105,6 @@ def command(
     report.write_text(page, encoding="utf-8")
     print(f"\n{report}: hover over a word of a summary to see where it came from.")
     note(f"Finished in {(time.perf_counter() - started_at) / 60:.1f} minutes.")
-
-
-def _learnt_from() -> frozenset[str]:
-    """The packages whose docstrings the model in the box has seen: they are not held out."""
-    facts = place_of(DEFAULT) / "data.json"
-    known = json.loads(facts.read_text(encoding="utf-8")) if facts.is_file() else {"docstring_packages": ()}
-    return frozenset(known["docstring_packages"])
 
 
 def _runs(corpus: Path, size: str, minutes: float, max_train: int | None, boxed: bool) -> dict[str, RunConfig]:
@@ -136,23 +137,6 @@ def _train(name: str, run: RunConfig, folder: Path) -> None:
         result = train(run, folder, resume=same, force=not same, progress=bar.update)
     note(f"{result.updates:,} updates, {result.epochs} epochs; the best model is that of update {result.best_update}")
     note(calibrated(folder / "model", records_of(str(run.data.validation), run.data, NUM_CALIBRATED, some=True)))
-
-
-def _test_records(corpus: Path, most: int) -> list[Record]:
-    """Pairs spread evenly over the held-out packages, which stand one after the other in the file."""
-    records = list(read_records(corpus / "test.jsonl"))
-    most = min(most, len(records))
-    return [records[index * len(records) // most] for index in range(most)]
-
-
-def _evaluate(places: Mapping[str, str], records: list[Record], scores: Path) -> list[EvaluationResult]:
-    systems = [*map(Contender, BASELINES), *(Contender(place, name=name) for name, place in places.items())]
-    results = []
-    for number, system in enumerate(systems):
-        with progress(f"Scoring {system.name}", total=len(records)) as bar:
-            out = scores / f"{number}.jsonl"
-            results.append(evaluate(system, records, out=out, progress=bar.advance))
-    return results
 
 
 def _verdict(results: list[EvaluationResult]) -> str:

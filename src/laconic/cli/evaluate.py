@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
+from typer import Argument, Option
 
 from laconic.cli.inputs import records_of
 from laconic.cli.options import (
@@ -21,7 +21,6 @@ from laconic.cli.options import (
     Split,
     TrustCode,
     search_settings,
-    with_groups,
 )
 from laconic.cli.output import aligned, print_result, progress
 from laconic.config.schema import EvaluationConfig
@@ -36,51 +35,48 @@ from laconic.systems.extractive import check_name, is_method
 from laconic.types import Record
 
 
-@with_groups
 def command(
-    data: Annotated[str, typer.Option(help="A file of records, or a folder with one file a split.")],
+    data: Annotated[str, Option(help="A file of records, or a folder with one file a split.")],
     systems: Annotated[
         list[str] | None,
-        typer.Argument(metavar="MODEL_OR_METHOD...", help="Model or run folders, hub ids, extractive methods."),
+        Argument(metavar="MODEL_OR_METHOD...", help="Model or run folders, hub ids, extractive methods."),
     ] = None,
     *,
     split: Split = "validation",
-    output: Annotated[Path | None, typer.Option(help="Folder for predictions and scores (JSON, CSV, LaTeX).")] = None,
+    output: Annotated[Path | None, Option(help="Folder for predictions and scores (JSON, CSV, LaTeX).")] = None,
     batch_size: MostAtOnce = None,
     max_records: MaxRecords = None,
     profile: Annotated[
         str,
-        typer.Option(
+        Option(
             help="gigaword, duc2004, lcsts, cnn-plain, cnndm, cnndm-first, samsum: as papers score that data. Or a "
             "profile of ROUGE: rouge155, google, plain, unicode, characters."
         ),
     ] = "rouge155",
-    stem: Annotated[bool | None, typer.Option("--stem/--no-stem", help="Porter stemming, unlike the profile.")] = None,
+    stem: Annotated[bool | None, Option("--stem/--no-stem", help="Porter stemming, unlike the profile.")] = None,
     restore_numbers: Annotated[
-        bool, typer.Option("--restore-numbers", help="Score a written ## as a number of that length in the document.")
+        bool, Option("--restore-numbers", help="Score a written ## as a number of that length in the document.")
     ] = False,
     sweep: Annotated[
         list[str] | None,
-        typer.Option(metavar="METHOD:FROM-TO", help="An extractive method at several sizes, such as lead:1-5."),
+        Option(metavar="METHOD:FROM-TO", help="An extractive method at several sizes, such as lead:1-5."),
     ] = None,
     lengths: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--by-length",
             metavar="N|A,B,...",
             help="Also score by document length: N equal buckets, or where they begin.",
         ),
     ] = None,
     copying: Annotated[
-        bool, typer.Option("--copying", help="Also a table of what is copied: rightly, and without need.")
+        bool, Option("--copying", help="Also a table of what is copied: rightly, and without need.")
     ] = False,
     search: SearchSettings = None,
     reading: ReadingOptions,
     min_human_score: MinHumanScore = None,
     device: Device = "cpu",
-    processes: Annotated[
-        int, typer.Option(min=1, max=256, help="Processes that score, and apply extractive methods.")
-    ] = 1,
+    processes: Annotated[int, Option(min=1, max=256, help="Processes that score, and apply extractive methods.")] = 1,
     trust_code: TrustCode = False,
     as_json: AsJson = False,
 ) -> None:

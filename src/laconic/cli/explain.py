@@ -7,10 +7,10 @@ from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
+from typer import Argument, Option
 
 from laconic.cli.inputs import check_output, documents_of, is_records, model_and_inputs
-from laconic.cli.options import DecodingOptions, Device, DocumentOptions, TrustCode, check_picture, with_groups
+from laconic.cli.options import DecodingOptions, Device, DocumentOptions, TrustCode, check_picture
 from laconic.cli.output import Skipped, print_json, say, show_summaries
 from laconic.data.lines import BadRecordError, check_text, text_lines
 from laconic.errors import ConfigError, DataError
@@ -23,31 +23,29 @@ from laconic.types import Record, Summary
 STORED = "stored"
 
 
-@with_groups
 def command(
     model: Annotated[
         str | None,
-        typer.Argument(
+        Argument(
             metavar="[MODEL_OR_METHOD]",
             help="Model or run folder, hub id, extractive method; 'stored': show the file's own summaries; the model "
             "in the box (oneline) if left out.",
         ),
     ] = None,
     source: Annotated[
-        str | None,
-        typer.Argument(metavar="[FILE|-]", help="A text, a file of records, results of summarize; -: stdin."),
+        str | None, Argument(metavar="[FILE|-]", help="A text, a file of records, results of summarize; -: stdin.")
     ] = None,
-    html: Annotated[Path | None, typer.Option(help="Write one self-contained page.")] = None,
+    html: Annotated[Path | None, Option(help="Write one self-contained page.")] = None,
     heatmap: Annotated[
-        Path | None, typer.Option(help="Draw the first summary's attention, over chunks where it has any (PNG).")
+        Path | None, Option(help="Draw the first summary's attention, over chunks where it has any (PNG).")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON lines.")] = False,
-    words: Annotated[bool, typer.Option("--words/--no-words", help="List every word with its sources.")] = True,
-    document: Annotated[bool, typer.Option("--document", help="Print the document with the copied places.")] = False,
-    also: Annotated[list[str] | None, typer.Option("--with", metavar="MODEL", help="Another system beside.")] = None,
+    as_json: Annotated[bool, Option("--json", help="Print JSON lines.")] = False,
+    words: Annotated[bool, Option("--words/--no-words", help="List every word with its sources.")] = True,
+    document: Annotated[bool, Option("--document", help="Print the document with the copied places.")] = False,
+    also: Annotated[list[str] | None, Option("--with", metavar="MODEL", help="Another system beside.")] = None,
     *,
     decoding: DecodingOptions,
-    max_records: Annotated[int, typer.Option(min=1, help="At most so many records of a file.")] = 20,
+    max_records: Annotated[int, Option(min=1, help="At most so many records of a file.")] = 20,
     reading: DocumentOptions,
     device: Device = "cpu",
     trust_code: TrustCode = False,
@@ -107,12 +105,7 @@ def explained(
 
 
 def stored(source: str, max_records: int) -> list[Summary]:
-    """Summaries that `laconic summarize --explain` wrote.
-
-    Raises:
-        DataError: not such a file.
-        ConfigError: standard input.
-    """
+    """Summaries that `laconic summarize --explain` wrote."""
     if not is_records(source):
         raise ConfigError("'stored' needs a .jsonl file that `laconic summarize --explain` wrote.")
     summaries: list[Summary] = []
@@ -148,11 +141,7 @@ def write_page(path: Path, summaries: list[Summary], references: list[Any]) -> N
 
 
 def write_heatmap(path: Path, summaries: list[Summary]) -> None:
-    """Draw the first summary: its words by the chunks of the document, or by its words where it has no chunks.
-
-    Raises:
-        DataError: it has no attention.
-    """
+    """Draw the first summary: its words by the chunks of the document, or by its words where it has no chunks."""
     import numpy as np
 
     from laconic.explain.chunks import coarse_map

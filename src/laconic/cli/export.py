@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Argument, Option
 
 from laconic.cli.inputs import records_of
 from laconic.cli.options import BatchSize, MaxRecords, Split
@@ -23,14 +23,10 @@ MOST_LOST = 0.3  # points of ROUGE
 
 
 def command(
-    model: Annotated[str, typer.Argument(metavar="MODEL", help="Model or run folder, hub id, or oneline.")],
-    out: Annotated[Path, typer.Option(help="The folder to write; an exported model that is there is replaced.")],
-    check: Annotated[
-        str | None, typer.Option(help="Compare with torch on these records: a file or data folder.")
-    ] = None,
-    int8: Annotated[
-        bool, typer.Option("--int8", help="Weights of eight bits: smaller and faster, not quite equal.")
-    ] = False,
+    model: Annotated[str, Argument(metavar="MODEL", help="Model or run folder, hub id, or oneline.")],
+    out: Annotated[Path, Option(help="The folder to write; an exported model that is there is replaced.")],
+    check: Annotated[str | None, Option(help="Compare with torch on these records: a file or data folder.")] = None,
+    int8: Annotated[bool, Option("--int8", help="Weights of eight bits: smaller and faster, not quite equal.")] = False,
     split: Split = "validation",
     max_records: MaxRecords = None,
     batch_size: BatchSize = 16,

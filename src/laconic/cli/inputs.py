@@ -33,16 +33,9 @@ OnSkip = Callable[[Exception], object]
 
 
 def check_output(option: str, path: Path | None, read: Iterable[str | Path]) -> None:
-    """Refuse to write over what a command reads.
-
-    Raises:
-        ConfigError: ``path`` is one of ``read``.
-    """
+    """Refuse to write over what a command reads."""
     if path is not None and path.is_file() and any(path.samefile(name) for name in filter(os.path.exists, read)):
         raise ConfigError(f"{path} is what this command reads; {option} names another file.")
-
-
-# -------------------------------------------------------------------------------------------- records
 
 
 def stream_records(
@@ -72,18 +65,11 @@ def stream_records(
 def records_of(
     path: str | Path, options: ReadOptions | DataConfig, most: int | None = None, *, some: bool = False
 ) -> list[Record]:
-    """The same as a list.
-
-    Raises:
-        DataError: it cannot be read, or holds no records where ``some`` are needed.
-    """
+    """The same as a list."""
     records = list(stream_records(path, options, most=most))
     if some and not records:
         raise DataError(f"{path} holds no records.")
     return records
-
-
-# ------------------------------------------------------------------------- texts, and records to summarize
 
 
 def model_and_inputs(names: list[str]) -> tuple[str, list[str]]:
@@ -108,11 +94,7 @@ def model_and_inputs(names: list[str]) -> tuple[str, list[str]]:
 
 
 def _local(name: str, model: str) -> str:
-    """A file's own name, where it is given as an address; ``model`` is what shall summarize it, behind a blank.
-
-    Raises:
-        ConfigError: it is one of the web.
-    """
+    """A file's own name, where it is given as an address; ``model`` is what shall summarize it, behind a blank."""
     if name.startswith(("http://", "https://")):
         raise ConfigError(f"laconic opens no web pages; save it first: curl -s {name} | laconic summarize{model}")
     return unquote(urlsplit(name).path) if name.startswith("file://") else name
@@ -149,9 +131,6 @@ def documents_of(
     """The records of one input, whose summaries may be missing; a text file or standard input is one record.
 
     Bad records go to ``on_skip``, if there is one.
-
-    Raises:
-        DataError: it cannot be read.
     """
     reading = reading or DocumentOptions()
     kind = "jsonl" if jsonl and reading.format == "auto" else reading.format
@@ -183,11 +162,7 @@ def _without_markup(name: str) -> str:
 
 
 def text_of(name: str) -> str:
-    """The text of a file, or of standard input (``-``).
-
-    Raises:
-        DataError: there is no such file, or it is no UTF-8 text (with the line of the first other byte).
-    """
+    """The text of a file, or of standard input (``-``)."""
     try:
         raw = sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
     except FileNotFoundError:

@@ -8,33 +8,32 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
 from laconic.cli.inputs import check_output, records_of
-from laconic.cli.options import AsJson, ReadingOptions, subcommands, with_groups
+from laconic.cli.options import AsJson, Commands, ReadingOptions
 from laconic.cli.output import aligned, note, print_result
 from laconic.errors import ConfigError
 from laconic.files import write_text
 from laconic.study import judge
 from laconic.study.judge import KEY, SHEETS, Analysis, SheetOptions, make_sheets, read_predictions
 
-command = subcommands("Make blinded sheets for human evaluation and analyse the filled ones.", no_args_is_help=True)
+command = Commands("Make blinded sheets for human evaluation and analyse the filled ones.", no_args_is_help=True)
 
 
 @command.command("make")
-@with_groups
 def make(
     predictions: Annotated[
-        list[str], typer.Argument(metavar="[NAME=]FILE...", help="Predictions, as `laconic evaluate --output` writes.")
+        list[str], Argument(metavar="[NAME=]FILE...", help="Predictions, as `laconic evaluate --output` writes.")
     ],
-    data: Annotated[Path, typer.Option(help="The records that were summarized.")],
-    out: Annotated[Path, typer.Option(help="Folder for the sheets and the key.")],
-    sample: Annotated[int, typer.Option(min=1, help="Number of documents to judge.")] = 100,
-    seed: Annotated[int, typer.Option(help="Seed of the sample and the order.")] = 1,
-    annotators: Annotated[int, typer.Option(min=1, help="Number of sheets.")] = 3,
-    criteria: Annotated[str, typer.Option(help="What is rated, separated by commas.")] = "readability,informativeness",
-    scale: Annotated[str, typer.Option(help="Lowest and highest rating.")] = "1-5",
-    reference: Annotated[bool, typer.Option("--reference", help="Judge the human summary as well, blinded.")] = False,
+    data: Annotated[Path, Option(help="The records that were summarized.")],
+    out: Annotated[Path, Option(help="Folder for the sheets and the key.")],
+    sample: Annotated[int, Option(min=1, help="Number of documents to judge.")] = 100,
+    seed: Annotated[int, Option(help="Seed of the sample and the order.")] = 1,
+    annotators: Annotated[int, Option(min=1, help="Number of sheets.")] = 3,
+    criteria: Annotated[str, Option(help="What is rated, separated by commas.")] = "readability,informativeness",
+    scale: Annotated[str, Option(help="Lowest and highest rating.")] = "1-5",
+    reference: Annotated[bool, Option("--reference", help="Judge the human summary as well, blinded.")] = False,
     *,
     reading: ReadingOptions,
     as_json: AsJson = False,
@@ -69,10 +68,10 @@ def make(
 
 @command.command("analyse")
 def analyse(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder that `laconic judge make` wrote.")],
-    test: Annotated[str, typer.Option(help="t, randomization or bootstrap; paired over documents.")] = "t",
+    folder: Annotated[Path, Argument(metavar="DIR", help="The folder that `laconic judge make` wrote.")],
+    test: Annotated[str, Option(help="t, randomization or bootstrap; paired over documents.")] = "t",
     lines: Annotated[
-        Path | None, typer.Option(help="Write each rated line with its mean rating, for `laconic calibrate --ratings`.")
+        Path | None, Option(help="Write each rated line with its mean rating, for `laconic calibrate --ratings`.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:

@@ -21,7 +21,6 @@ from laconic import __version__
 from laconic.cli.output import EXIT_INTERRUPTED, say
 from laconic.errors import ConfigError, DiskFullError, LaconicError, is_disk_full, missing_package, unknown_choice
 
-EXIT_DISK_FULL = DiskFullError.exit_code
 EXIT_BROKEN_PIPE = 141
 
 # name -> (module:attribute, one line of help). The attribute is a function with typer's annotations, or a
@@ -159,21 +158,17 @@ def help_text() -> str:
 
 
 def load_command(name: str) -> Any:
-    """Import the command called ``name`` and return typer's command object for it.
-
-    Raises:
-        ConfigError: there is no such command.
-    """
+    """Import the command called ``name`` and return typer's command object for it."""
     if name not in COMMANDS:
         raise ConfigError(unknown_choice("command", name, COMMANDS))
-    import typer
+    from typer import Typer
     from typer.main import get_command
 
-    from laconic.cli.options import CONTEXT
+    from laconic.cli.options import Commands
 
     command = resolve_name(COMMANDS[name][0])
-    if not isinstance(command, typer.Typer):
-        app = typer.Typer(add_completion=False, context_settings=CONTEXT)
+    if not isinstance(command, Typer):
+        app = Commands()
         app.command(name)(command)
         command = app
     return get_command(command)
@@ -188,14 +183,14 @@ def _run(name: str, arguments: list[str]) -> int:
         gc.enable()
     from typer import Exit, TyperException
 
+    from laconic.cli.options import told
+
     try:
         with command.make_context(f"laconic {name}", arguments) as context:
             command.invoke(context)
     except Exit as stop:
         return int(stop.exit_code)
     except TyperException as error:  # a wrong option or argument
-        from laconic.cli.options import told
-
         if message := told(error):
             context = getattr(error, "ctx", None)
             say(f"{message} See `{context.command_path if context else f'laconic {name}'} --help`.")
@@ -221,7 +216,7 @@ def _report(error: Exception) -> int:
             f"The disk is full{where}. What was complete before is kept; free some space and run the command again "
             "(`laconic resume RUN` for training)."
         )
-        return EXIT_DISK_FULL
+        return DiskFullError.exit_code
     if isinstance(error, OSError) and error.filename is not None:
         instead = "; name a file" if isinstance(error, IsADirectoryError) else ""
         say(f"Cannot use {error.filename}: {(error.strerror or str(error)).lower()}{instead}.")

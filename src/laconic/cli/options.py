@@ -1,8 +1,7 @@
 """The options that several commands have, each declared once; alone, or in groups that one parameter stands for.
 
-A group is a dataclass whose fields are options. A command that takes one is marked with `with_groups`:
+A group is a dataclass whose fields are options:
 
-    @with_groups
     def command(file: File, *, reading: ReadingOptions, device: Device = "cpu") -> None:
         records = read_with(file, reading.options())
 """
@@ -17,8 +16,8 @@ from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
 from pydantic import BaseModel
+from typer import Context, Option, Typer
 
 from laconic.config.loading import merge, parse_overrides
 from laconic.config.names import trusting
@@ -62,47 +61,46 @@ def _parameters(of: Callable[..., Any]) -> list[inspect.Parameter]:
     return [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in found]
 
 
-# --beam_size is --beam-size too
-CONTEXT = {"help_option_names": ["--help", "-h"], "token_normalize_func": lambda name: name.replace("_", "-")}
+class Commands(Typer):
+    """A command, or one that is several, added with ``@app.command(name)``; they may take groups of options."""
+
+    def __init__(self, help: str | None = None, **options: Any) -> None:
+        # --beam_size is --beam-size too
+        context = {"help_option_names": ["--help", "-h"], "token_normalize_func": lambda name: name.replace("_", "-")}
+        super().__init__(add_completion=False, context_settings=context, help=help, **options)
+
+    def command(self, name: str) -> Any:  # type: ignore[override]
+        add = super().command(name)
+        return lambda function: add(with_groups(function))
 
 
-def subcommands(help: str, **options: Any) -> typer.Typer:
-    """A command that is several: functions are added with ``@app.command(name)``."""
-    return typer.Typer(add_completion=False, context_settings=CONTEXT, help=help, **options)
-
-
-# ------------------------------------------------------------------------------------- single options
-
-
-def _trust(context: typer.Context, given: bool) -> bool:
+def _trust(context: Context, given: bool) -> bool:
     context.with_resource(trusting(given))  # until the command ends
     return given
 
 
 TrustCode = Annotated[
     bool,
-    typer.Option(
+    Option(
         "--trust-code", callback=_trust, help="Run Python classes that the opened folders name; they can do anything."
     ),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-Device = Annotated[str, typer.Option(help="cpu, cuda, ... or auto.")]
-BatchSize = Annotated[int, typer.Option(min=1, help="Records decoded at once.")]
+AsJson = Annotated[bool, Option("--json", help="Print JSON.")]
+Device = Annotated[str, Option(help="cpu, cuda, ... or auto.")]
+BatchSize = Annotated[int, Option(min=1, help="Records decoded at once.")]
 MostAtOnce = Annotated[
-    int | None, typer.Option("--batch-size", min=1, help="Records decoded at once; by their length if not given.")
+    int | None, Option("--batch-size", min=1, help="Records decoded at once; by their length if not given.")
 ]
-Split = Annotated[str, typer.Option(help="Which split of a folder.")]
-MaxRecords = Annotated[int | None, typer.Option(min=1, help="Use the first records only.")]
-SearchSettings = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Any other setting.")]
-RecipeKeys = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a key of the recipe.")]
-Row = Annotated[str | None, typer.Option(help="A row of the recipe; its default row if not given.")]
-Size = Annotated[str | None, typer.Option(help="A size of the recipe; its default size if not given.")]
-DataFormat = Annotated[str, typer.Option("--format", help="Format of the data; by the file's name when auto.")]
-DocumentColumn = Annotated[str | None, typer.Option(help="Name of the document's column.")]
-SkipBad = Annotated[bool, typer.Option("--skip-bad", help="Leave out and count bad records.")]
-MinHumanScore = Annotated[
-    int | None, typer.Option(min=1, max=5, help="Only pairs that people rated so high (LCSTS: 3).")
-]
+Split = Annotated[str, Option(help="Which split of a folder.")]
+MaxRecords = Annotated[int | None, Option(min=1, help="Use the first records only.")]
+SearchSettings = Annotated[list[str] | None, Option("--set", metavar="KEY=VALUE", help="Any other setting.")]
+RecipeKeys = Annotated[list[str] | None, Option("--set", metavar="KEY=VALUE", help="Change a key of the recipe.")]
+Row = Annotated[str | None, Option(help="A row of the recipe; its default row if not given.")]
+Size = Annotated[str | None, Option(help="A size of the recipe; its default size if not given.")]
+DataFormat = Annotated[str, Option("--format", help="Format of the data; by the file's name when auto.")]
+DocumentColumn = Annotated[str | None, Option(help="Name of the document's column.")]
+SkipBad = Annotated[bool, Option("--skip-bad", help="Leave out and count bad records.")]
+MinHumanScore = Annotated[int | None, Option(min=1, max=5, help="Only pairs that people rated so high (LCSTS: 3).")]
 
 
 def search_settings(given: list[str] | None) -> dict[str, Any]:
@@ -115,16 +113,9 @@ def search_settings(given: list[str] | None) -> dict[str, Any]:
 
 
 def check_picture(path: Path, formats: Sequence[str] = (".png", ".svg", ".pdf")) -> None:
-    """Refuse the name of a picture that is not to be drawn.
-
-    Raises:
-        ConfigError: another format.
-    """
+    """Refuse the name of a picture that is not to be drawn."""
     if path.suffix not in formats:
         raise ConfigError(unknown_choice("picture format", path.suffix or path.name, formats))
-
-
-# ---------------------------------------------------------------------------------------------- groups
 
 
 @dataclass(frozen=True)
@@ -133,7 +124,7 @@ class ColumnOptions:
 
     format: DataFormat = "auto"
     document_column: DocumentColumn = None
-    summary_column: Annotated[str | None, typer.Option(help="Name of the summary's column.")] = None
+    summary_column: Annotated[str | None, Option(help="Name of the summary's column.")] = None
 
     def options(self, **more: Any) -> ReadOptions:
         """How to read; ``more`` are other fields of `ReadOptions`."""
@@ -167,13 +158,13 @@ class DocumentOptions:
 class DecodingOptions:
     """How summaries are decoded and shown."""
 
-    beam_size: Annotated[int | None, typer.Option(min=1, help="Hypotheses kept at each step.")] = None
-    max_length: Annotated[int | None, typer.Option(min=1, help="Largest number of tokens.")] = None
+    beam_size: Annotated[int | None, Option(min=1, help="Hypotheses kept at each step.")] = None
+    max_length: Annotated[int | None, Option(min=1, help="Largest number of tokens.")] = None
     search: SearchSettings = None
-    always_write: Annotated[
-        bool, typer.Option("--always-write", help="What the model wrote, also where it is not sure.")
-    ] = False
-    raw: Annotated[bool, typer.Option("--raw", help="The words as the model wrote them, nothing mended.")] = False
+    always_write: Annotated[bool, Option("--always-write", help="What the model wrote, also where it is not sure.")] = (
+        False
+    )
+    raw: Annotated[bool, Option("--raw", help="The words as the model wrote them, nothing mended.")] = False
 
     def settings(self, model: str, **more: Any) -> dict[str, Any]:
         """What was given, as settings of ``model``, with ``more`` of a command's own.
@@ -186,8 +177,6 @@ class DecodingOptions:
         settings = {key: value for key, value in given.items() if value is not None} | search_settings(self.search)
         return settings | ({"surface": "raw"} if self.raw and not is_method(model) else {})
 
-
-# ------------------------------------------------------------------ what was meant by a wrong option or argument
 
 # what --set changes in the commands that have it
 SET_CHANGES: dict[str, type[BaseModel]] = {

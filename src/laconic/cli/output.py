@@ -100,7 +100,6 @@ def show_summaries(summaries: Iterable[Summary], *, words: bool = True, document
         show(summary, console, words=words, document=document)
 
 
-# ------------------------------------------------------------------------------------------- progress
 @dataclass
 class Skipped:
     """Counts the records that were skipped, and says it once at the end."""
@@ -147,14 +146,9 @@ class Progress:
         vars(self).update({name: value for name, value in given.items() if value is not None})
         self.show()
 
-    def start(self) -> None:
-        """Begin to show."""
-
-    def show(self) -> None:
-        """Show the present state."""
-
-    def stop(self) -> None:
-        """End; called once, also after an error."""
+    def start(self) -> None: ...
+    def show(self) -> None: ...
+    def stop(self) -> None: ...  # called once, also after an error
 
 
 class LineProgress(Progress):
@@ -186,10 +180,9 @@ class BarProgress(Progress):
         from rich import progress as rich
         from rich.console import Console
 
-        what, note = rich.TextColumn("{task.description}"), rich.TextColumn("{task.fields[note]}")
-        counts = rich.BarColumn(bar_width=30), rich.MofNCompleteColumn()
-        times = rich.TimeElapsedColumn(), rich.TimeRemainingColumn()
-        self._bar = rich.Progress(what, *counts, *times, note, console=Console(stderr=True), redirect_stdout=False)
+        columns: list[Any] = ["{task.description}", rich.BarColumn(bar_width=30), rich.MofNCompleteColumn()]
+        columns += [rich.TimeElapsedColumn(), rich.TimeRemainingColumn(), "{task.fields[note]}"]
+        self._bar = rich.Progress(*columns, console=Console(stderr=True), redirect_stdout=False)
         self._task = self._bar.add_task(self.description, total=self.total, note="")
         self._bar.start()
 

@@ -7,7 +7,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from laconic.cli.calibrate import ACCEPT, THRESHOLD
+from laconic.cli.calibrate import ACCEPT, THRESHOLD, fitted, tried
 from laconic.cli.inputs import records_of
 from laconic.cli.output import aligned, progress, say
 from laconic.config.schema import DataConfig, RunConfig
@@ -15,6 +15,10 @@ from laconic.data.holdout import hold_out as split_pairs
 from laconic.data.readers import ReadOptions
 from laconic.data.subset import write_records
 from laconic.errors import ConfigError, LaconicError
+from laconic.evaluation.run import options_of
+from laconic.metrics.card import Facts, write_card
+from laconic.study.tables import for_card
+from laconic.study.verdict import scores, table, verdict
 from laconic.types import Record
 
 SCORED = 200  # pairs of a split, at the end
@@ -58,13 +62,6 @@ def automatic(run: RunConfig, asked: Mapping[str, Any]) -> dict[str, Any]:
 def closing_score(model_folder: str, run: RunConfig) -> str:
     """The table and the verdict on the pairs that were held out, and what became of the model's confidence; without
     such pairs what to do about it."""
-    from laconic.evaluation.run import options_of
-    from laconic.metrics.card import Facts, write_card
-    from laconic.study.calibration import MOST_TRIED, try_precisions
-    from laconic.study.tables import for_card
-    from laconic.study.verdict import scores, table, verdict
-    from laconic.summarizer import Summarizer
-
     splits = [name for name in ("test", "validation") if getattr(run.data, name) is not None]
     if not splits:
         return (
@@ -79,8 +76,7 @@ def closing_score(model_folder: str, run: RunConfig) -> str:
         confidence = calibrated(folder, [record for part in held.values() for record in part])
         with progress("Scoring", total=2 * len(records)) as bar:
             results = scores(model_folder, records, options_of(run.evaluation), bar.advance)
-        if precisions := try_precisions(Summarizer.from_pretrained(model_folder), records[:MOST_TRIED]):
-            precisions.save(folder)
+        tried(folder, records)
         name = Path(getattr(run.data, split)).name
         write_card(folder, Facts.of(folder).with_scores(for_card(results, name, split)))
     except LaconicError as error:  # the training is done, whatever becomes of its score
@@ -92,21 +88,15 @@ def closing_score(model_folder: str, run: RunConfig) -> str:
 
 def calibrated(folder: Path, records: Sequence[Record]) -> str:
     """Do what `laconic calibrate` does with these records, where they are enough, and say what came of it."""
-    from laconic.study.calibration import LEAST_RECORDS, calibrate, decoded_by_calibration
-    from laconic.summarizer import Summarizer
+    from laconic.study.calibration import LEAST_RECORDS
 
     remedy = f"It has no confidence yet: run `laconic calibrate {folder} --data FILE` on more held-out pairs."
     if len(records) < LEAST_RECORDS:
         return f"{len(records)} held-out pairs are fewer than the {LEAST_RECORDS} of a calibration. {remedy}"
     try:
-        summarizer = Summarizer.from_pretrained(str(folder))
-        with progress("Calibrating", total=decoded_by_calibration(summarizer, records)) as bar:
-            found, reliability = calibrate(
-                summarizer, records, accept=ACCEPT, threshold=THRESHOLD, progress=bar.advance
-            )
+        _, reliability = fitted(folder, records, {}, "Calibrating", accept=ACCEPT, threshold=THRESHOLD)
     except LaconicError as error:
         return f"{error} {remedy}"
-    found.save(folder)
     return (
         f"Its confidence is calibrated on {len(records):,} held-out pairs, {reliability.base_rate:.0%} of them "
         f"summarized acceptably; below {THRESHOLD:g} and on texts unlike these it answers with a sentence of the text."

@@ -6,7 +6,7 @@ import math
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
+from typer import Argument, Option
 
 from laconic.cli.options import AsJson, check_picture
 from laconic.cli.output import aligned, print_result
@@ -19,14 +19,14 @@ AXES = ("update", "epoch", "tokens")
 
 
 def command(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run folders.")],
-    out: Annotated[Path, typer.Option(help="The picture: .png, .svg or .pdf.")] = Path("curves.png"),
+    runs: Annotated[list[Path], Argument(metavar="RUN...", help="Run folders.")],
+    out: Annotated[Path, Option(help="The picture: .png, .svg or .pdf.")] = Path("curves.png"),
     metric: Annotated[
-        str | None, typer.Option(help="What to draw, such as nll or rouge1; by default training and validation loss.")
+        str | None, Option(help="What to draw, such as nll or rouge1; by default training and validation loss.")
     ] = None,
-    x: Annotated[str, typer.Option(help="Horizontal axis: update, epoch or tokens.")] = "update",
-    smooth: Annotated[int, typer.Option(min=1, help="Running mean over this many log lines.")] = 1,
-    log_scale: Annotated[bool, typer.Option("--log", help="Logarithmic vertical axis.")] = False,
+    x: Annotated[str, Option(help="Horizontal axis: update, epoch or tokens.")] = "update",
+    smooth: Annotated[int, Option(min=1, help="Running mean over this many log lines.")] = 1,
+    log_scale: Annotated[bool, Option("--log", help="Logarithmic vertical axis.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Draw the training curves of runs and print their last and best values."""
@@ -44,14 +44,11 @@ def command(
     curves = [(run.name + kind, *read_curve(run, name, x)) for (run, name), kind in zip(drawn, kinds, strict=True)]
     value = ", ".join(dict.fromkeys(name for _, name in drawn))
     rows = draw_curves(curves, out, value=value, window=smooth, log=log_scale, against=x)
+    header, cells = ["run", "measure", x, "last", "best", "published"], []
     for row, (run, name) in zip(rows, drawn, strict=True):
         row |= {"measure": name, "published": _published(run, name)}
-    header = ["run", "measure", x, "last", "best", "published"]
-    cells = []
-    for row in rows:
         figures = f"{row[x]:g}", f"{row['final']:.4f}", f"{row['best']:.4f}"
-        cells.append([row["run"], row["measure"], *figures, _in_words(row["published"])])
-    for row in rows:
+        cells.append([row["run"], name, *figures, _in_words(row["published"])])
         row |= {key: None for key in ("final", "best") if not math.isfinite(row[key])}  # JSON has no NaN
     print_result(as_json, rows, f"{aligned(header, cells, left=2)}\n\n{out}")
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-import typer
 import yaml
+from typer import Argument, Context
 
-from laconic.cli.options import AsJson, RecipeKeys, Row, Size, subcommands
+from laconic.cli.options import AsJson, Commands, RecipeKeys, Row, Size
 from laconic.cli.output import aligned, print_result
 from laconic.config.loading import (
     dump_run,
@@ -23,11 +23,11 @@ from laconic.config.schema import Recipe
 from laconic.errors import ConfigError, LaconicError
 from laconic.text.control import safe_print as print
 
-command = subcommands("List, show and check the recipes.", invoke_without_command=True)
+command = Commands("List, show and check the recipes.", invoke_without_command=True)
 
 
 @command.callback()
-def list_recipes(context: typer.Context, as_json: AsJson = False) -> None:
+def list_recipes(context: Context, as_json: AsJson = False) -> None:
     """List the recipes with their rows and sizes; see also `show` and `check`."""
     if context.invoked_subcommand is not None:
         return
@@ -37,7 +37,7 @@ def list_recipes(context: typer.Context, as_json: AsJson = False) -> None:
 
 @command.command("show")
 def show(
-    name: Annotated[str, typer.Argument(help="A recipe's name or a YAML file.")],
+    name: Annotated[str, Argument(help="A recipe's name or a YAML file.")],
     row: Row = None,
     size: Size = None,
     overrides: RecipeKeys = None,
@@ -56,9 +56,7 @@ def show(
 
 @command.command("check")
 def check(
-    file: Annotated[
-        str | None, typer.Argument(help="A recipe's name or a YAML file; all recipes if not given.")
-    ] = None,
+    file: Annotated[str | None, Argument(help="A recipe's name or a YAML file; all recipes if not given.")] = None,
 ) -> None:
     """Resolve every row in every size and build the configuration of every component."""
     problems, checked = [], 0

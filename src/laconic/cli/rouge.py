@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-import typer
+from typer import Argument, Option
 
 from laconic.cli.inputs import text_of
-from laconic.cli.options import AsJson, with_groups
+from laconic.cli.options import AsJson
 from laconic.cli.output import aligned, print_result, say
 from laconic.errors import DataError
 from laconic.metrics.rouge import RougeResult, rouge
@@ -27,44 +27,41 @@ _PAIRED_REFERENCE_KEYS = ("references", "reference", "target")
 class ScoringOptions:
     """The options of `laconic.metrics.rouge.rouge`."""
 
-    profile: Annotated[str, typer.Option(help="rouge155, google, plain, unicode or characters.")] = "rouge155"
-    stem: Annotated[bool | None, typer.Option("--stem/--no-stem", help="Porter stemming (the tool's -m).")] = None
+    profile: Annotated[str, Option(help="rouge155, google, plain, unicode or characters.")] = "rouge155"
+    stem: Annotated[bool | None, Option("--stem/--no-stem", help="Porter stemming (the tool's -m).")] = None
     exceptions: Annotated[
-        bool | None, typer.Option("--exceptions/--no-exceptions", help="WordNet's irregular forms before stemming.")
+        bool | None, Option("--exceptions/--no-exceptions", help="WordNet's irregular forms before stemming.")
     ] = None
     better: Annotated[
-        str, typer.Option(help="Base of better and best in these forms: well (as the tool's database) or good.")
+        str, Option(help="Base of better and best in these forms: well (as the tool's database) or good.")
     ] = "well"
-    remove_stop_words: Annotated[bool, typer.Option("--remove-stop-words", "-s", help="Drop SMART stop words.")] = False
-    max_bytes: Annotated[int | None, typer.Option("--bytes", "-b", help="Cut both sides at so many bytes.")] = None
-    max_words: Annotated[int | None, typer.Option("--words", "-l", help="Cut both sides at so many words.")] = None
+    remove_stop_words: Annotated[bool, Option("--remove-stop-words", "-s", help="Drop SMART stop words.")] = False
+    max_bytes: Annotated[int | None, Option("--bytes", "-b", help="Cut both sides at so many bytes.")] = None
+    max_words: Annotated[int | None, Option("--words", "-l", help="Cut both sides at so many words.")] = None
     multi: Annotated[
-        str | None,
-        typer.Option("--multi", "-f", help="Several references: average (A), best (B), max, jackknife(-average)."),
+        str | None, Option("--multi", "-f", help="Several references: average (A), best (B), max, jackknife(-average).")
     ] = None
-    alpha: Annotated[float, typer.Option("--alpha", "-p", help="Weight of precision in F.")] = 0.5
-    weight: Annotated[float, typer.Option("--weight", "-w", help="Exponent of ROUGE-W.")] = 1.2
-    skip_distance: Annotated[int, typer.Option("--skip", "-2", help="Words a skip-bigram may jump; negative: any.")] = 4
-    interval: Annotated[bool, typer.Option("--interval", help="The tool's bootstrap interval and mean.")] = False
-    confidence: Annotated[float, typer.Option("--confidence", "-c", help="Of the interval, in percent.")] = 95.0
-    samples: Annotated[int, typer.Option("--samples", "-r", help="Resamplings of the interval.")] = 1000
-    processes: Annotated[int, typer.Option(help="Worker processes.")] = 1
+    alpha: Annotated[float, Option("--alpha", "-p", help="Weight of precision in F.")] = 0.5
+    weight: Annotated[float, Option("--weight", "-w", help="Exponent of ROUGE-W.")] = 1.2
+    skip_distance: Annotated[int, Option("--skip", "-2", help="Words a skip-bigram may jump; negative: any.")] = 4
+    interval: Annotated[bool, Option("--interval", help="The tool's bootstrap interval and mean.")] = False
+    confidence: Annotated[float, Option("--confidence", "-c", help="Of the interval, in percent.")] = 95.0
+    samples: Annotated[int, Option("--samples", "-r", help="Resamplings of the interval.")] = 1000
+    processes: Annotated[int, Option(help="Worker processes.")] = 1
 
 
-@with_groups
 def command(
-    hypotheses: Annotated[str, typer.Argument(help="Summaries, one document a line, or JSON lines; - is stdin.")],
+    hypotheses: Annotated[str, Argument(help="Summaries, one document a line, or JSON lines; - is stdin.")],
     references: Annotated[
-        list[str] | None,
-        typer.Argument(help="References in the same form, one file each; JSON lines may hold both sides."),
+        list[str] | None, Argument(help="References in the same form, one file each; JSON lines may hold both sides.")
     ] = None,
-    kinds: Annotated[str, typer.Option(help="1 to 9, L, Lsum, W, S, SU (S4, SU*, W1.2), with commas.")] = "1,2,L",
+    kinds: Annotated[str, Option(help="1 to 9, L, Lsum, W, S, SU (S4, SU*, W1.2), with commas.")] = "1,2,L",
     *,
     scoring: ScoringOptions,
     separator: Annotated[
-        str, typer.Option(help="What parts the sentences of a line, such as <n>; Lsum and W look at sentences.")
+        str, Option(help="What parts the sentences of a line, such as <n>; Lsum and W look at sentences.")
     ] = "",
-    per_document: Annotated[bool, typer.Option("--per-document", "-d", help="Print each document too.")] = False,
+    per_document: Annotated[bool, Option("--per-document", "-d", help="Print each document too.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """ROUGE without Perl: precision, recall and F, the flags of ROUGE-1.5.5, and a signature to quote."""
@@ -80,15 +77,8 @@ def command(
     print_result(as_json, as_dict(result, per_document), table(result, per_document))
 
 
-# ------------------------------------------------------------------------------------------ input
-
-
 def read_both(hypotheses: str, references: Sequence[str]) -> tuple[list[str], list[list[str]]]:
-    """The texts of both sides, one entry a document.
-
-    Raises:
-        DataError: a file is missing, is not text, is empty, or has another number of lines than the first.
-    """
+    """The texts of both sides, one entry a document."""
     entries = _entries(hypotheses)
     if not references:
         if not isinstance(entries[0], dict):
@@ -149,9 +139,6 @@ def _texts(name: str, entries: Sequence[Any], keys: Sequence[str]) -> list[list[
             raise DataError(f"{where}: a text or a list of texts is needed, not {json.dumps(value)[:60]}.")
         found.append(texts)
     return found
-
-
-# ----------------------------------------------------------------------------------------- output
 
 
 def warnings_of(result: RougeResult) -> list[str]:

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Argument, Exit, Option
 
-from laconic.cli.options import Device, TrustCode, with_groups
+from laconic.cli.options import Device, TrustCode
 from laconic.cli.output import say
 from laconic.config.loading import parse_overrides
 from laconic.config.shipped import default_model
@@ -23,40 +23,39 @@ TOKEN_VARIABLE = "LACONIC_TOKEN"
 class LimitOptions:
     """Fields of `laconic.server.settings.Settings`; what is not given is as there."""
 
-    max_batch: Annotated[int | None, typer.Option(min=1, help="Documents decoded together.")] = None
-    max_queue: Annotated[int | None, typer.Option(min=1, help="Documents that may wait; then 429.")] = None
-    max_documents: Annotated[int | None, typer.Option(min=1, help="Documents of one request.")] = None
-    max_characters: Annotated[int | None, typer.Option(min=1, help="Characters of one document.")] = None
-    request_timeout: Annotated[float | None, typer.Option(help="Seconds for an answer; then 504.")] = None
-    drain_timeout: Annotated[float | None, typer.Option(help="Seconds to finish after SIGTERM.")] = None
+    max_batch: Annotated[int | None, Option(min=1, help="Documents decoded together.")] = None
+    max_queue: Annotated[int | None, Option(min=1, help="Documents that may wait; then 429.")] = None
+    max_documents: Annotated[int | None, Option(min=1, help="Documents of one request.")] = None
+    max_characters: Annotated[int | None, Option(min=1, help="Characters of one document.")] = None
+    request_timeout: Annotated[float | None, Option(help="Seconds for an answer; then 504.")] = None
+    drain_timeout: Annotated[float | None, Option(help="Seconds to finish after SIGTERM.")] = None
     cors_origins: Annotated[
-        list[str] | None, typer.Option("--cors-origin", help="An origin whose pages may call the service.")
+        list[str] | None, Option("--cors-origin", help="An origin whose pages may call the service.")
     ] = None
-    log_text: Annotated[bool, typer.Option("--log-text", help="Write texts and summaries to the log.")] = False
+    log_text: Annotated[bool, Option("--log-text", help="Write texts and summaries to the log.")] = False
 
 
-@with_groups
 def command(
     models: Annotated[
         list[str] | None,
-        typer.Argument(
+        Argument(
             metavar="[MODEL...]",
             help="Model or run folders, hub ids or extractive methods; NAME=MODEL. The model in the box (oneline) if "
             "left out.",
         ),
     ] = None,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0: a free one.")] = 8000,
-    host: Annotated[str, typer.Option(help="Address to listen at; 0.0.0.0: every one of this machine.")] = "127.0.0.1",
+    port: Annotated[int, Option(min=0, max=65535, help="0: a free one.")] = 8000,
+    host: Annotated[str, Option(help="Address to listen at; 0.0.0.0: every one of this machine.")] = "127.0.0.1",
     token_file: Annotated[
-        Path | None, typer.Option(help=f"File with the token that clients must send (or ${TOKEN_VARIABLE}).")
+        Path | None, Option(help=f"File with the token that clients must send (or ${TOKEN_VARIABLE}).")
     ] = None,
     device: Device = "cpu",
     trust_code: TrustCode = False,
-    threads: Annotated[int | None, typer.Option(min=1, help="Threads of a batch; default: 1 a core, graphs 1.")] = None,
+    threads: Annotated[int | None, Option(min=1, help="Threads of a batch; default: 1 a core, graphs 1.")] = None,
     *,
     limits: LimitOptions,
-    allowed_host: Annotated[list[str] | None, typer.Option(help="A name that the service answers to.")] = None,
-    setting: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Any other limit.")] = None,
+    allowed_host: Annotated[list[str] | None, Option(help="A name that the service answers to.")] = None,
+    setting: Annotated[list[str] | None, Option("--set", metavar="KEY=VALUE", help="Any other limit.")] = None,
 ) -> None:
     """Serve trained models and extractive methods over HTTP, with a page at the address itself.
 
@@ -85,16 +84,11 @@ def command(
 
         torch.set_num_threads(threads)
     if not serve(create_app(opened, settings, token=token), host, port):
-        raise typer.Exit(1)
+        raise Exit(1)
 
 
 def read_token(path: Path | None) -> str | None:
-    """The token of the file, or of the environment; ``None`` when there is neither.
-
-    Raises:
-        ConfigError: it is empty, or has characters that a header cannot carry.
-        DataError: there is no such file.
-    """
+    """The token of the file, or of the environment; ``None`` when there is neither."""
     if path is None and TOKEN_VARIABLE not in os.environ:
         return None
     try:

@@ -7,15 +7,14 @@ import sys
 from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
-from dataclasses import dataclass, field
 from itertools import chain, islice
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
+from typer import Argument, Option
 
 from laconic.cli.inputs import check_output, count_lines, documents_of, is_records, model_and_inputs
-from laconic.cli.options import DecodingOptions, Device, DocumentOptions, MostAtOnce, TrustCode, with_groups
+from laconic.cli.options import DecodingOptions, Device, DocumentOptions, MostAtOnce, TrustCode
 from laconic.cli.output import Skipped, is_unicode, progress, say, show_summaries
 from laconic.errors import ConfigError, DataError, LaconicError
 from laconic.files import flush, keeps_its_place, only_writer, sha256, write_text
@@ -29,33 +28,32 @@ DIGEST = "document_sha256"  # key of a line: what was summarized, so that nobody
 MOST_SHOWN = 300  # characters of a line that is only told of
 
 
-@with_groups
 def command(
     model: Annotated[
         str | None,
-        typer.Argument(
+        Argument(
             metavar="[MODEL_OR_METHOD]",
             help="Model or run folder, hub id, or an extractive method; the model in the box (oneline) if left out.",
         ),
     ] = None,
     files: Annotated[
-        list[str] | None, typer.Argument(metavar="[FILE...|-]", help="Text or record files; - or nothing: stdin.")
+        list[str] | None, Argument(metavar="[FILE...|-]", help="Text or record files; - or nothing: stdin.")
     ] = None,
-    jsonl: Annotated[bool, typer.Option("--jsonl", help="Standard input is JSON lines, not one text.")] = False,
-    output: Annotated[Path | None, typer.Option(help="File for the results; goes on with one that is partial.")] = None,
-    min_length: Annotated[int | None, typer.Option(min=0, help="Least number of tokens.")] = None,
-    num_return: Annotated[int | None, typer.Option(min=1, help="Summaries a document, best first.")] = None,
-    sentences: Annotated[int | None, typer.Option(min=1, help="Sentences to pick (extractive methods).")] = None,
+    jsonl: Annotated[bool, Option("--jsonl", help="Standard input is JSON lines, not one text.")] = False,
+    output: Annotated[Path | None, Option(help="File for the results; goes on with one that is partial.")] = None,
+    min_length: Annotated[int | None, Option(min=0, help="Least number of tokens.")] = None,
+    num_return: Annotated[int | None, Option(min=1, help="Summaries a document, best first.")] = None,
+    sentences: Annotated[int | None, Option(min=1, help="Sentences to pick (extractive methods).")] = None,
     *,
     decoding: DecodingOptions,
-    explain: Annotated[bool, typer.Option("--explain", help="Say where each word came from.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON lines for text input too.")] = False,
+    explain: Annotated[bool, Option("--explain", help="Say where each word came from.")] = False,
+    as_json: Annotated[bool, Option("--json", help="Print JSON lines for text input too.")] = False,
     batch_size: MostAtOnce = None,
     reading: DocumentOptions,
     device: Device = "cpu",
     trust_code: TrustCode = False,
-    jobs: Annotated[int | None, typer.Option(min=1, help="Processes for a file of records.")] = None,
-    ray: Annotated[bool, typer.Option("--ray", help="Records on a Ray cluster, --jobs workers.")] = False,
+    jobs: Annotated[int | None, Option(min=1, help="Processes for a file of records.")] = None,
+    ray: Annotated[bool, Option("--ray", help="Records on a Ray cluster, --jobs workers.")] = False,
 ) -> None:
     """Summarize text, files, JSON lines or standard input.
 
@@ -89,9 +87,6 @@ def command(
     else:
         write_texts(SummaryJob(request), list(records), output, skipped, several=len(inputs) > 1)
     skipped.report()
-
-
-# --------------------------------------------------------------------------------------------- output
 
 
 def write_texts(
@@ -156,15 +151,36 @@ def write_lines(lines: Lines, window: int, records: Iterable[Record], output: Pa
             print(line if is_unicode(file) else json.dumps(json.loads(line)), file=file, flush=True)
 
 
-@dataclass
 class Kept:
     """The whole lines that an earlier run left in ``file``: of each the id and the document's digest (empty in files
-    that older versions wrote), and with what they were made; a broken last line begins at ``end``."""
+    that older versions wrote), and with what they were made; a broken last line begins at ``end``. A finished output is
+    taken as the start of a longer one."""
 
-    file: Path
-    lines: list[tuple[str, str]] = field(default_factory=list)
-    made: dict[str, Any] = field(default_factory=dict)
-    end: int = 0
+    def __init__(self, file: Path) -> None:
+        self.file, self.end = file, 0
+        self.lines: list[tuple[str, str]] = []
+        self.made: dict[str, Any] = {}
+        if not file.exists():
+            return
+        with file.open("rb") as lines:
+            for number, raw in enumerate(lines, start=1):
+                if not raw.endswith(b"\n"):
+                    break
+                try:
+                    line = json.loads(raw)
+                    differs = self.differs(line)
+                    self.lines.append((str(line["id"]), str(line.get(DIGEST, ""))))
+                except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+                    raise DataError(
+                        f"{file} exists and line {number} is not a result of laconic; give another --output."
+                    ) from None
+                if differs:
+                    raise self.other(f"is not all of one making: before line {number} it has {differs}")
+                self.end += len(raw)
+
+    def other(self, what: str) -> DataError:
+        """Why the file cannot be gone on with."""
+        return DataError(f"{self.file} {what}; give another --output, or delete that file.")
 
     def differs(self, line: dict[str, Any]) -> str:
         """What of the making of ``line`` is not as in the lines before it, or nothing."""
@@ -175,6 +191,20 @@ class Kept:
         unlike = [key for key, value in made.items() if self.made.setdefault(key, value) != value]
         return f"{unlike[0]} {self.made[unlike[0]]}, not {made[unlike[0]]}" if unlike else ""
 
+    def read_again(self, stream: Iterator[Record], size: int) -> list[Record]:
+        """Pass over the records that are done; gives back those of the last window."""
+        begun: list[Record] = []
+        for number, (known, digest) in enumerate(self.lines, start=1):
+            record = next(stream, None)
+            if record is None:
+                raise self.other(f"holds {len(self.lines)} results, and the input has only {number - 1} records")
+            if known != (name := record.id or str(number)):
+                raise self.other(f"holds other records: line {number} is '{known}', the input has '{name}'")
+            if digest and digest != _digest(record.document):
+                raise self.other(f"holds other records: line {number} is of another text of '{known}'")
+            begun = [*begun, record] if (number - 1) % size else [record]
+        return begun
+
 
 def _continue(lines: Lines, window: int, records: Iterable[Record], output: Path, total: int | None) -> None:
     """Go on with what an earlier run left as ``output`` or beside it, and give the file its name.
@@ -182,14 +212,11 @@ def _continue(lines: Lines, window: int, records: Iterable[Record], output: Path
     Some of what is done is summarized again, and these lines dropped: the records of a window that is begun but not
     complete, so that what is decoded together, and with it every byte of the file, is as without the interruption; else
     the last record, to see that the model and its settings are those of the file.
-
-    Raises:
-        DataError: the file holds other results.
     """
     draft = output.with_name(f"{output.name}.partial")  # until all are there
-    kept = kept_lines(draft if draft.exists() or not output.exists() else output)
+    kept = Kept(draft if draft.exists() or not output.exists() else output)
     done, stream, digests = len(kept.lines), iter(records), deque[str]()
-    begun = read_again(kept, stream, window)
+    begun = kept.read_again(stream, window)
     more = list(islice(stream, 1))
 
     def new() -> Iterator[Record]:
@@ -208,7 +235,7 @@ def _continue(lines: Lines, window: int, records: Iterable[Record], output: Path
             made = lines(windows, bar.advance)
             for line in islice(made, len(begun)):
                 if differs := kept.differs(json.loads(line)):
-                    raise _other(kept.file, f"was made with {differs}")
+                    raise kept.other(f"was made with {differs}")
             if done:
                 say(f"{done} summaries of an earlier run are kept.")
             if kept.file == output:
@@ -231,53 +258,3 @@ def _continue(lines: Lines, window: int, records: Iterable[Record], output: Path
 
 def _digest(document: str) -> str:
     return sha256(document.encode(errors="replace"))[:16]
-
-
-def _other(file: Path, what: str) -> DataError:
-    return DataError(f"{file} {what}; give another --output, or delete that file.")
-
-
-def read_again(kept: Kept, stream: Iterator[Record], size: int) -> list[Record]:
-    """Pass over the records that are done; gives back those of the last window.
-
-    Raises:
-        DataError: the file holds the results of other records.
-    """
-    begun: list[Record] = []
-    for number, (known, digest) in enumerate(kept.lines, start=1):
-        record = next(stream, None)
-        if record is None:
-            raise _other(kept.file, f"holds {len(kept.lines)} results, and the input has only {number - 1} records")
-        if known != (name := record.id or str(number)):
-            raise _other(kept.file, f"holds other records: line {number} is '{known}', the input has '{name}'")
-        if digest and digest != _digest(record.document):
-            raise _other(kept.file, f"holds other records: line {number} is of another text of '{known}'")
-        begun = [*begun, record] if (number - 1) % size else [record]
-    return begun
-
-
-def kept_lines(file: Path) -> Kept:
-    """What an earlier run left; a finished output is taken as the start of a longer one.
-
-    Raises:
-        DataError: the file holds something else than results, or not all of one model and its settings.
-    """
-    kept = Kept(file)
-    if not file.exists():
-        return kept
-    with file.open("rb") as lines:
-        for number, raw in enumerate(lines, start=1):
-            if not raw.endswith(b"\n"):
-                break
-            try:
-                line = json.loads(raw)
-                differs = kept.differs(line)
-                kept.lines.append((str(line["id"]), str(line.get(DIGEST, ""))))
-            except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-                raise DataError(
-                    f"{file} exists and line {number} is not a result of laconic; give another --output."
-                ) from None
-            if differs:
-                raise _other(file, f"is not all of one making: before line {number} it has {differs}")
-            kept.end += len(raw)
-    return kept

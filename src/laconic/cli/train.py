@@ -7,10 +7,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Argument, Exit, Option
 
 from laconic.cli import own_data
-from laconic.cli.options import AsJson, ReadingOptions, RecipeKeys, Row, TrustCode, with_groups
+from laconic.cli.options import AsJson, ReadingOptions, RecipeKeys, Row, TrustCode
 from laconic.cli.output import EXIT_INTERRUPTED, print_json, progress, say
 from laconic.config.base import validate
 from laconic.config.loading import load_recipe, load_run, merge, parse_overrides, resolve_run
@@ -28,28 +28,24 @@ if TYPE_CHECKING:
 SCRATCH = "scratch"
 
 
-@with_groups
 def command(
-    recipe: Annotated[str, typer.Argument(help="A recipe's name (see `laconic recipes`) or a YAML file.")],
+    recipe: Annotated[str, Argument(help="A recipe's name (see `laconic recipes`) or a YAML file.")],
     row: Row = None,
     size: Annotated[
-        str | None, typer.Option(help="A size of the recipe; auto: its default size, with limits that fit the data.")
+        str | None, Option(help="A size of the recipe; auto: its default size, with limits that fit the data.")
     ] = None,
     data: Annotated[
-        Path | None, typer.Option(help="A folder with train, validation and test files, or one file of pairs.")
+        Path | None, Option(help="A folder with train, validation and test files, or one file of pairs.")
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="The run folder; runs/RECIPE-ROW-SIZE if not given.")] = None,
+    out: Annotated[Path | None, Option(help="The run folder; runs/RECIPE-ROW-SIZE if not given.")] = None,
     start: Annotated[
-        str | None,
-        typer.Option("--from", metavar="MODEL", help="Start from this model, such as oneline, or from scratch."),
+        str | None, Option("--from", metavar="MODEL", help="Start from this model, such as oneline, or from scratch.")
     ] = None,
     *,
     reading: ReadingOptions,
     overrides: RecipeKeys = None,
-    all_pairs: Annotated[
-        bool, typer.Option("--all-pairs", help="Train on all pairs of one file; hold none out.")
-    ] = False,
-    force: Annotated[bool, typer.Option("--force", help="Empty the run folder if it holds a run.")] = False,
+    all_pairs: Annotated[bool, Option("--all-pairs", help="Train on all pairs of one file; hold none out.")] = False,
+    force: Annotated[bool, Option("--force", help="Empty the run folder if it holds a run.")] = False,
     trust_code: TrustCode = False,
     as_json: AsJson = False,
 ) -> None:
@@ -106,14 +102,14 @@ def command(
 
 
 def resume(
-    run_folder: Annotated[Path, typer.Argument(metavar="RUN", help="The run folder (with recipe.yaml).")],
+    run_folder: Annotated[Path, Argument(metavar="RUN", help="The run folder (with recipe.yaml).")],
     overrides: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Move the end, for example training.max_updates=20000."),
+        Option("--set", metavar="KEY=VALUE", help="Move the end, for example training.max_updates=20000."),
     ] = None,
     trust_code: TrustCode = False,
     accept_changes: Annotated[
-        bool, typer.Option("--accept-changes", help="Go on although recipe.yaml or log.jsonl are not what they were.")
+        bool, Option("--accept-changes", help="Go on although recipe.yaml or log.jsonl are not what they were.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -133,11 +129,7 @@ def resume(
 
 
 def changed(run: RunConfig, overrides: list[str]) -> RunConfig:
-    """The run with another end.
-
-    Raises:
-        ConfigError: an override of something that an exact continuation cannot change.
-    """
+    """The run with another end."""
     for pair in overrides:
         section, _, name = pair.partition("=")[0].strip().partition(".")
         if section != "training" or name not in TrainingConfig.CHANGEABLE:
@@ -149,9 +141,6 @@ def changed(run: RunConfig, overrides: list[str]) -> RunConfig:
 def run_training(run: RunConfig, out: Path, *, as_json: bool, **how: Any) -> None:
     """Train with a progress bar on stderr and say at the end where the model is; ``how`` as in
     `laconic.training.run.train`.
-
-    Raises:
-        typer.Exit: with code 130 after Ctrl-C or SIGTERM.
     """
     from laconic.training.loop import TrainingInterrupted
     from laconic.training.processes import close_processes
@@ -164,7 +153,7 @@ def run_training(run: RunConfig, out: Path, *, as_json: bool, **how: Any) -> Non
     except TrainingInterrupted as stop:
         if first:
             say(str(stop))
-        raise typer.Exit(EXIT_INTERRUPTED) from None
+        raise Exit(EXIT_INTERRUPTED) from None
     finally:
         close_processes()
     if first and as_json:

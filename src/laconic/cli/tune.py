@@ -6,20 +6,10 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Argument, Option
 
 from laconic.cli.inputs import records_of
-from laconic.cli.options import (
-    AsJson,
-    BatchSize,
-    Device,
-    MaxRecords,
-    ReadingOptions,
-    Split,
-    TrustCode,
-    search_settings,
-    with_groups,
-)
+from laconic.cli.options import AsJson, BatchSize, Device, MaxRecords, ReadingOptions, Split, TrustCode, search_settings
 from laconic.cli.output import aligned, print_result, progress
 from laconic.config.schema import EvaluationConfig
 from laconic.config.shipped import SHIPPED
@@ -36,28 +26,26 @@ if TYPE_CHECKING:
 SHOWN = 20  # rows of the table, the present settings besides
 
 
-@with_groups
 def command(
-    model: Annotated[str, typer.Argument(metavar="MODEL", help="Model or run folder, or hub id.")],
-    data: Annotated[str, typer.Option(help="A file of records, or a folder with one file a split.")],
+    model: Annotated[str, Argument(metavar="MODEL", help="Model or run folder, or hub id.")],
+    data: Annotated[str, Option(help="A file of records, or a folder with one file a split.")],
     *,
-    grid: Annotated[list[str] | None, typer.Option(metavar="KEY=A,B,C", help="Try each value of a search key.")] = None,
+    grid: Annotated[list[str] | None, Option(metavar="KEY=A,B,C", help="Try each value of a search key.")] = None,
     random: Annotated[
-        list[str] | None,
-        typer.Option(metavar="KEY=LOW:HIGH[:log][:both-signs]", help="Draw values of a search key."),
+        list[str] | None, Option(metavar="KEY=LOW:HIGH[:log][:both-signs]", help="Draw values of a search key.")
     ] = None,
-    trials: Annotated[int, typer.Option(min=1, help="Random draws (of each combination of the grids).")] = 20,
-    metric: Annotated[str, typer.Option(help="rouge1, rouge2, rougeL, or mean: of the three.")] = "mean",
-    seed: Annotated[int, typer.Option(help="Of the random draws.")] = 1,
+    trials: Annotated[int, Option(min=1, help="Random draws (of each combination of the grids).")] = 20,
+    metric: Annotated[str, Option(help="rouge1, rouge2, rougeL, or mean: of the three.")] = "mean",
+    seed: Annotated[int, Option(help="Of the random draws.")] = 1,
     split: Split = "validation",
     max_records: MaxRecords = None,
     batch_size: BatchSize = 16,
     profile: Annotated[
-        str | None, typer.Option(help="Way of scoring, as of evaluate; by default the model's own, or rouge155.")
+        str | None, Option(help="Way of scoring, as of evaluate; by default the model's own, or rouge155.")
     ] = None,
-    search: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Fixed in all trials.")] = None,
-    output: Annotated[Path | None, typer.Option(help="Folder for tune.json and the trials.")] = None,
-    apply: Annotated[bool, typer.Option("--apply", help="Make the best settings the model's defaults.")] = False,
+    search: Annotated[list[str] | None, Option("--set", metavar="KEY=VALUE", help="Fixed in all trials.")] = None,
+    output: Annotated[Path | None, Option(help="Folder for tune.json and the trials.")] = None,
+    apply: Annotated[bool, Option("--apply", help="Make the best settings the model's defaults.")] = False,
     reading: ReadingOptions,
     device: Device = "cpu",
     trust_code: TrustCode = False,

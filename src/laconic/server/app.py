@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
+from functools import partial
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -16,6 +17,7 @@ from starlette.middleware.cors import CORSMiddleware
 
 from laconic import __version__
 from laconic.errors import LaconicError
+from laconic.files import sha256
 from laconic.server import page
 from laconic.server.catalogue import hub_options
 from laconic.server.metrics import CONTENT_TYPE
@@ -96,30 +98,21 @@ def create_app(
     return app
 
 
-# ------------------------------------------------------------------------------------------- summaries
-
-
 def _add_summaries(app: FastAPI, service: Service) -> None:
     work = _errors(*{status for status, _ in CODES.values()} - {500})
+    streams = work | {200: {"content": {EVENT_STREAM: {"schema": EVENT}}}}
+    post = partial(app.post, tags=["summaries"], responses=streams)
+    whole: dict[str, Any] = {"response_model": SummarizeResponse, "response_model_exclude_none": True}
 
-    @app.post(
-        "/v1/summarize",
-        tags=["summaries"],
-        summary="Summarize one text or several",
-        response_model=SummarizeResponse,
-        response_model_exclude_none=True,
-        responses={**work, 200: {"content": {EVENT_STREAM: {"schema": EVENT}}}},
-    )
+    @post("/v1/summarize", summary="Summarize one text or several", **whole)
     async def summarize(body: SummarizeRequest, request: Request) -> Response:
         return await _summarize(service, body, request, stream=body.stream)
 
-    @app.post(
+    @post(
         "/v1/summarize/stream",
-        tags=["summaries"],
         summary="Summarize one text, word by word",
         description="Greedy decoding as server-sent events: start, text (a delta each), summary; or error.",
         response_class=StreamingResponse,
-        responses={**work, 200: {"content": {EVENT_STREAM: {"schema": EVENT}}}},
     )
     async def stream(body: SummarizeRequest, request: Request) -> Response:
         return await _summarize(service, body, request, stream=True)
@@ -144,15 +137,8 @@ async def _summarize(service: Service, body: SummarizeRequest, request: Request,
     if (body.document is None) == (body.documents is None):
         raise ProblemError("invalid_request", "Give either document, one text, or documents, a list of them.")
     documents = [body.document] if body.document is not None else body.documents or []
-    order = service.order(
-        documents,
-        model=body.model,
-        options=body.options,
-        explain=body.explain,
-        attention=body.attention,
-        stream=stream,
-        always_write=body.always_write,
-    )
+    asked = body.model_dump(exclude={"document", "documents", "stream"})
+    order = service.order(documents, stream=stream, **asked)
     trace = _trace(request, order)
     if stream:
         return await _event_stream(service, order, trace)
@@ -170,12 +156,10 @@ async def _event_stream(service: Service, order: Order, trace: Trace) -> Respons
     first = await anext(stream)  # a full queue is an ordinary error, not an event
 
     async def chunks() -> AsyncIterator[bytes]:
-        try:
+        async with aclosing(stream):
             yield first
             async for chunk in stream:
                 yield chunk
-        finally:
-            await stream.aclose()  # type: ignore[attr-defined]
 
     return StreamingResponse(chunks(), media_type=EVENT_STREAM, headers={"X-Accel-Buffering": "no"})
 
@@ -208,11 +192,10 @@ async def _disconnected(request: Request) -> None:
         pass
 
 
-# ---------------------------------------------------------------------------------------- descriptions
-
-
 def _add_descriptions(app: FastAPI, service: Service) -> None:
-    @app.get("/v1/models", tags=["service"], summary="What can be used, and the limits", responses=_errors(401))
+    get = partial(app.get, tags=["service"])
+
+    @get("/v1/models", summary="What can be used, and the limits", responses=_errors(401))
     async def models() -> ModelList:
         return ModelList(
             version=__version__,
@@ -220,28 +203,18 @@ def _add_descriptions(app: FastAPI, service: Service) -> None:
             limits=Limits.model_validate(service.settings, from_attributes=True),
         )
 
-    @app.get("/health", tags=["service"], summary="Is the process alive?", responses={503: {"model": Health}})
+    @get("/health", summary="Is the process alive?", responses={503: {"model": Health}})
     async def health() -> Response:
         broken = service.status == "broken"
         return _json({"status": "broken" if broken else "ok"}, 503 if broken else 200)
 
-    @app.get(
-        "/ready",
-        tags=["service"],
-        summary="Does it take requests?",
-        response_model=Health,
-        responses={503: {"model": Health}},
-    )
+    @get("/ready", summary="Does it take requests?", response_model=Health, responses={503: {"model": Health}})
     async def ready() -> Response:
         return _json({"status": service.status}, 200 if service.status == "ready" else 503)
 
-    @app.get(
-        "/metrics",
-        tags=["service"],
-        summary="Counts and times for Prometheus",
-        response_class=Response,
-        responses={**_errors(401), 200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
-    )
+    text: dict[int | str, Any] = {200: {"content": {"text/plain": {"schema": {"type": "string"}}}}}
+
+    @get("/metrics", summary="Counts and times for Prometheus", response_class=Response, responses=_errors(401) | text)
     async def metrics() -> Response:
         return Response(service.metrics.text(), headers={"Content-Type": CONTENT_TYPE})
 
@@ -257,16 +230,13 @@ def _add_page(app: FastAPI) -> None:
 
 
 def _file(request: Request, name: str) -> Response:
-    asset = page.assets().get(name)
-    if asset is None:
+    if name not in page.assets():
         raise ProblemError("not_found", "There is no such file.")
-    headers = {**page.HEADERS, "ETag": asset.etag}
-    if request.headers.get("if-none-match") == asset.etag:
+    body, media_type = page.assets()[name]
+    headers = {**page.HEADERS, "ETag": f'"{sha256(body)[:24]}"'}
+    if request.headers.get("if-none-match") == headers["ETag"]:
         return Response(status_code=304, headers=headers)
-    return Response(asset.body, headers={**headers, "Content-Type": asset.media_type})
-
-
-# ---------------------------------------------------------------------------------------------- errors
+    return Response(body, headers={**headers, "Content-Type": media_type})
 
 
 def _add_handlers(app: FastAPI) -> None:
@@ -281,11 +251,10 @@ def _add_handlers(app: FastAPI) -> None:
     add(HTTPException, _of_http)
     add(LaconicError, lambda error: ProblemError("invalid_option", str(error)))
 
+    @app.exception_handler(ClientGoneError)
     async def gone(request: Request, error: Exception) -> Response:
         request.scope[TRACE].code = "client_gone"
         return Response(status_code=CLIENT_GONE)
-
-    app.add_exception_handler(ClientGoneError, gone)
 
 
 def _of_validation(error: RequestValidationError) -> ProblemError:
@@ -308,7 +277,7 @@ def _of_http(error: HTTPException) -> ProblemError:
     if error.status_code == 404:
         return ProblemError("not_found", "There is nothing at this address; GET /openapi.json lists all.", headers)
     if error.status_code == 405:
-        return ProblemError("method_not_allowed", "This address does not answer this method.", headers)
+        return ProblemError("method_not_allowed", headers=headers)
     return ProblemError("invalid_json", "The body is not JSON in UTF-8.", headers)
 
 
@@ -335,6 +304,3 @@ def _describe_token(app: FastAPI, token: str | None) -> None:
 def _json(values: Any, status: int = 200) -> Response:
     content = json.dumps(values, ensure_ascii=False, separators=(",", ":"))
     return Response(content, status, media_type="application/json")
-
-
-__all__ = ["Settings", "create_app"]

@@ -82,17 +82,14 @@ class Batcher:
 
     @property
     def alive(self) -> bool:
-        """Is the thread at work?"""
         return self._thread is not None and self._thread.is_alive()
 
     @property
     def waiting(self) -> int:
-        """The number of documents in the queue."""
         return len(self._waiting)
 
     @property
     def running(self) -> int:
-        """The number of documents worked on."""
         return len(self._running)
 
     def submit(self, jobs: Sequence[Job]) -> None:
@@ -129,8 +126,6 @@ class Batcher:
         with self._changed:
             for job in (*self._waiting, *self._running):
                 job.abandon()
-
-    # ------------------------------------------------------------------------------- the thread
 
     def _serve(self) -> None:
         while (batch := self._next()) is not None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,7 +17,7 @@ from laconic.config.schema import SearchConfig
 from laconic.errors import ConfigError, did_you_mean
 from laconic.server.schemas import HubParameters, ModelInfo, OptionInfo, ProblemError
 from laconic.server.settings import Settings
-from laconic.summarizer import Summarizer, System
+from laconic.summarizer import Summarizer
 from laconic.systems.extractive import ExtractiveSystem, is_method
 from laconic.text.normalization import encodable
 
@@ -48,21 +47,30 @@ HUB_NAMES = {
 HUB_WITHOUT_EFFECT = {"clean_up_tokenization_spaces", "truncation", "return_text", "return_tensors", "use_cache"}
 
 
-@dataclass(frozen=True, slots=True)
 class Served:
     """One model or method by the name that requests use."""
 
-    name: str
-    kind: str
-    system: System
-    about: Mapping[str, Any]
-    options: Mapping[str, OptionInfo]
-    accepts: type[ConfigBase]
-    max_beam_size: int
-
-    @property
-    def is_neural(self) -> bool:
-        return self.kind == "neural"
+    def __init__(self, name: str, system: Any, settings: Settings) -> None:
+        self.name, self.system, self.about = name, system, system.about()
+        defaults = system.options({})
+        self.is_neural = isinstance(defaults, SearchConfig)
+        self.kind = "neural" if self.is_neural else "extractive"
+        if self.is_neural:
+            beams = settings.max_beam_size
+            if defaults.beam_size > beams:
+                system.set_defaults({"beam_size": beams})
+            config: Any = system.options({})
+            longest = min(settings.max_summary_tokens, self.about["max_summary_tokens"] or settings.max_summary_tokens)
+            most: dict[str, float] = dict.fromkeys(("beam_size", "num_return", "diverse_groups"), beams)
+            most |= dict.fromkeys(("min_length", "max_length"), longest)
+            keys = list(SEARCH_OPTIONS)
+        else:
+            config, most = defaults.config, {"time_limit": METHOD_SECONDS}
+            keys = [key for key in type(config).model_fields if key not in HIDDEN_SETTINGS]
+        schema, values = type(config).model_json_schema()["properties"], config.model_dump(mode="json")
+        found = {key: _option(schema[key], values[key], most.get(key)) for key in keys}
+        self.options = {key: info for key, info in found.items() if info is not None}
+        self.accepts = _accepting(self.options)
 
     def parse(self, options: Mapping[str, Any], *, stream: bool = False) -> Any:
         """The system's own options.
@@ -77,13 +85,9 @@ class Served:
                 if values.get("beam_size", 1) != 1 or values.get("num_return", 1) != 1:
                     raise ProblemError("invalid_option", "Streaming is greedy: leave out beam_size and num_return.")
                 values |= GREEDY
-            parsed = self.system.options(values)
+            return self.system.options(values)
         except ConfigError as error:
             raise ProblemError("invalid_option", str(error)) from None
-        beam = getattr(parsed, "beam_size", 1)
-        if beam > self.max_beam_size:
-            raise ProblemError("invalid_option", f"beam_size {beam} is more than the limit of {self.max_beam_size}.")
-        return parsed
 
     def info(self, default: bool) -> ModelInfo:
         """The entry of ``GET /v1/models``."""
@@ -97,11 +101,11 @@ class Catalogue:
     def __init__(self, models: Mapping[str, Summarizer], settings: Settings) -> None:
         if not models:
             raise ConfigError("Name at least one model or extractive method to serve.")
-        self._entries = {name: _served(name, given.system, settings) for name, given in models.items()}
+        self._entries = {name: Served(name, given.system, settings) for name, given in models.items()}
         for name in sorted(set(EXTRACTIVE) - set(self._entries)):
             with suppress(ConfigError):  # it needs a package that is not installed
                 if not (method := ExtractiveSystem(name)).needs_reference:
-                    self._entries[name] = _served(name, method, settings)
+                    self._entries[name] = Served(name, method, settings)
         self.default = next(iter(models))
 
     def __iter__(self) -> Iterator[Served]:
@@ -141,26 +145,6 @@ def open_models(places: Sequence[str], device: str) -> dict[str, Summarizer]:
             raise ConfigError(f"'{name}' is the name of an extractive method; give the model another: NAME={place}.")
         models[name] = summarizer
     return models
-
-
-def _served(name: str, system: Any, settings: Settings) -> Served:
-    about = system.about()
-    defaults = system.options({})
-    if isinstance(defaults, SearchConfig):
-        if defaults.beam_size > settings.max_beam_size:
-            system.set_defaults({"beam_size": settings.max_beam_size})
-            defaults = system.options({})
-        kind, config, keys, beams = "neural", defaults, list(SEARCH_OPTIONS), settings.max_beam_size
-        longest = min(settings.max_summary_tokens, about["max_summary_tokens"] or settings.max_summary_tokens)
-        most: dict[str, float] = dict.fromkeys(("beam_size", "num_return", "diverse_groups"), beams)
-        most |= {"min_length": longest, "max_length": longest}
-    else:
-        kind, config, beams = "extractive", defaults.config, 1
-        most = {"time_limit": METHOD_SECONDS}
-        keys = [key for key in type(config).model_fields if key not in HIDDEN_SETTINGS]
-    schema, values = type(config).model_json_schema()["properties"], config.model_dump(mode="json")
-    options = {key: info for key in keys if (info := _option(schema[key], values[key], most.get(key))) is not None}
-    return Served(name, kind, system, about, options, _accepting(options), beams)
 
 
 def _option(schema: Mapping[str, Any], value: Any, most: float | None) -> OptionInfo | None:

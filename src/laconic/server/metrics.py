@@ -43,7 +43,7 @@ class Metrics:
 
     def on_batch(self, jobs: Sequence[Job], seconds: float) -> None:
         """A worker has ended a batch."""
-        model = jobs[0].payload.order.served.name
+        model = jobs[0].payload[0].served.name
         self.batch_documents.labels(model).observe(len(jobs))
         self.batch_seconds.labels(model).observe(seconds)
         for job in jobs:

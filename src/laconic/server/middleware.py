@@ -21,7 +21,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from laconic.files import sha256
-from laconic.server.schemas import CODES, ProblemError
+from laconic.server.schemas import ProblemError
 from laconic.server.service import ClientGoneError, Service
 
 log = logging.getLogger(__name__)
@@ -67,7 +67,8 @@ class Observed:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        trace = scope[TRACE] = Trace(_request_id(scope))
+        given = Headers(scope=scope).get("x-request-id", "")
+        trace = scope[TRACE] = Trace(given if REQUEST_ID.fullmatch(given) else uuid.uuid4().hex)
         started = time.monotonic()
         metrics = self.service.metrics
         self.service.open_requests += 1
@@ -88,7 +89,12 @@ class Observed:
         async def sending(message: Message) -> None:
             if message["type"] == "http.response.start":
                 trace.status = message["status"]
-                self._add_headers(message, trace)
+                headers = MutableHeaders(scope=message)
+                for name, value in HEADERS.items():
+                    headers.setdefault(name, value)
+                headers["X-Request-ID"] = trace.request_id
+                if self.service.draining:
+                    headers.setdefault("Connection", "close")
             else:
                 trace.bytes_out += len(message.get("body", b""))
             await send(message)
@@ -100,16 +106,7 @@ class Observed:
             trace.code = "internal_error"
             if trace.status:
                 raise  # the answer has begun: all that is left is to close the connection
-            problem = ProblemError("internal_error", CODES["internal_error"][1])
-            await problem_answer(problem, trace)(scope, receive, sending)
-
-    def _add_headers(self, message: Message, trace: Trace) -> None:
-        headers = MutableHeaders(scope=message)
-        for name, value in HEADERS.items():
-            headers.setdefault(name, value)
-        headers["X-Request-ID"] = trace.request_id
-        if self.service.draining:
-            headers.setdefault("Connection", "close")
+            await problem_answer(ProblemError("internal_error"), trace)(scope, receive, sending)
 
     def _log(self, scope: Scope, trace: Trace, route: str, seconds: float) -> None:
         client = scope.get("client") or ("", 0)
@@ -219,8 +216,7 @@ class Gate:
 def problem_answer(problem: ProblemError, trace: Trace) -> Response:
     """An error as an answer; the trace remembers its code."""
     trace.code = problem.code
-    values = {"error": problem.message, "code": problem.code, "request_id": trace.request_id}
-    body = json.dumps(values, ensure_ascii=False).encode("utf-8", "replace")
+    body = json.dumps(problem.body(trace.request_id), ensure_ascii=False).encode("utf-8", "replace")
     return Response(body, problem.status, problem.headers, "application/json")
 
 
@@ -239,11 +235,6 @@ async def _discard(headers: Headers, receive: Receive, seconds: float) -> bool:
                 if not message.get("more_body", False):
                     return message["type"] == "http.disconnect"
     return True
-
-
-def _request_id(scope: Scope) -> str:
-    given = Headers(scope=scope).get("x-request-id", "")
-    return given if REQUEST_ID.fullmatch(given) else uuid.uuid4().hex
 
 
 def _named(host: str, allowed: tuple[str, ...]) -> bool:

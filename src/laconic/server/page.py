@@ -7,13 +7,10 @@ also works below a prefix.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 
 from laconic.explain.html import view_files
-from laconic.files import sha256
 
 MEDIA_TYPES = {
     "html": "text/html; charset=utf-8",
@@ -31,22 +28,9 @@ HEADERS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Asset:
-    """One file of the page; ``etag`` is the strong validator of its bytes, quotes included."""
-
-    body: bytes
-    media_type: str
-    etag: str
-
-
 @cache
-def assets() -> Mapping[str, Asset]:
-    """Every file by its name below ``/static/``: ``index.html``, ``app.js``, ``view/panel.js``, ..."""
+def assets() -> dict[str, tuple[bytes, str]]:
+    """Every file with its media type by its name below ``/static/``: ``index.html``, ``view/panel.js``, ..."""
     own = {file.name: file.read_text(encoding="utf-8") for file in (files("laconic.server") / "static").iterdir()}
     shared = {f"view/{name}": text for name, text in view_files().items()}
-    bodies = {name: text.encode() for name, text in (own | shared).items()}
-    return {
-        name: Asset(body, MEDIA_TYPES[name.rpartition(".")[2]], f'"{sha256(body)[:24]}"')
-        for name, body in bodies.items()
-    }
+    return {name: (text.encode(), MEDIA_TYPES[name.rpartition(".")[2]]) for name, text in (own | shared).items()}

@@ -46,6 +46,8 @@ TEXT = (
     "The river rose two metres in a night. Rescue crews from Ludlow carried forty people out of their houses. "
     "Schools stay closed until Thursday, the council said."
 )
+SEVERAL: Any = {"model": "lexrank", "documents": [TEXT], "options": {"sentences": 1}, "explain": True}
+PROBLEM = {"error": "Document 2 is empty; there is nothing to summarize.", "code": "empty_document"}
 TEXT_NAMES = {"text", "texts", "content", "body", "article", "input", "inputs", "source", "prompt"}
 OFFSETS = "Places in texts count Unicode characters (code points), not bytes and not UTF-16 units."
 
@@ -81,14 +83,7 @@ TAGS = frozenset(("(text)", "(object)", "(list)"))
 class SummarizeRequest(_Body):
     """Give ``document`` or ``documents``."""
 
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [
-                {"document": TEXT},
-                {"model": "lexrank", "documents": [TEXT], "options": {"sentences": 1}, "explain": True},
-            ]
-        }
-    )
+    model_config = ConfigDict(json_schema_extra={"examples": [{"document": TEXT}, SEVERAL]})
 
     document: Text | None = Field(None, description="One text.")
     documents: Documents | None = Field(None, description="Several texts, with or without an id.")
@@ -364,30 +359,23 @@ CODES: dict[str, tuple[int, str]] = {
 
 
 class ProblemError(Exception):
-    """A request that cannot be answered; ``code`` is one of `CODES`."""
+    """A request that cannot be answered; ``code`` is one of `CODES`, whose sentence is the message if none is given."""
 
-    def __init__(self, code: str, message: str, headers: Mapping[str, str] | None = None) -> None:
-        super().__init__(message)
-        self.status = CODES[code][0]
-        self.code = code
-        self.message = message
-        self.headers = dict(headers or {})
+    def __init__(self, code: str, message: str = "", headers: Mapping[str, str] | None = None) -> None:
+        self.code, self.headers = code, dict(headers or {})
+        self.status, usual = CODES[code]
+        self.message = message or usual
+        super().__init__(self.message)
+
+    def body(self, request_id: str) -> dict[str, str]:
+        """The fields of an `ErrorBody`."""
+        return {"error": self.message, "code": self.code, "request_id": request_id}
 
 
 class ErrorBody(BaseModel):
     """What every error looks like."""
 
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [
-                {
-                    "error": "Document 2 is empty; there is nothing to summarize.",
-                    "code": "empty_document",
-                    "request_id": "6f9c1e",
-                }
-            ]
-        }
-    )
+    model_config = ConfigDict(json_schema_extra={"examples": [{**PROBLEM, "request_id": "6f9c1e"}]})
 
     error: str = Field(description="One sentence.")
     code: str = Field(description="For programs; it does not change.")

@@ -50,15 +50,6 @@ class Order:
         return json.dumps([self.served.name, self.explain, self.stream, described], sort_keys=True, default=str)
 
 
-@dataclass(frozen=True, slots=True)
-class Task:
-    """What a worker needs to know about one document; ``on_text`` is given the summary so far."""
-
-    order: Order
-    record: Record
-    on_text: Callable[[str], None] | None
-
-
 @dataclass(slots=True)
 class OrderResult:
     """The summaries of an order and how long its first document waited."""
@@ -106,7 +97,6 @@ class Service:
             self.metrics.watch(self._batchers[kind])
 
     def start(self) -> None:
-        """Start the workers."""
         for batcher in self._batchers.values():
             batcher.start()
 
@@ -126,20 +116,16 @@ class Service:
             return "draining"
         return "ready" if all(batcher.alive for batcher in self._batchers.values()) else "broken"
 
-    # ------------------------------------------------------------------------------- checking
-
     def order(
         self,
         documents: Sequence[str | Document],
         *,
         model: str | None = None,
         options: Mapping[str, Any] | None = None,
-        explain: bool = False,
-        attention: bool = False,
         stream: bool = False,
-        always_write: bool = False,
+        **shown: bool,
     ) -> Order:
-        """Check everything that can be checked without a model.
+        """Check everything that can be checked without a model; ``shown`` are fields of an `Order`.
 
         Raises:
             ProblemError: with the first thing that is wrong.
@@ -157,7 +143,7 @@ class Service:
             raise ProblemError("invalid_request", "Only one document at a time can be streamed.")
         records = tuple(self._record(given, number, served) for number, given in enumerate(documents, start=1))
         parsed = served.parse(options or {}, stream=stream)
-        return Order(served, parsed, records, explain, attention, stream, always_write)
+        return Order(served, parsed, records, stream=stream, **shown)
 
     def _record(self, given: str | Document, number: int, served: Served) -> Record:
         text, name = (given, "") if isinstance(given, str) else (given.document, given.id)
@@ -178,11 +164,10 @@ class Service:
             )
         return Record(text, id=name, origin=str(number))
 
-    # -------------------------------------------------------------------------------- working
-
     @asynccontextmanager
     async def running(self, order: Order, on_text: Callable[[str], None] | None = None) -> AsyncIterator[Running]:
-        """Queue the order's documents; whatever is not done when the context ends is given up.
+        """Queue the order's documents; whatever is not done when the context ends is given up. ``on_text`` is given
+        the summary so far of each.
 
         Raises:
             ProblemError: the service drains, or the queue is full.
@@ -192,7 +177,7 @@ class Service:
         longest = order.served.about["max_source_tokens"] or self.settings.max_characters
         key = order.key
         jobs = [
-            Job(key, min(len(record.document) // CHARACTERS_A_TOKEN + 1, longest), Task(order, record, on_text))
+            Job(key, min(len(record.document) // CHARACTERS_A_TOKEN + 1, longest), (order, record, on_text))
             for record in order.records
         ]
         self._batchers[order.served.kind].submit(jobs)
@@ -276,22 +261,16 @@ def _shown(summary: Summary, order: Order) -> Summary:
 
 def _work(jobs: Sequence[Job], check: Callable[[], None]) -> list[Summary]:
     """What the workers do with a batch. Where a model had better not answer, words of the document take the place."""
-    tasks: list[Task] = [job.payload for job in jobs]
-    order, on_text = tasks[0].order, tasks[0].on_text
-
-    def tell(index: int, text: str) -> None:
-        if (told := tasks[index].on_text) is not None:
-            told(text)
-
-    system = order.served.system
+    orders, records, listeners = zip(*(job.payload for job in jobs), strict=True)
+    first, system = orders[0], orders[0].served.system
     written = system.summarize_batch(
-        [task.record for task in tasks],
-        explain=order.explain,
-        options=order.options,
+        records,
+        explain=first.explain,
+        options=first.options,
         on_step=check,
-        on_text=tell if on_text is not None else None,
+        on_text=(lambda index, text: listeners[index](text)) if first.stream else None,
     )
     return [
-        summary if task.order.always_write else or_decline(summary, system.calibration)
-        for task, summary in zip(tasks, written, strict=True)
+        summary if order.always_write else or_decline(summary, system.calibration)
+        for order, summary in zip(orders, written, strict=True)
     ]

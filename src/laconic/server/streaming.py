@@ -16,12 +16,12 @@ import asyncio
 import json
 import logging
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import suppress
 from typing import Any
 
 from laconic.server.middleware import Trace
-from laconic.server.schemas import CODES, ProblemError
+from laconic.server.schemas import ProblemError
 from laconic.server.service import Order, OrderResult, Running, Service, rendered
 
 log = logging.getLogger(__name__)
@@ -29,28 +29,26 @@ KEEP_ALIVE = 10.0
 COMMENT = b": waiting\n\n"
 
 
-class TextDeltas:
-    """Hands the text so far from the worker's thread to the event loop, as what to append, which is in ``queue``."""
+def _feeding(queue: asyncio.Queue[str | None]) -> Callable[[str], None]:
+    """Takes the text so far from the worker's thread; the event loop finds in ``queue`` what to append.
 
-    def __init__(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self.queue: asyncio.Queue[str] = asyncio.Queue()
-        self._sent = ""
+    Where the tokenizer changes what it has written (a half character), it waits until the text goes on from what was
+    sent; the record at the end has the text as it is.
+    """
+    loop, sent = asyncio.get_running_loop(), ""
 
-    def on_text(self, text: str) -> None:
-        """Called by the worker.
-
-        Where the tokenizer changes what it has written (a half character), it waits until the text goes on
-        from what was sent; the record at the end has the text as it is.
-        """
+    def on_text(text: str) -> None:
+        nonlocal sent
         text = text.rstrip("\ufffd")
-        if text.startswith(self._sent) and text != self._sent:
-            delta, self._sent = text[len(self._sent) :], text
+        if text.startswith(sent) and text != sent:
+            delta, sent = text[len(sent) :], text
             with suppress(RuntimeError):  # the loop has ended
-                self._loop.call_soon_threadsafe(self.queue.put_nowait, delta)
+                loop.call_soon_threadsafe(queue.put_nowait, delta)
+
+    return on_text
 
 
-async def events(service: Service, order: Order, trace: Trace) -> AsyncIterator[bytes]:
+async def events(service: Service, order: Order, trace: Trace) -> AsyncGenerator[bytes]:
     """The events of one order. Closing the iterator gives the work up.
 
     The first item comes only when the document is queued, so that a refusal is an ordinary answer.
@@ -58,8 +56,9 @@ async def events(service: Service, order: Order, trace: Trace) -> AsyncIterator[
     Raises:
         ProblemError: before the first event: the queue is full, or the service drains.
     """
-    deltas, request_id = TextDeltas(), trace.request_id
-    async with service.running(order, deltas.on_text) as running:
+    request_id = trace.request_id
+    deltas: asyncio.Queue[str | None] = asyncio.Queue()
+    async with service.running(order, _feeding(deltas)) as running:
         yield event("start", {"model": order.served.name, "request_id": request_id})
         try:
             async for chunk in _texts(service, running, deltas):
@@ -69,39 +68,30 @@ async def events(service: Service, order: Order, trace: Trace) -> AsyncIterator[
             record = await asyncio.to_thread(rendered, order, outcome.summaries[0])
             yield event("summary", answer_of(order, outcome, request_id, summary=record))
         except Exception as error:
-            problem = error
-            if not isinstance(problem, ProblemError):
+            if not isinstance(error, ProblemError):
                 log.exception("A stream failed (request %s)", request_id)
-                problem = ProblemError("internal_error", CODES["internal_error"][1])
-            trace.code = problem.code
-            service.metrics.problems.labels(problem.code).inc()
-            yield event("error", {"error": problem.message, "code": problem.code, "request_id": request_id})
+                error = ProblemError("internal_error")
+            trace.code = error.code
+            service.metrics.problems.labels(error.code).inc()
+            yield event("error", error.body(request_id))
 
 
-async def _texts(service: Service, running: Running, deltas: TextDeltas) -> AsyncIterator[bytes]:
+async def _texts(service: Service, running: Running, deltas: asyncio.Queue[str | None]) -> AsyncIterator[bytes]:
     """The deltas until the result is there; comments while there is nothing to say."""
     until = time.monotonic() + service.settings.request_timeout
-    delta = asyncio.ensure_future(deltas.queue.get())
-    try:
-        while not running.results.done():
-            left = until - time.monotonic()
-            if left <= 0:
-                raise service.too_late()
-            waiting: list[asyncio.Future[Any]] = [running.results, delta]
-            await asyncio.wait(waiting, timeout=min(left, KEEP_ALIVE), return_when=asyncio.FIRST_COMPLETED)
-            if delta.done():
-                yield event("text", {"delta": delta.result()})
-                delta = asyncio.ensure_future(deltas.queue.get())
-            elif not running.results.done():
-                yield COMMENT
-    finally:
-        delta.cancel()
-        with suppress(asyncio.CancelledError):
-            await delta
-    if not delta.cancelled():
-        yield event("text", {"delta": delta.result()})
-    while not deltas.queue.empty():
-        yield event("text", {"delta": deltas.queue.get_nowait()})
+    running.results.add_done_callback(lambda _: deltas.put_nowait(None))  # behind the last delta
+    while True:
+        done, left = running.results.done(), until - time.monotonic()
+        if left <= 0 and not done:
+            raise service.too_late()
+        try:
+            delta = await asyncio.wait_for(deltas.get(), None if done else min(left, KEEP_ALIVE))
+        except TimeoutError:
+            yield COMMENT
+            continue
+        if delta is None:
+            return
+        yield event("text", {"delta": delta})
 
 
 def event(name: str, data: dict[str, Any]) -> bytes:

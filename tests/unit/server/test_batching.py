@@ -62,6 +62,12 @@ def jobs(*payloads: Any, key: str = "k", size: int = 1) -> list[Job]:
     return [Job(key, size, payload) for payload in payloads]
 
 
+def submitted(batcher: Batcher, *payloads: Any, **how: Any) -> list[Job]:
+    given = jobs(*payloads, **how)
+    batcher.submit(given)
+    return given
+
+
 def results(given: Sequence[Job]) -> list[Any]:
     return [job.future.result(10) for job in given]
 
@@ -70,16 +76,14 @@ def held(work: Recorder, batcher: Batcher) -> list[Job]:
     """Occupy the worker with one job."""
     work.gate.clear()
     work.begun.clear()
-    first = jobs("first", key="other")
-    batcher.submit(first)
+    first = submitted(batcher, "first", key="other")
     assert work.begun.wait(10)
     return first
 
 
 def test_every_job_gets_its_own_result_in_any_number(start: Callable[..., Batcher], work: Recorder) -> None:
     batcher = start()
-    given = jobs(*range(25))
-    batcher.submit(given)
+    given = submitted(batcher, *range(25))
     assert results(given) == list(range(25))
     assert sorted(payload for batch in work.batches for payload in batch) == list(range(25))
     assert max(map(len, work.batches)) == LIMITS.max_batch
@@ -114,8 +118,7 @@ def test_the_padded_size_of_a_batch_is_bounded(start: Callable[..., Batcher], wo
     first = held(work, batcher)
     given = [Job("k", 500, number) for number in range(4)]
     batcher.submit(given)
-    too_long = jobs("long", key="long", size=5000)
-    batcher.submit(too_long)
+    too_long = submitted(batcher, "long", key="long", size=5000)
     work.gate.set()
     results([*first, *given, *too_long])
     assert work.batches[1:] == [[0, 1], [2, 3], ["long"]]
@@ -131,8 +134,7 @@ def test_an_idle_worker_waits_for_company_but_not_long(start: Callable[..., Batc
     results(given)
     assert work.batches == [["x", "y"]]
     began = time.monotonic()
-    full = jobs(1, 2, 3)
-    batcher.submit(full)
+    full = submitted(batcher, 1, 2, 3)
     results(full)
     assert time.monotonic() - began < 1.6, "a full batch does not wait"
 
@@ -140,10 +142,8 @@ def test_an_idle_worker_waits_for_company_but_not_long(start: Callable[..., Batc
 def test_a_large_request_lets_a_small_one_in_and_neither_starves(start: Callable[..., Batcher], work: Recorder) -> None:
     batcher = start()
     first = held(work, batcher)
-    large = jobs(*(f"L{n}" for n in range(16)), key="large")
-    batcher.submit(large)
-    small = jobs("S", key="small")
-    batcher.submit(small)
+    large = submitted(batcher, *(f"L{n}" for n in range(16)), key="large")
+    small = submitted(batcher, "S", key="small")
     work.gate.set()
     results([*first, *large, *small])
     order = [batch[0][0] for batch in work.batches[1:]]
@@ -152,11 +152,9 @@ def test_a_large_request_lets_a_small_one_in_and_neither_starves(start: Callable
 
 def test_a_large_request_is_finished_while_small_ones_keep_coming(start: Callable[..., Batcher]) -> None:
     batcher = start()
-    large = jobs(*(f"L{n}" for n in range(20)), key="large")
-    batcher.submit(large)
+    large = submitted(batcher, *(f"L{n}" for n in range(20)), key="large")
     for number in range(200):
-        small = jobs(number, key=f"small {number}")
-        batcher.submit(small)
+        small = submitted(batcher, number, key=f"small {number}")
         results(small)
         if large[-1].future.done():
             return
@@ -167,25 +165,21 @@ def test_a_failure_fails_its_own_document_only(start: Callable[..., Batcher], wo
     batcher = start()
     first = held(work, batcher)
     bad, worse = DataError("no token"), ValueError("a bug")
-    given = jobs("a", bad, "b", worse)
-    batcher.submit(given)
+    given = submitted(batcher, "a", bad, "b", worse)
     work.gate.set()
     results(first)
     assert [given[0].future.result(10), given[2].future.result(10)] == ["a", "b"]
     assert given[1].future.exception(10) is bad
     assert given[3].future.exception(10) is worse
-    after = jobs("after")
-    batcher.submit(after)
+    after = submitted(batcher, "after")
     assert results(after) == ["after"]
 
 
 def test_the_thread_survives_whatever_work_raises(start: Callable[..., Batcher]) -> None:
     batcher = start()
-    given = jobs(SystemExit(3))
-    batcher.submit(given)
+    given = submitted(batcher, SystemExit(3))
     assert isinstance(given[0].future.exception(10), RuntimeError)
-    after = jobs("after")
-    batcher.submit(after)
+    after = submitted(batcher, "after")
     assert results(after) == ["after"]
     assert batcher.alive
 
@@ -193,8 +187,7 @@ def test_the_thread_survives_whatever_work_raises(start: Callable[..., Batcher])
 def test_a_job_cancelled_while_it_waits_is_never_worked_on(start: Callable[..., Batcher], work: Recorder) -> None:
     batcher = start()
     first = held(work, batcher)
-    given = jobs("kept", "given up")
-    batcher.submit(given)
+    given = submitted(batcher, "kept", "given up")
     given[1].abandon()
     work.gate.set()
     results([*first, given[0]])
@@ -206,12 +199,10 @@ def test_a_job_cancelled_while_it_waits_is_never_worked_on(start: Callable[..., 
 def test_cancelled_jobs_make_room_in_the_queue(start: Callable[..., Batcher], work: Recorder) -> None:
     batcher = start(Settings(max_documents=2, max_queue=2, max_batch=4, max_batch_tokens=1000, batch_wait=0.0))
     first = held(work, batcher)
-    given = jobs("a", "b")
-    batcher.submit(given)
+    given = submitted(batcher, "a", "b")
     for job in given:
         job.abandon()
-    again = jobs("c", "d")
-    batcher.submit(again)
+    again = submitted(batcher, "c", "d")
     work.gate.set()
     assert results([*first, *again]) == ["first", "c", "d"]
 
@@ -219,8 +210,7 @@ def test_cancelled_jobs_make_room_in_the_queue(start: Callable[..., Batcher], wo
 def test_running_work_ends_when_nobody_waits_for_any_of_it(start: Callable[..., Batcher], work: Recorder) -> None:
     batcher = start()
     work.gate.clear()
-    given = jobs("a", "b")
-    batcher.submit(given)
+    given = submitted(batcher, "a", "b")
     assert work.begun.wait(10)
     given[0].abandon()
     time.sleep(0.05)
@@ -232,8 +222,7 @@ def test_running_work_ends_when_nobody_waits_for_any_of_it(start: Callable[..., 
 def test_a_full_queue_refuses_the_whole_request(start: Callable[..., Batcher], work: Recorder) -> None:
     batcher = start(Settings(max_documents=3, max_queue=3, max_batch=4, max_batch_tokens=1000, batch_wait=0.0))
     first = held(work, batcher)
-    kept = jobs("a", "b")
-    batcher.submit(kept)
+    kept = submitted(batcher, "a", "b")
     refused = jobs("c", "d")
     with pytest.raises(ProblemError) as caught:
         batcher.submit(refused)
@@ -248,8 +237,7 @@ def test_a_full_queue_refuses_the_whole_request(start: Callable[..., Batcher], w
 def test_stop_finishes_what_was_accepted_and_takes_nothing_more(start: Callable[..., Batcher], work: Recorder) -> None:
     batcher = start()
     first = held(work, batcher)
-    given = jobs(*range(10))
-    batcher.submit(given)
+    given = submitted(batcher, *range(10))
     threading.Timer(0.05, work.gate.set).start()
     assert batcher.stop(10)
     assert results([*first, *given]) == ["first", *range(10)]
@@ -266,8 +254,7 @@ def test_each_batch_is_told_of(start: Callable[..., Batcher]) -> None:
         seen.append(len(jobs))
 
     batcher = start(on_batch=on_batch)
-    given = jobs(1, 2, 3)
-    batcher.submit(given)
+    given = submitted(batcher, 1, 2, 3)
     results(given)
     assert batcher.stop(10)
     assert sum(seen) == 3
