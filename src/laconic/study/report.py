@@ -4,7 +4,7 @@ one self-contained page with the training curves and what the systems wrote."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
@@ -31,23 +31,21 @@ from laconic.study.tables import (
     Column,
     Difference,
     Figure,
-    Measure,
     Row,
     Scores,
     cells_of,
     copy_table,
     differences,
-    figure_values,
     measure_column,
     rouge_column,
 )
 from laconic.types import Record, references_of
 
 PERPLEXITY = "val_ppl"
-_SAID: tuple[Measure, ...] = (
-    ("repeating %", REPEATING, 100, 1),
-    ("repeated 2-grams %", "repetition", 100, 1),
-    ("words", "words", 1, 1),
+_SAID = (
+    measure_column("repeating %", REPEATING),
+    measure_column("repeated 2-grams %", "repetition"),
+    measure_column("words", "words"),
 )
 
 
@@ -102,7 +100,7 @@ def _row(outcome: Outcome, means: Scores, versus: Mapping[str, Difference], resa
     for kind, ends in zip(means, found, strict=True):
         each = [s.result.value(kind) for s in scored]
         deviation = stdev(each) if len(each) > 1 else None
-        rouge[kind] = Figure(fmean(each), ends.low.f, ends.high.f, deviation, versus.get(kind))
+        rouge[kind] = Figure(fmean(each), ends.low.f, ends.high.f, deviation, **versus.get(kind, {}))
     measures = _means([s.result.measures for s in scored])
     if "chunks_read" in measures and all(s.result.seconds for s in scored):
         measures["seconds"] = fmean(s.result.seconds / s.result.records for s in scored)
@@ -148,21 +146,20 @@ def columns(table: ComparisonTable) -> list[Column]:
     for kind in KINDS:
         add(_rouge(kind), f"rouge{kind}", f"rouge{kind.lower()}", f"r{kind.lower()}")
     name, digits = _bleu_reading(table)
-    add(measure_column(("BLEU", name, 1, digits)), "bleu")
+    add(measure_column("BLEU", name, digits=digits), "bleu")
     add(_loss("train loss", "train_loss"), "train_loss", always=False)
     loss = validation_loss(table)
     add(_loss("val loss", loss), "val_loss", always=bool(loss))
     measured = any(PERPLEXITY in row.losses for row in table.rows)
-    add(measure_column(("perplexity", PERPLEXITY, 1, 2)), "perplexity", always=measured)
+    add(measure_column("perplexity", PERPLEXITY, digits=2), "perplexity", always=measured)
     found += map(_published, left)
-    there = {name for row in table.rows for name in row.measures}
-    shown = [*FAITHFUL, *_SAID, *_blank(table), *[measure for measure in READING if measure[1] in there]]
-    return found + [measure_column(measure) for measure in shown]
+    reading = [column for column in READING if any(column.measure in row.measures for row in table.rows)]
+    return [*found, *FAITHFUL, *_SAID, *_blank(table), *reading]
 
 
-def _blank(table: ComparisonTable) -> list[Measure]:
+def _blank(table: ComparisonTable) -> list[Column]:
     """Unknown words and empty summaries, where a row has any."""
-    return [measure for measure in BLANK if any(row.measures.get(str(measure[1])) for row in table.rows)]
+    return [column for column in BLANK if any(row.measures.get(column.measure) for row in table.rows)]
 
 
 def validation_loss(table: ComparisonTable) -> str:
@@ -191,7 +188,7 @@ def _rouge(kind: str) -> Column:
 
 def _loss(heading: str, name: str) -> Column:
     """The likelihood's part where the loss has several, so that rows can be compared."""
-    part, whole = (measure_column((heading, key, 1, 3)) for key in (f"{name}_nll", name))
+    part, whole = (measure_column(heading, key, digits=3) for key in (f"{name}_nll", name))
     return replace(whole, cell=lambda row: part.cell(row) or whole.cell(row))
 
 
@@ -301,7 +298,7 @@ def as_dict(table: ComparisonTable) -> dict[str, Any]:
                 "row": row.name,
                 "label": row.label,
                 "seeds": row.seeds,
-                "rouge": {kind: figure_values(figure) for kind, figure in row.rouge.items()},
+                "rouge": {kind: asdict(figure) for kind, figure in row.rouge.items()},
                 "measures": dict(row.measures),
                 "losses": dict(row.losses),
                 "published": dict(row.published),

@@ -18,7 +18,7 @@ from laconic.metrics.significance import approximate_randomization, holm
 from laconic.study.comparison import Outcome, ScoredSystem
 from laconic.study.plan import Plan, PlannedRow
 from laconic.study.report import ComparisonTable, _curves, _series, as_dict, cells, compare, markdown, notes, page
-from laconic.study.tables import compared, csv_text, differences, latex, result_table
+from laconic.study.tables import compared, csv_text, differences, latex, mark_of, result_table
 from laconic.types import Record, Summary
 
 DOCUMENTS = 40
@@ -53,10 +53,9 @@ def test_marks_are_those_of_the_corrected_test() -> None:
     raw = {name: approximate_randomization(values, BASE).p for name, values in others.items()}
     corrected = holm(raw)
     for row in made.rows[1:]:
-        versus = row.rouge["1"].versus
-        assert versus is not None
-        assert (versus.p, versus.p_holm) == (raw[row.name], corrected[row.name])
-        assert versus.difference == pytest.approx(float((others[row.name] - BASE).mean()))
+        figure = row.rouge["1"]
+        assert (figure.p, figure.p_holm) == (raw[row.name], corrected[row.name])
+        assert figure.difference == pytest.approx(float((others[row.name] - BASE).mean()))
     shown = {row[0]: row[1].rstrip() for row in cells(made)[1]}
     assert shown["BETTER"].endswith("**")
     assert not shown["SAME"].endswith("*")
@@ -72,18 +71,17 @@ def test_correction_takes_marks_away() -> None:
     assert 0.01 < alone < 0.05
     few = differences({"1": BASE}, {"weak": {"1": weak}})
     many = differences({"1": BASE}, {"weak": {"1": weak}, **{f"s{i}": {"1": BASE + NOISE} for i in range(9)}})
-    assert few["weak"]["1"].mark == "*"
-    assert many["weak"]["1"].mark == ""
+    assert mark_of(few["weak"]["1"]["p_holm"]) == "*"
+    assert mark_of(many["weak"]["1"]["p_holm"]) == ""
 
 
 def test_seeds_are_averaged_by_document() -> None:
     made = table(outcome("base", BASE), outcome("two", BASE + 0.1, BASE + 0.3))
     figure = made.rows[1].rouge["1"]
-    assert figure.mean == pytest.approx(float(BASE.mean()) + 0.2)
-    assert figure.deviation == pytest.approx(0.2 / 2**0.5)
-    assert figure.low < figure.mean < figure.high
-    assert figure.versus is not None
-    assert figure.versus.difference == pytest.approx(0.2)
+    assert figure.f == pytest.approx(float(BASE.mean()) + 0.2)
+    assert figure.sd == pytest.approx(0.2 / 2**0.5)
+    assert figure.low < figure.f < figure.high
+    assert figure.difference == pytest.approx(0.2)
     assert "2 seeds" in notes(made)[0]
 
 
@@ -179,7 +177,7 @@ def test_a_row_alone_is_compared_with_nothing() -> None:
 
 def test_without_the_baseline_there_are_no_marks() -> None:
     made = table(outcome("base", errors=["lost"]), outcome("x", BASE))
-    assert made.rows[1].rouge["1"].versus is None
+    assert made.rows[1].rouge["1"].p_holm is None
 
 
 def test_file_forms_agree() -> None:
@@ -219,8 +217,7 @@ def test_the_page_holds_everything_and_requests_nothing(tmp_path: object) -> Non
 @pytest.mark.parametrize("test", ["bootstrap", "t"])
 def test_other_tests(test: str) -> None:
     made = table(outcome("base", BASE), outcome("x", BASE + NOISE + 0.05), test=test)
-    assert made.rows[1].rouge["L"].versus is not None
-    assert made.rows[1].rouge["L"].versus.mark == "**"
+    assert mark_of(made.rows[1].rouge["L"].p_holm) == "**"
     with pytest.raises(ConfigError, match="Did you mean 'bootstrap'"):
         differences({"1": BASE}, {}, "bootstap")
 
