@@ -172,7 +172,7 @@ def test_corpus_of_a_folder(tmp_path: Path) -> None:
     (root / "latin.py").write_bytes(b'"""caf\xe9"""')
     seen: list[tuple[float, float]] = []
     stats = build_corpus(tmp_path / "out", roots=[root], standard_library=False, progress=lambda *x: seen.append(x))
-    assert stats.unreadable == 2
+    assert stats.read["unreadable_files"] == 2
     assert stats.left_out["duplicate"] == 1
     assert seen[-1] == (23, 23)
     rows = {
