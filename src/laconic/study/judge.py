@@ -282,7 +282,11 @@ def analyse(folder: Path, test: str = "t") -> Analysis:
         alpha[criterion] = {level: krippendorff_alpha(table, level) for level in LEVELS}
         given = {unit: [one for one in of if one is not None] for unit, *of in zip(units, *table, strict=True)}
         scores = {unit: fmean(values) for unit, values in given.items() if values}
-        means += [_mean(system, criterion, scores) for system in key["systems"]]
+        for system in key["systems"]:
+            mine = [score for (_, name), score in scores.items() if name == system]
+            if not mine:
+                raise DataError(f"Nobody rated the {criterion} of '{system}'.")
+            means.append(MeanRating(system, criterion, fmean(mine), *bootstrap_interval(mine), len(mine)))
         pairs += _pairs(key["systems"], criterion, scores, test)
     missing = len(ratings) * len(units) * len(key["criteria"]) - sum(map(len, ratings.values()))
     absent = tuple(annotator for annotator in key["order"] if annotator not in ratings)
@@ -321,14 +325,6 @@ def _filled(folder: Path, key: Mapping[str, Any]) -> dict[str, SheetRatings]:
     if not ratings:
         raise DataError(f"No sheet in {folder / SHEETS} has a rating yet.")
     return ratings
-
-
-def _mean(system: str, criterion: str, scores: Mapping[tuple[int, str], float]) -> MeanRating:
-    mine = [value for (_, name), value in scores.items() if name == system]
-    if not mine:
-        raise DataError(f"Nobody rated the {criterion} of '{system}'.")
-    low, high = bootstrap_interval(mine)
-    return MeanRating(system, criterion, fmean(mine), low, high, len(mine))
 
 
 def _pairs(

@@ -83,7 +83,9 @@ def build_corpus(
     stats = CorpusStats(Counter(files=0, unreadable_files=0, docstrings=0))
     files: list[tuple[str, str, Readable]]
     if archives is None:
-        files = list(find_files(installed_roots() if roots is None else roots, standard_library))
+        installed = dict.fromkeys(Path(sysconfig.get_path(name)) for name in ("purelib", "platlib"))
+        places = [path for path in installed if path.is_dir()] if roots is None else roots
+        files = list(find_files(places, standard_library))
     else:
         files = [*find_files([], standard_library), *archived_files(read_archives(archives), stats)]
     pairs = list(collect_pairs(files, stats, progress))
@@ -97,12 +99,6 @@ def build_corpus(
 
 
 # ------------------------------------------------------------------------------------------ files
-
-
-def installed_roots() -> list[Path]:
-    """The folders with the installed packages of this interpreter."""
-    paths = (Path(sysconfig.get_path(name)) for name in ("purelib", "platlib"))
-    return [path for path in dict.fromkeys(paths) if path.is_dir()]
 
 
 def find_files(roots: Sequence[Path], standard_library: bool = True) -> Iterator[tuple[str, str, Path]]:
