@@ -358,7 +358,6 @@ def _sigmoid(values: np.ndarray) -> np.ndarray:
 
 
 def describe(calibration: Calibration, found: Reliability) -> list[str]:
-    """A few lines for people."""
     kept = sum(count for said, _, count in found.bins if said >= calibration.threshold)
     total = sum(count for _, _, count in found.bins)
     heavy = sorted(zip(FEATURES, calibration.weight, strict=True), key=lambda pair: -math.fabs(pair[1]))

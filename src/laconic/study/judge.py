@@ -244,7 +244,6 @@ class RatedPair:
 
     @property
     def mark(self) -> str:
-        """``**`` below 0.01, ``*`` below 0.05 after correction, else nothing."""
         return mark_of(self.p_holm)
 
 
@@ -447,32 +446,20 @@ def krippendorff_alpha(ratings: Sequence[Sequence[float | None]], level: str = "
     values = sorted({value for unit in units for value in unit})
     if len(values) < 2:
         return None
-    coincidences = _coincidences(units, values)
+    place = {value: index for index, value in enumerate(values)}
+    coincidences = np.zeros((len(values), len(values)))  # how often two meet in a unit, each of m by 1 / (m - 1)
+    for unit in units:
+        counts = np.bincount([place[value] for value in unit], minlength=len(values)).astype(float)
+        coincidences += (np.outer(counts, counts) - np.diag(counts)) / (len(unit) - 1)
     totals = coincidences.sum(axis=1)
-    distance = _distances(level, np.array(values), totals)
+    # Ordinal: the number of ratings from one value to the other, of the end values the half: differences of mid-ranks.
+    scales = {"interval": np.array(values), "ordinal": np.cumsum(totals) - totals / 2.0}
+    if level == "nominal":
+        distance = 1.0 - np.eye(len(values))
+    elif level in scales:
+        distance = np.square(scales[level][:, None] - scales[level][None, :])
+    else:
+        raise ConfigError(unknown_choice("level of measurement", level, ["interval", "nominal", "ordinal"]))
     observed = float((coincidences * distance).sum())
     expected = float((np.outer(totals, totals) * distance).sum()) / (float(totals.sum()) - 1.0)
     return 1.0 - observed / expected
-
-
-def _coincidences(units: Sequence[Sequence[float]], values: Sequence[float]) -> np.ndarray:
-    """(values, values): how often two values meet in a unit, each unit of m ratings weighted by 1 / (m - 1)."""
-    place = {value: index for index, value in enumerate(values)}
-    table = np.zeros((len(values), len(values)))
-    for unit in units:
-        counts = np.bincount([place[value] for value in unit], minlength=len(values)).astype(float)
-        table += (np.outer(counts, counts) - np.diag(counts)) / (len(unit) - 1)
-    return table
-
-
-def _distances(level: str, values: np.ndarray, totals: np.ndarray) -> np.ndarray:
-    """(values, values): the squared difference of two values at a level of measurement."""
-    if level == "nominal":
-        return 1.0 - np.eye(len(values))
-    if level == "interval":
-        return np.square(values[:, None] - values[None, :])
-    if level != "ordinal":
-        raise ConfigError(unknown_choice("level of measurement", level, ["interval", "nominal", "ordinal"]))
-    # The number of ratings from one value to the other, of the two end values the half: differences of mid-ranks.
-    ranks = np.cumsum(totals) - totals / 2.0
-    return np.square(ranks[:, None] - ranks[None, :])

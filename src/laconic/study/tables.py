@@ -58,7 +58,6 @@ TESTS: Mapping[str, tuple[Test, str]] = {
     "bootstrap": (paired_bootstrap, "paired bootstrap over documents"),
     "t": (paired_t_test, "paired t-test over documents"),
 }
-LEVELS = ((0.01, "**"), (0.05, "*"))
 
 
 def named_test(name: str) -> Test:
@@ -74,7 +73,7 @@ def named_test(name: str) -> Test:
 
 def mark_of(p: float) -> str:
     """``**`` below 0.01, ``*`` below 0.05, else nothing."""
-    return next((mark for level, mark in LEVELS if p < level), "")
+    return "**" if p < 0.01 else "*" if p < 0.05 else ""
 
 
 def differences(

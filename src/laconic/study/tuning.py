@@ -206,7 +206,6 @@ class Trial:
         return sha256(json.dumps(self.scored.model_dump(mode="json"), sort_keys=True).encode())[:16]
 
     def as_dict(self) -> dict[str, Any]:
-        """JSON-ready."""
         rounded = {name: round(value, 6) for name, value in self.scores.items()}
         return {"settings": self.settings, **rounded, "seconds": round(self.seconds, 2)}
 

@@ -45,11 +45,9 @@ class CorpusStats:
 
     @property
     def reasons(self) -> str:
-        """What was left out, in words."""
         return ", ".join(f"{count:,} {reason}" for reason, count in self.left_out.most_common()) or "none"
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
         licences = {"licences": self.licences, "not_permissive": self.refused}
         found = {**self.read, "left_out": dict(sorted(self.left_out.items())), "splits": self.splits}
         return found | (licences if any(licences.values()) else {})

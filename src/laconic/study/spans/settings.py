@@ -79,12 +79,10 @@ class SpanSettings:
 
     @property
     def shape(self) -> Shape:
-        """The lengths."""
         return Shape(self.input_length, self.output_length, self.stride)
 
     @property
     def key(self) -> ScoreKey:
-        """The score."""
         one, two, longest = (Fraction(weight) for weight in self.weights)
         return ScoreKey.of((one, two, longest), self.shape)
 
@@ -94,7 +92,6 @@ class SpanSettings:
         return None if self.over is None else int(Fraction(self.over) * self.key.denominator)
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
         return asdict(self) | {"weights": list(self.weights)}
 
 
