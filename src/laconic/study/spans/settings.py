@@ -47,7 +47,17 @@ class SpanSettings:
     shard_records: int = 100_000
 
     def __post_init__(self) -> None:
-        self._check_counts()
+        if self.k < 1:
+            raise ConfigError(f"--k is {self.k}; it says how many spans to keep and must be at least 1.")
+        if not 0 <= self.validation < self.k:
+            raise ConfigError(
+                f"--validation is {self.validation}; it must be below the {self.k:,} spans that --k keeps, and not "
+                "negative."
+            )
+        if self.shard_records < 1:
+            raise ConfigError(f"--records-per-file is {self.shard_records}; it must be at least 1.")
+        if not 0 <= self.seed < _MOST_SEED:
+            raise ConfigError(f"--seed is {self.seed}; it must lie between 0 and 2^63.")
         self.shape.check(self.chunk)
         weights = tuple(_decimal("--weights", weight) for weight in self.weights)
         if not any(weights):
@@ -63,19 +73,6 @@ class SpanSettings:
             raise ConfigError("--ids needs a tokenizer with a vocabulary; --tokenizer words has no ids.")
         if self.tokenizer != WORDS and self.lowercase:
             raise ConfigError("--lowercase goes with --tokenizer words; another tokenizer decides for itself.")
-
-    def _check_counts(self) -> None:
-        if self.k < 1:
-            raise ConfigError(f"--k is {self.k}; it says how many spans to keep and must be at least 1.")
-        if not 0 <= self.validation < self.k:
-            raise ConfigError(
-                f"--validation is {self.validation}; it must be below the {self.k:,} spans that --k keeps, and not "
-                "negative."
-            )
-        if self.shard_records < 1:
-            raise ConfigError(f"--records-per-file is {self.shard_records}; it must be at least 1.")
-        if not 0 <= self.seed < _MOST_SEED:
-            raise ConfigError(f"--seed is {self.seed}; it must lie between 0 and 2^63.")
 
     @property
     def shape(self) -> Shape:
