@@ -136,11 +136,12 @@ def docstrings_command(
         mean = [f"{split[side]['mean']:.0f}" for side in ("document_words", "summary_words")]
         rows.append([name, shown, f"{split['pairs']:,}", *mean])
     told = [aligned(["split", "packages", "pairs", "words a body", "words a summary"], rows, left=2), ""]
-    told.append(f"{stats.docstrings:,} docstrings in {stats.files:,} files read; left out: {stats.reasons}.")
+    read = stats.read
+    told.append(f"{read['docstrings']:,} docstrings in {read['files']:,} files read; left out: {stats.reasons}.")
     if stats.refused:
         told.append(f"Not read, for no permissive licence is stated: {', '.join(sorted(stats.refused))}.")
-    if stats.unreadable:
-        told.append(f"{stats.unreadable:,} files could not be parsed and were passed over.")
+    if unreadable := read["unreadable_files"]:
+        told.append(f"{unreadable:,} files could not be parsed and were passed over.")
     print_result(as_json, stats.as_dict(), "\n".join(told))
 
 
@@ -158,7 +159,8 @@ def debian_command(
     """
     stats = build_debian(out, lists=lists, validation=validation, seed=seed)
     lines = [f"{out / name}.jsonl: {pairs:,} pairs" for name, pairs in stats.splits.items()]
-    lines.append(f"{stats.packages:,} packages of {stats.sources:,} source packages read; left out: {stats.reasons}.")
+    read = "{packages:,} packages of {source_packages:,} source packages read".format_map(stats.read)
+    lines.append(f"{read}; left out: {stats.reasons}.")
     print_result(as_json, stats.as_dict(), "\n".join(lines))
 
 

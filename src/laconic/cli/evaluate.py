@@ -164,8 +164,7 @@ class ScoreReport:
         return {spec: best_of([self.results[name] for name in names]) for spec, names in self.sweeps.items()}
 
     def _length_table(self) -> str:
-        wanted = [measure for measure in tables.MEASURES if measure[0].startswith(("repeated", "words"))]
-        shown = list(map(tables.measure_column, wanted))
+        shown = [column for column in tables.MEASURES if column.heading.startswith(("repeated", "words"))]
         kinds = [f"ROUGE-{kind}" for kind in self.options.kinds]
         header = ["document words", "system", "documents", *kinds, *[column.heading for column in shown]]
         rows = []

@@ -21,7 +21,7 @@ from laconic.evaluation.systems import model_folder, weights_identity
 from laconic.files import write_json
 
 if TYPE_CHECKING:
-    from laconic.study.tuning import ScoredTrial, TuningResult
+    from laconic.study.tuning import Trial, TuningResult
 
 SHOWN = 20  # rows of the table, the present settings besides
 
@@ -82,7 +82,7 @@ def command(
     ):
         options = options_of(scoring)
         result = tuning.tune(system, records, planned, metric=metric, options=options, log=log, progress=bar)
-    best = planned[result.trials.index(result.best)].search
+    best = result.best.search
     if apply and (fixed or result.best is not result.present):
         tuning.apply(model_folder(model), best)
     asked = {"model": model, "model_identity": identity, "data": path, "records": len(records), "seed": seed}
@@ -108,7 +108,7 @@ def _report(result: TuningResult, content: dict[str, Any], folder: Path) -> str:
     ranked = result.ranked()
     listed = ranked[:SHOWN] + ([] if result.present in ranked[:SHOWN] else [result.present])
 
-    def row(trial: ScoredTrial) -> list[str]:
+    def row(trial: Trial) -> list[str]:
         cells = [_cell(trial.settings[key]) if key in trial.settings else "-" for key in keys]
         return cells + [f"{trial.scores[n] if n == 'words' else 100 * trial.scores[n]:.2f}" for n in names]
 

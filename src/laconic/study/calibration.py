@@ -17,7 +17,7 @@ from pathlib import Path
 from statistics import fmean
 
 import numpy as np
-from scipy.stats import rankdata
+from scipy.stats import mannwhitneyu
 
 from laconic.data.dataset import encode_documents
 from laconic.errors import ConfigError, DataError
@@ -135,21 +135,18 @@ def calibrate(
     made = summarizer.summarize(records, batch_size=batch_size, progress=progress)
     texts, facts = [summary.text for summary in made], [summary.facts for summary in made]
     if ratings is None:
-        good = accepted(texts, records, accept)
+        judged, good = facts, accepted(texts, records, accept)
         rule = f"ROUGE-1 of {accept:g} or more, no content word twice, no number or name that the document lacks"
-        calibration, found = fit(facts, good, threshold, rule)
     else:
-        said = np.array([ratings.of(record, text) for record, text in zip(records, texts, strict=True)])
-        rated = np.flatnonzero(~np.isnan(said))
-        _check_enough(len(rated), " of which readers rated the line that the model writes")
+        said = [ratings.of(record, text) for record, text in zip(records, texts, strict=True)]
+        judged = [one for one, rating in zip(facts, said, strict=True) if not math.isnan(rating)]
+        good = [rating >= ratings.accept for rating in said if not math.isnan(rating)]
+        _check_enough(len(judged), " of which readers rated the line that the model writes")
         rule = f"rated {ratings.accept:g} or more by readers"
-        calibration, found = fit(
-            [facts[place] for place in rated], (said[rated] >= ratings.accept).tolist(), threshold, rule
-        )
-        calibration = replace(calibration, ranges=ranges_of(facts))
+    calibration, found = fit(judged, good, threshold, rule)
     _, sources = encode_documents(records, system.tokenizer, system.text)
     ratios, most = word_ratios(system.tokenizer, [word_ids(source) for source in sources])
-    ranges, learnt = replace(calibration.ranges, most_ratio=most), system.calibration.choosing
+    ranges, learnt = replace(ranges_of(facts), most_ratio=most), system.calibration.choosing
     return replace(calibration, ranges=ranges, word_ratios=packed(ratios), choosing=learnt), found
 
 
@@ -333,15 +330,9 @@ def reliability(predicted: np.ndarray, accepted: np.ndarray) -> Reliability:
             bins.append((said, came, count))
             error += count / len(predicted) * abs(said - came)
     brier, base_rate = float(((predicted - accepted) ** 2).mean()), float(accepted.mean())
-    return Reliability(tuple(bins), error, brier, _auc(predicted, accepted), base_rate)
-
-
-def _auc(predicted: np.ndarray, accepted: np.ndarray) -> float:
-    """The area under the ROC curve by ranks; equal predictions share their ranks."""
-    ranks = rankdata(predicted)
-    positive = accepted.sum()
-    negative = len(accepted) - positive
-    return float((ranks[accepted == 1].sum() - positive * (positive + 1) / 2) / (positive * negative))
+    good, bad = predicted[accepted == 1], predicted[accepted == 0]
+    auc = float(mannwhitneyu(good, bad).statistic) / (len(good) * len(bad))
+    return Reliability(tuple(bins), error, brier, auc, base_rate)
 
 
 def _regression(facts: np.ndarray, accepted: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
@@ -367,7 +358,6 @@ def _sigmoid(values: np.ndarray) -> np.ndarray:
 
 
 def describe(calibration: Calibration, found: Reliability) -> list[str]:
-    """A few lines for people."""
     kept = sum(count for said, _, count in found.bins if said >= calibration.threshold)
     total = sum(count for _, _, count in found.bins)
     heavy = sorted(zip(FEATURES, calibration.weight, strict=True), key=lambda pair: -math.fabs(pair[1]))

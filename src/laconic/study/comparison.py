@@ -20,6 +20,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -97,7 +98,7 @@ class Comparison:
         self._options = replace(options_of(plan.evaluation), kinds=KINDS)
         self._state_file = out / "state.json"
         self._state = {"runs": {}, "scored": {}} | (_read_json(self._state_file) or {})
-        self._digests: dict[Path, bytes] = {}
+        self._digest_of = cache(digest_of)
         self._places = self._shared_places()
         self._refuse_other_settings()
 
@@ -239,9 +240,7 @@ class Comparison:
         for kind, places in _uses(run).items():
             files, digest = [file for place in places for file in _files_of(place)], hashlib.sha256()
             for path in files:
-                if path not in self._digests:
-                    self._digests[path] = bytes.fromhex(digest_of(path))
-                digest.update(self._digests[path])
+                digest.update(bytes.fromhex(self._digest_of(path)))
             found[kind] = digest.hexdigest() if files else ""
         return found
 

@@ -244,7 +244,6 @@ class RatedPair:
 
     @property
     def mark(self) -> str:
-        """``**`` below 0.01, ``*`` below 0.05 after correction, else nothing."""
         return mark_of(self.p_holm)
 
 
@@ -282,7 +281,11 @@ def analyse(folder: Path, test: str = "t") -> Analysis:
         alpha[criterion] = {level: krippendorff_alpha(table, level) for level in LEVELS}
         given = {unit: [one for one in of if one is not None] for unit, *of in zip(units, *table, strict=True)}
         scores = {unit: fmean(values) for unit, values in given.items() if values}
-        means += [_mean(system, criterion, scores) for system in key["systems"]]
+        for system in key["systems"]:
+            mine = [score for (_, name), score in scores.items() if name == system]
+            if not mine:
+                raise DataError(f"Nobody rated the {criterion} of '{system}'.")
+            means.append(MeanRating(system, criterion, fmean(mine), *bootstrap_interval(mine), len(mine)))
         pairs += _pairs(key["systems"], criterion, scores, test)
     missing = len(ratings) * len(units) * len(key["criteria"]) - sum(map(len, ratings.values()))
     absent = tuple(annotator for annotator in key["order"] if annotator not in ratings)
@@ -321,14 +324,6 @@ def _filled(folder: Path, key: Mapping[str, Any]) -> dict[str, SheetRatings]:
     if not ratings:
         raise DataError(f"No sheet in {folder / SHEETS} has a rating yet.")
     return ratings
-
-
-def _mean(system: str, criterion: str, scores: Mapping[tuple[int, str], float]) -> MeanRating:
-    mine = [value for (_, name), value in scores.items() if name == system]
-    if not mine:
-        raise DataError(f"Nobody rated the {criterion} of '{system}'.")
-    low, high = bootstrap_interval(mine)
-    return MeanRating(system, criterion, fmean(mine), low, high, len(mine))
 
 
 def _pairs(
@@ -451,32 +446,20 @@ def krippendorff_alpha(ratings: Sequence[Sequence[float | None]], level: str = "
     values = sorted({value for unit in units for value in unit})
     if len(values) < 2:
         return None
-    coincidences = _coincidences(units, values)
+    place = {value: index for index, value in enumerate(values)}
+    coincidences = np.zeros((len(values), len(values)))  # how often two meet in a unit, each of m by 1 / (m - 1)
+    for unit in units:
+        counts = np.bincount([place[value] for value in unit], minlength=len(values)).astype(float)
+        coincidences += (np.outer(counts, counts) - np.diag(counts)) / (len(unit) - 1)
     totals = coincidences.sum(axis=1)
-    distance = _distances(level, np.array(values), totals)
+    # Ordinal: the number of ratings from one value to the other, of the end values the half: differences of mid-ranks.
+    scales = {"interval": np.array(values), "ordinal": np.cumsum(totals) - totals / 2.0}
+    if level == "nominal":
+        distance = 1.0 - np.eye(len(values))
+    elif level in scales:
+        distance = np.square(scales[level][:, None] - scales[level][None, :])
+    else:
+        raise ConfigError(unknown_choice("level of measurement", level, ["interval", "nominal", "ordinal"]))
     observed = float((coincidences * distance).sum())
     expected = float((np.outer(totals, totals) * distance).sum()) / (float(totals.sum()) - 1.0)
     return 1.0 - observed / expected
-
-
-def _coincidences(units: Sequence[Sequence[float]], values: Sequence[float]) -> np.ndarray:
-    """(values, values): how often two values meet in a unit, each unit of m ratings weighted by 1 / (m - 1)."""
-    place = {value: index for index, value in enumerate(values)}
-    table = np.zeros((len(values), len(values)))
-    for unit in units:
-        counts = np.bincount([place[value] for value in unit], minlength=len(values)).astype(float)
-        table += (np.outer(counts, counts) - np.diag(counts)) / (len(unit) - 1)
-    return table
-
-
-def _distances(level: str, values: np.ndarray, totals: np.ndarray) -> np.ndarray:
-    """(values, values): the squared difference of two values at a level of measurement."""
-    if level == "nominal":
-        return 1.0 - np.eye(len(values))
-    if level == "interval":
-        return np.square(values[:, None] - values[None, :])
-    if level != "ordinal":
-        raise ConfigError(unknown_choice("level of measurement", level, ["interval", "nominal", "ordinal"]))
-    # The number of ratings from one value to the other, of the two end values the half: differences of mid-ranks.
-    ranks = np.cumsum(totals) - totals / 2.0
-    return np.square(ranks[:, None] - ranks[None, :])

@@ -34,6 +34,9 @@ class PlannedRow:
     runs: tuple[RunConfig, ...] = ()
 
 
+PlannedRows = tuple[list[PlannedRow], DataConfig, EvaluationConfig]
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
     """The rows in the order of the table, how to read the data and how to score."""
@@ -115,9 +118,7 @@ def flatten(published: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return flat
 
 
-def _model_rows(
-    recipe: Recipe, chosen: Sequence[str], choice: Choice
-) -> tuple[list[PlannedRow], DataConfig, EvaluationConfig]:
+def _model_rows(recipe: Recipe, chosen: Sequence[str], choice: Choice) -> PlannedRows:
     rows: list[PlannedRow] = []
     resolved = partial(resolve_run, recipe, size=choice.size)
     # a change below a part that some of several rows leave out is meant for the others
@@ -151,9 +152,7 @@ def _refuse_equal_rows(runs: Mapping[str, RunConfig]) -> None:
             raise ConfigError(f"--set makes rows '{same}' and '{row}' the same; compare one in a command of its own.")
 
 
-def _method_rows(
-    recipe: Recipe, chosen: Sequence[str], choice: Choice
-) -> tuple[list[PlannedRow], DataConfig, EvaluationConfig]:
+def _method_rows(recipe: Recipe, chosen: Sequence[str], choice: Choice) -> PlannedRows:
     """``--set key=value`` changes the option in every chosen row that has it."""
     options = {key: value for key, value in choice.overrides.items() if key not in SECTIONS}
     used: set[str] = set()

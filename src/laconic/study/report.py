@@ -4,7 +4,7 @@ one self-contained page with the training curves and what the systems wrote."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
@@ -15,39 +15,17 @@ from laconic.explain.html import Curves, Prose, Samples, Section, Table, render_
 from laconic.metrics.rouge import rouge_intervals
 from laconic.metrics.rouge_engine import Score
 from laconic.metrics.scoring import Scoring
+from laconic.study import tables
 from laconic.study.comparison import KINDS, Outcome, by_document, training_log
 from laconic.study.plan import Plan
-from laconic.study.tables import (
-    BLANK,
-    BLANK_NOTE,
-    COPYING_NOTE,
-    COPYING_TITLE,
-    FAITHFUL,
-    FAITHFUL_NOTE,
-    FIGURES,
-    READING,
-    READING_NOTE,
-    TESTS,
-    Column,
-    Difference,
-    Figure,
-    Measure,
-    Row,
-    Scores,
-    cells_of,
-    copy_table,
-    differences,
-    figure_values,
-    measure_column,
-    rouge_column,
-)
+from laconic.study.tables import Column, Difference, Figure, Row, Scores, measure_column
 from laconic.types import Record, references_of
 
 PERPLEXITY = "val_ppl"
-_SAID: tuple[Measure, ...] = (
-    ("repeating %", REPEATING, 100, 1),
-    ("repeated 2-grams %", "repetition", 100, 1),
-    ("words", "words", 1, 1),
+_SAID = (
+    measure_column("repeating %", REPEATING),
+    measure_column("repeated 2-grams %", "repetition"),
+    measure_column("words", "words"),
 )
 
 
@@ -63,7 +41,6 @@ class ComparisonTable:
 
     @property
     def scoring(self) -> Scoring:
-        """How ROUGE was counted."""
         return options_of(self.plan.evaluation).scoring
 
     @property
@@ -85,7 +62,7 @@ def compare(plan: Plan, outcomes: Sequence[Outcome], *, data: str, records: int,
     versus: dict[str, dict[str, Difference]] = {}
     if plan.baseline in means:
         others = {name: scores for name, scores in means.items() if name != plan.baseline}
-        versus = differences(means[plan.baseline], others, test)
+        versus = tables.differences(means[plan.baseline], others, test)
     resampling = {name: value for name, value in plan.evaluation.rouge.items() if name in ("confidence", "samples")}
     rows = tuple(_row(o, means.get(o.row.name, {}), versus.get(o.row.name, {}), resampling) for o in outcomes)
     return ComparisonTable(plan, data, records, test, rows)
@@ -102,7 +79,7 @@ def _row(outcome: Outcome, means: Scores, versus: Mapping[str, Difference], resa
     for kind, ends in zip(means, found, strict=True):
         each = [s.result.value(kind) for s in scored]
         deviation = stdev(each) if len(each) > 1 else None
-        rouge[kind] = Figure(fmean(each), ends.low.f, ends.high.f, deviation, versus.get(kind))
+        rouge[kind] = Figure(fmean(each), ends.low.f, ends.high.f, deviation, **versus.get(kind, {}))
     measures = _means([s.result.measures for s in scored])
     if "chunks_read" in measures and all(s.result.seconds for s in scored):
         measures["seconds"] = fmean(s.result.seconds / s.result.records for s in scored)
@@ -148,21 +125,20 @@ def columns(table: ComparisonTable) -> list[Column]:
     for kind in KINDS:
         add(_rouge(kind), f"rouge{kind}", f"rouge{kind.lower()}", f"r{kind.lower()}")
     name, digits = _bleu_reading(table)
-    add(measure_column(("BLEU", name, 1, digits)), "bleu")
+    add(measure_column("BLEU", name, digits=digits), "bleu")
     add(_loss("train loss", "train_loss"), "train_loss", always=False)
     loss = validation_loss(table)
     add(_loss("val loss", loss), "val_loss", always=bool(loss))
     measured = any(PERPLEXITY in row.losses for row in table.rows)
-    add(measure_column(("perplexity", PERPLEXITY, 1, 2)), "perplexity", always=measured)
+    add(measure_column("perplexity", PERPLEXITY, digits=2), "perplexity", always=measured)
     found += map(_published, left)
-    there = {name for row in table.rows for name in row.measures}
-    shown = [*FAITHFUL, *_SAID, *_blank(table), *[measure for measure in READING if measure[1] in there]]
-    return found + [measure_column(measure) for measure in shown]
+    reading = [column for column in tables.READING if any(column.measure in row.measures for row in table.rows)]
+    return [*found, *tables.FAITHFUL, *_SAID, *_blank(table), *reading]
 
 
-def _blank(table: ComparisonTable) -> list[Measure]:
+def _blank(table: ComparisonTable) -> list[Column]:
     """Unknown words and empty summaries, where a row has any."""
-    return [measure for measure in BLANK if any(row.measures.get(str(measure[1])) for row in table.rows)]
+    return [column for column in tables.BLANK if any(row.measures.get(column.measure) for row in table.rows)]
 
 
 def validation_loss(table: ComparisonTable) -> str:
@@ -184,14 +160,14 @@ def _bleu_reading(table: ComparisonTable) -> tuple[str, int]:
 
 def _rouge(kind: str) -> Column:
     """Says once of a row that it failed."""
-    column = rouge_column(kind)
+    column = tables.rouge_column(kind)
     failed = "failed" if kind == KINDS[0] else ""
     return replace(column, cell=lambda row: column.cell(row) if row.rouge else failed)
 
 
 def _loss(heading: str, name: str) -> Column:
     """The likelihood's part where the loss has several, so that rows can be compared."""
-    part, whole = (measure_column((heading, key, 1, 3)) for key in (f"{name}_nll", name))
+    part, whole = (measure_column(heading, key, digits=3) for key in (f"{name}_nll", name))
     return replace(whole, cell=lambda row: part.cell(row) or whole.cell(row))
 
 
@@ -213,10 +189,9 @@ def _published(key: str, own: str = "") -> Column:
 
 
 def cells(table: ComparisonTable) -> tuple[list[str], list[list[str]]]:
-    """Header and rows of the table, as texts."""
     base = table.plan.baseline if len(table.rows) > 1 else None
     rows = [replace(row, label=f"{row.label} (baseline)") if row.name == base else row for row in table.rows]
-    return cells_of(rows, columns(table))
+    return tables.cells_of(rows, columns(table))
 
 
 def notes(table: ComparisonTable) -> list[str]:
@@ -224,13 +199,13 @@ def notes(table: ComparisonTable) -> list[str]:
     most = max((row.seeds for row in table.rows), default=1)
     seeds = f" Means over {most} seeds; standard deviations over seeds are in compare.csv." if most > 1 else ""
     lines = [
-        f"{table.data}: {table.records} records. ROUGE {FIGURES[table.scoring.shown]} x 100 ± half of the 95% "
+        f"{table.data}: {table.records} records. ROUGE {tables.FIGURES[table.scoring.shown]} x 100 ± half of the 95% "
         f"bootstrap interval over documents.{seeds}",
     ]
     if len(table.rows) > 1:
         lines.append(
             f"** p < 0.01, * p < 0.05 against {table.plan.baseline} "
-            f"({TESTS[table.test][1]}, Holm's correction over the rows of a column)."
+            f"({tables.TESTS[table.test][1]}, Holm's correction over the rows of a column)."
         )
     if any(column.published for column in columns(table)):
         lines.append("Columns named paper: published figures, on the paper's own data.")
@@ -246,9 +221,9 @@ def notes(table: ComparisonTable) -> list[str]:
     if any(PERPLEXITY in row.losses for row in table.rows):
         lines.append("perplexity: exp of the validation data's mean -ln P(token), the model reads the reference.")
     if any("chunks_read" in row.measures for row in table.rows):
-        lines.append(READING_NOTE)
-    lines.append(FAITHFUL_NOTE)
-    lines += [BLANK_NOTE] if _blank(table) else []
+        lines.append(tables.READING_NOTE)
+    lines.append(tables.FAITHFUL_NOTE)
+    lines += [tables.BLANK_NOTE] if _blank(table) else []
     for row in table.failed:
         lines += [f"{row.label} failed: {error}" for error in row.errors]
     return lines + signatures(table)
@@ -268,9 +243,10 @@ def markdown(table: ComparisonTable, command: str = "") -> str:
     """The table as Markdown, with its notes and the command that made it."""
     lines = [f"# {table.plan.title}", "", *_markdown_table(*cells(table))]
     lines += ["", *[_markdown_text(line) + "  " for line in notes(table)]]
-    header, rows = copy_table(table.rows)
+    header, rows = tables.copy_table(table.rows)
     if rows:
-        lines += ["", f"## {COPYING_TITLE}", "", *_markdown_table(header, rows), "", _markdown_text(COPYING_NOTE)]
+        lines += ["", f"## {tables.COPYING_TITLE}", "", *_markdown_table(header, rows)]
+        lines += ["", _markdown_text(tables.COPYING_NOTE)]
     if command:
         lines += ["", "```", command, "```"]
     return "\n".join(lines) + "\n"
@@ -286,7 +262,6 @@ def _markdown_text(text: str) -> str:
 
 
 def as_dict(table: ComparisonTable) -> dict[str, Any]:
-    """The comparison as JSON values."""
     return {
         "name": table.plan.name,
         "title": table.plan.title,
@@ -301,7 +276,7 @@ def as_dict(table: ComparisonTable) -> dict[str, Any]:
                 "row": row.name,
                 "label": row.label,
                 "seeds": row.seeds,
-                "rouge": {kind: figure_values(figure) for kind, figure in row.rouge.items()},
+                "rouge": {kind: asdict(figure) for kind, figure in row.rouge.items()},
                 "measures": dict(row.measures),
                 "losses": dict(row.losses),
                 "published": dict(row.published),
@@ -323,9 +298,9 @@ def page(table: ComparisonTable, outcomes: Sequence[Outcome], sampled: Sequence[
     sections: list[Section] = [
         Table("Scores", header, rows, note=" ".join(line for line in said if line not in quoted))
     ]
-    header, rows = copy_table(table.rows)
+    header, rows = tables.copy_table(table.rows)
     if rows:
-        sections.append(Table(COPYING_TITLE, header, rows, note=COPYING_NOTE))
+        sections.append(Table(tables.COPYING_TITLE, header, rows, note=tables.COPYING_NOTE))
     for title, names in _curves(table).items():
         series = _series(outcomes, names)
         if series:

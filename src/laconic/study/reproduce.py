@@ -72,7 +72,6 @@ class Finding:
 
 
 def tables() -> dict[str, ReproducedTable]:
-    """Every table, by name."""
     path = Path(__file__).with_suffix(".yaml")
     entries: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
     found = {}

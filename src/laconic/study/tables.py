@@ -6,7 +6,7 @@ import csv
 import io
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from typing import Any
 
@@ -24,45 +24,6 @@ from laconic.evaluation.measures import (
 from laconic.evaluation.run import EvaluationResult
 from laconic.metrics.card import CardScores
 from laconic.metrics.significance import TestResult, approximate_randomization, holm, paired_bootstrap, paired_t_test
-
-# (heading, key or keys of EvaluationResult.measures, factor, digits)
-Measure = tuple[str, str | tuple[str, ...], int, int]
-FAITHFUL: tuple[Measure, ...] = (
-    ("unfaithful %", UNFAITHFUL, 100, 1),
-    ("new names/numbers/dates %", tuple(UNSUPPORTED[kind] for kind in ("name", "number", "date")), 100, 1),
-    ("new words %", UNSUPPORTED_WORDS, 100, 1),
-)
-MEASURES: tuple[Measure, ...] = (
-    *FAITHFUL,
-    ("copied %", "copy_rate", 100, 1),
-    ("density", "density", 1, 1),
-    ("novel 2-grams %", "novel_2", 100, 1),
-    ("repeating %", REPEATING, 100, 1),
-    ("repeated 1/2/3/4-grams %", tuple(REPEATED.values()), 100, 1),
-    ("unk %", "unk_rate", 100, 1),
-    ("words", "words", 1, 1),
-    ("p_gen", "p_gen", 1, 2),
-)
-# shown where one is not 0
-BLANK: tuple[Measure, ...] = (("unk %", "unk_rate", 100, 1), ("empty %", "empty", 100, 1))
-# of models that read in chunks
-READING: tuple[Measure, ...] = (
-    ("chunks read", "chunks_read", 1, 1),
-    ("chunks chosen", "chunks_chosen", 1, 1),
-    ("words read %", "words_read", 100, 1),
-    ("coarse entropy", "coarse_entropy", 1, 2),
-    ("s/document", "seconds", 1, 3),
-)
-# how much of a summary stands in the document, how much of that was right, how much too much
-COPYING: tuple[Measure, ...] = (
-    ("copied %", "copy_rate", 100, 1),
-    ("density", "density", 1, 2),
-    ("novel 2-grams %", "novel_2", 100, 1),
-    *((f"correct {n}-grams %", key, 100, 2) for n, key in CORRECT.items()),
-    ("over-copied words", OVER_COPIED, 1, 2),
-    ("without stop words", OVER_COPIED_CONTENT, 1, 2),
-    ("p_gen", "p_gen", 1, 2),
-)
 
 FIGURES = {"f": "F1", "recall": "recall"}
 FAITHFUL_NOTE = (
@@ -89,6 +50,7 @@ _MARKS = (
 # --------------------------------------------------------------------------------------- significance
 
 Scores = Mapping[str, Sequence[float]]  # kind -> one score a document
+Difference = dict[str, float]
 Test = Callable[[Sequence[float], Sequence[float]], TestResult]
 
 TESTS: Mapping[str, tuple[Test, str]] = {
@@ -96,7 +58,6 @@ TESTS: Mapping[str, tuple[Test, str]] = {
     "bootstrap": (paired_bootstrap, "paired bootstrap over documents"),
     "t": (paired_t_test, "paired t-test over documents"),
 }
-LEVELS = ((0.01, "**"), (0.05, "*"))
 
 
 def named_test(name: str) -> Test:
@@ -112,27 +73,14 @@ def named_test(name: str) -> Test:
 
 def mark_of(p: float) -> str:
     """``**`` below 0.01, ``*`` below 0.05, else nothing."""
-    return next((mark for level, mark in LEVELS if p < level), "")
-
-
-@dataclass(frozen=True, slots=True)
-class Difference:
-    """A system's mean minus the baseline's, its p-value, and that after Holm's correction over the systems."""
-
-    difference: float
-    p: float
-    p_holm: float
-
-    @property
-    def mark(self) -> str:
-        """``**`` below 0.01, ``*`` below 0.05 after correction, else nothing."""
-        return mark_of(self.p_holm)
+    return "**" if p < 0.01 else "*" if p < 0.05 else ""
 
 
 def differences(
     baseline: Scores, systems: Mapping[str, Scores], test: str = "randomization"
 ) -> dict[str, dict[str, Difference]]:
-    """By system and kind, the difference to ``baseline``. Each kind is a family of its own for the correction.
+    """By system and kind the ``difference`` to ``baseline``, its ``p``, and ``p_holm`` after correction over the
+    systems. Each kind is a family of its own for that.
 
     Raises:
         ConfigError: no such test.
@@ -144,7 +92,7 @@ def differences(
         results = {name: run(scores[kind], baseline[kind]) for name, scores in systems.items() if kind in scores}
         corrected = holm({name: result.p for name, result in results.items()})
         for name, result in results.items():
-            found[name][kind] = Difference(result.difference, result.p, corrected[name])
+            found[name][kind] = {"difference": result.difference, "p": result.p, "p_holm": corrected[name]}
     return found
 
 
@@ -153,16 +101,16 @@ def differences(
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A mean over documents and seeds, from 0 to 1; ``low`` and ``high`` its 95% interval over documents.
+    """A mean over documents and seeds, from 0 to 1; ``low`` and ``high`` its 95% interval over documents; ``sd`` the
+    standard deviation over seeds, with two seeds or more; then what `differences` found."""
 
-    ``deviation`` is the standard deviation over seeds, with two seeds or more.
-    """
-
-    mean: float
+    f: float
     low: float
     high: float
-    deviation: float | None = None
-    versus: Difference | None = None
+    sd: float | None = None
+    difference: float | None = None
+    p: float | None = None
+    p_holm: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,10 +132,11 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A heading and what stands below it; ``published`` columns hold the paper's figures."""
+    """A heading and what stands below it; ``published`` columns hold the paper's figures, others a ``measure``."""
 
     heading: str
     cell: Callable[[Row], str]
+    measure: str = ""
     published: bool = False
 
 
@@ -198,24 +147,63 @@ def rouge_column(kind: str, *, marks: bool = True) -> Column:
         figure = row.rouge.get(kind)
         if figure is None:
             return ""
-        mark = f"{figure.versus.mark if figure.versus else '':<2}" if marks else ""
-        return f"{100 * figure.mean:.2f} ±{50 * (figure.high - figure.low):.2f}{mark}"
+        mark = f"{'' if figure.p_holm is None else mark_of(figure.p_holm):<2}" if marks else ""
+        return f"{100 * figure.f:.2f} ±{50 * (figure.high - figure.low):.2f}{mark}"
 
     return Column(f"ROUGE-{kind}", cell)
 
 
-def measure_column(measure: Measure) -> Column:
-    """A figure beside ROUGE, a loss, or several between slashes, a dash where one of these was not measured."""
-    heading, keys, factor, digits = measure
+def measure_column(heading: str, *keys: str, digits: int = 1) -> Column:
+    """A figure beside ROUGE (in per cent where the heading says so), a loss, or several between slashes, a dash where
+    one of these was not measured."""
+    factor = 100 if heading.endswith("%") else 1
 
     def cell(row: Row) -> str:
         figures = {**row.measures, **row.losses}
-        if isinstance(keys, str):
-            return "" if keys not in figures else f"{factor * figures[keys]:.{digits}f}"
-        shown = [f"{factor * figures[key]:.{digits}f}" if key in figures else "–" for key in keys]
-        return "/".join(shown) if figures else ""
+        if keys[0] not in figures and (len(keys) == 1 or not figures):
+            return ""
+        return "/".join(f"{factor * figures[key]:.{digits}f}" if key in figures else "–" for key in keys)
 
-    return Column(heading, cell)
+    return Column(heading, cell, keys[0])
+
+
+_COPIED, _NOVEL = measure_column("copied %", "copy_rate"), measure_column("novel 2-grams %", "novel_2")
+_UNK, _P_GEN = measure_column("unk %", "unk_rate"), measure_column("p_gen", "p_gen", digits=2)
+FAITHFUL = (
+    measure_column("unfaithful %", UNFAITHFUL),
+    measure_column("new names/numbers/dates %", *(UNSUPPORTED[kind] for kind in ("name", "number", "date"))),
+    measure_column("new words %", UNSUPPORTED_WORDS),
+)
+MEASURES = (
+    *FAITHFUL,
+    _COPIED,
+    measure_column("density", "density"),
+    _NOVEL,
+    measure_column("repeating %", REPEATING),
+    measure_column("repeated 1/2/3/4-grams %", *REPEATED.values()),
+    _UNK,
+    measure_column("words", "words"),
+    _P_GEN,
+)
+BLANK = (_UNK, measure_column("empty %", "empty"))  # shown where one is not 0
+# of models that read in chunks
+READING = (
+    measure_column("chunks read", "chunks_read"),
+    measure_column("chunks chosen", "chunks_chosen"),
+    measure_column("words read %", "words_read"),
+    measure_column("coarse entropy", "coarse_entropy", digits=2),
+    measure_column("s/document", "seconds", digits=3),
+)
+# how much of a summary stands in the document, how much of that was right, how much too much
+COPYING = (
+    _COPIED,
+    measure_column("density", "density", digits=2),
+    _NOVEL,
+    *(measure_column(f"correct {n}-grams %", key, digits=2) for n, key in CORRECT.items()),
+    measure_column("over-copied words", OVER_COPIED, digits=2),
+    measure_column("without stop words", OVER_COPIED_CONTENT, digits=2),
+    _P_GEN,
+)
 
 
 def cells_of(rows: Iterable[Row], columns: Sequence[Column]) -> tuple[list[str], list[list[str]]]:
@@ -228,8 +216,8 @@ def copy_table(rows: Iterable[Row]) -> tuple[list[str], list[list[str]]]:
     """The table of copying; columns that no system has are left out, and so are the rows of systems without measures.
     Without any row there is no table: both are empty."""
     measured = [row for row in rows if row.measures]
-    shown = [measure for measure in COPYING if any(measure[1] in row.measures for row in measured)]
-    return cells_of(measured, [measure_column(measure) for measure in shown]) if shown else ([], [])
+    shown = [column for column in COPYING if any(column.measure in row.measures for row in measured)]
+    return cells_of(measured, shown) if shown else ([], [])
 
 
 # ------------------------------------------------------------------------------------ for papers, for programs
@@ -267,18 +255,10 @@ def csv_text(rows: Iterable[Row]) -> str:
 def _flat(row: Row) -> dict[str, Any]:
     found: dict[str, Any] = {"row": row.name, "label": row.label, "seeds": row.seeds}
     for kind, figure in row.rouge.items():
-        found |= {f"rouge{kind}_{name}": value for name, value in figure_values(figure).items()}
+        found |= {f"rouge{kind}_{name}": value for name, value in asdict(figure).items()}
     found |= {**row.measures, **row.losses}
     found |= {f"published_{key}": value for key, value in row.published.items()}
     return found | {"error": "; ".join(row.errors)}
-
-
-def figure_values(figure: Figure) -> dict[str, float | None]:
-    """A figure's numbers by name, with those of its test."""
-    names = ("f", "low", "high", "sd", "difference", "p", "p_holm")
-    versus = figure.versus
-    test = (versus.difference, versus.p, versus.p_holm) if versus else (None, None, None)
-    return dict(zip(names, (figure.mean, figure.low, figure.high, figure.deviation, *test), strict=True))
 
 
 # ------------------------------------------------------------------------------- the table of evaluate
@@ -287,7 +267,7 @@ def figure_values(figure: Figure) -> dict[str, float | None]:
 def result_row(result: EvaluationResult, versus: Mapping[str, Difference] | None = None) -> Row:
     """What one evaluation found."""
     rouge = {
-        kind: Figure(result.value(kind), score.low, score.high, versus=(versus or {}).get(kind))
+        kind: Figure(result.value(kind), score.low, score.high, **(versus or {}).get(kind, {}))
         for kind, score in result.rouge.items()
     }
     seconds = {"seconds": result.seconds / result.records} if result.seconds else {}
@@ -319,7 +299,7 @@ def compared(results: Sequence[EvaluationResult]) -> list[dict[str, Any]]:
         entry = result.as_dict()
         if place:
             for name in ("difference", "p", "p_holm"):
-                entry[name] = {kind: getattr(versus, name) for kind, versus in found.items()}
+                entry[name] = {kind: versus[name] for kind, versus in found.items()}
         listed.append(entry)
     return listed
 
@@ -331,10 +311,10 @@ def result_table(results: Sequence[EvaluationResult]) -> tuple[list[str], list[l
     copy is, those of `READING` when one that reads in chunks is.
     """
     there = {name for result in results for name in result.measures}
-    shown = [measure for measure in MEASURES if measure[1] != "p_gen" or "p_gen" in there]
-    shown += READING if "chunks_read" in there else ()
     several = len(results) > 1
-    columns = [*(rouge_column(kind, marks=several) for kind in results[0].rouge), *map(measure_column, shown)]
+    columns = [rouge_column(kind, marks=several) for kind in results[0].rouge]
+    columns += [column for column in MEASURES if column is not _P_GEN or "p_gen" in there]
+    columns += READING if "chunks_read" in there else ()
     notes = [
         f"ROUGE {FIGURES[results[0].shown]} x 100 ± half of the 95% bootstrap interval; copied: words of the summary "
         "that the document holds; repeated: n-grams that occurred in the summary before."

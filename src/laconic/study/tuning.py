@@ -17,7 +17,7 @@ import math
 import random
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -191,28 +191,21 @@ def _kind(key: str) -> type | None:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """Settings that differ from the model's own, the whole search they lead to, the same with the surface scored."""
+    """Settings that differ from the model's own, the whole search they lead to, the same with the surface scored; and
+    once it was tried its figures, from 0 to 1 (``words`` is a length; ``mean`` is that of the three kinds of ROUGE)."""
 
     settings: Settings
     search: SearchConfig
     scored: SearchConfig
+    scores: Mapping[str, float] = field(default_factory=dict)
+    seconds: float = 0.0
 
     @property
     def key(self) -> str:
         """Equal searches have equal keys."""
         return sha256(json.dumps(self.scored.model_dump(mode="json"), sort_keys=True).encode())[:16]
 
-
-@dataclass(frozen=True, slots=True)
-class ScoredTrial:
-    """A trial's figures, from 0 to 1 (``words`` is a length); ``mean`` is that of the three kinds of ROUGE."""
-
-    settings: Settings
-    scores: dict[str, float]
-    seconds: float
-
     def as_dict(self) -> dict[str, Any]:
-        """JSON-ready."""
         rounded = {name: round(value, 6) for name, value in self.scores.items()}
         return {"settings": self.settings, **rounded, "seconds": round(self.seconds, 2)}
 
@@ -222,22 +215,22 @@ class TuningResult:
     """All trials, the one of the model's own settings first, and how they were scored."""
 
     metric: str
-    trials: list[ScoredTrial]
+    trials: list[Trial]
     signature: str
     encodings: int  # batches encoded by this call
     notes: tuple[str, ...] = ()
 
     @property
-    def present(self) -> ScoredTrial:
+    def present(self) -> Trial:
         """What the model's own settings give."""
         return self.trials[0]
 
     @property
-    def best(self) -> ScoredTrial:
+    def best(self) -> Trial:
         """The first of the highest score."""
         return max(self.trials, key=lambda trial: trial.scores[self.metric])
 
-    def ranked(self) -> list[ScoredTrial]:
+    def ranked(self) -> list[Trial]:
         """Best first; of equals the earlier."""
         return sorted(self.trials, key=lambda trial: -trial.scores[self.metric])
 
@@ -358,12 +351,22 @@ def tune(
                 made = own.summarize_batch([records[index] for index in indices], explain=False, options=trial.scored)
                 log.note(trial, number, [summary.text for summary in made], time.perf_counter() - started)
             progress(len(indices))
-    scored, signature = [], ""
+    tried, signature = [], ""
     for trial in trials:
-        lines = [log.done[trial.key, number] for number in range(len(batches))]
-        found, signature = _scored(trial, records, batches, lines, options)
-        scored.append(found)
-    return TuningResult(metric, scored, signature, model.encodings, _notes(model, trials))
+        texts: dict[int, str] = {}
+        seconds = 0.0
+        for number, indices in enumerate(batches):
+            line = log.done[trial.key, number]
+            texts |= dict(zip(indices, line["summaries"], strict=True))
+            seconds += line["seconds"]
+        lines = [{"summary": texts[index]} for index in range(len(records))]
+        found = score("", records, lines, options=replace(options, kinds=KINDS))
+        scores = {f"rouge{kind}": found.value(kind) for kind in KINDS}
+        scores["mean"] = sum(scores.values()) / len(KINDS)
+        scores |= {name: float(found.measures[name]) for name in ("words", "repetition")}
+        tried.append(replace(trial, scores=scores, seconds=seconds))
+        signature = found.signature
+    return TuningResult(metric, tried, signature, model.encodings, _notes(model, trials))
 
 
 def batches_of(records: Sequence[Record], size: int) -> list[list[int]]:
@@ -395,24 +398,6 @@ def apply(folder: Path, search: SearchConfig) -> None:
     run = read_run(recipe).model_copy(update={"search": search})
     write_text(recipe, dump_run(run))
     write_json(generation, search.model_dump(mode="json"), indent=2)
-
-
-def _scored(
-    trial: Trial,
-    records: Sequence[Record],
-    batches: Sequence[Sequence[int]],
-    lines: Sequence[Mapping[str, Any]],
-    options: EvaluationOptions,
-) -> tuple[ScoredTrial, str]:
-    texts = [""] * len(records)
-    for indices, line in zip(batches, lines, strict=True):
-        for index, text in zip(indices, line["summaries"], strict=True):
-            texts[index] = text
-    found = score("", records, [{"summary": text} for text in texts], options=replace(options, kinds=KINDS))
-    scores = {f"rouge{kind}": float(found.value(kind)) for kind in KINDS}
-    scores["mean"] = sum(scores.values()) / len(KINDS)
-    scores |= {name: float(found.measures[name]) for name in ("words", "repetition")}
-    return ScoredTrial(trial.settings, scores, sum(float(line["seconds"]) for line in lines)), found.signature
 
 
 def _notes(model: OnceEncoded, trials: Sequence[Trial]) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from laconic.evaluation.measures import REPEATING, UNSUPPORTED_WORDS
 from laconic.evaluation.run import EvaluationOptions, EvaluationResult, evaluate
 from laconic.evaluation.systems import Contender
-from laconic.study.tables import MEASURES, cells_of, compared, measure_column, result_row, rouge_column
+from laconic.study.tables import MEASURES, cells_of, compared, result_row, rouge_column
 from laconic.systems.extractive import Progress
 from laconic.types import Record
 
@@ -29,7 +29,7 @@ def scores(
 def table(results: Sequence[EvaluationResult]) -> tuple[list[str], list[list[str]]]:
     """Header and rows: ROUGE, and the shares of copied, repeated and unsupported words."""
     columns = [rouge_column(kind, marks=False) for kind in results[0].rouge]
-    columns += [measure_column(measure) for measure in MEASURES if measure[1] in _SHOWN]
+    columns += [column for column in MEASURES if column.measure in _SHOWN]
     return cells_of(map(result_row, results), columns)
 
 

@@ -13,6 +13,7 @@ import pytest
 
 from laconic.data.readers import find_splits
 from laconic.errors import DataError
+from laconic.evaluation.predictions import read_lines
 from laconic.study.corpora.archives import is_permissive_expression, permissive_licence, read_archives
 from laconic.study.corpora.docstrings import build_corpus
 from laconic.study.corpora.pairs import hold_out
@@ -70,10 +71,7 @@ def test_a_corpus_of_archives(tmp_path: Path) -> None:
     assert stats.refused == {"three": "GPLv3", "four": "nothing stated"}
     written = json.loads((tmp_path / "out" / "stats.json").read_text())
     assert (written["licences"], written["not_permissive"]) == (stats.licences, stats.refused)
-    rows = {
-        split: [json.loads(line) for line in (tmp_path / "out" / f"{split}.jsonl").read_text().splitlines()]
-        for split in ("train", "validation")
-    }
+    rows = {split: read_lines(tmp_path / "out" / f"{split}.jsonl") for split in ("train", "validation")}
     assert {split: len(found) for split, found in rows.items()} == {"train": 1, "validation": 1}
     assert set(find_splits(tmp_path / "out")) == set(written["splits"]) == set(rows)  # no file without a pair
     assert {row["id"] for found in rows.values() for row in found} == {"one.__init__:f", "two.core:f"}

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import gzip
-import json
 import lzma
 from pathlib import Path
 
 import pytest
 
 from laconic.errors import DataError
+from laconic.evaluation.predictions import read_lines as rows
 from laconic.study.corpora.debian import build_debian, plain_text, read_descriptions
 
 PREFIX = "deb.example.org_debian_dists_"
@@ -33,10 +33,6 @@ def index(folder: Path, suite: str, packages: str, translations: str, ending: st
     pack = {"": lambda data: data, ".gz": gzip.compress, ".xz": lzma.compress}[ending]
     for name, text in ((f"binary-amd64_Packages{ending}", packages), (f"i18n_Translation-en{ending}", translations)):
         (folder / f"{PREFIX}{suite}_main_{name}").write_bytes(pack(text.encode()))
-
-
-def rows(path: Path) -> list[dict[str, str]]:
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
 @pytest.mark.parametrize("ending", ["", ".gz", ".xz"])

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from laconic.errors import DataError
+from laconic.evaluation.predictions import read_lines
 from laconic.study.corpora.docstring_text import clean_docstring
 from laconic.study.corpora.docstrings import (
     STANDARD_LIBRARY,
@@ -30,8 +31,8 @@ def body(text: str) -> str:
     return parts.body
 
 
-def test_google_sections_are_cut() -> None:
-    text = f"""{PROSE}
+NOTE = "Blank lines are not counted as records of the file."
+GOOGLE = f"""{PROSE}
 
 Args:
     path (str): The file to read from the disk.
@@ -41,12 +42,8 @@ Returns:
     The number of the records that were found.
 
 Note:
-    Blank lines are not counted as records of the file."""
-    assert body(text) == f"{PROSE}\nBlank lines are not counted as records of the file."
-
-
-def test_numpy_sections_are_cut() -> None:
-    text = f"""{PROSE}
+    {NOTE}"""
+NUMPY = f"""{PROSE}
 
 Parameters
 ----------
@@ -60,26 +57,22 @@ int
 
 Notes
 -----
-Blank lines are not counted as records of the file.
+{NOTE}
 
 Examples
 --------
 >>> count('x')
 3"""
-    assert body(text) == f"{PROSE}\nBlank lines are not counted as records of the file."
-
-
-def test_sphinx_fields_are_cut() -> None:
-    text = f"""{PROSE}
+SPHINX = f"""{PROSE}
 
 :param str path: The file to read from the disk.
 :returns: the number of records
 :raises ValueError: if there is none at all in the file"""
-    assert body(text) == PROSE
 
 
-def test_labels_of_notes_are_cut() -> None:
-    assert body(f"Note: {PROSE}") == PROSE
+def test_sections_fields_and_labels_are_cut() -> None:
+    assert body(GOOGLE) == body(NUMPY) == f"{PROSE}\n{NOTE}"
+    assert body(SPHINX) == body(f"Note: {PROSE}") == PROSE
 
 
 @pytest.mark.parametrize(
@@ -172,13 +165,10 @@ def test_corpus_of_a_folder(tmp_path: Path) -> None:
     (root / "latin.py").write_bytes(b'"""caf\xe9"""')
     seen: list[tuple[float, float]] = []
     stats = build_corpus(tmp_path / "out", roots=[root], standard_library=False, progress=lambda *x: seen.append(x))
-    assert stats.unreadable == 2
+    assert stats.read["unreadable_files"] == 2
     assert stats.left_out["duplicate"] == 1
     assert seen[-1] == (23, 23)
-    rows = {
-        split: [json.loads(line) for line in (tmp_path / "out" / f"{split}.jsonl").read_text().splitlines()]
-        for split in ("train", "validation", "test")
-    }
+    rows = {split: read_lines(tmp_path / "out" / f"{split}.jsonl") for split in ("train", "validation", "test")}
     homes = {split: {row["package"] for row in found} for split, found in rows.items()}
     assert not homes["train"] & homes["test"]
     assert not homes["train"] & homes["validation"]

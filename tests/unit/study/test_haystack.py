@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from laconic.cli.main import main
+from laconic.data.subset import write_records
 from laconic.errors import DataError
+from laconic.evaluation.predictions import read_lines as rows
 from laconic.study.corpora.haystack import build_haystacks
 from laconic.types import Record
 
@@ -17,10 +17,6 @@ RECORDS = [
     Record(f"Kite {n} is of paper. It flew over hill {n}. The wind was from the north of {n}.", f"kite {n}", id=f"k{n}")
     for n in range(6)
 ] + [Record("Too short for a needle.", "short", id="s")]
-
-
-def rows(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
 def test_the_needle_is_where_the_record_says_without_its_first_sentence(tmp_path: Path) -> None:
@@ -59,9 +55,7 @@ def test_too_few(records: list[Record], documents: int, tmp_path: Path) -> None:
 
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     source = tmp_path / "pairs.jsonl"
-    source.write_text(
-        "".join(json.dumps({"id": r.id, "document": r.document, "summary": r.summary}) + "\n" for r in RECORDS)
-    )
+    write_records(source, RECORDS)
     out = tmp_path / "hay.jsonl"
     assert main(["data", "haystack", str(source), str(out), "--documents", "3", "--count", "5"]) == 0
     assert "5 haystacks of 3 documents" in capsys.readouterr().out

@@ -14,7 +14,9 @@ from statistics import fmean
 import pytest
 
 from laconic.cli.main import main
+from laconic.data.subset import write_records
 from laconic.errors import ConfigError, DataError
+from laconic.evaluation.predictions import as_lines, read_lines
 from laconic.metrics.significance import holm, paired_t_test
 from laconic.study import judge
 from laconic.study.calibration import Ratings
@@ -130,7 +132,11 @@ def sorted_lines(rows: Rows) -> tuple[Rows, str, str]:
     return [[name.upper() for name in rows[0]], *sorted(rows[1:], key=lambda row: row[3]), ["", ""], []], "\t", "utf-16"
 
 
-@pytest.mark.parametrize("change", [excel_german, moved_columns, sorted_lines])
+def named_separator(rows: Rows) -> tuple[Rows, str, str]:
+    return [["sep=", ""], *rows], ";", "utf-8"
+
+
+@pytest.mark.parametrize("change", [excel_german, moved_columns, sorted_lines, named_separator])
 def test_spreadsheets_may_save_the_file_their_way(
     change: Callable[[Rows], tuple[Rows, str, str]], filled: Path
 ) -> None:
@@ -138,14 +144,6 @@ def test_spreadsheets_may_save_the_file_their_way(
     path = filled / "sheets" / "annotator-2.csv"
     rows, separator, encoding = change(read(path))
     write(path, rows, separator, encoding)
-    assert analyse(filled) == expected
-
-
-def test_a_line_that_names_the_separator(filled: Path) -> None:
-    expected = analyse(filled)
-    path = filled / "sheets" / "annotator-1.csv"
-    write(path, read(path), ";")
-    path.write_bytes(b"sep=;\r\n" + path.read_bytes())
     assert analyse(filled) == expected
 
 
@@ -240,7 +238,7 @@ def test_options_that_do_not_fit(options: SheetOptions, said: str, tmp_path: Pat
 
 def test_predictions_are_matched_by_id(tmp_path: Path) -> None:
     path = tmp_path / "p.jsonl"
-    path.write_text("".join(json.dumps({"id": r.id, "summary": f"s {r.id}"}) + "\n" for r in reversed(RECORDS)))
+    path.write_text(as_lines({"id": r.id, "summary": f"s {r.id}"} for r in reversed(RECORDS)))
     assert read_predictions(path, RECORDS[:2]) == ["s r0", "s r1"]
     with pytest.raises(DataError, match="no summary for record 'x'"):
         read_predictions(path, [Record("d", "s", id="x")])
@@ -288,15 +286,11 @@ def test_sheets_are_never_without_their_key(tmp_path: Path, monkeypatch: pytest.
 
 def test_the_command_from_end_to_end(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     data = tmp_path / "data.jsonl"
-    data.write_text(
-        "".join(json.dumps({"id": r.id, "document": r.document, "summary": r.summary}) + "\n" for r in RECORDS)
-    )
+    write_records(data, RECORDS)
     files = []
     for name, texts in SYSTEMS.items():
         path = tmp_path / f"{name}.predictions.jsonl"
-        path.write_text(
-            "".join(json.dumps({"id": r.id, "summary": t}) + "\n" for r, t in zip(RECORDS, texts, strict=True))
-        )
+        path.write_text(as_lines({"id": r.id, "summary": t} for r, t in zip(RECORDS, texts, strict=True)))
         files.append(str(path))
     out = str(tmp_path / "j")
     assert main(["judge", "make", *files, "--data", str(data), "--out", out, "--sample", "10"]) == 0
@@ -318,7 +312,7 @@ def test_the_command_from_end_to_end(tmp_path: Path, capsys: pytest.CaptureFixtu
 def test_rated_lines_have_the_mean_of_their_ratings(filled: Path, tmp_path: Path) -> None:
     out = tmp_path / "lines.jsonl"
     assert main(["judge", "analyse", str(filled), "--lines", str(out), "--json"]) == 0
-    lines = [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]
+    lines = read_lines(out)
     assert len(lines) == 20 * 3
     items = {entry["id"]: entry for entry in json.loads((filled / "key.json").read_text())["items"]}
     for line in lines:
@@ -369,13 +363,8 @@ def test_a_rating_is_a_number(rating: str, tmp_path: Path) -> None:
 
 def test_sheets_of_before_cannot_say_which_lines_were_rated(filled: Path) -> None:
     key = json.loads((filled / "key.json").read_text())
-    for entry in key["items"]:
-        del entry["lines"]
-    (filled / "key.json").write_text(json.dumps(key))
-    with pytest.raises(DataError, match="an earlier version made them"):
-        judge.rated_lines(filled)
-    for entry in key["items"]:
-        entry["id"] = ""
-    (filled / "key.json").write_text(json.dumps(key))
-    with pytest.raises(DataError, match="the records had no ids"):
-        judge.rated_lines(filled)
+    for kept, said in ((("item", "id"), "an earlier version made them"), (("item",), "the records had no ids")):
+        items = [{"id": ""} | {name: entry[name] for name in kept} for entry in key["items"]]
+        (filled / "key.json").write_text(json.dumps(key | {"items": items}))
+        with pytest.raises(DataError, match=said):
+            judge.rated_lines(filled)

@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from laconic.evaluation.predictions import as_lines, read_lines
+
 SCRIPT = Path(__file__).parents[3] / "scripts" / "readmes.py"
 README = """# Tidepool
 
@@ -106,14 +108,13 @@ def test_doubles_and_what_others_hold_out_stay_out(script: ModuleType, tmp_path:
         package(name="Py_Kite", description=f"Kites fly. {other}", summary="Read the wind from mountain maps"),
     ]
     metadata = tmp_path / "metadata.jsonl"
-    metadata.write_text("".join(json.dumps(row) + "\n" for row in packages), encoding="utf-8")
+    metadata.write_text(as_lines(packages), encoding="utf-8")
     held = tmp_path / "held.jsonl"
     held.write_text(json.dumps({"id": "python3-kite", "document": "Of kites.", "summary": "Kites"}) + "\n")
     stats = script.build(tmp_path, metadata, [held], validation=0)
     assert stats.splits == {"train": 2, "validation": 0}
     assert dict(stats.left_out) == {"duplicate": 1, "held out elsewhere": 1}
-    rows = [json.loads(line) for line in (tmp_path / "train.jsonl").read_text().splitlines()]
-    assert {row["id"] for row in rows} == {"tidepool", "snowpool"}
+    assert {row["id"] for row in read_lines(tmp_path / "train.jsonl")} == {"tidepool", "snowpool"}
     assert json.loads((tmp_path / "stats.json").read_text())["licences"] == {"MIT": 2}
 
 
@@ -125,6 +126,6 @@ def test_the_list_of_packages_is_read_packed(
     monkeypatch.setattr(script, "fetched", lambda given: [{"name": name} for name in given])
     metadata = tmp_path / "new" / "metadata.jsonl"
     script.fetch(names, metadata)
-    assert [json.loads(line)["name"] for line in metadata.read_text().splitlines()] == ["kite", "tidepool"]
+    assert [line["name"] for line in read_lines(metadata)] == ["kite", "tidepool"]
     monkeypatch.setattr(script, "fetched", lambda given: pytest.fail("asked again"))
     script.fetch(names, metadata)

@@ -18,7 +18,7 @@ from laconic.metrics.significance import approximate_randomization, holm
 from laconic.study.comparison import Outcome, ScoredSystem
 from laconic.study.plan import Plan, PlannedRow
 from laconic.study.report import ComparisonTable, _curves, _series, as_dict, cells, compare, markdown, notes, page
-from laconic.study.tables import compared, csv_text, differences, latex, result_table
+from laconic.study.tables import compared, csv_text, differences, latex, mark_of, result_table
 from laconic.types import Record, Summary
 
 DOCUMENTS = 40
@@ -47,22 +47,27 @@ def table(*outcomes: Outcome, baseline: str = "base", test: str = "randomization
     return compare(plan, outcomes, data="v.jsonl", records=DOCUMENTS, test=test)
 
 
+def shown(made: ComparisonTable) -> list[dict[str, str]]:
+    """Of each row, what stands below the headings."""
+    header, rows = cells(made)
+    return [dict(zip(header, row, strict=True)) for row in rows]
+
+
 def test_marks_are_those_of_the_corrected_test() -> None:
     others = {"same": BASE + NOISE, "slightly": BASE + NOISE + 0.0082, "better": BASE + NOISE + 0.05}
     made = table(outcome("base", BASE), *(outcome(name, values) for name, values in others.items()))
     raw = {name: approximate_randomization(values, BASE).p for name, values in others.items()}
     corrected = holm(raw)
     for row in made.rows[1:]:
-        versus = row.rouge["1"].versus
-        assert versus is not None
-        assert (versus.p, versus.p_holm) == (raw[row.name], corrected[row.name])
-        assert versus.difference == pytest.approx(float((others[row.name] - BASE).mean()))
-    shown = {row[0]: row[1].rstrip() for row in cells(made)[1]}
-    assert shown["BETTER"].endswith("**")
-    assert not shown["SAME"].endswith("*")
+        figure = row.rouge["1"]
+        assert (figure.p, figure.p_holm) == (raw[row.name], corrected[row.name])
+        assert figure.difference == pytest.approx(float((others[row.name] - BASE).mean()))
+    found = {row["system"]: row["ROUGE-1"].rstrip() for row in shown(made)}
+    assert found["BETTER"].endswith("**")
+    assert not found["SAME"].endswith("*")
     assert raw["slightly"] < 0.05 < corrected["slightly"]
-    assert not shown["SLIGHTLY"].endswith("*")
-    assert shown["BASE (baseline)"] == f"{100 * BASE.mean():.2f} ±{shown['BASE (baseline)'].split('±')[1]}"
+    assert not found["SLIGHTLY"].endswith("*")
+    assert found["BASE (baseline)"] == f"{100 * BASE.mean():.2f} ±{found['BASE (baseline)'].split('±')[1]}"
 
 
 def test_correction_takes_marks_away() -> None:
@@ -72,18 +77,17 @@ def test_correction_takes_marks_away() -> None:
     assert 0.01 < alone < 0.05
     few = differences({"1": BASE}, {"weak": {"1": weak}})
     many = differences({"1": BASE}, {"weak": {"1": weak}, **{f"s{i}": {"1": BASE + NOISE} for i in range(9)}})
-    assert few["weak"]["1"].mark == "*"
-    assert many["weak"]["1"].mark == ""
+    assert mark_of(few["weak"]["1"]["p_holm"]) == "*"
+    assert mark_of(many["weak"]["1"]["p_holm"]) == ""
 
 
 def test_seeds_are_averaged_by_document() -> None:
     made = table(outcome("base", BASE), outcome("two", BASE + 0.1, BASE + 0.3))
     figure = made.rows[1].rouge["1"]
-    assert figure.mean == pytest.approx(float(BASE.mean()) + 0.2)
-    assert figure.deviation == pytest.approx(0.2 / 2**0.5)
-    assert figure.low < figure.mean < figure.high
-    assert figure.versus is not None
-    assert figure.versus.difference == pytest.approx(0.2)
+    assert figure.f == pytest.approx(float(BASE.mean()) + 0.2)
+    assert figure.sd == pytest.approx(0.2 / 2**0.5)
+    assert figure.low < figure.f < figure.high
+    assert figure.difference == pytest.approx(0.2)
     assert "2 seeds" in notes(made)[0]
 
 
@@ -102,7 +106,7 @@ def test_published_figures_stand_beside_ours() -> None:
     trained = [{"metrics": {"val_loss_tf": 5.0, "val_loss_free": 6.0}, "folder": "none"}]
     made = table(outcome("base", BASE, published=published, trained=trained))
     header, rows = cells(made)
-    found = dict(zip(header, rows[0], strict=True))
+    found = shown(made)[0]
     assert header[1:3] == ["ROUGE-1", "ROUGE-1, paper"]
     assert header[header.index("BLEU") + 1] == "BLEU, paper (subset)"
     assert header[header.index("val loss") + 1] == "val loss, paper (subset)"
@@ -112,13 +116,8 @@ def test_published_figures_stand_beside_ours() -> None:
 
 
 def test_sacrebleu_where_nothing_or_percent_is_published() -> None:
-    assert dict(zip(*_first(table(outcome("base", BASE))), strict=True))["BLEU"] == "12.00"
-    assert dict(zip(*_first(table(outcome("base", BASE, published={"bleu": 17.0}))), strict=True))["BLEU"] == "12.00"
-
-
-def _first(made: ComparisonTable) -> tuple[list[str], list[str]]:
-    header, rows = cells(made)
-    return header, rows[0]
+    for published in (None, {"bleu": 17.0}):
+        assert shown(table(outcome("base", BASE, published=published)))[0]["BLEU"] == "12.00"
 
 
 def test_losses_are_the_likelihood_alone(tmp_path: Path) -> None:
@@ -135,9 +134,7 @@ def test_losses_are_the_likelihood_alone(tmp_path: Path) -> None:
         outcome("covered", BASE, published=published, trained=[covered]),
     ]
     made = table(*outcomes)
-    header, lines = cells(made)
-    rows = [dict(zip(header, line, strict=True)) for line in lines]
-    assert [(row["train loss"], row["val loss"]) for row in rows] == [("5.200", "5.100"), ("4.900", "4.733")]
+    assert [(row["train loss"], row["val loss"]) for row in shown(made)] == [("5.200", "5.100"), ("4.900", "4.733")]
     said = "\n".join(notes(made))
     assert "train loss: nats per word, coverage loss not counted" in said
     assert "val loss: nats per word, coverage loss not counted" in said
@@ -152,8 +149,7 @@ def test_unknown_words_and_empty_summaries_are_shown_where_there_are_any() -> No
     unknown = replace(unknown, result=replace(unknown.result, measures=measures))
     rows = [PlannedRow("base", "BASE"), PlannedRow("marks", "MARKS")]
     made = table(Outcome(rows[0], [base]), Outcome(rows[1], [unknown]))
-    header, lines = cells(made)
-    found = dict(zip(header, lines[1], strict=True))
+    found = shown(made)[1]
     assert (found["unk %"], found["empty %"]) == ("100.0", "25.0")
     assert any(line.startswith("Unk: ") for line in notes(made))
     spotless = table(Outcome(rows[0], [base]))
@@ -179,7 +175,7 @@ def test_a_row_alone_is_compared_with_nothing() -> None:
 
 def test_without_the_baseline_there_are_no_marks() -> None:
     made = table(outcome("base", errors=["lost"]), outcome("x", BASE))
-    assert made.rows[1].rouge["1"].versus is None
+    assert made.rows[1].rouge["1"].p_holm is None
 
 
 def test_file_forms_agree() -> None:
@@ -207,20 +203,18 @@ def test_file_forms_agree() -> None:
 
 def test_the_page_holds_everything_and_requests_nothing(tmp_path: object) -> None:
     outcomes = [outcome("base", BASE), outcome("other", BASE + 0.1)]
-    shown = page(
-        table(*outcomes), outcomes, [Record("A document.", "its <b>reference</b>", id="1")], "laconic compare p"
-    )
-    assert "its &lt;b&gt;reference" in shown
-    assert "a summary" in shown
-    assert "laconic compare p" in shown
-    assert not [word for word in ("http://", "https://", 'src="/') if word in shown.replace("http://www.w3.org", "")]
+    sampled = [Record("A document.", "its <b>reference</b>", id="1")]
+    made = page(table(*outcomes), outcomes, sampled, "laconic compare p")
+    assert "its &lt;b&gt;reference" in made
+    assert "a summary" in made
+    assert "laconic compare p" in made
+    assert not [word for word in ("http://", "https://", 'src="/') if word in made.replace("http://www.w3.org", "")]
 
 
 @pytest.mark.parametrize("test", ["bootstrap", "t"])
 def test_other_tests(test: str) -> None:
     made = table(outcome("base", BASE), outcome("x", BASE + NOISE + 0.05), test=test)
-    assert made.rows[1].rouge["L"].versus is not None
-    assert made.rows[1].rouge["L"].versus.mark == "**"
+    assert mark_of(made.rows[1].rouge["L"].p_holm) == "**"
     with pytest.raises(ConfigError, match="Did you mean 'bootstrap'"):
         differences({"1": BASE}, {}, "bootstap")
 

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
 from fractions import Fraction
-from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -14,46 +11,9 @@ from hypothesis import strategies as st
 
 from laconic.errors import ConfigError
 from laconic.study.spans.scoring import BlockScorer, ScoreKey, Shape, clipped_matches, common_lengths, local_ids
+from span_counts import counted, scored
 
-Counts = tuple[int, int, int]
 WEIGHTS = [(1, 1, 1), (1, 0, 0), (0, 1, 0), (0, 0, 1), (1, 1, 0), (1, 0, 1), (0, 1, 1)]
-
-
-def longest(left: Sequence[int], right: Sequence[int]) -> int:
-    """The textbook's table, a row at a time."""
-    row = [0] * (len(right) + 1)
-    for a in left:
-        diagonal = 0
-        for j, b in enumerate(right, start=1):
-            above = row[j]
-            row[j] = diagonal + 1 if a == b else max(above, row[j - 1])
-            diagonal = above
-    return row[-1]
-
-
-def counted(tokens: Sequence[int], start: int, shape: Shape) -> Counts:
-    left = list(tokens[start : start + shape.input])
-    right = list(tokens[start + shape.input : start + shape.window])
-    return (
-        (Counter(left) & Counter(right)).total(),
-        (Counter(pairwise(left)) & Counter(pairwise(right))).total(),
-        longest(left, right),
-    )
-
-
-def scored(counts: Counts, weights: Sequence[Fraction], shape: Shape) -> Fraction:
-    """F1 from precision and recall, as one writes it down."""
-
-    def f1(matches: int, left: int, right: int) -> Fraction:
-        if not matches:
-            return Fraction(0)
-        precision, recall = Fraction(matches, right), Fraction(matches, left)
-        return 2 * precision * recall / (precision + recall)
-
-    sizes = [(shape.input, shape.output), (shape.input - 1, shape.output - 1), (shape.input, shape.output)]
-    return sum(
-        (weight * f1(count, *size) for weight, count, size in zip(weights, counts, sizes, strict=True)), Fraction(0)
-    )
 
 
 def block(rows: list[list[int]]) -> tuple[np.ndarray, np.ndarray]:

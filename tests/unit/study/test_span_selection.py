@@ -10,14 +10,12 @@ import os
 import pickle
 import random
 import re
-from collections import Counter
 from collections.abc import Iterator
 from fractions import Fraction
-from itertools import pairwise, product
+from itertools import product
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import tokenizers
 from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
@@ -30,6 +28,7 @@ from laconic.study.spans.selection import SelectionResult, perform, run_here, se
 from laconic.study.spans.settings import SpanSettings, parse_weights
 from laconic.study.spans.tokens import VocabularySpanTokenizer, WordSpanTokenizer
 from own_process import in_own_process, needs_ray
+from span_counts import counted, scored
 
 WORDS = ["sun", "moon", "Sea", "sea", "hill", "tree", "wind", "rain", "old", "new", "é", "stone,", "road.", "bird"]
 SMALL = SpanSettings(k=12, tokenizer="words", input_length=6, output_length=3, chunk=20, text="line", shard_records=5)
@@ -85,13 +84,6 @@ def documents(corpus: Path) -> Iterator[tuple[str, int, str]]:
         yield "more/b.jsonl", number, json.loads(line)["text"]
 
 
-def common(left: list[str], right: list[str]) -> int:
-    table = np.zeros((len(left) + 1, len(right) + 1), dtype=int)
-    for i, j in product(range(len(left)), range(len(right))):
-        table[i + 1, j + 1] = table[i, j] + 1 if left[i] == right[j] else max(table[i, j + 1], table[i + 1, j])
-    return int(table[-1, -1])
-
-
 @dataclasses.dataclass
 class Window:
     place: tuple[str, int, int]
@@ -122,16 +114,12 @@ def windows(corpus: Path, settings: SpanSettings) -> list[list[Window]]:
 def window(
     settings: SpanSettings, place: tuple[str, int, int], tokens: list[str], spans: list[tuple[int, int]], text: str
 ) -> Window:
-    start = place[2]
-    middle, end = start + settings.input_length, start + settings.input_length + settings.output_length
-    left, right = tokens[start:middle], tokens[middle:end]
-    pairs = (Counter(pairwise(left)) & Counter(pairwise(right))).total()
-    counts = ((Counter(left) & Counter(right)).total(), pairs, common(left, right))
-    both = Fraction(2, len(left) + len(right)), Fraction(2, len(left) + len(right) - 2)
-    parts = (counts[0] * both[0], counts[1] * both[1], counts[2] * both[0])
-    score = sum((Fraction(w) * part for w, part in zip(settings.weights, parts, strict=True)), Fraction(0))
+    start, shape = place[2], settings.shape
+    middle, end = start + shape.input, start + shape.window
+    counts = counted(tokens, start, shape)
+    score = scored(counts, list(map(Fraction, settings.weights)), shape)
     texts = text[spans[start][0] : spans[middle - 1][1]], text[spans[middle][0] : spans[end - 1][1]]
-    return Window(place, counts, score, texts, tuple(right))
+    return Window(place, counts, score, texts, tuple(tokens[middle:end]))
 
 
 def ranked(corpus: Path, settings: SpanSettings) -> list[Window]:

@@ -18,9 +18,8 @@ import subprocess
 import zlib
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from laconic.errors import DataError
 from laconic.study.corpora.pairs import CorpusPair, CorpusStats, SeenPairs, hold_out, shuffled, write_splits
@@ -36,19 +35,7 @@ _SECOND = re.compile(
 _ITEM = re.compile(r"[-*+•o]\s")
 
 
-@dataclass(slots=True)
-class DebianStats(CorpusStats):
-    """With the number of packages read, and of the source packages that they are made from."""
-
-    packages: int = 0
-    sources: int = 0
-
-    def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        return {"packages": self.packages, "source_packages": self.sources, **CorpusStats.as_dict(self)}
-
-
-def build_debian(out: Path, *, lists: Path = LISTS, validation: int | None = None, seed: int = 0) -> DebianStats:
+def build_debian(out: Path, *, lists: Path = LISTS, validation: int | None = None, seed: int = 0) -> CorpusStats:
     """Write ``train.jsonl`` and, if ``validation`` pairs are asked for, ``validation.jsonl`` into ``out``; one that is
     there else is removed: its pairs may be among those for training.
 
@@ -59,7 +46,8 @@ def build_debian(out: Path, *, lists: Path = LISTS, validation: int | None = Non
         DataError: apt has no index there, or it cannot be read.
     """
     descriptions = read_descriptions(lists)
-    stats = DebianStats(packages=len(descriptions), sources=len({pair.group for pair in descriptions}))
+    sources = len({pair.group for pair in descriptions})
+    stats = CorpusStats(Counter({"packages": len(descriptions), "source_packages": sources}))
     kept = sorted(one_a_family(descriptions, stats), key=lambda pair: shuffled(pair.name))
     held = hold_out(Counter(pair.group for pair in kept), validation, seed) if validation else set()
     splits = {"train": [pair for pair in kept if pair.group not in held]}
@@ -69,7 +57,7 @@ def build_debian(out: Path, *, lists: Path = LISTS, validation: int | None = Non
     return stats
 
 
-def one_a_family(descriptions: Sequence[CorpusPair], stats: DebianStats) -> list[CorpusPair]:
+def one_a_family(descriptions: Sequence[CorpusPair], stats: CorpusStats) -> list[CorpusPair]:
     """The first of each family and of its other packages those that have something else to say."""
     kept: list[CorpusPair] = []
     families: defaultdict[str, SeenPairs] = defaultdict(SeenPairs)

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-# Sections that are not prose; everything up to the next section is dropped. "Notes" and the like are kept.
+# Sections that are not prose: everything up to the next section is dropped.
 _DROPPED_SECTIONS = frozenset(
     """args arguments params parameters param keyword_args keyword_arguments keywords kwargs other_parameters
     other_params returns return yields yield raises raise exceptions attributes attrs methods fields members
@@ -21,7 +21,7 @@ _DROPPED_SECTIONS = frozenset(
     related_functions authors author copyright license history changelog bibliography resources links footnotes
     contents functions classes commands template input_shape output_shape""".split()  # noqa: SIM905
 )
-_KEPT_SECTIONS = frozenset(
+_SECTIONS = _DROPPED_SECTIONS | frozenset(  # with those that are prose
     """note notes description details remark remarks overview background explanation caveats caution warning
     warnings important tip summary discussion implementation_notes implementation introduction""".split()  # noqa: SIM905
 )
@@ -130,11 +130,8 @@ def _header(line: str, following: str) -> str | None:
     if _underlined(stripped, following.strip()):
         return _fold(stripped)
     match = _SECTION.match(stripped)
-    if match:
-        name = _fold(match[1])
-        if name in _DROPPED_SECTIONS or name in _KEPT_SECTIONS:
-            return name
-    return None
+    name = _fold(match[1]) if match else None
+    return name if name in _SECTIONS else None
 
 
 def _fold(name: str) -> str:

@@ -21,7 +21,6 @@ import sysconfig
 import warnings
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
 from statistics import mean, median
@@ -58,27 +57,6 @@ _STOP_WORDS = frozenset(
 )
 
 
-@dataclass(slots=True)
-class DocstringStats(CorpusStats):
-    """What was read; for ``stats.json``."""
-
-    files: int = 0
-    unreadable: int = 0
-    docstrings: int = 0
-    licences: dict[str, str] = field(default_factory=dict)  # of the packages read from archives, with version
-    refused: dict[str, str] = field(default_factory=dict)  # packages not read for their licence
-
-    def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        return {
-            "files": self.files,
-            "unreadable_files": self.unreadable,
-            "docstrings": self.docstrings,
-            **CorpusStats.as_dict(self),
-            **({"licences": self.licences, "not_permissive": self.refused} if self.licences or self.refused else {}),
-        }
-
-
 def build_corpus(
     out: Path,
     *,
@@ -88,7 +66,7 @@ def build_corpus(
     validation: int | None = None,
     in_training: Collection[str] = (),
     progress: Callable[[float, float], object] | None = None,
-) -> DocstringStats:
+) -> CorpusStats:
     """Write ``train.jsonl``, ``validation.jsonl`` and ``test.jsonl``, as far as they have pairs, and ``stats.json``.
 
     Args:
@@ -102,10 +80,12 @@ def build_corpus(
     Raises:
         DataError: no pairs were found.
     """
-    stats = DocstringStats()
+    stats = CorpusStats(Counter(files=0, unreadable_files=0, docstrings=0))
     files: list[tuple[str, str, Readable]]
     if archives is None:
-        files = list(find_files(installed_roots() if roots is None else roots, standard_library))
+        installed = dict.fromkeys(Path(sysconfig.get_path(name)) for name in ("purelib", "platlib"))
+        places = [path for path in installed if path.is_dir()] if roots is None else roots
+        files = list(find_files(places, standard_library))
     else:
         files = [*find_files([], standard_library), *archived_files(read_archives(archives), stats)]
     pairs = list(collect_pairs(files, stats, progress))
@@ -119,12 +99,6 @@ def build_corpus(
 
 
 # ------------------------------------------------------------------------------------------ files
-
-
-def installed_roots() -> list[Path]:
-    """The folders with the installed packages of this interpreter."""
-    paths = (Path(sysconfig.get_path(name)) for name in ("purelib", "platlib"))
-    return [path for path in dict.fromkeys(paths) if path.is_dir()]
 
 
 def find_files(roots: Sequence[Path], standard_library: bool = True) -> Iterator[tuple[str, str, Path]]:
@@ -145,7 +119,7 @@ def find_files(roots: Sequence[Path], standard_library: bool = True) -> Iterator
     yield from sorted(found)
 
 
-def archived_files(packages: Sequence[ArchivedPackage], stats: DocstringStats) -> Iterator[tuple[str, str, Readable]]:
+def archived_files(packages: Sequence[ArchivedPackage], stats: CorpusStats) -> Iterator[tuple[str, str, Readable]]:
     """The same of archives, as far as their licence is permissive; what was read and what not goes into ``stats``."""
     for package in packages:
         if not package.permissive:
@@ -184,7 +158,7 @@ def _python_files(root: Path) -> Iterator[Path]:
 
 def collect_pairs(
     files: Sequence[tuple[str, str, Readable]],
-    stats: DocstringStats,
+    stats: CorpusStats,
     progress: Callable[[float, float], object] | None = None,
 ) -> Iterator[CorpusPair]:
     """Parse the files, clean their docstrings and leave out what the module's description says."""
@@ -193,14 +167,14 @@ def collect_pairs(
     gc.disable()  # syntax trees hold no cycles worth looking for: parsing is a third faster without the collector
     try:
         for number, (package, name, path) in enumerate(files, start=1):
-            stats.files += 1
+            stats.read["files"] += 1
             try:
                 found = docstrings_of(path)
             except (*DAMAGE, SyntaxError, ValueError, RecursionError, MemoryError):
-                stats.unreadable += 1
+                stats.read["unreadable_files"] += 1
                 found = []
             for qualified, text in found:
-                stats.docstrings += 1
+                stats.read["docstrings"] += 1
                 parts, reason = judge(text)
                 if parts is not None:
                     place = f"{name.removesuffix('.py').replace('/', '.')}:{qualified}"

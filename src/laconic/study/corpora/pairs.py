@@ -34,19 +34,23 @@ class CorpusPair:
 
 @dataclass(slots=True)
 class CorpusStats:
-    """What happened on the way: counts for the user."""
+    """What happened on the way: how much was ``read`` of what, why pairs were left out, what the splits hold; of
+    packages in archives the version and licence, and that of those which were not read for it, by name."""
 
+    read: Counter[str] = field(default_factory=Counter)
     left_out: Counter[str] = field(default_factory=Counter)
     splits: dict[str, Any] = field(default_factory=dict)
+    licences: dict[str, str] = field(default_factory=dict)
+    refused: dict[str, str] = field(default_factory=dict)
 
     @property
     def reasons(self) -> str:
-        """What was left out, in words."""
         return ", ".join(f"{count:,} {reason}" for reason, count in self.left_out.most_common()) or "none"
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        return {"left_out": dict(sorted(self.left_out.items())), "splits": self.splits}
+        licences = {"licences": self.licences, "not_permissive": self.refused}
+        found = {**self.read, "left_out": dict(sorted(self.left_out.items())), "splits": self.splits}
+        return found | (licences if any(licences.values()) else {})
 
 
 class SeenPairs:

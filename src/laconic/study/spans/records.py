@@ -49,9 +49,7 @@ def write_chosen(
 
 
 def _lines(settings: SpanSettings, tokenizer: SpanTokenizer, shard: Shard, chosen: NDArray[np.void]) -> Iterator[str]:
-    """A JSON line for each of the chosen, which stand in the order of the shard."""
-    if not len(chosen):
-        return
+    """A JSON line for each of the chosen, of which there is one at least, in the order of the shard."""
     on_skip = (lambda problem: None) if settings.skip_bad else None  # they were counted in the first pass
     numbers, firsts = np.unique(chosen["document"], return_index=True)
     ends = [*firsts[1:], len(chosen)]
@@ -92,11 +90,7 @@ def write_shuffled(sources: Sequence[Path], low: int, high: int, target: Path) -
     """
     found: list[tuple[int, int, int, bytes]] = []
     for number, source in enumerate(sources):
-        path = source.with_suffix(".index")
-        count = path.stat().st_size // 24
-        if not count:
-            continue
-        order, offsets, lengths = np.memmap(path, dtype="<u8", mode="r", shape=(3, count))
+        order, offsets, lengths = np.memmap(source.with_suffix(".index"), dtype="<u8", mode="r").reshape(3, -1)
         first = int(np.searchsorted(order, np.uint64(low)))
         end = int(np.searchsorted(order, np.uint64(high), side="right"))
         with source.with_suffix(".jsonl").open("rb") as file:

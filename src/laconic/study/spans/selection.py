@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache, partial
@@ -30,6 +29,7 @@ from laconic.study.spans.records import MANIFEST, describe, write_chosen, write_
 from laconic.study.spans.settings import SpanSettings
 from laconic.study.spans.tokens import SpanTokenizer, find_tokenizer, fingerprint, one_thread, open_tokenizer
 
+Step = Callable[[Path, int], None]  # what is done with a shard or an output file, by its number, in the folder WORK
 Work = Callable[[int], LaconicError | None]  # writes files, so that it is all the same who does it
 Run = Callable[[Work, Sequence[int]], Iterator[tuple[int, LaconicError | None]]]
 OnProgress = Callable[[str, int, int], object]  # the stage, what is done, of how much
@@ -200,16 +200,17 @@ class _Job:
     def finish(self) -> SelectionResult:
         everything = range(len(self.plan.shards))
         while True:
-            self._do("Scoring spans", candidates_of_shard, self._missing("scan", ".json", everything), self.sizes)
+            found = {number: place_of(self.work, "scan", number, ".json") for number in everything}
+            self._do("Scoring spans", candidates_of_shard, found, self.sizes)
             choice = self._choice()
-            waiting = self._missing("emit", ".index", choice["shards"])
-            self._do("Reading chosen spans", records_of_shard, waiting, self.sizes)
+            texts = {number: place_of(self.work, "emit", number, ".index") for number in choice["shards"]}
+            self._do("Reading chosen spans", records_of_shard, texts, self.sizes)
             if (self.work / "choice.json").is_file():
                 break
         (self.out / TRAIN).mkdir(exist_ok=True)
         files = choice["files"]
-        waiting = [number for number, file in enumerate(files) if not (self.out / file["name"]).is_file()]
-        self._do("Shuffling", output_file, waiting, [file["records"] for file in files])
+        targets = {number: self.out / file["name"] for number, file in enumerate(files)}
+        self._do("Shuffling", output_file, targets, [file["records"] for file in files])
         scans = self._scans()
         write_json(self.out / DIGESTS, [scan.get("sha256") for scan in scans])
         manifest = describe(self.plan.settings, self.plan.tokenizer, self.plan.shards, scans, choice)
@@ -217,16 +218,15 @@ class _Job:
         shutil.rmtree(self.work, ignore_errors=True)
         return SelectionResult(manifest)
 
-    def _missing(self, step: str, suffix: str, numbers: Sequence[int]) -> list[int]:
-        return [number for number in numbers if not place_of(self.work, step, number, suffix).is_file()]
-
-    def _do(self, stage: str, step: Callable[[Path, int], None], pieces: list[int], sizes: list[int]) -> None:
-        """Have pieces done, large ones first; an error stops when those on their way are known."""
+    def _do(self, stage: str, step: Step, files: dict[int, Path], sizes: list[int]) -> None:
+        """Have the pieces done whose files are not there, large ones first; an error stops when those on their way are
+        known."""
+        pieces = sorted((number for number, file in files.items() if not file.is_file()), key=lambda one: -sizes[one])
         if not pieces:
             return
         done, total = 0, sum(sizes[piece] for piece in pieces)
         self.progress(stage, 0, total)
-        for piece, error in self.run(partial(perform, step, self.work), sorted(pieces, key=lambda one: -sizes[one])):
+        for piece, error in self.run(partial(perform, step, self.work), pieces):
             if error is not None:
                 raise error
             done += sizes[piece]
@@ -246,11 +246,8 @@ class _Job:
         (self.out / VALIDATION).unlink(missing_ok=True)
         settings, scans = self.plan.settings, self._scans()
         good = [number for number, scan in enumerate(scans) if "problem" not in scan]
-        histogram: Counter[tuple[int, int, int]] = Counter()
-        for number in good:
-            for m1, m2, ml, count in scans[number]["histogram"]:
-                histogram[m1, m2, ml] += count
         _refuse_none(settings, [scans[number] for number in good], len(scans))
+        histogram = [counted for number in good for counted in scans[number]["histogram"]]
         best, threshold = best_candidates(settings, histogram, good, partial(_candidates, self.work))
         shards, orders, outputs, ceiling = [], [], [], 0
         for number, rows in zip(good, best, strict=True):
@@ -355,7 +352,7 @@ def _candidates(work: Path, number: int) -> NDArray[np.void]:
     return read_candidates(place_of(work, "scan", number, ".bin"))
 
 
-def perform(step: Callable[[Path, int], None], work: Path, number: int) -> LaconicError | None:
+def perform(step: Step, work: Path, number: int) -> LaconicError | None:
     """An error comes back as a plain value that every process can read."""
     try:
         step(work, number)

@@ -47,7 +47,17 @@ class SpanSettings:
     shard_records: int = 100_000
 
     def __post_init__(self) -> None:
-        self._check_counts()
+        if self.k < 1:
+            raise ConfigError(f"--k is {self.k}; it says how many spans to keep and must be at least 1.")
+        if not 0 <= self.validation < self.k:
+            raise ConfigError(
+                f"--validation is {self.validation}; it must be below the {self.k:,} spans that --k keeps, and not "
+                "negative."
+            )
+        if self.shard_records < 1:
+            raise ConfigError(f"--records-per-file is {self.shard_records}; it must be at least 1.")
+        if not 0 <= self.seed < _MOST_SEED:
+            raise ConfigError(f"--seed is {self.seed}; it must lie between 0 and 2^63.")
         self.shape.check(self.chunk)
         weights = tuple(_decimal("--weights", weight) for weight in self.weights)
         if not any(weights):
@@ -64,27 +74,12 @@ class SpanSettings:
         if self.tokenizer != WORDS and self.lowercase:
             raise ConfigError("--lowercase goes with --tokenizer words; another tokenizer decides for itself.")
 
-    def _check_counts(self) -> None:
-        if self.k < 1:
-            raise ConfigError(f"--k is {self.k}; it says how many spans to keep and must be at least 1.")
-        if not 0 <= self.validation < self.k:
-            raise ConfigError(
-                f"--validation is {self.validation}; it must be below the {self.k:,} spans that --k keeps, and not "
-                "negative."
-            )
-        if self.shard_records < 1:
-            raise ConfigError(f"--records-per-file is {self.shard_records}; it must be at least 1.")
-        if not 0 <= self.seed < _MOST_SEED:
-            raise ConfigError(f"--seed is {self.seed}; it must lie between 0 and 2^63.")
-
     @property
     def shape(self) -> Shape:
-        """The lengths."""
         return Shape(self.input_length, self.output_length, self.stride)
 
     @property
     def key(self) -> ScoreKey:
-        """The score."""
         one, two, longest = (Fraction(weight) for weight in self.weights)
         return ScoreKey.of((one, two, longest), self.shape)
 
@@ -94,7 +89,6 @@ class SpanSettings:
         return None if self.over is None else int(Fraction(self.over) * self.key.denominator)
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
         return asdict(self) | {"weights": list(self.weights)}
 
 
