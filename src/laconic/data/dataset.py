@@ -23,7 +23,7 @@ from laconic.files import write_json
 from laconic.jobs import Pieces
 from laconic.text.base import Tokenizer
 from laconic.text.sentences import sentence_gaps
-from laconic.text.unknown import ExtendedIds, extend_source
+from laconic.text.unknown import ExtendedIds, extended
 from laconic.types import Record, TokenizedText, references_of
 
 RAGGED = ("source", "target", "words", "ids", "references")
@@ -365,10 +365,9 @@ def encode_documents(
         if not text.total:
             name = f" '{ids[index]}'" if ids and ids[index] else f" {index + 1}"
             raise DataError(f"Document{name} is empty; there is nothing to summarize.")
-        source, unknown, _ = tokenizer.ids_of(text)
-        words = extend_source(source, unknown, frame.vocab_size, frame.unk_id) if frame.extends else []
+        source, words = extended(text, frame.vocab_size, frame.unk_id, None if frame.extends else [])
         record_id = ids[index] if ids else ""
-        examples.append(Example(source, words, record_id=record_id, index=index, source_truncated=text.truncated))
+        examples.append(Example(source, list(words), None, record_id, index, source_truncated=text.truncated))
     return examples, texts
 
 

@@ -218,11 +218,6 @@ class Tokenizer(ABC):
         pairs = zip(text.ids, text.tokens, strict=True)
         return np.array([~unknown[token] if index == self.unk_id else index for index, token in pairs], np.int32)
 
-    def ids_of(self, text: TokenizedText) -> tuple[np.ndarray, list[str], int]:
-        """The ids, the strings of those that are UNK, in order, and the number of tokens before the cut."""
-        unknown = [token for index, token in zip(text.ids, text.tokens, strict=True) if index == self.unk_id]
-        return np.array(text.ids, dtype=np.int32), unknown, text.total
-
     def _encode_chunk(
         self,
         texts: list[tuple[str, Sequence[tuple[int, int]]]],

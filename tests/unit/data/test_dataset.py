@@ -21,7 +21,7 @@ from laconic.data.sampler import BucketSampler
 from laconic.errors import ConfigError, DataError
 from laconic.text.sentences import sentence_gaps
 from laconic.text.tokenizer import BpeTokenizer, CharacterTokenizer, WordTokenizer
-from laconic.text.unknown import extend_source, extend_target
+from laconic.text.unknown import extended
 from laconic.types import Record, TrainingBatch
 
 TOKENIZER = WordTokenizer(WordTokenizer.Config(min_frequency=1))
@@ -247,11 +247,9 @@ def test_many_records_are_encoded_as_each_alone(
             next(tokenizer.encode_stream([text], max_tokens=most, gaps=own))
             for text, most, own in ((record.document, 12, gaps[0]), (record.summary, 6, gaps[1]))
         )
-        ids, unknown, total = tokenizer.ids_of(source)
-        words = extend_source(ids, unknown, tokenizer.vocab_size, tokenizer.unk_id)
-        wanted, unknown, wanted_total = tokenizer.ids_of(target)
-        extend_target(wanted, unknown, words, tokenizer.vocab_size, tokenizer.unk_id)
+        ids, words = extended(source, tokenizer.vocab_size, tokenizer.unk_id)
+        wanted, _ = extended(target, tokenizer.vocab_size, tokenizer.unk_id, words)
         assert data._sources[index].tolist() == ids.tolist(), record
         assert data._targets[index].tolist() == wanted.tolist(), record
         assert data._words.strings(index) == words
-        assert (data._source_totals[index], data._target_totals[index]) == (total, wanted_total)
+        assert (data._source_totals[index], data._target_totals[index]) == (source.total, target.total)

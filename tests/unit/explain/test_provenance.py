@@ -13,7 +13,7 @@ from laconic.errors import DataError
 from laconic.explain.provenance import build_summary, extractive_summary, merge_spans
 from laconic.explain.record import from_dict, to_dict
 from laconic.text.tokenizer import BpeTokenizer, Tokenizer, WordTokenizer
-from laconic.text.unknown import extend_source
+from laconic.text.unknown import extended
 from laconic.types import Hypothesis, Record, Summary
 
 DOCUMENT = "The old Zebrafish met  a new Zebrafish, twice."
@@ -29,7 +29,7 @@ def summary_of(
     tokenizer: Tokenizer, ids: list[int], probabilities: list[float], attention: Any, **options: Any
 ) -> Summary:
     encoding = tokenizer.encode(DOCUMENT, max_tokens=options.pop("max_tokens", None))
-    oov_words = extend_source(*tokenizer.ids_of(encoding)[:2], tokenizer.vocab_size, tokenizer.unk_id)
+    _, oov_words = extended(encoding, tokenizer.vocab_size, tokenizer.unk_id)
     details = {name: np.array(options.pop(name)) for name in ("p_gen", "copy_probs") if name in options}
     hypothesis = Hypothesis(
         ids=ids,
