@@ -16,7 +16,8 @@ from laconic.cli.output import aligned, print_result, progress
 from laconic.config.loading import load_recipe, resolve_run
 from laconic.data.checks import CheckOptions, DataReport, SplitReport, check, histogram
 from laconic.data.columns import column_table
-from laconic.data.readers import ReadOptions, find_splits, is_one_data_set, read_with
+from laconic.data.places import splits_in
+from laconic.data.readers import ReadOptions, read_with
 from laconic.data.subset import counter_of, counter_of_run
 from laconic.errors import ConfigError, DataError
 from laconic.study.corpora.debian import build_debian
@@ -189,10 +190,10 @@ def _read(files: list[str], options: CheckOptions, reading: ReadOptions) -> Data
         return check(_splits(files), options, reading, progress=bar)
 
 
-def _splits(files: list[str]) -> dict[str, Path | str]:
-    if len(files) == 1 and Path(files[0]).is_dir() and not is_one_data_set(Path(files[0])):
-        return dict(find_splits(files[0]))
-    named: dict[str, Path | str] = {}
+def _splits(files: list[str]) -> dict[str, str]:
+    if len(files) == 1 and (found := splits_in(files[0])):
+        return found
+    named: dict[str, str] = {}
     for file in files:
         name = Path(file).name.split(".")[0]
         named[name if name not in named else file] = file
