@@ -123,7 +123,7 @@ def test_the_most_attended_position_decides_whether_an_unk_is_replaced_kept_or_d
     tokenizer = words()
     met = tokenizer.token_id("met")
     encoding = tokenizer.encode(DOCUMENT, specials=True)
-    tokenizer._separator = encoding.tokens[1]  # as if this word stood between sentences
+    tokenizer.separator = encoding.tokens[1]  # as if this word stood between sentences
     for position, text in ((3, "zebrafish met"), (1, "met"), (len(encoding.ids) - 1, "<unk> met")):
         attention = np.full((2, len(encoding.ids)), 0.01)
         attention[0, position] = 0.5
