@@ -27,7 +27,7 @@ from laconic.data.readers import find_splits, read_records
 from laconic.explain.provenance import build_summary
 from laconic.text.casing import learn_casing
 from laconic.text.tokenizer import WordTokenizer
-from laconic.text.unknown import extend_source, extend_target
+from laconic.text.unknown import extended
 from laconic.types import Hypothesis, Record, Summary, TokenizedText
 
 
@@ -43,13 +43,11 @@ def learnt(pairs: list[Record], vocabulary: int) -> WordTokenizer:
 def as_written(tokenizer: WordTokenizer, pair: Record, gold: TokenizedText, search: SearchConfig, most: int) -> Summary:
     """The pair's own line as if a model had copied it, word by word, from all places of each word alike."""
     encoding = tokenizer.encode(pair.document, max_tokens=most)
-    extended, unknown, _ = tokenizer.ids_of(encoding)
-    oov_words = extend_source(extended, unknown, tokenizer.vocab_size, tokenizer.unk_id)
+    source, own = extended(encoding, tokenizer.vocab_size, tokenizer.unk_id)
     new = [token for token in dict.fromkeys(gold.tokens) if tokenizer.token_id(token) is None]
-    oov_words += [token for token in new if token not in oov_words]  # the line's own words are written too
-    ids, unknown, _ = tokenizer.ids_of(gold)
-    extend_target(ids, unknown, oov_words, tokenizer.vocab_size, tokenizer.unk_id)
-    holds = (extended[None, :] == ids[:, None]).astype(float)
+    oov_words = [*own, *(token for token in new if token not in own)]  # the line's own words are written too
+    ids, _ = extended(gold, tokenizer.vocab_size, tokenizer.unk_id, oov_words)
+    holds = (source[None, :] == ids[:, None]).astype(float)
     copying = holds / np.maximum(holds.sum(1, keepdims=True), 1.0)
     copied = copying.sum(1) > 0
     hypothesis = Hypothesis(

@@ -16,7 +16,8 @@ from laconic.cli.output import aligned, print_result, progress
 from laconic.config.loading import load_recipe, resolve_run
 from laconic.data.checks import CheckOptions, DataReport, SplitReport, check, histogram
 from laconic.data.columns import column_table
-from laconic.data.readers import ReadOptions, find_splits, is_one_data_set, read_with
+from laconic.data.places import splits_in
+from laconic.data.readers import ReadOptions, read_with
 from laconic.data.subset import counter_of, counter_of_run
 from laconic.errors import ConfigError, DataError
 from laconic.study.corpora.debian import build_debian
@@ -179,10 +180,8 @@ def columns_command(
 
 
 def _read(files: list[str], options: CheckOptions, reading: ReadOptions) -> DataReport:
-    named: dict[str, Path | str] = {}
-    if len(files) == 1 and Path(files[0]).is_dir() and not is_one_data_set(Path(files[0])):
-        named |= find_splits(files[0])
-    else:
+    named = splits_in(files[0]) if len(files) == 1 else {}
+    if not named:
         for file in files:
             name = Path(file).name.split(".")[0]
             named[name if name not in named else file] = file

@@ -9,9 +9,10 @@ from __future__ import annotations
 import copy
 import json
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from laconic.files import write_json
 from laconic.jobs import Pieces
 from laconic.text.base import Tokenizer
 from laconic.text.sentences import sentence_gaps
-from laconic.text.unknown import ExtendedIds, extend_source
+from laconic.text.unknown import ExtendedIds, extended
 from laconic.types import Record, TokenizedText, references_of
 
 RAGGED = ("source", "target", "words", "ids", "references")
@@ -60,14 +61,12 @@ class Part:
 
     ``source`` and ``target`` are int32 ids, ``words`` (those outside the vocabulary), ``ids`` and ``references`` UTF-8
     with a NUL between strings; under ``NAME.lengths`` the int32 lengths of a column's rows, under ``source.total`` and
-    ``target.total`` the int32 numbers of tokens before the cut. ``too_long`` counts documents that were left out,
-    ``unknown`` the documents' tokens that the vocabulary lacks.
+    ``target.total`` the int32 numbers of tokens before the cut. Counted are ``records`` given, ``too_long`` documents
+    that were left out, and ``unknown`` tokens of the documents, which the vocabulary lacks.
     """
 
     columns: dict[str, np.ndarray]
-    records: int
-    too_long: int
-    unknown: int
+    counts: Counter[str]
 
 
 class EncodedDataset:
@@ -85,16 +84,14 @@ class EncodedDataset:
         columns: dict[str, np.ndarray],
         tokenizer: Tokenizer,
         config: TextConfig,
-        *,
-        num_too_long: int = 0,
-        num_unknown: int = 0,
+        counts: Mapping[str, int],
     ) -> None:
         self.max_source_tokens = self._built_source = config.max_source_tokens
         self.max_target_tokens = self._built_target = config.max_target_tokens
         self._frame = _Frame(tokenizer, config)
         self._frame.check(self.max_source_tokens, self.max_target_tokens)
         self.separator_id = tokenizer.separator_id
-        self.num_too_long, self._num_unknown = num_too_long, num_unknown
+        self.num_too_long, self._num_unknown = int(counts["too_long"]), int(counts["unknown"])
         self._sources, self._targets, self._words, self._ids, self._references = (
             _Ragged(columns[name], columns[f"{name}.lengths"]) for name in RAGGED
         )
@@ -128,10 +125,9 @@ class EncodedDataset:
             DataError: there is no record in them.
         """
         parts = list(found)
-        encoder.refuse_empty(parts)
+        counts = encoder.summed(part.counts for part in parts)
         columns = {name: np.concatenate([part.columns[name] for part in parts]) for name in COLUMNS}
-        too_long, unknown = (sum(getattr(part, name) for part in parts) for name in ("too_long", "unknown"))
-        return cls(columns, encoder.tokenizer, encoder.config, num_too_long=too_long, num_unknown=unknown)
+        return cls(columns, encoder.tokenizer, encoder.config, counts)
 
     @classmethod
     def open(cls, folder: Path, tokenizer: Tokenizer, text_config: TextConfig) -> EncodedDataset:
@@ -147,8 +143,7 @@ class EncodedDataset:
             if path.stat().st_size != size * np.dtype(kind).itemsize:
                 raise ValueError(f"{path} is not whole")
             columns[name] = np.asarray(np.memmap(path, kind, mode="r")) if size else np.zeros(0, kind)
-        counts = {"num_too_long": int(facts["too_long"]), "num_unknown": int(facts["unknown"])}
-        return cls(columns, tokenizer, text_config, **counts)
+        return cls(columns, tokenizer, text_config, facts)
 
     def limits(self, max_source_tokens: int | None = None, max_target_tokens: int | None = None) -> EncodedDataset:
         """Return a view of the same arrays with a narrower truncation (``None`` keeps the present one).
@@ -260,9 +255,9 @@ class Encoder:
             if isinstance(part, tuple):
                 place, origin, problem = part
                 raise DataError(f"{origin or f'record {done + place + 1}'}: {problem}")
-            done += part.records
+            done += part.counts["records"]
             if progress:
-                progress(part.records)
+                progress(part.counts["records"])
             yield part
 
     def store(self, folder: Path, parts: Iterable[Part], facts: Callable[[], dict[str, Any]]) -> None:
@@ -275,22 +270,25 @@ class Encoder:
                 for name, values in part.columns.items():
                     files[name].write(values.tobytes())
                     sizes[name] += len(values)
-                counted.append(replace(part, columns={}))
-        self.refuse_empty(counted)
-        sums = {name: sum(getattr(part, name) for part in counted) for name in ("records", "too_long", "unknown")}
-        write_json(folder / FACTS, {**facts(), **sums, "sizes": sizes})
+                counted.append(part.counts)
+        write_json(folder / FACTS, {**facts(), **self.summed(counted), "sizes": sizes})
 
-    def refuse_empty(self, parts: Sequence[Part]) -> None:
-        """Nothing is left of the records.
+    def summed(self, counted: Iterable[Counter[str]]) -> Counter[str]:
+        """What the parts counted.
 
         Raises:
-            DataError: there was none, or all documents were too long.
+            DataError: there was no record, or all documents were too long.
         """
-        given = sum(part.records for part in parts)
-        if not given:
+        sums: Counter[str] = Counter()
+        for counts in counted:
+            sums.update(counts)
+        if not sums["records"]:
             raise DataError("There are no records to encode; the data file is empty or every record was skipped.")
-        if given == sum(part.too_long for part in parts):
-            raise DataError(f"All {given:,} documents have more than {self._most} tokens (data.max_document_tokens).")
+        if sums["records"] == sums["too_long"]:
+            raise DataError(
+                f"All {sums['records']:,} documents have more than {self._most} tokens (data.max_document_tokens)."
+            )
+        return sums
 
     def _part(self, given: Sequence[Record]) -> Part | tuple[int, str, str]:
         """The records encoded; or which of them cannot be, and why."""
@@ -330,7 +328,7 @@ class Encoder:
             columns[name] = np.frombuffer(b"".join(joined), np.uint8)
             columns[f"{name}.lengths"] = np.fromiter(map(len, joined), np.int32)
         unknown = int(((own.ids >= frame.vocab_size) | (own.ids == frame.unk_id)).sum())
-        return Part(columns, len(given), len(given) - len(kept), unknown)
+        return Part(columns, Counter(records=len(given), too_long=len(given) - len(kept), unknown=unknown))
 
 
 def document_gaps(record: Record, separator: str) -> list[tuple[int, int]]:
@@ -365,10 +363,9 @@ def encode_documents(
         if not text.total:
             name = f" '{ids[index]}'" if ids and ids[index] else f" {index + 1}"
             raise DataError(f"Document{name} is empty; there is nothing to summarize.")
-        source, unknown, _ = tokenizer.ids_of(text)
-        words = extend_source(source, unknown, frame.vocab_size, frame.unk_id) if frame.extends else []
+        source, words = extended(text, frame.vocab_size, frame.unk_id, None if frame.extends else [])
         record_id = ids[index] if ids else ""
-        examples.append(Example(source, words, record_id=record_id, index=index, source_truncated=text.truncated))
+        examples.append(Example(source, list(words), None, record_id, index, source_truncated=text.truncated))
     return examples, texts
 
 

@@ -58,7 +58,15 @@ def open_bytes(path: Path) -> IO[bytes]:
     """
     try:
         if path.suffix == ".zst":
-            return _open_zstd(path)
+            library = _zstd()
+            if library is None:
+                raise DataError(
+                    f"{path} is compressed with zstd, for which this Python needs a package: pip install "
+                    "'laconic[zstd]', or compress the file with gzip."
+                )
+            if library.__name__ == "zstandard":
+                return io.BufferedReader(_Frames(path.open("rb"), library), _ZSTD_BYTES)
+            return library.open(path, "rb")
         return gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb")  # type: ignore[return-value]
     except FileNotFoundError:
         raise DataError(f"{path} does not exist.") from None
@@ -164,24 +172,6 @@ def read_text(path: Path) -> str:
 
 
 # ----------------------------------------------------------------------------------------------------------------- zstd
-
-
-def _open_zstd(path: Path) -> IO[bytes]:
-    """Open for reading.
-
-    Raises:
-        DataError: this Python has neither module.
-        OSError: the file cannot be opened.
-    """
-    library = _zstd()
-    if library is None:
-        raise DataError(
-            f"{path} is compressed with zstd, for which this Python needs a package: pip install 'laconic[zstd]', or "
-            "compress the file with gzip."
-        )
-    if library.__name__ == "zstandard":
-        return io.BufferedReader(_Frames(path.open("rb"), library), _ZSTD_BYTES)
-    return library.open(path, "rb")
 
 
 def _zstd() -> Any:

@@ -6,7 +6,7 @@ Whoever reads in pieces finds what `laconic.data.readers.read_with` finds, in th
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import TypeVar
@@ -24,24 +24,7 @@ RECORDS = 1000  # a piece of work of a process
 BYTES = 1_000_000  # the same, of lines
 
 
-@dataclass(frozen=True, slots=True)
-class Lines:
-    """JSON lines of one file that stand one behind the other, the first of them being number ``first``; ``columns`` as
-    the file's first record chose them."""
-
-    path: Path
-    first: int
-    lines: list[bytes]
-    columns: Columns | None
-
-
-@dataclass(frozen=True, slots=True)
-class Judged:
-    """The usable records of a piece, the ``bad`` ones that were left out, and the error that ended the reading."""
-
-    records: list[Record]
-    bad: list[BadRecordError]
-    error: DataError | None = None
+Lines = tuple[Path, int, list[bytes], Columns | None]  # of one file, from a line number on; what its first record chose
 
 
 def read_in_pieces(
@@ -66,35 +49,36 @@ def read_in_pieces(
         else batches(islice(read_with(path, options, on_skip=on_skip, on_choice=on_choice), most), RECORDS)
     )
 
-    def worked(piece: Lines | list[Record]) -> tuple[R, int, Judged]:
-        read = _parsed(piece, options) if isinstance(piece, Lines) else Judged(piece, [])
-        return work(read.records), len(read.records), replace(read, records=[])
+    def worked(piece: Lines | list[Record]) -> tuple[R, int, list[BadRecordError], DataError | None]:
+        records, bad, error = _parsed(piece, options) if isinstance(piece, tuple) else (piece, [], None)
+        return work(records), len(records), bad, error
 
     good = bad = 0
-    for result, count, read in forked(worked, found, unasked_workers(), option=THREADS):
-        good += count
-        for problem in read.bad:
-            bad += 1
+    for result, count, problems, error in forked(worked, found, unasked_workers(), option=THREADS):
+        good, bad = good + count, bad + len(problems)
+        for problem in problems:
             on_skip(problem)
         yield result
-        if read.error is not None:
-            raise read.error
+        if error is not None:
+            raise error
     if divisible and not good:
         raise nothing_usable(str(path), bad)
 
 
-def _parsed(piece: Lines, options: ReadOptions) -> Judged:
-    found = Judged([], [])
-    raws = read_jsonl(piece.path, options, enumerate(piece.lines, start=piece.first), piece.columns)
+def _parsed(piece: Lines, options: ReadOptions) -> tuple[list[Record], list[BadRecordError], DataError | None]:
+    """The usable records, the bad ones that are left out, and the error that ended the reading."""
+    path, first, lines, columns = piece
+    records: list[Record] = []
+    bad: list[BadRecordError] = []
     try:
-        for record in judged(raws, options):
+        for record in judged(read_jsonl(path, options, enumerate(lines, start=first), columns), options):
             if isinstance(record, BadRecordError):
-                found.bad.append(record)
+                bad.append(record)
             else:
-                found.records.append(record)
+                records.append(record)
     except DataError as error:
-        return replace(found, error=error)
-    return found
+        return records, bad, error
+    return records, bad, None
 
 
 def _pieces(places: list[Path], options: ReadOptions, on_choice: OnChoice) -> Iterator[Lines]:
@@ -106,7 +90,7 @@ def _pieces(places: list[Path], options: ReadOptions, on_choice: OnChoice) -> It
             size += len(line)
             if size > BYTES:
                 columns = columns or first_columns(place, table, lines)
-                yield Lines(place, first, lines, columns)
+                yield place, first, lines, columns
                 first, lines, size = number + 1, [], 0
         if lines:
-            yield Lines(place, first, lines, columns or first_columns(place, table, lines))
+            yield place, first, lines, columns or first_columns(place, table, lines)

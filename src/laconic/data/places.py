@@ -9,19 +9,28 @@ from laconic.data.readers import find_splits, is_one_data_set
 from laconic.errors import ConfigError, DataError
 
 
+def splits_in(data: str | Path) -> dict[str, str]:
+    """The file of each split where ``data`` is a folder with one file a split; else nothing: it is one data set.
+
+    Raises:
+        DataError: a folder without any such file, or with two for one split.
+    """
+    folder = Path(data)
+    if not folder.is_dir() or is_one_data_set(folder):
+        return {}
+    return {split: str(path) for split, path in find_splits(folder).items()}
+
+
 def split_of(data: str | Path, split: str) -> str:
     """The file of ``split`` where ``data`` is a folder with one file a split; else ``data`` itself.
 
     Raises:
         DataError: the folder has splits, but not this one.
     """
-    folder = Path(data)
-    if not folder.is_dir() or is_one_data_set(folder):
-        return str(data)
-    splits = find_splits(folder)
-    if split not in splits:
-        raise DataError(f"{data} has no '{split}' split, only {', '.join(splits)}; choose one with --split.")
-    return str(splits[split])
+    found = splits_in(data) or {split: str(data)}
+    if split not in found:
+        raise DataError(f"{data} has no '{split}' split, only {', '.join(found)}; choose one with --split.")
+    return found[split]
 
 
 def data_changes(data: Path | None) -> dict[str, Any]:
@@ -32,9 +41,7 @@ def data_changes(data: Path | None) -> dict[str, Any]:
     """
     if data is None:
         return {}
-    if not data.is_dir() or is_one_data_set(data):
-        return {"data": {"train": str(data), "validation": None, "test": None}}
-    found = find_splits(data)
+    found = splits_in(data) or {"train": str(data)}
     if "train" not in found:
         raise ConfigError(f"{data} has no training file (only {', '.join(found)}); name it train.jsonl, for example.")
-    return {"data": {split: str(found[split]) if split in found else None for split in ("train", "validation", "test")}}
+    return {"data": {split: found.get(split) for split in ("train", "validation", "test")}}

@@ -154,13 +154,6 @@ def _with_the_keyword(found: Iterator[Record]) -> Iterator[Record]:
         raise
 
 
-def read_configured(
-    path: str | Path, config: DataConfig, *, on_skip: OnSkip | None = None, on_choice: OnChoice | None = None
-) -> Iterator[Record]:
-    """Like `read_records`, with the options of a recipe's ``data`` section."""
-    return read_with(path, ReadOptions.of(config), on_skip=on_skip, on_choice=on_choice)
-
-
 def read_with(
     path: str | Path, options: ReadOptions, *, on_skip: OnSkip | None = None, on_choice: OnChoice | None = None
 ) -> Iterator[Record]:

@@ -32,7 +32,7 @@ from laconic.explain.chunks import build_chunks, part_of, read_attention, read_p
 from laconic.text.sentences import bounds
 from laconic.text.surface import Draft, SourceText, Surfaced, surfaced
 from laconic.text.tokenizer import Tokenizer
-from laconic.text.unknown import DROP, UnkRule, extend_source
+from laconic.text.unknown import DROP, UnkRule, extended
 from laconic.types import Hypothesis, Record, SourceSpan, Summary, SummaryToken, SummaryWord, TokenizedText
 
 COPIED = 0.5  # a word is called copied when more than this share of its probability was copied
@@ -253,9 +253,7 @@ def _source(
     oov_words: Sequence[str],
     positions: np.ndarray | None,
 ) -> ReadSource:
-    ids, unknown, _ = tokenizer.ids_of(encoding)
-    if oov_words:
-        extend_source(ids, unknown, tokenizer.vocab_size, tokenizer.unk_id)
+    ids, _ = extended(encoding, tokenizer.vocab_size, tokenizer.unk_id, oov_words)
     joined = [False] * len(ids)
     for group in tokenizer.word_groups(encoding.tokens):
         for position in group[1:]:

@@ -50,9 +50,9 @@ class Tokenizer(ABC):
     def __init__(self, config: ConfigBase) -> None:
         self.config = config
         self._backend: tokenizers.Tokenizer | None = None
-        self._tokens: list[str] = []
+        self.vocabulary: list[str] = []  # the token of every id
         self._width = 0
-        self._separator: str | None = None
+        self.separator: str | None = None  # the word between sentences, if texts are read with one; `use_separator`
         self.casing = Casing()  # how the training texts write their words
         self._hub_config: dict[str, Any] = {"pad_token": PAD, "unk_token": UNK, "bos_token": BOS, "eos_token": EOS}
 
@@ -70,16 +70,11 @@ class Tokenizer(ABC):
     @property
     def vocab_size(self) -> int:
         """V: ids below it are tokens of the vocabulary, ids from it on are an example's own words."""
-        return max(len(self._tokens), self._width)
+        return max(len(self.vocabulary), self._width)
 
     def widen(self, size: int) -> None:
         """Leave the ids below ``size`` to a model whose vocabulary has more rows than there are tokens."""
         self._width = max(self._width, size)
-
-    @property
-    def vocabulary(self) -> Sequence[str]:
-        """The token of every id."""
-        return self._tokens
 
     @property
     def ids(self) -> dict[str, int]:
@@ -92,14 +87,9 @@ class Tokenizer(ABC):
         return frozenset((self.pad_id, self.bos_id, self.eos_id, self.decoder_start_id))
 
     @property
-    def separator(self) -> str | None:
-        """The word that stands between sentences, if the texts are read with one."""
-        return self._separator
-
-    @property
     def separator_id(self) -> int | None:
         """Its id; an ordinary one, which `special_ids` does not hold."""
-        return None if self._separator is None else self.token_id(self._separator)
+        return None if self.separator is None else self.token_id(self.separator)
 
     @cached_property
     def lowercases(self) -> bool:
@@ -122,7 +112,7 @@ class Tokenizer(ABC):
             raise ConfigError(
                 f"The tokenizer's vocabulary has no '{token}'; text.sentence_separator must be one of its tokens."
             )
-        self._separator = token
+        self.separator = token
 
     def token_id(self, token: str) -> int | None:
         """The id of a token, or ``None``."""
@@ -130,10 +120,10 @@ class Tokenizer(ABC):
 
     def token(self, token_id: int, oov_words: Sequence[str] = ()) -> str:
         """The string of an id; ids from V on are ``oov_words[id - V]``, unknown ones are UNK."""
-        if 0 <= token_id < len(self._tokens):
-            return self._tokens[token_id]
+        if 0 <= token_id < len(self.vocabulary):
+            return self.vocabulary[token_id]
         place = token_id - self.vocab_size
-        return oov_words[place] if 0 <= place < len(oov_words) else self._tokens[self.unk_id]
+        return oov_words[place] if 0 <= place < len(oov_words) else self.vocabulary[self.unk_id]
 
     # --------------------------------------------------------------------------------- training
 
@@ -161,9 +151,9 @@ class Tokenizer(ABC):
         if size > 2 * len(vocabulary) + MOST_UNUSED:
             raise ModelError(f"The vocabulary has ids up to {size - 1} for {len(vocabulary)} tokens; it is damaged.")
         self._backend = backend
-        self._tokens = [f"<unused{index}>" for index in range(size)]
+        self.vocabulary = [f"<unused{index}>" for index in range(size)]
         for token, index in vocabulary.items():
-            self._tokens[index] = token
+            self.vocabulary[index] = token
 
     # --------------------------------------------------------------------------------- encoding
 
@@ -218,11 +208,6 @@ class Tokenizer(ABC):
         pairs = zip(text.ids, text.tokens, strict=True)
         return np.array([~unknown[token] if index == self.unk_id else index for index, token in pairs], np.int32)
 
-    def ids_of(self, text: TokenizedText) -> tuple[np.ndarray, list[str], int]:
-        """The ids, the strings of those that are UNK, in order, and the number of tokens before the cut."""
-        unknown = [token for index, token in zip(text.ids, text.tokens, strict=True) if index == self.unk_id]
-        return np.array(text.ids, dtype=np.int32), unknown, text.total
-
     def _encode_chunk(
         self,
         texts: list[tuple[str, Sequence[tuple[int, int]]]],
@@ -239,7 +224,7 @@ class Tokenizer(ABC):
             kept = total if room is None or marked else min(room, total)
             spans = encoding.offsets
             ids, offsets = encoding.ids[:kept], spans[:kept]
-            tokens = [self._tokens[index] for index in ids]
+            tokens = [self.vocabulary[index] for index in ids]
             if not text.isascii():
                 offsets = extend_over_marks(text, spans[: kept + 1])[:kept]
             self._finish(text, ids, tokens, offsets)
@@ -276,13 +261,13 @@ class Tokenizer(ABC):
 
         Sentence separators become line breaks, and nothing at the ends; their spans are empty.
         """
-        if self._separator is None or self._separator not in tokens:
+        if self.separator is None or self.separator not in tokens:
             return self._join(tokens)
         text = ""
         spans: list[tuple[int, int]] = []
         sentence: list[str] = []
-        for token in [*tokens, self._separator]:
-            if token != self._separator:
+        for token in [*tokens, self.separator]:
+            if token != self.separator:
                 sentence.append(token)
                 continue
             joined, own = self._join(sentence)
@@ -329,7 +314,7 @@ class Tokenizer(ABC):
         self.casing.save(path)
 
     def _described_config(self) -> dict[str, Any]:
-        separator = {} if self._separator is None else {"sentence_separator": self._separator}
+        separator = {} if self.separator is None else {"sentence_separator": self.separator}
         return self.config.model_dump(mode="json") | separator
 
     @staticmethod
@@ -352,7 +337,7 @@ class Tokenizer(ABC):
         tokenizer: Tokenizer = cls(config)
         if tokenizer._backend is None:
             tokenizer._set_backend(read_backend(path / TOKENIZER_FILE))
-            if (found := tuple(tokenizer._tokens[:4])) != SPECIAL_TOKENS:
+            if (found := tuple(tokenizer.vocabulary[:4])) != SPECIAL_TOKENS:
                 raise ModelError(f"{path / TOKENIZER_FILE}: the first tokens are {found}, not {SPECIAL_TOKENS}.")
         tokenizer.use_separator(separator)
         tokenizer.casing = Casing.load(path)

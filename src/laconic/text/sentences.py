@@ -113,22 +113,17 @@ def insert_separators(
     ``gaps`` are in order and do not overlap. Gaps without a token on either side, or without one between them, give no
     second separator.
     """
-    new_ids: list[int] = []
-    new_tokens: list[str] = []
-    new_offsets: list[Span] = []
+    rows: list[tuple[int, str, Span]] = []
     passed, pending = 0, False
-    for index, token, (start, end) in zip(ids, tokens, offsets, strict=True):
+    for row in zip(ids, tokens, offsets, strict=True):
+        start, _ = row[2]
         while passed < len(gaps) and start >= gaps[passed][1]:
             passed, pending = passed + 1, True
         if passed < len(gaps) and start >= gaps[passed][0]:
             continue  # a blank, or the separator spelled out
-        if pending and new_ids:
-            place = new_offsets[-1][1]
-            new_ids.append(separator[0])
-            new_tokens.append(separator[1])
-            new_offsets.append((place, place))
+        if pending and rows:
+            _, _, (_, end) = rows[-1]
+            rows.append((*separator, (end, end)))
         pending = False
-        new_ids.append(index)
-        new_tokens.append(token)
-        new_offsets.append((start, end))
-    return new_ids, new_tokens, new_offsets
+        rows.append(row)
+    return [index for index, _, _ in rows], [token for _, token, _ in rows], [span for _, _, span in rows]

@@ -91,14 +91,14 @@ class _OpenTokenizer(Tokenizer):
         Raises:
             ConfigError: the separator is what ordinary text could hold as one token.
         """
-        if self._separator is None:
+        if self.separator is None:
             return list(SPECIAL_TOKENS)
-        if len(self._pieces(backend, self._separator)) < 2 or self._separator in SPECIAL_TOKENS:
+        if len(self._pieces(backend, self.separator)) < 2 or self.separator in SPECIAL_TOKENS:
             raise ConfigError(
-                f"text.sentence_separator '{self._separator}' is what the tokenizer reads as one word of ordinary "
+                f"text.sentence_separator '{self.separator}' is what the tokenizer reads as one word of ordinary "
                 "text; choose a string that text does not hold, such as <EOS>."
             )
-        return [*SPECIAL_TOKENS, self._separator]
+        return [*SPECIAL_TOKENS, self.separator]
 
     def encode_many(
         self, texts: Sequence[str], max_tokens: int, gaps: Iterable[Sequence[tuple[int, int]]] | None = None
@@ -421,7 +421,7 @@ class PretrainedTokenizer(Tokenizer):
 
     @cached_property
     def _marks_inner_pieces(self) -> bool:
-        return any(token.startswith("##") for token in self._tokens)
+        return any(token.startswith("##") for token in self.vocabulary)
 
     def _starts_word(self, previous: str, token: str) -> bool:
         """``Ġ`` (byte-level) and ``▁`` (sentence-piece) mark where a word begins, ``##`` where it goes on."""

@@ -15,38 +15,32 @@ from typing import Literal
 import numpy as np
 
 from laconic.text.stretches import Coded
+from laconic.types import TokenizedText
 
 KEEP, DROP = -1, -2
 _HASHED = re.compile(r"(?<!\w)#(?:[\w#.,:/\-]*[\w#])?")
 _NUMBER = re.compile(r"(?<!\w)\d(?:[\w.,:/\-]*\w)?")
 
 
-def extend_source(ids: np.ndarray, unknown: Sequence[str], vocab_size: int, unk_id: int) -> list[str]:
-    """Give the unknown words of a source their extended ids, in place; returns the strings of V, V + 1, ... .
+def extended(
+    text: TokenizedText, vocab_size: int, unk_id: int, words: Sequence[str] | None = None
+) -> tuple[np.ndarray, Sequence[str]]:
+    """The ids (S,) int32 of a text with extended ids for its unknown words, and the strings of V, V + 1, ... .
 
-    Args:
-        ids: (S,) the truncated source; words outside the vocabulary are ``unk_id``.
-        unknown: the strings of these, in order.
-        vocab_size: V.
-        unk_id: the id of UNK.
+    A source, truncated already, numbers its own words; a summary is given the ``words`` of its source, and unknown
+    words that are not among them stay UNK.
     """
-    numbers: dict[str, int] = {}
-    if unknown:
-        ids[ids == unk_id] = [numbers.setdefault(word, vocab_size + len(numbers)) for word in unknown]
-    return list(numbers)
-
-
-def extend_target(
-    ids: np.ndarray, unknown: Sequence[str], oov_words: Sequence[str], vocab_size: int, unk_id: int
-) -> None:
-    """Give, in place, the words of a target (T,) that are among ``oov_words`` V + k; other unknown words stay UNK."""
-    if unknown and oov_words:
-        numbers = {word: vocab_size + index for index, word in enumerate(oov_words)}
+    unknown = [token for index, token in zip(text.ids, text.tokens, strict=True) if index == unk_id]
+    words = list(dict.fromkeys(unknown)) if words is None else words
+    ids = np.array(text.ids, dtype=np.int32)
+    if unknown and words:
+        numbers = {word: vocab_size + index for index, word in enumerate(words)}
         ids[ids == unk_id] = [numbers.get(word, unk_id) for word in unknown]
+    return ids, words
 
 
 class ExtendedIds:
-    """`extend_source` of many texts at once: their ``ids``, one behind the other, and the ``words`` of each that have
+    """`extended` of many sources at once: their ``ids``, one behind the other, and the ``words`` of each that have
     ids from V on; none where ``extends`` is false."""
 
     def __init__(self, source: Coded, vocab_size: int, unk_id: int, extends: bool) -> None:
@@ -66,7 +60,7 @@ class ExtendedIds:
         self.words = [strings[end - count : end] for end, count in zip(ends, counts.tolist(), strict=True)]
 
     def of_targets(self, target: Coded) -> np.ndarray:
-        """`extend_target` of the texts' summaries."""
+        """`extended` of the texts' summaries."""
         places = np.flatnonzero(target.codes < 0)
         strings = ~target.codes[places]
         if target.unknown is not self._unknown:

@@ -26,7 +26,7 @@ from laconic.config.schema import RunConfig, Spec, TextConfig
 from laconic.data.collate import Collator
 from laconic.data.dataset import EncodedDataset
 from laconic.data.embeddings import load_glove
-from laconic.data.readers import read_configured
+from laconic.data.readers import ReadOptions, read_with
 from laconic.errors import ConfigError
 from laconic.files import digest_of, replacing_folder, sha256
 from laconic.jobs import Pieces
@@ -171,7 +171,7 @@ def provide_tokenizer(
         return
     show(description="Reading")
     if run.data.validation:  # a mistake in it is better found now
-        next(read_configured(run.data.validation, run.data), None)
+        next(read_with(run.data.validation, ReadOptions.of(run.data)), None)
 
     def make(place: Path) -> None:
         if start is not None:

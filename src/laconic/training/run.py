@@ -20,7 +20,7 @@ from laconic.config.base import validate
 from laconic.config.loading import dump_run, first_difference, merge, with_absolute_paths
 from laconic.config.names import check_run, outside_names, trusting
 from laconic.config.schema import DataConfig, RunConfig
-from laconic.data.readers import find_splits, is_one_data_set
+from laconic.data.places import splits_in
 from laconic.errors import CheckpointError, ConfigError, DataError
 from laconic.files import only_here, remove_leftovers, sha256, write_json, write_text
 from laconic.training import checkpoint as files
@@ -136,13 +136,10 @@ def stage_of(run: RunConfig) -> RunConfig:
 
 def _splits(place: str) -> dict[str, str | None]:
     """The files of the stage: those of a folder of splits, else ``place`` itself, without validation."""
-    path = Path(place)
-    if place.startswith("hub:") or not path.is_dir() or is_one_data_set(path):
-        return {"train": place, "validation": None, "test": None}
-    found = find_splits(path)
+    found = splits_in(place) or {"train": place}
     if "train" not in found:
         raise DataError(f"pretraining.data: {place} has no training file (only {', '.join(found)}).")
-    return {split: str(found[split]) if split in found else None for split in ("train", "validation")} | {"test": None}
+    return {"train": found["train"], "validation": found.get("validation"), "test": None}
 
 
 def _pretrain(

@@ -1,4 +1,4 @@
-"""Encoded data sets, collation against a plain reference, and the sampler's order."""
+"""Encoded data sets, and collation against a plain reference."""
 
 from __future__ import annotations
 
@@ -17,11 +17,10 @@ from hypothesis import strategies as st
 from laconic.config.schema import TextConfig
 from laconic.data.collate import Collator
 from laconic.data.dataset import EncodedDataset, Example, document_gaps, encode_documents
-from laconic.data.sampler import BucketSampler
 from laconic.errors import ConfigError, DataError
 from laconic.text.sentences import sentence_gaps
 from laconic.text.tokenizer import BpeTokenizer, CharacterTokenizer, WordTokenizer
-from laconic.text.unknown import extend_source, extend_target
+from laconic.text.unknown import extended
 from laconic.types import Record, TrainingBatch
 
 TOKENIZER = WordTokenizer(WordTokenizer.Config(min_frequency=1))
@@ -163,55 +162,6 @@ def test_collator_travels_to_workers_and_is_fast() -> None:
     assert (time.process_time() - started) / 20 < 0.02  # a training step of this size takes seconds
 
 
-# ----------------------------------------------------------------------------------------- sampler
-
-LENGTHS = np.random.default_rng(0).integers(1, 400, 1003).tolist()
-
-
-def sampler(**options: int) -> BucketSampler:
-    return BucketSampler(LENGTHS, 16, 5, **options)
-
-
-def test_every_example_once_an_epoch() -> None:
-    epoch = list(sampler())
-    assert sorted(index for batch in epoch for index in batch) == list(range(len(LENGTHS)))
-    assert len(epoch) == len(sampler()) == 63
-    assert sorted(map(len, epoch))[0] == 1003 % 16
-
-
-def test_order_depends_on_seed_and_epoch_alone() -> None:
-    one, other = sampler(), sampler()
-    first = list(one)
-    list(other)
-    assert list(other) == first
-    other.set_epoch(1)
-    assert list(other) != first
-    other.set_epoch(0)
-    assert list(other) == first
-    assert list(BucketSampler(LENGTHS, 16, 6)) != first
-
-
-def test_seek_goes_on_where_it_stopped() -> None:
-    whole, resumed = sampler(), sampler()
-    whole.set_epoch(3)
-    resumed.set_epoch(3)
-    resumed.seek(20)
-    assert list(resumed) == list(whole)[20:]
-    assert list(resumed) == list(whole)
-
-
-def test_lengths_within_a_batch_are_similar() -> None:
-    def spread(batches: list[list[int]]) -> float:
-        return float(np.mean([np.ptp([LENGTHS[index] for index in batch]) for batch in batches]))
-
-    assert spread(list(sampler())) < 15
-    assert spread(list(sampler(pool_batches=1))) > 200
-
-
-def test_without_shuffling() -> None:
-    assert list(BucketSampler([1, 2, 3], 2, 0, shuffle=False)) == [[0, 1], [2]]
-
-
 PARTS = [*"aB1.,'’-/é½カ각\u0301\u0600\u200b\n ", "n't", "the ", "cat ", "u.s.", "xx ", "Yy, "]
 
 
@@ -247,11 +197,9 @@ def test_many_records_are_encoded_as_each_alone(
             next(tokenizer.encode_stream([text], max_tokens=most, gaps=own))
             for text, most, own in ((record.document, 12, gaps[0]), (record.summary, 6, gaps[1]))
         )
-        ids, unknown, total = tokenizer.ids_of(source)
-        words = extend_source(ids, unknown, tokenizer.vocab_size, tokenizer.unk_id)
-        wanted, unknown, wanted_total = tokenizer.ids_of(target)
-        extend_target(wanted, unknown, words, tokenizer.vocab_size, tokenizer.unk_id)
+        ids, words = extended(source, tokenizer.vocab_size, tokenizer.unk_id)
+        wanted, _ = extended(target, tokenizer.vocab_size, tokenizer.unk_id, words)
         assert data._sources[index].tolist() == ids.tolist(), record
         assert data._targets[index].tolist() == wanted.tolist(), record
         assert data._words.strings(index) == words
-        assert (data._source_totals[index], data._target_totals[index]) == (total, wanted_total)
+        assert (data._source_totals[index], data._target_totals[index]) == (source.total, target.total)

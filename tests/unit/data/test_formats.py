@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from laconic.config.schema import DataConfig
-from laconic.data.readers import ReadOptions, find_splits, is_one_data_set, read_configured, read_records, read_with
+from laconic.data.readers import ReadOptions, find_splits, is_one_data_set, read_records, read_with
 from laconic.errors import DataError
 from laconic.types import references_of
 
@@ -96,7 +96,7 @@ def test_pairs_that_people_rated_low_are_left_out(tmp_path: Path) -> None:
     assert kept == ["0", "2", "3"]  # what nobody rated stays
     assert any("2 of 4 rated pairs left out" in line and "below 3" in line for line in said)
     assert len(list(read_records(path))) == 5
-    assert len(list(read_configured(path, DataConfig(min_human_score=4)))) == 2
+    assert len(list(read_with(path, ReadOptions.of(DataConfig(min_human_score=4))))) == 2
     path.write_text(part("三", [1]), encoding="utf-8")
     with pytest.raises(DataError, match="no record"):
         list(read_with(path, options))

@@ -1,4 +1,4 @@
-"""Batches cut from sorted data, by number and by tokens, against the definition; what each process gets."""
+"""Batches in pools, and cut from sorted data by number and by tokens, against the definition; each process's part."""
 
 from __future__ import annotations
 
@@ -32,18 +32,28 @@ def by_tokens(seed: int = 5, ranks: int = 1, **options: int) -> SortedSampler:
     return SortedSampler(SOURCES, cut_by_tokens(SOURCES, TARGETS, TOKENS, ranks), seed, **options)
 
 
-@pytest.mark.parametrize("make", [by_number, by_tokens])
-def test_every_example_once_and_sorted_through(make) -> None:
+ALL = pytest.mark.parametrize("make", [in_pools, by_number, partial(by_tokens, ranks=3)])
+SORTED = pytest.mark.parametrize("make", [by_number, by_tokens])
+
+
+@ALL
+def test_every_example_once_an_epoch(make: Make) -> None:
     sampler = make()
     batches = list(sampler)
     assert sorted(index for batch in batches for index in batch) == list(range(503))
     assert len(batches) == len(sampler)
+
+
+@SORTED
+def test_sorted_through(make: Make) -> None:
+    batches = list(make())
     spans = sorted((min(SOURCES[i] for i in batch), max(SOURCES[i] for i in batch)) for batch in batches)
     assert all(first[1] <= second[0] for first, second in itertools.pairwise(spans))
 
 
-def test_by_number_all_batches_but_one_are_full() -> None:
-    sizes = sorted(map(len, by_number()))
+@pytest.mark.parametrize("make", [in_pools, by_number])
+def test_by_number_all_batches_but_one_are_full(make: Make) -> None:
+    sizes = sorted(map(len, make()))
     assert sizes == [503 % 16] + [16] * 31
 
 
@@ -67,20 +77,39 @@ def test_an_example_that_is_too_long_stands_alone() -> None:
     assert sorted(map(tuple, map(sorted, batches))) == [(0, 2, 4), (1,), (3,), (5,)]
 
 
-@pytest.mark.parametrize("make", [by_number, by_tokens])
-def test_batches_stay_and_their_order_depends_on_seed_and_epoch(make) -> None:
+@ALL
+def test_order_depends_on_seed_and_epoch_alone(make: Make) -> None:
     one, other = make(), make()
     first, second = one.batches(0), one.batches(1)
     assert first != second
-    assert sorted(first) == sorted(second)
-    assert other.batches(1) == second
+    assert list(other) == list(other) == first
     assert make(seed=6).batches(0) != first
     other.set_epoch(1)
     other.seek(7)
     assert list(other) == second[7:]
+    assert list(other) == second
+    other.set_epoch(0)
+    assert list(other) == first
 
 
-ALL = pytest.mark.parametrize("make", [in_pools, by_number, partial(by_tokens, ranks=3)])
+@SORTED
+def test_sorted_batches_stay(make: Make) -> None:
+    assert sorted(make().batches(0)) == sorted(make().batches(1))
+
+
+def test_lengths_within_a_batch_of_a_pool_are_similar() -> None:
+    lengths = np.random.default_rng(0).integers(1, 400, 1003).tolist()
+
+    def spread(**options: int) -> float:
+        batches = BucketSampler(lengths, 16, 5, **options)
+        return float(np.mean([np.ptp([lengths[index] for index in batch]) for batch in batches]))
+
+    assert spread() < 15
+    assert spread(pool_batches=1) > 200
+
+
+def test_without_shuffling() -> None:
+    assert list(BucketSampler([1, 2, 3], 2, 0, shuffle=False)) == [[0, 1], [2]]
 
 
 @ALL

@@ -13,7 +13,7 @@ from laconic.errors import DataError
 from laconic.explain.provenance import build_summary, extractive_summary, merge_spans
 from laconic.explain.record import from_dict, to_dict
 from laconic.text.tokenizer import BpeTokenizer, Tokenizer, WordTokenizer
-from laconic.text.unknown import extend_source
+from laconic.text.unknown import extended
 from laconic.types import Hypothesis, Record, Summary
 
 DOCUMENT = "The old Zebrafish met  a new Zebrafish, twice."
@@ -29,7 +29,7 @@ def summary_of(
     tokenizer: Tokenizer, ids: list[int], probabilities: list[float], attention: Any, **options: Any
 ) -> Summary:
     encoding = tokenizer.encode(DOCUMENT, max_tokens=options.pop("max_tokens", None))
-    oov_words = extend_source(*tokenizer.ids_of(encoding)[:2], tokenizer.vocab_size, tokenizer.unk_id)
+    _, oov_words = extended(encoding, tokenizer.vocab_size, tokenizer.unk_id)
     details = {name: np.array(options.pop(name)) for name in ("p_gen", "copy_probs") if name in options}
     hypothesis = Hypothesis(
         ids=ids,
@@ -123,7 +123,7 @@ def test_the_most_attended_position_decides_whether_an_unk_is_replaced_kept_or_d
     tokenizer = words()
     met = tokenizer.token_id("met")
     encoding = tokenizer.encode(DOCUMENT, specials=True)
-    tokenizer._separator = encoding.tokens[1]  # as if this word stood between sentences
+    tokenizer.separator = encoding.tokens[1]  # as if this word stood between sentences
     for position, text in ((3, "zebrafish met"), (1, "met"), (len(encoding.ids) - 1, "<unk> met")):
         attention = np.full((2, len(encoding.ids)), 0.01)
         attention[0, position] = 0.5

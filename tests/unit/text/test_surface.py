@@ -19,7 +19,7 @@ from laconic.explain.provenance import build_summary
 from laconic.text.casing import Casing, learn_casing
 from laconic.text.mending import DraftWord, mended
 from laconic.text.tokenizer import BpeTokenizer, CharacterTokenizer, PretrainedTokenizer, Tokenizer, WordTokenizer
-from laconic.text.unknown import extend_source, extend_target
+from laconic.text.unknown import extended
 from laconic.types import Hypothesis, Summary
 
 ORDINARY = (
@@ -50,14 +50,12 @@ def written(
     """``line`` as a model's output that was copied, where it can be, from all places of each word or from ``at``."""
     tokenizer = tokenizer or words()
     encoding = tokenizer.encode(document)
-    extended, unknown, _ = tokenizer.ids_of(encoding)
-    oov_words = extend_source(extended, unknown, tokenizer.vocab_size, tokenizer.unk_id)
+    source, oov_words = extended(encoding, tokenizer.vocab_size, tokenizer.unk_id)
     gold = tokenizer.encode(line)
-    ids, unknown, _ = tokenizer.ids_of(gold)
-    extend_target(ids, unknown, oov_words, tokenizer.vocab_size, tokenizer.unk_id)
+    ids, _ = extended(gold, tokenizer.vocab_size, tokenizer.unk_id, oov_words)
     for place in unk:
         ids[place] = tokenizer.unk_id
-    holds = (np.array(extended)[None, :] == np.array(ids)[:, None]).astype(float).reshape(len(ids), len(extended))
+    holds = (source[None, :] == ids[:, None]).astype(float)
     for word, place in (at or {}).items():
         row = gold.tokens.index(word)
         holds[row] = 0.0

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from laconic.text.tokenizer import WordTokenizer
-from laconic.text.unknown import extend_source, extend_target, restore_numbers
+from laconic.text.unknown import extended, restore_numbers
 
 TOKENIZER = WordTokenizer(WordTokenizer.Config(min_frequency=1))
 TOKENIZER.train(["the cat sat on the mat"])
@@ -36,20 +36,17 @@ WORDS = st.lists(st.sampled_from(["the", "cat", "sat", "xx", "yy", "zz", "qq"]),
 @given(source=WORDS, target=WORDS)
 @settings(max_examples=100, deadline=None)
 def test_extended_ids_equal_the_reference(source: list[str], target: list[str]) -> None:
-    ids, unknown, _ = TOKENIZER.ids_of(TOKENIZER.encode(" ".join(source)))
-    words = extend_source(ids, unknown, V, TOKENIZER.unk_id)
+    ids, words = extended(TOKENIZER.encode(" ".join(source)), V, TOKENIZER.unk_id)
     wanted = reference(source, target)
     assert (ids.tolist(), words) == wanted[:2]
-    ids, unknown, _ = TOKENIZER.ids_of(TOKENIZER.encode(" ".join(target)))
-    extend_target(ids, unknown, words, V, TOKENIZER.unk_id)
+    ids, _ = extended(TOKENIZER.encode(" ".join(target)), V, TOKENIZER.unk_id, words)
     assert ids.tolist() == wanted[2]
 
 
 def test_words_behind_the_truncation_cannot_be_copied() -> None:
-    words = extend_source(*TOKENIZER.ids_of(TOKENIZER.encode("the xx sat yy", max_tokens=3))[:2], V, 1)
+    _, words = extended(TOKENIZER.encode("the xx sat yy", max_tokens=3), V, 1)
     assert words == ["xx"]
-    ids, unknown, _ = TOKENIZER.ids_of(TOKENIZER.encode("yy xx"))
-    extend_target(ids, unknown, words, V, 1)
+    ids, _ = extended(TOKENIZER.encode("yy xx"), V, 1, words)
     assert ids.tolist() == [1, V]
 
 
