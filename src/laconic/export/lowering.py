@@ -101,7 +101,7 @@ def _same(b: Builder, op: Operation) -> Names:
 
 @lowers("gelu")
 def _gelu(b: Builder, op: Operation) -> Names:
-    x = b.name(op.args[0])
+    x = op.args[0]
     if argument(op, 1, "approximate", "none") == "none":
         spread = b.node("Erf", b.node("Mul", x, b.scalar(0.5**0.5, "float32")))
     else:
@@ -113,18 +113,17 @@ def _gelu(b: Builder, op: Operation) -> Names:
 
 @lowers("square")
 def _square(b: Builder, op: Operation) -> Names:
-    return b.node("Mul", b.name(op.args[0]), b.name(op.args[0]))
+    return b.node("Mul", op.args[0], op.args[0])
 
 
 @lowers("silu")
 def _silu(b: Builder, op: Operation) -> Names:
-    x = b.name(op.args[0])
-    return b.node("Mul", x, b.node("Sigmoid", x))
+    return b.node("Mul", op.args[0], b.node("Sigmoid", op.args[0]))
 
 
 @lowers("log_sigmoid")
 def _log_sigmoid(b: Builder, op: Operation) -> Names:
-    return b.node("Neg", b.node("Softplus", b.node("Neg", b.name(op.args[0]))))
+    return b.node("Neg", b.node("Softplus", b.node("Neg", op.args[0])))
 
 
 @lowers("bitwise_not", "logical_not")
@@ -134,8 +133,7 @@ def _not(b: Builder, op: Operation) -> Names:
 
 @lowers("isfinite")
 def _isfinite(b: Builder, op: Operation) -> Names:
-    x = b.name(op.args[0])
-    return b.node("Less", b.node("Abs", x), b.scalar(np.inf, b.type_of(op.args[0])))
+    return b.node("Less", b.node("Abs", op.args[0]), b.scalar(np.inf, b.type_of(op.args[0])))
 
 
 # ------------------------------------------------------------------------------------- two by two
@@ -168,8 +166,7 @@ def _sum(b: Builder, op: Operation) -> Names:
     kind, alpha = kind_of(b, op), argument(op, 2, "alpha", 1)
     first, second = op.args[:2] if "rsub" not in op.name else op.args[1::-1]
     left, right = b.operand(first, kind), b.operand(second, kind)
-    if alpha != 1:
-        right = b.node("Mul", right, b.scalar(alpha, kind))
+    right = right if alpha == 1 else b.node("Mul", right, b.scalar(alpha, kind))
     return b.node("Add" if "add" in op.name else "Sub", left, right)
 
 
@@ -231,9 +228,8 @@ def _chosen(b: Builder, op: Operation, condition: Any, yes: Any, no: Any) -> Nam
 
 @lowers("logaddexp")
 def _logaddexp(b: Builder, op: Operation) -> Names:
-    first, second = (b.name(one) for one in op.args[:2])
-    peak = b.node("Max", b.node("Max", first, second), b.scalar(LEAST, kind_of(b, op)))
-    summed = b.node("Add", *(b.node("Exp", b.node("Sub", one, peak)) for one in (first, second)))
+    peak = b.node("Max", b.node("Max", *op.args[:2]), b.scalar(LEAST, kind_of(b, op)))
+    summed = b.node("Add", *(b.node("Exp", b.node("Sub", one, peak)) for one in op.args[:2]))
     return b.node("Add", peak, b.node("Log", summed))
 
 
@@ -246,8 +242,7 @@ def _lerp(b: Builder, op: Operation) -> Names:
 
 @lowers("addcmul")
 def _addcmul(b: Builder, op: Operation) -> Names:
-    total, first, second = (b.name(one) for one in op.args[:3])
-    return b.node("Add", total, b.node("Mul", first, second))
+    return b.node("Add", b.name(op.args[0]), b.node("Mul", *op.args[1:3]))
 
 
 # --------------------------------------------------------------------------------------- along an axis
@@ -276,7 +271,7 @@ _REDUCTIONS = {"sum": "Sum", "mean": "Mean", "amax": "Max", "amin": "Min", "logs
 
 def _reduction(operator: str, b: Builder, op: Operation) -> Names:
     given = b.operand(op.args[0], kind_of(b, op))
-    return b.node(f"Reduce{operator}", given, b.constant(_axes(b, op)), keepdims=_keep(op))
+    return b.node(f"Reduce{operator}", given, _axes(b, op), keepdims=_keep(op))
 
 
 _enter(_reduction, _REDUCTIONS, (".default", ".dim", ".dim_IntList"))
@@ -286,7 +281,7 @@ _enter(_reduction, _REDUCTIONS, (".default", ".dim", ".dim_IntList"))
 def _any(b: Builder, op: Operation) -> Names:
     numbers = b.operand(op.args[0], "int32")
     operator = "ReduceMax" if "any" in op.name else "ReduceMin"
-    return b.cast(b.node(operator, numbers, b.constant(_axes(b, op)), keepdims=_keep(op)), "int32", "bool")
+    return b.cast(b.node(operator, numbers, _axes(b, op), keepdims=_keep(op)), "int32", "bool")
 
 
 @lowers("argmax")
@@ -299,9 +294,8 @@ def _argmax(b: Builder, op: Operation) -> Names:
 @lowers("max.dim", "min.dim")
 def _max(b: Builder, op: Operation) -> Names:
     axis, keep, end = axis_of(b, op), _keep(op), "Max" if "max" in op.name else "Min"
-    name = b.name(op.args[0])
-    most = b.node(f"Reduce{end}", name, b.constant([axis]), keepdims=keep)
-    return most, b.node(f"Arg{end}", name, axis=axis, keepdims=keep)
+    most = b.node(f"Reduce{end}", op.args[0], [axis], keepdims=keep)
+    return most, b.node(f"Arg{end}", op.args[0], axis=axis, keepdims=keep)
 
 
 @lowers("topk")
@@ -309,7 +303,7 @@ def _topk(b: Builder, op: Operation) -> Names:
     axis = axis_of(b, op, 2, -1)
     largest = int(bool(argument(op, 3, "largest", True)))
     count = b.node("Min", b.size(op.args[1]), b.size(b.shape_of(op.args[0])[axis]))  # a document may be shorter
-    return b.nodes("TopK", (b.name(op.args[0]), count), 2, axis=axis, largest=largest, sorted=1)
+    return b.nodes("TopK", (op.args[0], count), 2, axis=axis, largest=largest, sorted=1)
 
 
 @lowers("sort", "sort.stable")

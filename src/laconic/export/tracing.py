@@ -88,6 +88,10 @@ class Recorder(TorchDispatchMode):
             self.record.given[self._known[id(tensor)].number] = tensor
         return self._known[id(tensor)]
 
+    def refs(self, tensors: Mapping[str, Tensor], prefix: str = "") -> dict[str, Ref]:
+        """The numbers of tensors that have names."""
+        return {prefix + name: self.ref(tensor) for name, tensor in tensors.items()}
+
     def _new(self, tensor: Tensor) -> Ref:
         ref = Ref(len(self.record.shapes))
         self.record.shapes.append(tuple(tensor.shape))
