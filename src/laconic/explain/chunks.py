@@ -10,6 +10,7 @@ Symbols: T steps, C chunks, k chunks read a step, W words a chunk, R words of th
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -81,14 +82,8 @@ def build_chunks(
 
 def part_of(encoding: TokenizedText, positions: np.ndarray) -> TokenizedText:
     """Some of the tokens of a text."""
-    places: list[int] = positions.tolist()
-    return TokenizedText(
-        ids=tuple(encoding.ids[i] for i in places),
-        tokens=tuple(encoding.tokens[i] for i in places),
-        offsets=tuple(encoding.offsets[i] for i in places),
-        truncated=encoding.truncated,
-        total=encoding.total,
-    )
+    lists = {name: getattr(encoding, name) for name in ("ids", "tokens", "offsets")}
+    return replace(encoding, **{name: tuple(given[i] for i in positions.tolist()) for name, given in lists.items()})
 
 
 def read_to(summary: Summary) -> int:

@@ -10,7 +10,7 @@ neither can one that looks at a value to decide what to do.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import combinations, product
 from math import prod
@@ -84,8 +84,7 @@ class Recorder(TorchDispatchMode):
     def ref(self, tensor: Tensor) -> Ref:
         """The number of a tensor; one that nobody made here came from outside."""
         if id(tensor) not in self._known:
-            self._new(tensor)
-            self.record.given[self._known[id(tensor)].number] = tensor
+            self.record.given[self._new(tensor).number] = tensor
         return self._known[id(tensor)]
 
     def refs(self, tensors: Mapping[str, Tensor], prefix: str = "") -> dict[str, Ref]:
@@ -115,8 +114,7 @@ class Recorder(TorchDispatchMode):
             return out
         flat = [one for one in tree_leaves(out) if isinstance(one, Tensor)]
         if args and isinstance(args[0], Parameter) and all(_is_rows(one, args[0]) for one in flat):
-            for one in flat:  # some rows of a weight are a weight
-                self.ref(one)
+            tree_map_only(Tensor, self.ref, out)  # some rows of a weight are a weight
             return out
         if func._schema.is_mutable:
             self._mutated(name, flat)
@@ -222,18 +220,12 @@ def laid_together(records: Sequence[Recording], runs: Sequence[Mapping[str, int]
     first = records[0]
     if any([o.name for o in one.operations] != [o.name for o in first.operations] for one in records):
         raise ModelError(_DEPENDS)
-    operations = [
-        Operation(
-            column[0].name,
-            tuple(_merged([o.args for o in column], size_of)),
-            dict(_merged([o.kwargs for o in column], size_of)),
-            column[0].results,
-        )
-        for column in zip(*(one.operations for one in records), strict=True)
-    ]
-    shapes = [
-        tuple(map(size_of, zip(*column, strict=True))) for column in zip(*(one.shapes for one in records), strict=True)
-    ]
+    operations = []
+    for same in zip(*(one.operations for one in records), strict=True):
+        args, kwargs = _merged([(o.args, o.kwargs) for o in same], size_of)
+        operations.append(replace(same[0], args=tuple(args), kwargs=kwargs))
+    columns = zip(*(one.shapes for one in records), strict=True)
+    shapes = [tuple(map(size_of, zip(*column, strict=True))) for column in columns]
     return OperationTrace(operations, shapes, first.types, [one.given for one in records])
 
 
