@@ -77,8 +77,8 @@ class Recorder(TorchDispatchMode):
         self.record = Recording()
         self._known: dict[int, Ref] = {}
         self._alive: list[Tensor] = []  # an id is that of one tensor as long as the tensor lives
-        self._every: set[int] = set()  # the answers to "are all of them true?"
-        self._fixed: set[int] = set()  # what is made of nothing, whatever the documents are
+        self._every: set[Ref] = set()  # the answers to "are all of them true?"
+        self._fixed: set[Ref] = set()  # what is made of nothing, whatever the documents are
         self._bases: dict[int, int] = {}  # of a view: the tensor whose numbers it shows
 
     def ref(self, tensor: Tensor) -> Ref:
@@ -109,8 +109,6 @@ class Recorder(TorchDispatchMode):
         if name == "aten.detach.default":
             self._known[id(out)] = self.ref(args[0])
             self._alive.append(out)
-            for kind in (self._fixed, self._every):
-                kind.update({id(out)} if id(args[0]) in kind else ())
             return out
         flat = [one for one in tree_leaves(out) if isinstance(one, Tensor)]
         if args and isinstance(args[0], Parameter) and all(_is_rows(one, args[0]) for one in flat):
@@ -120,9 +118,9 @@ class Recorder(TorchDispatchMode):
             self._mutated(name, flat)
         results = [self._new(one) for one in flat]
         if name == "aten.all.default":
-            self._every.add(id(flat[0]))
-        if all(id(one) in self._fixed for one in tree_leaves((args, kwargs)) if isinstance(one, Tensor)):
-            self._fixed.update(map(id, flat))
+            self._every.add(results[0])
+        if all(one in self._fixed for one in tree_leaves((given, named)) if isinstance(one, Ref)):
+            self._fixed.update(results)
         for one in flat:
             base = next((id(a) for a in args if isinstance(a, Tensor) and _shares(a, one)), None)
             if base is not None and one is not args[0]:
@@ -133,9 +131,10 @@ class Recorder(TorchDispatchMode):
     def _is_shortcut(self, name: str, args: Any) -> bool:
         """Does no document change the answer? Or is it asked whether everything in a mask is true, and it is not? Then
         the way taken is the one for all."""
-        if id(args[0]) in self._fixed:
+        asked = self.ref(args[0])
+        if asked in self._fixed:
             return True
-        return name == "aten.is_nonzero.default" and id(args[0]) in self._every and not bool(args[0].numpy())
+        return name == "aten.is_nonzero.default" and asked in self._every and not bool(args[0].numpy())
 
     def _mutated(self, name: str, changed: Sequence[Tensor]) -> None:
         """A tensor that is written in place gets a new number; views of it would have to follow."""
