@@ -73,7 +73,10 @@ def argument(operation: Operation, place: int, name: str, default: Any = None) -
 
 def axis_of(builder: Builder, operation: Operation, place: int = 1, default: Any = None) -> int:
     """The axis of the first tensor that an operation is given at ``place``, counted from the front."""
-    return argument(operation, place, "dim", default) % len(builder.shape_of(operation.args[0]))
+    axis = argument(operation, place, "dim", default)
+    if axis is None:
+        raise ModelError(f"it uses the operation {operation.name} along all axes at once")
+    return axis % len(builder.shape_of(operation.args[0]))
 
 
 # --------------------------------------------------------------------------------------- one by one

@@ -70,6 +70,11 @@ def test_what_a_document_is_written_into_depends_on_it() -> None:
         graph_of(decides)
 
 
+def test_a_place_among_all_numbers() -> None:
+    with pytest.raises(ModelError, match=r"it uses the operation aten\.argmax\.default along all axes at once"):
+        graph_of(lambda first, second: first.int().argmax() + second)
+
+
 def assert_equal(function: Function) -> None:
     onnxruntime = pytest.importorskip("onnxruntime")
     first, second = np.array([[True, True, False, False]]), np.array([[True, False, True, False]])
