@@ -156,7 +156,6 @@ class Curves:
 
     @property
     def svg(self) -> Markup:
-        """The chart."""
         return line_chart(self.series, x_label=self.x_label, y_label=self.y_label, title=self.title)
 
 
@@ -366,7 +365,6 @@ def view_files() -> Mapping[str, str]:
 
 @cache
 def report_script() -> str:
-    """The script of a report."""
     return bundle("report.js", view_files())
 
 

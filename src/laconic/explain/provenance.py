@@ -181,12 +181,7 @@ _source_text = lru_cache(maxsize=1)(SourceText)  # the hypotheses of a document 
 
 
 def extractive_summary(
-    document: str,
-    spans: Sequence[tuple[int, int]],
-    *,
-    model_name: str,
-    record_id: str = "",
-    with_words: bool = True,
+    document: str, spans: Sequence[tuple[int, int]], *, model_name: str, record_id: str = "", with_words: bool = True
 ) -> Summary:
     """The summary that consists of these pieces of ``document``; every word points to where it stands."""
     words: list[SummaryWord] = []
@@ -231,11 +226,7 @@ def _seen(hypothesis: Hypothesis, encoding: TokenizedText) -> tuple[TokenizedTex
 
 
 def _source(
-    document: str,
-    encoding: TokenizedText,
-    tokenizer: Tokenizer,
-    oov_words: Sequence[str],
-    positions: np.ndarray | None,
+    document: str, encoding: TokenizedText, tokenizer: Tokenizer, oov_words: Sequence[str], positions: np.ndarray | None
 ) -> ReadSource:
     ids, unknown, _ = tokenizer.ids_of(encoding)
     if oov_words:

@@ -149,18 +149,16 @@ def word_table(summary: Summary) -> Table:
     table = _table()
     with_gate = any(word.p_gen is not None for word in summary.words)
     table.add_column("word", overflow="fold")
-    table.add_column("P", justify="right")
-    if with_gate:
-        table.add_column("p_gen", justify="right")
-    table.add_column("copied", justify="right")
+    for heading in ("P", *["p_gen"] * with_gate, "copied"):
+        table.add_column(heading, justify="right")
     table.add_column("from where: text @ its characters (weight)", overflow="fold")
     for word in summary.words:
         quotes = [_quote(span.text, span.start, span.end, span.weight) for span in word.sources]
         sources = Text("  ".join([*([] if word.copied or not quotes else ["attended to:"]), *quotes]))
         sources.stylize("source")
-        gate = [Text("" if word.p_gen is None else f"{word.p_gen:.2f}")] if with_gate else []
-        figures = Text(_figure(word.probability)), *gate, Text(f"{word.copy_share:.0%}")
-        table.add_row(Text(word.text, style=_kind(word)), *figures, sources)
+        gate = ["" if word.p_gen is None else f"{word.p_gen:.2f}"] * with_gate
+        figures = _figure(word.probability), *gate, f"{word.copy_share:.0%}"
+        table.add_row(Text(word.text, style=_kind(word)), *map(Text, figures), sources)
     return table
 
 
@@ -172,20 +170,18 @@ def token_table(summary: Summary) -> Table:
     maps = list(dict.fromkeys(name for token in tokens for name in token.sources))
     with_gate = any(token.p_gen is not None for token in tokens)
     table.add_column("token", overflow="fold")
-    for heading in ["P", *(["λ"] if with_gate else []), *(SYMBOLS[name] for name in gates)]:
+    for heading in ("P", *["λ"] * with_gate, *(SYMBOLS[name] for name in gates)):
         table.add_column(heading, justify="right")
     for name in maps:
         table.add_column(Text(SYMBOLS.get(name, name)), overflow="fold")
     for token in tokens:
-        figures = [_figure(token.probability)]
-        figures += [_figure(token.p_gen)] if with_gate else []
-        figures += [_figure(token.figures.get(name)) for name in gates]
+        values = token.probability, *[token.p_gen] * with_gate, *map(token.figures.get, gates)
         places = [
             Text("  ".join(f"{_flat(span.text)} ({span.weight:.2f})" for span in token.sources.get(name, ())))
             for name in maps
         ]
         style = "copied" if token.copy_share > 0.5 else ""
-        table.add_row(Text(token.text, style=style), *map(Text, figures), *places)
+        table.add_row(Text(token.text, style=style), *(Text(_figure(value)) for value in values), *places)
     return table
 
 

@@ -59,7 +59,7 @@ class Builder:
             if needed.intersection(node.outputs):
                 kept.append(node)
                 needed.update(node.inputs)
-        self.graph.nodes = _without_copies(kept[::-1], {port.name for port in self.graph.inputs})
+        self.graph.nodes = _without_copies(kept[::-1])
         used = {name for node in self.graph.nodes for name in node.inputs}
         self.graph.weights = [port for port in self.graph.weights if port.name in used]
         self.graph.constants = {name: value for name, value in self.graph.constants.items() if name in used}
@@ -277,22 +277,17 @@ def size_name(size: Size) -> int | str:
     return f"{'' if size.factor == 1 else size.factor}{product}{f'+{size.offset}' if size.offset else ''}"
 
 
-def _without_copies(nodes: list[Node], inputs: set[str]) -> list[Node]:
-    """Outputs take the place of what is copied into them, where that is made here and given out once."""
-    makers = {name: index for index, node in enumerate(nodes) for name in node.outputs}
-    renamed: dict[str, str] = {}
-    kept: list[Node | None] = list(nodes)
-    for index, node in enumerate(nodes):
-        source = node.inputs[0] if node.operator == "Identity" else ""
-        if source in makers and source not in renamed and nodes[makers[source]].operator != "Identity":
-            renamed[source] = node.outputs[0]
-            kept[index] = None
+def _without_copies(nodes: list[Node]) -> list[Node]:
+    """Outputs take the place of what is first copied into them, where that is made here."""
+    made = {name for node in nodes if node.operator != "Identity" for name in node.outputs}
+    copies = [(node.inputs[0], node.outputs[0]) for node in nodes if node.operator == "Identity"]
+    renamed = {source: output for source, output in reversed(copies) if source in made}
+
+    def names(given: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(renamed.get(name, name) for name in given)
+
     return [
-        replace(
-            node,
-            inputs=tuple(renamed.get(name, name) for name in node.inputs),
-            outputs=tuple(renamed.get(name, name) for name in node.outputs),
-        )
-        for node in kept
-        if node is not None
+        replace(node, inputs=names(node.inputs), outputs=names(node.outputs))
+        for node in nodes
+        if node.operator != "Identity" or renamed.get(node.inputs[0]) != node.outputs[0]
     ]

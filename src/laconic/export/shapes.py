@@ -9,17 +9,33 @@ import numpy as np
 from laconic.errors import ModelError
 from laconic.export.builder import Builder
 from laconic.export.eight_bits import BLOCK, MIDDLE
-from laconic.export.lowering import Names, argument, axis_of, kind_of, lowers
+from laconic.export.lowering import Names, argument, axis_of, given, kind_of, lowers, lowers_in_a_line
 from laconic.export.tracing import Operation, Ref, Size
 
 END = 2**62  # "to the end" of a slice
+
+lowers_in_a_line(
+    {
+        "select.int": lambda b, op: b.node("Gather", op.args[0], b.scalar(op.args[2], "int64"), axis=axis_of(b, op)),
+        "index_select": lambda b, op: b.node("Gather", op.args[0], op.args[2], axis=axis_of(b, op)),
+        "gather": lambda b, op: b.node("GatherElements", op.args[0], op.args[2], axis=axis_of(b, op)),
+        "zeros new_zeros zeros_like new_empty empty.memory_format": (
+            lambda b, op: b.filled(0, kind_of(b, op), b.shape_of(op.results[0]))
+        ),
+        "ones new_ones ones_like": lambda b, op: b.filled(1, kind_of(b, op), b.shape_of(op.results[0])),
+        "fill_.Scalar fill_.Tensor": (
+            lambda b, op: b.node("Expand", b.operand(op.args[1], kind_of(b, op)), b.shape(b.shape_of(op.results[0])))
+        ),
+    }
+)
+
 _VIEWS = ("view", "view_as", "_unsafe_view", "reshape", "flatten.using_ints", "unflatten.int")
 
 
 @lowers(*_VIEWS, "unsqueeze", "squeeze", "squeeze.dim", "squeeze.dims")
 def _view(b: Builder, op: Operation) -> Names:
     before, after = b.shape_of(op.args[0]), b.shape_of(op.results[0])
-    name = b.operand(op.args[0], kind_of(b, op))
+    name = given(b, op)
     if "unsqueeze" in op.name:
         return b.node("Unsqueeze", name, [op.args[1] % len(after)])
     if "squeeze" in op.name and len(before) == len(after) + 1 and isinstance(argument(op, 1, "dim"), int):
@@ -72,40 +88,30 @@ def _narrow(b: Builder, op: Operation) -> Names:
     return b.node("Slice", op.args[0], start, last, [axis_of(b, op)])
 
 
-@lowers("select.int")
-def _select(b: Builder, op: Operation) -> Names:
-    return b.node("Gather", op.args[0], b.scalar(op.args[2], "int64"), axis=axis_of(b, op))
-
-
 @lowers("unbind.int", "chunk", "split.Tensor", "split.sizes", "split_with_sizes")
 def _split(b: Builder, op: Operation) -> Names:
     unbind = "unbind" in op.name
     axis = axis_of(b, op, 1 if unbind else 2, 0)
     sizes = [Size(offset=1)] * len(op.results) if unbind else [b.shape_of(one)[axis] for one in op.results]
     name = b.name(op.args[0])
-    if len(sizes) == 1 and not unbind:
-        return name
     parts = [name] if len(sizes) == 1 else b.nodes("Split", (name, b.shape(sizes)), len(sizes), axis=axis)
     return [b.node("Squeeze", one, [axis]) for one in parts] if unbind else parts
 
 
 @lowers("repeat")
 def _repeat(b: Builder, op: Operation) -> Names:
-    times, before = op.args[1], list(b.shape_of(op.args[0]))
-    name = b.name(op.args[0])
-    if len(times) > len(before):
-        before = [Size(offset=1)] * (len(times) - len(before)) + before
-        name = b.reshape(name, b.shape_of(op.args[0]), before)
-    return b.node("Tile", name, b.shape(times))
+    times, before = op.args[1], b.shape_of(op.args[0])
+    wide = [Size(offset=1)] * (len(times) - len(before)) + list(before)
+    return b.node("Tile", b.reshape(b.name(op.args[0]), before, wide), b.shape(times))
 
 
 @lowers("repeat_interleave.self_int")
 def _repeat_interleave(b: Builder, op: Operation) -> Names:
     axis = axis_of(b, op, 2)
-    before, after = list(b.shape_of(op.args[0])), list(b.shape_of(op.results[0]))
+    before = b.shape_of(op.args[0])
     spread = b.node("Unsqueeze", op.args[0], [axis + 1])
     wide = [*before[: axis + 1], op.args[1], *before[axis + 1 :]]
-    return b.node("Reshape", b.node("Expand", spread, b.shape(wide)), b.shape(after))
+    return b.node("Reshape", b.node("Expand", spread, b.shape(wide)), b.shape(b.shape_of(op.results[0])))
 
 
 @lowers("flip")
@@ -117,14 +123,11 @@ def _flip(b: Builder, op: Operation) -> Names:
 
 @lowers("constant_pad_nd", "pad")
 def _pad(b: Builder, op: Operation) -> Names:
-    rank, given = len(b.shape_of(op.args[0])), op.args[1]
+    rank, widths = len(b.shape_of(op.args[0])), op.args[1]  # of the last axis first
     value = argument(op, 3 if op.name.startswith("aten.pad") else 2, "value", 0) or 0
-    before, after = [0] * rank, [0] * rank
-    for place in range(len(given) // 2):
-        before[rank - 1 - place], after[rank - 1 - place] = given[2 * place], given[2 * place + 1]
-    kind = kind_of(b, op)
+    before, after = ([0] * (rank - len(widths) // 2) + widths[end::2][::-1] for end in (0, 1))
     numbers = b.node("Concat", b.shape(before), b.shape(after), axis=0)
-    return b.node("Pad", b.operand(op.args[0], kind), numbers, b.scalar(value, kind), mode="constant")
+    return b.node("Pad", given(b, op), numbers, b.scalar(value, kind_of(b, op)), mode="constant")
 
 
 @lowers("tril", "triu")
@@ -153,12 +156,6 @@ def _embedding(b: Builder, op: Operation) -> Names:
     return joined if width % BLOCK == 0 else b.node("Slice", joined, [0], [width], [rank])
 
 
-@lowers("index_select", "gather")
-def _gather(b: Builder, op: Operation) -> Names:
-    operator = "Gather" if "select" in op.name else "GatherElements"
-    return b.node(operator, op.args[0], op.args[2], axis=axis_of(b, op))
-
-
 @lowers("scatter.src", "scatter.value", "scatter_add", "scatter_.src", "scatter_.value", "scatter_add_")
 def _scatter(b: Builder, op: Operation) -> Names:
     kind, axis = kind_of(b, op), axis_of(b, op)
@@ -170,18 +167,18 @@ def _scatter(b: Builder, op: Operation) -> Names:
 
 @lowers("index.Tensor")
 def _index(b: Builder, op: Operation) -> Names:
-    places = op.args[1]
-    given = [place for place in places if place is not None]
+    by_axis = op.args[1]
+    places = [place for place in by_axis if place is not None]
     name = b.name(op.args[0])
-    if len(given) == 1:
-        if b.type_of(given[0]) == "bool":
+    if len(places) == 1:
+        if b.type_of(places[0]) == "bool":
             raise ModelError("it picks by a mask, which makes tensors of unforeseen sizes")
-        return b.node("Gather", name, given[0], axis=places.index(given[0]))
-    if len(given) != len(places):
+        return b.node("Gather", name, places[0], axis=by_axis.index(places[0]))
+    if len(places) != len(by_axis):
         raise ModelError("it picks along axes that are not next to each other")
-    rank = max(len(b.shape_of(place)) for place in given)
+    rank = max(len(b.shape_of(place)) for place in places)
     shape = b.shape(b.shape_of(op.results[0])[:rank])
-    each = [b.node("Expand", b.operand(place, "int64"), shape) for place in given]
+    each = [b.node("Expand", b.operand(place, "int64"), shape) for place in places]
     each = [b.node("Unsqueeze", one, [rank]) for one in each]
     return b.node("GatherND", name, b.node("Concat", *each, axis=rank))
 
@@ -197,11 +194,6 @@ def _isin(b: Builder, op: Operation) -> Names:
 # ------------------------------------------------------------------------------------- made of nothing
 
 
-@lowers("zeros", "new_zeros", "zeros_like", "new_empty", "empty.memory_format", "ones", "new_ones", "ones_like")
-def _zeros_or_ones(b: Builder, op: Operation) -> Names:
-    return b.filled(int("ones" in op.name), kind_of(b, op), b.shape_of(op.results[0]))
-
-
 @lowers("full", "new_full", "full_like")
 def _full(b: Builder, op: Operation) -> Names:
     value: Any = op.args[2] if op.name == "aten.new_full.default" else op.args[1]
@@ -209,12 +201,6 @@ def _full(b: Builder, op: Operation) -> Names:
     if isinstance(value, Size):
         return b.node("Expand", b.scalar(value, kind), b.shape(sizes))
     return b.filled(value, kind, sizes)
-
-
-@lowers("fill_.Scalar", "fill_.Tensor")
-def _fill(b: Builder, op: Operation) -> Names:
-    value = b.operand(op.args[1], kind_of(b, op))
-    return b.node("Expand", value, b.shape(b.shape_of(op.results[0])))
 
 
 @lowers("arange", "arange.start", "arange.start_step")

@@ -114,8 +114,8 @@ class Recorder(TorchDispatchMode):
         if args and isinstance(args[0], Parameter) and all(_is_rows(one, args[0]) for one in flat):
             tree_map_only(Tensor, self.ref, out)  # some rows of a weight are a weight
             return out
-        if func._schema.is_mutable:
-            self._mutated(name, flat)
+        if func._schema.is_mutable and {*self._bases, *self._bases.values()}.intersection(map(id, flat)):
+            raise ModelError(f"it writes into a part of a tensor ({name})")  # its views would have to follow
         results = [self._new(one) for one in flat]
         if name == "aten.all.default":
             self._every.add(results[0])
@@ -135,13 +135,6 @@ class Recorder(TorchDispatchMode):
         if asked in self._fixed:
             return True
         return name == "aten.is_nonzero.default" and asked in self._every and not bool(args[0].numpy())
-
-    def _mutated(self, name: str, changed: Sequence[Tensor]) -> None:
-        """A tensor that is written in place gets a new number; views of it would have to follow."""
-        for tensor in changed:
-            number = id(tensor)
-            if number in self._bases or number in self._bases.values():
-                raise ModelError(f"it writes into a part of a tensor ({name})")
 
 
 def _is_rows(part: Tensor, whole: Tensor) -> bool:
