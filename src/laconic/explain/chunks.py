@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -82,8 +83,9 @@ def build_chunks(
 
 def part_of(encoding: TokenizedText, positions: np.ndarray) -> TokenizedText:
     """Some of the tokens of a text."""
-    lists = {name: getattr(encoding, name) for name in ("ids", "tokens", "offsets")}
-    return replace(encoding, **{name: tuple(given[i] for i in positions.tolist()) for name, given in lists.items()})
+    places: list[int] = positions.tolist()
+    chosen: Any = {name: tuple(getattr(encoding, name)[i] for i in places) for name in ("ids", "tokens", "offsets")}
+    return replace(encoding, **chosen)
 
 
 def read_to(summary: Summary) -> int:

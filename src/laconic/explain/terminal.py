@@ -23,7 +23,7 @@ from laconic.types import Summary, SummaryWord
 
 UNKNOWN = ("<unk>", "[UNK]", "UNK", "⁇")  # what models write for a word that they do not know
 STYLES = {"copied": "bold green", "unknown": "bold red reverse", "source": "cyan", "heading": "bold", "quiet": "dim"}
-BRACKETS = {"copied": "[]", "unknown": "{}"}  # where there is no colour
+BRACKETS = {"copied": ("[", "]"), "unknown": ("{", "}")}  # where there is no colour
 MAX_QUOTE = 30
 
 
