@@ -28,6 +28,12 @@ def summarize(page: Any, text: str = TEXT) -> None:
     wait(page, "document.body.dataset.state === 'reading' && !document.body.classList.contains('busy')")
 
 
+def summarized(page: Any, server: Server, settings: str = "", text: str = TEXT) -> None:
+    """The page with the summaries of a text."""
+    visit(page, server, settings)
+    summarize(page, text)
+
+
 def wait(page: Any, expression: str) -> None:
     """Until it is true. (The page's policy forbids the evaluation of strings, so a function is sent.)"""
     page.wait_for_function(f"() => {expression}")

@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from actions import TEXT, lit, summarize, visit, wait, word
+from actions import TEXT, lit, summarize, summarized, visit, wait, word
 from stand_in import Server, serving
 
 
 def test_a_full_queue_is_said_and_can_be_tried_again(page: Any, server: Server) -> None:
-    visit(page, server, "systems=busy,first")
-    summarize(page)
+    summarized(page, server, "systems=busy,first")
     slot = page.locator(".system").first
     assert "Too many documents wait already (256); try again soon." in slot.inner_text()
     again = slot.get_by_role("button", name="Try again")
@@ -33,8 +32,7 @@ def test_a_full_queue_is_said_and_can_be_tried_again(page: Any, server: Server) 
     ],
 )
 def test_an_error_is_shown_as_a_sentence(page: Any, server: Server, model: str, sentence: str) -> None:
-    visit(page, server, f"systems={model}")
-    summarize(page)
+    summarized(page, server, f"systems={model}")
     assert page.locator(".problem").inner_text() == sentence
     assert page.locator(".problem").get_attribute("role") == "alert"
     page.click("text=Edit")
@@ -154,8 +152,7 @@ def test_a_text_is_never_read_as_markup(page: Any, server: Server) -> None:
 
 def test_without_the_highlight_api_boxes_mark_the_places(page: Any, server: Server) -> None:
     page.add_init_script("delete window.Highlight")
-    visit(page, server)
-    summarize(page)
+    summarized(page, server)
     word(page, "Thursday").hover()
     assert lit(page, "level5") == []
     box = page.locator(".box.level5").bounding_box()

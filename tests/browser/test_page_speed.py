@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from actions import TEXT, lit, summarize, visit
+from actions import TEXT, lit, summarized, visit
 from stand_in import Server
 
 OPEN_MS, HOVER_MS, TYPE_MS = 1000, 100, 100
@@ -109,8 +109,7 @@ def test_twenty_thousand_words_stay_smooth(page: Any, server: Server, line: int)
 
 
 def test_a_place_far_down_is_brought_into_sight(page: Any, server: Server) -> None:
-    visit(page, server, "systems=whole")
-    summarize(page, long_text(3_000, 60))
+    summarized(page, server, "systems=whole", long_text(3_000, 60))
     page.locator(".words .word").nth(2_900).focus()
     assert page.locator(".document").evaluate("(panel) => panel.scrollTop") > 1000
     where = page.evaluate(

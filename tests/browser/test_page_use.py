@@ -7,15 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from actions import FAINT, FAINT_MARKS, TEXT, lit, overflow, place_of, summarize, visit, wait, word
+from actions import FAINT, FAINT_MARKS, TEXT, lit, overflow, place_of, summarize, summarized, visit, wait, word
 from stand_in import Server
 
 from laconic.explain.record import from_dict
 
 
 def test_a_word_lights_up_where_it_came_from(page: Any, server: Server) -> None:
-    visit(page, server)
-    summarize(page)
+    summarized(page, server)
     word(page, "Thursday").hover()
     assert lit(page, "level5") == ["Thursday"]
     assert lit(page, "level2") == ["3"]  # a fifth of the weight against seven tenths; behind an emoji, too
@@ -35,8 +34,7 @@ def test_a_word_lights_up_where_it_came_from(page: Any, server: Server) -> None:
 
 
 def test_a_place_lights_up_the_words_that_use_it(page: Any, server: Server) -> None:
-    visit(page, server, "systems=pointer,first")
-    summarize(page)
+    summarized(page, server, "systems=pointer,first")
     page.mouse.move(*place_of(page, "Thursday"))
     page.wait_for_selector(".word.user")
     assert page.locator(".word.user").all_inner_texts() == ["Thursday", "Thursday"]
@@ -48,8 +46,7 @@ def test_a_place_lights_up_the_words_that_use_it(page: Any, server: Server) -> N
 
 
 def test_copied_generated_and_unknown_words_differ_without_their_colours(page: Any, server: Server) -> None:
-    visit(page, server)
-    summarize(page)
+    summarized(page, server)
     line = "(one) => ['Line', 'Style'].map((part) => getComputedStyle(one)['textDecoration' + part]).join(' ')"
     lines = {
         kind: page.locator(f"{where} .word.{kind}").first.evaluate(line)
@@ -60,8 +57,7 @@ def test_copied_generated_and_unknown_words_differ_without_their_colours(page: A
 
 
 def test_only_what_was_copied_is_underlined_in_the_text(page: Any, server: Server) -> None:
-    visit(page, server)
-    summarize(page)
+    summarized(page, server)
     used = lit(page, "used")
     assert "Thursday" in used
     own = word(page, "about")
@@ -80,8 +76,7 @@ def test_each_system_says_what_it_is(page: Any, server: Server) -> None:
 
 def test_another_system_is_asked_without_leaving_the_summaries(page: Any, server: Server) -> None:
     page.set_viewport_size({"width": 360, "height": 740})
-    visit(page, server)
-    summarize(page)
+    summarized(page, server)
     page.click("text=+ Compare")
     page.get_by_label("System 2").select_option("first")
     wait(page, "document.querySelectorAll('.words').length === 2 && !document.body.classList.contains('busy')")
@@ -142,8 +137,7 @@ def test_everything_can_be_done_from_the_keyboard(page: Any, server: Server) -> 
 
 
 def test_results_are_announced(page: Any, server: Server) -> None:
-    visit(page, server)
-    summarize(page)
+    summarized(page, server)
     assert page.locator("#live").get_attribute("aria-live") == "polite"
     assert page.locator("#live").inner_text() == "pointer: 6 words, 4 copied."
     assert page.locator(".inspector").get_attribute("aria-live") == "polite"
@@ -167,16 +161,14 @@ def test_three_systems_stand_side_by_side(page: Any, server: Server) -> None:
 
 
 def test_what_the_text_lacks_is_said(page: Any, server: Server) -> None:
-    visit(page, server)
-    summarize(page)
+    summarized(page, server)
     assert page.locator(".warnings").inner_text() == "Not in the document: 1999 (number), Zelda (name)"
     assert "0 of 2 names, numbers and dates in the document" in page.locator(".facts").first.inner_text()
     assert page.get_by_text("Other words that are not there: with").is_visible()
 
 
 def test_p_gen_and_attention_are_drawn(page: Any, server: Server) -> None:
-    visit(page, server, "systems=chunked")
-    summarize(page)
+    summarized(page, server, "systems=chunked")
     assert page.locator(".gate .dot").count() == 6
     maps = page.locator(".heat")
     assert [one.locator("b").inner_text() for one in maps.all()] == ["Chunks", "Attention"]
@@ -196,14 +188,12 @@ def test_p_gen_and_attention_are_drawn(page: Any, server: Server) -> None:
 
 
 def test_another_map_of_the_record_is_drawn_under_its_name(page: Any, server: Server) -> None:
-    visit(page, server, "systems=opponent")
-    summarize(page)
+    summarized(page, server, "systems=opponent")
     assert page.locator(".heat b").all_inner_texts() == ["Attention", "Opponent attention"]
 
 
 def test_the_record_can_be_downloaded(page: Any, server: Server, tmp_path: Path) -> None:
-    visit(page, server)
-    summarize(page)
+    summarized(page, server)
     with page.expect_download() as waiting:
         page.get_by_text("JSON", exact=True).click()
     assert waiting.value.suggested_filename == "laconic-pointer.jsonl"
@@ -288,8 +278,7 @@ def test_a_phone_shows_the_summary_first_and_the_text_once_a_word_is_tapped(
     page: Any, server: Server, height: int
 ) -> None:
     page.set_viewport_size({"width": 360, "height": height})
-    visit(page, server, "systems=pointer,first")
-    summarize(page, TEXT * 4)
+    summarized(page, server, "systems=pointer,first", TEXT * 4)
     words, reading = page.locator(".words").first, page.locator(".reading")
     assert bottom_of(words) <= min(height, reading.bounding_box()["y"])
     word(page, "Thursday").click()
@@ -310,8 +299,7 @@ def bottom_of(element: Any) -> float:
 def test_a_finger_points_by_tapping(browser: Any, server: Server) -> None:
     context = browser.new_context(viewport={"width": 390, "height": 800}, has_touch=True, is_mobile=True)
     page = context.new_page()
-    visit(page, server)
-    summarize(page)
+    summarized(page, server)
     assert page.locator(".inspector").inner_text() == "Tap a word to see where it came from."
     word(page, "Thursday").tap()
     assert lit(page, "level5") == ["Thursday"]
@@ -369,6 +357,5 @@ def test_the_text_can_be_edited_and_the_summaries_found_again(page: Any, server:
 def test_the_page_leaves_no_global_names(page: Any, server: Server) -> None:
     page.goto(server.address + "static/icon.svg")
     before = page.evaluate("Object.keys(window)")
-    visit(page, server)
-    summarize(page)
+    summarized(page, server)
     assert set(page.evaluate("Object.keys(window)")) - set(before) <= {"navigation"}

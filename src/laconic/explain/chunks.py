@@ -10,6 +10,8 @@ Symbols: T steps, C chunks, k chunks read a step, W words a chunk, R words of th
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -82,13 +84,8 @@ def build_chunks(
 def part_of(encoding: TokenizedText, positions: np.ndarray) -> TokenizedText:
     """Some of the tokens of a text."""
     places: list[int] = positions.tolist()
-    return TokenizedText(
-        ids=tuple(encoding.ids[i] for i in places),
-        tokens=tuple(encoding.tokens[i] for i in places),
-        offsets=tuple(encoding.offsets[i] for i in places),
-        truncated=encoding.truncated,
-        total=encoding.total,
-    )
+    chosen: Any = {name: tuple(getattr(encoding, name)[i] for i in places) for name in ("ids", "tokens", "offsets")}
+    return replace(encoding, **chosen)
 
 
 def read_to(summary: Summary) -> int:

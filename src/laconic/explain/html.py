@@ -156,7 +156,6 @@ class Curves:
 
     @property
     def svg(self) -> Markup:
-        """The chart."""
         return line_chart(self.series, x_label=self.x_label, y_label=self.y_label, title=self.title)
 
 
@@ -184,7 +183,7 @@ class Samples:
     template: ClassVar[str] = "components/samples.html"
 
     @property
-    def groups(self) -> list[Group]:
+    def groups(self) -> list[dict[str, Any]]:
         """The summaries by document, neighbours with the same document and id together.
 
         Raises:
@@ -203,25 +202,10 @@ Section = Table | Curves | Prose | Samples
 # ------------------------------------------------------------------------------- one document's panel
 
 
-@dataclass(frozen=True, slots=True)
-class Group:
-    """A document, and the summaries that were made of it."""
-
-    document_id: str
-    document: str
-    left_out: int  # characters of the unread end that are not shown
-    summaries: Sequence[Summary]
-    references: Sequence[str]
-
-    def data(self, charts_open: bool) -> Markup:
-        """What the script needs, as JSON that cannot end the script element."""
-        return embed_json(
-            {
-                "records": [_record(summary) for summary in self.summaries],
-                "more": self.left_out,
-                "charts_open": charts_open,
-            }
-        )
+def _data(group: Mapping[str, Any], charts_open: bool) -> Markup:
+    """What the script needs, as JSON that cannot end the script element."""
+    records = [_record(summary) for summary in group["summaries"]]
+    return embed_json({"records": records, "more": group["left_out"], "charts_open": charts_open})
 
 
 def _record(summary: Summary) -> dict[str, Any]:
@@ -253,7 +237,8 @@ def _same(summary: Summary) -> Any:
     return (summary.document, summary.id) if summary.document else object()
 
 
-def _group(members: Sequence[tuple[Summary, str | Sequence[str] | None]]) -> Group:
+def _group(members: Sequence[tuple[Summary, str | Sequence[str] | None]]) -> dict[str, Any]:
+    """A document, and the summaries that were made of it; ``left_out`` characters of its unread end are not shown."""
     summaries = [summary for summary, _ in members]
     document = summaries[0].document
     ends = [read_to(summary) if summary.truncated else 0 for summary in summaries]
@@ -262,13 +247,13 @@ def _group(members: Sequence[tuple[Summary, str | Sequence[str] | None]]) -> Gro
     for _, reference in members:
         found = [reference] if isinstance(reference, str) else list(reference or ())
         texts += [text for text in found if text and text not in texts]
-    return Group(
-        document_id=summaries[0].id,
-        document=document[:shown],
-        left_out=max(0, len(document) - shown),
-        summaries=summaries,
-        references=texts,
-    )
+    return {
+        "document_id": summaries[0].id,
+        "document": document[:shown],
+        "left_out": max(0, len(document) - shown),
+        "summaries": summaries,
+        "references": texts,
+    }
 
 
 # ------------------------------------------------------------------------------------------ the pages
@@ -340,7 +325,7 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters.update(cell=_cell, exact=exact, maxima=_maxima)
+    environment.filters.update(cell=_cell, data=_data, exact=exact, maxima=_maxima)
     environment.globals.update(style=view_files()["view.css"], script=report_script, policy=policy)
     return environment
 
@@ -380,7 +365,6 @@ def view_files() -> Mapping[str, str]:
 
 @cache
 def report_script() -> str:
-    """The script of a report."""
     return bundle("report.js", view_files())
 
 

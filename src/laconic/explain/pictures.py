@@ -58,7 +58,6 @@ class HeatMap:
 
     @property
     def heaviest(self) -> float:
-        """The largest weight."""
         return float(self.weights.max(initial=0.0))
 
     @property
@@ -169,13 +168,8 @@ def _share(box: tuple[float, float, float, float], width: float, height: float) 
 
 
 def _draw(axes: Axes, one: HeatMap, scale: float, fonts: dict[str, Any], *, labels: bool) -> Any:
-    image = axes.pcolormesh(
-        one.weights,
-        cmap=_COLOURS,
-        norm=PowerNorm(0.5, 0.0, scale or 1.0),
-        edgecolors="#f1eee8",
-        linewidth=0.6,
-    )
+    norm = PowerNorm(0.5, 0.0, scale or 1.0)
+    image = axes.pcolormesh(one.weights, cmap=_COLOURS, norm=norm, edgecolors="#f1eee8", linewidth=0.6)
     if one.read is not None and one.read < len(one.columns):
         axes.axvspan(one.read, len(one.columns), facecolor=_UNREAD, edgecolor="none", zorder=image.get_zorder() + 0.1)
     axes.set_xlim(0, len(one.columns))

@@ -90,20 +90,6 @@ class _Steps:
     share: np.ndarray  # (T,)
     maps: Mapping[str, np.ndarray]  # (T, S) by name
     figures: Mapping[str, np.ndarray]  # (T,) by name
-    texts: Sequence[str] = ()  # (T,) the tokens, once there is a text
-
-    def of(self, kept: list[int], texts: list[str]) -> _Steps:
-        """Those of some tokens."""
-        return _Steps(
-            self.probability[kept],
-            self.attention[kept],
-            None if self.p_gen is None else self.p_gen[kept],
-            self.copied[kept],
-            self.share[kept],
-            {name: values[kept] for name, values in self.maps.items()},
-            {name: values[kept] for name, values in self.figures.items()},
-            texts,
-        )
 
 
 def build_summary(
@@ -148,14 +134,12 @@ def build_summary(
     found = _written(tokens, unknown, steps, source, tokenizer, search)
     words: list[SummaryWord] = []
     groups: list[list[int]] = []  # the steps of each word
-    if explain and found.kept:
-        texts = [found.text[start:end] for start, end in found.spans]
-        steps = steps.of(found.kept, texts)
-        for group in filter(None, found.groups):
-            word = _word(group, found.text, found.spans, steps, source)
-            if word.end > word.start:
-                words.append(word)
-                groups.append([shown[found.kept[t]] for t in group])
+    for group in filter(None, found.groups if explain else ()):
+        places = [found.kept[t] for t in group]
+        word = _word(places, [found.spans[t] for t in group], found.text, steps, source)
+        if word.end > word.start:
+            words.append(word)
+            groups.append([shown[t] for t in places])
     return Summary(
         text=found.text,
         score=hypothesis.score,
@@ -197,12 +181,7 @@ _source_text = lru_cache(maxsize=1)(SourceText)  # the hypotheses of a document 
 
 
 def extractive_summary(
-    document: str,
-    spans: Sequence[tuple[int, int]],
-    *,
-    model_name: str,
-    record_id: str = "",
-    with_words: bool = True,
+    document: str, spans: Sequence[tuple[int, int]], *, model_name: str, record_id: str = "", with_words: bool = True
 ) -> Summary:
     """The summary that consists of these pieces of ``document``; every word points to where it stands."""
     words: list[SummaryWord] = []
@@ -247,11 +226,7 @@ def _seen(hypothesis: Hypothesis, encoding: TokenizedText) -> tuple[TokenizedTex
 
 
 def _source(
-    document: str,
-    encoding: TokenizedText,
-    tokenizer: Tokenizer,
-    oov_words: Sequence[str],
-    positions: np.ndarray | None,
+    document: str, encoding: TokenizedText, tokenizer: Tokenizer, oov_words: Sequence[str], positions: np.ndarray | None
 ) -> ReadSource:
     ids, _ = extended(encoding, tokenizer.vocab_size, tokenizer.unk_id, oov_words)
     joined = [False] * len(ids)
@@ -285,8 +260,7 @@ def _steps(
     length = attention.shape[1]
     details = hypothesis.details
     p_gen = np.asarray(details["p_gen"], dtype=np.float64).reshape(-1)[shown] if "p_gen" in details else None
-    copied = np.zeros_like(attention)
-    share = np.zeros(len(ids))
+    copied, share = np.zeros_like(attention), np.zeros(len(ids))
     copy_probs = None if p_gen is None else (1.0 - p_gen)[:, None] * attention
     if "copy_probs" in details:
         copy_probs = np.asarray(details["copy_probs"], dtype=np.float64)[shown, :length]
@@ -296,13 +270,13 @@ def _steps(
         share = np.clip(copied.sum(1) / np.maximum(probability, 1e-30), 0.0, 1.0)
     for t, position in replaced.items():
         copied[t] = 0.0
-        copied[t, position] = 1.0
-        share[t] = 1.0
+        copied[t, position] = share[t] = 1.0
     return _Steps(probability, attention, p_gen, copied, share, *_chain(details, shown, source.encoding.offsets))
 
 
-def _word(group: list[int], text: str, spans: list[tuple[int, int]], steps: _Steps, source: ReadSource) -> SummaryWord:
-    start, end = bounds(text, min(spans[t][0] for t in group), max(spans[t][1] for t in group))
+def _word(group: list[int], spans: list[tuple[int, int]], text: str, steps: _Steps, source: ReadSource) -> SummaryWord:
+    """The word of the steps ``group``, whose tokens stand at ``spans`` of the summary."""
+    start, end = bounds(text, min(first for first, _ in spans), max(last for _, last in spans))
     share = float(steps.share[group].mean())
     attention = steps.attention[group].mean(0)
     weights = steps.copied[group]
@@ -334,15 +308,17 @@ def _word(group: list[int], text: str, spans: list[tuple[int, int]], steps: _Ste
             name: float(values[group].sum() if name in SUMS else values[group].mean())
             for name, values in steps.figures.items()
         },
-        tokens=tuple(_token(t, steps, source) for t in group) if steps.maps else (),
+        tokens=tuple(
+            _token(t, text[slice(*span)], steps, source) for t, span in zip(group, spans, strict=True) if steps.maps
+        ),
     )
 
 
-def _token(t: int, steps: _Steps, source: ReadSource) -> SummaryToken:
+def _token(t: int, text: str, steps: _Steps, source: ReadSource) -> SummaryToken:
     """One token with its gates and the heaviest places of its attention and of each map."""
     weights = {"attention": steps.attention[t]} | {name: values[t] for name, values in steps.maps.items()}
     return SummaryToken(
-        text=steps.texts[t],
+        text=text,
         probability=float(steps.probability[t]),
         p_gen=None if steps.p_gen is None else float(steps.p_gen[t]),
         copy_share=float(steps.share[t]),

@@ -13,15 +13,17 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
+from rich.theme import Theme
 
 from laconic.explain.chunks import read_to
 from laconic.explain.provenance import GATES, ON_SPECIALS, SUMS, SYMBOLS
 from laconic.explain.record import support_of
 from laconic.text.control import harmless
-from laconic.types import Summary
+from laconic.types import Summary, SummaryWord
 
 UNKNOWN = ("<unk>", "[UNK]", "UNK", "⁇")  # what models write for a word that they do not know
-COPIED_STYLE, UNKNOWN_STYLE, SOURCE_STYLE = "bold green", "bold red reverse", "cyan"
+STYLES = {"copied": "bold green", "unknown": "bold red reverse", "source": "cyan", "heading": "bold", "quiet": "dim"}
+BRACKETS = {"copied": ("[", "]"), "unknown": ("{", "}")}  # where there is no colour
 MAX_QUOTE = 30
 
 
@@ -32,44 +34,46 @@ def show(summary: Summary, console: Console, *, words: bool = False, document: b
     """
     summary = _harmless(summary)
     colour = console.is_terminal and not console.no_color and console.color_system is not None
+    parts: list[Any] = []
     if summary.model or summary.id:
-        heading = " · ".join(part for part in (summary.model, summary.id) if part)
-        console.print(Text(heading, style="bold" if colour else ""))
-    console.print(marked_summary(summary, colour=colour))
-    for line in (facts(summary), *support_lines(summary)):
-        console.print(Text(line, style="dim" if colour else ""))
+        parts.append(Text(" · ".join(part for part in (summary.model, summary.id) if part), style="heading"))
+    parts.append(marked_summary(summary, colour))
+    parts += [Text(line, style="quiet") for line in (facts(summary), *support_lines(summary))]
     if summary.words:
-        console.print(legend(colour=colour))
+        parts.append(legend(colour))
     if document and summary.document:
-        console.print()
-        console.print(marked_document(summary, colour=colour))
+        parts += ["", marked_document(summary, colour)]
     if summary.declined:
-        console.print(Text(f"{summary.declined}; so this is taken from the document"))
+        parts.append(Text(f"{summary.declined}; so this is taken from the document"))
     if words and summary.words:
-        console.print()
-        console.print(word_table(summary, colour=colour))
+        parts += ["", word_table(summary)]
     if words and any(word.tokens for word in summary.words):
-        console.print()
-        console.print(token_table(summary, colour=colour))
+        parts += ["", token_table(summary)]
+    with console.use_theme(Theme(STYLES if colour else dict.fromkeys(STYLES, ""))):
+        for part in parts:
+            console.print(part)
 
 
-def marked_summary(summary: Summary, *, colour: bool) -> Text:
+def _kind(word: SummaryWord) -> str:
+    return "unknown" if word.text in UNKNOWN else "copied" if word.copied else ""
+
+
+def _marked(text: str, kind: str, colour: bool) -> Text:
+    before, after = ("", "") if colour else BRACKETS.get(kind, ("", ""))
+    return Text(f"{before}{text}{after}", style=kind)
+
+
+def marked_summary(summary: Summary, colour: bool) -> Text:
     """The text of the summary, each word marked by where it came from."""
     text, position = Text(), 0
     for word in summary.words:
         text.append(summary.text[position : word.start])
-        body = summary.text[word.start : word.end]
-        unknown = word.text in UNKNOWN
-        if colour:
-            text.append(body, style=UNKNOWN_STYLE if unknown else COPIED_STYLE if word.copied else "")
-        else:
-            text.append(f"{{{body}}}" if unknown else f"[{body}]" if word.copied else body)
+        text.append(_marked(summary.text[word.start : word.end], _kind(word), colour))
         position = word.end
-    text.append(summary.text[position:])
-    return text
+    return text.append(summary.text[position:])
 
 
-def marked_document(summary: Summary, *, colour: bool) -> Text:
+def marked_document(summary: Summary, colour: bool) -> Text:
     """The document with the places that copied words came from marked, and the unread end dimmed."""
     spans = sorted({(span.start, span.end) for word in summary.words if word.copied for span in word.sources[:1]})
     text, position = Text(), 0
@@ -77,8 +81,7 @@ def marked_document(summary: Summary, *, colour: bool) -> Text:
         if start < position:
             continue
         text.append(summary.document[position:start])
-        body = summary.document[start:end]
-        text.append(body, style=COPIED_STYLE) if colour else text.append(f"[{body}]")
+        text.append(_marked(summary.document[start:end], "copied", colour))
         position = end
     read = max(read_to(summary) or len(summary.document), position) if summary.truncated else len(summary.document)
     text.append(summary.document[position:read])
@@ -87,13 +90,11 @@ def marked_document(summary: Summary, *, colour: bool) -> Text:
     return text
 
 
-def legend(*, colour: bool) -> Text:
+def legend(colour: bool) -> Text:
     """What the marks mean."""
-    if not colour:
-        return Text("[word] copied from the document   word generated   {word} not in the vocabulary")
-    copied, unknown = ("word", COPIED_STYLE), ("word", UNKNOWN_STYLE)
-    between = (" copied from the document   word generated   ", "dim")
-    return Text.assemble(copied, between, unknown, (" not in the vocabulary", "dim"))
+    copied, unknown = (_marked("word", kind, colour) for kind in BRACKETS)
+    between = (" copied from the document   word generated   ", "quiet")
+    return Text.assemble(copied, between, unknown, (" not in the vocabulary", "quiet"))
 
 
 def facts(summary: Summary) -> str:
@@ -140,62 +141,52 @@ def _chunks_read(reading: Mapping[str, float]) -> str:
     return f"read {chunks:,} of {there:,} chunk{'s' if there != 1 else ''} ({words:,} of {given:,} words{chosen})"
 
 
-def word_table(summary: Summary, *, colour: bool) -> Table:
+def word_table(summary: Summary) -> Table:
     """A row a word: probability, p_gen, share copied, and where it was copied from, its characters counted from 1.
 
     Of a word that was generated it is what the model attended to, which is not where the word is from.
     """
-    table = _table(colour)
+    table = _table()
     with_gate = any(word.p_gen is not None for word in summary.words)
     table.add_column("word", overflow="fold")
-    table.add_column("P", justify="right")
-    if with_gate:
-        table.add_column("p_gen", justify="right")
-    table.add_column("copied", justify="right")
+    for heading in ("P", *["p_gen"] * with_gate, "copied"):
+        table.add_column(heading, justify="right")
     table.add_column("from where: text @ its characters (weight)", overflow="fold")
     for word in summary.words:
-        style = (UNKNOWN_STYLE if word.text in UNKNOWN else COPIED_STYLE if word.copied else "") if colour else ""
         quotes = [_quote(span.text, span.start, span.end, span.weight) for span in word.sources]
         sources = Text("  ".join([*([] if word.copied or not quotes else ["attended to:"]), *quotes]))
-        sources.stylize(SOURCE_STYLE if colour else "")
-        gate = [Text("" if word.p_gen is None else f"{word.p_gen:.2f}")] if with_gate else []
-        table.add_row(
-            Text(word.text, style=style),
-            Text(_figure(word.probability)),
-            *gate,
-            Text(f"{word.copy_share:.0%}"),
-            sources,
-        )
+        sources.stylize("source")
+        gate = ["" if word.p_gen is None else f"{word.p_gen:.2f}"] * with_gate
+        figures = _figure(word.probability), *gate, f"{word.copy_share:.0%}"
+        table.add_row(Text(word.text, style=_kind(word)), *map(Text, figures), sources)
     return table
 
 
-def token_table(summary: Summary, *, colour: bool) -> Table:
+def token_table(summary: Summary) -> Table:
     """A row a token of a model that copies in several steps: gates, and the heaviest places of each distribution."""
     tokens = [token for word in summary.words for token in word.tokens]
-    table = _table(colour)
+    table = _table()
     gates = [name for name in (*GATES, ON_SPECIALS, *SUMS) if any(name in token.figures for token in tokens)]
     maps = list(dict.fromkeys(name for token in tokens for name in token.sources))
     with_gate = any(token.p_gen is not None for token in tokens)
     table.add_column("token", overflow="fold")
-    for heading in ["P", *(["λ"] if with_gate else []), *(SYMBOLS[name] for name in gates)]:
+    for heading in ("P", *["λ"] * with_gate, *(SYMBOLS[name] for name in gates)):
         table.add_column(heading, justify="right")
     for name in maps:
         table.add_column(Text(SYMBOLS.get(name, name)), overflow="fold")
     for token in tokens:
-        style = (COPIED_STYLE if token.copy_share > 0.5 else "") if colour else ""
-        figures = [_figure(token.probability)]
-        figures += [_figure(token.p_gen)] if with_gate else []
-        figures += [_figure(token.figures.get(name)) for name in gates]
+        values = token.probability, *[token.p_gen] * with_gate, *map(token.figures.get, gates)
         places = [
             Text("  ".join(f"{_flat(span.text)} ({span.weight:.2f})" for span in token.sources.get(name, ())))
             for name in maps
         ]
-        table.add_row(Text(token.text, style=style), *map(Text, figures), *places)
+        style = "copied" if token.copy_share > 0.5 else ""
+        table.add_row(Text(token.text, style=style), *(Text(_figure(value)) for value in values), *places)
     return table
 
 
-def _table(colour: bool) -> Table:
-    return Table(box=None, pad_edge=False, header_style="bold" if colour else "", show_edge=False)
+def _table() -> Table:
+    return Table(box=None, pad_edge=False, header_style="heading", show_edge=False)
 
 
 def _figure(value: float | None) -> str:

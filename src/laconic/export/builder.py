@@ -2,7 +2,7 @@
 
 A `Builder` holds the graph that is being written. Tensors of the trace have names in it; numbers that are sizes become
 small integer tensors, computed once from the shapes of the inputs. What an operation of torch becomes is said in
-`laconic.export.lowering`.
+`laconic.export.lowering`. Where a node is added its inputs are names, tensors of the trace, or lists of whole numbers.
 """
 
 from __future__ import annotations
@@ -16,12 +16,13 @@ import torch
 from torch import Tensor
 
 from laconic.errors import ModelError
-from laconic.export.eight_bits import is_worth_it, ports, product, quantized
+from laconic.export.eight_bits import is_worth_it, ports, quantized
 from laconic.export.tracing import Operation, OperationTrace, Ref, Size
 from laconic.runtime.onnx_file import TYPES, Graph, Node, Port
 
 ROWS = ("B", "K")  # a decoder's rows: so many documents times so many beams
 SMALL = 4096  # numbers; a larger constant that is one value is made from it when the graph runs
+Input = str | Ref | list[int]  # of a node
 
 
 class Builder:
@@ -30,7 +31,7 @@ class Builder:
     def __init__(self, name: str, trace: OperationTrace, weights: WeightNames) -> None:
         self.graph, self.trace, self.weights = Graph(name), trace, weights
         self._names: dict[int, str] = {}
-        self._sources: dict[str, tuple[str, int]] = {}  # of a size: an input and the axis that has it
+        self._sources: dict[Size, tuple[str, int]] = {}  # an input and the axis that has this size
         self._made: dict[Any, str] = {}  # constants and sizes that are there already
         self._count = 0
 
@@ -42,8 +43,8 @@ class Builder:
         shape = self.shape_of(ref)
         self.graph.inputs.append(Port(name, self.type_of(ref), tuple(map(size_name, shape))))
         for axis, size in enumerate(shape):
-            if size.factor == 1 and not size.offset and not size.plus and size.names:
-                self._sources.setdefault("".join(size.names), (name, axis))
+            if size == Size(size.names) and not size.fixed:
+                self._sources.setdefault(size, (name, axis))
 
     def give(self, ref: Ref, name: str) -> None:
         """Tensor ``ref`` is the output ``name``."""
@@ -58,7 +59,7 @@ class Builder:
             if needed.intersection(node.outputs):
                 kept.append(node)
                 needed.update(node.inputs)
-        self.graph.nodes = _without_copies(kept[::-1], {port.name for port in self.graph.inputs})
+        self.graph.nodes = _without_copies(kept[::-1])
         used = {name for node in self.graph.nodes for name in node.inputs}
         self.graph.weights = [port for port in self.graph.weights if port.name in used]
         self.graph.constants = {name: value for name, value in self.graph.constants.items() if name in used}
@@ -66,18 +67,21 @@ class Builder:
 
     # ------------------------------------------------------------------------------------------ tensors
 
-    def name(self, ref: Ref) -> str:
-        """The name of a tensor of the trace; one from outside is a weight or a constant."""
-        if ref.number not in self._names:
-            self._names[ref.number] = self._outside(ref)
-        return self._names[ref.number]
+    def name(self, given: Input) -> str:
+        """The name of an input; a tensor from outside is a weight or a constant."""
+        if isinstance(given, str):
+            return given
+        if not isinstance(given, Ref):
+            return self.constant(given)
+        if given.number not in self._names:
+            self._names[given.number] = self._outside(given)
+        return self._names[given.number]
 
     def _outside(self, ref: Ref) -> str:
         tensors = [given[ref.number] for given in self.trace.given if ref.number in given]
         if len(tensors) < len(self.trace.given):
             raise ModelError("a tensor appears from nowhere")
-        stored = self.weights.of(tensors[0])
-        if stored is not None:
+        if stored := self.weights.of(tensors[0]):
             return self._rows_of(Port(stored[0], "float32", self.weights.shape(stored[0])), stored[1])
         if any(one.shape != tensors[0].shape or not torch.equal(one, tensors[0]) for one in tensors):
             raise ModelError("its numbers depend on the documents of a batch in a way that no graph can say")
@@ -87,28 +91,25 @@ class Builder:
         """An initializer whose numbers are stored, or some rows of it."""
         if weight not in self.graph.weights:
             self.graph.weights.append(weight)
-        if rows is None:
-            return weight.name
-        return self.node("Slice", weight.name, *map(self.constant, ([rows[0]], [rows[1]], [0])))
+        return weight.name if rows is None else self.node("Slice", weight.name, [rows[0]], [rows[1]], [0])
 
-    def has_eight_bits(self, ref: Ref) -> bool:
-        """Is this a weight whose numbers are stored in eight bits?"""
+    def eight_bits(self, ref: Ref) -> list[str]:
+        """The numbers and the scales of a weight that is stored in eight bits; nothing of another tensor."""
         found = self.trace.given[0].get(ref.number)
         stored = self.weights.of(found) if found is not None and self.weights.int8 else None
-        return stored is not None and is_worth_it(self.weights.shape(stored[0]))
-
-    def parts(self, ref: Ref) -> list[str]:
-        """Of such a weight the numbers and the scales."""
-        stored = self.weights.of(self.trace.given[0][ref.number])
-        assert stored is not None
+        if stored is None or not is_worth_it(self.weights.shape(stored[0])):
+            return []
         return [self._rows_of(port, stored[1]) for port in ports(stored[0], self.weights.shape(stored[0]))]
 
+    def is_zero(self, ref: Ref) -> bool:
+        """Is this a tensor of zeros that is no weight?"""
+        found = self.trace.given[0].get(ref.number)
+        return found is not None and self.weights.of(found) is None and not bool(found.any())
+
     def type_of(self, ref: Ref) -> str:
-        """The type of a tensor."""
         return str(self.trace.types[ref.number]).removeprefix("torch.")
 
     def shape_of(self, ref: Ref) -> tuple[Size, ...]:
-        """Its shape."""
         return self.trace.shapes[ref.number]
 
     def constant(self, value: Any) -> str:
@@ -123,7 +124,7 @@ class Builder:
     def scalar(self, value: Any, kind: str) -> str:
         """One number of a type; a size is computed."""
         if isinstance(value, Size):
-            return self.cast(self.node("Squeeze", self.size(value), self.constant([0])), "int64", kind)
+            return self.cast(self.node("Squeeze", self.size(value), [0]), "int64", kind)
         return self.constant(np.array(value, dtype=kind))
 
     def operand(self, value: Any, kind: str) -> str:
@@ -133,7 +134,6 @@ class Builder:
         return self.scalar(value, kind)
 
     def cast(self, name: str, kind: str, wanted: str) -> str:
-        """``name`` of type ``kind`` as ``wanted``."""
         return name if kind == wanted else self.node("Cast", name, to=TYPES[wanted])
 
     # -------------------------------------------------------------------------------------------- sizes
@@ -145,36 +145,31 @@ class Builder:
         if size.fixed:
             return self.constant([size.offset])
         if size not in self._made:
-            found = self._product(size.names)
-            if size.plus:
-                found = self.node("Add", found, self._product(size.plus))
-            if size.factor != 1:
-                found = self.node("Mul", found, self.constant([size.factor]))
-            if size.offset:
-                found = self.node("Add", found, self.constant([size.offset]))
-            self._made[size] = found
+            self._made[size] = self._product(size) if size == Size(size.names) else self._line(size)
         return self._made[size]
 
-    def _product(self, names: tuple[str, ...]) -> str:
-        key = "".join(names)
-        if ("product", key) in self._made:
-            return self._made["product", key]
-        rest = tuple(name for name in names if name not in ROWS)
-        if key in self._sources:
-            place, axis = self._sources[key]
+    def _line(self, size: Size) -> str:
+        found = self.size(Size(size.names))
+        if size.plus:
+            found = self.node("Add", found, self.size(Size(size.plus)))
+        if size.factor != 1:
+            found = self.node("Mul", found, [size.factor])
+        return self.node("Add", found, [size.offset]) if size.offset else found
+
+    def _product(self, size: Size) -> str:
+        names = size.names
+        if size in self._sources:
+            place, axis = self._sources[size]
             if ("shape", place) not in self._made:
                 self._made["shape", place] = self.node("Shape", place)
-            found = self.node("Gather", self._made["shape", place], self.constant([axis]))
-        elif set(ROWS) < set(names):
-            found = self.node("Mul", self._product(ROWS), self._product(rest))
-        elif names == ("K",):
-            found = self.node("Div", self._product(ROWS), self._product(("B",)))
-        elif len(names) > 1:
-            found = self.node("Mul", self._product(names[:1]), self._product(names[1:]))
-        else:
-            raise ModelError(f"no input says how large {key} is")
-        self._made["product", key] = found
-        return found
+            return self.node("Gather", self._made["shape", place], [axis])
+        if names == ("K",):
+            return self.node("Div", self.size(Size(ROWS)), self.size(Size(("B",))))
+        if len(names) == 1:
+            raise ModelError(f"no input says how large {names[0]} is")
+        first = ROWS if set(ROWS) < set(names) else names[:1]
+        rest = tuple(name for name in names if name not in first)
+        return self.node("Mul", self.size(Size(first)), self.size(Size(rest)))
 
     def shape(self, sizes: Sequence[Any]) -> str:
         """Sizes as an int64 tensor (n,)."""
@@ -188,14 +183,17 @@ class Builder:
 
     # -------------------------------------------------------------------------------------------- nodes
 
-    def node(self, operator: str, *inputs: str, domain: str = "", **attributes: Any) -> str:
+    def node(self, operator: str, *inputs: Input, domain: str = "", **attributes: Any) -> str:
         """Add a node with one output; its name."""
-        return self.nodes(operator, inputs, 1, domain=domain, **attributes)[0]
+        return self.nodes(operator, inputs, 1, domain, **attributes)[0]
 
-    def nodes(self, operator: str, inputs: Sequence[str], count: int, domain: str = "", **attributes: Any) -> list[str]:
+    def nodes(
+        self, operator: str, inputs: Sequence[Input], count: int, domain: str = "", **attributes: Any
+    ) -> list[str]:
         """Add a node with several outputs; their names."""
+        names = tuple(map(self.name, inputs))
         outputs = [self._new(operator.lower()) for _ in range(count)]
-        self.graph.nodes.append(Node(operator, tuple(inputs), tuple(outputs), attributes, domain))
+        self.graph.nodes.append(Node(operator, names, tuple(outputs), attributes, domain))
         return outputs
 
     def result(self, operation: Operation, *names: str) -> None:
@@ -207,17 +205,6 @@ class Builder:
         self._count += 1
         return f"{stem}_{self._count}"
 
-    def linear(self, rows: str, weight: Ref, bias: Ref | None) -> str:
-        """``rows W^T + bias``: (n, I), (O, I), (O,) -> (n, O)."""
-        added = [] if bias is None or self._is_zero(bias) else [self.name(bias)]
-        if self.has_eight_bits(weight):
-            return product(self, rows, weight, added)
-        return self.node("Gemm", rows, self.name(weight), *added, transB=1)
-
-    def _is_zero(self, ref: Ref) -> bool:
-        found = self.trace.given[0].get(ref.number)
-        return found is not None and self.weights.of(found) is None and not bool(found.any())
-
     # ------------------------------------------------------------------------------------------- shapes
 
     def reshape(self, name: str, before: Sequence[Size], after: Sequence[Size]) -> str:
@@ -227,20 +214,19 @@ class Builder:
         may_be_empty = any({"O", "T"} & set(size.names + size.plus) for size in before)
         open_sizes = [size for size in after if not size.fixed]
         if len(open_sizes) <= 1 and not may_be_empty:
-            target = [size.offset if size.fixed else -1 for size in after]
-            return self.node("Reshape", name, self.constant(target))
+            return self.node("Reshape", name, [size.offset if size.fixed else -1 for size in after])
         target, kept = [], True
         for axis, size in enumerate(after):
             kept = kept and axis < len(before) and before[axis] == size
             target.append(size.offset if size.fixed else 0 if kept else -1)
-        if target.count(-1) <= 1 and not (may_be_empty and -1 in target):
-            return self.node("Reshape", name, self.constant(target))
-        return self.node("Reshape", name, self.shape(after))
+        said = target.count(-1) <= 1 and not (may_be_empty and -1 in target)
+        return self.node("Reshape", name, target if said else self.shape(after))
 
     def filled(self, value: Any, kind: str, sizes: Sequence[Size]) -> str:
         """A tensor of one value."""
-        if all(size.fixed for size in sizes) and np.prod([size.offset for size in sizes]) <= SMALL:
-            return self.constant(np.full([size.offset for size in sizes], value, dtype=kind))
+        shape = [size.offset for size in sizes]
+        if all(size.fixed for size in sizes) and np.prod(shape) <= SMALL:
+            return self.constant(np.full(shape, value, dtype=kind))
         return self.node("ConstantOfShape", self.shape(sizes), value=np.array([value], dtype=kind))
 
 
@@ -270,7 +256,6 @@ class WeightNames:
         return None
 
     def shape(self, name: str) -> tuple[int, ...]:
-        """The shape of a stored tensor."""
         return tuple(self._all[name].shape)
 
     def eight_bits(self) -> dict[str, Tensor]:
@@ -278,8 +263,8 @@ class WeightNames:
         return {
             port.name: torch.from_numpy(part)
             for name, tensor in self._all.items()
-            if is_worth_it(tuple(tensor.shape))
-            for port, part in zip(ports(name, tuple(tensor.shape)), quantized(tensor.detach().numpy()), strict=True)
+            if is_worth_it(self.shape(name))
+            for port, part in zip(ports(name, self.shape(name)), quantized(tensor.detach().numpy()), strict=True)
         }
 
 
@@ -292,22 +277,17 @@ def size_name(size: Size) -> int | str:
     return f"{'' if size.factor == 1 else size.factor}{product}{f'+{size.offset}' if size.offset else ''}"
 
 
-def _without_copies(nodes: list[Node], inputs: set[str]) -> list[Node]:
-    """Outputs take the place of what is copied into them, where that is made here and given out once."""
-    makers = {name: index for index, node in enumerate(nodes) for name in node.outputs}
-    renamed: dict[str, str] = {}
-    kept: list[Node | None] = list(nodes)
-    for index, node in enumerate(nodes):
-        source = node.inputs[0] if node.operator == "Identity" else ""
-        if source in makers and source not in renamed and nodes[makers[source]].operator != "Identity":
-            renamed[source] = node.outputs[0]
-            kept[index] = None
+def _without_copies(nodes: list[Node]) -> list[Node]:
+    """Outputs take the place of what is first copied into them, where that is made here."""
+    made = {name for node in nodes if node.operator != "Identity" for name in node.outputs}
+    copies = [(node.inputs[0], node.outputs[0]) for node in nodes if node.operator == "Identity"]
+    renamed = {source: output for source, output in reversed(copies) if source in made}
+
+    def names(given: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(renamed.get(name, name) for name in given)
+
     return [
-        replace(
-            node,
-            inputs=tuple(renamed.get(name, name) for name in node.inputs),
-            outputs=tuple(renamed.get(name, name) for name in node.outputs),
-        )
-        for node in kept
-        if node is not None
+        replace(node, inputs=names(node.inputs), outputs=names(node.outputs))
+        for node in nodes
+        if node.operator != "Identity" or renamed.get(node.inputs[0]) != node.outputs[0]
     ]

@@ -58,7 +58,8 @@ def compare(
         options = {"explain": True, "always_write": True, "batch_size": batch_size}
         pairs = zip(torch_model.summarize(chosen, **options), graphs.summarize(chosen, **options), strict=True)
         for record, (ours, theirs) in zip(chosen, pairs, strict=True):
-            written += [(ours.text, theirs.text, record.summary)] if record.summary else []
+            if record.summary:
+                written.append((ours.text, theirs.text, record.summary))
             if ours.text != theirs.text:
                 found.different.append((ours, theirs))
                 continue

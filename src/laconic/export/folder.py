@@ -13,7 +13,6 @@ from typing import Any
 
 import torch
 from safetensors import safe_open
-from torch import Tensor
 
 from laconic import __version__
 from laconic.errors import CheckpointError, ConfigError, DataError, LaconicError, ModelError, is_disk_full
@@ -45,7 +44,7 @@ def export_apart(source: str | Path, target: Path, *, int8: bool = False) -> Non
     """
     refuse_other(target, MANIFEST, "exported model")
     environment = os.environ | {"LACONIC_KERNELS": "graph", "PYTHONSAFEPATH": "1"}
-    command = [sys.executable, "-m", "laconic.export.folder", *(["--int8"] if int8 else []), str(source), str(target)]
+    command = [sys.executable, "-m", "laconic.export.folder", *["--int8"] * int8, str(source), str(target)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
         reason = done.stderr.strip().splitlines() or [f"the process ended with {done.returncode}"]
@@ -71,10 +70,11 @@ def export_folder(source: str | Path, target: Path, *, int8: bool = False) -> No
         if loaded.search.precision in LOWER:  # what torch decodes in; graphs compute as they are made
             settings = read_json(folder / "generation_config.json")
             write_json(folder / "generation_config.json", settings | {"precision": "fp32"})
-        graphs, about = _made(loaded, folder, str(source), int8)
-        for name, graph in graphs.items():
+        encoder, step, layout = _made(loaded, folder, str(source), int8)
+        for name, graph in ((ENCODER, encoder), (STEP, step)):
             (folder / name).write_bytes(model_bytes(graph, "laconic", __version__))
         read = [path.name for path in folder.iterdir() if path.is_file() and path.name not in MAY_CHANGE]
+        about = {"quantized": int8, **_about(loaded, layout)}
         write_manifest(folder, about, [name for name in read if not name.startswith(".")])
 
 
@@ -88,30 +88,24 @@ def _copy_or_write(source: Path, loaded: LoadedModel, folder: Path) -> None:
             shutil.copyfile(source / name, folder / name)
 
 
-def _made(loaded: LoadedModel, folder: Path, name: str, int8: bool) -> tuple[dict[str, Graph], dict[str, Any]]:
-    model = loaded.model
+def _made(loaded: LoadedModel, folder: Path, name: str, int8: bool) -> tuple[Graph, Graph, Layout]:
+    """The graphs; of eight bits their weights take the place of the folder's."""
+    model, path = loaded.model, folder / "model.safetensors"
     model.switch(loaded.search.model)
-    parameters = dict(model.named_parameters(remove_duplicate=False))
-    buffers = dict(model.named_buffers(remove_duplicate=False))
-    with safe_open(folder / "model.safetensors", "pt") as file:
-        stored = list(file.keys())
-    weights = WeightNames(parameters | buffers, stored, int8)
+    tensors = dict(model.named_parameters(remove_duplicate=False)) | dict(model.named_buffers(remove_duplicate=False))
+    with safe_open(path, "pt") as file:
+        weights = WeightNames(tensors, file.keys(), int8)
     try:
         encoder, step, layout = graphs_of(model, weights)
     except ModelError as error:
         kind = type(model).__name__
         raise ModelError(f"{name} cannot be exported: {str(error).rstrip('.')} (a {kind}).") from error
     if int8:
-        used = {port.name for graph in (encoder, step) for port in graph.weights}
-        _store(weights.eight_bits(), used, folder / "model.safetensors")
-    return {ENCODER: encoder, STEP: step}, {"quantized": int8, **_about(loaded, layout)}
-
-
-def _store(eight_bits: dict[str, Tensor], used: set[str], path: Path) -> None:
-    """Keep of the file what is ``used`` as it is stored, with the parts that are."""
-    with safe_open(path, "pt") as file:
-        kept = {name: file.get_tensor(name).clone() for name in sorted(used.intersection(file.keys()))}
-    save_tensors(kept | {name: eight_bits[name] for name in sorted(used.difference(kept))}, path)
+        used, made = {port.name for graph in (encoder, step) for port in graph.weights}, weights.eight_bits()
+        with safe_open(path, "pt") as file:
+            kept = {name: file.get_tensor(name).clone() for name in sorted(used.intersection(file.keys()))}
+        save_tensors(kept | {name: made[name] for name in sorted(used.difference(kept))}, path)
+    return encoder, step, layout
 
 
 def _about(loaded: LoadedModel, layout: Layout) -> dict[str, Any]:

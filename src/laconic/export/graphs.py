@@ -20,7 +20,7 @@ from torch import Tensor
 from laconic.errors import ModelError
 from laconic.export.builder import Builder, WeightNames
 from laconic.export.lowering import lower
-from laconic.export.tracing import Recorder, Recording, laid_together
+from laconic.export.tracing import Recorder, Recording, Ref, laid_together
 from laconic.layers.beam_cache import BeamCache
 from laconic.layers.transformer import scaled_attention
 from laconic.runtime.model import Layout
@@ -41,16 +41,12 @@ OUTPUTS = ("scores", "log_probs", "attention", "context", "state", "attention_sc
 
 
 @dataclass(slots=True)
-class _Run:
-    """One run's records, and in them the tensors that go in and out."""
+class _Part:
+    """One graph in one run: the record, and in it the tensors that go in and out."""
 
-    encoder: Recording
-    step: Recording
-    into_encoder: dict[str, Any]
-    out_of_encoder: dict[str, Any]
-    into_step: dict[str, Any]
-    out_of_step: dict[str, Any]
-    layout: Layout
+    record: Recording
+    inputs: dict[str, Ref]
+    outputs: dict[str, Ref]
 
 
 def graphs_of(model: Any, weights: WeightNames) -> tuple[Graph, Graph, Layout]:
@@ -61,12 +57,15 @@ def graphs_of(model: Any, weights: WeightNames) -> tuple[Graph, Graph, Layout]:
     """
     with torch.inference_mode():
         runs = [_run(model, sizes, number) for number, sizes in enumerate(RUNS)]
-    encoder = Builder("encoder", laid_together([run.encoder for run in runs], RUNS), weights)
-    step = Builder("step", laid_together([run.step for run in runs], RUNS), weights)
-    _write(step, runs[0].into_step, runs[0].out_of_step)
-    layout = _read(step, runs[0].layout)
+    encoders, steps, layouts = zip(*runs, strict=True)
+    encoder, step = (
+        Builder(name, laid_together([part.record for part in parts], RUNS), weights)
+        for name, parts in (("encoder", encoders), ("step", steps))
+    )
+    _write(step, steps[0].inputs, steps[0].outputs)
+    layout = _read(step, layouts[0])
     kept = {f"{kind}.{name}" for name in (*layout.rows, *layout.shared) for kind in ("state", "taught")}
-    _write(encoder, runs[0].into_encoder, {n: ref for n, ref in runs[0].out_of_encoder.items() if n in kept})
+    _write(encoder, encoders[0].inputs, {name: ref for name, ref in encoders[0].outputs.items() if name in kept})
     return encoder.finish(), step.finish(), layout
 
 
@@ -77,13 +76,11 @@ def _read(step: Builder, layout: Layout) -> Layout:
     gone = {f"{kind}.{name}" for name in unread for kind in ("state", "next")}
     step.graph.inputs = [port for port in step.graph.inputs if port.name not in gone]
     step.graph.outputs = [port for port in step.graph.outputs if port.name not in gone]
-    kept = {
-        kind: tuple(name for name in getattr(layout, kind) if name not in unread) for kind in ("rows", "shared", "next")
-    }
+    kept = {kind: tuple(n for n in getattr(layout, kind) if n not in unread) for kind in ("rows", "shared", "next")}
     return layout.model_copy(update=kept)
 
 
-def _write(builder: Builder, inputs: dict[str, Any], outputs: dict[str, Any]) -> None:
+def _write(builder: Builder, inputs: dict[str, Ref], outputs: dict[str, Ref]) -> None:
     for name, ref in inputs.items():
         builder.take(ref, name)
     for operation in builder.trace.operations:
@@ -92,23 +89,17 @@ def _write(builder: Builder, inputs: dict[str, Any], outputs: dict[str, Any]) ->
         builder.give(ref, name)
 
 
-def _run(model: Any, sizes: dict[str, int], number: int) -> _Run:
+def _run(model: Any, sizes: dict[str, int], number: int) -> tuple[_Part, _Part, Layout]:
     batch, outside = _documents(model, sizes, number)
+    given = {"source_ids": batch.source_ids, "extended_ids": batch.source_extended_ids, "mask": batch.source_mask}
     with Recorder() as recorder:
-        into_encoder = {
-            "source_ids": recorder.ref(batch.source_ids),
-            "extended_ids": recorder.ref(batch.source_extended_ids),
-            "mask": recorder.ref(batch.source_mask),
-            "outside": recorder.ref(outside),
-        }
+        inputs = recorder.refs(given | {"outside": outside})
         memory = model.encode(batch)
-        state = with_plain_cache(model.start(memory))
-        rows, shared = divided(state, twice=True)
-        out_of_encoder = {f"state.{name}": recorder.ref(tensor) for name, tensor in (rows | shared).items()}
+        rows, shared = divided(with_plain_cache(model.start(memory)), twice=True)
+        outputs = recorder.refs(rows | shared, "state.")
         if getattr(model.config, "see_decode_parity", False):  # what is taught starts without it
-            taught = divided(model._first_state(memory), twice=True)[0]
-            out_of_encoder |= {f"taught.{name}": recorder.ref(tensor) for name, tensor in taught.items()}
-    encoder = recorder.record
+            outputs |= recorder.refs(divided(model._first_state(memory), twice=True)[0], "taught.")
+    encoder = _Part(recorder.record, inputs, outputs)
     beams = torch.arange(sizes["B"]).repeat_interleave(sizes["K"])
     state = with_plain_cache(select(model.start(memory), beams))
     last_ids = torch.randint(4, model.vocab_size, (sizes["B"] * sizes["K"],))
@@ -116,22 +107,17 @@ def _run(model: Any, sizes: dict[str, int], number: int) -> _Run:
         state = model.step(last_ids, state)[1]
     rows, shared = divided(state)
     with Recorder() as recorder:
-        into_step = {"last_ids": recorder.ref(last_ids), "outside": recorder.ref(outside)}
-        into_step |= {f"state.{name}": recorder.ref(tensor) for name, tensor in (rows | shared).items()}
+        inputs = recorder.refs({"last_ids": last_ids, "outside": outside}) | recorder.refs(rows | shared, "state.")
         output, after = model.step(last_ids, state)
         found = {name: value for name in OUTPUTS if (value := getattr(output, name)) is not None}
         same = output.scores is output.log_probs
         if same:
             del found["scores"]
         found |= {f"details.{name}": value for name, value in output.details.items()}
-        changed = {
-            name: tensor for name, tensor in divided(after)[0].items() if name not in rows or rows[name] is not tensor
-        }
-        made = found | {f"next.{name}": tensor for name, tensor in changed.items()}
-        out_of_step = {name: recorder.ref(tensor) for name, tensor in made.items()}
-    names = {"rows": rows, "shared": shared, "next": changed, "outputs": found}
-    layout = Layout(**{kind: tuple(given) for kind, given in names.items()}, same_scores=same)
-    return _Run(encoder, recorder.record, into_encoder, out_of_encoder, into_step, out_of_step, layout)
+        changed = {name: tensor for name, tensor in divided(after)[0].items() if rows.get(name) is not tensor}
+        outputs = recorder.refs(found) | recorder.refs(changed, "next.")
+    layout = Layout(rows=tuple(rows), shared=tuple(shared), next=tuple(changed), outputs=tuple(found), same_scores=same)
+    return encoder, _Part(recorder.record, inputs, outputs), layout
 
 
 def _documents(model: Any, sizes: dict[str, int], seed: int) -> tuple[Batch, Tensor]:
@@ -170,9 +156,6 @@ def _tensors(tree: Any, name: str = "", shared: bool = False) -> Iterator[tuple[
         yield from _tensors(tree.tree, name, True)
     elif isinstance(tree, Tensor):
         yield name, tree, shared
-    elif isinstance(tree, RowCache):
-        for number, layer in enumerate(tree.layers):
-            yield from _tensors(dict(zip(("keys", "values"), layer, strict=True)), f"{name}.{number}")
     elif hasattr(tree, "select_documents"):
         raise ModelError(f"its state holds a {type(tree).__name__}, which orders its beams by itself")
     else:
@@ -183,8 +166,8 @@ def _tensors(tree: Any, name: str = "", shared: bool = False) -> Iterator[tuple[
 def _parts(tree: Any) -> Iterable[tuple[Any, Any]]:
     if isinstance(tree, dict):
         return tree.items()
-    if isinstance(tree, (list, tuple)):
-        return enumerate(tree)
+    if isinstance(tree, (list, tuple, RowCache)):
+        return enumerate(tree.layers if isinstance(tree, RowCache) else tree)
     return [(each, getattr(tree, each)) for each in getattr(tree, "__dataclass_fields__", ())]
 
 
@@ -195,7 +178,7 @@ def with_plain_cache(state: Any) -> Any:
         return state
     like = [room.slots for room in cache._rooms]  # (2, B, 0, H, d)
     empty = [slots.new_zeros(cache.visible.shape[0], 0, *slots.shape[3:]) for slots in like]
-    return state | {"cache": RowCache([(one, one.clone()) for one in empty], 0)}
+    return state | {"cache": RowCache([{"keys": one, "values": one.clone()} for one in empty], 0)}
 
 
 # ---------------------------------------------------------------------------------------------- the past in plain rows
@@ -206,7 +189,7 @@ class RowCache:
 
     Of each layer the keys and values (N, T, H, d) of T steps made."""
 
-    def __init__(self, layers: list[tuple[Tensor, Tensor]], steps: int) -> None:
+    def __init__(self, layers: list[dict[str, Tensor]], steps: int) -> None:
         self.layers, self.steps = layers, steps
 
     def with_step(self) -> RowCache:
@@ -216,13 +199,13 @@ class RowCache:
     def attend(self, layer: int, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
         """Self-attention of one step: (B, K, H, d) three times -> (B, K, H, d)."""
         past = self.layers[layer]
-        rows = past[0].shape[0]
-        one = (rows, 1, *keys.shape[2:])
-        every = tuple(torch.cat([old, new.reshape(one)], dim=1) for old, new in zip(past, (keys, values), strict=True))
-        self.layers[layer] = every[0], every[1]
-        return scaled_attention(queries.reshape(one), *every).reshape(queries.shape)
+        one = (len(past["keys"]), 1, *keys.shape[2:])
+        new = {"keys": keys, "values": values}
+        every = {name: torch.cat([past[name], new[name].reshape(one)], dim=1) for name in new}
+        self.layers[layer] = every
+        return scaled_attention(queries.reshape(one), every["keys"], every["values"]).reshape(queries.shape)
 
     def select(self, index: Tensor) -> RowCache:
         """The rows ``index`` (M,)."""
-        layers = [(keys.index_select(0, index), values.index_select(0, index)) for keys, values in self.layers]
+        layers = [{name: past.index_select(0, index) for name, past in layer.items()} for layer in self.layers]
         return RowCache(layers, self.steps)

@@ -36,6 +36,12 @@ def lowers(*names: str) -> Callable[[Lowering], Lowering]:
     return enter
 
 
+def lowers_in_a_line(table: Mapping[str, Lowering]) -> None:
+    """Enter a function for each key's operations, whose names blanks separate."""
+    for names, function in table.items():
+        lowers(*names.split())(function)
+
+
 def _enter(function: Callable[..., Names], operators: Mapping[str, str], forms: Iterable[str]) -> None:
     """Enter ``function(operator, builder, operation)`` for all ``forms`` of operations with one operator each."""
     for name, operator in operators.items():
@@ -73,8 +79,41 @@ def argument(operation: Operation, place: int, name: str, default: Any = None) -
 
 def axis_of(builder: Builder, operation: Operation, place: int = 1, default: Any = None) -> int:
     """The axis of the first tensor that an operation is given at ``place``, counted from the front."""
-    return argument(operation, place, "dim", default) % len(builder.shape_of(operation.args[0]))
+    axis = argument(operation, place, "dim", default)
+    if axis is None:
+        raise ModelError(f"it uses the operation {operation.name} along all axes at once")
+    return axis % len(builder.shape_of(operation.args[0]))
 
+
+def given(builder: Builder, operation: Operation) -> str:
+    """The first tensor that an operation is given, in the type of its result."""
+    return builder.operand(operation.args[0], kind_of(builder, operation))
+
+
+# ---------------------------------------------------------------------------------------- in a line
+
+lowers_in_a_line(
+    {
+        "dropout contiguous clone detach detach_ lift_fresh alias _to_copy": given,
+        "to.dtype to.dtype_layout to.device to.other type_as": given,
+        "square": lambda b, op: b.node("Mul", op.args[0], op.args[0]),
+        "silu": lambda b, op: b.node("Mul", op.args[0], b.node("Sigmoid", op.args[0])),
+        "log_sigmoid": lambda b, op: b.node("Neg", b.node("Softplus", b.node("Neg", op.args[0]))),
+        "addcmul": lambda b, op: b.node("Add", b.name(op.args[0]), b.node("Mul", *op.args[1:3])),
+        "isfinite": lambda b, op: b.node("Less", b.node("Abs", op.args[0]), b.scalar(np.inf, b.type_of(op.args[0]))),
+        "bitwise_not logical_not": lambda b, op: b.node("Not", b.operand(op.args[0], "bool")),
+        "ne.Tensor ne.Scalar": lambda b, op: b.node("Not", _comparison("Equal", b, op)),
+        "where.self where.ScalarOther where.ScalarSelf where.Scalar": lambda b, op: _chosen(b, op, *op.args[:3]),
+        "masked_fill.Scalar masked_fill.Tensor masked_fill_.Scalar masked_fill_.Tensor": (
+            lambda b, op: _chosen(b, op, op.args[1], op.args[2], op.args[0])
+        ),
+        "softmax.int _softmax": lambda b, op: b.node("Softmax", given(b, op), axis=axis_of(b, op)),
+        "log_softmax.int log_softmax.int_out _log_softmax": (
+            lambda b, op: b.node("LogSoftmax", given(b, op), axis=axis_of(b, op))
+        ),
+        "cumsum": lambda b, op: b.node("CumSum", given(b, op), b.scalar(axis_of(b, op), "int64")),
+    }
+)
 
 # --------------------------------------------------------------------------------------- one by one
 
@@ -83,7 +122,6 @@ _SAME_NAME = (
     *("sin", "cos", "floor", "ceil", "round", "erf", "sign"),
 )
 _UNARY = {name: name.capitalize() for name in _SAME_NAME} | {"isnan": "IsNaN"}
-_SAME = ("dropout", "contiguous", "clone", "detach", "detach_", "lift_fresh", "alias", "_to_copy")
 
 
 def _unary(operator: str, b: Builder, op: Operation) -> Names:
@@ -94,14 +132,9 @@ def _unary(operator: str, b: Builder, op: Operation) -> Names:
 _enter(_unary, _UNARY, ("", "_"))
 
 
-@lowers(*_SAME, "to.dtype", "to.dtype_layout", "to.device", "to.other", "type_as")
-def _same(b: Builder, op: Operation) -> Names:
-    return b.operand(op.args[0], kind_of(b, op))
-
-
 @lowers("gelu")
 def _gelu(b: Builder, op: Operation) -> Names:
-    x = b.name(op.args[0])
+    x = op.args[0]
     if argument(op, 1, "approximate", "none") == "none":
         spread = b.node("Erf", b.node("Mul", x, b.scalar(0.5**0.5, "float32")))
     else:
@@ -109,33 +142,6 @@ def _gelu(b: Builder, op: Operation) -> Names:
         spread = b.node("Tanh", b.node("Mul", b.node("Add", x, cubed), b.scalar(0.7978845608028654, "float32")))
     half = b.node("Mul", x, b.scalar(0.5, "float32"))
     return b.node("Mul", half, b.node("Add", spread, b.scalar(1.0, "float32")))
-
-
-@lowers("square")
-def _square(b: Builder, op: Operation) -> Names:
-    return b.node("Mul", b.name(op.args[0]), b.name(op.args[0]))
-
-
-@lowers("silu")
-def _silu(b: Builder, op: Operation) -> Names:
-    x = b.name(op.args[0])
-    return b.node("Mul", x, b.node("Sigmoid", x))
-
-
-@lowers("log_sigmoid")
-def _log_sigmoid(b: Builder, op: Operation) -> Names:
-    return b.node("Neg", b.node("Softplus", b.node("Neg", b.name(op.args[0]))))
-
-
-@lowers("bitwise_not", "logical_not")
-def _not(b: Builder, op: Operation) -> Names:
-    return b.node("Not", b.operand(op.args[0], "bool"))
-
-
-@lowers("isfinite")
-def _isfinite(b: Builder, op: Operation) -> Names:
-    x = b.name(op.args[0])
-    return b.node("Less", b.node("Abs", x), b.scalar(np.inf, b.type_of(op.args[0])))
 
 
 # ------------------------------------------------------------------------------------- two by two
@@ -168,8 +174,7 @@ def _sum(b: Builder, op: Operation) -> Names:
     kind, alpha = kind_of(b, op), argument(op, 2, "alpha", 1)
     first, second = op.args[:2] if "rsub" not in op.name else op.args[1::-1]
     left, right = b.operand(first, kind), b.operand(second, kind)
-    if alpha != 1:
-        right = b.node("Mul", right, b.scalar(alpha, kind))
+    right = right if alpha == 1 else b.node("Mul", right, b.scalar(alpha, kind))
     return b.node("Add" if "add" in op.name else "Sub", left, right)
 
 
@@ -194,11 +199,6 @@ def _comparison(operator: str, b: Builder, op: Operation) -> str:
 _enter(_comparison, _COMPARISONS, (".Tensor", ".Scalar"))
 
 
-@lowers("ne.Tensor", "ne.Scalar")
-def _unequal(b: Builder, op: Operation) -> Names:
-    return b.node("Not", _comparison("Equal", b, op))
-
-
 _enter(partial(_typed, kind="bool"), _LOGIC, (".Tensor", ".default", ".Scalar"))
 
 
@@ -212,28 +212,17 @@ def _clamp(b: Builder, op: Operation) -> Names:
     return found if most is None else b.node("Min", found, b.operand(most, kind))
 
 
-@lowers("where.self", "where.ScalarOther", "where.ScalarSelf", "where.Scalar")
-def _where(b: Builder, op: Operation) -> Names:
-    return _chosen(b, op, *op.args[:3])
-
-
-@lowers("masked_fill.Scalar", "masked_fill.Tensor", "masked_fill_.Scalar", "masked_fill_.Tensor")
-def _masked_fill(b: Builder, op: Operation) -> Names:
-    return _chosen(b, op, op.args[1], op.args[2], op.args[0])
-
-
 def _chosen(b: Builder, op: Operation, condition: Any, yes: Any, no: Any) -> Names:
     kind = kind_of(b, op)
     through = "int32" if kind == "bool" else kind  # onnxruntime chooses among numbers only
-    given = b.operand(condition, "bool"), b.operand(yes, through), b.operand(no, through)
-    return b.cast(b.node("Where", *given), through, kind)
+    operands = b.operand(condition, "bool"), b.operand(yes, through), b.operand(no, through)
+    return b.cast(b.node("Where", *operands), through, kind)
 
 
 @lowers("logaddexp")
 def _logaddexp(b: Builder, op: Operation) -> Names:
-    first, second = (b.name(one) for one in op.args[:2])
-    peak = b.node("Max", b.node("Max", first, second), b.scalar(LEAST, kind_of(b, op)))
-    summed = b.node("Add", *(b.node("Exp", b.node("Sub", one, peak)) for one in (first, second)))
+    peak = b.node("Max", b.node("Max", *op.args[:2]), b.scalar(LEAST, kind_of(b, op)))
+    summed = b.node("Add", *(b.node("Exp", b.node("Sub", one, peak)) for one in op.args[:2]))
     return b.node("Add", peak, b.node("Log", summed))
 
 
@@ -244,27 +233,14 @@ def _lerp(b: Builder, op: Operation) -> Names:
     return b.node("Add", start, b.node("Mul", weight, b.node("Sub", end, start)))
 
 
-@lowers("addcmul")
-def _addcmul(b: Builder, op: Operation) -> Names:
-    total, first, second = (b.name(one) for one in op.args[:3])
-    return b.node("Add", total, b.node("Mul", first, second))
-
-
 # --------------------------------------------------------------------------------------- along an axis
 
 
-@lowers("softmax.int", "log_softmax.int", "_softmax", "_log_softmax", "log_softmax.int_out")
-def _softmax(b: Builder, op: Operation) -> Names:
-    kind = kind_of(b, op)
-    operator = "LogSoftmax" if "log" in op.name else "Softmax"
-    return b.node(operator, b.operand(op.args[0], kind), axis=axis_of(b, op))
-
-
 def _axes(b: Builder, op: Operation) -> list[int]:
-    given, rank = argument(op, 1, "dim"), len(b.shape_of(op.args[0]))
-    if given is None or given == []:
+    axes, rank = argument(op, 1, "dim"), len(b.shape_of(op.args[0]))
+    if axes is None or axes == []:
         return list(range(rank))
-    return [axis % rank for axis in (given if isinstance(given, list) else [given])]
+    return [axis % rank for axis in (axes if isinstance(axes, list) else [axes])]
 
 
 def _keep(op: Operation) -> int:
@@ -272,36 +248,31 @@ def _keep(op: Operation) -> int:
 
 
 _REDUCTIONS = {"sum": "Sum", "mean": "Mean", "amax": "Max", "amin": "Min", "logsumexp": "LogSumExp"}
+_REDUCTIONS |= {"any": "Max", "all": "Min"}
 
 
 def _reduction(operator: str, b: Builder, op: Operation) -> Names:
-    given = b.operand(op.args[0], kind_of(b, op))
-    return b.node(f"Reduce{operator}", given, b.constant(_axes(b, op)), keepdims=_keep(op))
+    kind = kind_of(b, op)
+    through = "int32" if kind == "bool" else kind
+    numbers = b.operand(op.args[0], through)
+    return b.cast(b.node(f"Reduce{operator}", numbers, _axes(b, op), keepdims=_keep(op)), through, kind)
 
 
 _enter(_reduction, _REDUCTIONS, (".default", ".dim", ".dim_IntList"))
 
 
-@lowers("any.dim", "any", "all.dim", "all")
-def _any(b: Builder, op: Operation) -> Names:
-    numbers = b.operand(op.args[0], "int32")
-    operator = "ReduceMax" if "any" in op.name else "ReduceMin"
-    return b.cast(b.node(operator, numbers, b.constant(_axes(b, op)), keepdims=_keep(op)), "int32", "bool")
-
-
 @lowers("argmax")
 def _argmax(b: Builder, op: Operation) -> Names:
     kind = b.type_of(op.args[0])
-    given = b.operand(op.args[0], "int32" if kind in ("int64", "bool") else kind)
-    return b.node("ArgMax", given, axis=axis_of(b, op), keepdims=_keep(op))
+    numbers = b.operand(op.args[0], "int32" if kind in ("int64", "bool") else kind)
+    return b.node("ArgMax", numbers, axis=axis_of(b, op), keepdims=_keep(op))
 
 
 @lowers("max.dim", "min.dim")
 def _max(b: Builder, op: Operation) -> Names:
     axis, keep, end = axis_of(b, op), _keep(op), "Max" if "max" in op.name else "Min"
-    name = b.name(op.args[0])
-    most = b.node(f"Reduce{end}", name, b.constant([axis]), keepdims=keep)
-    return most, b.node(f"Arg{end}", name, axis=axis, keepdims=keep)
+    most = b.node(f"Reduce{end}", op.args[0], [axis], keepdims=keep)
+    return most, b.node(f"Arg{end}", op.args[0], axis=axis, keepdims=keep)
 
 
 @lowers("topk")
@@ -309,7 +280,7 @@ def _topk(b: Builder, op: Operation) -> Names:
     axis = axis_of(b, op, 2, -1)
     largest = int(bool(argument(op, 3, "largest", True)))
     count = b.node("Min", b.size(op.args[1]), b.size(b.shape_of(op.args[0])[axis]))  # a document may be shorter
-    return b.nodes("TopK", (b.name(op.args[0]), count), 2, axis=axis, largest=largest, sorted=1)
+    return b.nodes("TopK", (op.args[0], count), 2, axis=axis, largest=largest, sorted=1)
 
 
 @lowers("sort", "sort.stable")
@@ -320,11 +291,6 @@ def _sort(b: Builder, op: Operation) -> Names:
     count = b.size(b.shape_of(op.args[0])[axis])
     kind = b.type_of(op.args[0])
     through = "int32" if kind in ("bool", "uint8") else kind
-    given = b.operand(op.args[0], through)
-    values, places = b.nodes("TopK", (given, count), 2, axis=axis, largest=descending, sorted=1)
+    numbers = b.operand(op.args[0], through)
+    values, places = b.nodes("TopK", (numbers, count), 2, axis=axis, largest=descending, sorted=1)
     return b.cast(values, through, kind), places
-
-
-@lowers("cumsum")
-def _cumsum(b: Builder, op: Operation) -> Names:
-    return b.node("CumSum", b.operand(op.args[0], kind_of(b, op)), b.scalar(axis_of(b, op), "int64"))

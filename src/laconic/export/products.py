@@ -8,12 +8,14 @@ from typing import Any
 import numpy as np
 
 from laconic.errors import ModelError
-from laconic.export.builder import Builder
+from laconic.export.builder import Builder, Input
+from laconic.export.eight_bits import BLOCK
 from laconic.export.lowering import Names, argument, lowers
 from laconic.export.tracing import Operation, Ref, Size
+from laconic.runtime.onnx_file import MICROSOFT
 
 _GATES = {"lstm": (0, 3, 1, 2), "gru": (1, 0, 2), "paper_gru": (1, 0, 2)}  # ONNX's order of torch's blocks
-MASKED = np.float32(-1e30)  # the score of what may not be looked at
+MASKED = -1e30  # the score of what may not be looked at
 
 
 @lowers("linear")
@@ -22,14 +24,26 @@ def _linear(b: Builder, op: Operation) -> Names:
     bias = argument(op, 2, "bias")
     before, after = b.shape_of(given), b.shape_of(op.results[0])
     if len(before) == 2:
-        return b.linear(b.name(given), weight, bias)
-    flat = b.node("Reshape", b.name(given), b.constant([-1, before[-1].offset]))
-    return b.node("Reshape", b.linear(flat, weight, bias), b.shape(after))
+        return _product(b, given, weight, bias)
+    flat = b.node("Reshape", given, [-1, before[-1].offset])
+    return b.node("Reshape", _product(b, flat, weight, bias), b.shape(after))
+
+
+def _product(b: Builder, rows: Input, weight: Ref, bias: Ref | None) -> str:
+    """``rows W^T + bias``: (n, I), (O, I), (O,) -> (n, O)."""
+    given = b.name(rows)
+    added = [] if bias is None or b.is_zero(bias) else [b.name(bias)]
+    parts = b.eight_bits(weight)
+    if not parts:
+        return b.node("Gemm", given, weight, *added, transB=1)
+    count, width = (size.offset for size in b.shape_of(weight))
+    sizes = {"N": count, "K": width, "bits": 8, "block_size": BLOCK, "accuracy_level": 4}
+    return b.node("MatMulNBits", given, *parts, *(["", "", *added] if added else []), domain=MICROSOFT, **sizes)
 
 
 @lowers("addmm")
 def _addmm(b: Builder, op: Operation) -> Names:
-    bias, first, second = (b.name(one) for one in op.args[:3])
+    bias, first, second = map(b.name, op.args[:3])
     return b.node("Gemm", first, second, bias)
 
 
@@ -37,53 +51,51 @@ def _addmm(b: Builder, op: Operation) -> Names:
 def _matmul(b: Builder, op: Operation) -> Names:
     first, second = op.args
     if len(b.shape_of(second)) == 1:  # onnxruntime multiplies many rows by a vector 30 times slower than a row by them
-        row = b.node("Unsqueeze", b.name(second), b.constant([0]))
-        rows = b.node("Reshape", b.name(first), b.constant([-1, b.shape_of(first)[-1].offset]))
+        row = b.node("Unsqueeze", second, [0])
+        rows = b.node("Reshape", first, [-1, b.shape_of(first)[-1].offset])
         found = b.node("Gemm", row, rows, transB=1)
         return b.node("Reshape", found, b.shape(b.shape_of(op.results[0])))
-    return b.node("MatMul", b.name(first), b.name(second))
+    return b.node("MatMul", first, second)
 
 
 @lowers("baddbmm")
 def _baddbmm(b: Builder, op: Operation) -> Names:
     if argument(op, 3, "beta", 1) != 1 or argument(op, 4, "alpha", 1) != 1:
         raise ModelError("it adds products with weights of their own")
-    return b.node("Add", b.name(op.args[0]), b.node("MatMul", b.name(op.args[1]), b.name(op.args[2])))
+    return b.node("Add", b.name(op.args[0]), b.node("MatMul", *op.args[1:3]))
 
 
 @lowers("einsum")
 def _einsum(b: Builder, op: Operation) -> Names:
-    return b.node("Einsum", *(b.name(one) for one in op.args[1]), equation=op.args[0].replace(" ", ""))
+    return b.node("Einsum", *op.args[1], equation=op.args[0].replace(" ", ""))
 
 
 @lowers("scaled_dot_product_attention")
 def _attention(b: Builder, op: Operation) -> Names:
-    queries, keys, values = (b.name(one) for one in op.args[:3])
-    mask, causal = argument(op, 3, "attn_mask"), argument(op, 5, "is_causal", False)
-    if causal:
+    queries, keys, values = map(b.name, op.args[:3])
+    mask, scale = argument(op, 3, "attn_mask"), argument(op, 6, "scale")
+    if argument(op, 5, "is_causal", False):
         raise ModelError("it decodes several words at once")
-    width = b.shape_of(op.args[0])[-1].offset
-    scale = argument(op, 6, "scale")
-    scaled = b.node("Mul", queries, b.scalar(width**-0.5 if scale is None else scale, "float32"))
+    if scale is None:
+        scale = b.shape_of(op.args[0])[-1].offset ** -0.5
+    scaled = b.node("Mul", queries, b.scalar(scale, "float32"))
     rank = len(b.shape_of(op.args[1]))
     turned = b.node("Transpose", keys, perm=[*range(rank - 2), rank - 1, rank - 2])
     scores = b.node("MatMul", scaled, turned)
-    if mask is not None:
-        if b.type_of(mask) == "bool":
-            scores = b.node("Where", b.name(mask), scores, b.constant(np.array(MASKED)))
-        else:
-            scores = b.node("Add", scores, b.name(mask))
+    if mask is not None and b.type_of(mask) == "bool":
+        scores = b.node("Where", b.name(mask), scores, b.scalar(MASKED, "float32"))
+    elif mask is not None:
+        scores = b.node("Add", scores, mask)
     return b.node("MatMul", b.node("Softmax", scores, axis=-1), values)
 
 
 @lowers("layer_norm")
 def _layer_norm(b: Builder, op: Operation) -> Names:
     shape, weight, bias = op.args[1], argument(op, 2, "weight"), argument(op, 3, "bias")
-    epsilon = float(argument(op, 4, "eps", 1e-5))
-    sizes = [Size(offset=size) for size in shape]
-    scale = b.filled(1, "float32", sizes) if weight is None else b.name(weight)
-    inputs = [b.name(op.args[0]), scale, *([] if bias is None else [b.name(bias)])]
-    return b.node("LayerNormalization", *inputs, axis=-len(shape), epsilon=epsilon)
+    if weight is None:
+        weight = b.filled(1, "float32", [Size(offset=size) for size in shape])
+    inputs = [op.args[0], weight, *([] if bias is None else [bias])]
+    return b.node("LayerNormalization", *inputs, axis=-len(shape), epsilon=float(argument(op, 4, "eps", 1e-5)))
 
 
 # ------------------------------------------------------------------------------------ recurrent layers
@@ -102,7 +114,7 @@ def _lstm_cell(b: Builder, op: Operation) -> Names:
 def _products(b: Builder, inputs: Ref, state: Ref, weights: list[Any]) -> Iterator[str]:
     """The gates' part of the inputs, and that of the state."""
     for given, weight, bias in zip((inputs, state), weights[:2], [*weights[2:], None, None], strict=False):
-        yield b.linear(b.name(given), weight, bias)
+        yield _product(b, given, weight, bias)
 
 
 @lowers("gru_cell")
@@ -120,11 +132,9 @@ def _recurrence(b: Builder, op: Operation) -> Names:
     inputs, mask, weights, cell = op.args
     directions = len(weights) // 4
     width = b.shape_of(weights[1])[1].offset
-    own = [weights[4 * number : 4 * number + 4] for number in range(directions)]
-    from_input, from_state = (_stacked(b, [one[place] for one in own], cell, width) for place in (0, 1))
-    biases = [_stacked(b, [one[place] for one in own], cell, width) for place in (2, 3)]
-    lengths = b.node("ReduceSum", b.operand(mask, "int32"), b.constant([1]), keepdims=0)
-    in_time = b.node("Transpose", b.name(inputs), perm=[1, 0, 2])
+    from_input, from_state, *biases = (_stacked(b, weights[place::4], cell, width) for place in range(4))
+    lengths = b.node("ReduceSum", b.operand(mask, "int32"), [1], keepdims=0)
+    in_time = b.node("Transpose", inputs, perm=[1, 0, 2])
     given = (in_time, from_input, from_state, b.node("Concat", *biases, axis=1), lengths)
     options: dict[str, Any] = {"hidden_size": width, "direction": "bidirectional" if directions == 2 else "forward"}
     if cell == "lstm":
@@ -133,12 +143,12 @@ def _recurrence(b: Builder, op: Operation) -> Names:
         states, hidden = b.nodes("GRU", given, 2, linear_before_reset=int(cell == "gru"), **options)
         memory = hidden
     joined = b.node("Transpose", states, perm=[2, 0, 1, 3])  # (S, dirs, B, H) -> (B, S, dirs, H)
-    return b.node("Reshape", joined, b.constant([0, 0, directions * width])), hidden, memory
+    return b.node("Reshape", joined, [0, 0, directions * width]), hidden, memory
 
 
 def _stacked(b: Builder, parts: list[Ref], cell: str, width: int) -> str:
     """Each direction's blocks in ONNX's order, (dirs, blocks * H, ...)."""
     rows = np.concatenate([np.arange(block * width, (block + 1) * width) for block in _GATES[cell]])
     turned = [b.node("Gather", b.name(part), b.constant(rows), axis=0) for part in parts]
-    each = [b.node("Unsqueeze", one, b.constant([0])) for one in turned]
+    each = [b.node("Unsqueeze", one, [0]) for one in turned]
     return each[0] if len(each) == 1 else b.node("Concat", *each, axis=0)

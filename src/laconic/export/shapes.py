@@ -8,12 +8,26 @@ import numpy as np
 
 from laconic.errors import ModelError
 from laconic.export.builder import Builder
-from laconic.export.eight_bits import look_up
-from laconic.export.lowering import Names, argument, axis_of, kind_of, lowers
+from laconic.export.eight_bits import BLOCK, MIDDLE
+from laconic.export.lowering import Names, argument, axis_of, given, kind_of, lowers, lowers_in_a_line
 from laconic.export.tracing import Operation, Ref, Size
 
 END = 2**62  # "to the end" of a slice
 
+lowers_in_a_line(
+    {
+        "select.int": lambda b, op: b.node("Gather", op.args[0], b.scalar(op.args[2], "int64"), axis=axis_of(b, op)),
+        "index_select": lambda b, op: b.node("Gather", op.args[0], op.args[2], axis=axis_of(b, op)),
+        "gather": lambda b, op: b.node("GatherElements", op.args[0], op.args[2], axis=axis_of(b, op)),
+        "zeros new_zeros zeros_like new_empty empty.memory_format": (
+            lambda b, op: b.filled(0, kind_of(b, op), b.shape_of(op.results[0]))
+        ),
+        "ones new_ones ones_like": lambda b, op: b.filled(1, kind_of(b, op), b.shape_of(op.results[0])),
+        "fill_.Scalar fill_.Tensor": (
+            lambda b, op: b.node("Expand", b.operand(op.args[1], kind_of(b, op)), b.shape(b.shape_of(op.results[0])))
+        ),
+    }
+)
 
 _VIEWS = ("view", "view_as", "_unsafe_view", "reshape", "flatten.using_ints", "unflatten.int")
 
@@ -21,11 +35,11 @@ _VIEWS = ("view", "view_as", "_unsafe_view", "reshape", "flatten.using_ints", "u
 @lowers(*_VIEWS, "unsqueeze", "squeeze", "squeeze.dim", "squeeze.dims")
 def _view(b: Builder, op: Operation) -> Names:
     before, after = b.shape_of(op.args[0]), b.shape_of(op.results[0])
-    name = b.operand(op.args[0], kind_of(b, op))
+    name = given(b, op)
     if "unsqueeze" in op.name:
-        return b.node("Unsqueeze", name, b.constant([op.args[1] % len(after)]))
+        return b.node("Unsqueeze", name, [op.args[1] % len(after)])
     if "squeeze" in op.name and len(before) == len(after) + 1 and isinstance(argument(op, 1, "dim"), int):
-        return b.node("Squeeze", name, b.constant([axis_of(b, op)]))
+        return b.node("Squeeze", name, [axis_of(b, op)])
     return b.reshape(name, before, after)
 
 
@@ -39,13 +53,12 @@ def _expand(b: Builder, op: Operation) -> Names:
 @lowers("transpose.int", "permute", "t")
 def _permute(b: Builder, op: Operation) -> Names:
     rank = len(b.shape_of(op.args[0]))
-    order = list(range(rank))
     if "permute" in op.name:
-        order = [axis % rank for axis in op.args[1]]
-    else:
-        first, second = (0, 1) if op.name == "aten.t.default" else (axis % rank for axis in op.args[1:3])
-        order[first], order[second] = order[second], order[first]
-    return b.node("Transpose", b.name(op.args[0]), perm=order)
+        return b.node("Transpose", op.args[0], perm=[axis % rank for axis in op.args[1]])
+    order = list(range(rank))
+    first, second = op.args[1:3] or (0, 1)
+    order[first], order[second] = order[second], order[first]
+    return b.node("Transpose", op.args[0], perm=order)
 
 
 @lowers("cat", "stack")
@@ -54,7 +67,7 @@ def _cat(b: Builder, op: Operation) -> Names:
     axis = argument(op, 1, "dim", 0) % len(b.shape_of(op.results[0]))
     parts = [b.operand(one, kind) for one in op.args[0]]
     if "stack" in op.name:
-        parts = [b.node("Unsqueeze", one, b.constant([axis])) for one in parts]
+        parts = [b.node("Unsqueeze", one, [axis]) for one in parts]
     return parts[0] if len(parts) == 1 else b.node("Concat", *parts, axis=axis)
 
 
@@ -65,20 +78,14 @@ def _slice(b: Builder, op: Operation) -> Names:
     if b.shape_of(op.args[0]) == b.shape_of(op.results[0]) and step == 1:
         return name
     last = b.constant([END]) if end is None or (isinstance(end, int) and end > END) else b.size(end)
-    return b.node("Slice", name, b.size(start or 0), last, b.constant([axis]), b.size(step))
+    return b.node("Slice", name, b.size(start or 0), last, [axis], [step])
 
 
 @lowers("narrow")
 def _narrow(b: Builder, op: Operation) -> Names:
     start = b.size(op.args[2])
     last = b.node("Add", start, b.size(op.args[3]))
-    return b.node("Slice", b.name(op.args[0]), start, last, b.constant([axis_of(b, op)]))
-
-
-@lowers("select.int")
-def _select(b: Builder, op: Operation) -> Names:
-    place = b.scalar(op.args[2], "int64")
-    return b.node("Gather", b.name(op.args[0]), place, axis=axis_of(b, op))
+    return b.node("Slice", op.args[0], start, last, [axis_of(b, op)])
 
 
 @lowers("unbind.int", "chunk", "split.Tensor", "split.sizes", "split_with_sizes")
@@ -87,51 +94,40 @@ def _split(b: Builder, op: Operation) -> Names:
     axis = axis_of(b, op, 1 if unbind else 2, 0)
     sizes = [Size(offset=1)] * len(op.results) if unbind else [b.shape_of(one)[axis] for one in op.results]
     name = b.name(op.args[0])
-    if len(sizes) == 1 and not unbind:
-        return name
     parts = [name] if len(sizes) == 1 else b.nodes("Split", (name, b.shape(sizes)), len(sizes), axis=axis)
-    if unbind:
-        parts = [b.node("Squeeze", one, b.constant([axis])) for one in parts]
-    return parts
+    return [b.node("Squeeze", one, [axis]) for one in parts] if unbind else parts
 
 
 @lowers("repeat")
 def _repeat(b: Builder, op: Operation) -> Names:
-    times, before = op.args[1], list(b.shape_of(op.args[0]))
-    name = b.name(op.args[0])
-    if len(times) > len(before):
-        before = [Size(offset=1)] * (len(times) - len(before)) + before
-        name = b.reshape(name, b.shape_of(op.args[0]), before)
-    return b.node("Tile", name, b.shape(times))
+    times, before = op.args[1], b.shape_of(op.args[0])
+    wide = [Size(offset=1)] * (len(times) - len(before)) + list(before)
+    return b.node("Tile", b.reshape(b.name(op.args[0]), before, wide), b.shape(times))
 
 
 @lowers("repeat_interleave.self_int")
 def _repeat_interleave(b: Builder, op: Operation) -> Names:
     axis = axis_of(b, op, 2)
-    before, after = list(b.shape_of(op.args[0])), list(b.shape_of(op.results[0]))
-    spread = b.node("Unsqueeze", b.name(op.args[0]), b.constant([axis + 1]))
+    before = b.shape_of(op.args[0])
+    spread = b.node("Unsqueeze", op.args[0], [axis + 1])
     wide = [*before[: axis + 1], op.args[1], *before[axis + 1 :]]
-    return b.node("Reshape", b.node("Expand", spread, b.shape(wide)), b.shape(after))
+    return b.node("Reshape", b.node("Expand", spread, b.shape(wide)), b.shape(b.shape_of(op.results[0])))
 
 
 @lowers("flip")
 def _flip(b: Builder, op: Operation) -> Names:
     rank, count = len(b.shape_of(op.args[0])), len(op.args[1])
     ends = b.constant([-END] * count)
-    name, back, axes = b.name(op.args[0]), b.constant([-1] * count), b.constant([axis % rank for axis in op.args[1]])
-    return b.node("Slice", name, back, ends, axes, back)
+    return b.node("Slice", op.args[0], [-1] * count, ends, [axis % rank for axis in op.args[1]], [-1] * count)
 
 
 @lowers("constant_pad_nd", "pad")
 def _pad(b: Builder, op: Operation) -> Names:
-    rank, given = len(b.shape_of(op.args[0])), op.args[1]
+    rank, widths = len(b.shape_of(op.args[0])), op.args[1]  # of the last axis first
     value = argument(op, 3 if op.name.startswith("aten.pad") else 2, "value", 0) or 0
-    before, after = [0] * rank, [0] * rank
-    for place in range(len(given) // 2):
-        before[rank - 1 - place], after[rank - 1 - place] = given[2 * place], given[2 * place + 1]
-    kind = kind_of(b, op)
+    before, after = ([0] * (rank - len(widths) // 2) + widths[end::2][::-1] for end in (0, 1))
     numbers = b.node("Concat", b.shape(before), b.shape(after), axis=0)
-    return b.node("Pad", b.operand(op.args[0], kind), numbers, b.scalar(value, kind), mode="constant")
+    return b.node("Pad", given(b, op), numbers, b.scalar(value, kind_of(b, op)), mode="constant")
 
 
 @lowers("tril", "triu")
@@ -149,14 +145,15 @@ def _triangle(b: Builder, op: Operation) -> Names:
 @lowers("embedding")
 def _embedding(b: Builder, op: Operation) -> Names:
     table, ids = op.args[:2]
-    plain = not b.has_eight_bits(table)
-    return b.node("Gather", b.name(table), b.name(ids), axis=0) if plain else look_up(b, table, ids)
-
-
-@lowers("index_select", "gather")
-def _gather(b: Builder, op: Operation) -> Names:
-    operator = "Gather" if "select" in op.name else "GatherElements"
-    return b.node(operator, b.name(op.args[0]), b.name(op.args[2]), axis=axis_of(b, op))
+    parts = b.eight_bits(table)
+    if not parts:
+        return b.node("Gather", table, ids, axis=0)
+    width, rank = b.shape_of(table)[1].offset, len(b.shape_of(ids))
+    numbers, scales = (b.node("Gather", part, ids, axis=0) for part in parts)
+    steps = b.node("Sub", b.cast(numbers, "uint8", "float32"), b.scalar(MIDDLE, "float32"))
+    found = b.node("Mul", steps, b.node("Unsqueeze", scales, [rank + 1]))
+    joined = b.node("Reshape", found, [0] * rank + [width + -width % BLOCK])
+    return joined if width % BLOCK == 0 else b.node("Slice", joined, [0], [width], [rank])
 
 
 @lowers("scatter.src", "scatter.value", "scatter_add", "scatter_.src", "scatter_.value", "scatter_add_")
@@ -165,41 +162,36 @@ def _scatter(b: Builder, op: Operation) -> Names:
     source = op.args[3]
     values = b.operand(source, kind) if isinstance(source, Ref) else b.filled(source, kind, b.shape_of(op.args[2]))
     options = {"reduction": "add"} if "add" in op.name else {}
-    return b.node("ScatterElements", b.name(op.args[0]), b.name(op.args[2]), values, axis=axis, **options)
+    return b.node("ScatterElements", op.args[0], op.args[2], values, axis=axis, **options)
 
 
 @lowers("index.Tensor")
 def _index(b: Builder, op: Operation) -> Names:
-    places = op.args[1]
-    given = [place for place in places if place is not None]
+    by_axis = op.args[1]
+    places = [place for place in by_axis if place is not None]
     name = b.name(op.args[0])
-    if len(given) == 1:
-        if b.type_of(given[0]) == "bool":
+    if len(places) == 1:
+        if b.type_of(places[0]) == "bool":
             raise ModelError("it picks by a mask, which makes tensors of unforeseen sizes")
-        return b.node("Gather", name, b.name(given[0]), axis=places.index(given[0]))
-    if len(given) != len(places):
+        return b.node("Gather", name, places[0], axis=by_axis.index(places[0]))
+    if len(places) != len(by_axis):
         raise ModelError("it picks along axes that are not next to each other")
-    rank = max(len(b.shape_of(place)) for place in given)
+    rank = max(len(b.shape_of(place)) for place in places)
     shape = b.shape(b.shape_of(op.results[0])[:rank])
-    each = [b.node("Expand", b.operand(place, "int64"), shape) for place in given]
-    each = [b.node("Unsqueeze", one, b.constant([rank])) for one in each]
+    each = [b.node("Expand", b.operand(place, "int64"), shape) for place in places]
+    each = [b.node("Unsqueeze", one, [rank]) for one in each]
     return b.node("GatherND", name, b.node("Concat", *each, axis=rank))
 
 
 @lowers("isin.Tensor_Tensor")
 def _isin(b: Builder, op: Operation) -> Names:
     rank = len(b.shape_of(op.args[0]))
-    spread = b.node("Unsqueeze", b.operand(op.args[0], "int64"), b.constant([rank]))
+    spread = b.node("Unsqueeze", b.operand(op.args[0], "int64"), [rank])
     equal = b.cast(b.node("Equal", spread, b.operand(op.args[1], "int64")), "bool", "int32")
-    return b.cast(b.node("ReduceMax", equal, b.constant([rank]), keepdims=0), "int32", "bool")
+    return b.cast(b.node("ReduceMax", equal, [rank], keepdims=0), "int32", "bool")
 
 
 # ------------------------------------------------------------------------------------- made of nothing
-
-
-@lowers("zeros", "new_zeros", "zeros_like", "new_empty", "empty.memory_format", "ones", "new_ones", "ones_like")
-def _zeros_or_ones(b: Builder, op: Operation) -> Names:
-    return b.filled(int("ones" in op.name), kind_of(b, op), b.shape_of(op.results[0]))
 
 
 @lowers("full", "new_full", "full_like")
@@ -211,29 +203,21 @@ def _full(b: Builder, op: Operation) -> Names:
     return b.filled(value, kind, sizes)
 
 
-@lowers("fill_.Scalar", "fill_.Tensor")
-def _fill(b: Builder, op: Operation) -> Names:
-    value = b.operand(op.args[1], kind_of(b, op))
-    return b.node("Expand", value, b.shape(b.shape_of(op.results[0])))
-
-
 @lowers("arange", "arange.start", "arange.start_step")
 def _arange(b: Builder, op: Operation) -> Names:
-    numbers = list(op.args)
-    start, end = (0, numbers[0]) if len(numbers) == 1 else numbers[:2]
-    step = numbers[2] if len(numbers) > 2 else 1
+    start, end, step = (0, *op.args, 1) if len(op.args) == 1 else (*op.args, 1)[:3]
     kind = kind_of(b, op)
     if not any(isinstance(one, Size) for one in (start, end, step)):
         return b.constant(np.arange(start, end, step).astype(kind))
-    found = b.node("Range", *(b.scalar(one, "int64") for one in (start, end, step)))
-    return b.cast(found, "int64", kind)
+    return b.cast(_range(b, start, end, step), "int64", kind)
+
+
+def _range(b: Builder, start: Any, end: Any, step: Any) -> str:
+    return b.node("Range", *(b.scalar(one, "int64") for one in (start, end, step)))
 
 
 @lowers("eye", "eye.m")
 def _eye(b: Builder, op: Operation) -> Names:
-    sizes, kind = b.shape_of(op.results[0]), kind_of(b, op)
-    rows, columns = (
-        b.node("Range", b.scalar(0, "int64"), b.scalar(size, "int64"), b.scalar(1, "int64")) for size in sizes
-    )
-    equal = b.node("Equal", b.node("Unsqueeze", rows, b.constant([1])), b.node("Unsqueeze", columns, b.constant([0])))
-    return b.cast(equal, "bool", kind)
+    rows, columns = (_range(b, 0, size, 1) for size in b.shape_of(op.results[0]))
+    equal = b.node("Equal", b.node("Unsqueeze", rows, [1]), b.node("Unsqueeze", columns, [0]))
+    return b.cast(equal, "bool", kind_of(b, op))

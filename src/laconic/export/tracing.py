@@ -10,7 +10,7 @@ neither can one that looks at a value to decide what to do.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import combinations, product
 from math import prod
@@ -77,16 +77,19 @@ class Recorder(TorchDispatchMode):
         self.record = Recording()
         self._known: dict[int, Ref] = {}
         self._alive: list[Tensor] = []  # an id is that of one tensor as long as the tensor lives
-        self._every: set[int] = set()  # the answers to "are all of them true?"
-        self._fixed: set[int] = set()  # what is made of nothing, whatever the documents are
+        self._every: set[Ref] = set()  # the answers to "are all of them true?"
+        self._fixed: set[Ref] = set()  # what is made of nothing, whatever the documents are
         self._bases: dict[int, int] = {}  # of a view: the tensor whose numbers it shows
 
     def ref(self, tensor: Tensor) -> Ref:
         """The number of a tensor; one that nobody made here came from outside."""
         if id(tensor) not in self._known:
-            self._new(tensor)
-            self.record.given[self._known[id(tensor)].number] = tensor
+            self.record.given[self._new(tensor).number] = tensor
         return self._known[id(tensor)]
+
+    def refs(self, tensors: Mapping[str, Tensor], prefix: str = "") -> dict[str, Ref]:
+        """The numbers of tensors that have names."""
+        return {prefix + name: self.ref(tensor) for name, tensor in tensors.items()}
 
     def _new(self, tensor: Tensor) -> Ref:
         ref = Ref(len(self.record.shapes))
@@ -106,21 +109,18 @@ class Recorder(TorchDispatchMode):
         if name == "aten.detach.default":
             self._known[id(out)] = self.ref(args[0])
             self._alive.append(out)
-            for kind in (self._fixed, self._every):
-                kind.update({id(out)} if id(args[0]) in kind else ())
             return out
         flat = [one for one in tree_leaves(out) if isinstance(one, Tensor)]
         if args and isinstance(args[0], Parameter) and all(_is_rows(one, args[0]) for one in flat):
-            for one in flat:  # some rows of a weight are a weight
-                self.ref(one)
+            tree_map_only(Tensor, self.ref, out)  # some rows of a weight are a weight
             return out
-        if func._schema.is_mutable:
-            self._mutated(name, flat)
+        if func._schema.is_mutable and {*self._bases, *self._bases.values()}.intersection(map(id, flat)):
+            raise ModelError(f"it writes into a part of a tensor ({name})")  # its views would have to follow
         results = [self._new(one) for one in flat]
         if name == "aten.all.default":
-            self._every.add(id(flat[0]))
-        if all(id(one) in self._fixed for one in tree_leaves((args, kwargs)) if isinstance(one, Tensor)):
-            self._fixed.update(map(id, flat))
+            self._every.add(results[0])
+        if all(one in self._fixed for one in tree_leaves((given, named)) if isinstance(one, Ref)):
+            self._fixed.update(results)
         for one in flat:
             base = next((id(a) for a in args if isinstance(a, Tensor) and _shares(a, one)), None)
             if base is not None and one is not args[0]:
@@ -131,16 +131,10 @@ class Recorder(TorchDispatchMode):
     def _is_shortcut(self, name: str, args: Any) -> bool:
         """Does no document change the answer? Or is it asked whether everything in a mask is true, and it is not? Then
         the way taken is the one for all."""
-        if id(args[0]) in self._fixed:
+        asked = self.ref(args[0])
+        if asked in self._fixed:
             return True
-        return name == "aten.is_nonzero.default" and id(args[0]) in self._every and not bool(args[0].numpy())
-
-    def _mutated(self, name: str, changed: Sequence[Tensor]) -> None:
-        """A tensor that is written in place gets a new number; views of it would have to follow."""
-        for tensor in changed:
-            number = id(tensor)
-            if number in self._bases or number in self._bases.values():
-                raise ModelError(f"it writes into a part of a tensor ({name})")
+        return name == "aten.is_nonzero.default" and asked in self._every and not bool(args[0].numpy())
 
 
 def _is_rows(part: Tensor, whole: Tensor) -> bool:
@@ -218,18 +212,12 @@ def laid_together(records: Sequence[Recording], runs: Sequence[Mapping[str, int]
     first = records[0]
     if any([o.name for o in one.operations] != [o.name for o in first.operations] for one in records):
         raise ModelError(_DEPENDS)
-    operations = [
-        Operation(
-            column[0].name,
-            tuple(_merged([o.args for o in column], size_of)),
-            dict(_merged([o.kwargs for o in column], size_of)),
-            column[0].results,
-        )
-        for column in zip(*(one.operations for one in records), strict=True)
-    ]
-    shapes = [
-        tuple(map(size_of, zip(*column, strict=True))) for column in zip(*(one.shapes for one in records), strict=True)
-    ]
+    operations = []
+    for same in zip(*(one.operations for one in records), strict=True):
+        args, kwargs = _merged([(o.args, o.kwargs) for o in same], size_of)
+        operations.append(replace(same[0], args=tuple(args), kwargs=kwargs))
+    columns = zip(*(one.shapes for one in records), strict=True)
+    shapes = [tuple(map(size_of, zip(*column, strict=True))) for column in columns]
     return OperationTrace(operations, shapes, first.types, [one.given for one in records])
 
 

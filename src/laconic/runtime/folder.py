@@ -66,11 +66,8 @@ def open_export(folder: Path, threads: int | None = None) -> OpenedExport:
     about = _manifest(folder)
     _check_sums(folder, about.sha256)
     try:
-        refuse_code(read_json(folder / "config.json"), folder / "config.json")
-        described = validate(_Described, read_json(folder / "config.json"), where="config.json")
-        settings = read_json(folder / "generation_config.json")
-        refuse_code(settings, folder / "generation_config.json")
-        search = validate(SearchConfig, settings, where="search")
+        described = validate(_Described, _settings(folder / "config.json"), where="config.json")
+        search = validate(SearchConfig, _settings(folder / "generation_config.json"), where="search")
         tokenizer = Tokenizer.load(folder)
         calibration = Calibration.load(folder)
     except ModelError:
@@ -86,11 +83,16 @@ def open_export(folder: Path, threads: int | None = None) -> OpenedExport:
     return OpenedExport(model, tokenizer, described.text, search, described.name or folder.name, about, calibration)
 
 
+def _settings(path: Path) -> dict[str, Any]:
+    found = read_json(path)
+    refuse_code(found, path)
+    return found
+
+
 def _manifest(folder: Path) -> Exported:
     path = folder / MANIFEST
     found = read_json(path)
-    version = found.get("format")
-    if version != FORMAT:
+    if (version := found.get("format")) != FORMAT:
         raise ModelError(
             f"{path} is of export format {str(version)[:20]}; this laconic opens {FORMAT}: export the model again."
         )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -51,14 +50,6 @@ class Exported(ConfigBase):
     sha256: dict[str, str]
 
 
-@dataclass(slots=True)
-class GraphMemory(Memory):
-    """What the encoder left: the state before the first step, and the words outside the vocabulary."""
-
-    state: dict[str, np.ndarray] = field(default_factory=dict)
-    outside: np.ndarray = field(default_factory=lambda: np.zeros(0, np.float32))
-
-
 class GraphModel:
     """``encode``, ``start`` and ``step`` over two sessions.
 
@@ -71,35 +62,27 @@ class GraphModel:
         self.max_source_tokens, self.max_target_tokens = about.max_source_tokens, about.max_target_tokens
         self._outputs = [*self.layout.outputs, *(f"next.{name}" for name in self.layout.next)]
 
-    def encode(self, batch: Batch) -> GraphMemory:
-        """Read the source.
+    def encode(self, batch: Batch) -> Memory:
+        """Read the source; ``extra`` is the state before the first step.
 
         Raises:
             DataError: the source is longer than the model reads.
         """
         self._check_length("source", batch.source_ids.shape[1], "text.max_source_tokens")
-        outside = np.zeros(batch.extended_vocab_size - self.vocab_size, np.float32)
-        given = {
-            "source_ids": batch.source_ids,
-            "extended_ids": batch.source_extended_ids,
-            "mask": batch.source_mask,
-            "outside": outside,
-        }
-        return GraphMemory(
-            states=batch.source_mask,
-            mask=batch.source_mask,
-            extended_ids=batch.source_extended_ids,
-            extended_vocab_size=batch.extended_vocab_size,
-            state=self._encoder.run(given),
-            outside=outside,
-        )
+        ids, mask, size = batch.source_extended_ids, batch.source_mask, batch.extended_vocab_size
+        given = {"source_ids": batch.source_ids, "extended_ids": ids, "mask": mask, "outside": self._outside(size)}
+        return Memory(mask, mask, ids, size, extra=self._encoder.run(given))
 
-    def start(self, memory: GraphMemory, kind: str = "state") -> dict[str, Any]:
+    def _outside(self, extended_vocab_size: int) -> np.ndarray:
+        """What tells a graph how many words are outside the vocabulary: a vector of as many zeros."""
+        return np.zeros(extended_vocab_size - self.vocab_size, np.float32)
+
+    def start(self, memory: Memory, kind: str = "state") -> dict[str, Any]:
         """The state before the first step. Of kind ``taught`` it is that of training, where decoding has another."""
-        shared = {name: memory.state[f"state.{name}"] for name in self.layout.shared}
-        first = {f"state.{name}": memory.state[f"state.{name}"] for name in self.layout.rows}
-        rows = {name: memory.state.get(f"{kind}.{name}", first[f"state.{name}"]) for name in self.layout.rows}
-        return {"rows": rows, "documents": Shared(shared), "outside": _Fixed(memory.outside), "steps": 0}
+        made = memory.extra
+        shared = {name: made[f"state.{name}"] for name in self.layout.shared}
+        rows = {name: made.get(f"{kind}.{name}", made[f"state.{name}"]) for name in self.layout.rows}
+        return {"rows": rows, "documents": Shared(shared), "size": memory.extended_vocab_size, "steps": 0}
 
     def step(self, last_ids: np.ndarray, state: dict[str, Any]) -> tuple[StepOutput, dict[str, Any]]:
         """One step for N rows.
@@ -112,7 +95,7 @@ class GraphModel:
         if steps == 0 and layout.first_id is not None:
             last_ids = np.full_like(last_ids, layout.first_id)
         held = state["rows"] | state["documents"].tree
-        given = {"last_ids": last_ids, "outside": state["outside"].value}
+        given = {"last_ids": last_ids, "outside": self._outside(state["size"])}
         given |= {f"state.{name}": value for name, value in held.items()}
         found = self._step.run(given, self._outputs)
         rows = state["rows"] | {name: found[f"next.{name}"] for name in layout.next}
@@ -120,22 +103,19 @@ class GraphModel:
         output = StepOutput(
             scores=log_probs if layout.same_scores else found["scores"],
             log_probs=log_probs,
-            attention=found.get("attention"),
-            context=found.get("context"),
-            state=found.get("state"),
             details={name[8:]: value for name, value in found.items() if name.startswith("details.")},
-            attention_scores=found.get("attention_scores"),
+            **{name: found.get(name) for name in ("attention", "context", "state", "attention_scores")},
         )
         if steps == 0 and layout.forced_id is not None:
             output.scores = np.full_like(log_probs, -np.inf)
             output.scores[:, layout.forced_id] = 0.0
         return output, {**state, "rows": rows, "steps": steps + 1}
 
-    def read_figures(self, memory: GraphMemory) -> list[dict[str, int]]:
+    def read_figures(self, memory: Memory) -> list[dict[str, int]]:
         """Empty: chunks are read by torch models only."""
         return []
 
-    def chunk_tokens(self, memory: GraphMemory) -> list[np.ndarray]:
+    def chunk_tokens(self, memory: Memory) -> list[np.ndarray]:
         """Empty, as `read_figures`."""
         return []
 
@@ -162,16 +142,3 @@ class GraphModel:
             raise DataError(
                 f"A {what} of {length} tokens is longer than the {limit} of this model: set {setting} lower."
             )
-
-
-@dataclass(frozen=True, slots=True)
-class _Fixed:
-    """Something in a state that belongs to the search as a whole."""
-
-    value: Any
-
-    def select(self, index: Any) -> _Fixed:
-        return self
-
-    def select_documents(self, document_index: Any, beams: int) -> _Fixed:
-        return self

@@ -21,17 +21,9 @@ OPSET, IR_VERSION = 18, 9
 MICROSOFT = "com.microsoft"  # the operators that onnxruntime adds
 DOMAINS = {"": OPSET, MICROSOFT: 1}
 ELSEWHERE = "model.safetensors"
-TYPES = {
-    "float32": 1,
-    "uint8": 2,
-    "int8": 3,
-    "int32": 6,
-    "int64": 7,
-    "bool": 9,
-    "float64": 11,
-}
+TYPES = {"float32": 1, "uint8": 2, "int8": 3, "int32": 6, "int64": 7, "bool": 9, "float64": 11}
 _NUMPY = {number: name for name, number in TYPES.items()}
-_FLOAT, _INT, _STRING, _TENSOR, _FLOATS, _INTS = 1, 2, 3, 4, 6, 7  # AttributeProto.AttributeType
+_FLOAT, _INT, _STRING, _TENSOR, _INTS = 1, 2, 3, 4, 7  # AttributeProto.AttributeType
 _EXTERNAL = 1  # TensorProto.DataLocation
 
 
@@ -72,29 +64,18 @@ class Graph:
 
 def model_bytes(graph: Graph, producer: str, version: str) -> bytes:
     """The file's content; equal graphs give equal bytes."""
-    opsets = [_text(1, domain) + _number(2, number) for domain, number in DOMAINS.items()]
-    return b"".join(
-        [
-            _number(1, IR_VERSION),
-            _text(2, producer),
-            _text(3, version),
-            _message(7, _graph(graph)),
-            *(_message(8, opset) for opset in opsets),
-        ]
-    )
+    parts = [_number(1, IR_VERSION), _text(2, producer), _text(3, version), _message(7, _graph(graph))]
+    parts += [_message(8, _text(1, domain) + _number(2, number)) for domain, number in DOMAINS.items()]
+    return b"".join(parts)
 
 
 def _graph(graph: Graph) -> bytes:
-    return b"".join(
-        [
-            *(_message(1, _node(node)) for node in graph.nodes),
-            _text(2, graph.name),
-            *(_message(5, _weight(port)) for port in graph.weights),
-            *(_message(5, _tensor(name, value)) for name, value in graph.constants.items()),
-            *(_message(11, _port(port)) for port in graph.inputs),
-            *(_message(12, _port(port)) for port in graph.outputs),
-        ]
-    )
+    parts = [_message(1, _node(node)) for node in graph.nodes] + [_text(2, graph.name)]
+    parts += [_message(5, _weight(port)) for port in graph.weights]
+    parts += [_message(5, _tensor(name, value)) for name, value in graph.constants.items()]
+    parts += [_message(11, _port(port)) for port in graph.inputs]
+    parts += [_message(12, _port(port)) for port in graph.outputs]
+    return b"".join(parts)
 
 
 def _node(node: Node) -> bytes:
@@ -114,8 +95,6 @@ def _attribute(name: str, value: Any) -> bytes:
         return head + _key(2, 5) + struct.pack("<f", value) + _number(20, _FLOAT)
     if isinstance(value, int):
         return head + _number(3, int(value)) + _number(20, _INT)
-    if value and isinstance(value[0], float):
-        return head + b"".join(_key(7, 5) + struct.pack("<f", one) for one in value) + _number(20, _FLOATS)
     return head + b"".join(_number(8, one) for one in value) + _number(20, _INTS)
 
 
@@ -180,11 +159,8 @@ def check(content: bytes, where: object) -> list[Port]:
     try:
         fields = list(_fields(view))
         version = next((value for number, value in fields if number == 1), None)
-        opsets = {}
-        for number, value in fields:
-            if number == 8:
-                named = dict(_fields(value))
-                opsets[str(named.get(1, b""), "utf-8")] = named.get(2)
+        sets = [dict(_fields(value)) for number, value in fields if number == 8]
+        opsets = {str(named.get(1, b""), "utf-8"): named.get(2) for named in sets}
         graphs = [value for number, value in fields if number == 7]
         if len(graphs) != 1:
             raise ValueError("no graph")
@@ -218,9 +194,7 @@ def _weights_of(graph: memoryview, where: object) -> Iterator[Port]:
 def _check_node(node: memoryview, where: object) -> None:
     """No graphs inside of nodes, no numbers elsewhere inside of attributes."""
     for number, value in _fields(node):
-        if number != 5:
-            continue
-        for inner, content in _fields(value):
+        for inner, content in _fields(value) if number == 5 else ():
             if inner in (6, 11, 10, 22, 23) or (inner == 5 and list(_external(content, where))):
                 raise ModelError(f"{where} holds parts that no exported model has; export the model again.")
 
@@ -263,28 +237,25 @@ def _fields(message: memoryview) -> Iterator[tuple[int, Any]]:
         if kind == 0:
             value, place = _read_varint(message, place)
             yield key >> 3, value
-        elif kind == 2:
+            continue
+        if kind == 2:
             size, place = _read_varint(message, place)
             if place + size > len(message):
                 raise ValueError("truncated")
-            yield key >> 3, message[place : place + size]
-            place += size
         elif kind in (1, 5):
             size = 8 if kind == 1 else 4
-            yield key >> 3, message[place : place + size]
-            place += size
         else:
             raise ValueError("unknown kind of field")
+        yield key >> 3, message[place : place + size]
+        place += size
 
 
 def _read_varint(message: Sequence[int] | memoryview, place: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
+    value = 0
+    for shift in range(0, 64, 7):
         byte = message[place]
         place += 1
         value |= (byte & 127) << shift
         if byte < 128:
             return value, place
-        shift += 7
-        if shift > 63:
-            raise ValueError("no number")
+    raise ValueError("no number")

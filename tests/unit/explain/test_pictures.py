@@ -37,17 +37,16 @@ def test_picture(tmp_path: Path) -> None:
 
 
 def test_short_maps_stand_side_by_side_and_long_ones_below_each_other(tmp_path: Path) -> None:
-    path = tmp_path / "map.png"
-    draw_png([some_map()], path)
-    one = size(path)
-    draw_png([some_map(), some_map(seed=1)], path)
-    two = size(path)
+    sizes = []
+    for columns in (9, 45):
+        maps = [some_map(columns=columns, seed=seed) for seed in range(2)]
+        for drawn in (maps[:1], maps):
+            draw_png(drawn, tmp_path / "map.png")
+            sizes.append(size(tmp_path / "map.png"))
+    one, two = sizes[:2]
     assert two[0] > 1.5 * one[0]
     assert two[1] == one[1]
-    draw_png([some_map(columns=45)], path)
-    one = size(path)
-    draw_png([some_map(columns=45), some_map(columns=45, seed=1)], path)
-    two = size(path)
+    one, two = sizes[2:]
     assert two[0] == one[0]
     assert two[1] > 1.5 * one[1]
 
@@ -68,11 +67,9 @@ def test_a_flat_map_looks_flat_beside_a_sharp_one_unless_it_has_its_own_scale(tm
     flat = HeatMap("flat", np.full((4, 9), 1 / 9), ["a"] * 4, ["b"] * 9)
 
     def darkest(own_scale: bool) -> float:
-        path = tmp_path / f"{own_scale}.png"
-        draw_png([sharp, flat], path, own_scale=own_scale)
-        pixels = imread(path)[..., :3].mean(-1)
-        dark = (pixels < 0.15).mean()  # cells of full weight
-        return float(dark)
+        draw_png([sharp, flat], tmp_path / "map.png", own_scale=own_scale)
+        pixels = imread(tmp_path / "map.png")[..., :3].mean(-1)
+        return float((pixels < 0.15).mean())  # cells of full weight
 
     assert darkest(True) > 3 * darkest(False)
 

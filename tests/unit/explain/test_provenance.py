@@ -150,19 +150,19 @@ def test_the_source_spans_are_the_users_own_text_and_special_tokens_are_left_out
         assert all(DOCUMENT[span.start : span.end] == span.text for span in word.sources)
 
 
-def test_subword_tokens_are_merged_to_words() -> None:
+def zebrafish_in_pieces() -> tuple[Tokenizer, list[int], np.ndarray]:
+    """A tokenizer of subwords, the ids of the document's first Zebrafish, and where each stands: ones (pieces, S)."""
     tokenizer = BpeTokenizer(BpeTokenizer.Config(vocab_size=40, min_frequency=1))
     tokenizer.train(["old new met twice Zebra fish a the"])
     encoding = tokenizer.encode(DOCUMENT)
     pieces = [i for i, (start, end) in enumerate(encoding.offsets) if start >= 8 and end <= 17]
     assert len(pieces) > 1
-    ids = [encoding.ids[i] for i in pieces]
-    attention = np.zeros((len(pieces), len(encoding.ids)))
-    attention[range(len(pieces)), pieces] = 1.0
-    hypothesis = Hypothesis(
-        ids, 0.0, 0.0, [math.log(0.5)] * len(ids), False, attention, {"p_gen": np.full(len(ids), 0.1)}
-    )
-    made = build_summary(hypothesis, document=DOCUMENT, source_encoding=encoding, tokenizer=tokenizer)
+    return tokenizer, [encoding.ids[i] for i in pieces], np.eye(len(encoding.ids))[pieces]
+
+
+def test_subword_tokens_are_merged_to_words() -> None:
+    tokenizer, pieces, places = zebrafish_in_pieces()
+    made = summary_of(tokenizer, pieces, [0.5] * len(pieces), places, p_gen=[0.1] * len(pieces))
     assert [word.text.lower() for word in made.words] == ["zebrafish"]
     word = made.words[0]
     assert word.probability == pytest.approx(0.5 ** len(pieces))
@@ -173,20 +173,12 @@ def test_subword_tokens_are_merged_to_words() -> None:
 
 def test_a_word_is_copied_by_the_mean_of_its_pieces() -> None:
     """The first piece alone would be a copy; with pieces that were generated the word is none."""
-    tokenizer = BpeTokenizer(BpeTokenizer.Config(vocab_size=40, min_frequency=1))
-    tokenizer.train(["old new met twice Zebra fish a the"])
-    encoding = tokenizer.encode(DOCUMENT)
-    pieces = [i for i, (start, end) in enumerate(encoding.offsets) if start >= 8 and end <= 17]
-    count = len(pieces)
+    tokenizer, pieces, places = zebrafish_in_pieces()
+    half, flat = [0.5] * len(pieces), np.full(places.shape, 1 / places.shape[1])
     for last, copied in ((0.0, False), (0.9, True)):
-        shares = [0.9, *[last] * (count - 1)]
-        copies = np.zeros((count, len(encoding.ids)))
-        copies[range(count), pieces] = [0.5 * share for share in shares]
-        ids = [encoding.ids[i] for i in pieces]
-        details = {"copy_probs": copies, "p_gen": np.full(count, 0.1)}
-        attention = np.full(copies.shape, 1 / copies.shape[1])
-        hypothesis = Hypothesis(ids, 0.0, 0.0, [math.log(0.5)] * count, False, attention, details)
-        (word,) = build_summary(hypothesis, document=DOCUMENT, source_encoding=encoding, tokenizer=tokenizer).words
+        shares = [0.9, *[last] * (len(pieces) - 1)]
+        details = {"copy_probs": 0.5 * np.array(shares)[:, None] * places, "p_gen": [0.1] * len(pieces)}
+        (word,) = summary_of(tokenizer, pieces, half, flat, **details).words
         assert word.copy_share == pytest.approx(np.mean(shares))
         assert word.copied is copied
 

@@ -117,13 +117,7 @@ def test_the_page_shows_document_and_summary_as_text_whatever_they_hold() -> Non
 
 
 def test_the_page_asks_for_nothing_from_anywhere() -> None:
-    page = render_report(
-        "t",
-        [
-            Samples("s", [made("plain text")]),
-            Curves("c", {"a": [(0, 1)]}),
-        ],
-    )
+    page = render_report("t", [Samples("s", [made("plain text")]), Curves("c", {"a": [(0, 1)]})])
     for tag, attributes in parse(page).tags:
         assert tag not in {"link", "iframe", "object", "embed"}
         for name in ("src", "href", "action", "data", "srcset"):
@@ -139,6 +133,11 @@ def data_of(page: str) -> list[dict[str, Any]]:
     return [json.loads(text) for tag, text in parse(page).texts if tag == "script" and text.startswith("{")]
 
 
+def record_of(summary: Summary) -> dict[str, Any]:
+    """What the script of a page about one summary gets."""
+    return data_of(render([summary]))[0]["records"][0]
+
+
 def test_the_script_gets_the_records_as_the_service_gives_them() -> None:
     (data,) = data_of(render([made()]))
     (record,) = data["records"]
@@ -148,24 +147,22 @@ def test_the_script_gets_the_records_as_the_service_gives_them() -> None:
 
 def test_attention_has_few_digits_and_is_left_out_where_it_would_be_heavy(monkeypatch: pytest.MonkeyPatch) -> None:
     fine = replace(made().words[0], attention=(0.123456, 0.00001))
-    (data,) = data_of(render([made(words=(fine,))]))
-    assert data["records"][0]["words"][0]["attention"] == [0.1235, 0]
+    assert record_of(made(words=(fine,)))["words"][0]["attention"] == [0.1235, 0]
     monkeypatch.setattr(html, "MAX_HEAT_CELLS", 5)
-    (data,) = data_of(render([made(truncated=True)]))
-    assert "attention" not in data["records"][0]["words"][0]
-    assert "source_offsets" not in data["records"][0]
-    assert data["records"][0]["read_to"] == 5
+    record = record_of(made(truncated=True))
+    assert "attention" not in record["words"][0]
+    assert "source_offsets" not in record
+    assert record["read_to"] == 5
 
 
 def test_what_the_document_lacks_is_named() -> None:
-    (data,) = data_of(render([made("Tom met Jerry.", text="Tom met Anna 12 times", words=made().words[:1])]))
-    found = data["records"][0]["support"]["unsupported"]
+    record = record_of(made("Tom met Jerry.", text="Tom met Anna 12 times", words=made().words[:1]))
+    found = record["support"]["unsupported"]
     assert [(one["kind"], one["text"]) for one in found] == [("name", "Anna"), ("number", "12")]
 
 
 def test_a_summary_that_names_nothing_is_not_called_supported() -> None:
-    (data,) = data_of(render([made("It was late.", text="late again", words=made().words[:1])]))
-    support = data["records"][0]["support"]
+    support = record_of(made("It was late.", text="late again", words=made().words[:1]))["support"]
     assert support["rate"] is None
     assert [one["text"] for one in support["supported"]] == ["late"]
     assert support["supported"][0]["source"] == [7, 11]
@@ -207,11 +204,8 @@ def test_a_summary_without_words_or_document_is_shown_too() -> None:
 def test_the_parts_of_a_report() -> None:
     rows = [["<b>a</b>", 1.234, 1200], ["b", 5.0, None]]
     table = Table("Scores", ["system", "R1", "n"], rows, note="sig", best=["R1"])
-    page = render_report(
-        "Report",
-        [table, Prose("How", ["p < q"], code="x && y"), Samples("S", [made()])],
-        subtitle="two cores",
-    )
+    sections = [table, Prose("How", ["p < q"], code="x && y"), Samples("S", [made()])]
+    page = render_report("Report", sections, subtitle="two cores")
     text = text_of(page)
     assert "<b>a</b>" in text
     assert "1.23" in text

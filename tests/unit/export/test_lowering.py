@@ -58,6 +58,23 @@ def test_an_axis_of_a_single_number() -> None:
         graph_of(lambda first, second: first.sum().cumsum(0) * second)
 
 
+def test_what_a_document_is_written_into_depends_on_it() -> None:
+    """A tensor of zeros is the same for all documents until one is added to it."""
+
+    def decides(first: Tensor, second: Tensor) -> Tensor:
+        total = torch.zeros((), dtype=torch.int64)
+        total.add_(first.sum())
+        return first if total == 0 else second
+
+    with pytest.raises(ModelError, match="it looks at a value to decide what to do next"):
+        graph_of(decides)
+
+
+def test_a_place_among_all_numbers() -> None:
+    with pytest.raises(ModelError, match=r"it uses the operation aten\.argmax\.default along all axes at once"):
+        graph_of(lambda first, second: first.int().argmax() + second)
+
+
 def assert_equal(function: Function) -> None:
     onnxruntime = pytest.importorskip("onnxruntime")
     first, second = np.array([[True, True, False, False]]), np.array([[True, False, True, False]])

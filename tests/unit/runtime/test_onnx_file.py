@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,12 +23,15 @@ def graph_of(nodes: list[Node], **given: object) -> Graph:
     return graph
 
 
-def run(graph: Graph, x: np.ndarray) -> np.ndarray:
+def session_of(graph: Graph) -> Any:
     onnxruntime = pytest.importorskip("onnxruntime")
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
-    session = onnxruntime.InferenceSession(model_bytes(graph, "laconic", "0"), options)
-    (found,) = session.run(["y"], {"x": x})
+    return onnxruntime.InferenceSession(model_bytes(graph, "laconic", "0"), options)
+
+
+def run(graph: Graph, x: np.ndarray) -> np.ndarray:
+    (found,) = session_of(graph).run(["y"], {"x": x})
     return np.asarray(found)
 
 
@@ -64,11 +68,8 @@ def test_operators_of_onnxruntime() -> None:
 
 
 def test_a_graph_that_fails_is_one_sentence() -> None:
-    onnxruntime = pytest.importorskip("onnxruntime")
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4
     graph = graph_of([Node("Gemm", ("x", "w"), ("y",), {"transB": 1})], constants={"w": W})
-    session = Session(onnxruntime.InferenceSession(model_bytes(graph, "l", "0"), options), {}, Path("m/step.onnx"))
+    session = Session(session_of(graph), {}, Path("m/step.onnx"))
     np.testing.assert_allclose(session.run({"x": X, "more": X})["y"], X @ W.T)
     with pytest.raises(ModelError, match=r"m/step\.onnx failed \(.*\); export the model again") as raised:
         session.run({"x": X[:, :2]})

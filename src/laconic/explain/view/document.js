@@ -111,21 +111,12 @@ export class DocumentView {
     }
   }
 
-  /** Faintly mark every place that some word uses. @param {Place[]} places */
-  markUsed(places) {
-    this.mark("used", places);
-  }
-
-  /** Grey out what no system read. @param {number|null} readTo the first character that was not read */
-  dim(readTo) {
-    this.mark("unread", readTo === null ? [] : [{ start: readTo, end: this.text.length }]);
-  }
-
   /** Mark the one place that is pointed at; null takes the mark away. @param {Place|null} place */
   point(place) {
     this.mark("point", place ? [place] : []);
   }
 
+  /** Mark these places and no others as of one kind. @param {string} kind @param {Place[]} places */
   mark(kind, places) {
     this.marks.set(kind, this.drawable(places).map((place) => this.rangeOf(place)));
   }
@@ -146,10 +137,5 @@ export class DocumentView {
     // Blocks out of sight had estimated heights: look again now that these are laid out.
     const again = this.rangeOf(place).getBoundingClientRect();
     panel.scrollTop += again.top - frame.top - panel.clientHeight / 3;
-  }
-
-  /** Forget the marks, before the panel is removed. */
-  close() {
-    this.marks.clear();
   }
 }

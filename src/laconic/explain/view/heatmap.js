@@ -49,7 +49,11 @@ export class HeatMap {
 
   caption() {
     const what = this.data.coarse ? "words of the summary by chunks of the document" : "words of the summary by words of the document";
-    const scale = h("input", { type: "checkbox", on: { change: () => this.setScale(scale.checked) } });
+    const setScale = () => {
+      this.ownScale = scale.checked;
+      this.draw();
+    };
+    const scale = h("input", { type: "checkbox", on: { change: setScale } });
     return h(
       "figcaption",
       {},
@@ -63,11 +67,6 @@ export class HeatMap {
         button("Fit", () => this.fit()),
       ),
     );
-  }
-
-  setScale(own) {
-    this.ownScale = own;
-    this.draw();
   }
 
   listen() {
@@ -208,16 +207,12 @@ export class HeatMap {
         pen.globalAlpha = Math.sqrt(Math.min(1, weight / most));
         pen.fillStyle = colour["--heat"];
         pen.fillRect(...size);
-        if (this.data.chosen?.slice(x, x + perPixel).some((rows) => rows.has(y))) this.frame(pen, colour, size); // read here
+        if (!this.data.chosen?.slice(x, x + perPixel).some((rows) => rows.has(y))) continue;
+        pen.globalAlpha = 1; // a chunk that was chosen and read, however light its cell is
+        pen.fillStyle = colour["--ink"];
+        pen.fillRect(left, size[1] + ROW - 5, size[2], 3);
       }
     });
-  }
-
-  /** A chunk that was chosen and read, however light its cell is. */
-  frame(pen, colour, [left, top, width, height]) {
-    pen.globalAlpha = 1;
-    pen.fillStyle = colour["--ink"];
-    pen.fillRect(left, top + height - 3, width, 3);
   }
 
   labels(pen, colour, first, last) {

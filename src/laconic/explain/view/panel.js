@@ -51,10 +51,10 @@ export class Panel {
     const place = (one) => order.findIndex((other) => other.contains(one.element));
     this.views = [...this.views, view].sort((a, b) => place(a) - place(b)); // however they arrive
     this.places = null;
-    this.document.markUsed(this.copiedPlaces());
+    this.document.mark("used", this.copiedPlaces());
     const ends = this.views.map((one) => one.view.readTo);
     this.unread.hidden = ends.includes(null); // some system read everything
-    this.document.dim(this.unread.hidden ? null : Math.max(...ends));
+    this.document.mark("unread", this.unread.hidden ? [] : [{ start: Math.max(...ends), end: this.text.length }]);
     this.drawCharts();
     return view;
   }
@@ -220,6 +220,6 @@ export class Panel {
 
   /** Forget the marks, before the panel is removed. */
   close() {
-    this.document.close();
+    this.document.marks.clear();
   }
 }
