@@ -57,8 +57,8 @@ def source_of(head: CopyHead) -> CopySource:
 def weighed(head: Any) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
     """alpha and P_final of all steps, and the details."""
     precomputed = head.precompute(side_of())
-    found = head.weigh_all(inputs_of(), head._weights(inputs_of(), precomputed), precomputed)
-    return found.weights, found.final, found.details
+    weights = head._weights(inputs_of(), precomputed)
+    return weights, *head.weigh_all(inputs_of(), weights, precomputed)
 
 
 def gold_of(smoothing: float = 0.0) -> GoldTokens:
