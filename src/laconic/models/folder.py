@@ -81,7 +81,11 @@ FILES = (
     confidence.FILE,
     lower_precision.FILE,
 )
-PLACES = ("tokenizer", "pretrained_embeddings")  # keys of the text section that may hold a path
+PLACES = {  # by section the keys that may hold a path; of the data section all
+    "text": ("tokenizer", "pretrained_embeddings"),
+    "training": ("initial_weights",),
+    "pretraining": ("data", "set"),
+}
 PACKAGES = ("torch", "transformers", "tokenizers", "safetensors", "numpy")
 
 
@@ -284,19 +288,17 @@ def _load_own(folder: Path, config: dict[str, Any], name: str) -> LoadedModel:
         raise
     except LaconicError as error:
         raise ModelError(f"{folder} cannot be opened: {error}") from None
-    metrics = read_json_if_there(folder / "metrics.json")
     loaded = LoadedModel(
         model,
         tokenizer,
         run=run,
         text=described.text,
         search=search,
-        metrics=metrics,
+        metrics=read_json_if_there(folder / "metrics.json"),
         name=described.name or name,
         calibration=Calibration.load(folder),
     )
-    loaded.precisions = Precisions.load(folder)
-    loaded.card = card
+    loaded.precisions, loaded.card = Precisions.load(folder), card
     return loaded
 
 
@@ -389,10 +391,8 @@ def _write(folder: Path, loaded: LoadedModel) -> None:
     write_json(folder / "generation_config.json", loaded.search.model_dump(mode="json"), indent=2)
     write_json(folder / "metrics.json", loaded.metrics, indent=2)
     write_json(folder / "environment.json", environment(loaded.run.training.seed if loaded.run else None), indent=2)
-    if loaded.calibration:
-        loaded.calibration.save(folder)
-    if loaded.precisions:
-        loaded.precisions.save(folder)
+    for found_out in filter(None, (loaded.calibration, loaded.precisions)):
+        found_out.save(folder)
     if run is not None:
         (folder / "recipe.yaml").write_text(dump_run(run), encoding="utf-8")
     write_card(folder, loaded.card)
@@ -400,13 +400,8 @@ def _write(folder: Path, loaded: LoadedModel) -> None:
 
 def environment(seed: int | None = None) -> dict[str, Any]:
     """Versions, seed and platform; no paths and no names of people or machines."""
-    versions = {name: _version(name) for name in ("laconic", *PACKAGES)}
-    return {
-        "python": platform.python_version(),
-        **versions,
-        "platform": f"{platform.system()} {platform.machine()}",
-        "seed": seed,
-    }
+    found = {"python": platform.python_version()} | {name: _version(name) for name in ("laconic", *PACKAGES)}
+    return found | {"platform": f"{platform.system()} {platform.machine()}", "seed": seed}
 
 
 def _type_name(cls: type) -> str:
@@ -416,17 +411,11 @@ def _type_name(cls: type) -> str:
 
 def _without_places(run: RunConfig) -> RunConfig:
     """The run with absolute paths cut to their last part: a folder that travels names no machine."""
-    values = _cut_paths(run.model_dump(mode="json"))
-    return run.model_copy(
-        update={
-            "data": run.data.model_copy(update=values["data"]),
-            "text": run.text.model_copy(update={key: values["text"][key] for key in PLACES}),
-            "training": run.training.model_copy(update={"initial_weights": values["training"]["initial_weights"]}),
-            "pretraining": run.pretraining.model_copy(
-                update={key: values["pretraining"][key] for key in ("data", "set")}
-            ),
-        }
-    )
+    values, sections = _cut_paths(run.model_dump(mode="json")), {}
+    for name, keys in {"data": tuple(values["data"]), **PLACES}.items():
+        update = {key: values[name][key] for key in keys}
+        sections[name] = getattr(run, name).model_copy(update=update)
+    return run.model_copy(update=sections)
 
 
 def _cut_paths(values: Any) -> Any:

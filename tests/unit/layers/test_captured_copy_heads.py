@@ -95,7 +95,7 @@ def test_extreme_gates_in_single_precision(signs: tuple[int, int, int]) -> None:
         precomputed = head.precompute(
             EncoderFeatures(*(each(getattr(side_of(), each_name)) for each, each_name in FLOATS))
         )
-        found = head.weigh_all(floats(inputs_of()), inputs_of().weights.float(), precomputed).final
+        found, _ = head.weigh_all(floats(inputs_of()), inputs_of().weights.float(), precomputed)
         torch.testing.assert_close(found.sum(-1), torch.ones(B, T))
         assert found.ge(0).all()
 

@@ -54,7 +54,7 @@ def source_logits(features: Tensor, projection: VocabularyProjection, source: Co
     ids = source.extended_ids.masked_fill(source.extended_ids >= projection.vocab_size, 0)
     words, bias = F.embedding(ids, projection.weight).to(features.dtype), projection.bias[ids]
     grid = features.new_zeros(len(ids), steps, features.shape[-1]).index_put((gold.rows, gold.steps), features)
-    return torch.bmm(grid, words.transpose(1, 2))[gold.rows, gold.steps] + bias[gold.rows]
+    return gold.at(torch.bmm(grid, words.transpose(1, 2))) + bias[gold.rows]
 
 
 def copied_excess(relative: Tensor, log_vocab: Tensor, counted: Tensor) -> Tensor:
