@@ -57,7 +57,6 @@ from laconic.models.stored import (
     check_sums,
     digests,
     first_line,
-    is_bart_family,
     load_weights,
     save_weights,
     stored_search,
@@ -178,7 +177,7 @@ def load_model_folder(folder_or_hub_id: str | Path, device: Any = "cpu", **hub_o
     name = _name(folder_or_hub_id)
     if "laconic" in config:
         loaded = _load_own(folder, config, name)
-    elif is_bart_family(config):
+    elif config.get("model_type") in FAMILY:
         loaded = _load_family(folder, name)
     else:
         raise ModelError(
@@ -391,8 +390,10 @@ def _write(folder: Path, loaded: LoadedModel) -> None:
     write_json(folder / "generation_config.json", loaded.search.model_dump(mode="json"), indent=2)
     write_json(folder / "metrics.json", loaded.metrics, indent=2)
     write_json(folder / "environment.json", environment(loaded.run.training.seed if loaded.run else None), indent=2)
-    for found_out in filter(None, (loaded.calibration, loaded.precisions)):
-        found_out.save(folder)
+    if loaded.calibration:
+        loaded.calibration.save(folder)
+    if loaded.precisions:
+        loaded.precisions.save(folder)
     if run is not None:
         (folder / "recipe.yaml").write_text(dump_run(run), encoding="utf-8")
     write_card(folder, loaded.card)

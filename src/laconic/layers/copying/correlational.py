@@ -1,11 +1,7 @@
 """Correlational copying, "CoCoNet" (Li et al., EMNLP 2021): what was copied before says what is copied next.
 
-The equations are in `laconic.papers.coconet`; this module holds the gates and runs the recurrence
-
-    P_co_t    = u_t (P_final_{t-1} s) + (1 - u_t) (P_final_{t-1} p)          (11), (12)
-    P_final_t = g_t alpha_t + (1 - g_t) P_co_t                               (14)
-
-over the steps of a training pass, or one step of search. s and p are made once a document and shared by the beams;
+The equations are in `laconic.papers.coconet`; this module holds the gates and runs the recurrence (11) to (14) over
+the steps of a training pass, or one step of search. s and p are made once a document and shared by the beams;
 P_final_{t-1}, (N, S), is what a hypothesis carries. The gradients of s and p are deferred, one product at the end
 instead of a (B, 2S, S) sum every step.
 """
@@ -151,17 +147,6 @@ class Correlations:
         return transferred(history, self.matrix)
 
 
-def semantic_correlation(attention: Tensor, copy_mask: Tensor, ids: Tensor, self_transfer: SelfTransfer) -> Tensor:
-    """Equation (19) made a transition matrix: the encoder's attention (B, S, S), heads averaged -> s (B, S, S).
-
-    ``zero`` takes the diagonal away and leaves the rows short; ``keep`` leaves it.
-    """
-    allowed = transfers(copy_mask, ids, self_transfer)
-    if self_transfer != "zero":
-        return rescaled_rows(attention, allowed)
-    return rescaled_rows(attention, transfers(copy_mask, ids, "keep")).masked_fill(~allowed, 0.0)
-
-
 class UnmovedHistory:
     """P_final_{t-1} (N, S) that stays where it is when beams are re-ordered: point 24 of ``release_bugs``."""
 
@@ -208,7 +193,9 @@ class CorrelationalHead(CapturedHead):
         if c.use_semantic:
             parts.append(self._semantic(features, copy_mask))
         if c.use_positional:
-            widths = self._log_width(features)
+            assert self.spread is not None
+            given = features.queries.flatten(2) if c.sigma_input == "encoder_query" else features.states
+            widths = log_width(gate_of(precise(given), self.spread), features.mask.sum(dim=-1))  # log sigma (B, S)
             options: dict[str, Any] = {
                 "self_transfer": c.self_transfer,
                 "clip": c.clip_mode,
@@ -234,18 +221,16 @@ class CorrelationalHead(CapturedHead):
         )
 
     def _semantic(self, features: EncoderFeatures, copy_mask: Tensor) -> Tensor:
+        """(19) made a transition matrix, s (B, S, S). ``self_transfer`` ``zero`` takes the diagonal away and leaves the
+        rows short; ``keep`` leaves it."""
+        ids, self_transfer = features.ids, self.config.self_transfer
+        allowed = transfers(copy_mask, ids, self_transfer)
+        if self.config.release_bugs:  # point 10: rows of real tokens are zero; those of padding, which read as any, not
+            return encoder_attention(features, ~features.mask).masked_fill(~allowed, 0.0)
         attention = encoder_attention(features, features.mask)
-        if not self.config.release_bugs:
-            return semantic_correlation(attention, copy_mask, features.ids, self.config.self_transfer)
-        # Point 10: rows of real tokens are zero; those of padding, which read as any, are not.
-        every = encoder_attention(features, ~features.mask)
-        return every.masked_fill(~transfers(copy_mask, features.ids, self.config.self_transfer), 0.0)
-
-    def _log_width(self, features: EncoderFeatures) -> Tensor:
-        """log sigma (B, S)."""
-        assert self.spread is not None
-        given = features.queries.flatten(2) if self.config.sigma_input == "encoder_query" else features.states
-        return log_width(gate_of(precise(given), self.spread), features.mask.sum(dim=-1))
+        if self_transfer != "zero":
+            return rescaled_rows(attention, allowed)
+        return rescaled_rows(attention, transfers(copy_mask, ids, "keep")).masked_fill(~allowed, 0.0)
 
     def first_state(self, features: EncoderFeatures) -> Any:
         """Nothing has been copied: (B, S) zeros."""
