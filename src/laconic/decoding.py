@@ -18,7 +18,7 @@ From another device the step's scores come to the search, and 16-bit floats beco
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
@@ -53,10 +53,8 @@ class TorchModel:
     between searches; without one they are packed for each search."""
 
     def __init__(self, model: Any, packing: Packing | None = None) -> None:
-        self._model, self._packing = model, packing
-
-    def _packed(self) -> AbstractContextManager[None]:
-        return self._packing.used() if self._packing else nullcontext()
+        self._model = model
+        self._packed: Callable[[], AbstractContextManager[None]] = packing.used if packing else nullcontext
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._model, name)
@@ -125,7 +123,6 @@ def _array(tensor: Tensor) -> np.ndarray:
 
 def _arrays(output: StepOutput[Tensor]) -> StepOutput[np.ndarray]:
     """The output in arrays; what is one tensor stays one array."""
-
     scores = _array(output.scores)
     log_probs = scores if output.log_probs is output.scores else _array(output.log_probs)
     details = {name: _array(value) for name, value in output.details.items()}

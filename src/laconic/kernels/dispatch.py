@@ -26,11 +26,6 @@ if CHOICE not in CHOICES:
 ENABLED, IN_GRAPHS = CHOICE == "on", CHOICE == "graph"
 
 
-def _whole(tensor: Tensor) -> Tensor:
-    """Nothing is deferred."""
-    return tensor
-
-
 def _plain_gold(
     features: Tensor, weight: Tensor, bias: Tensor, gold: Tensor, derivative: Derivative | None = None
 ) -> Tensor:
@@ -41,10 +36,6 @@ def _plain_distribution(
     logits: Tensor, gate: Tensor, copy_probs: Tensor, ids: Tensor, size: int, first: Tensor | None = None
 ) -> Tensor:
     return pointer_generator.final_distribution(logits, gate, copy_probs, ids, size)
-
-
-def _unpacked(hidden: Map | None, weight: Tensor, bias: Tensor, columns: int) -> Map | None:
-    return None
 
 
 # the pointer-generator
@@ -64,10 +55,10 @@ rescaled_rows = correlation.rescaled_rows if ENABLED else coconet.rescaled_rows
 transferred = deferral.context if ENABLED else coconet.transferred
 BANDED = ENABLED  # p as a band where that pays
 # what no paper says: weights used at every step, packed for search, torch's GRU on a CPU (none: torch's own)
-deferred = deferral.deferred if ENABLED else _whole
+deferred: Map = deferral.deferred if ENABLED else lambda tensor: tensor
 deferred_linear = deferral.deferred_linear if ENABLED else packed.plain_map
 linear_map = packed.linear_map if ENABLED else packed.plain_map
-packed_output = packed.packed_output if ENABLED else _unpacked
+packed_output: Callable[..., Map | None] = packed.packed_output if ENABLED else lambda *layer: None
 torch_gru = gru_sequence.gru_sequence if ENABLED else None
 # an exported graph's
 first_positions = vocabulary.first_positions

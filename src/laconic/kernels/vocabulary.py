@@ -101,7 +101,12 @@ def _chunk_by_chunk(
     """log P(gold) (M,) of features, weight, bias and gold words; with ``derivative`` what it gives, and the gradients
     that are needed."""
     features, weight, bias, gold = saved
-    gradients = _empty_gradients(features, weight, bias, needed)
+    of_weight = torch.empty_like if weight.dtype == bias.dtype and len(features) else torch.zeros_like
+    gradients = [
+        torch.empty_like(features) if needed[0] else None,
+        of_weight(weight, dtype=bias.dtype) if needed[1] else None,
+        torch.zeros_like(bias) if needed[2] else None,
+    ]
     result = bias.new_empty(len(features), dtype=at_least_float32(bias.dtype))
     expected = torch.empty_like(result)
     work = _Workspace(features, weight, bias)
@@ -137,15 +142,6 @@ def _add_gradient(
         d_bias += probs.sum(dim=0)
 
 
-def _empty_gradients(features: Tensor, weight: Tensor, bias: Tensor, needed: tuple[bool, ...]) -> list[Tensor | None]:
-    of_weight = torch.empty_like if weight.dtype == bias.dtype and len(features) else torch.zeros_like
-    return [
-        torch.empty_like(features) if needed[0] else None,
-        of_weight(weight, dtype=bias.dtype) if needed[1] else None,
-        torch.zeros_like(bias) if needed[2] else None,
-    ]
-
-
 class _GoldLogProbs(torch.autograd.Function):
     @staticmethod
     def forward(
@@ -164,19 +160,17 @@ class _GoldLogProbs(torch.autograd.Function):
         error = (wanted - factor * ctx.expected).abs().max() if wanted.numel() else wanted.sum()
         limit = 64 * torch.finfo(wanted.dtype).eps * (wanted.abs().max() if wanted.numel() else 1)
         if gradients is not None and bool(error <= limit):
-            scaled = [None if g is None else g.mul_(factor.to(g.dtype)) for g in gradients]
-            if scaled[1] is not None:
-                scaled[1] = scaled[1].to(ctx.saved_tensors[1].dtype)
-            return (*scaled, None, None)
-        return (*_again(ctx.saved_tensors, wanted, ctx.needs_input_grad[:3]), None, None)
+            found = [None if g is None else g.mul_(factor.to(g.dtype)) for g in gradients]
+        else:
+            found = _again(ctx.saved_tensors, wanted, ctx.needs_input_grad[:3])
+        if found[1] is not None:
+            found[1] = found[1].to(ctx.saved_tensors[1].dtype)
+        return (*found, None, None)
 
 
 def _again(saved: tuple[Tensor, ...], wanted: Tensor, needed: tuple[bool, ...]) -> list[Tensor | None]:
     """The gradients for a derivative that was not foreseen: project every chunk once more."""
-    gradients = _chunk_by_chunk(saved, needed, lambda _, rows: wanted[rows])[2]
-    if gradients[1] is not None:
-        gradients[1] = gradients[1].to(saved[1].dtype)
-    return gradients
+    return _chunk_by_chunk(saved, needed, lambda _, rows: wanted[rows])[2]
 
 
 # --------------------------------------------------------------------------------------------------------- the mixture

@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from laconic.config.base import ConfigBase
 from laconic.kernels.dispatch import deferred_linear, max_over_windows
 from laconic.layers import noise
-from laconic.layers.recurrent import drop_biases, lstm_gates
+from laconic.layers.recurrent import ACTIVATIONS, drop_biases, lstm_gates
 from laconic.papers.coarse_to_fine import chunk_sums
 
 # ------------------------------------------------------------------------------------------------------------- the grid
@@ -123,8 +123,6 @@ def _own_rows(words: Tensor, num_chunks: int | None) -> Tensor:
 
 # --------------------------------------------------------------------------------------------------- one vector a chunk
 
-_ACTIVATIONS = {"tanh": torch.tanh, "relu": torch.relu, "none": lambda x: x}
-
 
 class CoarseEncoder(nn.Module):
     """``Class(config, embedding=..., pad_id=...)``; ``size`` is F."""
@@ -174,9 +172,8 @@ class Convolution(CoarseEncoder):
             ids = nn.functional.pad(ids, (0, missing), value=0)
             words = nn.functional.pad(words, (0, missing), value=False)
         best = max_over_windows(ids, words, self.table.weight, self.filters.weight)
-        activation: Any = _ACTIVATIONS[self.config.activation]
         assert self.filters.bias is not None
-        return activation(best + self.filters.bias).view(*grid.chunks.shape, -1)
+        return ACTIVATIONS[self.config.activation](best + self.filters.bias).view(*grid.chunks.shape, -1)
 
 
 class BagOfWords(CoarseEncoder):
@@ -280,7 +277,7 @@ class ChunkStates:
         embedding: nn.Embedding,
         grid: Grid,
         seeds: Tensor | None,
-        chosen: tuple[Tensor, Tensor] | None = None,
+        chosen: tuple[Tensor, ...] | None = None,
     ) -> None:
         self.encoder, self.embedding, self.grid, self.seeds = encoder, embedding, grid, seeds
         self.slots = torch.full(grid.chunks.shape, -1, dtype=torch.int64, device=grid.ids.device)

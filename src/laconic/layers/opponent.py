@@ -8,7 +8,6 @@ weight (section 3.2.1, Table 3 and footnote 2).
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, get_args
@@ -139,9 +138,9 @@ class Opponent(Switchable):
             initialise(*([] if self.out_proj is None else [self.out_proj]), self.expand, self.contract)
             nn.init.normal_(self.projection.weight, std=width**-0.5)
 
-    @abstractmethod
     def scored(self, weights: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
         """alpha_c (B, Q, S) and the mask (B, 1, S) -> what equation (3) normalises, and the positions it keeps."""
+        return weights, mask.expand_as(weights)
 
     def read(self, queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor) -> OpponentOutput:
         """Equations (2) and (3) and alpha_o v, from all heads of the chosen layer.
@@ -152,10 +151,8 @@ class Opponent(Switchable):
         c = self.config
         chosen = queries[:, :, self.heads].transpose(1, 2), keys[:, :, self.heads].transpose(1, 2)  # (B, h, ...)
         weights = head_attention(*chosen, mask.unsqueeze(1)).mean(dim=1)
-        if c.detach_alpha:
-            weights = weights.detach()
-        real = mask.unsqueeze(1)
-        scores, allowed = self.scored(weights, real)
+        weights = weights.detach() if c.detach_alpha else weights
+        scores, allowed = self.scored(weights, mask.unsqueeze(1))
         if c.padding_by_zero:
             allowed = allowed & (weights > 0)
         opponent = opponent_weights(scores, allowed, c.normalizer)
@@ -232,11 +229,10 @@ class Opponent(Switchable):
             ConfigError: a score that does not exist, or a lambda that `check_weight` refuses.
         """
         if "decode_score" in options:
-            if options["decode_score"] not in get_args(DecodeScore):
-                raise ConfigError(
-                    f"decode_score is one of {', '.join(get_args(DecodeScore))}, not '{options['decode_score']}'."
-                )
-            self.decode_score = options["decode_score"]
+            known, score = get_args(DecodeScore), options["decode_score"]
+            if score not in known:
+                raise ConfigError(f"decode_score is one of {', '.join(known)}, not '{score}'.")
+            self.decode_score = score
         if "lambda_decode" in options:
             try:
                 self.lambda_decode = check_weight(options["lambda_decode"], self.config.output)
@@ -245,16 +241,14 @@ class Opponent(Switchable):
 
 
 def _check_place(config: OpponentConfig, shape: DecoderShape) -> None:
-    if config.layer >= shape.num_layers:
-        raise ConfigError(
-            f"model.opponent.layer {config.layer} does not exist: the decoder has {shape.num_layers} layers, "
-            f"counted from 0."
-        )
-    if config.head != AVERAGE and not 0 <= int(config.head) < shape.num_heads:
-        raise ConfigError(
-            f"model.opponent.head {config.head} does not exist: a decoder layer has {shape.num_heads} heads, "
-            f"counted from 0."
-        )
+    places = {"layer": (config.layer, "the decoder", shape.num_layers)}
+    if config.head != AVERAGE:
+        places["head"] = (int(config.head), "a decoder layer", shape.num_heads)
+    for name, (place, whole, count) in places.items():
+        if not 0 <= place < count:
+            raise ConfigError(
+                f"model.opponent.{name} {place} does not exist: {whole} has {count} {name}s, counted from 0."
+            )
 
 
 def own_seed(batch: Batch, seed: int | None) -> int | None:
@@ -274,10 +268,9 @@ def behaviour(weights: Tensor, allowed: Tensor, mask: Tensor, ends: Tensor, coun
     """
     steps = counted.sum().clamp_min(1)
     masked = mask & ~allowed
-    entropy = -torch.xlogy(weights, weights).sum(dim=-1)
     values = {
         "alpha_max": weights.amax(dim=-1),
-        "alpha_entropy": entropy,
+        "alpha_entropy": -torch.xlogy(weights, weights).sum(dim=-1),
         "masked_positions": masked.sum(dim=-1),
         "nothing_left": ~allowed.any(dim=-1),
         "masked_end": (masked & ends.unsqueeze(1)).any(dim=-1),
@@ -340,6 +333,3 @@ class Inverse(Opponent):
 
 class Unmasked(Opponent):
     """``softmax(alpha_c)``: nothing is taken away. For comparison."""
-
-    def scored(self, weights: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-        return weights, mask.expand_as(weights)

@@ -24,7 +24,8 @@ _LAYERS: dict[str, Callable[..., nn.RNNBase]] = {"gru": nn.GRU, "lstm": nn.LSTM}
 _STEPS: dict[str, Callable[..., Tensor | tuple[Tensor, Tensor]]] = {"gru": torch.gru_cell, "lstm": torch.lstm_cell}
 _SEQUENCES: dict[str, Callable[..., tuple[Tensor, ...]]] = {"gru": torch.gru, "lstm": torch.lstm}
 _CLOSED = 1e4  # its sigmoid is exactly 1, that of its negative exactly 0, in every precision
-_ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"none": lambda x: x, "relu": torch.relu, "tanh": torch.tanh}
+_CLOSING = {"gru": (0.0, _CLOSED, 0.0), "lstm": (-_CLOSED, _CLOSED, 0.0, 0.0)}  # what closes z; i and f
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"none": lambda x: x, "relu": torch.relu, "tanh": torch.tanh}
 
 
 class Recurrence(nn.Module):
@@ -92,8 +93,9 @@ class Recurrence(nn.Module):
         # token with the zero state it began with.
         padding = (~mask).unsqueeze(-1).to(inputs.dtype)
         weights: list[Any] = list(self.layer._flat_weights)
+        column = weights[0].new_tensor(_CLOSING[self.cell]).repeat_interleave(self.hidden_size).unsqueeze(1)
         for index in range(0, len(weights), 4):
-            weights[index] = torch.cat([weights[index], self._closing_column(weights[index])], dim=1)
+            weights[index] = torch.cat([weights[index], column], dim=1)
         directions = 2 if self.layer.bidirectional else 1
         zero = inputs.new_zeros(directions, inputs.shape[0], self.hidden_size)
         state = (zero, zero) if self.cell == "lstm" else zero
@@ -102,19 +104,8 @@ class Recurrence(nn.Module):
         outputs = outputs * mask.unsqueeze(-1)
         ends = (mask.sum(dim=1) - 1).clamp_min(0)
         first = outputs[torch.arange(len(ends), device=ends.device), ends, : self.hidden_size]
-        hidden = torch.cat(
-            [first.unsqueeze(0), last[0][1:]]
-        )  # the forward h moves on through padding: o does not close
-        return outputs, (hidden, *last[1:])
-
-    def _closing_column(self, weight: Tensor) -> Tensor:
-        column = weight.new_zeros(weight.shape[0], 1)
-        if self.cell == "lstm":
-            column[: self.hidden_size] = -_CLOSED  # i
-            column[self.hidden_size : 2 * self.hidden_size] = _CLOSED  # f
-        else:
-            column[self.hidden_size : 2 * self.hidden_size] = _CLOSED  # z
-        return column
+        # the forward h moves on through padding: o does not close
+        return outputs, (torch.cat([first.unsqueeze(0), last[0][1:]]), *last[1:])
 
     def step(self, inputs: Tensor, state: RecurrentState) -> RecurrentState:
         """One step: (N, I) and a state of (N, H) tensors -> the next state."""
@@ -298,6 +289,6 @@ class Bridge(nn.Module):
         if not self.layers:
             return tuple(flat)
         return tuple(
-            _ACTIVATIONS[name](layer(part))
+            ACTIVATIONS[name](layer(part))
             for name, layer, part in zip(self.activations, self.layers, flat, strict=True)
         )

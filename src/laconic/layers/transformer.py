@@ -137,10 +137,6 @@ class AttentionProjections(nn.Module):
         parts = features.unflatten(-1, (-1, self.num_heads, self.size // self.num_heads))
         return parts.unbind(dim=-3)
 
-    def query_map(self, *, pack: bool = False) -> Map:
-        """The projection of queries alone."""
-        return linear_map(self.in_proj.weight[: self.size], self.in_proj.bias[: self.size], pack=pack)
-
     def read(self, memory: Tensor, *, pack: bool = False) -> KeysValues:
         """Keys and values of a memory (B, S, D)."""
         weight, bias = self.in_proj.weight[self.size :], self.in_proj.bias[self.size :]
@@ -257,8 +253,8 @@ class DecoderLayer(_Layer):
         self.after_cross_attention = self._residual()
 
     def maps(self, *, pack: bool = False) -> LayerMaps:
-        maps, cross = super().maps(pack=pack), self.cross_attention
-        maps.cross_in = cross.query_map(pack=pack)
+        maps, cross, size = super().maps(pack=pack), self.cross_attention, self.sizes.size
+        maps.cross_in = linear_map(cross.in_proj.weight[:size], cross.in_proj.bias[:size], pack=pack)
         maps.cross_out = linear_map(cross.out_proj.weight, cross.out_proj.bias, pack=pack)
         return maps
 

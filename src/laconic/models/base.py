@@ -28,7 +28,6 @@ from laconic.errors import ConfigError, DataError, did_you_mean
 from laconic.kernels.dispatch import first_positions
 from laconic.layers.attention.base import Switchable
 from laconic.layers.copying.base import CopyHead, CopySource, GoldTokens, HeadInput
-from laconic.layers.masking import scatter_real
 from laconic.papers.pointer_generator import coverage_loss
 from laconic.types import (
     PLAIN_PASS,
@@ -106,10 +105,8 @@ class SummarizationModel(nn.Module):
         raise ConfigError(f"This {type(self).__name__} has no opponent attention; rows of the contrastive recipe do.")
 
     def read_figures(self, memory: Memory) -> list[dict[str, int]]:
-        """What was read of each document so far: ``chunks``, ``chunks_read``, ``words``, ``words_read``.
-
-        Empty of models that do not read in chunks.
-        """
+        """What was read of each document so far: ``chunks``, ``chunks_read``, ``words``, ``words_read``; empty of
+        models that do not read in chunks."""
         return []
 
     def chunk_tokens(self, memory: Memory) -> list[np.ndarray]:
@@ -139,24 +136,6 @@ class SummarizationModel(nn.Module):
 
     def _set_switch(self, name: str, value: Any) -> None:
         raise AssertionError(name)
-
-
-@dataclass(frozen=True, slots=True)
-class Gold:
-    """The M target tokens that count in the loss, and where they stand."""
-
-    mask: Tensor  # (B, T) bool
-    rows: Tensor  # (M,) their documents
-    steps: Tensor  # (M,)
-    words: GoldTokens
-
-    def at(self, values: Tensor) -> Tensor:
-        """(B, T, ...) -> (M, ...)."""
-        return values[self.rows, self.steps]
-
-    def back(self, values: Tensor) -> Tensor:
-        """(M,) -> (B, T), zero elsewhere."""
-        return scatter_real(values, self.mask)
 
 
 class AutoregressiveModel(SummarizationModel):
@@ -229,13 +208,7 @@ class AutoregressiveModel(SummarizationModel):
     # ------------------------------------------------------------------------------------ training
 
     def _input_words(
-        self,
-        gold: Tensor,
-        batch: TrainingBatch,
-        forced: Tensor,
-        log_probs: Callable[[], Tensor],
-        *,
-        every: bool = False,
+        self, gold: Tensor, batch: TrainingBatch, forced: Tensor, log_probs: Callable[[], Tensor], every: bool = False
     ) -> Iterator[Tensor]:
         """The word (B,) that each step reads: ``gold`` (B, T) where ``forced`` (B, T) is true, else the model's own,
         without gradient through the choice.
@@ -261,16 +234,15 @@ class AutoregressiveModel(SummarizationModel):
         """(B, T) the target tokens that count in the loss."""
         return batch.target_mask
 
-    def _gold(self, batch: TrainingBatch, context: UpdateContext) -> Gold:
+    def _gold(self, batch: TrainingBatch, context: UpdateContext) -> GoldTokens:
         """The gold words, where they count."""
         counted = self._counted(batch)
         rows, steps = counted.nonzero(as_tuple=True)
         weights = None if context.token_weights is None else context.token_weights[rows, steps]
-        words = GoldTokens(batch.target_ids[rows, steps], rows, weights, context.label_smoothing, steps)
-        return Gold(counted, rows, steps, words)
+        return GoldTokens(batch.target_ids[rows, steps], rows, weights, context.label_smoothing, steps, counted)
 
     def _likelihood(
-        self, inputs: HeadInput, scores: Tensor | None, gold: Gold, memory: Memory, precomputed: Any = None
+        self, inputs: HeadInput, scores: Tensor | None, gold: GoldTokens, memory: Memory, precomputed: Any = None
     ) -> ModelOutput:
         """The vocabulary, once, on the tokens that count: M rows instead of B * T.
 
@@ -278,9 +250,8 @@ class AutoregressiveModel(SummarizationModel):
         is what the head makes of the documents.
         """
         source = self._source(memory, precomputed, decodes=False)
-        log_probs, details = self.head.gold_log_probs(inputs, scores, source, gold.words)
-        placed = {name: gold.back(values) for name, values in details.items()}
-        details = placed | self.head.of_document(precomputed)
+        log_probs, details = self.head.gold_log_probs(inputs, scores, source, gold)
+        details = {name: gold.back(values) for name, values in details.items()} | self.head.of_document(precomputed)
         return ModelOutput(gold.back(log_probs), token_mask=gold.mask, details=details, memory=memory)
 
     # ---------------------------------------------------------------------------- words and switches
@@ -325,8 +296,8 @@ class AutoregressiveModel(SummarizationModel):
 
     def switches(self) -> dict[str, Any]:
         found: dict[str, Any] = {"prediction_feed": self.prediction_feed}
-        for part in self._parts():
-            found |= {} if part is None else part.switches()
+        for part in filter(None, self._parts()):
+            found |= part.switches()
         return found
 
     def _set_switch(self, name: str, value: Any) -> None:
@@ -334,8 +305,8 @@ class AutoregressiveModel(SummarizationModel):
             if value not in FEEDS:
                 raise ConfigError(f"The model can feed itself by 'argmax' or 'sample', not by '{value}'.")
             self.prediction_feed = value
-        for part in self._parts():
-            if part is not None and name in part.switches():
+        for part in filter(None, self._parts()):
+            if name in part.switches():
                 part.switch({name: value})
 
 
@@ -441,5 +412,5 @@ class RecurrentModel(AutoregressiveModel):
             output.attention = torch.cat(trace.weights, dim=1)
         if trace.coverage and output.attention is not None:
             losses = coverage_loss(output.attention, torch.cat(trace.coverage, dim=1))
-            output.coverage_losses = losses.masked_fill(~gold.mask, 0.0)
+            output.coverage_losses = losses.masked_fill(~output.counted(batch), 0.0)
         return output

@@ -77,10 +77,8 @@ class CapturedTransformer(AutoregressiveModel):
         state = super().start(memory)
         if self.head.reads_captured:
             features = self._encoder_features(memory, self._values(state["memory"].tree))
-            state["source"].tree.precomputed, state["head"] = (
-                self.head.precompute(features),
-                self.head.first_state(features),
-            )
+            state["source"].tree.precomputed = self.head.precompute(features)
+            state["head"] = self.head.first_state(features)
         if self.opponent is not None and self.opponent.decodes:
             state["opponent"] = self.opponent.projection.for_decoding()
         return state
@@ -137,9 +135,8 @@ class CapturedTransformer(AutoregressiveModel):
         output.attention = None if attention is None else attention.weights
         if self.opponent is not None:
             opposed = self._opponent_output(self.opponent, decoded)
-            words = replace(gold.words, smoothing=context.opponent_smoothing)
-            seed = own_seed(batch, context.noise_seed)
-            found = self.opponent.gold_log_probs(gold.at(opposed.context), words, seed)
+            words = replace(gold, smoothing=context.opponent_smoothing)
+            found = self.opponent.gold_log_probs(gold.at(opposed.context), words, own_seed(batch, context.noise_seed))
             output.details |= {name: gold.back(values) for name, values in found.items()}
             if context.observe:
                 output.figures = self.opponent.figures(opposed, batch, self.eos_id)

@@ -208,14 +208,16 @@ class CoarseToFine(AutoregressiveModel):
         soft = self._soft_steps(noise_of, batch.target_ids.shape[1])
         keys = None if noise_of is None else noise_of.examples
         mode = self._mode(grid, batch.target_ids.shape[1] if self.training else 0, soft=any(soft))
-        sampled = None
+        sampled = chosen = None
         with torch.autocast(batch.source_ids.device.type, enabled=False):  # only the vocabulary is worth it
             if mode == "replay":
                 with torch.no_grad():
-                    sampled = self._run(
-                        batch, self._encoded(batch, grid, keys, "lazy"), keys, soft, context.forced_mask
-                    ).sampled
-            memory = self._encoded(batch, grid, keys, mode, sampled, batch.target_mask)
+                    memory = self._encoded(batch, grid, keys, "lazy")
+                    sampled = self._run(batch, memory, keys, soft, context.forced_mask).sampled
+                chunks = torch.stack(sampled, dim=1)[batch.target_mask]  # (M, k) where the target is still going
+                documents = batch.target_mask.nonzero()[:, :1].expand_as(chunks)
+                chosen = torch.stack([documents, chunks], dim=-1).flatten(0, 1).unique(dim=0).unbind(dim=1)
+            memory = self._encoded(batch, grid, keys, mode, chosen)
             trace = self._run(batch, memory, keys, soft, context.forced_mask, sampled)
         return self._project(trace, batch, memory, soft, context)
 
@@ -307,27 +309,13 @@ class CoarseToFine(AutoregressiveModel):
         return "full" if grid.num_chunks <= _FEW_CHUNKS else "lazy"
 
     def _encoded(
-        self,
-        batch: Batch,
-        grid: Grid,
-        keys: Tensor | None,
-        mode: str,
-        sampled: list[Tensor] | None = None,
-        alive: Tensor | None = None,
+        self, batch: Batch, grid: Grid, keys: Tensor | None, mode: str, chosen: tuple[Tensor, ...] | None = None
     ) -> Memory:
+        """``chosen`` (documents and chunks, (P,) each) are read at once where ``mode`` is to replay them."""
         seeds = None if keys is None else noise.mixed(_WORDS, keys)
         flat = self._flat_states(grid, seeds)
-        chosen = None
-        if mode == "replay":
-            assert sampled is not None
-            assert alive is not None
-            chunks = torch.stack(sampled, dim=1)[alive]  # (M, k) at the steps at which the target is still going
-            documents = alive.nonzero()[:, :1].expand_as(chunks)
-            documents, chunks = torch.stack([documents, chunks], dim=-1).flatten(0, 1).unique(dim=0).unbind(dim=1)
-            chosen = documents, chunks
-        elif mode == "full" and flat is None:
-            documents, chunks = grid.chunks.nonzero(as_tuple=True)
-            chosen = documents, chunks
+        if mode == "full" and flat is None:
+            chosen = grid.chunks.nonzero(as_tuple=True)
         states = ChunkStates(self.encoder, self.embedding, grid, seeds, chosen)
         features = ChunkFeatures(states, self._attendable(grid), self._coarse(batch, grid), flat)
         nothing = self.embedding.weight.new_zeros(len(grid.ids), 0, self.config.hidden_size)

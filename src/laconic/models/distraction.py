@@ -27,7 +27,7 @@ Before the loop: the encoder, U_a h, and the products of GRU_2 with all words. A
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 import torch
@@ -43,13 +43,7 @@ from laconic.layers.recurrent import GruCell, PaperGruCell, PaperRecurrence, Rec
 from laconic.layers.vocabulary import VocabularyProjection
 from laconic.models.base import RecurrentModel, Spec, Steps
 from laconic.papers.distraction import readout
-from laconic.types import (
-    AttentionOutput,
-    Batch,
-    Memory,
-    Shared,
-    StepOutput,
-)
+from laconic.types import AttentionOutput, Batch, Memory, Shared, StepOutput
 
 _OWN_START = {"history_vector", "content_vector", "content_history_vector"}  # as ``m1_init`` says
 CELLS: dict[str, type[GruCell]] = {"torch": GruCell, "paper": PaperGruCell}
@@ -74,15 +68,9 @@ class DistractionConfig(ConfigBase):
     dropout: float = Field(0.0, ge=0, lt=1)  # (27)
 
 
-Step = Callable[[Tensor, Tensor], Tensor]
-
-
-@dataclass(frozen=True, slots=True)
-class _Level:
-    """A decoder's step around the attention, prepared for one pass. Word products (N, 3H), states (N, H)."""
-
-    before: Step  # (word products, s_{t-1}) -> what attention reads
-    after: Callable[[Tensor, Tensor, Tensor], Tensor]  # (word products, what attention read, c_t) -> s_t
+# A decoder's step, prepared for one pass: before the attention (word products, s_{t-1}) -> what attention reads, and
+# after it (word products, what attention read, c_t) -> s_t. Word products (N, 3H), states (N, H).
+Level = tuple[Callable[[Tensor, Tensor], Tensor], Callable[[Tensor, Tensor, Tensor], Tensor]]
 
 
 class TwoLevelDecoder(nn.Module):
@@ -97,11 +85,11 @@ class TwoLevelDecoder(nn.Module):
         """GRU_2's input products, (..., E) -> (..., 3H)."""
         return self.of_word.project(embedded)
 
-    def prepared(self) -> _Level:
+    def prepared(self) -> Level:
         """The step: s'_t = GRU_2(s_{t-1}, e), s_t = GRU_1(s'_t, c_t)."""
         content = deferred_linear(self.of_content.weight_ih, self.of_content.bias_ih)
         second, first = self.of_word.stepper(), self.of_content.stepper()
-        return _Level(before=second, after=lambda _, query, context: first(content(context), query))
+        return second, lambda _, query, context: first(content(context), query)
 
 
 class OneLevelDecoder(nn.Module):
@@ -116,13 +104,10 @@ class OneLevelDecoder(nn.Module):
         """The word's share of the GRU's input products, (..., E) -> (..., 3H)."""
         return self.cell.project(embedded, slice(0, self.word_size))
 
-    def prepared(self) -> _Level:
+    def prepared(self) -> Level:
         """The step: s_t = GRU(s_{t-1}, [e; c_t])."""
         content, step = deferred_linear(self.cell.weight_ih[:, self.word_size :], None), self.cell.stepper()
-        return _Level(
-            before=lambda _, state: state,
-            after=lambda words, state, context: step(words + content(context), state),
-        )
+        return lambda _, state: state, lambda words, state, context: step(words + content(context), state)
 
 
 DECODERS: dict[str, type[TwoLevelDecoder | OneLevelDecoder]] = {
@@ -143,14 +128,14 @@ class Distraction(RecurrentModel):
         memory_size = size * (1 + config.bidirectional)
         self.embedding = nn.Embedding(self.vocab_size, words, padding_idx=self.pad_id)
         self.dropout = nn.Dropout(config.dropout)
-        options = {"bidirectional": config.bidirectional, "bias": bias}
-        self.encoder: Recurrence | PaperRecurrence
-        if config.gru == "paper":
-            self.encoder = PaperRecurrence(words, size, **options)
-        else:
-            self.encoder = Recurrence("gru", words, size, **options)
+        encoder = PaperRecurrence if config.gru == "paper" else partial(Recurrence, "gru")
+        self.encoder: PaperRecurrence | Recurrence
+        self.encoder = encoder(words, size, bidirectional=config.bidirectional, bias=bias)
         self.initial = nn.Linear(memory_size, size, bias=bias)
-        self.attention: Attention = self._attention(memory_size)
+        attention, options_of_attention = parse("attention", ATTENTIONS, config.attention)
+        if "bias" in attention.Config.model_fields and "bias" not in config.attention:
+            options_of_attention = options_of_attention.model_copy(update={"bias": bias})
+        self.attention: Attention = attention(options_of_attention, memory_size=memory_size, query_size=size)
         level = DECODERS[config.decoder]
         self.decoder: TwoLevelDecoder | OneLevelDecoder = level(CELLS[config.gru], words, memory_size, size, bias=bias)
         readout, gate_size = config.readout_size or size, words + size + memory_size
@@ -161,14 +146,6 @@ class Distraction(RecurrentModel):
         )
         if config.init == "gaussian" and not self.embedding.weight.is_meta:
             gaussian_start(self)
-
-    def _attention(self, memory_size: int) -> Attention:
-        spec = self.config.attention
-        cls, options = parse("attention", ATTENTIONS, spec)
-        if "bias" in cls.Config.model_fields and "bias" not in spec:
-            options = options.model_copy(update={"bias": self.config.bias})
-        attention: Attention = cls(options, memory_size=memory_size, query_size=self.config.hidden_size)
-        return attention
 
     # ------------------------------------------------------------------ encode, start, step
 
@@ -182,11 +159,7 @@ class Distraction(RecurrentModel):
 
     def _first_state(self, memory: Memory) -> dict[str, Any]:
         """s_0, empty histories."""
-        return {
-            "state": memory.final,
-            "attention": self.attention.init_state(memory),
-            "mask": Shared(memory.mask),
-        }
+        return {"state": memory.final, "attention": self.attention.init_state(memory), "mask": Shared(memory.mask)}
 
     def _step_output(
         self, inputs: HeadInput, attention: AttentionOutput | None, hidden: Tensor, state: dict[str, Any]
@@ -205,22 +178,23 @@ class Distraction(RecurrentModel):
 
     # --------------------------------------------------------------------------- one step
 
-    def _prepared(self) -> _Level:
+    def _prepared(self) -> Level:
         return self.decoder.prepared()
 
-    def _traced(self, embedded: Tensor, state: dict[str, Any], trace: Steps, run: _Level) -> dict[str, Any]:
+    def _traced(self, embedded: Tensor, state: dict[str, Any], trace: Steps, run: Level) -> dict[str, Any]:
         trace.embedded.append(embedded.unsqueeze(1))
         return self._advance(self.decoder.word_products(embedded), state, trace, run)
 
-    def _advance(self, products: Tensor, state: dict[str, Any], trace: Steps, level: _Level) -> dict[str, Any]:
+    def _advance(self, products: Tensor, state: dict[str, Any], trace: Steps, level: Level) -> dict[str, Any]:
         """One step on the words' products (N, 3H); appends to ``trace`` and returns the next state."""
-        query = level.before(products, state["state"])
+        before_reading, after_reading = level
+        query = before_reading(products, state["state"])
         documents = state["mask"].tree.shape[0]
         reading, attention = self.attention(query.unflatten(0, (documents, -1)), state["attention"])
-        after = level.after(products, query, reading.context.flatten(0, 1))
-        trace.outputs.append(after.unsqueeze(1))
+        following = after_reading(products, query, reading.context.flatten(0, 1))
+        trace.outputs.append(following.unsqueeze(1))
         trace.remember(reading)
-        return state | {"state": after, "attention": attention}
+        return state | {"state": following, "attention": attention}
 
     def _embed(self, ids: Tensor) -> Tensor:
         """Decoder inputs (...,) -> (..., E); extended ids as UNK, BOS as the zero vector y_0."""

@@ -57,7 +57,6 @@ from laconic.models.stored import (
     check_sums,
     digests,
     first_line,
-    is_bart_family,
     load_weights,
     save_weights,
     stored_search,
@@ -81,7 +80,11 @@ FILES = (
     confidence.FILE,
     lower_precision.FILE,
 )
-PLACES = ("tokenizer", "pretrained_embeddings")  # keys of the text section that may hold a path
+PLACES = {  # by section the keys that may hold a path; of the data section all
+    "text": ("tokenizer", "pretrained_embeddings"),
+    "training": ("initial_weights",),
+    "pretraining": ("data", "set"),
+}
 PACKAGES = ("torch", "transformers", "tokenizers", "safetensors", "numpy")
 
 
@@ -174,7 +177,7 @@ def load_model_folder(folder_or_hub_id: str | Path, device: Any = "cpu", **hub_o
     name = _name(folder_or_hub_id)
     if "laconic" in config:
         loaded = _load_own(folder, config, name)
-    elif is_bart_family(config):
+    elif config.get("model_type") in FAMILY:
         loaded = _load_family(folder, name)
     else:
         raise ModelError(
@@ -284,19 +287,17 @@ def _load_own(folder: Path, config: dict[str, Any], name: str) -> LoadedModel:
         raise
     except LaconicError as error:
         raise ModelError(f"{folder} cannot be opened: {error}") from None
-    metrics = read_json_if_there(folder / "metrics.json")
     loaded = LoadedModel(
         model,
         tokenizer,
         run=run,
         text=described.text,
         search=search,
-        metrics=metrics,
+        metrics=read_json_if_there(folder / "metrics.json"),
         name=described.name or name,
         calibration=Calibration.load(folder),
     )
-    loaded.precisions = Precisions.load(folder)
-    loaded.card = card
+    loaded.precisions, loaded.card = Precisions.load(folder), card
     return loaded
 
 
@@ -400,13 +401,8 @@ def _write(folder: Path, loaded: LoadedModel) -> None:
 
 def environment(seed: int | None = None) -> dict[str, Any]:
     """Versions, seed and platform; no paths and no names of people or machines."""
-    versions = {name: _version(name) for name in ("laconic", *PACKAGES)}
-    return {
-        "python": platform.python_version(),
-        **versions,
-        "platform": f"{platform.system()} {platform.machine()}",
-        "seed": seed,
-    }
+    found = {"python": platform.python_version()} | {name: _version(name) for name in ("laconic", *PACKAGES)}
+    return found | {"platform": f"{platform.system()} {platform.machine()}", "seed": seed}
 
 
 def _type_name(cls: type) -> str:
@@ -416,17 +412,11 @@ def _type_name(cls: type) -> str:
 
 def _without_places(run: RunConfig) -> RunConfig:
     """The run with absolute paths cut to their last part: a folder that travels names no machine."""
-    values = _cut_paths(run.model_dump(mode="json"))
-    return run.model_copy(
-        update={
-            "data": run.data.model_copy(update=values["data"]),
-            "text": run.text.model_copy(update={key: values["text"][key] for key in PLACES}),
-            "training": run.training.model_copy(update={"initial_weights": values["training"]["initial_weights"]}),
-            "pretraining": run.pretraining.model_copy(
-                update={key: values["pretraining"][key] for key in ("data", "set")}
-            ),
-        }
-    )
+    values, sections = _cut_paths(run.model_dump(mode="json")), {}
+    for name, keys in {"data": tuple(values["data"]), **PLACES}.items():
+        update = {key: values[name][key] for key in keys}
+        sections[name] = getattr(run, name).model_copy(update=update)
+    return run.model_copy(update=sections)
 
 
 def _cut_paths(values: Any) -> Any:

@@ -30,13 +30,7 @@ from laconic.layers.copying.base import CopyHead, HeadInput, build_copy_head
 from laconic.layers.recurrent import Bridge, Recurrence, RecurrentState
 from laconic.layers.vocabulary import VocabularyProjection
 from laconic.models.base import RecurrentModel, Spec, Steps
-from laconic.types import (
-    AttentionOutput,
-    Batch,
-    Memory,
-    Shared,
-    TrainingBatch,
-)
+from laconic.types import AttentionOutput, Batch, Memory, Shared, TrainingBatch
 
 
 class Seq2SeqConfig(ConfigBase):

@@ -36,11 +36,6 @@ SPARE_TENSORS, SPARE_NUMBERS = 64, 64_000_000  # what a model may have beside it
 FAMILY = ("bart", "marian", "mbart", "pegasus")  # the model types of transformers that `laconic.models.bart` opens
 
 
-def is_bart_family(config: Mapping[str, Any]) -> bool:
-    """Does this ``config.json`` describe a checkpoint of the family (and not a model folder of ours)?"""
-    return config.get("model_type") in FAMILY and "laconic" not in config
-
-
 class Written(ConfigBase, extra="ignore"):
     """Who wrote the folder. ``sha256`` has the digests of `SUMMED`; folders of earlier versions have none."""
 

@@ -199,16 +199,9 @@ def _selected(state: dict[str, Any], rows: Tensor) -> dict[str, Any]:
 
 def _taken(output: StepOutput, rows: Tensor) -> StepOutput:
     """The output's rows ``rows`` (M,)."""
-
-    def take(value: Tensor | None) -> Tensor | None:
-        return None if value is None else value.index_select(0, rows)
-
     log_probs = output.log_probs.index_select(0, rows)
-    return StepOutput(
-        scores=log_probs if output.scores is output.log_probs else output.scores.index_select(0, rows),
-        log_probs=log_probs,
-        attention=take(output.attention),
-        context=take(output.context),
-        state=take(output.state),
-        details={name: value.index_select(0, rows) for name, value in output.details.items()},
-    )
+    scores = log_probs if output.scores is output.log_probs else output.scores.index_select(0, rows)
+    details = {name: value.index_select(0, rows) for name, value in output.details.items()}
+    parts = {name: getattr(output, name) for name in ("attention", "context", "state")}
+    taken = {name: None if part is None else part.index_select(0, rows) for name, part in parts.items()}
+    return StepOutput(scores, log_probs, details=details, **taken)

@@ -1,16 +1,8 @@
 """REINFORCE for the chunks that coarse-to-fine attention draws (Ling and Rush 2017, section 4.2).
 
-| paper | here |
-| --- | --- |
-| r_t = log p(y_t) | ``rewards`` (B, T): `ModelOutput.gold_log_probs`, without gradient |
-| b_t, beta | ``baseline`` (T,), an average of past rewards at step t; ``baseline_rate`` |
-| gamma, lambda | ``discount``, ``scale`` |
-| A_t | `reinforce_advantages` |
-| log p(a_t) | ``details["policy_log_prob"]`` (B, T): ``sum_i n_i log alpha^s_i`` |
-
-    A_t = lambda sum_{s >= t} gamma^(s-t) (r_s - b_s),      loss = - (1/B) sum_b sum_t A_t log p(a_t)
-
-A is a constant: the gradient goes through log alpha^s to the coarse query, the chunk vectors and the decoder's state.
+The loss and its symbols are those of `laconic.papers.coarse_to_fine`: r_t is `ModelOutput.gold_log_probs` without
+gradient, log p(a_t) ``details["policy_log_prob"]``, both (B, T). A_t is a constant: the gradient goes through
+log alpha^s to the coarse query, the chunk vectors and the decoder's state.
 """
 
 from __future__ import annotations

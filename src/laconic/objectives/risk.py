@@ -39,10 +39,10 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -56,7 +56,7 @@ from laconic.decoding import search_memory
 from laconic.errors import ConfigError
 from laconic.layers.noise import ExampleNoise, bits, mixed
 from laconic.metrics.rouge_engine import RougeEngine, make_options, parse_kind
-from laconic.metrics.rouge_text import TextOptions, shared_text, stem_rouge155
+from laconic.metrics.rouge_text import stem_rouge155
 from laconic.metrics.words import smart_stop_words
 from laconic.objectives.base import Objective
 from laconic.search.decode import switched
@@ -83,7 +83,7 @@ class Draw(Scorer):
     def on_tokens(self, scores: np.ndarray, view: HypothesesView) -> np.ndarray:
         """Where the row's uniform number falls among the cumulated probabilities, found where the keys are."""
         sums = torch.from_numpy(scores).to(self.keys.device).double().softmax(dim=-1).cumsum(dim=-1)
-        uniform = bits(mixed_rows(self.keys, view.length), 1).double() / 2**32
+        uniform = bits(mixed(0, self.keys, torch.full_like(self.keys, view.length)), 1).double() / 2**32
         found = torch.searchsorted(sums, uniform * sums[:, -1:], right=True).clamp_max(scores.shape[1] - 1)
         rows = self.drawn.nonzero().squeeze(-1).cpu().numpy()
         chosen = found.squeeze(-1).cpu().numpy()[rows]
@@ -91,11 +91,6 @@ class Draw(Scorer):
         scores[rows] = -np.inf
         scores[rows, chosen] = kept
         return scores
-
-
-def mixed_rows(keys: Tensor, number: int) -> Tensor:
-    """The keys (N,) of step ``number``."""
-    return mixed(0, keys, torch.full_like(keys, number))
 
 
 def specials_of(model: Any) -> SpecialIds:
@@ -127,19 +122,14 @@ def draw_candidates(
     specials, count = specials_of(model), samples + 1
     config = SearchConfig(max_length=max_length, length_normalisation="none", forbid_unk=True)
     number = torch.arange(count, device=memory.mask.device)
-    keys = mixed_keys(ExampleNoise.of(batch, context.noise_seed).examples, number)
+    examples = ExampleNoise.of(batch, context.noise_seed).examples.repeat_interleave(count)
+    keys = mixed(_SAMPLES, examples, number.repeat(memory.batch_size))
     draw = Draw(keys, (number > 0).repeat(memory.batch_size), specials)
     with _decoding(model):
         found = search_memory(model, widened(memory, count), config, specials, [draw])
     # What is cut has no probability of going on: at full length EOS is not asked for, whether it came or not.
     flat = [replace(h, finished=h.finished and len(h.ids) < max_length) for (h,) in found]
     return [flat[first : first + count] for first in range(0, len(flat), count)]
-
-
-def mixed_keys(examples: Tensor, numbers: Tensor) -> Tensor:
-    """A key for every sample of every example: (B,), (n,) -> (B * n,)."""
-    examples, numbers = torch.broadcast_tensors(examples.unsqueeze(1), numbers.unsqueeze(0))
-    return mixed(_SAMPLES, examples.flatten(), numbers.flatten())
 
 
 def widened(memory: Memory, count: int | Sequence[int]) -> Memory:
@@ -153,7 +143,7 @@ def widened(memory: Memory, count: int | Sequence[int]) -> Memory:
 
 def score_candidates(
     model: Any,
-    output: ModelOutput,
+    memory: Memory,
     batch: Batch,
     context: UpdateContext,
     candidates: Sequence[Sequence[Hypothesis]],
@@ -163,7 +153,6 @@ def score_candidates(
 
     ``weights`` (R) are what each will weigh in the loss, as far as that is known: a hint (`GoldTokens`).
     """
-    assert output.memory is not None, "the model leaves its memory"
     counts = [len(own) for own in candidates]
     rows = torch.arange(len(counts)).repeat_interleave(torch.tensor(counts)).to(batch.source_ids.device)
     targets = _targets(model, [hypothesis for own in candidates for hypothesis in own], batch, rows)
@@ -171,7 +160,7 @@ def score_candidates(
     asked = UpdateContext(
         token_weights=hint.unsqueeze(1) * targets.target_mask if weights else None, noise_seed=context.noise_seed
     )
-    return model(targets, widened(output.memory, counts), asked).gold_log_probs.sum(dim=1)
+    return model(targets, widened(memory, counts), asked).gold_log_probs.sum(dim=1)
 
 
 def _targets(model: Any, hypotheses: Sequence[Hypothesis], batch: Batch, rows: Tensor) -> TrainingBatch:
@@ -206,6 +195,7 @@ def _decoding(model: Any) -> Iterator[None]:
 
 
 Candidates = list[list[Hypothesis]]
+Score = Callable[[Candidates, Sequence[float]], Tensor]  # `score_candidates` of a pass's documents
 
 _PROFILE = "unicode"
 _stem = lru_cache(maxsize=100_000)(stem_rouge155)
@@ -244,19 +234,16 @@ class SummaryReward:
         self.config = config
         options = make_options(_PROFILE, {})
         self._engine = RougeEngine([parse_kind(kind, options) for kind in ("1", "2", "L")], _PROFILE, options)
-        text = shared_text(
-            _PROFILE, TextOptions(options.stem, options.exceptions, options.remove_stop_words, options.better)
-        )
-        self._words = text.words
 
     def __call__(self, summary: str, gold: str, document: str) -> float:
         """At most 1, for the gold summary itself; 0 for an empty one."""
         scores, _, _ = self._engine.score(summary, [gold])
-        words, wanted = self._words(summary), self._words(gold)
+        words_of = self._engine.text.words
+        words, wanted = words_of(summary), words_of(gold)
         if not words:
             return 0.0
         repeated = repeated_words(words, wanted) / len(words)
-        unsupported = unsupported_words(words, [*wanted, *self._words(document)]) / len(words)
+        unsupported = unsupported_words(words, [*wanted, *words_of(document)]) / len(words)
         fall = self.config.repetition * repeated + self.config.support * unsupported
         return sum(score.f for score in scores) / len(scores) - fall
 
@@ -298,45 +285,34 @@ class RewardObjective(Objective):
                 f"The objective '{self.name}' scores summaries that the model writes, which {run.model['type']} cannot "
                 "do in training: set model.type to seq2seq, transformer, bart or distraction, or leave it out."
             )
-        self._parts = (model, tokenizer)  # in a tuple: not a submodule
-        self._greedy = beam_config(run, 1)
-        self._prepare(run)
+        self._parts, self._run = (model, tokenizer), run  # in a tuple: not a submodule
 
     @abstractmethod
-    def _prepare(self, run: RunConfig) -> None:
-        """Take what candidates need to know of the run."""
-
-    @abstractmethod
-    def _candidates(self, output: ModelOutput, batch: TrainingBatch, context: UpdateContext) -> Candidates:
+    def _candidates(self, memory: Memory, batch: TrainingBatch, context: UpdateContext) -> Candidates:
         """Of each document, best first."""
 
     @abstractmethod
-    def _losses(
-        self,
-        output: ModelOutput,
-        batch: TrainingBatch,
-        context: UpdateContext,
-        candidates: Candidates,
-        rewards: list[list[float]],
-    ) -> Tensor:
-        """Of each document, (B,)."""
+    def _losses(self, candidates: Candidates, rewards: list[list[float]], like: Tensor, score: Score) -> Tensor:
+        """Of each document, (B,), on the device and in the type of ``like``."""
 
     def forward(self, output: ModelOutput, batch: TrainingBatch, context: UpdateContext = PLAIN_PASS) -> Term:
         model, _ = self._parts
-        mask = output.counted(batch)
-        count = mask.any(dim=1).sum().to(output.gold_log_probs.dtype)
-        if torch.is_grad_enabled():
-            candidates = self._candidates(output, batch, context)
-            rewards = self.rewards(batch, candidates)
-            losses = self._losses(output, batch, context, candidates, rewards)
-            best = output.gold_log_probs.new_tensor([own[0] for own in rewards])
-            self._seen = {f"{self.name}_reward": best.mean()}
-        elif model.training:  # only the count is asked for
-            losses = torch.zeros_like(output.gold_log_probs)
+        like, memory = output.gold_log_probs, output.memory
+        if not torch.is_grad_enabled() and model.training:  # only the count is asked for
+            losses = torch.zeros_like(like)
         else:
-            assert output.memory is not None
-            written = search_candidates(model, output.memory, self._greedy)
-            losses = 1 - output.gold_log_probs.new_tensor(self.rewards(batch, written))
+            assert memory is not None, "the model leaves its memory"
+            if torch.is_grad_enabled():
+                candidates = self._candidates(memory, batch, context)
+                rewards = self.rewards(batch, candidates)
+                losses = self._losses(
+                    candidates, rewards, like, partial(score_candidates, model, memory, batch, context)
+                )
+                self._seen = {f"{self.name}_reward": like.new_tensor([own[0] for own in rewards]).mean()}
+            else:
+                written = search_candidates(model, memory, beam_config(self._run, 1))
+                losses = 1 - like.new_tensor(self.rewards(batch, written))
+        count = output.counted(batch).any(dim=1).sum().to(like.dtype)
         return Term(self.name, losses.sum(), count, self.config.weight)
 
     def rewards(self, batch: TrainingBatch, candidates: Candidates) -> list[list[float]]:
@@ -365,29 +341,19 @@ class MinimumRisk(RewardObjective):
 
     name = "minimum_risk"
 
-    def _prepare(self, run: RunConfig) -> None:
-        self._search = beam_config(run, self.config.candidates)
+    def _candidates(self, memory: Memory, batch: TrainingBatch, context: UpdateContext) -> Candidates:
+        return search_candidates(self._parts[0], memory, beam_config(self._run, self.config.candidates))
 
-    def _candidates(self, output: ModelOutput, batch: TrainingBatch, context: UpdateContext) -> Candidates:
-        assert output.memory is not None
-        return search_candidates(self._parts[0], output.memory, self._search)
-
-    def _losses(
-        self,
-        output: ModelOutput,
-        batch: TrainingBatch,
-        context: UpdateContext,
-        candidates: Candidates,
-        rewards: list[list[float]],
-    ) -> Tensor:
-        like, mask = output.gold_log_probs, _mask(candidates).to(output.gold_log_probs.device)
+    def _losses(self, candidates: Candidates, rewards: list[list[float]], like: Tensor, score: Score) -> Tensor:
+        counts = torch.tensor([len(own) for own in candidates])
+        mask = (torch.arange(int(counts.max())) < counts.unsqueeze(1)).to(like.device)  # (B, N) which are there
         searched, worth = (
             like.new_zeros(mask.shape).masked_scatter(mask, like.new_tensor(values))
             for values in ([h.log_prob for own in candidates for h in own], [r for own in rewards for r in own])
         )
         risk = expected_risk(searched.requires_grad_(), worth, mask, self.config.alpha)
         (slopes,) = torch.autograd.grad(risk.sum(), searched)
-        log_probs = score_candidates(self._parts[0], output, batch, context, candidates, slopes[mask].tolist())
+        log_probs = score(candidates, slopes[mask].tolist())
         change = torch.zeros_like(searched).masked_scatter(mask, log_probs - log_probs.detach())
         return risk.detach() + (slopes * change).sum(dim=-1)
 
@@ -402,31 +368,12 @@ class SelfCritical(RewardObjective):
 
     name = "self_critical"
 
-    def _prepare(self, run: RunConfig) -> None:
-        self._max_length = run.text.max_target_tokens
-
-    def _candidates(self, output: ModelOutput, batch: TrainingBatch, context: UpdateContext) -> Candidates:
+    def _candidates(self, memory: Memory, batch: TrainingBatch, context: UpdateContext) -> Candidates:
         """The greedy one first."""
-        model, samples = self._parts[0], self.config.samples
-        assert output.memory is not None
-        return draw_candidates(model, output.memory, batch, context, samples=samples, max_length=self._max_length)
+        sizes = {"samples": self.config.samples, "max_length": self._run.text.max_target_tokens}
+        return draw_candidates(self._parts[0], memory, batch, context, **sizes)
 
-    def _losses(
-        self,
-        output: ModelOutput,
-        batch: TrainingBatch,
-        context: UpdateContext,
-        candidates: Candidates,
-        rewards: list[list[float]],
-    ) -> Tensor:
-        drawn = [own[1:] for own in candidates]
-        worth = output.gold_log_probs.new_tensor(rewards)
-        hint = (worth[:, :1] - worth[:, 1:]).flatten().tolist()
-        log_probs = score_candidates(self._parts[0], output, batch, context, drawn, hint)
+    def _losses(self, candidates: Candidates, rewards: list[list[float]], like: Tensor, score: Score) -> Tensor:
+        drawn, worth = [own[1:] for own in candidates], like.new_tensor(rewards)
+        log_probs = score(drawn, (worth[:, :1] - worth[:, 1:]).flatten().tolist())
         return self_critical_loss(log_probs.view(len(drawn), -1), worth[:, 1:], worth[:, 0])
-
-
-def _mask(candidates: Sequence[Sequence[Hypothesis]]) -> Tensor:
-    """(B, N) which places hold a candidate."""
-    counts = torch.tensor([len(own) for own in candidates])
-    return torch.arange(int(counts.max())) < counts.unsqueeze(1)

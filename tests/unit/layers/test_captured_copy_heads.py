@@ -57,8 +57,8 @@ def source_of(head: CopyHead) -> CopySource:
 def weighed(head: Any) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
     """alpha and P_final of all steps, and the details."""
     precomputed = head.precompute(side_of())
-    found = head.weigh_all(inputs_of(), head._weights(inputs_of(), precomputed), precomputed)
-    return found.weights, found.final, found.details
+    weights = head._weights(inputs_of(), precomputed)
+    return weights, *head.weigh_all(inputs_of(), weights, precomputed)
 
 
 def gold_of(smoothing: float = 0.0) -> GoldTokens:
@@ -95,7 +95,7 @@ def test_extreme_gates_in_single_precision(signs: tuple[int, int, int]) -> None:
         precomputed = head.precompute(
             EncoderFeatures(*(each(getattr(side_of(), each_name)) for each, each_name in FLOATS))
         )
-        found = head.weigh_all(floats(inputs_of()), inputs_of().weights.float(), precomputed).final
+        found, _ = head.weigh_all(floats(inputs_of()), inputs_of().weights.float(), precomputed)
         torch.testing.assert_close(found.sum(-1), torch.ones(B, T))
         assert found.ge(0).all()
 

@@ -169,8 +169,9 @@ def test_search_with_and_without_the_cache(monkeypatch: pytest.MonkeyPatch, beam
     keep = type(forgetful.attention)._read
 
     def read_anew(*args: Any) -> Any:
-        args[5].states.states = None
-        args[5].states.slots.fill_(-1)
+        _, features = args[4]
+        features.states.states = None
+        features.states.slots.fill_(-1)
         return keep(*args)
 
     monkeypatch.setattr(type(forgetful.attention), "_read", read_anew)

@@ -6,6 +6,7 @@ import json
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -238,62 +239,56 @@ def test_a_hub_id_of_ours_is_downloaded_and_opened(saved: Path, monkeypatch: pyt
     assert asked == [("owner/name", {"allow_patterns": list(folder_module.FILES)})]
 
 
-def test_truncated_weights(saved: Path) -> None:
-    path = saved / "model.safetensors"
-    path.write_bytes(path.read_bytes()[:-100])
-    with pytest.raises(ModelError, match=r"model\.safetensors is damaged or truncated"):
-        load_model_folder(saved)
-    path.write_bytes(b"")
-    with pytest.raises(ModelError, match="is damaged or truncated"):
-        load_model_folder(saved)
-    path.unlink()
-    with pytest.raises(ModelError, match=r"has no model\.safetensors"):
-        load_model_folder(saved)
+def change_config(folder: Path, change: Callable[[Any], object]) -> None:
+    config = json.loads((folder / "config.json").read_text())
+    change(config)
+    (folder / "config.json").write_text(json.dumps(config))
 
 
-def test_weights_of_another_shape(saved: Path) -> None:
-    change_config(saved, lambda config: config["model"].update(hidden_size=9))
-    with pytest.raises(ModelError, match=r"do not fit config.json: size mismatch for \S+") as caught:
+def cut(path: Path, length: int) -> None:
+    path.write_bytes(path.read_bytes()[:length])
+
+
+DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
+    "truncated weights": (
+        lambda at: cut(at / "model.safetensors", -100),
+        r"model\.safetensors is damaged or truncated",
+    ),
+    "empty weights": (lambda at: cut(at / "model.safetensors", 0), "is damaged or truncated"),
+    "no weights": (lambda at: (at / "model.safetensors").unlink(), r"has no model\.safetensors"),
+    "weights of another shape": (
+        lambda at: change_config(at, lambda config: config["model"].update(hidden_size=9)),
+        r"do not fit config.json: size mismatch for \S+",
+    ),
+    "weights that lack a part": (
+        lambda at: change_config(at, lambda config: config["model"].update(head={"type": "vocabulary"})),
+        r"do not fit config.json: it has unknown weights head\.gate",
+    ),
+    "a newer format": (
+        lambda at: change_config(at, lambda config: config["laconic"].update(format=FORMAT + 1)),
+        r"written in model format 2; .* upgrade laconic",
+    ),
+    "no JSON": (lambda at: cut(at / "config.json", 50), r"config\.json is not valid JSON"),
+    "a part is lacking": (
+        lambda at: change_config(at, lambda config: config.pop("text")),
+        r"config\.json lacks text",
+    ),
+    "a model key that this version does not know": (
+        lambda at: change_config(at, lambda config: config["model"].update(hiden_size=9)),
+        r"Did you mean 'model\.hidden_size'",
+    ),
+    "a damaged tokenizer": (lambda at: cut(at / "tokenizer.json", 1), "tokenizer"),
+    "no tokenizer": (lambda at: (at / "tokenizer.json").unlink(), r"has no tokenizer\.json"),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_each_kind_of_damage_is_one_sentence(damage: str, saved: Path) -> None:
+    do, sentence = DAMAGES[damage]
+    do(saved)
+    with pytest.raises(ModelError, match=sentence) as caught:
         load_model_folder(saved)
     assert "\n" not in str(caught.value)
-
-
-def test_weights_that_lack_a_part(saved: Path) -> None:
-    change_config(saved, lambda config: config["model"].update(head={"type": "vocabulary"}))
-    with pytest.raises(ModelError, match=r"do not fit config.json: it has unknown weights head\.gate"):
-        load_model_folder(saved)
-
-
-def test_a_newer_format(saved: Path) -> None:
-    change_config(saved, lambda config: config["laconic"].update(format=FORMAT + 1))
-    with pytest.raises(ModelError, match=r"written in model format 2; .* upgrade laconic"):
-        load_model_folder(saved)
-
-
-def test_config_json_that_is_no_json_or_lacks_a_part(saved: Path) -> None:
-    whole = (saved / "config.json").read_text()
-    (saved / "config.json").write_text(whole[:50])
-    with pytest.raises(ModelError, match=r"config\.json is not valid JSON"):
-        load_model_folder(saved)
-    (saved / "config.json").write_text(whole)
-    change_config(saved, lambda config: config.pop("text"))
-    with pytest.raises(ModelError, match=r"config\.json lacks text"):
-        load_model_folder(saved)
-
-
-def test_a_model_key_that_this_version_does_not_know(saved: Path) -> None:
-    change_config(saved, lambda config: config["model"].update(hiden_size=9))
-    with pytest.raises(ModelError, match=r"Did you mean 'model\.hidden_size'"):
-        load_model_folder(saved)
-
-
-def test_a_missing_or_damaged_tokenizer(saved: Path) -> None:
-    (saved / "tokenizer.json").write_text("{")
-    with pytest.raises(ModelError, match="tokenizer"):
-        load_model_folder(saved)
-    (saved / "tokenizer.json").unlink()
-    with pytest.raises(ModelError, match=r"has no tokenizer\.json"):
-        load_model_folder(saved)
 
 
 def test_another_kind_of_model(tmp_path: Path) -> None:
@@ -402,9 +397,3 @@ def test_a_bart_folder_with_truncated_weights(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="could not be opened") as caught:
         load_model_folder(tmp_path)
     assert "\n" not in str(caught.value)
-
-
-def change_config(folder: Path, change: Any) -> None:
-    config = json.loads((folder / "config.json").read_text())
-    change(config)
-    (folder / "config.json").write_text(json.dumps(config))

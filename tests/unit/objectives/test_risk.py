@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from itertools import product
 from typing import Any
 
@@ -18,6 +19,7 @@ from laconic.kernels import vocabulary
 from laconic.objectives.risk import (
     RewardConfig,
     SummaryReward,
+    beam_config,
     draw_candidates,
     expected_risk,
     repeated_words,
@@ -96,7 +98,14 @@ def every_summary() -> list[Hypothesis]:
 def log_probs_of_all(model: Any, batch: Batch) -> tuple[Tensor, list[list[Hypothesis]]]:
     """(B, n): log P of every text that can be written."""
     every = [every_summary() for _ in batch.source_ids]
-    return score_candidates(model, model(batch), batch, NOISE, every, ()).view(len(every), -1), every
+    return score_candidates(model, model(batch).memory, batch, NOISE, every, ()).view(len(every), -1), every
+
+
+def losses_of(objective: Any, model: Any, batch: Batch, candidates: list[list[Hypothesis]]) -> Tensor:
+    """What the objective makes of these candidates: (B,)."""
+    output, rewards = model(batch), objective.rewards(batch, candidates)
+    score = partial(score_candidates, model, output.memory, batch, NOISE)
+    return objective._losses(candidates, rewards, output.gold_log_probs, score)
 
 
 def grads_of(loss: Tensor, model: Any) -> dict[str, Tensor]:
@@ -122,11 +131,11 @@ def test_scores_are_those_of_search(name: str) -> None:
     model, batch = model_of(name, vocab_size=20, unk=0.0), random_batch((7, 4, 1), (5, 3, 2))
     objective = objective_of("minimum_risk", model, candidates=3)
     output = model(batch)
-    found = search_candidates(model, output.memory, objective._search)
+    found = objective._candidates(output.memory, batch, NOISE)
     wanted = torch.tensor([hypothesis.log_prob for own in found for hypothesis in own]).double()
     ignored = model.config.unk_loss == "ignore" if hasattr(model.config, "unk_loss") else False
     known = torch.tensor([not ignored or UNK not in h.ids for own in found for h in own])
-    got = score_candidates(model, output, batch, NOISE, found, ())
+    got = score_candidates(model, output.memory, batch, NOISE, found, ())
     assert known.sum() > 3
     torch.testing.assert_close(got[known], wanted[known], rtol=1e-5, atol=1e-6)
 
@@ -143,7 +152,7 @@ def test_minimum_risk_over_everything_is_the_expected_reward(name: str) -> None:
         [replace(h, log_prob=value) for h, value in zip(own, row, strict=True)]
         for own, row in zip(every, log_probs.tolist(), strict=True)
     ]  # as a search would find them
-    losses = objective._losses(model(batch), batch, NOISE, found, objective.rewards(batch, found))
+    losses = losses_of(objective, model, batch, found)
     torch.testing.assert_close(losses, (log_probs.exp() * (1 - rewards)).sum(dim=1), rtol=1e-6, atol=1e-9)
     close(grads_of(losses.sum(), model), wanted)
 
@@ -161,7 +170,7 @@ def test_the_self_critical_gradient_is_on_average_that_of_the_expected_reward(na
     mean: dict[str, Tensor] = {}
     for place in range(len(every[0])):  # each summary in the sample's stead, as often as it is drawn
         drawn = [[own[0], every[0][place]] for own in greedy]
-        losses = objective._losses(model(batch), batch, NOISE, drawn, objective.rewards(batch, drawn))
+        losses = losses_of(objective, model, batch, drawn)
         own = log_probs.detach()[:, place : place + 1], rewards[:, place : place + 1], baseline
         torch.testing.assert_close(losses.detach(), self_critical_loss(*own), rtol=1e-6, atol=1e-9)
         for name_of, gradient in grads_of((losses * probs[:, place]).sum(), model).items():
@@ -238,7 +247,7 @@ def test_validation_reports_what_the_greedy_summary_lacks() -> None:
         objective = objective_of(kind, model)
         with torch.no_grad():
             term = objective(model(batch), batch, NOISE)
-        written = search_candidates(model, model(batch).memory, objective._greedy)
+        written = search_candidates(model, model(batch).memory, beam_config(run_of(), 1))
         assert float(term.sum) == pytest.approx(2 - sum(map(sum, objective.rewards(batch, written))))
         values.append(float(term.sum))
     assert values[0] == values[1]

@@ -212,27 +212,21 @@ class CoarseToFineAttention(HierarchicalAttention):
         coarse, log_coarse = self.coarse_weights(query, state)
         sampled = sampling.sampled
         if sampled is None and sampling.keys is not None:
-            count = self.config.draws
-            sampled = sample_chunks(log_coarse, noise.gumbel(sampling.keys.unsqueeze(1), count, log_coarse.shape[-1]))
+            shape = self.config.draws, log_coarse.shape[-1]
+            sampled = sample_chunks(log_coarse, noise.gumbel(sampling.keys.unsqueeze(1), *shape))
         if sampled is None:
             sampled, shares = best_chunks(coarse, self.read, uniform=self.config.shares == "uniform")
         else:
             shares = torch.full_like(sampled, 1.0 / sampled.shape[-1], dtype=coarse.dtype)
-        documents, features = state["words"].tree
-        context, fine = self._read(query, sampled, shares, documents, features, sampling.alive)
+        context, fine = self._read(query, sampled, shares, state["words"].tree, sampling.alive)
         aux = {"coarse": coarse, "log_coarse": log_coarse, "sampled": sampled, "shares": shares, "fine": fine}
         return AttentionOutput(context, fine.flatten(2), aux=aux)
 
     def _read(
-        self,
-        query: Tensor,
-        sampled: Tensor,
-        shares: Tensor,
-        documents: Tensor,
-        features: ChunkFeatures,
-        alive: Tensor | None,
+        self, query: Tensor, sampled: Tensor, shares: Tensor, words: tuple[Tensor, ChunkFeatures], alive: Tensor | None
     ) -> tuple[Tensor, Tensor]:
         """``c~`` (B, Q, H) of the chosen chunks, and their fine weights (B, Q, k, W); zero where not alive."""
+        documents, features = words
         owner = documents.view(-1, 1, 1).expand_as(sampled).flatten()
         chosen, wanted = sampled.flatten(), self.fine_query(query).unsqueeze(2).expand(-1, -1, sampled.shape[2], -1)
         wanted, rows = wanted.flatten(0, 2), None

@@ -14,6 +14,7 @@ from laconic.config.base import ConfigBase
 from laconic.config.names import COPY_HEADS, parse
 from laconic.errors import ConfigError
 from laconic.kernels.vocabulary import at_least_float32
+from laconic.layers.masking import scatter_real
 from laconic.layers.transformer import CapturedAttention
 from laconic.layers.vocabulary import VocabularyProjection
 from laconic.types import AttentionOutput
@@ -105,8 +106,9 @@ class CopyHead(nn.Module):
 
 @dataclass(slots=True)
 class GoldTokens:
-    """M target tokens: extended ``ids`` (M,), the document ``rows`` (M,) each belongs to, loss ``weights`` (M,),
-    and its step ``steps`` (M,), for heads that read (B, T, ...) captured attention.
+    """The M target tokens that count in the loss: extended ``ids`` (M,), the document ``rows`` (M,) each belongs to,
+    loss ``weights`` (M,), and its step ``steps`` (M,), for heads that read (B, T, ...) captured attention. ``mask``
+    (B, T) is true where they stand.
 
     ``weights`` are a hint for the vocabulary projection's backward pass (`laconic.types.UpdateContext`). With
     ``smoothing`` the details hold ``smoothed_log_probs`` (M,) as well.
@@ -117,6 +119,17 @@ class GoldTokens:
     weights: Tensor | None = None
     smoothing: float = 0.0
     steps: Tensor | None = None
+    mask: Tensor | None = None
+
+    def at(self, values: Tensor) -> Tensor:
+        """(B, T, ...) -> (M, ...)."""
+        assert self.steps is not None
+        return values[self.rows, self.steps]
+
+    def back(self, values: Tensor) -> Tensor:
+        """(M,) -> (B, T), zero elsewhere."""
+        assert self.mask is not None
+        return scatter_real(values, self.mask)
 
 
 class VocabularyHead(CopyHead):

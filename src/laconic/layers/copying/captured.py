@@ -66,13 +66,7 @@ class Precomputed:
     extra: Any = None
 
 
-@dataclass(slots=True)
-class Weighed:
-    """How a head copies: ``final`` (B, Q, S) is P_copy, ``weights`` alpha, ``details`` what explains it."""
-
-    final: Tensor
-    weights: Tensor
-    details: dict[str, Tensor]
+Copied = tuple[Tensor, dict[str, Tensor]]  # P_copy (B, Q, S), and details that explain it
 
 
 class CapturedHead(MixtureHead):
@@ -99,13 +93,13 @@ class CapturedHead(MixtureHead):
 
     # ------------------------------------------------------------------------- what subclasses say
 
-    def weigh_step(self, inputs: HeadInput, weights: Tensor, source: Precomputed, state: Any) -> tuple[Weighed, Any]:
+    def weigh_step(self, inputs: HeadInput, weights: Tensor, source: Precomputed, state: Any) -> tuple[Copied, Any]:
         """One step of K beams a document, alpha (B, K, S) -> P_copy and the next state; of heads without one as
         `weigh_all`."""
         return self.weigh_all(inputs, weights, source), state
 
     @abstractmethod
-    def weigh_all(self, inputs: HeadInput, weights: Tensor, source: Precomputed) -> Weighed:
+    def weigh_all(self, inputs: HeadInput, weights: Tensor, source: Precomputed) -> Copied:
         """All steps of a training pass, alpha (B, T, S) -> P_copy (B, T, S) and details (B, T)."""
 
     def context_gates(self) -> list[Tensor]:
@@ -152,15 +146,14 @@ class CapturedHead(MixtureHead):
         precomputed: Precomputed = source.precomputed
         with torch.autocast(inputs.hidden.device.type, enabled=False):
             weights = self._weights(inputs, precomputed)
-            weighed, state = self.weigh_step(inputs, weights, precomputed, state)
-            gates = self._generation_gate(inputs, weighed.weights, precomputed)
+            (final, details), state = self.weigh_step(inputs, weights, precomputed, state)
+            gates = self._generation_gate(inputs, weights, precomputed)
         logits = (inputs.project or self.projection)(inputs.hidden).to(gates.dtype)
-        log_probs = step_distribution(logits, gates, weighed.final, source)
+        log_probs = step_distribution(logits, gates, final, source)
         if self.config.prob_floor is not None:
             log_probs = torch.where(log_probs.isfinite(), self._floored(log_probs), log_probs)
-        copied = torch.sigmoid(-gates).unsqueeze(-1) * weighed.final
-        details = {"p_gen": torch.sigmoid(gates), "copy_probs": copied, "p_final": weighed.final, **weighed.details}
-        return log_probs, details, state
+        copied = torch.sigmoid(-gates).unsqueeze(-1) * final
+        return log_probs, {"p_gen": torch.sigmoid(gates), "copy_probs": copied, "p_final": final, **details}, state
 
     def gold_log_probs(
         self, inputs: HeadInput, scores: Tensor | None, source: CopySource, gold: GoldTokens
@@ -171,14 +164,14 @@ class CapturedHead(MixtureHead):
         at = (gold.rows, gold.steps)
         with torch.autocast(inputs.hidden.device.type, enabled=False):
             weights = self._weights(inputs, precomputed)
-            weighed = self.weigh_all(inputs, weights, precomputed)
-            gates = self._generation_gate(inputs, weighed.weights, precomputed, at)
-            final = weighed.final[at]  # (M, S)
+            final, explained = self.weigh_all(inputs, weights, precomputed)
+            gates = self._generation_gate(inputs, weights, precomputed, at)
+            final = final[at]  # (M, S)
             matches = (source.extended_ids[gold.rows] == gold.ids.unsqueeze(-1)) & precomputed.copy_mask[gold.rows]
             copied = torch.where(matches, final, 0.0).sum(dim=-1).clamp_min(SMALLEST_COPY).log()
             copied = copied.masked_fill(~matches.any(dim=-1), NEGATIVE_INFINITY)
         log_probs, details = self.gold_mixture(inputs, source, gold, gates, copied, final)
-        return log_probs, details | {name: value[at] for name, value in weighed.details.items()}
+        return log_probs, details | {name: value[at] for name, value in explained.items()}
 
     # ---------------------------------------------------------------------------------------- parts
 
@@ -199,22 +192,13 @@ class CapturedHead(MixtureHead):
         gate_values = precomputed.gate_values[..., gates]
         if gate_values.dim() == 3:
             return torch.bmm(weights.to(gate_values.dtype), gate_values)
-        tap = inputs.cross
-        assert tap is not None, "contexts head by head need the captured attention itself"
-        parts = (
-            torch.bmm(
-                head_attention(tap.queries[:, :, h], tap.keys[:, :, h], precomputed.copy_mask), gate_values[:, :, h]
-            )
-            for h in range(gate_values.shape[2])
-        )
-        return torch.stack(list(parts)).sum(dim=0)
+        assert inputs.cross is not None, "contexts head by head need the captured attention itself"
+        heads = zip(inputs.cross.queries.unbind(2), inputs.cross.keys.unbind(2), gate_values.unbind(2), strict=True)
+        parts = [torch.bmm(head_attention(q, k, precomputed.copy_mask), values) for q, k, values in heads]
+        return torch.stack(parts).sum(dim=0)
 
     def _generation_gate(
-        self,
-        inputs: HeadInput,
-        weights: Tensor,
-        precomputed: Precomputed,
-        at: tuple[Tensor, Tensor] | None = None,
+        self, inputs: HeadInput, weights: Tensor, precomputed: Precomputed, at: tuple[Tensor, Tensor] | None = None
     ) -> Tensor:
         """The argument of equation (10)'s sigmoid: (B, Q), or (M,) of the steps ``at``."""
         if self.config.lambda_input == "decoder_state":
@@ -254,9 +238,9 @@ class AttentionalHead(CapturedHead):
 
     Config = CapturedConfig
 
-    def weigh_all(self, inputs: HeadInput, weights: Tensor, source: Precomputed) -> Weighed:
+    def weigh_all(self, inputs: HeadInput, weights: Tensor, source: Precomputed) -> Copied:
         """alpha."""
-        return Weighed(weights, weights, {})
+        return weights, {}
 
 
 def floored_mean(
@@ -369,7 +353,7 @@ class GuidedHead(CapturedHead):
         """``centrality`` (B, S)."""
         return {"centrality": precomputed.extra}
 
-    def weigh_all(self, inputs: HeadInput, weights: Tensor, source: Precomputed) -> Weighed:
+    def weigh_all(self, inputs: HeadInput, weights: Tensor, source: Precomputed) -> Copied:
         """alpha'."""
         mask = None if inputs.cross is None else inputs.cross.mask
-        return Weighed(guided_weights(weights, source.extra, self.guide, source.copy_mask, mask), weights, {})
+        return guided_weights(weights, source.extra, self.guide, source.copy_mask, mask), {}

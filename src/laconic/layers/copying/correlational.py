@@ -1,11 +1,7 @@
 """Correlational copying, "CoCoNet" (Li et al., EMNLP 2021): what was copied before says what is copied next.
 
-The equations are in `laconic.papers.coconet`; this module holds the gates and runs the recurrence
-
-    P_co_t    = u_t (P_final_{t-1} s) + (1 - u_t) (P_final_{t-1} p)          (11), (12)
-    P_final_t = g_t alpha_t + (1 - g_t) P_co_t                               (14)
-
-over the steps of a training pass, or one step of search. s and p are made once a document and shared by the beams;
+The equations are in `laconic.papers.coconet`; this module holds the gates and runs the recurrence (11) to (14) over
+the steps of a training pass, or one step of search. s and p are made once a document and shared by the beams;
 P_final_{t-1}, (N, S), is what a hypothesis carries. The gradients of s and p are deferred, one product at the end
 instead of a (B, 2S, S) sum every step.
 """
@@ -27,8 +23,8 @@ from laconic.layers.copying.base import CopySource, EncoderFeatures, GoldTokens,
 from laconic.layers.copying.captured import (
     CapturedConfig,
     CapturedHead,
+    Copied,
     Precomputed,
-    Weighed,
     encoder_attention,
     gate,
     gate_of,
@@ -137,16 +133,18 @@ class Correlations:
     band: Band | None
     source_gate: Tensor | None  # (B, 1, S) u, where it belongs to the source position
 
+    def transferred(self, history: Tensor, split: Tensor | None) -> Tensor:
+        """(11) ``u (P s) + (1 - u) (P p)``: (B, Q, S), u as in `split_history` -> (B, Q, S)."""
+        if split is None:
+            return self._dense(history) if self.band is None else self.band.transferred(history)
+        parts = split_history(history, split)
+        if self.band is None:
+            return self._dense(parts.flatten(2))
+        return self._dense(parts[:, :, 0]) + self.band.transferred(parts[:, :, 1])
 
-def semantic_correlation(attention: Tensor, copy_mask: Tensor, ids: Tensor, self_transfer: SelfTransfer) -> Tensor:
-    """Equation (19) made a transition matrix: the encoder's attention (B, S, S), heads averaged -> s (B, S, S).
-
-    ``zero`` takes the diagonal away and leaves the rows short; ``keep`` leaves it.
-    """
-    allowed = transfers(copy_mask, ids, self_transfer)
-    if self_transfer != "zero":
-        return rescaled_rows(attention, allowed)
-    return rescaled_rows(attention, transfers(copy_mask, ids, "keep")).masked_fill(~allowed, 0.0)
+    def _dense(self, history: Tensor) -> Tensor:
+        assert self.matrix is not None
+        return transferred(history, self.matrix)
 
 
 class UnmovedHistory:
@@ -163,15 +161,6 @@ class UnmovedHistory:
         """The documents ``document_index`` with all their rows."""
         rows = self.rows.unflatten(0, (-1, beams)).index_select(0, document_index)
         return UnmovedHistory(rows.flatten(0, 1))
-
-
-@dataclass(slots=True)
-class _Steps:
-    """What the recurrence reads at Q beams of one step, or at all T steps."""
-
-    weights: Tensor  # (B, Q, S) alpha
-    split: Tensor | None  # (B, Q, 1) u, or (B, 1, S); none: only one of s and p is used
-    attended: Tensor  # (B, Q) what alpha adds to g's argument, its bias included
 
 
 class CorrelationalHead(CapturedHead):
@@ -204,7 +193,9 @@ class CorrelationalHead(CapturedHead):
         if c.use_semantic:
             parts.append(self._semantic(features, copy_mask))
         if c.use_positional:
-            widths = self._log_width(features)
+            assert self.spread is not None
+            given = features.queries.flatten(2) if c.sigma_input == "encoder_query" else features.states
+            widths = log_width(gate_of(precise(given), self.spread), features.mask.sum(dim=-1))  # log sigma (B, S)
             options: dict[str, Any] = {
                 "self_transfer": c.self_transfer,
                 "clip": c.clip_mode,
@@ -215,7 +206,7 @@ class CorrelationalHead(CapturedHead):
                 band = positional_band(widths, copy_mask, **options)
             else:
                 parts.append(positional_correlation(widths, copy_mask, features.ids, **options))
-        matrix = None if not parts else parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
+        matrix = deferred(parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)) if parts else None
         source_gate = None
         if c.u_input == "source_state" and self.semantic_gate is not None:
             source_gate = torch.sigmoid(gate_of(precise(features.states), self.semantic_gate)).unsqueeze(1)
@@ -230,18 +221,16 @@ class CorrelationalHead(CapturedHead):
         )
 
     def _semantic(self, features: EncoderFeatures, copy_mask: Tensor) -> Tensor:
+        """(19) made a transition matrix, s (B, S, S). ``self_transfer`` ``zero`` takes the diagonal away and leaves the
+        rows short; ``keep`` leaves it."""
+        ids, self_transfer = features.ids, self.config.self_transfer
+        allowed = transfers(copy_mask, ids, self_transfer)
+        if self.config.release_bugs:  # point 10: rows of real tokens are zero; those of padding, which read as any, not
+            return encoder_attention(features, ~features.mask).masked_fill(~allowed, 0.0)
         attention = encoder_attention(features, features.mask)
-        if not self.config.release_bugs:
-            return semantic_correlation(attention, copy_mask, features.ids, self.config.self_transfer)
-        # Point 10: rows of real tokens are zero; those of padding, which read as any, are not.
-        every = encoder_attention(features, ~features.mask)
-        return every.masked_fill(~transfers(copy_mask, features.ids, self.config.self_transfer), 0.0)
-
-    def _log_width(self, features: EncoderFeatures) -> Tensor:
-        """log sigma (B, S)."""
-        assert self.spread is not None
-        given = features.queries.flatten(2) if self.config.sigma_input == "encoder_query" else features.states
-        return log_width(gate_of(precise(given), self.spread), features.mask.sum(dim=-1))
+        if self_transfer != "zero":
+            return rescaled_rows(attention, allowed)
+        return rescaled_rows(attention, transfers(copy_mask, ids, "keep")).masked_fill(~allowed, 0.0)
 
     def first_state(self, features: EncoderFeatures) -> Any:
         """Nothing has been copied: (B, S) zeros."""
@@ -267,58 +256,64 @@ class CorrelationalHead(CapturedHead):
             )
         return super().gold_log_probs(inputs, scores, source, gold)
 
-    def weigh_step(self, inputs: HeadInput, weights: Tensor, source: Precomputed, state: Any) -> tuple[Weighed, Any]:
+    def weigh_step(self, inputs: HeadInput, weights: Tensor, source: Precomputed, state: Any) -> tuple[Copied, Any]:
         """One step of the recurrence for K beams; the state is P_final of the step before, (N, S)."""
         unmoved = isinstance(state, UnmovedHistory)
         rows = state.rows if isinstance(state, UnmovedHistory) else state
         history = torch.zeros_like(weights) if rows is None else rows.view_as(weights).to(weights.dtype)
-        steps, gate_values = self._steps(inputs, weights, source), self._correlational_values(source)
-        transition = _Transition(source.extra)
-        final, correlational, attention_gate = self._recur(history, steps, source, transition, gate_values)
-        details = self._gate_details(history, steps.split, attention_gate) | {"copy_correlational": correlational}
+        split, attended, gate_values = self._gates(inputs, weights, source)
+        final, correlational, attention_gate = self._recur(history, weights, split, attended, source, gate_values)
+        details = self._gate_details(history, split, attention_gate) | {"copy_correlational": correlational}
         following = final.flatten(0, 1)
-        return Weighed(final, weights, details), UnmovedHistory(following) if unmoved else following
+        return (final, details), UnmovedHistory(following) if unmoved else following
 
-    def weigh_all(self, inputs: HeadInput, weights: Tensor, source: Precomputed) -> Weighed:
+    def weigh_all(self, inputs: HeadInput, weights: Tensor, source: Precomputed) -> Copied:
         """The recurrence over T steps."""
-        steps, gate_values = self._steps(inputs, weights, source), self._correlational_values(source)
-        transition = _Transition(source.extra)
-        history = torch.zeros_like(weights[:, :1])
-        finals, gates = [], []
-        for step in _split_steps(steps):
-            final, _, attention_gate = self._recur(history, step, source, transition, gate_values)
+        split, attended, gate_values = self._gates(inputs, weights, source)
+        alphas, count = weights.split(1, dim=1), weights.shape[1]
+        of_steps = split is not None and split.shape[1:] == (count, 1)
+        splits = split.split(1, dim=1) if split is not None and of_steps else [split] * count
+        history, finals, gates = torch.zeros_like(weights[:, :1]), [], []
+        for step in zip(alphas, splits, attended.split(1, dim=1), strict=True):
+            final, _, attention_gate = self._recur(history, *step, source, gate_values)
             finals.append(final)
             gates.append(attention_gate)
             history = final.detach() if self.config.detach_history else final
         final = torch.cat(finals, dim=1)
         before = F.pad(final.detach()[:, :-1], (0, 0, 1, 0))
-        return Weighed(final, weights, self._gate_details(before, steps.split, torch.cat(gates, dim=1)))
+        return final, self._gate_details(before, split, torch.cat(gates, dim=1))
 
     def _recur(
-        self, history: Tensor, steps: _Steps, source: Precomputed, transition: _Transition, gate_values: Tensor
+        self,
+        history: Tensor,
+        weights: Tensor,
+        split: Tensor | None,
+        attended: Tensor,
+        source: Precomputed,
+        gate_values: Tensor,
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Equations (11)-(15) once: P_final, P_co (B, Q, S) and g (B, Q)."""
         c = self.config
-        raw = transition(history, steps.split)
+        raw = source.extra.transferred(history, split)
         correlational = normalised(raw, c.co_norm, source.copy_mask)
         has_mass = raw.sum(dim=-1) > 0
         if c.co_norm == "softmax":
             correlational = correlational * has_mass.unsqueeze(-1)
-        attention_gate = torch.sigmoid(steps.attended + context_gate(correlational, gate_values))
+        attention_gate = torch.sigmoid(attended + context_gate(correlational, gate_values))
         if c.first_step == "attention":
             attention_gate = torch.where(has_mass, attention_gate, 1.0)
-        return mixed(steps.weights, correlational, attention_gate), correlational, attention_gate
+        return mixed(weights, correlational, attention_gate), correlational, attention_gate
 
-    def _steps(self, inputs: HeadInput, weights: Tensor, source: Precomputed) -> _Steps:
+    def _gates(self, inputs: HeadInput, weights: Tensor, source: Precomputed) -> tuple[Tensor | None, Tensor, Tensor]:
+        """What the recurrence reads at Q beams of one step, or at all T: u, (B, Q, 1) or (B, 1, S), none where only one
+        of s and p is used; what alpha adds to g's argument, its bias included, (B, Q); and w_g . V_i for P_co, (B, S),
+        V's heads together, as P_co has none."""
         place = len(super().context_gates())
         attended = self.gate_context(inputs, weights, source, slice(place, place + 1)).squeeze(-1)
-        return _Steps(weights, self._semantic_gate(inputs, source), attended + self.attention_gate.bias)
-
-    def _correlational_values(self, source: Precomputed) -> Tensor:
-        """w_g . V_i for P_co, (B, S); V's heads together, as P_co has none."""
         assert source.gate_values is not None
-        gate_values = source.gate_values[..., -1]
-        return gate_values if gate_values.dim() == 2 else gate_values.sum(dim=2)
+        values = source.gate_values[..., -1]
+        values = values if values.dim() == 2 else values.sum(dim=2)
+        return self._semantic_gate(inputs, source), attended + self.attention_gate.bias, values
 
     def _semantic_gate(self, inputs: HeadInput, source: Precomputed) -> Tensor | None:
         """u (13): (B, Q, 1), or (B, 1, S) of the source; none where one of s and p is not used."""
@@ -339,34 +334,3 @@ class CorrelationalHead(CapturedHead):
         else:
             semantic = (history * split).sum(dim=-1) / history.sum(dim=-1).clamp_min(1e-30)
         return {"copy_semantic_gate": semantic, "copy_attention_gate": attention_gate}
-
-
-class _Transition:
-    """Equation (11), for the many steps of a pass over the same s and p."""
-
-    def __init__(self, correlations: Correlations) -> None:
-        matrix, self.band = correlations.matrix, correlations.band
-        self.matrix = None if matrix is None else deferred(matrix)
-
-    def __call__(self, history: Tensor, split: Tensor | None) -> Tensor:
-        """``u (P s) + (1 - u) (P p)``: (B, Q, S), u as in `split_history` -> (B, Q, S)."""
-        if split is None:
-            return self._dense(history) if self.band is None else self.band.transferred(history)
-        parts = split_history(history, split)
-        if self.band is None:
-            return self._dense(parts.flatten(2))
-        return self._dense(parts[:, :, 0]) + self.band.transferred(parts[:, :, 1])
-
-    def _dense(self, history: Tensor) -> Tensor:
-        assert self.matrix is not None
-        return transferred(history, self.matrix)
-
-
-def _split_steps(steps: _Steps) -> list[_Steps]:
-    """All T steps -> each by itself (Q = 1)."""
-    count = steps.weights.shape[1]
-    weights, attended = steps.weights.split(1, dim=1), steps.attended.split(1, dim=1)
-    split: Any = [steps.split] * count
-    if steps.split is not None and steps.split.shape[-1] == 1 and steps.split.shape[1] == count:
-        split = steps.split.split(1, dim=1)
-    return [_Steps(*each) for each in zip(weights, split, attended, strict=True)]

@@ -47,16 +47,6 @@ def distinct(source: CopySource, vocab_size: int) -> tuple[Tensor, Tensor]:
     return first, (first == places) & source.mask & (ids < vocab_size)
 
 
-def source_logits(features: Tensor, projection: VocabularyProjection, source: CopySource, gold: GoldTokens) -> Tensor:
-    """The logits of the source's own words: features (M, F) -> (M, S); words outside V have those of word 0."""
-    assert gold.steps is not None, "smoothing needs to know the step of each target token"
-    steps = int(gold.steps.max()) + 1 if gold.steps.numel() else 1
-    ids = source.extended_ids.masked_fill(source.extended_ids >= projection.vocab_size, 0)
-    words, bias = F.embedding(ids, projection.weight).to(features.dtype), projection.bias[ids]
-    grid = features.new_zeros(len(ids), steps, features.shape[-1]).index_put((gold.rows, gold.steps), features)
-    return torch.bmm(grid, words.transpose(1, 2))[gold.rows, gold.steps] + bias[gold.rows]
-
-
 def copied_excess(relative: Tensor, log_vocab: Tensor, counted: Tensor) -> Tensor:
     """The last sum, ``sum softplus(log (1 - lambda) P_copy(w) - log lambda P_gen(w))``: (M, S), (M,), (M, S) -> (M,).
 
@@ -84,9 +74,14 @@ def source_words(
     ``hidden`` (M, F) is what the projection reads, in float32 at least, ``ids`` (M,) are the gold words', UNK in the
     place of words outside V, ``mixed`` the argument (M,) of lambda's sigmoid, and P_copy over positions (M, S).
     """
+    assert gold.steps is not None, "smoothing needs to know the step of each target token"
     gates, copies = mixed
     features = hidden if projection.hidden is None else projection.hidden(hidden)
-    logits = source_logits(features, projection, source, gold)
+    steps = int(gold.steps.max()) + 1 if gold.steps.numel() else 1
+    of_source = source.extended_ids.masked_fill(source.extended_ids >= projection.vocab_size, 0)
+    words, bias = F.embedding(of_source, projection.weight).to(features.dtype), projection.bias[of_source]
+    grid = features.new_zeros(len(words), steps, features.shape[-1]).index_put((gold.rows, gold.steps), features)
+    logits = gold.at(torch.bmm(grid, words.transpose(1, 2))) + bias[gold.rows]  # words outside V: those of word 0
     own = (features * F.embedding(ids, projection.weight)).sum(dim=-1) + projection.bias[ids]
     first, counted = distinct(source, projection.vocab_size)
     copied = torch.zeros_like(copies).scatter_add(-1, first[gold.rows], copies)
