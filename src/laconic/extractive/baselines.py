@@ -6,7 +6,6 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Sequence
 from itertools import accumulate
-from typing import Any
 
 import numpy as np
 from pydantic import Field
@@ -14,7 +13,7 @@ from pydantic import Field
 from laconic.errors import DataError
 from laconic.extractive.base import Extractor, ExtractorConfig
 from laconic.metrics.overlap import ngram_counts, overlap
-from laconic.metrics.rouge_text import TextOptions, shared_text
+from laconic.metrics.rouge_text import shared_text
 
 _GAIN = 1e-12
 
@@ -122,18 +121,14 @@ class Oracle(Extractor):
         if not models:
             raise DataError("The ROUGE oracle picks sentences by the reference summary; give at least one reference.")
         sentences = self.sentences(document)
-        text = shared_text("rouge155", TextOptions(stem=True, exceptions=True, remove_stop_words=False))
+        text = shared_text("rouge155", stem=True, exceptions=True)
         if not any(text.ids(model) for model in models):
-            text = shared_text("unicode", TextOptions(stem=False, exceptions=False, remove_stop_words=False))
+            text = shared_text("unicode", stem=False, exceptions=False)
         return greedy_oracle(
             [text.ids(sentence) for sentence in sentences],
             [text.ids(model) for model in models],
             self.config.sentences,
         )
-
-    def text(self, document: str | Sequence[str], separator: str = " ", references: Any = ()) -> str:
-        sentences = self.sentences(document)
-        return separator.join(sentences[index].strip() for index in self.summarize(sentences, references))
 
 
 def greedy_oracle(sentences: Sequence[list[int]], references: Sequence[list[int]], limit: int) -> list[int]:

@@ -56,7 +56,7 @@ from laconic.decoding import search_memory
 from laconic.errors import ConfigError
 from laconic.layers.noise import ExampleNoise, bits, mixed
 from laconic.metrics.rouge_engine import RougeEngine, make_options, parse_kind
-from laconic.metrics.rouge_text import TextOptions, shared_text, stem_rouge155
+from laconic.metrics.rouge_text import TEXTS, stem_rouge155
 from laconic.metrics.words import smart_stop_words
 from laconic.objectives.base import Objective
 from laconic.search.decode import switched
@@ -244,10 +244,7 @@ class SummaryReward:
         self.config = config
         options = make_options(_PROFILE, {})
         self._engine = RougeEngine([parse_kind(kind, options) for kind in ("1", "2", "L")], _PROFILE, options)
-        text = shared_text(
-            _PROFILE, TextOptions(options.stem, options.exceptions, options.remove_stop_words, options.better)
-        )
-        self._words = text.words
+        self._words, _ = TEXTS[_PROFILE]
 
     def __call__(self, summary: str, gold: str, document: str) -> float:
         """At most 1, for the gold summary itself; 0 for an empty one."""
