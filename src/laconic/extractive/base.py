@@ -58,10 +58,10 @@ class Extractor:
         places = list(first.values())
         return sorted(places[chosen] for chosen in self.pick(list(first)))
 
-    def text(self, document: str | Sequence[str], separator: str = " ", **given: Any) -> str:
-        """The summary as text: the picked sentences verbatim, in order; `summarize` takes what is ``given``."""
+    def text(self, document: str | Sequence[str], separator: str = " ") -> str:
+        """The summary as text: the picked sentences verbatim, in document order."""
         sentences = self.sentences(document)
-        return separator.join(sentences[index].strip() for index in self.summarize(sentences, **given))
+        return separator.join(sentences[index].strip() for index in self.summarize(sentences))
 
     def sentences(self, document: str | Sequence[str]) -> list[str]:
         """The document's sentences, split here if they are not given."""

@@ -6,6 +6,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Sequence
 from itertools import accumulate
+from typing import Any
 
 import numpy as np
 from pydantic import Field
@@ -129,6 +130,10 @@ class Oracle(Extractor):
             [text.ids(model) for model in models],
             self.config.sentences,
         )
+
+    def text(self, document: str | Sequence[str], separator: str = " ", references: Any = ()) -> str:
+        sentences = self.sentences(document)
+        return separator.join(sentences[index].strip() for index in self.summarize(sentences, references))
 
 
 def greedy_oracle(sentences: Sequence[list[int]], references: Sequence[list[int]], limit: int) -> list[int]:
