@@ -11,7 +11,6 @@ from pydantic import Field
 from laconic.config.base import ConfigBase
 from laconic.config.names import EXTRACTIVE, build
 from laconic.errors import DataError
-from laconic.extractive.words import WordConfig
 from laconic.text.sentences import sentence_strings
 
 
@@ -22,8 +21,11 @@ class ExtractorConfig(ConfigBase):
     language: str = Field("en", pattern=r"^[a-z]{2,3}$")
 
 
-class WordsConfig(ExtractorConfig, WordConfig):
-    """Settings of methods that compare words: see `laconic.extractive.words.WordConfig`."""
+class WordsConfig(ExtractorConfig):
+    """``stemmer``: a Snowball language or ``none``; ``stop_words``: ``english``, ``none`` or a file with one a line."""
+
+    stemmer: str = "english"
+    stop_words: str = "english"
 
 
 class Extractor:
@@ -47,12 +49,19 @@ class Extractor:
         Raises:
             DataError: the document is neither a text nor a list of texts.
         """
-        return self.pick_from(self.sentences(document))
+        first: dict[str, int] = {}
+        for index, sentence in enumerate(self.sentences(document)):
+            if stripped := sentence.strip():
+                first.setdefault(stripped, index)
+        if not first:
+            return []
+        places = list(first.values())
+        return sorted(places[chosen] for chosen in self.pick(list(first)))
 
     def text(self, document: str | Sequence[str], separator: str = " ") -> str:
         """The summary as text: the picked sentences verbatim, in document order."""
         sentences = self.sentences(document)
-        return separator.join(sentences[index].strip() for index in self.pick_from(sentences))
+        return separator.join(sentences[index].strip() for index in self.summarize(sentences))
 
     def sentences(self, document: str | Sequence[str]) -> list[str]:
         """The document's sentences, split here if they are not given."""
@@ -63,17 +72,6 @@ class Extractor:
             if not isinstance(sentence, str):
                 raise DataError(f"Sentence {number} is of type {type(sentence).__name__}; a document is made of texts.")
         return sentences
-
-    def pick_from(self, sentences: Sequence[str]) -> list[int]:
-        """`summarize` for a document that is already split."""
-        first: dict[str, int] = {}
-        for index, sentence in enumerate(sentences):
-            if stripped := sentence.strip():
-                first.setdefault(stripped, index)
-        if not first:
-            return []
-        places = list(first.values())
-        return sorted(places[chosen] for chosen in self.pick(list(first)))
 
     def pick(self, sentences: list[str]) -> Sequence[int]:
         """Indices into ``sentences``: distinct, not empty, at least one; in any order."""

@@ -14,7 +14,7 @@ from pydantic import Field
 from laconic.errors import DataError
 from laconic.extractive.base import Extractor, ExtractorConfig
 from laconic.metrics.overlap import ngram_counts, overlap
-from laconic.metrics.rouge_text import TextOptions, shared_text
+from laconic.metrics.rouge_text import shared_text
 
 _GAIN = 1e-12
 
@@ -122,9 +122,9 @@ class Oracle(Extractor):
         if not models:
             raise DataError("The ROUGE oracle picks sentences by the reference summary; give at least one reference.")
         sentences = self.sentences(document)
-        text = shared_text("rouge155", TextOptions(stem=True, exceptions=True, remove_stop_words=False))
+        text = shared_text("rouge155", stem=True, exceptions=True)
         if not any(text.ids(model) for model in models):
-            text = shared_text("unicode", TextOptions(stem=False, exceptions=False, remove_stop_words=False))
+            text = shared_text("unicode", stem=False, exceptions=False)
         return greedy_oracle(
             [text.ids(sentence) for sentence in sentences],
             [text.ids(model) for model in models],

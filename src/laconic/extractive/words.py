@@ -17,18 +17,11 @@ from pathlib import Path
 import numpy as np
 import Stemmer
 
-from laconic.config.base import ConfigBase
 from laconic.errors import ConfigError, unknown_choice
+from laconic.extractive.base import WordsConfig
 from laconic.metrics.rouge_text import longest_suffix
 
 _DATA = Path(__file__).parent / "data"
-
-
-class WordConfig(ConfigBase):
-    """``stemmer``: a Snowball language or ``none``; ``stop_words``: ``english``, ``none`` or a file with one a line."""
-
-    stemmer: str = "english"
-    stop_words: str = "english"
 
 
 _WORD = re.compile(r"[^\W\d_](?:[^\W\d_]|['-])*")
@@ -270,7 +263,7 @@ class SentenceTerms:
     too; ``content`` the term numbers of the words that are no stop words.
     """
 
-    def __init__(self, sentences: Sequence[str], config: WordConfig) -> None:
+    def __init__(self, sentences: Sequence[str], config: WordsConfig) -> None:
         self.stops = stop_words(config.stop_words)
         self._stem = stemmer(config.stemmer)
         self.words = cut_words(sentences)

@@ -28,7 +28,7 @@ from laconic.metrics.overlap import (
     union_hits,
     weighted_hits,
 )
-from laconic.metrics.rouge_text import TEXTS, RougeText, TextOptions, shared_text
+from laconic.metrics.rouge_text import TEXTS, shared_text
 
 MULTI = ("average", "best", "max", "jackknife", "jackknife-average")
 BETTER = ("well", "good")
@@ -289,8 +289,13 @@ class RougeEngine:
         self.kinds = tuple(kinds)
         self.options = options
         self.rounded = profile != "google"
-        text_options = TextOptions(options.stem, options.exceptions, options.remove_stop_words, options.better)
-        self.text: RougeText = shared_text(profile, text_options)
+        self.text = shared_text(
+            profile,
+            stem=options.stem,
+            exceptions=options.exceptions,
+            remove_stop_words=options.remove_stop_words,
+            better=options.better,
+        )
         self._chooses = options.multi in ("best", "jackknife")
         self._by_sentence = any(kind.name in ("Lsum", "W") for kind in kinds)
         # the matcher of each kind, and the exponent of what is made of a match

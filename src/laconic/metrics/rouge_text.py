@@ -8,23 +8,12 @@ from __future__ import annotations
 import re
 import threading
 import unicodedata
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable
 
 from laconic.metrics.words import smart_stop_words, wordnet_exceptions
 
 _MEMORY_LIMIT = 1_000_000  # words remembered before starting afresh
 _STOPPED = -1
-
-
-@dataclass(frozen=True, slots=True)
-class TextOptions:
-    """What happens to a text before counting (see `laconic.metrics.rouge.RougeOptions`)."""
-
-    stem: bool
-    exceptions: bool
-    remove_stop_words: bool
-    better: str = "well"
 
 
 class _Memory(dict):
@@ -50,22 +39,23 @@ class _Memory(dict):
 
 
 class RougeText:
-    """What a profile makes of texts: ``words`` cuts one, cased as the profile has it."""
+    """What a profile makes of texts: ``words`` cuts one, cased as the profile has it; for the others see
+    `laconic.metrics.rouge.RougeOptions`."""
 
-    def __init__(self, profile: str, options: TextOptions) -> None:
+    def __init__(self, profile: str, stem: bool, exceptions: bool, remove_stop_words: bool, better: str) -> None:
         self.words, self._stem = TEXTS[profile]
-        self.options = options
+        self._stems = stem
         self.memory = _Memory(self._normal_form)
-        self._stops = smart_stop_words() if options.remove_stop_words else frozenset()
-        self._exceptions = wordnet_exceptions() if options.stem and options.exceptions else {}
-        if self._exceptions and options.better != "well":
-            self._exceptions = {**self._exceptions, "better": options.better, "best": options.better}
+        self._stops = smart_stop_words() if remove_stop_words else frozenset()
+        self._exceptions = wordnet_exceptions() if stem and exceptions else {}
+        if self._exceptions and better != "well":
+            self._exceptions = {**self._exceptions, "better": better, "best": better}
 
     def _normal_form(self, word: str) -> str | None:
         """None for a word that is dropped."""
         if word in self._stops:
             return None
-        if self.options.stem and len(word) > 3:
+        if self._stems and len(word) > 3:
             return self._exceptions.get(word) or self._stem(word)
         return word
 
@@ -109,13 +99,15 @@ _CHARACTER_CLASSES = _CharacterClasses()
 _SHARED = threading.local()
 
 
-def shared_text(profile: str, options: TextOptions) -> RougeText:
+def shared_text(
+    profile: str, *, stem: bool, exceptions: bool, remove_stop_words: bool = False, better: str = "well"
+) -> RougeText:
     """The calling thread's text of a profile, so that later calls know the stems of earlier ones."""
-    known: dict[tuple[str, TextOptions], RougeText] = _SHARED.__dict__.setdefault("texts", {})
-    key = (profile, options)
-    if key not in known:
-        known[key] = RougeText(profile, options)
-    return known[key]
+    known: dict[tuple[str, bool, bool, bool, str], RougeText] = _SHARED.__dict__.setdefault("texts", {})
+    wanted = (profile, stem, exceptions, remove_stop_words, better)
+    if wanted not in known:
+        known[wanted] = RougeText(*wanted)
+    return known[wanted]
 
 
 # ------------------------------------------------------------------------------------------------------------- stemmers
@@ -131,27 +123,26 @@ def shared_text(profile: str, options: TextOptions) -> RougeText:
 # * `stem_nltk` is what rouge-score uses: NLTK's extended variant, with a few irregular words, ``-ies`` and
 #   ``-ied`` after one letter, ``-fulli``, and a step for ``-y`` after a consonant only.
 
+_Endings = tuple[tuple[str, ...], dict[str, str]]
+
+
+def _ordered(endings: dict[str, str]) -> _Endings:
+    """The suffixes, the longest first, and what takes the place of each."""
+    return tuple(sorted(endings, key=len, reverse=True)), endings
+
+
 _STEP_2 = {
-    "ational": "ate", "tional": "tion", "enci": "ence", "anci": "ance", "izer": "ize", "bli": "ble",
-    "alli": "al", "entli": "ent", "eli": "e", "ousli": "ous", "ization": "ize", "ation": "ate",
-    "ator": "ate", "alism": "al", "iveness": "ive", "fulness": "ful", "ousness": "ous", "aliti": "al",
-    "iviti": "ive", "biliti": "ble", "logi": "log",
+    "ational": "ate", "ization": "ize", "iveness": "ive", "fulness": "ful", "ousness": "ous", "tional": "tion",
+    "biliti": "ble", "entli": "ent", "ousli": "ous", "ation": "ate", "alism": "al", "aliti": "al", "iviti": "ive",
+    "enci": "ence", "anci": "ance", "izer": "ize", "alli": "al", "ator": "ate", "logi": "log", "bli": "ble", "eli": "e",
 }  # fmt: skip
-_STEP_3 = {"icate": "ic", "ative": "", "alize": "al", "iciti": "ic", "ical": "ic", "ful": "", "ness": ""}
-_STEP_4 = (
-    "ance", "ence", "able", "ible", "ement", "al", "er", "ic", "ant", "ou", "ism", "ate", "iti", "ous", "ive", "ize",
-)  # fmt: skip
-
-
-def _longest_first(suffixes: Iterable[str]) -> tuple[str, ...]:
-    return tuple(sorted(suffixes, key=len, reverse=True))
-
-
-_SUFFIXES_2 = _longest_first(_STEP_2)
-_SUFFIXES_2_NLTK = _longest_first((*_STEP_2, "fulli"))
-_SUFFIXES_3 = _longest_first(_STEP_3)
-_SUFFIXES_4 = _longest_first(_STEP_4)
-_SUFFIXES_4_NLTK = _longest_first((*_STEP_4, "ment", "ent", "ion"))
+_STEP_4 = dict.fromkeys(
+    ("ement", "ance", "ence", "able", "ible", "ant", "ism", "ate", "iti", "ous", "ive", "ize", "al", "er", "ic", "ou"),
+    "",
+)
+_ENDINGS_2, _ENDINGS_2_NLTK = _ordered(_STEP_2), _ordered(_STEP_2 | {"fulli": "ful"})
+_ENDINGS_3 = _ordered({"icate": "ic", "ative": "", "alize": "al", "iciti": "ic", "ical": "ic", "ness": "", "ful": ""})
+_ENDINGS_4, _ENDINGS_4_NLTK = _ordered(_STEP_4), _ordered(_STEP_4 | {"ment": "", "ent": "", "ion": ""})
 _IRREGULAR = {
     **{word: word for word in ("sky", "news", "howe", "proceed", "exceed", "succeed")},
     **{f"{word}{s}": word for word in ("inning", "outing", "canning") for s in ("", "s")},
@@ -179,30 +170,10 @@ def _has_vowel(word: str) -> bool:
     return b"v" in _shape(word)
 
 
-def _ends_cvc(word: str) -> bool:
-    """Porter's condition *o: consonant, vowel, consonant, the last of them not w, x or y."""
-    return word[-1] not in "wxy" and _shape(word)[-3:] == b"cvc"
-
-
-def _ends_cvc_nltk(word: str) -> bool:
-    """The same, and also true of a vowel and a consonant that are the whole word."""
-    return _ends_cvc(word) or _shape(word) == b"vc"
-
-
-def _step_1b(word: str, doubles_kept: str, short: Callable[[str], bool]) -> str:
-    """``-eed``, ``-ed``, ``-ing`` and the repairs after them; ``short`` is condition *o."""
-    if word.endswith("eed"):
-        return word[:-1] if _measure(word[:-3]) > 0 else word
-    stem = word[:-2] if word.endswith("ed") else word[:-3] if word.endswith("ing") else ""
-    if not stem or not _has_vowel(stem):
-        return word
-    if stem.endswith(("at", "bl", "iz")):
-        return stem + "e"
-    if stem[-2:-1] == stem[-1] and stem[-1] not in doubles_kept and _shape(stem)[-1] == 99:
-        return stem[:-1]
-    if _measure(stem) == 1 and short(stem):
-        return stem + "e"
-    return stem
+def _is_short(word: str, nltk: bool) -> bool:
+    """Porter's condition *o: consonant, vowel, consonant, the last of them not w, x or y; NLTK's dialect also takes a
+    vowel and a consonant that are the whole word."""
+    return (word[-1] not in "wxy" and _shape(word)[-3:] == b"cvc") or (nltk and _shape(word) == b"vc")
 
 
 def longest_suffix(word: str, suffixes: tuple[str, ...]) -> str:
@@ -212,110 +183,97 @@ def longest_suffix(word: str, suffixes: tuple[str, ...]) -> str:
     return next(suffix for suffix in suffixes if word.endswith(suffix))
 
 
-def _replace(word: str, suffixes: tuple[str, ...], endings: dict[str, str], least: int) -> str:
+def _replace(word: str, endings: _Endings, least: int) -> str:
     """Replace the longest listed suffix if the stem before it has a measure of more than ``least``."""
-    suffix = longest_suffix(word, suffixes)
-    if not suffix:
+    suffixes, replacements = endings
+    if not (suffix := longest_suffix(word, suffixes)):
         return word
     stem = word[: -len(suffix)]
-    return stem + endings.get(suffix, "") if _measure(stem) > least else word
+    return stem + replacements[suffix] if _measure(stem) > least else word
 
 
-def _step_5(word: str, short: Callable[[str], bool]) -> str:
-    if word.endswith("e"):
-        stem = word[:-1]
-        measure = _measure(stem)
-        if measure > 1 or (measure == 1 and not short(stem)):
-            word = stem
-    if word.endswith("ll") and _measure(word[:-1]) > 1:
-        word = word[:-1]
-    return word
+def _step_1a(word: str, nltk: bool) -> str:
+    if word.endswith(("sses", "ies")) and not (nltk and len(word) == 4 and word[1] == "i"):
+        return word[:-2]
+    return word if word[-2] == "s" else word[:-1]
 
 
-def stem_rouge155(word: str) -> str:
-    """Stem a lower-case ASCII word as ROUGE-1.5.5 does (exception lists are looked up before, not here).
-
-    Each step is tried only on words whose last letter can end one of its suffixes.
-    """
-    if len(word) < 3:
+def _step_1b(word: str, nltk: bool) -> str:
+    """``-eed``, ``-ed``, ``-ing`` and the repairs after them."""
+    if word.endswith("eed"):
+        return word[:-1] if _measure(word[:-3]) > 0 else word
+    stem = word[:-2] if word.endswith("ed") else word[:-3] if word.endswith("ing") else ""
+    if not stem or not _has_vowel(stem):
         return word
-    if word[-1] == "s":
-        if word.endswith(("sses", "ies")):
-            word = word[:-2]
-        elif word[-2] != "s":
-            word = word[:-1]
-    if word[-1] in "dg":
-        word = _step_1b(word, "lszy", _ends_cvc)
-    if word[-1] == "y" and _has_vowel(word[:-1]):
-        word = word[:-1] + "i"
-    if word[-1] in "ilmnrs":
-        word = _replace(word, _SUFFIXES_2, _STEP_2, 0)
-    if word[-1] in "eils":
-        word = _replace(word, _SUFFIXES_3, _STEP_3, 0)
-    if word[-1] in "ceilmrstu":
-        word = _replace(word, _SUFFIXES_4, {}, 1)
-    if word[-1] in "nt":
-        word = _step_4_rouge155(word)
-    return _step_5(word, _ends_cvc) if word[-1] in "el" else word
-
-
-def _step_4_rouge155(word: str) -> str:
-    """What the tool tries after the list: ``-ment``, then ``-ent`` or ``-ion`` after s or t."""
-    if word.endswith("ment") and _measure(word[:-4]) > 1:
-        word = word[:-4]
-    if word.endswith("ent"):
-        return word[:-3] if _measure(word[:-3]) > 1 else word
-    return word[:-3] if word.endswith(("sion", "tion")) and _measure(word[:-3]) > 1 else word
-
-
-def stem_nltk(word: str) -> str:
-    """Stem a lower-case word as NLTK's ``PorterStemmer`` does in its default (extended) mode."""
-    if word in _IRREGULAR:
-        return _IRREGULAR[word]
-    if len(word) <= 2:
-        return word
-    if word[-1] == "s":
-        if word.endswith("ies"):
-            word = word[:-1] if len(word) == 4 else word[:-2]
-        elif word.endswith("sses"):
-            word = word[:-2]
-        elif word[-2] != "s":
-            word = word[:-1]
-    if word.endswith("ied"):
-        word = word[:-1] if len(word) == 4 else word[:-2]
-    elif word[-1] in "dg":
-        word = _step_1b(word, "lsz", _ends_cvc_nltk)
-    if word[-1] == "y" and len(word) > 2 and _shape(word)[-2] == 99:
-        word = word[:-1] + "i"
-    if word[-1] in "ilmnrs":
-        word = _step_2_nltk(word)
-    if word[-1] in "eils":
-        word = _replace(word, _SUFFIXES_3, _STEP_3, 0)
-    if word[-1] in "ceilmnrstu":
-        word = _step_4_nltk(word)
-    return _step_5(word, _ends_cvc_nltk) if word[-1] in "el" else word
-
-
-def _step_4_nltk(word: str) -> str:
-    suffix = longest_suffix(word, _SUFFIXES_4_NLTK)
-    if not suffix:
-        return word
-    stem = word[: -len(suffix)]
-    return stem if _measure(stem) > 1 and (suffix != "ion" or stem[-1] in "st") else word
+    if stem.endswith(("at", "bl", "iz")):
+        return stem + "e"
+    if stem[-2:-1] == stem[-1] and stem[-1] not in ("lsz" if nltk else "lszy") and _shape(stem)[-1] == 99:
+        return stem[:-1]
+    return stem + "e" if _measure(stem) == 1 and _is_short(stem, nltk) else stem
 
 
 def _step_2_nltk(word: str) -> str:
     if word.endswith("alli") and _measure(word[:-4]) > 0:
         return _step_2_nltk(word[:-2])
-    suffix = longest_suffix(word, _SUFFIXES_2_NLTK)
-    if not suffix:
+    if word.endswith("logi"):  # the l counts as part of the stem
+        return word[:-1] if _measure(word[:-3]) > 0 else word
+    return _replace(word, _ENDINGS_2_NLTK, 0)
+
+
+def _step_4(word: str) -> str:
+    """The list, then ``-ment``, then ``-ent`` or ``-ion`` after s or t."""
+    word = _replace(word, _ENDINGS_4, 1)
+    if word[-1] not in "nt":
         return word
-    stem = word[: -len(suffix)]
-    if suffix == "logi":  # the l counts as part of the stem
-        return stem + "log" if _measure(stem + "l") > 0 else word
-    if _measure(stem) > 0:
-        return stem + ("ful" if suffix == "fulli" else _STEP_2[suffix])
-    return word
+    if word.endswith("ment") and _measure(word[:-4]) > 1:
+        word = word[:-4]
+    return word[:-3] if word.endswith(("ent", "sion", "tion")) and _measure(word[:-3]) > 1 else word
+
+
+def _step_4_nltk(word: str) -> str:
+    if word.endswith("ion") and word[-4:-3] not in ("s", "t"):
+        return word
+    return _replace(word, _ENDINGS_4_NLTK, 1)
+
+
+def _step_5(word: str, nltk: bool) -> str:
+    if word.endswith("e"):
+        stem = word[:-1]
+        measure = _measure(stem)
+        if measure > 1 or (measure == 1 and not _is_short(stem, nltk)):
+            word = stem
+    return word[:-1] if word.endswith("ll") and _measure(word[:-1]) > 1 else word
+
+
+def _porter(word: str, nltk: bool) -> str:
+    """Each step is tried only on words whose last letter can end one of its suffixes."""
+    if word[-1] == "s":
+        word = _step_1a(word, nltk)
+    if nltk and word.endswith("ied"):
+        word = word[:-1] if len(word) == 4 else word[:-2]
+    elif word[-1] in "dg":
+        word = _step_1b(word, nltk)
+    if word[-1] == "y" and (len(word) > 2 and _shape(word)[-2] == 99 if nltk else _has_vowel(word[:-1])):
+        word = word[:-1] + "i"
+    if word[-1] in "ilmnrs":
+        word = _step_2_nltk(word) if nltk else _replace(word, _ENDINGS_2, 0)
+    if word[-1] in "eils":
+        word = _replace(word, _ENDINGS_3, 0)
+    if word[-1] in "ceilmnrstu":
+        word = _step_4_nltk(word) if nltk else _step_4(word)
+    return _step_5(word, nltk) if word[-1] in "el" else word
+
+
+def stem_rouge155(word: str) -> str:
+    """Stem a lower-case ASCII word as ROUGE-1.5.5 does (exception lists are looked up before, not here)."""
+    return word if len(word) < 3 else _porter(word, nltk=False)
+
+
+def stem_nltk(word: str) -> str:
+    """Stem a lower-case word as NLTK's ``PorterStemmer`` does in its default (extended) mode."""
+    if len(word) < 3 or word in _IRREGULAR:
+        return _IRREGULAR.get(word, word)
+    return _porter(word, nltk=True)
 
 
 # ------------------------------------------------------------------------------------------------------------- profiles

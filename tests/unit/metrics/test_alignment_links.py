@@ -32,17 +32,8 @@ PAIRS = word_pairs(RECORDS)
 
 
 def test_words() -> None:
-    assert PAIRS[0].source_words == [
-        "The",
-        "cat",
-        ",",
-        "which",
-        "did",
-        "n't",
-        "sleep",
-        ",",
-        *["sat", "on", "the", "mat", "."],
-    ]
+    cut = "The cat , which did n't sleep , sat on the mat ."
+    assert PAIRS[0].source_words == cut.split()
     assert PAIRS[1].source_words == list("北京今天天气很好。")
     spaced = word_pairs(RECORDS[:1], "spaces")[0]
     assert spaced.source_words[:3] == ["The", "cat,", "which"]

@@ -134,19 +134,8 @@ def test_a_range_lends_its_scale() -> None:
 
 def test_what_is_looked_for_first_stands_in_all_that_is_found() -> None:
     generator = random.Random(5)
-    pieces = [
-        *"aqv01259 .,'’-s/:",
-        "q3",
-        "4q",
-        "first quarter",
-        "2nd qtr",
-        "1990's",
-        "’80s",
-        "fy ",
-        "cal-",
-        "555-1234",
-        "\u0663",
-    ]
+    pieces = [*"aqv01259 .,'’-s/:\u0663", *("q3", "4q", "first quarter", "2nd qtr", "1990's", "’80s", "fy ", "cal-")]
+    pieces.append("555-1234")
     seen = set()
     for _ in range(4000):
         text = "".join(generator.choice(pieces) for _ in range(12))

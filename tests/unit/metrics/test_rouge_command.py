@@ -44,21 +44,8 @@ def test_another_script_is_told_the_profile_that_reads_it(tmp_path, capsys):
 
 
 def test_json_with_documents_and_flags(files, capsys):
-    code, out, _ = run(
-        capsys,
-        "hyp.txt",
-        "ref.txt",
-        "other.txt",
-        "--json",
-        "-d",
-        "-f",
-        "B",
-        "--kinds",
-        "1,SU4",
-        "--interval",
-        "-r",
-        "20",
-    )
+    arguments = "hyp.txt ref.txt other.txt --json -d -f B --kinds 1,SU4 --interval -r 20"
+    code, out, _ = run(capsys, *arguments.split())
     record = json.loads(out)
     assert code == 0
     assert list(record["scores"]) == ["1", "SU4"]

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from laconic.errors import ConfigError, DataError
 from laconic.metrics import rouge_text
 from laconic.metrics.overlap import lcs_length, lcs_positions, union_hits, weighted_hits, weighted_positions
-from laconic.metrics.rouge import rouge
+from laconic.metrics.rouge import Score, rouge
 from laconic.metrics.rouge_engine import limit_bytes, limit_words
 from laconic.metrics.rouge_text import stem_nltk, stem_rouge155
 
@@ -184,24 +184,21 @@ def test_bytes_cut_both_sides_and_characters_in_two():
 
 def test_several_references():
     hypotheses, references = ["a b c d"], [["a b", "a b c x y z"]]
-    options = {"kinds": ["1"], "stem": False}
-    assert rouge(hypotheses, references, multi="average", **options).mean["1"] == (0.625, 0.625, 0.625)
-    assert rouge(hypotheses, references, multi="best", **options).mean["1"] == (
-        0.5,
-        1.0,
-        pytest.approx(2 / 3, abs=1e-5),
-    )
-    assert rouge(hypotheses, references, multi="max", **options).mean["1"].f == pytest.approx(2 / 3, abs=1e-5)
-    assert rouge(hypotheses, references, multi="jackknife", **options).mean["1"].recall == 0.75
+
+    def words(models: list, multi: str) -> Score:
+        return rouge(hypotheses, models, multi=multi, kinds=["1"], stem=False).mean["1"]
+
+    assert words(references, "average") == (0.625, 0.625, 0.625)
+    assert words(references, "best") == (0.5, 1.0, pytest.approx(2 / 3, abs=1e-5))
+    assert words(references, "max").f == pytest.approx(2 / 3, abs=1e-5)
+    assert words(references, "jackknife").recall == 0.75
     for kind, best in (("S", 0), ("SU", 0), ("L", 0), ("Lsum", 0), ("W", 0), ("2", 0), ("3", 1)):  # by recall, not hits
         found, alone = (rouge(hypotheses, r, kinds=[kind], multi="best") for r in (references, [references[0][best]]))
         assert found.mean == alone.mean
     three = [[*references[0], "a"]]
-    assert rouge(hypotheses, three, multi="jackknife", **options).mean["1"].recall == 1.0
-    found = rouge(hypotheses, three, multi="jackknife-average", **options).mean["1"].recall
-    assert found == 0.73214  # of 5/8, 4/7 and 3/3, rounded
-    one = rouge(hypotheses, ["a b"], multi="jackknife", **options).mean["1"]
-    assert one == rouge(hypotheses, ["a b"], multi="best", **options).mean["1"]
+    assert words(three, "jackknife").recall == 1.0
+    assert words(three, "jackknife-average").recall == 0.73214  # of 5/8, 4/7 and 3/3, rounded
+    assert words(["a b"], "jackknife") == words(["a b"], "best")
 
 
 def test_stop_words_and_alpha():
