@@ -72,7 +72,8 @@ def train(
     check_run(run)
     stage = stage_of(run) if run.pretraining.enabled else None
     accelerator = join_processes(run.training.trackers, out)
-    given = {"show": progress, "on_log": on_log, "on_message": on_message if accelerator.is_main_process else ignore}
+    said = on_message if accelerator.is_main_process else ignore
+    given: dict[str, Any] = {"show": progress, "on_log": on_log, "on_message": said}
     callbacks = Callbacks(**{name: value for name, value in given.items() if value is not None})
     with ExitStack() as held:
         folder = run_folder(run, out, resume=resume, force=force, accept=accept_changes)
