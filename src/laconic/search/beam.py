@@ -176,8 +176,8 @@ class _Search:
             return ended
         row_totals = np.full_like(self.rows.totals, -np.inf)
         row_totals[candidates.rows[ended]] = candidates.totals[ended]
-        ranked, found = self._rank(row_totals, ended=True), candidates
-        self.finished.add(beams, ended, ranked, length, found.rows, found.log_probs, found.sums)
+        ranked = self._rank(row_totals, ended=True)
+        self.finished.add(beams, ended, ranked, length, candidates.rows, candidates.log_probs, candidates.sums)
         return ended
 
     def _ending(self, candidates: Candidates, beams: np.ndarray) -> np.ndarray:
@@ -297,17 +297,13 @@ class _ShrinkingSearch(_Search):
 # ---------------------------------------------------------------------------------------------- the choice of a step
 
 
-@dataclass(slots=True)
-class Addition:
-    """Token scores before and after a scorer that adds to them; the difference is its share."""
+Addition = tuple[int, np.ndarray, np.ndarray]  # the number of a scorer, and token scores before and after it
 
-    column: int
-    before: np.ndarray
-    after: np.ndarray
 
-    def add_to(self, sums: np.ndarray, rows: np.ndarray, ids: np.ndarray) -> None:
-        """Add the share of some tokens, in 64 bits, to their ``sums`` (..., 2 + scorers)."""
-        sums[..., 2 + self.column] += self.after[rows, ids].astype(np.float64) - self.before[rows, ids]
+def add_shares(additions: Sequence[Addition], sums: np.ndarray, rows: np.ndarray, ids: np.ndarray) -> None:
+    """Add what each scorer has added to some tokens, in 64 bits, to their ``sums`` (..., 2 + scorers)."""
+    for column, before, after in additions:
+        sums[..., 2 + column] += after[rows, ids].astype(np.float64) - before[rows, ids]
 
 
 class TokenScores:
@@ -322,7 +318,7 @@ class TokenScores:
         for column, scorer in enumerate(scorers):
             if scorer.adds_to_tokens:
                 before, self.total = self.total, scorer.on_tokens(self.total.copy(), view)
-                self.additions.append(Addition(column, before, self.total))
+                self.additions.append((column, before, self.total))
             else:
                 self.total = scorer.on_tokens(self.total, view)
 
@@ -332,8 +328,7 @@ class TokenScores:
         log_probs: np.ndarray = self.log_probs[rows, ids].astype(np.float64)
         sums[..., 0] += log_probs
         sums[..., 1] += self.model[rows, ids]
-        for addition in self.additions:
-            addition.add_to(sums, rows, ids)
+        add_shares(self.additions, sums, rows, ids)
         return log_probs
 
 
@@ -386,7 +381,7 @@ def best_candidates(
             for column, scorer in enumerate(scorers):
                 if scorer.num_groups > 1:
                     before, token_scores = token_scores, scorer.on_group(token_scores.copy(), chosen, alive)
-                    additions.append(Addition(column, _flat(before), _flat(token_scores)))
+                    additions.append((column, _flat(before), _flat(token_scores)))
         parts.append(_best_of_group(scores, _flat(token_scores), totals, sums, index, additions))
     return Candidates(
         *(_flat(np.stack([getattr(part, name) for part in parts], axis=1)) for name in Candidates.__slots__)
@@ -422,6 +417,5 @@ def _best_of_group(
     rows = index[document, local]
     added = sums[rows]
     log_probs = scores.add_to(added, rows, ids)
-    for addition in group_additions:
-        addition.add_to(added, local + size * document, ids)
+    add_shares(group_additions, added, local + size * document, ids)
     return Candidates(rows, ids, best, log_probs, added)

@@ -35,7 +35,6 @@ product gives every row of a document against all that is written for it, and th
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -101,23 +100,16 @@ def least_similar(cosines: np.ndarray) -> np.ndarray:
     return cosines.min(axis=-1) - 1.0
 
 
-@dataclass(frozen=True, slots=True)
-class Formula:
-    """A term: what stands for a step's vectors when it is the present one and when it is past, whose inner product is
-    taken; and which of the past steps counts."""
-
-    sides: Callable[..., tuple[np.ndarray, np.ndarray]]
-    reduce: Callable[[np.ndarray], np.ndarray]
-
-
-VARIANTS: dict[str, dict[str, Formula]] = {
+# Of each term: what stands for a step's vectors when it is the present one and when it is past, whose inner product is
+# taken; and which of the past steps counts.
+VARIANTS: dict[str, dict[str, tuple[Callable[..., tuple[np.ndarray, np.ndarray]], Callable[..., np.ndarray]]]] = {
     "paper": {
-        "attention": Formula(divergence_sides, nearest),
-        **dict.fromkeys(("context", "state"), Formula(cosine_sides, most_similar)),
+        "attention": (divergence_sides, nearest),
+        **dict.fromkeys(("context", "state"), (cosine_sides, most_similar)),
     },
     "released": {  # KL(past || present): the same sides the other way round
-        "attention": Formula(lambda *given: divergence_sides(*given)[::-1], nearest),
-        **dict.fromkeys(("context", "state"), Formula(cosine_sides, least_similar)),
+        "attention": (lambda *given: divergence_sides(*given)[::-1], nearest),
+        **dict.fromkeys(("context", "state"), (cosine_sides, least_similar)),
     },
 }
 
@@ -136,37 +128,30 @@ class Past:
     def __init__(self, documents: int, beams: int) -> None:
         self.documents, self.beams, self.steps, self.written = documents, beams, 0, 0
         self.vectors: dict[str, np.ndarray] = {}
-        self.places: np.ndarray | None = None
+        self.places = np.empty((documents * beams, 0), dtype=np.int64)
 
     def products(self, name: str, present: np.ndarray) -> np.ndarray:
         """Inner products of vectors (N, W) with those of each past step of the same row, (N, t)."""
-        assert self.places is not None
         written = self.vectors[name][:, : self.written]
         everything = present.reshape(self.documents, self.beams, -1) @ written.swapaxes(1, 2)  # (D, K, written)
         return np.take_along_axis(everything.reshape(len(present), -1), self.places[:, : self.steps], axis=1)
 
     def add(self, name: str, vectors: np.ndarray) -> None:
         """Write the present step's vectors (N, W)."""
-        end = self.written + self.beams
-        held = self.vectors.get(name)
-        if held is None or held.shape[1] < end:
-            shape = (self.documents, max(end, FIRST_STEPS * self.beams), vectors.shape[-1])
-            held = self.vectors[name] = _widened(held, shape, vectors.dtype)
-        held[:, self.written : end] = vectors.reshape(self.documents, self.beams, -1)
+        present, end = vectors.reshape(self.documents, self.beams, -1), self.written + self.beams
+        held = _with_room(self.vectors.get(name, present[:, :0]), end, FIRST_STEPS * self.beams)
+        held[:, self.written : end] = present
+        self.vectors[name] = held
 
     def close_step(self) -> None:
         """The present step becomes part of the past; each row is its own ancestor there."""
-        if self.places is None or self.places.shape[1] == self.steps:
-            rows = self.documents * self.beams
-            self.places = _widened(self.places, (rows, max(self.steps + 1, FIRST_STEPS)), np.dtype(np.int64))
+        self.places = _with_room(self.places, self.steps + 1, FIRST_STEPS)
         self.places[:, self.steps] = np.tile(np.arange(self.written, self.written + self.beams), self.documents)
         self.steps += 1
         self.written += self.beams
 
     def select(self, index: np.ndarray) -> None:
         """Row i becomes what row ``index[i]`` of the same document was; documents may disappear."""
-        if self.places is None:
-            return
         self.places = self.places[index]
         documents = index[:: self.beams] // self.beams
         if len(documents) != self.documents:
@@ -188,16 +173,15 @@ class Past:
         for held in self.vectors.values():
             held[:, :kept] = held[documents, order]
         moved = np.take_along_axis(used.cumsum(axis=1) - 1, places, axis=1)
-        assert self.places is not None
         self.places[:, : self.steps] = moved.reshape(-1, self.steps)
         self.written = kept
 
 
-def _widened(held: np.ndarray | None, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
-    """An array of ``shape`` or, along the second axis, of twice what was held, which stays at its beginning."""
-    if held is None:
-        return np.empty(shape, dtype)
-    wider = np.empty((held.shape[0], max(shape[1], 2 * held.shape[1]), *held.shape[2:]), dtype)
+def _with_room(held: np.ndarray, size: int, first: int) -> np.ndarray:
+    """``held`` or, where its second axis is shorter than ``size``, an array with room for twice as much."""
+    if held.shape[1] >= size:
+        return held
+    wider = np.empty((held.shape[0], max(size, first, 2 * held.shape[1]), *held.shape[2:]), held.dtype)
     wider[:, : held.shape[1]] = held
     return wider
 
@@ -217,9 +201,8 @@ class DistractionScorer(Scorer):
     def __init__(self, config: ConfigBase, *, specials: SpecialIds):
         super().__init__(config, specials=specials)
         self.carries_rows = self.config.accumulate
-        formulas = VARIANTS[self.config.variant].items()
-        terms = [(name, float(getattr(self.config, name)), formula) for name, formula in formulas]
-        self._terms = [(name, weight, formula) for name, weight, formula in terms if weight]
+        weighted = [(name, float(getattr(self.config, name))) for name in ("attention", "context", "state")]
+        self._weights = {name: weight for name, weight in weighted if weight}
         self._past = Past(0, 1)
 
     def start(self, memory: Memory | None, num_rows: int) -> None:
@@ -229,10 +212,11 @@ class DistractionScorer(Scorer):
 
     def on_rows(self, totals: np.ndarray, view: HypothesesView) -> np.ndarray:
         past, added = self._past, None
-        for name, weight, formula in self._terms:
-            present, kept = formula.sides(*_given(view.output, name))
+        for name, weight in self._weights.items():
+            sides, reduce = VARIANTS[self.config.variant][name]
+            present, kept = sides(*_given(view.output, name))
             if past.steps:
-                term = weight * formula.reduce(past.products(name, present))
+                term = weight * reduce(past.products(name, present))
                 added = term if added is None else added + term
             past.add(name, kept)
         past.close_step()
@@ -243,7 +227,7 @@ class DistractionScorer(Scorer):
         if not self.config.accumulate:
             return scores
         growth = 0.0
-        for name, weight, _ in self._terms:
+        for name, weight in self._weights.items():
             if name == "attention":
                 growth += np.inf if weight > 0 else 0.0
             else:
@@ -262,13 +246,13 @@ def _given(output: StepOutput | None, name: str) -> tuple[np.ndarray, ...]:
     Raises:
         ConfigError: the model does not give them.
     """
-    vectors: np.ndarray | None = None if output is None else getattr(output, name)
-    if vectors is None:
+    vectors: np.ndarray | None = getattr(output, name, None)
+    if output is None or vectors is None:
         raise ConfigError(
             f"search.distraction.{name} needs a model that shows its {name} at every step, and this one does not: "
             f"set search.distraction.{name} to 0 or search.distraction to null."
         )
     wide = np.result_type(vectors.dtype, np.float32)
-    if name != "attention" or output is None or output.attention_scores is None:
+    if name != "attention" or output.attention_scores is None:
         return (vectors.astype(wide, copy=False),)
     return vectors.astype(wide, copy=False), exact_logs(output.attention_scores.astype(wide, copy=False))

@@ -46,8 +46,6 @@ def greedy_search(
 
 
 class _GreedyRun:
-    """Adds up the steps and closes each document's hypothesis where it ends."""
-
     def __init__(self, memory: Memory, scorers: list[Scorer], config: SearchConfig, specials: SpecialIds):
         self.scorers, self.config, self.eos_id = scorers, config, specials.eos_id
         count = memory.batch_size

@@ -179,16 +179,10 @@ def collect(
         known = results[document]
         if len(known) < num_return and all(other.ids != path.ids for other in known):
             known.append(path)
-            _score(path, entry, scorers)
+            path.score, path.log_prob, path.terms["model"] = entry[FINAL], entry[LOG_PROB], entry[MODEL]
+            if path.finished:
+                path.token_log_probs.append(entry[END_LOG_PROB])
+            for scorer, amount in zip(scorers, entry[FIXED_COLUMNS:], strict=True):
+                if amount:  # scorers that only forbid tokens, or had no reason to speak, add nothing
+                    path.terms[scorer.name] = path.terms.get(scorer.name, 0.0) + amount
     return results
-
-
-def _score(path: Hypothesis, entry: Sequence[float], scorers: Sequence[Scorer]) -> None:
-    """Give a path the scores of its row of the table."""
-    path.score, path.log_prob = entry[FINAL], entry[LOG_PROB]
-    if path.finished:
-        path.token_log_probs.append(entry[END_LOG_PROB])
-    path.terms["model"] = entry[MODEL]
-    for scorer, amount in zip(scorers, entry[FIXED_COLUMNS:], strict=True):
-        if amount:  # scorers that only forbid tokens, or had no reason to speak, add nothing
-            path.terms[scorer.name] = path.terms.get(scorer.name, 0.0) + amount

@@ -121,8 +121,8 @@ def build_scorers(config: SearchConfig, specials: SpecialIds) -> list[Scorer]:
     if config.no_repeat_ngram:  # where the start token may come again it begins the first n-gram
         specs.append({"type": "ngram_blocking", "size": config.no_repeat_ngram, "start": not forbid})
     if config.diverse_groups > 1:
-        strength = config.diversity_strength
-        specs.append({"type": "diverse_groups", "groups": config.diverse_groups, "strength": strength})
+        groups = {"groups": config.diverse_groups, "strength": config.diversity_strength}
+        specs.append({"type": "diverse_groups", **groups})
     if config.distraction is not None and config.distraction.active:  # before what divides by the length
         specs.append({"type": "distraction", **config.distraction.model_dump()})
     if config.length_normalisation != "none":

@@ -12,7 +12,6 @@ needs torch.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -26,7 +25,7 @@ def select(tree: Any, index: Any) -> Any:
     ``index`` (M,) may repeat and omit rows, so this also widens one row a document to K beams.
     Scalars (zero-dimensional tensors, numbers, strings, ``None``) are left as they are.
     """
-    return _walk(tree, index, lambda part: part, lambda state: state.select(index))
+    return _walk(tree, index)
 
 
 def select_documents(tree: Any, document_index: Any, beams: int) -> Any:
@@ -34,12 +33,7 @@ def select_documents(tree: Any, document_index: Any, beams: int) -> Any:
 
     `Shared` parts are cut along B, everything else along N = B * ``beams``.
     """
-    return _walk(
-        tree,
-        rows_of_documents(document_index, beams),
-        lambda part: Shared(select(part.tree, document_index)),
-        lambda state: state.select_documents(document_index, beams),
-    )
+    return _walk(tree, rows_of_documents(document_index, beams), (document_index, beams))
 
 
 def rows_of_documents(document_index: Any, beams: int) -> Any:
@@ -50,22 +44,22 @@ def rows_of_documents(document_index: Any, beams: int) -> Any:
     return (document_index[:, None] * beams + offsets).reshape(-1)
 
 
-def _walk(node: Any, rows: Any, shared: Callable[[Shared], Shared], own: Callable[[Any], Any]) -> Any:
-    """``rows`` of every array and tensor; what is `Shared` and what re-orders itself as these functions say."""
+def _walk(node: Any, rows: Any, documents: tuple[Any, int] | None = None) -> Any:
+    """``rows`` of every array and tensor; ``documents``, where these are chosen, and their beams."""
     if isinstance(node, dict):
-        return type(node)((key, _walk(value, rows, shared, own)) for key, value in node.items())
+        return type(node)((key, _walk(value, rows, documents)) for key, value in node.items())
     if isinstance(node, Shared):
-        return shared(node)
+        return Shared(select(node.tree, documents[0])) if documents else node
     if isinstance(node, np.ndarray):
         return node.take(rows, axis=0) if node.ndim else node
     if hasattr(node, "index_select"):
         return node.index_select(0, rows) if node.ndim else node
     if hasattr(node, "select") and hasattr(node, "select_documents") and not isinstance(node, type):
-        return own(node)
+        return node.select_documents(*documents) if documents else node.select(rows)
     if isinstance(node, list | tuple):
-        values = [_walk(value, rows, shared, own) for value in node]
+        values = [_walk(value, rows, documents) for value in node]
         return type(node)(*values) if hasattr(node, "_fields") else type(node)(values)
     if dataclasses.is_dataclass(node) and not isinstance(node, type):
         names = [field.name for field in dataclasses.fields(node)]
-        return dataclasses.replace(node, **{name: _walk(getattr(node, name), rows, shared, own) for name in names})
+        return dataclasses.replace(node, **{name: _walk(getattr(node, name), rows, documents) for name in names})
     return node

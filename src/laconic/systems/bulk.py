@@ -23,7 +23,7 @@ from laconic.summarizer import BATCH, WINDOW_BATCHES, Summarizer
 from laconic.systems.extractive import Progress
 from laconic.types import Record, Summary
 
-Note = Callable[[Exception], object]
+Note = Callable[[LaconicError], object]
 
 
 @dataclass(frozen=True)
@@ -124,9 +124,10 @@ class SummaryJob:
         if explain and summary.words:
             copied = sum(word.copied for word in summary.words)
             report = support_of(summary)
-            values["support"] = {"copied_words": copied, "words": len(summary.words)}
-            values["support"] |= {} if report is None else support_to_dict(report)
-        values |= {"always_write": True} if self.request.always_write else {}
+            checked = {} if report is None else support_to_dict(report)
+            values["support"] = {"copied_words": copied, "words": len(summary.words), **checked}
+        if self.request.always_write:
+            values["always_write"] = True
         values["decoding"] = self.decoding
         return json.dumps(values, ensure_ascii=False)
 
@@ -134,7 +135,7 @@ class SummaryJob:
         """All of a window at once; an error comes back as a value, behind the lines before it."""
         done = Finished()
         try:
-            done.lines.extend(self.lines(window, note=lambda problem: done.problems.append(DataError(str(problem)))))
+            done.lines.extend(self.lines(window, note=done.problems.append))
         except LaconicError as error:
             done.error = error
         return done

@@ -180,50 +180,49 @@ class DecodingSystem:
         """
         if on_text and options.beam_size > 1:
             raise ConfigError("A summary can be given word by word with beam_size 1 only.")
-        labels = [record.id or record.origin for record in records]
-        examples, encodings = encode_documents(records, self.tokenizer, self.text, labels)
-        batch = self._batch(examples)
-        tokenizer = self.tokenizer
+        labels, tokenizer = [record.id or record.origin for record in records], self.tokenizer
+        examples, encodings = encode_documents(records, tokenizer, self.text, labels)
+        documents = [DecodedDocument(self, options, *one) for one in zip(records, encodings, examples, strict=True)]
         # replaced in `build_summary`, which knows the source's own strings, also outside the vocabulary
         every = {"num_return": options.beam_size} if options.choose != "best" or options.revisions else {}
         config = with_word_blocking(options.model_copy(update={"replace_unk": False, **every}), tokenizer)
-        documents = [DecodedDocument(self, options, *one) for one in zip(records, encodings, examples, strict=True)]
-        model: Any = self._decoder(options, batch)
-        if on_step or on_text:
-            model = Watched(model, on_step, on_text, [Writer(one, tokenizer.eos_id) for one in documents])
-        ids = {**tokenizer.ids, "bos_id": self.start_id}
-
-        def search(model: Any, batch: Any, config: SearchConfig) -> list[list[Hypothesis]]:
-            return decode(model, batch, config, **ids)
-
-        found = [
-            document.in_order(hypotheses)
-            for document, hypotheses in zip(documents, search(model, batch, config), strict=True)
-        ]
+        found = self._found(documents, config, on_step, on_text)
         if options.revisions and not on_text and tokenizer.repeatable_ids is not None:
             revise = resolve("way to write again", REVISION, "again")
             cleaned = options.model_copy(update={"surface": "clean"})  # the same line is found whatever is shown of it
-            for place, document in enumerate(documents):
-                again = partial(self._without, document, config, search)
-                words_of = (tokenizer, document.example.oov_words)
-                text_of = partial(document.text, search=cleaned)
+            for place, one in enumerate(documents):
                 found[place] = revise(
-                    found[place], again, text_of, document.record.document, *words_of, options.revisions
+                    found[place],
+                    partial(self._without, one, config),
+                    partial(one.text, search=cleaned),
+                    one.record.document,
+                    tokenizer,
+                    one.example.oov_words,
+                    options.revisions,
                 )
         if explain:
             self._add_opponent(examples, [hypotheses[0] for hypotheses in found])
-        return [
-            document.summary(found[place][: options.num_return], explain) for place, document in enumerate(documents)
-        ]
+        return [one.summary(best[: options.num_return], explain) for one, best in zip(documents, found, strict=True)]
 
-    def _without(
-        self, document: DecodedDocument, config: SearchConfig, search: Any, ids: tuple[int, ...]
-    ) -> list[Hypothesis]:
+    def _found(
+        self,
+        documents: Sequence[DecodedDocument],
+        config: SearchConfig,
+        on_step: Callable[[], object] | None = None,
+        on_text: OnText | None = None,
+    ) -> list[list[Hypothesis]]:
+        """What the search finds for each document, in the order of ``search.choose``."""
+        batch, ids = self._batch([one.example for one in documents]), self.tokenizer.ids | {"bos_id": self.start_id}
+        model = self._decoder(config, batch)
+        if on_step or on_text:
+            model = Watched(model, on_step, on_text, [Writer(one, ids["eos_id"]) for one in documents])
+        found = decode(model, batch, config, **ids)
+        return [one.in_order(hypotheses) for one, hypotheses in zip(documents, found, strict=True)]
+
+    def _without(self, document: DecodedDocument, config: SearchConfig, ids: tuple[int, ...]) -> list[Hypothesis]:
         """What the search finds for one document if these ids may not be written."""
-        batch = self._batch([document.example])
         forbid = {"type": "forbid_tokens", "ids": ids, "unk": False, "pad": False, "bos": False}
-        narrower = config.model_copy(update={"scorers": (*config.scorers, forbid)})
-        return document.in_order(search(self._decoder(document.options, batch), batch, narrower)[0])
+        return self._found([document], config.model_copy(update={"scorers": (*config.scorers, forbid)}))[0]
 
     @property
     def unk_text(self) -> str | None:
@@ -276,11 +275,8 @@ class DecodedDocument:
     def in_order(self, hypotheses: list[Hypothesis]) -> list[Hypothesis]:
         """The hypotheses, given by their score, in the order of ``search.choose``."""
         choose, calibration = self.options.choose, self._calibration
-        if (
-            len(hypotheses) < 2
-            or choose == "best"
-            or (choose == "rerank" and not (calibration and calibration.choosing))
-        ):
+        learnt = calibration is not None and calibration.choosing
+        if len(hypotheses) < 2 or choose == "best" or (choose == "rerank" and not learnt):
             return hypotheses
         utilities_of = resolve("way to choose", UTILITIES, "expected")
         texts = [self._plain(hypothesis) for hypothesis in hypotheses]

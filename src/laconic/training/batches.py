@@ -44,8 +44,7 @@ class BatchStream:
     def limit(self, dataset: Any) -> None:
         """Read ``dataset`` (perhaps with narrower limits) from the next `open` on."""
         self.dataset = dataset
-        self._sampler = self._new_sampler()
-        self.batches_per_epoch = len(self._sampler)
+        self.batches_per_epoch = len(self._new_sampler())
         self._batches: Iterator[TrainingBatch] | None = None
 
     def updates_per_epoch(self) -> int:

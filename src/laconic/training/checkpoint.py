@@ -1,19 +1,12 @@
 """What a run's exact continuation needs, and the folder that holds it: written beside, flushed, renamed; verified when
 read; no pickle anywhere.
 
-A checkpoint holds, in this order,
-
-1. the parameters and buffers (``model.safetensors``) and the model's switches;
-2. the optimizer's tensors (``optimizer.safetensors``) and the structure they belong to;
-3. the learning-rate schedule (a pure function of the update; the plateau's factor is in the training state);
-4. the sampler's position: seed, epoch, micro-batches consumed;
-5. the random number generators of Python, NumPy and torch, of every process, with probe draws;
-6. the training state (`TrainState`);
-7. the length of ``log.jsonl`` in bytes, to which a resumed run cuts it back;
-8. the averaged weights, if any (``average.safetensors``), and what objectives remember (``objectives.safetensors``).
-
-Everything that is not a tensor is in ``state.json``; ``manifest.json`` has the format version and the size and
-SHA-256 of each file.
+Tensors are in ``model.safetensors`` (parameters and buffers), ``optimizer.safetensors`` and, if any,
+``average.safetensors`` and ``objectives.safetensors`` (what these remember). ``state.json`` has the rest: the model's
+switches, what the optimizer's tensors belong to, the random number generators of Python, NumPy and torch, of every
+process, with probe draws, and the training state (`TrainState`): learning rate and batches are pure functions of it,
+and a resumed run cuts ``log.jsonl`` back to the length noted there. ``manifest.json`` has the format version and the
+size and SHA-256 of each file.
 """
 
 from __future__ import annotations
@@ -32,7 +25,6 @@ from typing import Any
 import numpy as np
 import safetensors.torch
 import torch
-from accelerate import Accelerator
 from accelerate.utils import gather_object
 from safetensors import SafetensorError
 from torch import Tensor
@@ -126,7 +118,7 @@ class Learner:
         return {f"{o.name}.{name}": value for o in self.objectives for name, value in o.state_dict().items()}
 
 
-def gather(learner: Learner, state: TrainState, identity: dict[str, Any], accelerator: Accelerator) -> Snapshot:
+def gather(learner: Learner, state: TrainState, identity: dict[str, Any]) -> Snapshot:
     """Take everything together; every process must call this. ``identity`` is compared when the run is resumed."""
     tensors, structure = _optimizer_state(learner.optimizer)
     snapshot = Snapshot(tensors={"model": learner.model.state_dict(), "optimizer": tensors})
@@ -134,11 +126,10 @@ def gather(learner: Learner, state: TrainState, identity: dict[str, Any], accele
         snapshot.tensors["average"] = learner.average.mean
     if own := learner.objective_state():
         snapshot.tensors["objectives"] = own
-    generators = [capture_generators()]
     snapshot.values = {
         "switches": learner.model.switches(),
         "optimizer": structure,
-        "generators": gather_object(generators) if accelerator.num_processes > 1 else generators,
+        "generators": gather_object([capture_generators()]),
         "train_state": asdict(state),
         "identity": identity,
     }
@@ -393,15 +384,6 @@ def read_checkpoint(folder: Path) -> Snapshot:
     Raises:
         CheckpointError: a file is missing or not what the manifest says, or the format is another version's.
     """
-    files = _verified(folder)
-    snapshot = Snapshot(values=json.loads((folder / STATE).read_text(encoding="utf-8")))
-    for name in files:
-        if name.endswith(".safetensors"):
-            snapshot.tensors[name.removesuffix(".safetensors")] = safetensors.torch.load_file(folder / name)
-    return snapshot
-
-
-def _verified(folder: Path) -> list[str]:
     try:
         manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
         version = manifest["format_version"]
@@ -419,4 +401,8 @@ def _verified(folder: Path) -> list[str]:
             raise CheckpointError(f"The checkpoint {folder} is damaged: {name} is not the file that was written.")
     if STATE not in files:
         raise CheckpointError(f"The checkpoint {folder} is incomplete: {STATE} is missing.")
-    return list(files)
+    snapshot = Snapshot(values=json.loads((folder / STATE).read_text(encoding="utf-8")))
+    for name in files:
+        if name.endswith(".safetensors"):
+            snapshot.tensors[name.removesuffix(".safetensors")] = safetensors.torch.load_file(folder / name)
+    return snapshot

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, Protocol
+from typing import IO, Any
 
 import numpy as np
 from accelerate import Accelerator
@@ -26,22 +26,12 @@ SHOW_EVERY_SECONDS = 0.2
 _NOT_CURVES = {"kind", "update", "epoch", "phase", "best"}
 
 
-class ShowProgress(Protocol):
-    """Shows a person how far training is: the method ``update`` of a progress bar (`laconic.cli.output`)."""
-
-    def __call__(
-        self,
-        completed: float | None = None,
-        *,
-        total: float | None = None,
-        description: str | None = None,
-        note: str | None = None,
-    ) -> None:
-        """Show what is given."""
+# how far training is: ``update(completed, total=, description=, note=)`` of a progress bar (`laconic.cli.output`)
+ShowProgress = Callable[..., None]
 
 
-def _ignore(*arguments: object, **options: object) -> None:
-    return
+def ignore(*arguments: object, **options: object) -> None:
+    """The callback of those who do not want to know."""
 
 
 def _to_stderr(message: str) -> None:
@@ -52,8 +42,8 @@ def _to_stderr(message: str) -> None:
 class Callbacks:
     """What a run calls: with its progress, with each entry of ``log.jsonl``, and with sentences for a person."""
 
-    show: ShowProgress = _ignore
-    on_log: Callable[[dict[str, Any]], None] = _ignore
+    show: ShowProgress = ignore
+    on_log: Callable[[dict[str, Any]], None] = ignore
     on_message: Callable[[str], None] = _to_stderr
 
 

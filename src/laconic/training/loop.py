@@ -170,7 +170,7 @@ class Trainer:
         updates = float("inf") if self.total is None else self.total - self.state.update
         minutes = self.run.training.max_minutes
         within = float("inf") if minutes is None else 60 * minutes - self.state.elapsed_seconds
-        if 60 < min(left := updates * seconds, within) < float("inf") and self.accelerator.is_main_process:
+        if 60 < min(left := updates * seconds, within) < float("inf"):
             if within < left:
                 text = f"the time ({minutes:g} minutes) will be up after about {within / seconds:,.0f} more updates"
             else:
@@ -279,7 +279,7 @@ class Trainer:
         state = self.state
         state.elapsed_seconds = time.perf_counter() - self._started_at
         self.log.sync()
-        content = files.gather(self._learner, state, self._identity, self.accelerator)
+        content = files.gather(self._learner, state, self._identity)
         if self.accelerator.is_main_process:
             files.write_checkpoint(self.out, state.update, content)
             files.prune(self.out, self.run.training.checkpoint.keep, state.best_update)
@@ -289,8 +289,7 @@ class Trainer:
 
     def _load(self) -> None:
         """Go to the newest checkpoint, if there is one."""
-        notify = self.callbacks.on_message if self.accelerator.is_main_process else lambda message: None
-        found = files.read_newest(self.out, notify)
+        found = files.read_newest(self.out, self.callbacks.on_message)
         if found is None:
             return
         folder, content = found
@@ -302,7 +301,7 @@ class Trainer:
             state.next_epoch()
         files.restore(content, self._learner, self.accelerator.process_index)
         self._saved_update, self._elapsed_before = state.update, state.elapsed_seconds
-        notify(f"Resuming from {folder} (update {state.update:,}).")
+        self.callbacks.on_message(f"Resuming from {folder} (update {state.update:,}).")
 
     # ------------------------------------------------------------------------------------- the end
 

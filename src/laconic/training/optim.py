@@ -67,25 +67,21 @@ def parameter_names(optimizer: torch.optim.Optimizer) -> list[str]:
 def _groups(config: OptimizerConfig, parameters: nn.Module | Iterable[nn.Parameter]) -> list[dict[str, Any]]:
     """One group for each pattern of ``config.rates`` (the first that matches counts), and one for the rest."""
     own = parameters.named_parameters() if isinstance(parameters, nn.Module) else enumerate(parameters)
-    named = [(str(name), parameter) for name, parameter in own]
-    members: list[list[tuple[str, nn.Parameter]]] = [[] for _ in range(len(config.rates) + 1)]
-    for name, parameter in named:
-        matching = (n for n, rate in enumerate(config.rates) if fnmatchcase(name, rate.match))
-        members[next(matching, -1)].append((name, parameter))
-    for rate, found in zip(config.rates, members, strict=False):
-        if not found:
-            known = ", ".join(name for name, _ in named)
-            if any(fnmatchcase(name, rate.match) for name, _ in named):
-                known = f"none that the patterns before '{rate.match}' do not match too"
+    left = {str(name): parameter for name, parameter in own}
+    known, groups = list(left), list[dict[str, Any]]()
+    for rate in config.rates:
+        names = [name for name in left if fnmatchcase(name, rate.match)]
+        if not names:
+            there = ", ".join(known)
+            if any(fnmatchcase(name, rate.match) for name in known):
+                there = f"none that the patterns before '{rate.match}' do not match too"
             raise ConfigError(
-                f"training.optimizer.rates: the pattern '{rate.match}' matches no parameter; there are: {known}."
+                f"training.optimizer.rates: the pattern '{rate.match}' matches no parameter; there are: {there}."
             )
-    factors = [*(rate.factor for rate in config.rates), 1.0]
-    return [
-        {"params": [p for _, p in found], "names": [n for n, _ in found], "factor": factor}
-        for factor, found in zip(factors, members, strict=True)
-        if found
-    ]
+        groups.append({"params": [left.pop(name) for name in names], "names": names, "factor": rate.factor})
+    if left:
+        groups.append({"params": list(left.values()), "names": list(left), "factor": 1.0})
+    return groups
 
 
 def total_updates(config: TrainingConfig, updates_per_epoch: int) -> int | None:

@@ -8,7 +8,7 @@ empty one thaws everything. After the last ``until`` the last phase stays.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -90,23 +90,23 @@ def _fold(training: TrainingConfig, text: TextConfig) -> list[PhaseSettings]:
     now = PhaseSettings(0, "", text.max_source_tokens, text.max_target_tokens, training.optimizer.learning_rate)
     settings: list[PhaseSettings] = []
     for index, phase in enumerate(training.phases):
-        for name in ("max_source_tokens", "max_target_tokens"):
-            asked, most = getattr(phase, name), getattr(text, name)
-            if asked is not None and asked > most:
+        limits = phase.model_dump(include={"max_source_tokens", "max_target_tokens"}, exclude_none=True)
+        for name, asked in limits.items():
+            if asked > (most := getattr(text, name)):
                 raise ConfigError(
                     f"Phase '{phase.name}' asks for {name} {asked}, but the texts are cut to "
                     f"text.{name} = {most}; raise that."
                 )
-        now = PhaseSettings(
+        now = replace(
+            now,
             index=index,
             name=phase.name,
-            max_source_tokens=phase.max_source_tokens or now.max_source_tokens,
-            max_target_tokens=phase.max_target_tokens or now.max_target_tokens,
             learning_rate=phase.learning_rate or now.learning_rate,
             model=now.model | phase.model,
             objective_weights=now.objective_weights | phase.objective_weights,
             freeze=phase.freeze,
             reset_optimizer=phase.reset_optimizer,
+            **limits,
         )
         settings.append(now)
     return settings or [now]

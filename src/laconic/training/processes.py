@@ -60,8 +60,7 @@ def on_the_first(accelerator: Accelerator, do: Callable[[], object]) -> None:
             do()
         except LaconicError as error:
             failed = [error]
-    if accelerator.num_processes > 1:
-        broadcast_object_list(failed)
+    broadcast_object_list(failed)
     if failed[0] is not None:
         raise failed[0]
 

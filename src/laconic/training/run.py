@@ -26,7 +26,7 @@ from laconic.files import only_here, remove_leftovers, sha256, write_json, write
 from laconic.training import checkpoint as files
 from laconic.training.checkpoint import STAGE_FOLDER
 from laconic.training.corpus import Corpus
-from laconic.training.logging import LOG, TIMING, Callbacks, ShowProgress
+from laconic.training.logging import LOG, TIMING, Callbacks, ShowProgress, ignore
 from laconic.training.loop import MODEL_FOLDER, Trainer, TrainResult
 from laconic.training.prepare import TOKENIZER_FOLDER, copy_tokenizer, plan, prepare, provide_tokenizer
 from laconic.training.processes import join_processes, on_the_first
@@ -57,7 +57,7 @@ def train(
         accept_changes: go on although recipe or log are not those that the run had at its newest checkpoint.
         progress: the ``update`` method of a progress bar.
         on_log: called with each entry of ``log.jsonl``, on the first process.
-        on_message: called with each sentence for a person (default: printed to stderr).
+        on_message: called with each sentence for a person, on the first process (default: printed to stderr).
 
     Raises:
         ConfigError: the settings do not fit together, or ``out`` holds a run and neither option was given.
@@ -68,12 +68,13 @@ def train(
         FolderInUseError: another process works in ``out``.
         TrainingInterrupted: Ctrl-C or SIGTERM; a checkpoint has been written.
     """
-    given: dict[str, Any] = {"show": progress, "on_log": on_log, "on_message": on_message}
-    callbacks = Callbacks(**{name: value for name, value in given.items() if value is not None})
     out, run = Path(out), with_absolute_paths(run)
     check_run(run)
     stage = stage_of(run) if run.pretraining.enabled else None
     accelerator = join_processes(run.training.trackers, out)
+    said = on_message if accelerator.is_main_process else ignore
+    given: dict[str, Any] = {"show": progress, "on_log": on_log, "on_message": said}
+    callbacks = Callbacks(**{name: value for name, value in given.items() if value is not None})
     with ExitStack() as held:
         folder = run_folder(run, out, resume=resume, force=force, accept=accept_changes)
         on_the_first(accelerator, lambda: held.enter_context(folder))
@@ -99,9 +100,8 @@ def _train_stage(
         accelerator.init_trackers("laconic")
     files.seed_everything(run.training.seed)
     parts = prepare(run, out, accelerator, callbacks.show, start=start)
-    if accelerator.is_main_process:
-        for line in plan(run, parts, accelerator):
-            callbacks.on_message(line)
+    for line in plan(run, parts, accelerator):
+        callbacks.on_message(line)
     return Trainer(run, out, parts, accelerator, callbacks, whole).fit()
 
 
@@ -154,16 +154,14 @@ def _pretrain(
             begun = (place / RECIPE).is_file()
             folder = run_folder(stage, place, resume=begun, force=False, accept=accept)
             on_the_first(accelerator, lambda: held.enter_context(folder))
-            if accelerator.is_main_process:
-                callbacks.on_message(f"Stage 1 of 2: pre-training on {run.pretraining.data}, in {place}")
+            callbacks.on_message(f"Stage 1 of 2: pre-training on {run.pretraining.data}, in {place}")
             _share_tokenizer(run, stage, out, accelerator, callbacks.show)
             start = None if files.checkpoint_folders(place) else stage.training.initial_weights
             own = join_processes(stage.training.trackers, place)
             result = _train_stage(stage, place, start, own, _stage_callbacks(callbacks), whole=out)
             if accelerator.is_main_process:
                 write_json(place / FINISHED, asdict(result))
-    if accelerator.is_main_process:
-        callbacks.on_message("Stage 2 of 2: training, from the weights of the first stage")
+    callbacks.on_message("Stage 2 of 2: training, from the weights of the first stage")
     return str(place / MODEL_FOLDER)
 
 

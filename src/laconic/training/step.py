@@ -112,8 +112,7 @@ class UpdateStep:
         late = several and self._one_count()
         ahead = [objective for objective in self.active if objective.looks_ahead]
         counts = self._look(batches, ahead) if len(batches) > 1 and (ahead or not late) else None
-        sums = torch.zeros(len(self.active), device=device)
-        seen = torch.zeros(len(self.active), device=device)
+        sums, seen = torch.zeros(2, len(self.active), device=device)
         losses: list[Tensor] = []
         observed: dict[str, Tensor] = {}
         for batch, context in batches:
@@ -220,9 +219,7 @@ class UpdateStep:
     ) -> None:
         what = f"gradient norm ({norm})" if math.isfinite(loss) else f"loss ({loss})"
         bad = [batch for batch, value in zip(batches, losses, strict=True) if not bool(value.isfinite())] or batches
-        ids = [name for batch in bad for name in (batch.record_ids or map(str, batch.indices))]
-        if self.accelerator.num_processes > 1:
-            ids = gather_object(ids)
+        ids = gather_object([name for batch in bad for name in (batch.record_ids or map(str, batch.indices))])
         more = f" and {len(ids) - _NAMED_RECORDS} more" if len(ids) > _NAMED_RECORDS else ""
         named = ", ".join(ids[:_NAMED_RECORDS]) + more
         raise TrainingError(

@@ -102,8 +102,7 @@ class Validator:
         mine: dict[int, str] = {}
         for indices in self._mine(count):
             mine |= dict(zip(indices, self._decode(indices), strict=True))
-        parts = gather_object([mine]) if self.step.accelerator.num_processes > 1 else [mine]
-        by_index = {index: text for part in parts for index, text in part.items()}
+        by_index = {index: text for part in gather_object([mine]) for index, text in part.items()}
         texts = [by_index[index] for index in range(count)]
         references = [self.dataset.references(index) for index in range(count)]
         options = {name: value for name, value in self.scoring.rouge.items() if name != "kinds"}

@@ -1,4 +1,5 @@
-"""What tests of whole runs share: silence, and what of a run's newest checkpoint must not depend on interruptions."""
+"""What tests of runs share: silence, the gradients of an update, and what of a run's newest checkpoint must not depend
+on interruptions."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from laconic.config.schema import RunConfig
 from laconic.training.checkpoint import checkpoint_folders
@@ -17,6 +19,19 @@ from laconic.training.run import train
 
 def quiet(message: str) -> None:
     """An ``on_message`` that says nothing."""
+
+
+def collate(trainer: Any, *groups: range) -> list[Any]:
+    """Micro-batches of these training records."""
+    data = trainer.parts.train_set
+    return [trainer.parts.collator.pairs([data[index] for index in group]) for group in groups]
+
+
+def gradients(trainer: Any, *groups: range, update: int = 0) -> tuple[dict[str, torch.Tensor], Any]:
+    """By parameter, where there are any, and the update's figures."""
+    trainer.model.zero_grad(set_to_none=True)
+    figures = trainer.step(collate(trainer, *groups), update, [0.0], trainer.out)
+    return {name: p.grad.clone() for name, p in trainer.model.named_parameters() if p.grad is not None}, figures
 
 
 def stop_at(run: RunConfig, out: Path, update: int, number: int = signal.SIGINT) -> str:

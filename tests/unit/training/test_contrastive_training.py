@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from runs import continues_exactly, quiet
+from runs import collate, continues_exactly, gradients, quiet
 
 from laconic.errors import ConfigError, TrainingError
 from laconic.layers.opponent import own_seed
@@ -88,24 +88,19 @@ def test_weight_zero_is_the_baselines_training(make_contrastive: Any, tmp_path: 
 
 def test_accumulation_equals_one_big_batch(make_trainer: Any, make_contrastive: Any) -> None:
     trainer = make_trainer(run=make_contrastive(model=MODEL | {"dropout": 0.0}))
-    data, collate = trainer.parts.train_set, trainer.parts.collator.pairs
     calls = []
     trainer.model.register_forward_hook(lambda *_: calls.append(1))
-    found = []
-    for groups in ([range(0, 12)], [range(0, 3), range(3, 12)]):
-        trainer.model.zero_grad(set_to_none=True)
-        trainer.step([collate([data[i] for i in group]) for group in groups], 0, [], trainer.out)
-        found.append([p.grad.clone() for p in trainer.model.parameters()])
-    for a, b in zip(*found, strict=True):
-        torch.testing.assert_close(a, b, rtol=2e-4, atol=1e-6)
+    whole, pieces = (gradients(trainer, *groups)[0] for groups in ([range(0, 12)], [range(0, 3), range(3, 12)]))
+    assert whole.keys() == pieces.keys() == dict(trainer.model.named_parameters()).keys()
+    for name in whole:
+        torch.testing.assert_close(whole[name], pieces[name], rtol=2e-4, atol=1e-6)
     assert len(calls) == 3  # both terms have one count: no pass to find it out
 
 
 def test_every_micro_batch_has_noise_of_its_own(make_trainer: Any, make_contrastive: Any) -> None:
     """One seed an update; the branch's dropout adds the first example's number to it."""
     trainer = make_trainer(run=make_contrastive())
-    data, collator = trainer.parts.train_set, trainer.parts.collator.pairs
-    batches = [collator([data[i] for i in group]) for group in (range(4), range(4, 8))]
+    batches = collate(trainer, range(4), range(4, 8))
     ready = [[trainer.step._ready(batch, update, last=True) for batch in batches] for update in range(3)]
     assert [one.noise_seed == other.noise_seed for (_, one), (_, other) in ready] == [True] * 3
     seeds = [own_seed(batch, context.noise_seed) for update in ready for batch, context in update]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 import torch
@@ -84,17 +85,28 @@ def test_clipping() -> None:
     assert parameters[1].grad.tolist() == pytest.approx([0.8], rel=1e-4)
 
 
-def test_schedules() -> None:
-    linear = ScheduleConfig(type="linear", warmup_updates=4, final_factor=0.2)
-    assert [schedule_factor(linear, update, 14) for update in (0, 3, 13, 50)] == pytest.approx([0.25, 1.0, 0.2, 0.2])
-    assert schedule_factor(linear, 8, 14) == pytest.approx(0.2 + 0.8 * 0.5)
-    cosine = ScheduleConfig(type="cosine")
-    assert schedule_factor(cosine, 4, 10) == pytest.approx(0.5)
-    root = ScheduleConfig(type="inverse_sqrt", warmup_updates=100)
-    assert schedule_factor(root, 399, None) == pytest.approx(0.5)
-    assert schedule_factor(root, 49, None) == pytest.approx(0.5)
+QUARTER = 0.5 + 0.5 * (1 + math.cos(math.pi / 4)) / 2
+SCHEDULES = [  # settings, updates in all, the factor after so many
+    ({"type": "linear", "warmup_updates": 4, "final_factor": 0.2}, 14, {0: 0.25, 3: 1.0, 8: 0.6, 13: 0.2, 50: 0.2}),
+    ({"type": "linear", "warmup_updates": 4}, 12, {4: 7 / 8, 7: 0.5, 11: 0.0, 12: 0.0}),
+    ({"type": "cosine"}, 10, {4: 0.5}),
+    ({"type": "cosine", "warmup_updates": 4, "final_factor": 0.5}, 12, {5: QUARTER, 7: 0.75, 11: 0.5}),
+    ({"type": "inverse_sqrt", "warmup_updates": 100}, None, {49: 0.5, 399: 0.5}),
+    ({"type": "inverse_sqrt", "warmup_updates": 4}, None, {4: (4 / 5) ** 0.5, 15: 0.5}),
+    ({"type": "inverse_sqrt"}, None, {3: 0.5}),
+]
+
+
+@pytest.mark.parametrize(("settings", "total", "expected"), SCHEDULES, ids=str)
+def test_schedules(settings: dict[str, Any], total: int | None, expected: dict[int, float]) -> None:
+    found = {update: schedule_factor(ScheduleConfig(**settings), update, total) for update in expected}
+    assert found == pytest.approx(expected)
+
+
+def test_schedules_that_stay_or_watch_validation() -> None:
     assert schedule_factor(ScheduleConfig(), 12345, None) == 1.0
     assert schedule_factor(ScheduleConfig(type="plateau"), 12345, None, 0.25) == 0.25
+    assert schedule_factor(ScheduleConfig(type="sticky", warmup_updates=4), 4, None, 0.125) == 0.125
 
 
 def test_the_warm_up_rises_to_one_and_no_further() -> None:
@@ -104,19 +116,6 @@ def test_the_warm_up_rises_to_one_and_no_further() -> None:
             found = [schedule_factor(config, update, 12) for update in range(4)]
             assert found == pytest.approx(expected)
             assert schedule_factor(config, 4, 12) <= 1.0
-
-
-def test_after_the_warm_up() -> None:
-    """With four updates of warm-up and twelve in all: half the way at the eighth, the end at the twelfth."""
-    linear = ScheduleConfig(type="linear", warmup_updates=4)
-    assert [schedule_factor(linear, update, 12) for update in (4, 7, 11, 12)] == pytest.approx([7 / 8, 0.5, 0.0, 0.0])
-    cosine = ScheduleConfig(type="cosine", warmup_updates=4, final_factor=0.5)
-    quarter = 0.5 + 0.5 * (1 + math.cos(math.pi / 4)) / 2
-    assert [schedule_factor(cosine, update, 12) for update in (5, 7, 11)] == pytest.approx([quarter, 0.75, 0.5])
-    root = ScheduleConfig(type="inverse_sqrt", warmup_updates=4)
-    assert [schedule_factor(root, update, None) for update in (4, 15)] == pytest.approx([(4 / 5) ** 0.5, 0.5])
-    assert schedule_factor(ScheduleConfig(type="inverse_sqrt"), 3, None) == pytest.approx(0.5)
-    assert schedule_factor(ScheduleConfig(type="sticky", warmup_updates=4), 4, None, 0.125) == 0.125
 
 
 @pytest.mark.parametrize("kind", ["sgd", "adagrad", "adadelta", "adam"])

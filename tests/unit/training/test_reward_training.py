@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from runs import continues_exactly, quiet
+from runs import continues_exactly, gradients, quiet
 
 from laconic.errors import ConfigError
 from laconic.training.logging import read_log
@@ -17,14 +17,6 @@ RISK, CRITICAL = {"type": "minimum_risk", "candidates": 3}, {"type": "self_criti
 SENTENCE, TOKEN = {"type": "nll", "reduction": "sentence", "weight": 0.1}, {"type": "nll"}
 
 
-def gradients(trainer: Any, *groups: range) -> tuple[dict[str, torch.Tensor], Any]:
-    data = trainer.parts.train_set
-    trainer.model.zero_grad(set_to_none=True)
-    batches = [trainer.parts.collator.pairs([data[index] for index in group]) for group in groups]
-    figures = trainer.step(batches, 3, [0.0], trainer.out)
-    return {name: p.grad.clone() for name, p in trainer.model.named_parameters() if p.grad is not None}, figures
-
-
 @pytest.mark.parametrize("objectives", [[RISK], [CRITICAL], [SENTENCE, CRITICAL], [TOKEN, RISK]])
 def test_accumulation_equals_one_big_batch(make_trainer: Any, objectives: list[Any]) -> None:
     trainer = make_trainer(objectives=objectives)
@@ -32,8 +24,8 @@ def test_accumulation_equals_one_big_batch(make_trainer: Any, objectives: list[A
     with torch.no_grad():
         for parameter in trainer.model.parameters():
             parameter.mul_(3)  # far from an even guess
-    whole, figures = gradients(trainer, range(0, 12))
-    pieces, again = gradients(trainer, range(0, 2), range(2, 9), range(9, 12))
+    whole, figures = gradients(trainer, range(0, 12), update=3)
+    pieces, again = gradients(trainer, range(0, 2), range(2, 9), range(9, 12), update=3)
     assert any(bool(value.abs().max() > 1e-4) for value in whole.values())
     assert again.values == pytest.approx(figures.values, rel=1e-5)
     for name in whole:
@@ -59,7 +51,7 @@ def test_an_interrupted_run_continues_exactly(make_run: Any, tmp_path: Path, obj
 
 def test_bf16_asks_the_model_again_under_autocast(make_trainer: Any) -> None:
     trainer = make_trainer(objectives=[RISK], **{"training.precision": "bf16"})
-    assert gradients(trainer, range(0, 8))[1].values["minimum_risk"] > 0
+    assert gradients(trainer, range(0, 8), update=3)[1].values["minimum_risk"] > 0
 
 
 def test_a_model_that_cannot_is_refused_before_training(make_run: Any, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from runs import collate, gradients
 
 from laconic.errors import ConfigError, TrainingError
 from laconic.types import Term
@@ -14,23 +15,12 @@ from laconic.types import Term
 TOKEN, EXAMPLE = {"type": "nll", "reduction": "token"}, {"type": "coverage", "reduction": "example", "weight": 0.7}
 
 
-def gradients(trainer: Any, batches: list[Any]) -> dict[str, torch.Tensor]:
-    trainer.model.zero_grad(set_to_none=True)
-    trainer.step(batches, 0, [0.0], trainer.out)
-    return {name: p.grad.clone() for name, p in trainer.model.named_parameters() if p.grad is not None}
-
-
-def collate(trainer: Any, *groups: range) -> list[Any]:
-    data = trainer.parts.train_set
-    return [trainer.parts.collator.pairs([data[index] for index in group]) for group in groups]
-
-
 @pytest.mark.parametrize("objectives", [[TOKEN], [TOKEN, EXAMPLE], [{"type": "nll", "reduction": "example"}]])
 def test_accumulation_equals_one_big_batch(make_trainer: Any, objectives: list[Any]) -> None:
     trainer = make_trainer(objectives=objectives)
-    whole = gradients(trainer, collate(trainer, range(0, 12)))
+    whole, _ = gradients(trainer, range(0, 12))
     # pieces of different size: averaging their means would give another gradient
-    pieces = gradients(trainer, collate(trainer, range(0, 2), range(2, 9), range(9, 12)))
+    pieces, _ = gradients(trainer, range(0, 2), range(2, 9), range(9, 12))
     assert whole.keys() == pieces.keys()
     for name in whole:
         torch.testing.assert_close(pieces[name], whole[name], rtol=2e-4, atol=1e-7)
@@ -75,11 +65,9 @@ def test_an_update_is_one_minibatch_however_it_is_split(make_trainer: Any, objec
     for groups in ([range(0, 12)], [range(0, 2), range(2, 9), range(9, 12)]):
         made_whole(trainer)
         for update in range(3):
-            trainer.model.zero_grad(set_to_none=True)
-            figures = trainer.step(collate(trainer, *groups), update, [], trainer.out)
-            state = {name: value for o in trainer.step.active for name, value in o.state_dict().items()}
-            tensors = {name: p.grad for name, p in trainer.model.named_parameters() if p.grad is not None} | state
-            found.append(({name: value.clone() for name, value in tensors.items()}, figures.values))
+            tensors, figures = gradients(trainer, *groups, update=update)
+            state = {name: value.clone() for o in trainer.step.active for name, value in o.state_dict().items()}
+            found.append((tensors | state, figures.values))
     for (whole, values), (pieces, same) in zip(found[:3], found[3:], strict=True):
         assert same == pytest.approx(values, rel=1e-4, abs=1e-6)
         assert whole.keys() == pieces.keys()
@@ -92,7 +80,7 @@ def test_an_update_is_one_minibatch_however_it_is_split(make_trainer: Any, objec
 def test_the_gradient_is_that_of_the_plain_formula(make_trainer: Any) -> None:
     trainer = make_trainer(objectives=[TOKEN, EXAMPLE])
     (batch,) = collate(trainer, range(0, 12))
-    got = gradients(trainer, [batch])
+    got, _ = gradients(trainer, range(0, 12))
     trainer.model.zero_grad(set_to_none=True)
     output = trainer.model(batch)
     mask = batch.target_mask
