@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Exit, Option
 
@@ -22,12 +22,14 @@ from laconic.config.schema import RunConfig
 from laconic.data.places import data_changes, split_of
 from laconic.errors import ConfigError, DataError, did_you_mean
 from laconic.files import only_here, write_json, write_text
-from laconic.study import report
-from laconic.study.comparison import Comparison, Outcome, Surroundings
 from laconic.study.plan import Choice, Plan, plan_recipe, plan_systems
 from laconic.study.tables import COPYING_NOTE, copy_table, csv_text, latex, named_test
 from laconic.text.control import safe_print as print
 from laconic.types import Record
+
+if TYPE_CHECKING:  # scoring needs sacrebleu, which the base package lacks
+    from laconic.study.comparison import Outcome
+    from laconic.study.report import ComparisonTable
 
 Earlier = Annotated[
     list[Path] | None, Option(help="Folder of an earlier comparison; what it has scored is not trained again.")
@@ -62,6 +64,9 @@ def command(
     The folder gets compare.md, compare.csv, compare.tex, compare.json and compare.html. Interrupted, the same command
     goes on where it stopped. A row that fails is named in the table, and the exit code is 1.
     """
+    from laconic.study import report
+    from laconic.study.comparison import Comparison, Surroundings
+
     if os.environ.get("WORLD_SIZE", "1") != "1":
         raise ConfigError("laconic compare runs in one process; train with several, then compare the run folders.")
     named_test(test)
@@ -171,7 +176,9 @@ def _titled(bar: Any, title: str) -> Callable[..., None]:
     return show
 
 
-def _write(table: report.ComparisonTable, outcomes: list[Outcome], sampled: list[Record], folder: Path) -> None:
+def _write(table: ComparisonTable, outcomes: list[Outcome], sampled: list[Record], folder: Path) -> None:
+    from laconic.study import report
+
     typed = sys.argv[1:] if Path(sys.argv[0]).stem in {"laconic", "__main__"} else ["compare"]  # as far as is known
     said = f"laconic {shlex.join(typed)}"
     files = {
