@@ -35,11 +35,12 @@ from laconic.config.loading import load_recipe, recipe_names, resolve_run
 from laconic.config.names import MODELS, OBJECTIVES, build
 from laconic.config.schema import RunConfig, SearchConfig
 from laconic.decoding import decode
-from laconic.training.optim import build_optimizer, clip_gradients
+from laconic.training.optim import build_optimizer
 from laconic.training.step import UpdateStep
 from laconic.types import TrainingBatch
+from train_step import peer_step
 from transformer_decoding import BASE, IDS, SMALL, decode_ours, decode_peer, make_ours, make_peer
-from transformer_training import MarianLoss, made_batch, resolved
+from transformer_training import PeerLoss, made_batch, marian_loss, resolved
 
 PARTS = ("ceiling", "checks", "waits", "training", "decoding")
 WORDS = 60  # of the tiny models
@@ -171,27 +172,11 @@ def waits(device: str, short: bool) -> None:
 # --------------------------------------------------------------------------------------------------- training
 
 
-class BartLoss(nn.Module):
-    """BART-base without copying, with the loss that transformers gives it."""
-
-    def __init__(self, sizes: dict[str, int], precision: str, device: str) -> None:
-        super().__init__()
-        sides = {"layers": sizes["layers"], "attention_heads": sizes["heads"], "ffn_dim": sizes["feed_forward"]}
-        sized: dict[str, Any] = {f"{side}_{key}": n for side in ("encoder", "decoder") for key, n in sides.items()}
-        config = BartConfig(vocab_size=sizes["vocabulary"], d_model=sizes["size"], pad_token_id=0, **sized)
-        self.network, self.precision, self.device = BartForConditionalGeneration(config).train(), precision, device
-        self.architecture = sized | {"d_model": sizes["size"]}
-
-    def forward(self, batch: TrainingBatch) -> Tensor:
-        with torch.autocast(self.device, torch.bfloat16, enabled=self.precision == "bf16"):
-            found = self.network(
-                input_ids=batch.source_ids,
-                attention_mask=batch.source_mask.long(),
-                decoder_input_ids=batch.target_input_ids,
-                labels=batch.target_ids,
-            )
-        loss: Tensor = found.loss
-        return loss
+def bart_architecture(sizes: dict[str, int]) -> dict[str, int]:
+    sides = {"layers": sizes["layers"], "attention_heads": sizes["heads"], "ffn_dim": sizes["feed_forward"]}
+    return {f"{side}_{key}": n for side in ("encoder", "decoder") for key, n in sides.items()} | {
+        "d_model": sizes["size"]
+    }
 
 
 def our_step(run: RunConfig, model: nn.Module, batch: TrainingBatch, device: str) -> Step:
@@ -209,20 +194,6 @@ def our_step(run: RunConfig, model: nn.Module, batch: TrainingBatch, device: str
     return step
 
 
-def their_step(run: RunConfig, model: nn.Module, batch: TrainingBatch, device: str) -> Step:
-    parameters = list(model.to(device).parameters())
-    optimizer = build_optimizer(run.training.optimizer, parameters)
-    batch = batch.to(device)
-
-    def step() -> None:
-        model(batch).backward()
-        clip_gradients(parameters, run.training.clip_norm)
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
-
-    return step
-
-
 def pairs_of_steps(precision: str, device: str, short: bool) -> Iterator[tuple[str, int, dict[str, Step]]]:
     """What runs, how many target tokens a step has, and the two steps."""
     sizes = SMALL if short else BASE
@@ -232,18 +203,20 @@ def pairs_of_steps(precision: str, device: str, short: bool) -> Iterator[tuple[s
     model = build("model", MODELS, run.model, vocab_size=sizes["vocabulary"], **IDS)
     steps = {
         "ours": our_step(run, model, batch, device),
-        "Marian": their_step(run, MarianLoss(sizes, precision, device), batch, device),
+        "Marian": peer_step(run, marian_loss(sizes, precision, device).to(device), batch.to(device)),
     }
     yield f"base Transformer, {documents} x {source} -> {target}", documents * target, steps
     sizes = SMALL if short else BASE | {"size": 768, "heads": 12, "feed_forward": 3072, "vocabulary": 50_265}
     documents, source, target = (2, 32, 8) if short else (16, 512, 64)
-    peer = BartLoss(sizes, precision, device)
-    spec = {"type": "bart", "architecture": peer.architecture, "head": {"type": "correlational"}}
+    architecture = bart_architecture(sizes)
+    config: Any = {"vocab_size": sizes["vocabulary"], "pad_token_id": IDS["pad_id"]} | architecture
+    peer = PeerLoss(BartForConditionalGeneration(BartConfig(**config)), precision, device)
+    spec = {"type": "bart", "architecture": architecture, "head": {"type": "correlational"}}
     batch = made_batch(sizes, documents, source, target)
     model = build("model", MODELS, spec, vocab_size=sizes["vocabulary"], **IDS)
     steps = {
         "CoCoNet": our_step(run, model, batch, device),
-        "BART": their_step(run, peer, batch, device),
+        "BART": peer_step(run, peer.to(device), batch.to(device)),
     }
     yield f"BART-base, {documents} x {source} -> {target}", documents * target, steps
 

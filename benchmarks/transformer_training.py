@@ -31,15 +31,12 @@ from transformer_decoding import BASE, IDS, SMALL, make_peer
 DROPOUT = 0.3
 
 
-class MarianLoss(nn.Module):
+class PeerLoss(nn.Module):
     """The mean negative log-likelihood of the target words, as transformers computes it."""
 
-    def __init__(self, sizes: dict[str, int], precision: str, device: str = "cpu") -> None:
+    def __init__(self, network: nn.Module, precision: str, device: str = "cpu") -> None:
         super().__init__()
-        self.network, self.precision, self.device = make_peer(sizes).train(), precision, device
-        for part in self.network.modules():
-            if getattr(part, "dropout", 0.0):  # of embeddings and sublayers; that of attention is 0 in both
-                part.dropout = DROPOUT
+        self.network, self.precision, self.device = network.train(), precision, device
 
     def forward(self, batch: TrainingBatch) -> Tensor:
         with torch.autocast(self.device, torch.bfloat16, enabled=self.precision == "bf16"):
@@ -51,6 +48,15 @@ class MarianLoss(nn.Module):
             )
         loss: Tensor = found.loss
         return loss
+
+
+def marian_loss(sizes: dict[str, int], precision: str, device: str = "cpu") -> PeerLoss:
+    """Marian with the dropout of ours."""
+    network = make_peer(sizes)
+    for part in network.modules():
+        if getattr(part, "dropout", 0.0):  # of embeddings and sublayers; that of attention is 0 in both
+            part.dropout = DROPOUT
+    return PeerLoss(network, precision, device)
 
 
 def made_batch(sizes: dict[str, int], batch: int, source: int, target: int) -> TrainingBatch:
@@ -116,7 +122,7 @@ def main() -> None:
     for precision in ("fp32", "bf16") if options.bf16 else ("fp32",):
         run = resolved(sizes, precision)
         steps[f"ours {precision}"] = our_step(run, sizes, batch)
-        steps[f"Marian {precision}"] = peer_step(run, MarianLoss(sizes, precision), batch)
+        steps[f"Marian {precision}"] = peer_step(run, marian_loss(sizes, precision), batch)
     for threads in options.threads:
         torch.set_num_threads(threads)
         timings = {name: Timing(step) for name, step in steps.items()}
