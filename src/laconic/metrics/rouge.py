@@ -209,8 +209,8 @@ def rouge_intervals(
         sums, chosen = np.zeros((2, len(some), values.shape[1]))
         for _ in range(total):  # arithmetic modulo 2**64 is exact modulo 2**48
             state = (state * multiplier + increment) & mask
-            places = (state * (total / float(1 << 48))).astype(np.int64)
-            sums += values.take(places, axis=0, out=chosen, mode="clip")  # none is beyond; to check takes longer
+            # none is clipped, but to make sure of it takes longer
+            sums += values.take((state * (total / (1 << 48))).astype(np.int64), axis=0, out=chosen, mode="clip")
         return sums
 
     parts = np.array_split(np.arange(samples, dtype=np.uint64), min(processes, samples) if total > _FEW else 1)

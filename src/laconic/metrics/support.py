@@ -183,14 +183,13 @@ class SourceFacts:
 
     def _places(self, word: str) -> Iterator[Span]:
         """Where the lower-cased ``word`` stands by itself, a character that is a word anywhere."""
-        lower, anywhere = self.lower, is_character(word)
-        start = lower.find(word)
+        anywhere = is_character(word)
+        start = self.lower.find(word)
         while start >= 0:
             end = start + len(word)
-            before, behind = lower[start - 1 : start], lower[end : end + 1]
-            if anywhere or not ((before.isalnum() and _goes_on(before)) or (behind.isalnum() and _goes_on(behind))):
+            if anywhere or not (_goes_on(self.lower[start - 1 : start]) or _goes_on(self.lower[end : end + 1])):
                 yield start, end
-            start = lower.find(word, start + 1)
+            start = self.lower.find(word, start + 1)
 
     def form_of(self, word: str) -> str | None:
         """Another form of the lower-cased ``word`` that the document has ("pays" for "paid")."""
